@@ -1,8 +1,8 @@
-"""From Python's syntax tree to the `tri` dialect: the module around the operations of a function's statements.
+"""Lower Python's syntax tree to the `tri` dialect: the module around the operations of a function's statements.
 
 Takes a `KernelTree`. Gives a module with one `func.func` of `tri` operations, each at its line, and sets
 `context.interface`: parameters, results, checks, and the arguments that the function writes.
-Refuses what the statements refuse, and results that no kernel can return.
+Refuses what the statements refuse, and values that a kernel cannot return.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
 
 
 def _argument(value: ir.Value, parameter: TensorParameter, number: int) -> Tensor:
-    """Return a run-time parameter as names hold it: an array is memory of the caller."""
+    """Return the value that a parameter's name holds: an array is the caller's memory."""
     tensor = Tensor(value, parameter.type, parameter.weak)
     if parameter.weak or not parameter.type.rank:
         return tensor
@@ -102,7 +102,7 @@ def _argument(value: ir.Value, parameter: TensorParameter, number: int) -> Tenso
 
 
 def _mark_updates(function: Any, updates: tuple[tuple[int, int], ...]) -> None:
-    """Give arguments that the function writes the number of the result that is their new content."""
+    """Record on each argument that the function writes the index of the result with its new content."""
     if not updates:
         return
     int64 = ir.IntegerType.get_signless(64)
@@ -114,7 +114,7 @@ def _mark_updates(function: Any, updates: tuple[tuple[int, int], ...]) -> None:
 
 
 def drop_dead(block: ir.Block) -> None:
-    """Erase operations without effects or uses: abandoned attempts at loops leave some behind."""
+    """Erase unused operations without effects, such as those of abandoned attempts at loops."""
     for operation in reversed(list(block.operations)):
         for region in operation.operation.regions:
             for inner in region.blocks:

@@ -1,7 +1,7 @@
-"""Branches of a kernel: `if`, conditional expressions, `and`, `or`, on conditions of compile time or of run time.
+"""Branches of a kernel: `if`, conditional expressions, `and`, `or`, on compile-time or run-time conditions.
 
-A condition known at compile time is folded, and the other arm is not looked at. For one of run time both arms are
-emitted; every live name that they leave different becomes a result of an `scf.if`, as does all memory that they write.
+A compile-time condition is folded, and the other arm is not visited. For a run-time one both arms are emitted; every
+live name whose values differ becomes a result of an `scf.if`, as does all memory that the arms write.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def visit_if(context: FunctionContext, node: ast.If) -> Returned | None:
 
 
 def _visit_arm(context: FunctionContext, body: list[ast.stmt]) -> bool:
-    """Return whether an arm returns; its value is kept under a name, to be merged as names are."""
+    """Return whether an arm returns; its value is bound to a name, to be merged like other names."""
     before = len(context.errors)
     returned = visit_block(context, body)
     if len(context.errors) > before:
@@ -98,7 +98,7 @@ def _select(
 
 @handles(ast.BoolOp)
 def visit_bool_op(context: FunctionContext, node: ast.BoolOp) -> Any:
-    """Python's `and` and `or`: the value of the first operand that decides, or of the last."""
+    """Return the value of `and` or `or`: that of the first operand that decides, or of the last."""
     is_or = isinstance(node.op, ast.Or)
     value = visit(context, node.values[0])
     for operand in node.values[1:]:
@@ -116,7 +116,7 @@ def _either(context: FunctionContext, is_or: bool, value: Any, truth: Tensor, ri
     b = context.b
     has_effect = any(isinstance(part, (ast.Call, ast.NamedExpr)) for part in ast.walk(right))
     if not has_effect and truth is value and not b.debug:
-        # Without an effect both sides can be computed, and combined without a branch.
+        # Without side effects both sides can be computed and combined without a branch.
         other = visit(context, right)
         if isinstance(other, Tensor) and other.type == truth.type:
             combined = (b.tri.logical_or if is_or else b.tri.logical_and)(truth, other)
@@ -133,7 +133,7 @@ def _either(context: FunctionContext, is_or: bool, value: Any, truth: Tensor, ri
 
 @dataclass
 class _Arm:
-    """What an arm leaves: what its body gave, its names, and the content of the memory that it wrote."""
+    """The result of an arm: the value of its body, its names, and the content of the memory that it wrote."""
 
     value: Any
     names: dict[str, Any]
@@ -147,9 +147,9 @@ def emit_if(
     live: Iterable[str],
     spans: Sequence[Span],
 ) -> tuple[Any, Any]:
-    """Emit an `scf.if` with two bodies, merge the names of `live` and all memory, and return what the bodies gave.
+    """Emit an `scf.if` with two bodies, merge the names of `live` and all memory, and return the bodies' values.
 
-    Where the arms do not agree, a name becomes unavailable; reading it raises, with the spans of both arms.
+    A name whose values have no common type becomes unavailable; reading it raises, with the spans of both arms.
     """
     location, memory = context.b.tri.location, context.b.memory
     operation = Arms(condition_of(test, location), location)
@@ -194,7 +194,7 @@ _ABSENT = object()
 
 @dataclass
 class _Merge:
-    """Names and memory after an `scf.if`, from those that its two arms leave."""
+    """The merge of names and memory after an `scf.if`."""
 
     context: FunctionContext
     operation: Arms
@@ -202,9 +202,9 @@ class _Merge:
     before: dict[str, Any]
     spans: Sequence[Span]
     serial: int
-    """Memory with a higher serial number was made in an arm."""
+    """Memory with a higher serial number was created in an arm."""
     yielded: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    """What the two arms yield."""
+    """The pairs of values that the arms yield."""
 
     def run(self, live: Iterable[str]) -> None:
         """Finish the operation, and bind the names and memory to its results."""
@@ -224,7 +224,7 @@ class _Merge:
             self.context.scope.locals[name] = value
 
     def _merged(self, name: str) -> Any:
-        """Return what a name holds afterwards: one value, `Unavailable`, or results that are `_Pending`."""
+        """Return what a name holds afterwards: one value, `Unavailable`, or `_Pending` results."""
         x, y = (arm.names.get(name, _ABSENT) for arm in self.arms)
         if x is _ABSENT and y is _ABSENT:
             return _ABSENT
@@ -257,7 +257,7 @@ class _Merge:
             )
 
     def _pair(self, x: Any, y: Any) -> _Pending:
-        """Let the arms yield two values, in the types that hold both; raises `Differs`."""
+        """Let the arms yield two values in their common types; raises `Differs`."""
         if not (is_value(x) and is_value(y)):
             raise Differs(f"{describe(x)} and {describe(y)}, which are known at compile time only")
         leaves = flat(x), flat(y)
@@ -278,7 +278,7 @@ def _shown(name: str) -> str:
 
 
 def _common_view(x: Any, y: Any, before: Any) -> Any:
-    """Return what a name held before, if in both arms it is still that view of memory, whose content may differ."""
+    """Return the name's previous value, if in both arms it is still that view of memory, whose content may differ."""
     views = [value.origin if isinstance(value, Tensor) else None for value in (x, y, before)]
     if None in views or any(v.storage is not views[2].storage or v.steps != views[2].steps for v in views):
         return None
@@ -286,7 +286,7 @@ def _common_view(x: Any, y: Any, before: Any) -> Any:
 
 
 def _freeze(value: Any, name: str, arms: list[_Arm], serial: int) -> None:
-    """Forbid writes into memory that a name may share, depending on the arm: who would see them is not known."""
+    """Forbid writes to memory that a name aliases in some arm only: which names would see them is not known."""
     if not has_memory(value):
         return
     for arm in arms:

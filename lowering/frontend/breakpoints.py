@@ -1,7 +1,6 @@
-"""`breakpoint()` in a kernel: a call in `tri`, at which the interpreter stops and starts the debugger.
+"""`breakpoint()` in a kernel: a call in `tri`, at which the interpreter starts the debugger.
 
-Takes the location of the call. Gives an operation that no pass removes. The frontend refuses it in kernels that are
-compiled, which have nothing to stop.
+Takes the location of the call. Gives an operation that no pass removes. The frontend refuses it in compiled kernels.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Python's own functions on values of run time (`len`, `abs`, `int`, `max`, `sum`…), and functions of kernels alone.
+"""Python's builtins on run-time values (`len`, `abs`, `int`, `max`, `sum`…), and functions that only kernels have.
 
-A builtin is ``function(b, *arguments, **keywords)``; at least one argument is known at run time only. Functions of
-kernels alone (`static_print`, `device_print`…) are ``function(b, arguments, keywords)``.
+A builtin is ``function(b, *arguments, **keywords)``; at least one argument is known at run time only. Functions that
+only kernels have (`static_print`, `device_print`…) are ``function(b, arguments, keywords)``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mlirtri.lowering.frontend.language import linear_algebra
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.operators import truth_of
 
-# --- Python's own ----------------------------------------------------------------------------------------------------
+# --- Python's builtins -----------------------------------------------------------------------------------------------
 
 
 def _len(b: Language, x: Tensor) -> Any:
@@ -89,7 +89,7 @@ def _extremum(name: str, comparison: str) -> Callable[..., Any]:
         if any(isinstance(value, Tensor) and value.type.rank for value in values):
             raise KernelTypeError(f"{name}() of arrays", help=f"use {name}imum(x, y) or x.{name}()")
         if _are_integers(values):
-            # The bounds of sizes may decide at compile time which is larger.
+            # Bounds of sizes may decide at compile time which is larger.
             sizes = [b.indices.size_of(value) for value in values]
             size = reduce(b.indices.maximum if name == "max" else b.indices.minimum, sizes)
             return b.number_of(size.simplified())
@@ -99,7 +99,7 @@ def _extremum(name: str, comparison: str) -> Callable[..., Any]:
 
 
 def _first_unless_beyond(b: Language, comparison: str, x: Any, y: Any) -> Any:
-    """Python's rule: the first stays unless the next is beyond it, so a NaN that comes first stays."""
+    """Return Python's `max` or `min` of two: the first unless the second compares beyond it, so a leading NaN stays."""
     if not isinstance(x, Tensor) and not isinstance(y, Tensor):
         return (max if comparison == "greater" else min)(x, y)
     return b.where(getattr(b, comparison)(y, x), y, x)
@@ -133,7 +133,7 @@ RUN_TIME_BUILTINS: dict[Any, Callable[..., Any]] = {
     builtins.isinstance: _isinstance, builtins.tuple: lambda b, x: tuple(_parts(b, x)),
     builtins.list: lambda b, x: list(_parts(b, x)),
 }  # fmt: skip
-"""By Python's function."""
+"""Implementations by Python builtin."""
 
 
 def emit_breakpoint(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
@@ -148,7 +148,7 @@ def emit_breakpoint(b: Language, arguments: list[Any], keywords: dict[str, Any])
     breakpoints.emit(b.tri.location)
 
 
-# --- functions of kernels alone --------------------------------------------------------------------------------------
+# --- functions that only kernels have --------------------------------------------------------------------------------
 
 
 def _static_print(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
@@ -178,12 +178,12 @@ def _device_print(b: Language, arguments: list[Any], keywords: dict[str, Any]) -
 
 
 def _require_of_matrix(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
-    """Check what linear algebra asks of its operands, at run time where only that shows it."""
+    """Check the operands of a linear algebra function, at run time where the condition is not known before."""
     condition, message = arguments
     if isinstance(condition, Tensor):
         tri = b.tri
         wrong = tri.logical_not(condition)
-        # The check is of the user's line, not of a line of the library function that is inlined there.
+        # Report the user's line, not a line of the inlined library function.
         while isinstance(tri.location, ir.CallSiteLoc) and span_of(tri.location).file == linear_algebra.__file__:
             tri.location = tri.location.caller
         b.check(wrong, KernelLinearAlgebraError, message)
@@ -202,4 +202,4 @@ KERNEL_FUNCTIONS: dict[str | None, Callable[[Language, list[Any], dict[str, Any]
     "mlirtri.device_print": _device_print, "mlirtri.static_print": _static_print,
     "mlirtri.static_assert": _static_assert,
 }  # fmt: skip
-"""By their qualified names."""
+"""Implementations by qualified name."""

@@ -1,4 +1,4 @@
-"""Calls in a kernel: library functions and methods by their spelling, dtypes as casts, Python functions inlined.
+"""Calls in a kernel: library functions and methods by spelling, dtypes as casts, Python functions inlined.
 
 A function of numpy, torch, math or mlirtri is looked up by identity and called as its own library's signature says.
 A plain Python function, or another jit function, is inlined: its body is visited with the arguments' values.
@@ -89,7 +89,7 @@ def _call_object(
 
 
 def _call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> Any:
-    """Python's own functions fold on values known at compile time; some have a meaning for tensors too."""
+    """Return the result of a Python builtin: folded on compile-time values, else the implementation for tensors."""
     if function is breakpoint:
         return emit_breakpoint(b, arguments, keywords)
     tensors = [value for value in _flat(arguments) if isinstance(value, Tensor)]
@@ -128,7 +128,7 @@ def _full_name(callee: Any) -> str | None:
 
 
 def _is_library(function: Callable[..., Any]) -> bool:
-    """Return whether a function is numpy's, torch's or Python's own: those have spellings and are never inlined."""
+    """Return whether a function is numpy's, torch's or a Python builtin: those have spellings and are never inlined."""
     if function.__module__ == linear_algebra.__name__:
         return False
     top = (function.__module__ or "").split(".")[0]

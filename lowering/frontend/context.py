@@ -1,8 +1,8 @@
-"""The state of one Python function while its syntax tree becomes `tri` operations, and the dispatch on its nodes.
+"""The state of one Python function during its lowering to `tri`, and the dispatch on AST nodes.
 
-Takes nodes of a tree. Calls the handler that is registered for the class of a node; the files by topic register theirs
-with `handles`. Sets the MLIR location of what a handler emits, and adds the node's span to the errors it raises.
-Refuses nodes without a handler, and reports all mistakes of the function that can be found in one go.
+Takes nodes of a tree. Calls the handler registered for the class of a node; each file registers its own with
+`handles`. Sets the MLIR location of what a handler emits, and adds the node's span to the errors it raises.
+Refuses nodes without a handler, and reports all mistakes of the function that can be found in one run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mlirtri.lowering.frontend.language.storage import Storage
 from mlirtri.lowering.frontend.python_to_ast import span_of_node
 from mlirtri.lowering.frontend.scope import POISON, Poisoned, Scope
 
-# Syntax that kernels do not have, with the way out; the rest is refused without one.
+# Unsupported syntax with its replacement; other unsupported syntax is refused without one.
 INSTEAD = {
     "AsyncFor": "write whole-tensor operations",
     "Try": "a kernel raises nothing: check arguments before the call",
@@ -43,22 +43,22 @@ INSTEAD = {
 
 @dataclass
 class LoopPlan:
-    """What the attempts at one loop found out about its iter_args."""
+    """The iter_args of one loop, as far as the attempts at emitting it found them."""
 
     kinds: dict[str, list[Kind]] = field(default_factory=dict)
-    """The types of a name's leaves, where its first value has other ones."""
+    """The types of a name's leaves, where they differ from those of its initial value."""
     likes: dict[str, Any] = field(default_factory=dict)
     """A value with the structure and types of a name that is first assigned in the loop and read after it."""
     storages: list[Storage] = field(default_factory=list)
-    """Memory that the body writes although its syntax does not show it."""
+    """Memory that the body writes without visible syntax for it."""
     referenced: set[str] = field(default_factory=set)
     """Names that macros write in the loop."""
     shared: dict[str, set[Storage]] = field(default_factory=dict)
-    """Names that are another name's memory in some iterations, and which memory."""
+    """Names that alias another name's memory in some iterations, and which memory."""
 
 
 class PlanChanged(Exception):
-    """The attempt at a loop found out that its iter_args are others: the loop has to be emitted again."""
+    """The attempt at a loop found that it needs other iter_args: the loop must be emitted again."""
 
 
 @dataclass
@@ -69,13 +69,13 @@ class FunctionContext:
     scope: Scope
     file: str
     depth: int = 0
-    """How many calls deep the function is inlined."""
+    """The depth of inlining."""
     call: ir.Location | None = None
-    """The location of the call, where the function is inlined."""
+    """The location of the call, for an inlined function."""
     errors: list[KernelError] = field(default_factory=list)
     plans: dict[ast.AST, LoopPlan] = field(default_factory=dict)
     entry_serial: int = field(init=False)
-    """Memory with a lower serial number exists since before the function was entered."""
+    """Memory with a lower serial number existed before the function was entered."""
 
     def __post_init__(self) -> None:
         self.entry_serial = self.b.memory.serial
@@ -85,14 +85,14 @@ class FunctionContext:
         return span_of_node(self.file, node)
 
     def location_of(self, span: Span) -> ir.Location:
-        """Return the MLIR location of a source range: a call site location where the function is inlined."""
+        """Return the MLIR location of a source range: a call site location for an inlined function."""
         location = location_of(span)
         return location if self.call is None else ir.Location.callsite(location, [self.call])
 
 
 @dataclass(frozen=True)
 class Returned:
-    """What the handler of a statement gives when a return statement was reached."""
+    """The result of a statement's handler that reached a `return`."""
 
     value: Any
 
@@ -104,7 +104,7 @@ handles = HANDLERS.register
 
 
 def visit(context: FunctionContext, node: ast.AST) -> Any:
-    """Return what the node's handler gives; operations that it emits get the node's location, and errors its span."""
+    """Return the result of the node's handler; its operations get the node's location, and errors its span."""
     span, name = context.span(node), type(node).__name__
     handler = HANDLERS.get(type(node))
     if handler is None:
@@ -126,7 +126,7 @@ def visit(context: FunctionContext, node: ast.AST) -> Any:
 def visit_body(context: FunctionContext, body: list[ast.stmt], read_after: Iterable[str] = ()) -> Any:
     """Return the value that a function's body returns; raises all errors found in it.
 
-    Names in `read_after` are read when the body has ended: the parameters of a macro that stand for variables.
+    Names in `read_after` are read after the body: the parameters of a macro that stand for variables.
     """
     returned = visit_block(context, structured(body, read_after))
     raise_all(context.errors)
@@ -134,7 +134,7 @@ def visit_body(context: FunctionContext, body: list[ast.stmt], read_after: Itera
 
 
 def visit_block(context: FunctionContext, body: list[ast.stmt]) -> Returned | None:
-    """Visit statements up to a return. A failing statement's error is kept, and the names it assigns are poisoned."""
+    """Visit statements up to a return. An error of a statement is recorded, and the names it assigns are poisoned."""
     for statement in body:
         try:
             if (returned := visit(context, statement)) is not None:

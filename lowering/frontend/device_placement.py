@@ -1,8 +1,8 @@
-"""The devices of the values of a kernel with device regions, while its `tri` operations are emitted.
+"""Device placement of the values of a kernel with device regions, while its `tri` operations are emitted.
 
-Takes the operands of an operation. Gives them on the device of its region: a value from elsewhere is copied there
-once, by a call of ``@device.…`` that every later stage shows. Without a region nothing is copied or recorded. Refuses
-loops and branches of run time in kernels that have regions.
+Takes the operands of an operation. Gives them on the device of its region: a value on another device is copied once, by
+a call of ``@device.…`` that every later stage shows. Without a region nothing is copied or recorded. Refuses run-time
+loops and branches in kernels that have regions.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Python's `return`, `break` and `continue` without jumps: what follows an `if` that may leave moves into its arms.
+"""Rewrite `return`, `break` and `continue` without jumps: what follows an `if` that may exit moves into its arms.
 
-Takes the statements of a function. Gives statements that mean the same in which a `return` ends the function's last
-statement or an arm of it, and no `break` or `continue` is left: leaving a loop is an assignment to a flag that the
-loop looks at. Also computes which names are live where, so that loops carry and branches merge no more than needed.
-Names of its own contain a dot, which no name of Python's does.
+Takes the statements of a function. Gives equivalent statements in which a `return` ends the function's last statement
+or an arm of it, and no `break` or `continue` is left: exiting a loop is an assignment to a flag that the loop tests.
+Also computes liveness, so that loops carry and branches merge no more names than needed.
+Generated names contain a dot, which no Python name does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 VALUE, RETURNED = ".value", ".returned"
-"""The names of the value of a `return` that a loop reached, and of whether it did."""
+"""The names of the value of a `return` inside a loop, and of the flag that it was reached."""
 CHOSEN = ".chosen"
 """The name of the value of a conditional expression."""
 Loop = ast.For | ast.While
@@ -22,7 +22,7 @@ Loop = ast.For | ast.While
 
 @dataclass(frozen=True)
 class _Inside:
-    """The loop that statements are in."""
+    """The loop that encloses statements."""
 
     flag: str
 
@@ -30,7 +30,7 @@ class _Inside:
 def structured(body: Sequence[ast.stmt], read_after: Iterable[str] = ()) -> list[ast.stmt]:
     """Return statements without jumps, annotated: loops and branches with `live_out`, loops with `flag`, `live_body`.
 
-    Names in `read_after` are read when the function has ended: a macro's references.
+    Names in `read_after` are read after the function: a macro's references.
     """
     statements = _block(list(body), None, iter(range(1 << 30)))
     if read_after:
@@ -89,7 +89,7 @@ def _loop(statement: Any, serial: Iterator[int]) -> ast.stmt:
 
 
 def _after_return(statement: ast.stmt, rest: list[ast.stmt], inside: _Inside | None, serial: Iterator[int]) -> ast.stmt:
-    """Return what follows a loop that may return: the rest runs only if it did not."""
+    """Return the statements after a loop that may return: they run only if it did not."""
     if inside is None:
         leave: ast.stmt = ast.copy_location(ast.Return(_name(VALUE, statement)), statement)
     else:
@@ -101,7 +101,7 @@ def _after_return(statement: ast.stmt, rest: list[ast.stmt], inside: _Inside | N
 
 
 def _ends_by_return_only(loop: ast.stmt) -> bool:
-    """``while True`` without a `break` of its own."""
+    """Return whether a loop is ``while True`` without a `break` of its own."""
     is_endless = isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant) and bool(loop.test.value)
     return is_endless and not _breaks(loop)
 
@@ -156,7 +156,7 @@ def stored(nodes: ast.AST | Sequence[ast.AST]) -> set[str]:
 
 
 def rebound(body: Sequence[ast.AST]) -> set[str]:
-    """Return the names that statements may rebind; ``x += y``, which rebinds numbers alone, does not count."""
+    """Return the names that statements may rebind; ``x += y``, which rebinds only numbers, does not count."""
     updates = {
         id(each.target) for node in body for each in ast.walk(node)
         if isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Name)
@@ -173,7 +173,7 @@ def loaded(*nodes: ast.AST | None) -> set[str]:
 
 
 def written(body: Sequence[ast.AST]) -> set[str]:
-    """Return names whose memory statements visibly write: by subscript or attribute, in updates, as `out`."""
+    """Return the names whose memory statements visibly write: by subscript or attribute, in updates, as `out`."""
     found: set[str] = set()
     for node in (each for statement in body for each in ast.walk(statement)):
         if isinstance(node, ast.Assign):

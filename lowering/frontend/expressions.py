@@ -1,6 +1,6 @@
 """Expressions of a kernel: constants, names, tuples, strings, attributes, subscripts.
 
-The value of an expression is a `Tensor` (an SSA value) or a Python object that is known at compile time.
+The value of an expression is a `Tensor` (an SSA value) or a compile-time Python object.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def visit_name(context: FunctionContext, node: ast.Name) -> Any:
 
 
 def _captured(b: Language, value: Any) -> Any:
-    """Return a value from outside the kernel; a NumPy scalar is a rank-0 tensor, whose dtype counts in promotion."""
+    """Return a captured value; a NumPy scalar becomes a rank-0 tensor, whose dtype counts in promotion."""
     return b.tensor(value.item(), as_dtype(value.dtype)) if isinstance(value, np.generic) else value
 
 
@@ -84,7 +84,7 @@ def visit_attribute(context: FunctionContext, node: ast.Attribute) -> Any:
 
 
 def attribute(context: FunctionContext, owner: Any, name: str) -> Any:
-    """Return ``owner.name``; raises `UnknownNameError`, with near names, for what kernels do not have."""
+    """Return ``owner.name``; raises `UnknownNameError`, with similar names, for what kernels do not have."""
     if isinstance(owner, Tensor):
         return tensor_attribute(context.b, owner, name)
     if isinstance(owner, ModuleType):

@@ -1,8 +1,8 @@
-"""Subscripts of arrays, read: basic indices, arrays of integers, and masks.
+"""Reading by index: basic indices, integer arrays, and masks.
 
-A basic index gives a view: some elements of the memory that the array has. With arrays among its parts an index gives a
-new array. Negative indices count from the end; with ``debug``, an index out of bounds raises `IndexError` after the
-call. Refuses masks beside arrays of integers, and None beside those.
+A basic index gives a view of the array's memory. With arrays among its parts an index gives a new array. Negative
+indices count from the end; with ``debug``, an index out of bounds raises `IndexError` after the call. Refuses masks
+beside integer arrays, and None beside those.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ INT64 = DTYPES["int64"]
 
 
 def subscript(b: Language, tensor: Tensor, index: tuple[Any, ...]) -> Tensor:
-    """Return ``tensor[index]``, which shares the tensor's memory if the index has basic parts only."""
+    """Return ``tensor[index]``, which shares the tensor's memory if all parts are basic."""
     parts = expanded(b, tensor, index)
     if any(is_array(part) for part in parts):
         return _gathered(b, tensor, parts)
@@ -47,7 +47,7 @@ def element(b: Language, tensor: Tensor, index: tuple[Any, ...]) -> Tensor:
 
 
 def rows(b: Language, tensor: Tensor) -> list[Tensor]:
-    """Return the slices of a tensor along its first axis, of static size, as unpacking gives them."""
+    """Return the slices of a tensor along its first axis, of static size, for unpacking."""
     return [element(b, tensor, (index,)) for index in range(tensor.type.shape[0])]
 
 
@@ -84,7 +84,7 @@ def _axes_taken(part: Any) -> int:
 
 
 def _indices_of_step(b: Language, part: Any, size: int | Size) -> Any:
-    """Return a slice whose step is known at run time only, and has to be positive, as an array of indices."""
+    """Return a slice with a run-time step, which must be positive, as an array of indices."""
     if not isinstance(part, slice) or not isinstance(part.step, Tensor):
         return part
     indices, tri = b.indices, b.tri
@@ -100,7 +100,7 @@ def _indices_of_step(b: Language, part: Any, size: int | Size) -> Any:
 
 
 def is_array(part: Any) -> bool:
-    """Return whether a part of an index is an array of integers, or a mask."""
+    """Return whether a part of an index is an integer array or a mask."""
     return isinstance(part, Tensor) and (part.type.rank > 0 or part.type.dtype.is_bool)
 
 
@@ -108,7 +108,7 @@ def _is_mask(part: Any) -> bool:
     return isinstance(part, Tensor) and part.type.dtype.is_bool
 
 
-# --- arrays of integers ----------------------------------------------------------------------------------------------
+# --- integer arrays --------------------------------------------------------------------------------------------------
 
 
 def _gathered(b: Language, tensor: Tensor, parts: list[Any]) -> Tensor:
@@ -124,9 +124,9 @@ def _gathered(b: Language, tensor: Tensor, parts: list[Any]) -> Tensor:
 
 
 def arranged(b: Language, tensor: Tensor, parts: list[Any]) -> tuple[Tensor, list[Tensor], list[int]]:
-    """Return what `tri.gather` needs: the array with the indexed axes in front, the indices, and a permutation.
+    """Return the operands of `tri.gather`: the array with the indexed axes first, the indices, and a permutation.
 
-    The permutation takes the axes of the gathered elements to where NumPy has them.
+    The permutation moves the axes of the gathered elements to NumPy's positions.
     """
     if any(part is None for part in parts):
         raise KernelTypeError("None beside arrays of positions is not supported", help="index with None afterwards")
@@ -140,13 +140,13 @@ def arranged(b: Language, tensor: Tensor, parts: list[Any]) -> tuple[Tensor, lis
     rank = arrays[0].type.rank
     are_adjacent = picked == list(range(picked[0], picked[0] + len(picked)))
     first = picked[0] if are_adjacent else 0
-    # In the result the indexed axes stand where they were if they were adjacent, else in front.
+    # In the result the indexed axes keep their position if they were adjacent, else come first.
     order = [*range(rank, rank + first), *range(rank), *range(rank + first, rank + len(rest))]
     return b.transpose(base, (*picked, *rest)), arrays, order
 
 
 def _indices(b: Language, parts: list[Any], sizes: list[int | Size]) -> list[Tensor]:
-    """Return int64 arrays of one shape; with ``debug``, they are checked against the sizes of their axes."""
+    """Return the indices as int64 arrays of one shape; with ``debug``, check them against the sizes of their axes."""
     arrays = [b.cast(part, INT64) for part in parts]
     for part in parts:
         if isinstance(part, Tensor) and not part.type.dtype.is_integer:
@@ -188,30 +188,30 @@ def mask_of(parts: list[Any]) -> Tensor | None:
 
 @dataclass(frozen=True)
 class MaskedAxes:
-    """A mask beside integers, slices and None: the index beside it, and where the mask lies in what that gives."""
+    """A mask beside integers, slices and None: the basic index, and the position of the mask in its result."""
 
     mask: Tensor
     basic: tuple[Any, ...]
     """The index with whole slices instead of the mask."""
     first: int
-    """The first axis of the mask in what `basic` gives."""
+    """The first axis of the mask in the result of `basic`."""
     in_front: bool
-    """Whether the axis of the selected elements comes first in the result, as it does where a slice lies between."""
+    """Whether the axis of the selected elements comes first in the result, because a slice separates the parts."""
 
     def order(self, base: Tensor) -> tuple[int, ...]:
-        """Return the permutation that takes the axes of the mask to the front of `base`."""
+        """Return the permutation that moves the axes of the mask to the front of `base`."""
         covered = range(self.first, self.first + self.mask.type.rank)
         return (*covered, *(axis for axis in range(base.type.rank) if axis not in covered))
 
     def back(self, rank: int) -> tuple[int, ...]:
-        """Return the permutation that takes the axis of the selected elements from the front to where NumPy has it."""
+        """Return the permutation that moves the axis of the selected elements from the front to NumPy's position."""
         if self.in_front:
             return tuple(range(rank))
         return (*range(1, self.first + 1), 0, *range(self.first + 1, rank))
 
 
 def masked_axes(parts: list[Any]) -> MaskedAxes | None:
-    """Return an index of one mask and no other array, else None."""
+    """Return the index as `MaskedAxes` if it has one mask and no other array, else None."""
     arrays = [position for position, part in enumerate(parts) if is_array(part)]
     if len(arrays) != 1 or not _is_mask(parts[arrays[0]]) or not parts[arrays[0]].type.rank:
         return None
@@ -223,5 +223,5 @@ def masked_axes(parts: list[Any]) -> MaskedAxes | None:
 
 
 def strong(tensor: Tensor) -> Tensor:
-    """Return the tensor with nothing known of it but its type."""
+    """Return the tensor as a strong one, without linear form or memory."""
     return Tensor(tensor.value, tensor.type)

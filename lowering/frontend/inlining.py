@@ -1,9 +1,9 @@
-"""Calls of Python functions, macros, and functions defined in the kernel: their bodies are inlined.
+"""Inlining of Python functions, macros, and functions defined in the kernel.
 
 Takes a function and the values of its arguments. Gives the value that its body returns. Errors inside name the call.
-A function defined in a kernel sees the names around it as they are when it is called, as in Python. Parameters of a
-macro that are annotated as references stand for the caller's variables, which have their new values when the macro has
-ended, or for elements of arrays, which are written at once.
+A function defined in a kernel sees the enclosing names at the time of the call, as in Python. Parameters of a macro
+annotated as references stand for the caller's variables, which are assigned when the macro ends, or for array elements,
+which are written at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mlirtri.lowering.frontend.scope import Element, Scope, check_constant
 INLINE_LIMIT = 64
 
 
-# --- functions of the file -------------------------------------------------------------------------------------------
+# --- functions outside the kernel ------------------------------------------------------------------------------------
 
 
 def inline(
@@ -61,7 +61,7 @@ def _check_depth(context: FunctionContext, name: str) -> None:
 
 
 def _bind(function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Return values by parameter name, defaults filled in; raises what Python would say about a wrong call."""
+    """Return values by parameter name, defaults filled in; raises Python's error for a wrong call."""
     try:
         bound = inspect.signature(function).bind(*arguments, **keywords)
     except TypeError as error:
@@ -76,7 +76,7 @@ def _bind(function: Callable[..., Any], arguments: list[Any], keywords: dict[str
 
 
 def _owned(bound: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments as a function's names hold them: arrays in memory."""
+    """Return arguments to bind to a function's names: arrays get memory."""
     return {name: own(value) for name, value in bound.items()}
 
 
@@ -89,7 +89,7 @@ def _run(
     call: Span,
     read_after: tuple[str, ...] = (),
 ) -> Any:
-    """Return the value of a body in a scope of its own; raises its errors, each with a note on the call."""
+    """Return the value of a body in its own scope; raises its errors, each with a note on the call."""
     inner = FunctionContext(context.b, scope, file, context.depth + 1, context.location_of(call))
     try:
         return visit_body(inner, body, read_after)
@@ -99,12 +99,12 @@ def _run(
         raise
 
 
-# --- functions of the kernel -----------------------------------------------------------------------------------------
+# --- functions defined in the kernel ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class LocalFunction:
-    """A `def` or `lambda` in a kernel, and the function that it is in."""
+    """A `def` or `lambda` in a kernel, and the function that encloses it."""
 
     node: ast.FunctionDef | ast.Lambda
     context: FunctionContext
@@ -116,13 +116,13 @@ class LocalFunction:
 
     @property
     def body(self) -> list[ast.stmt]:
-        """The statements; a lambda's expression as a return statement."""
+        """Return the statements; of a lambda, its expression as a return statement."""
         if isinstance(self.node, ast.FunctionDef):
             return self.node.body
         return [ast.copy_location(ast.Return(self.node.body), self.node.body)]
 
     def bind(self, arguments: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
-        """Return values by parameter name; raises what Python would say about a wrong call."""
+        """Return values by parameter name; raises Python's error for a wrong call."""
         parameters = self.node.args
         names = [parameter.arg for parameter in (*parameters.posonlyargs, *parameters.args)]
         bound = dict(self.defaults) | dict(zip(names, arguments, strict=False)) | keywords
@@ -184,7 +184,7 @@ class Variable:
     value: Any
 
     def assign(self, value: Any) -> None:
-        """Bind the caller's name to the value that the macro's parameter has in the end."""
+        """Bind the caller's name to the final value of the macro's parameter."""
         self.scope.locals[self.name] = own(value)
         self.scope.referenced.add(self.name)
 
@@ -213,7 +213,7 @@ def inline_macro(context: FunctionContext, macro: Any, call: ast.Call) -> Any:
 
 
 def _reference(context: FunctionContext, node: ast.expr) -> Variable | Element:
-    """Return what an argument of a macro refers to; raises `KernelTypeError` for a value that has no other name."""
+    """Return what an argument of a macro refers to; raises `KernelTypeError` unless it is a variable or element."""
     if isinstance(node, ast.Name):
         return Variable(context.scope, node.id, visit(context, node))
     if isinstance(node, ast.Subscript):

@@ -1,6 +1,6 @@
-"""What a loop of a kernel iterates over: ranges, arrays, sequences known at compile time, and combinations of these.
+"""Iterables of a kernel's loops: ranges, arrays, compile-time sequences, and combinations of these.
 
-Gives the number of iterations, as far as that is known, and the value of the target in each.
+Gives the number of iterations, as far as it is known, and the value of the loop target in each.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from mlirtri.lowering.frontend.language.storage import current
 
 @dataclass(frozen=True)
 class Iterable:
-    """Iterations 0 to `count` - 1; `item` takes the number of one: an int, or a Python int of run time."""
+    """Iterations 0 to `count` - 1; `item` maps an iteration, an int or a run-time Python int, to its value."""
 
     count: Size
     item: Callable[[Any], Any]
     unroll: bool = False
-    """Whether the loop is unrolled, however many iterations it has."""
+    """Whether to unroll the loop, however many iterations it has."""
     start: Size | None = None
-    """For a range with a positive step: the loop itself counts from here in `step`."""
+    """For a range with a positive step: the initial value of the induction variable, which advances by `step`."""
     step: int = 1
 
     @property
@@ -38,7 +38,7 @@ class Iterable:
 
 
 def iterable_of(context: FunctionContext, node: ast.expr) -> Iterable:
-    """Return what the expression after `in` iterates over; raises `KernelTypeError` if nothing can."""
+    """Return the iterable of the expression after `in`; raises `KernelTypeError` for other values."""
     if isinstance(node, ast.Call):
         callee = visit(context, node.func)
         name = "static_range" if getattr(callee, "__mlirtri_name__", None) == "mlirtri.static_range" else callee
@@ -53,7 +53,7 @@ def _of_value(context: FunctionContext, value: Any, node: ast.expr) -> Iterable:
     if isinstance(value, range):
         return _range(context.b, value.start, value.stop, value.step)
     if isinstance(value, Tensor) and value.type.rank:
-        # Every iteration reads what the array holds then.
+        # Every iteration reads the array's current content.
         return Iterable(
             Size.of(value.type.shape[0]),
             lambda iteration: element(context.b, current(context.b.tri, value), (iteration,)),
@@ -96,7 +96,7 @@ def _range(b: Language, start: Any, stop: Any, step: Any) -> Iterable:
 
 
 def _range_of_run_time_step(b: Language, start: Size, stop: Size, step: Size) -> Iterable:
-    """Return a range whose step is known at run time only; that it is positive is checked."""
+    """Return a range with a run-time step; a check requires it to be positive."""
     indices = b.indices
     least = step.least()
     if least is None or least < 1:

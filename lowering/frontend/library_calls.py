@@ -25,7 +25,7 @@ from mlirtri.lowering.frontend.updates import write
 
 @dataclass(frozen=True)
 class Method:
-    """A method of a tensor that waits for its call."""
+    """A bound method of a tensor."""
 
     tensor: Tensor
     spelling: Spelling
@@ -53,7 +53,7 @@ def spelled(b: Language, spelling: Spelling, arguments: list[Any], keywords: dic
 
 
 def _in_place(b: Language, spelling: Spelling, arguments: list[Any], keywords: dict[str, Any]) -> Any:
-    """``x.sort()``, ``numpy.fill_diagonal(x, 1)``: the result is written into the first argument."""
+    """Write the result into the first argument: ``x.sort()``, ``numpy.fill_diagonal(x, 1)``."""
     target = arguments[0] if arguments else next(iter(spelling.arguments(arguments, keywords).values()), None)
     if not has_memory(target):
         raise KernelTypeError(f"{spelling.name} writes into an array, got {describe(target)}")
@@ -62,7 +62,7 @@ def _in_place(b: Language, spelling: Spelling, arguments: list[Any], keywords: d
 
 
 def _into(b: Language, out: Any, spelling: Spelling, arguments: list[Any], keywords: dict[str, Any]) -> Any:
-    """``np.add(x, y, out=z)``: the result is cast to z's dtype and written there."""
+    """Cast the result to z's dtype and write it there: ``np.add(x, y, out=z)``."""
     if isinstance(out, tuple) and len(out) == 1:
         [out] = out
     if not has_memory(out):
@@ -78,7 +78,7 @@ def _into(b: Language, out: Any, spelling: Spelling, arguments: list[Any], keywo
 
 
 def tensor_attribute(b: Language, tensor: Tensor, name: str) -> Any:
-    """Return ``tensor.name``: a fact of its type, an attribute's value, or a `Method`; raises `UnknownNameError`."""
+    """Return ``tensor.name``: a property of its type, an attribute or a `Method`; raises `UnknownNameError`."""
     facts = {
         "shape": tuple(map(b.number_of, tensor.type.shape)),
         "dtype": tensor.type.dtype,

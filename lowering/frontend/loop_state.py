@@ -1,7 +1,7 @@
 """The iter_args of a loop: the live names that its body assigns, and the memory that it writes.
 
-What these are is read off the syntax. What that misses (a type that the first iteration changes, memory written inside
-a called function) shows at the end of the body: `leave` adds it to the loop's plan and raises `PlanChanged`, and the
+They are first derived from the syntax. What that misses (a type that the first iteration changes, memory written inside
+a called function) is found at the end of the body: `leave` adds it to the loop's plan and raises `PlanChanged`, and the
 loop is emitted again.
 """
 
@@ -38,7 +38,7 @@ class LoopState:
     def __init__(self, context: FunctionContext, node: Any, plan: LoopPlan, runs: bool):
         self.context, self.node, self.plan = context, node, plan
         self.runs = runs
-        """Whether there is at least one iteration."""
+        """Whether at least one iteration runs."""
         self.b, self.scope = context.b, context.scope
         self.serial = self.b.memory.serial
         self.changed = {name for name in stored(node.body) if not has_memory(self.scope.locals.get(name))} | rebound(
@@ -51,9 +51,9 @@ class LoopState:
         self.kinds: dict[str, list[Kind]] = {}
         """Loop-carried names with the types of their leaves."""
         self.entered: dict[str, list[Tensor]] = {}
-        """The tensors that the names came in as in this iteration, which `leave` may overwrite."""
+        """The tensors of each name at the start of this iteration, which `leave` may overwrite."""
         self.fixed: dict[str, Any] = {}
-        """Names whose values are known at compile time, which no iteration may change."""
+        """Names with compile-time values, which no iteration may change."""
         self.initial: list[Tensor] = []
         self.late: dict[str, UnknownNameError] = {}
         """Names first assigned in a loop that may have no iteration: reading them afterwards raises."""
@@ -90,14 +90,14 @@ class LoopState:
             self._note_sharing(name, [leaf.origin.storage for leaf in leaves if has_memory(leaf)])
 
     def _note_sharing(self, name: str, storages: Sequence[Storage]) -> None:
-        """Record memory that other names hold, too: rebinding this name does not write into it."""
+        """Record memory that other names alias: rebinding this name does not write it."""
         for storage in storages:
             others = [n for n, v in self.scope.locals.items() if n != name and _holds(v, storage)]
             if others or storage.serial < self.context.entry_serial:
                 self.plan.shared.setdefault(name, set()).add(storage)
 
     def _unread(self, like: Kind) -> Tensor:
-        """Return the initial value of a name that the first iteration assigns, and nothing reads before."""
+        """Return the initial value of a name that the first iteration assigns before it is read."""
         zero = self.b.tri.constant(0, like.type.dtype, like.type.shape)
         return Tensor(zero.value, zero.type, like.weak)
 
@@ -133,7 +133,7 @@ class LoopState:
             self.scope.locals[name] = owned
 
     def leave(self) -> list[Tensor]:
-        """Return what an iteration yields; raises `PlanChanged` if the loop needs other iter_args than it has."""
+        """Return the values that an iteration yields; raises `PlanChanged` if the loop needs other iter_args."""
         again = self._find_unplanned()
         yielded: list[Tensor] = []
         for name, first in self.names.items():
@@ -175,7 +175,7 @@ class LoopState:
         )
 
     def _find_unplanned(self) -> bool:
-        """Plan for memory that is written and not carried, and for names first assigned here that are read later."""
+        """Plan for memory that is written but not carried, and for names first assigned here and read later."""
         known = {*self.storages, *self.plan.storages}
         unplanned = [s for s in self.b.memory.journals[-1] if s not in known and s.serial < self.serial]
         self.plan.storages += unplanned

@@ -1,7 +1,7 @@
 """Loops of a kernel: `for` over ranges, arrays and sequences, `while`, and comprehensions.
 
-Loops of a few iterations, known at compile time, are unrolled, so that the index is known in each; all other loops
-become `scf.for`, or `scf.while` where the number of iterations is not known. `loop_state.py` finds their iter_args.
+Loops with few compile-time iterations are unrolled, so that the index is a constant; all others become `scf.for`, or
+`scf.while` where the number of iterations is not known. `loop_state.py` finds their iter_args.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from mlirtri.lowering.mlir.index_values import index_constant
 INT64, BOOL = DTYPES["int64"], DTYPES["bool"]
 ATTEMPTS = 12
 UNROLLED_IF_NEEDED = 32
-"""Iterations up to which a loop is unrolled if its body needs the index at compile time."""
+"""The largest trip count at which a loop is unrolled because its body needs a constant index."""
 MOST_FORCED_ITERATIONS = 256
-"""Iterations of such loops, in one kernel, beyond which no further one is unrolled."""
+"""The largest number of such unrolled iterations in one kernel."""
 
 
 @handles(ast.For)
@@ -50,12 +50,12 @@ def _refuse_else(node: ast.For | ast.While) -> None:
 
 
 def _is_innermost(node: ast.For) -> bool:
-    """Return whether a loop has none in it: unrolling a nest multiplies its iterations."""
+    """Return whether a loop contains no other loop: unrolling a nest multiplies its iterations."""
     return not any(isinstance(part, (ast.For, ast.While)) for statement in node.body for part in ast.walk(statement))
 
 
 def _emit_or_unroll(context: FunctionContext, node: ast.For, over: Iterable) -> None:
-    """Emit a loop; unroll it after all if its body needs the index at compile time (for a size, say)."""
+    """Emit a loop; unroll it if its body turns out to need a constant index (for a size, say)."""
     b, errors, count = context.b, len(context.errors), over.known
     try:
         return _emit(context, node, lambda plan: _emit_for(context, node, over, plan))
@@ -91,7 +91,7 @@ def _visit_iteration(context: FunctionContext, node: ast.For | ast.While, item: 
 
 
 def _unroll(context: FunctionContext, node: Any, over: Iterable, iteration: int) -> None:
-    """Visit the iterations from `iteration` on, until the loop's flag says stop: now, or in the rest at run time."""
+    """Visit the iterations from `iteration` on; the loop's exit flag stops them at compile time or at run time."""
     if node.flag and iteration == 0:
         context.scope.locals[node.flag] = True
     while iteration < (over.known or 0):
@@ -111,7 +111,7 @@ def _unroll(context: FunctionContext, node: Any, over: Iterable, iteration: int)
 
 @handles(ast.ListComp, ast.GeneratorExp)
 def visit_comprehension(context: FunctionContext, node: ast.ListComp | ast.GeneratorExp) -> list[Any]:
-    """Return the values of a comprehension over what is known at compile time; its names are its own."""
+    """Return the values of a comprehension over a compile-time sequence; its names are local."""
     names = dict(context.scope.locals)
     values: list[Any] = []
     _comprehend(context, node.generators, node.elt, values)
@@ -146,7 +146,7 @@ def _comprehend(
 
 
 def _emit(context: FunctionContext, node: ast.For | ast.While, attempt: Callable[[LoopPlan], None]) -> None:
-    """Emit the loop, again and again until its iter_args are known."""
+    """Emit the loop repeatedly until its iter_args are known."""
     plan = context.plans.setdefault(node, LoopPlan())
     memory = context.b.memory
     before, errors, serial = dict(context.scope.locals), len(context.errors), memory.serial
@@ -159,7 +159,7 @@ def _emit(context: FunctionContext, node: ast.For | ast.While, attempt: Callable
                 context.scope.locals = dict(before)
                 context.b.indices.forget()
                 for inner in context.plans.values():
-                    # Memory that was made in the abandoned body is gone.
+                    # Memory that was created in the abandoned body is gone.
                     inner.storages = [storage for storage in inner.storages if storage.serial < serial]
                 if not isinstance(reason, PlanChanged):
                     raise
@@ -202,14 +202,14 @@ def _index(b: Language, size: Size) -> ir.Value:
 
 
 def _loop_index(b: Language, value: Tensor, node: ast.For, lower: Size, upper: Size) -> Tensor:
-    """Return a loop's index as a Python int of run time, between its bounds."""
+    """Return a loop's index as a run-time Python int with its bounds."""
     name = node.target.id if isinstance(node.target, ast.Name) else "i"
     symbol = b.indices.symbol(value, name, lower, upper - 1)
     return Tensor(value.value, value.type, weak=True, linear=Size.of(symbol))
 
 
 def _emit_breaking(context: FunctionContext, node: Any, over: Iterable, state: LoopState) -> None:
-    """Emit an `scf.while` that carries the number of the iteration beside the names; the flag is one of these."""
+    """Emit an `scf.while` that carries the iteration number and the names; the exit flag is one of them."""
     b, tri = context.b, context.b.tri
     count = tri.index(over.count)
 
@@ -244,7 +244,7 @@ def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
         return state.leave()
 
     results = while_loop(state.initial, test, body, tri.location)
-    # Only now: an attempt whose plan changed may have known the condition of the first iteration alone.
+    # Only now: an earlier attempt may have known the condition of the first iteration only.
     if any(endless):
         raise KernelValueError("this loop never ends", context.span(node.test))
     state.exit(results)

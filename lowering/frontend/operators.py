@@ -1,8 +1,8 @@
-"""Operators of a kernel: arithmetic, comparisons, `not`, and what counts as true.
+"""Operators of a kernel: arithmetic, comparisons, `not`, and truth values.
 
-Operators on values known at compile time fold as Python computes them; with a tensor on either side they become
-operations. Python ints of run time keep their linear form in terms of loop indices, so that bounds can decide
-comparisons at compile time.
+Operators on compile-time values fold as Python computes them; with a tensor on either side they become operations.
+Run-time Python ints keep their linear form in terms of loop indices, so that bounds can decide comparisons at compile
+time.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def binary(b: Language, sign: ast.operator, left: Any, right: Any) -> Any:
 
 
 def _with_linear(b: Language, result: Any, name: str, left: Any, right: Any) -> Any:
-    """Return a Python int of run time with its linear form in terms of loop indices, where it has one."""
+    """Return a run-time Python int with its linear form in terms of loop indices, where it has one."""
     if name not in ("add", "subtract", "multiply") or not isinstance(result, Tensor) or not result.weak:
         return result
     if not result.type.dtype.is_integer:
@@ -86,7 +86,7 @@ def _with_linear(b: Language, result: Any, name: str, left: Any, right: Any) -> 
 
 
 def _numpy_power(b: Language, left: Tensor, right: Any) -> Any:
-    """ndarray's operator, unlike numpy.power, squares and roots: other dtypes for bools, other results at -inf."""
+    """Return ndarray's ``**``, unlike numpy.power by squares and roots: other dtypes for bools, results at -inf."""
     is_number, is_inexact = isinstance(right, (int, float, complex)), left.type.dtype.is_inexact
     if is_number and right == 2 and (is_inexact or isinstance(right, int)):
         return b.square(left)
@@ -153,7 +153,7 @@ def _compare(b: Language, sign: ast.cmpop, left: Any, right: Any) -> Any:
 
 
 def _decided_by_bounds(b: Language, name: str, left: Any, right: Any) -> bool | None:
-    """Return a comparison of Python ints of run time whose bounds decide it at compile time, else None."""
+    """Return the result of comparing run-time Python ints where their bounds decide it at compile time, else None."""
     if not (is_integer(left) and is_integer(right)):
         return None
     difference = b.indices.size_of(left) - b.indices.size_of(right)
@@ -173,7 +173,7 @@ def _decided_by_bounds(b: Language, name: str, left: Any, right: Any) -> bool | 
 
 
 def is_integer(value: Any) -> bool:
-    """Return whether a value is a Python int, known at compile time or of run time."""
+    """Return whether a value is a Python int, compile-time or run-time."""
     if isinstance(value, Tensor):
         return value.weak and value.type.dtype.is_integer
     return isinstance(value, int) and not isinstance(value, bool)
@@ -183,12 +183,12 @@ def is_integer(value: Any) -> bool:
 
 
 def condition(context: FunctionContext, test: ast.expr) -> bool | Tensor:
-    """Return whether an expression is true: a bool known at compile time, or a rank-0 bool tensor."""
+    """Return the truth value of an expression: a compile-time bool, or a rank-0 bool tensor."""
     return truth_at(context, visit(context, test), test)
 
 
 def truth_at(context: FunctionContext, value: Any, node: ast.expr) -> bool | Tensor:
-    """Return the truth value of the value of `node`, whose span an error gets."""
+    """Return the truth value of a node's value; errors get the node's span."""
     try:
         return truth_of(context.b, value)
     except KernelTypeError as error:

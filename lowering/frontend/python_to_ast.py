@@ -1,4 +1,4 @@
-"""From a Python function to its syntax tree, with the positions in its file.
+"""Parse a Python function to its syntax tree, with the positions in its file.
 
 Takes a `KernelSource`. Gives a `KernelTree`: the `ast.FunctionDef`, with the file's own line and column numbers.
 Refuses functions whose source cannot be read, methods and coroutines. Runs no code of the user.
@@ -90,7 +90,7 @@ def _parse_file(file: str, text: str) -> ast.Module:
 
 
 def _find(tree: ast.Module, code, name: str) -> list[tuple[ast.AST, ast.AST]]:
-    """Functions of that name that start on the code object's first line, each with the node that encloses it."""
+    """Return the functions of that name on the code object's first line, each with the node that encloses it."""
     found = []
     for parent in ast.walk(tree):
         for node in ast.iter_child_nodes(parent):

@@ -1,7 +1,7 @@
-"""The value of a name inside a kernel: its locals, then what the Python function closes over, then globals.
+"""Name lookup inside a kernel: its locals, then the Python function's closure, then globals.
 
 Reading a captured value records it as a `Capture`, so that the cache knows what the code depends on. Refuses values
-that a kernel cannot hold: arrays, tensors and arbitrary objects have to be arguments.
+that a kernel cannot hold: arrays, tensors and arbitrary objects must be arguments.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ BUILTINS: dict[str, Any] = {
     for name in ("abs", "bool", "divmod", "float", "int", "isinstance", "len", "max", "min", "pow", "range", "round",
                  "sum", "tuple", "list", "enumerate", "zip", "reversed", "complex", "breakpoint")
 }  # fmt: skip
-# Functions of Python's that kernels do not have, with what to write instead.
+# Python builtins that kernels do not have, with what to write instead.
 INSTEAD = {"print": "static_print prints at compile time", "sorted": "sorting is not supported"}
 
 
 class Poisoned(Exception):
-    """A name whose assignment failed was read: the error of the assignment is reported, this one is not."""
+    """The error of reading a name whose assignment failed; only the error of the assignment is reported."""
 
 
 POISON = object()
@@ -50,18 +50,16 @@ class Unavailable:
 
 @dataclass(frozen=True, eq=False)
 class Element:
-    """The value of a macro's parameter that stands for elements of the caller's array."""
+    """The value of a macro's parameter that refers to elements of the caller's array."""
 
     b: Language
     array: Tensor
     index: tuple[Any, ...]
 
     def read(self) -> Any:
-        """Return the elements."""
         return element(self.b, self.array, self.index)
 
     def write(self, value: Any) -> None:
-        """Write them."""
         write(self.b, self.array, self.index, value)
 
 
@@ -72,13 +70,13 @@ class Scope:
         self.function = function
         self.captures = captures
         self.enclosing = enclosing
-        """The scope around a function that is defined in a kernel."""
+        """The scope that encloses a function defined in a kernel."""
         self.locals: dict[str, Any] = {}
         self.referenced: set[str] = set()
         """Names that macros have assigned to."""
 
     def read(self, name: str, b: Language) -> Any:
-        """Return the value that a name has now; raises `UnknownNameError`, with near names."""
+        """Return the current value of a name; raises `UnknownNameError`, with similar names."""
         if name in self.locals:
             value = self.locals[name]
             if value is POISON:
@@ -126,7 +124,7 @@ class Scope:
 
 
 def check_constant(value: Any, what: str) -> None:
-    """Raise `KernelTypeError` for what cannot be a compile-time value of a kernel; `what` names it."""
+    """Raise `KernelTypeError` for a value that cannot be a compile-time constant of a kernel; `what` names it."""
     if value is np.s_ or value is np.index_exp:
         return
     if isinstance(value, np.generic) and value.ndim == 0 and find_dtype(value.dtype) is not None:

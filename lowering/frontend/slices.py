@@ -1,9 +1,9 @@
 """Basic indexing of arrays: integers, slices and None, one for each axis.
 
-Takes an array and an index that is expanded to one part for each axis. Gives the elements, and the view operations by
-which they can be read and written. Bounds may be known at run time only; negative indices, and slices that reach
-beyond the axis, mean what they mean in Python. An index that is known to be out of bounds is refused. One that is out
-of bounds at run time is clamped, or raises `IndexError` after the call when the kernel is compiled with ``debug``.
+Takes an array and an index expanded to one part for each axis. Gives the elements, and the view operations that read
+and write them. Bounds may be run-time values; negative indices, and slices that reach beyond the axis, mean what they
+mean in Python. An index known to be out of bounds is refused. One that is out of bounds at run time is clamped, or
+raises `IndexError` after the call when the kernel is compiled with ``debug``.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Subset:
     sizes: list[Size] = field(default_factory=list)
     strides: list[int] = field(default_factory=list)
     drop: list[int] = field(default_factory=list)
-    """Axes of the array that an integer indexes."""
+    """Axes of the array indexed by an integer."""
     backwards: list[int] = field(default_factory=list)
-    """Axes of the array that are read from the end."""
+    """Axes of the array with a negative step."""
     shape: list[int | Size] = field(default_factory=list)
     """The result's shape, with new axes of size 1."""
 
@@ -51,7 +51,7 @@ class Subset:
 
 
 def subset_of(b: Language, tensor: Tensor, parts: Sequence[Any]) -> Subset:
-    """Return what integers, slices and None select; raises `KernelIndexError`, `KernelTypeError` and others."""
+    """Return the elements that integers, slices and None select; raises `KernelIndexError` or `KernelTypeError`."""
     subset = Subset()
     for part in parts:
         axis = len(subset.offsets)
@@ -101,7 +101,7 @@ def _step(b: Language, part: slice) -> int:
 
 
 def _offset(b: Language, part: Any, tensor: Tensor, axis: int) -> Size:
-    """Return the offset that an integer index of an axis means, within the axis."""
+    """Return the offset of an integer index, within the axis."""
     size = tensor.type.shape[axis]
     is_number = isinstance(part, Tensor) and not part.type.rank and part.type.dtype.is_integer
     if isinstance(part, bool) or not (is_number or (not isinstance(part, Tensor) and hasattr(part, "__index__"))):
@@ -135,7 +135,7 @@ def _check_bounds(b: Language, index: Size, limit: Size, axis: int) -> None:
 
 
 def read(b: Language, tensor: Tensor, subset: Subset) -> Tensor:
-    """Return the elements of a subset; static subsets outside of loops are the simplest operations that give them."""
+    """Return the elements of a subset; a static one outside of loops by the simplest operations."""
     if subset.is_static and not any(map(is_dynamic, tensor.type.shape)) and not b.memory.journals:
         ranges = []
         for axis, (offset, size, stride) in enumerate(zip(subset.offsets, subset.sizes, subset.strides, strict=True)):

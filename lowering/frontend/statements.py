@@ -1,7 +1,7 @@
 """Statements of a kernel: assignments, updates in place, assertions, device regions, returns.
 
-Nothing of the user's function is executed: tensors are SSA values, all else is known at compile time. Branches and
-loops are in `branches.py` and `loops.py`, definitions of functions in `inlining.py`.
+The user's function is not executed: tensors are SSA values, all else is known at compile time. Branches and loops are
+in `branches.py` and `loops.py`, definitions of functions in `inlining.py`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def visit_delete(context: FunctionContext, node: ast.Delete) -> None:
 
 @handles(ast.Assert)
 def visit_assert(context: FunctionContext, node: ast.Assert) -> None:
-    """Check at compile time what is known then; the rest after the call, in a kernel compiled with ``debug``."""
+    """Check a compile-time condition now, a run-time one after the call in a kernel compiled with ``debug``."""
     b, truth = context.b, condition(context, node.test)
     message = visit(context, node.msg) if node.msg else None
     shown = f"assertion failed: {message if isinstance(message, str) else ast.unparse(node.test)}"
@@ -65,7 +65,7 @@ def visit_assert(context: FunctionContext, node: ast.Assert) -> None:
 
 @handles(ast.With)
 def visit_with(context: FunctionContext, node: ast.With) -> Returned | None:
-    """``with mt.device("gpu"):``, whose statements run on the device; values from elsewhere are copied there."""
+    """Emit the body of ``with mt.device("gpu"):`` on the device; values of other devices are copied there."""
     first, *others = node.items
     if others or first.optional_vars is not None:
         span = context.span(others[0].context_expr if others else first.optional_vars)
@@ -140,7 +140,7 @@ def _assign_name(context: FunctionContext, name: str, value: Any) -> None:
 
 
 def _name_value(value: Any, name: str) -> None:
-    """Let an SSA value carry the user's variable name in its location; the first name wins."""
+    """Record the user's variable name in the location of an SSA value; the first name wins."""
     if not isinstance(value, Tensor) or isinstance(value.value.owner, ir.Block):
         return
     operation = value.value.owner
@@ -158,7 +158,7 @@ def _assign_subscript(context: FunctionContext, target: ast.Subscript, value: An
 
 
 def _assign_attribute(context: FunctionContext, target: ast.Attribute, value: Any) -> None:
-    """``x.shape = …`` gives the name another view; ``x.real = …`` and ``x.flat = …`` write."""
+    """Rebind or write an attribute: ``x.shape = …`` makes another view; ``x.real = …`` and ``x.flat = …`` write."""
     owner = visit(context, target.value)
     if isinstance(owner, Tensor) and target.attr == "shape" and isinstance(target.value, ast.Name):
         _reshape_in_place(context, owner, value, target.value.id)
@@ -170,7 +170,7 @@ def _assign_attribute(context: FunctionContext, target: ast.Attribute, value: An
 
 
 def _reshape_in_place(context: FunctionContext, owner: Tensor, shape: Any, name: str) -> None:
-    """Give the array another shape from now on, under each of its names."""
+    """Give the array another shape under each of its names."""
     reshaped = viewed(context.b, owner, context.b.reshape(owner, shape))
     if has_memory(owner) and (owner.origin.storage.argument is not None or not has_memory(reshaped)):
         raise UnsupportedSyntaxError(
@@ -188,7 +188,7 @@ def _reshape_in_place(context: FunctionContext, owner: Tensor, shape: Any, name:
 
 @handles(ast.AugAssign)
 def visit_aug_assign(context: FunctionContext, node: ast.AugAssign) -> None:
-    """``x += y`` writes into the memory of x when x is an array, and rebinds the name when it is a number."""
+    """Emit ``x += y``: write x's memory when x is an array, rebind the name when it is a number."""
     b, target = context.b, node.target
     if isinstance(target, ast.Name):
         _update_name(context, target.id, node)
@@ -225,7 +225,7 @@ def _update_name(context: FunctionContext, name: str, node: ast.AugAssign) -> No
 
 
 def _update_array(context: FunctionContext, old: Tensor, new: Any, node: ast.AugAssign) -> None:
-    """In-place arithmetic is seen through every other name of the same memory."""
+    """Write the result of in-place arithmetic into the array's memory, which every alias sees."""
     b, names, target = context.b, context.scope.locals, node.target
     if not has_memory(old):
         is_bound = isinstance(target, ast.Name) and names.get(target.id) is old
@@ -243,7 +243,7 @@ def _update_array(context: FunctionContext, old: Tensor, new: Any, node: ast.Aug
 
 
 def _check_update(b: Language, old: Tensor, new: Any, node: ast.AugAssign) -> None:
-    """In-place arithmetic keeps the shape, and refuses results of a wider kind of dtype."""
+    """Refuse in-place arithmetic that changes the shape or gives a wider kind of dtype."""
     update = b.tensor(new) if not isinstance(new, Tensor) else new
     target = ast.unparse(node.target)
     # One element of a NumPy array is a scalar: the update is an assignment, which casts.
@@ -269,5 +269,5 @@ def _may_be_equal(shape: tuple[int | Size, ...], other: tuple[int | Size, ...]) 
 
 
 def _kind_rank(dtype: DType) -> int:
-    """Return the position of a dtype's kind in the order in which `same_kind` casts may go up."""
+    """Return the rank of a dtype's kind in the order of `same_kind` casts."""
     return 0 if dtype.is_bool else 1 if dtype.is_integer else 2 if dtype.is_float else 3

@@ -1,8 +1,7 @@
-"""Subscripts that are assigned to: elements, slices, masks and arrays of indices of an array in memory.
+"""Writing by index: elements, slices, masks and index arrays of an array in memory.
 
-What is assigned is cast and broadcast to what is written, as NumPy does it. Sizes of run time that have to be equal are
-compared at run time, and a difference raises after the call. Refuses tensors without memory, and values that have more
-axes than what they are written to.
+The value is cast and broadcast to the target, as NumPy does it. Run-time sizes that must be equal are compared at run
+time, and a difference raises after the call. Refuses tensors without memory, and values of higher rank than the target.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from mlirtri.lowering.frontend.language.storage import Step, has_memory
 
 
 def write(b: Language, tensor: Tensor, index: tuple[Any, ...], value: Any) -> None:
-    """``tensor[index] = value``: replace the content of the tensor's memory; raises `KernelTypeError`."""
+    """Write ``tensor[index] = value`` into the tensor's memory; raises `KernelTypeError`."""
     if not has_memory(tensor):
         raise KernelTypeError(f"{describe(tensor)} cannot be assigned to", help="only arrays have elements to assign")
     parts = expanded(b, tensor, index)
@@ -50,7 +49,7 @@ def _update(b: Language, value: Any) -> Tensor:
 
 
 def _scatter(b: Language, tensor: Tensor, parts: list[Any], value: Any) -> None:
-    """``tensor[…] = value`` with arrays of indices among the parts."""
+    """Write ``tensor[…] = value`` with index arrays among the parts."""
     tri = b.tri
     target = subscript(b, tensor, tuple(part if isinstance(part, slice) else slice(None) for part in parts))
     basic = [part if not isinstance(part, slice) else slice(None) for part in parts]
@@ -71,14 +70,14 @@ def _scatter(b: Language, tensor: Tensor, parts: list[Any], value: Any) -> None:
 
 
 def _write_masked(b: Language, tensor: Tensor, masked: MaskedAxes, value: Any) -> None:
-    """``tensor[…] = value`` with a mask beside integers, slices and None."""
+    """Write ``tensor[…] = value`` with a mask beside integers, slices and None."""
     target = subscript(b, tensor, masked.basic)
     order = masked.order(target)
     update = b.tensor(value, tensor.type.dtype)
     rank = target.type.rank - masked.mask.type.rank + 1
     axis = 0 if masked.in_front else masked.first
     if not masked.in_front and update.type.rank >= rank - axis:
-        # The update has the axis of the selected elements, which goes in front, as the axes of the mask do.
+        # The axis of the selected elements moves to the front of the update, as the mask's axes do.
         whole = b.reshape(update, (*[1] * (rank - update.type.rank), *update.type.shape))
         before = [target.type.shape[outer] for outer in range(axis)]
         whole = b.broadcast_to(whole, (*before, *whole.type.shape[axis:]))
@@ -91,7 +90,7 @@ def _write_masked(b: Language, tensor: Tensor, masked: MaskedAxes, value: Any) -
 
 
 def _same_sizes(b: Language, target: Tensor, update: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both, sliced to their common size where only the run shows whether the update fits; that is checked."""
+    """Return both, sliced to their common size where only a run-time check shows whether the update fits."""
     for axis in range(-min(target.type.rank, update.type.rank), 0):
         sizes = [target.type.shape[axis], update.type.shape[axis]]
         if sizes[0] == sizes[1] or sizes[1] == 1 or not any(map(is_dynamic, sizes)):
