@@ -1,7 +1,7 @@
-"""From the `tri` dialect to NumPy, without a compiler: the reference that the pipelines are compared with.
+"""Interpret the `tri` dialect with NumPy, without a compiler: the reference that the pipelines are compared with.
 
-Takes a `tri` module. Gives an executable that runs it operation by operation, each under the line of the kernel that it
-comes from, so that debuggers stop there. Refuses, all at once, operations that it does not know.
+Takes a `tri` module. Gives an executable that runs it operation by operation, each under its source line, so that
+debuggers stop there. Refuses unknown operations, all at once.
 
 Read in this order:
 

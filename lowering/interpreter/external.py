@@ -1,6 +1,6 @@
-"""What a call of something that is compiled elsewhere does to NumPy arrays: TVM compiles it alone, unscheduled.
+"""Interpret calls of externally compiled functions on NumPy arrays: TVM compiles each alone, unscheduled.
 
-Takes the declaration of what is called. Gives a step of the interpreter. Refuses what TVM has no code for
+Takes the declaration of the callee. Gives a step of the interpreter. Refuses callees that TVM cannot compile
 (`CodegenError`).
 """
 
@@ -25,7 +25,7 @@ Step = Callable[..., Sequence[Any]]
 
 
 def step_of_call(declaration: ir.OpView) -> Step:
-    """The step of every call of `declaration`."""
+    """Return the step of every call of `declaration`."""
     kind, values = declaration.attributes[KIND].value, values_of(declaration)
     if kind == "device":
         return lambda operand: (operand,)

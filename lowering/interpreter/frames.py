@@ -1,8 +1,8 @@
-"""Runs steps under the user's own lines: each line is a Python frame, with that file, line and function.
+"""Run steps under the user's source lines: each line is a Python frame with that file, line and function.
 
-Takes steps with the lines that they come from. Gives `Line`s. Debuggers and tracebacks read file and line off a
-frame's code, so a breakpoint set on a line of the kernel stops there, and the frame's locals are the kernel's
-variables. Operations of one line that follow each other share a frame; an inlined call is a frame below its caller's.
+Takes steps with their source lines. Gives `Line`s. Debuggers and tracebacks read file and line from a frame's code, so
+a breakpoint set on a line of the kernel stops there, and the frame's locals are the kernel's variables. Consecutive
+operations of one line share a frame; an inlined call is a frame below its caller's.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _RUN = "__steps_of_this_line__"
 
 
 def chain_of(location: ir.Location) -> tuple[Place, ...]:
-    """Return the lines that an operation comes from: the outermost caller's first, its own last."""
+    """Return the source lines of an operation: the outermost caller's first, its own last."""
     spans = [*(note.span for note in reversed(callers_of(location))), span_of(location)]
     return tuple((span.file, span.line) for span in spans if span is not None)
 
 
 def lines_of(actions: Sequence[tuple[tuple[Place, ...], Action]]) -> list[Action]:
-    """Return the actions in the same order, consecutive ones of one line in a frame of that line."""
+    """Return the actions in the same order, consecutive ones of one line in one frame."""
     lines: list[Action] = []
     for place, group in groupby(actions, key=lambda action: action[0][:1]):
         if place:
@@ -45,7 +45,7 @@ def lines_of(actions: Sequence[tuple[tuple[Place, ...], Action]]) -> list[Action
 
 
 class Line:
-    """What one line of the source does, in a frame of its own; a lone `breakpoint()` stops in that very frame."""
+    """The actions of one source line, in a frame of their own; a lone `breakpoint()` stops in that very frame."""
 
     def __init__(self, file: str, line: int, actions: list[Action]):
         self.file = file
@@ -71,7 +71,7 @@ class Breakpoint:
 
 @lru_cache(maxsize=4096)
 def _code(file: str, line: int, callee: str) -> CodeType:
-    """Code that calls a function from a line of a file."""
+    """Return code that calls a function from a line of a file."""
     call = ast.Module([ast.Expr(ast.Call(ast.Name(callee, ast.Load()), [], []))], [])
     for node in ast.walk(call):
         if isinstance(node, (ast.expr, ast.stmt)):
@@ -82,7 +82,7 @@ def _code(file: str, line: int, callee: str) -> CodeType:
 
 @lru_cache(maxsize=4096)
 def _function_at(file: str, line: int) -> str:
-    """The name of the innermost function around a line, as far as the source can be read."""
+    """Return the name of the innermost function around a line, if the source can be read."""
     name = "<kernel>"
     for node in _functions(file):
         if node.lineno <= line <= (node.end_lineno or node.lineno):
@@ -92,7 +92,7 @@ def _function_at(file: str, line: int) -> str:
 
 @lru_cache(maxsize=64)
 def _functions(file: str) -> list[ast.FunctionDef]:
-    """The functions of a file, outer ones before those inside them."""
+    """Return the functions of a file, outer before inner ones."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):

@@ -1,8 +1,8 @@
-"""The effect of each `tri` operation on NumPy arrays: the op table's references, and `arith` and `tensor` around them.
+"""The effect of each `tri`, `arith` and `tensor` operation on NumPy arrays, by the op table's references.
 
 Takes an operation. Gives a `Step`: a function from the values of its operands to those of its results. fp16 and bf16
-are computed in fp32 and rounded after every operation; integers wrap; nothing traps. Refuses (by giving None)
-operations that the stage does not have.
+are computed in fp32 and rounded after every operation; integers wrap; nothing traps. Refuses (by returning None)
+unknown operations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mlirtri.errors import CompilerBugError
 from mlirtri.lowering.external.calls import declaration_of
 
 Step = Callable[..., Sequence[Any]]
-"""Values of operands in, a value for each result out. Elements and indices are arrays of rank 0 as well."""
+"""Maps values of operands to a value for each result. Scalars and indices are rank-0 arrays as well."""
 
 
 def step_of(operation: ir.Operation) -> Step | None:
@@ -44,7 +44,7 @@ def _table_step(operation: ir.Operation) -> Step:
     op, wanted = op_of(operation), type_of(operation.results[0].type)
     values = attributes.from_mlir(op, operation)
     compute = _REFERENCES.get(op.name, op.numpy)
-    # Nothing of MLIR stays for the run: the module is gone by then.
+    # Keep no MLIR objects for the run: the module is gone by then.
     span = span_of(operation.location)
 
     def run(*operands: np.ndarray) -> Sequence[np.ndarray]:
@@ -58,7 +58,7 @@ def _table_step(operation: ir.Operation) -> Step:
 
 
 def _widened(op: Op, operands: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-    """Halves as fp32; other groups' references see to that themselves."""
+    """Return fp16 and bf16 as fp32; other groups' references widen themselves."""
     if op.group != "elementwise":
         return operands
     return [x.astype(np.float32) if is_half(x.dtype) else x for x in operands]
@@ -70,7 +70,7 @@ def is_half(dtype: np.dtype) -> bool:
 
 
 def _fitting(result: Any, wanted: TensorType) -> np.ndarray:
-    """The result in the dtype that the IR says; a shape that the IR does not say is a mistake of the frontend."""
+    """Return the result in the IR's dtype; a shape other than the IR's is a bug of the frontend."""
     array = np.asarray(result)
     if not same_shape(array.shape, wanted.shape):
         raise ValueError(f"the result has shape {array.shape}, but its type is {wanted}")
@@ -78,7 +78,7 @@ def _fitting(result: Any, wanted: TensorType) -> np.ndarray:
 
 
 def _integer_power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """NumPy refuses negative exponents of integers; kernels give what is left of the fraction, and 0 for 1/0."""
+    """Return integer powers like kernels, where NumPy refuses negative exponents: 1/x truncated, and 0 for 1/0."""
     if x.dtype.kind not in "iu" or x.dtype.kind == "u":
         return np.power(x, y)
     parity = np.where(y % 2 == 0, 1, x)
@@ -87,7 +87,7 @@ def _integer_power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 _REFERENCES: dict[str, Callable[..., Any]] = {"power": _integer_power}
-"""Where a kernel's result differs from what NumPy's own function does."""
+"""References that differ from NumPy's own function."""
 
 
 def _constant(operation: ir.Operation) -> np.ndarray:
@@ -114,4 +114,4 @@ _GLUE: dict[str, Callable[..., Any]] = {
     "arith.minsi": np.minimum,
     "arith.select": lambda condition, x, y: x if condition else y,
 }
-"""Operations of elements and indices, which stand between tensors and the bounds and conditions of scf."""
+"""Operations on scalars and indices, which connect tensors with the bounds and conditions of scf."""

@@ -1,8 +1,8 @@
-"""From `tri` to an executable that interprets the module, operation by operation, on NumPy.
+"""Translate `tri` to an executable that interprets the module on NumPy, operation by operation.
 
-Takes a `tri` module: straight code, `scf.for`, `scf.while`, `scf.if`. Gives `Code` whose text lists what will run under
-which line, and whose executable runs it. No compiler is involved, so it is what the others are compared with, and
-slow. Refuses, all at once, operations that it does not know.
+Takes a `tri` module: straight-line code, `scf.for`, `scf.while`, `scf.if`. Gives `Code` whose text lists the operations
+under their source lines, and whose executable runs them. Slow, but the reference for the pipelines, since no compiler
+is involved. Refuses unknown operations, all at once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def lower(module: ir.Module, context: CompileContext) -> Code:
 
 @dataclass
 class State:
-    """One run: the value of each SSA value by its number, and the user's variables by name."""
+    """The state of one run: SSA values by number, and the user's variables by name."""
 
     values: dict[int, Any] = field(default_factory=dict)
     names: dict[str, Any] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Body:
 
 @dataclass
 class Operation:
-    """An operation of the module: what it computes, from and to which values."""
+    """An operation of the module: its function, and the numbers of its operands and results."""
 
     name: str
     operands: list[int]
@@ -95,7 +95,7 @@ class _Translation:
         return [self.numbers.setdefault(value, len(self.numbers)) for value in values]
 
     def body(self, block: ir.Block, callers: tuple[Place, ...]) -> Body:
-        """Translate a block, whose frames stand below those of `callers`."""
+        """Translate a block, whose frames are called from those of `callers`."""
         arguments = list(block.arguments)
         *operations, terminator = (view.operation for view in block.operations)
         numbers, names = self.number(arguments), [name_of(argument.location) for argument in arguments]
@@ -116,7 +116,7 @@ class _Translation:
             self.unknown.append((operation, operation.name))
             return lambda state: None
         results = list(operation.results)
-        # Several results of one operation have one location, which names none of them.
+        # Several results share one location, so a name in it names none of them.
         names = [name_of(operation.location)] if len(results) == 1 else []
         return Operation(operation.name, self.number(operation.operands), self.number(results), names, step, bodies)
 
@@ -145,10 +145,10 @@ _CONTROL: dict[str, Callable[..., Sequence[Any]]] = {"scf.for": _for, "scf.while
 
 
 class Interpreted:
-    """Runs a body on torch tensors. Thread-safe: each run has a state of its own."""
+    """Run a body on torch tensors. Thread-safe: each run has its own state."""
 
     updates_in_place = True
-    """An updated argument is read and written in the same memory: results are stored when all of them are there."""
+    """An updated argument is read and written in the same memory: results are stored after all are computed."""
 
     def __init__(self, body: Body, inputs: Sequence[DType], outputs: Sequence[DType]):
         self.kernels = 0
@@ -160,14 +160,14 @@ class Interpreted:
     def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Run on CPU tensors, complex ones by parts."""
         arrays = [as_array(tensor, dtype) for tensor, dtype in zip(inputs, self._inputs, strict=True)]
-        # Copies first: a result may be an argument, whose memory another result goes into.
+        # Copy first: a result may be an argument that another result overwrites.
         results = [np.array(result) for result in self._body.run(State(), arrays)]
         for tensor, dtype, result in zip(outputs, self._outputs, results, strict=True):
             as_array(tensor, dtype)[...] = result
 
 
 def as_array(tensor: Any, dtype: DType) -> np.ndarray:
-    """The memory of a tensor as an array of a dtype: bf16 as `ml_dtypes` has it, parts as complex numbers."""
+    """Return a tensor's memory as an array: bf16 as in `ml_dtypes`, real and imaginary parts as complex numbers."""
     if dtype.is_complex:
         return tensor.numpy().view(dtype.numpy)[..., 0]
     if dtype.name != "bfloat16":

@@ -1,4 +1,4 @@
-"""From the `tri` dialect to linalg on tensors.
+"""Lower the `tri` dialect to linalg on tensors.
 
 Takes a module of func, `tri` and `scf`. Gives a new module of func, linalg, tensor, arith, math and scf on signless
 tensors, each operation with the location of the one that it comes from. Fuses nothing. Refuses at the operation what a
@@ -6,7 +6,7 @@ rule refuses.
 
 Read in this order:
 
-- `tri_to_linalg`: the translation of a module, operation by operation.
+- `tri_to_linalg`: the lowering of a module, operation by operation.
 - `decompose`: composite operations in terms of others.
 - `masks`: ``x[mask]`` as `where`, so that no elements are gathered.
 - `control`: functions with loops and branches, in which rank-0 tensors are scalars.

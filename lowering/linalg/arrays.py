@@ -1,7 +1,7 @@
 """Rules of `tri_to_linalg` for whole arrays: padding, literals, correlation, scans, binary search, histograms.
 
-What depends on the order of elements (scans, adding at indices) is a nest of `scf.for` whose iter_args are the tensors
-that it writes; a search, in which the order does not matter, is the body of a generic.
+Operations that depend on the order of elements (scans, adding at indices) are nests of `scf.for` with the written
+tensors as iter_args; a search, in which the order does not matter, is the body of a generic.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _literal(op, operation, operands):
 
 @rule("correlate")
 def _correlate(op, operation, operands):
-    """``out[i] = Σ x[i + j] * y[j]``; halves are carried in fp32."""
+    """Lower to ``out[i] = Σ x[i + j] * y[j]``; fp16 and bf16 are accumulated in fp32."""
     result = type_of(operation.results[0].type)
     x, y = operands
     carried = result.with_dtype(FLOAT32) if result.dtype.is_half else result
@@ -156,7 +156,7 @@ def _scan_rows(x: ir.Value, out: ir.Value, combined) -> ir.Value:
 
 
 def _scan_planes(x: ir.Value, out: ir.Value, axis: int, combined) -> ir.Value:
-    """Scan along another axis: an element is combined with the one before it; the innermost loop has stride 1."""
+    """Scan along another axis: combine each element with its predecessor; the innermost loop has stride 1."""
     sizes = sizes_of(x)
 
     def copy(at: Indices, carried: Indices) -> list[ir.Value]:
@@ -177,7 +177,7 @@ def _scan_planes(x: ir.Value, out: ir.Value, axis: int, combined) -> ir.Value:
 
 @rule("searchsorted")
 def _searchsorted(op, operation, operands):
-    """Binary search for every element, without branches where the size is static: all take as many steps."""
+    """Lower to a binary search per element; for a static size branch-free, with a constant number of steps."""
     result, parameters = _parameters(op, operation)
     x, values = operands
     of = type_of(operation.operands[1].type)
@@ -203,7 +203,7 @@ def _searchsorted(op, operation, operands):
 
 
 def _while_open(low: Scalar, high: Scalar, step: Callable[[Scalar, Scalar], tuple[Scalar, Scalar]]) -> Scalar:
-    """Repeat a step on two int64 values while the first is below the second; return the first."""
+    """Repeat a step on two int64 values while the first is less than the second; return the first."""
     kinds = [element_type(INT64)] * 2
     loop = scf.WhileOp(kinds, [low.value, high.value])
     locations = [ir.Location.current] * 2
@@ -229,7 +229,7 @@ def _mapped(result: TensorType, values: ir.Value, body) -> ir.Value:
 
 @rule("bins")
 def _bins(op, operation, operands):
-    """The bin by its width, corrected by one where rounding crossed an edge, as `numpy.histogram` does it."""
+    """Compute the bin from its width, corrected by one where rounding crossed an edge, as `numpy.histogram` does."""
     result = type_of(operation.results[0].type)
     x, edges = operands
     dtype = type_of(operation.operands[1].type).dtype
@@ -242,7 +242,7 @@ def _bins(op, operation, operands):
 
     def body(value: ir.Value) -> Scalar:
         element, low, high = scalar.cast(Scalar(value, dtype), wide), edge(_int64(0)), edge(count)
-        # Loop-invariant: one division in all. An error of half a bin is corrected below.
+        # Loop-invariant, so there is one division in all. Rounding errors of up to half a bin are corrected below.
         scale = scalar.divide(scalar.cast(count, wide), scalar.subtract(high, low))
         guess = scalar.cast(scalar.multiply(scalar.subtract(element, low), scale), INT64)
         number = scalar.maximum(scalar.minimum(guess, last_bin), _int64(0))
@@ -259,7 +259,7 @@ def _bins(op, operation, operands):
 
 @rule("add_at")
 def _add_at(op, operation, operands):
-    """In order, since an index may occur twice; indices out of bounds add zero."""
+    """Add in order, since an index may occur twice; indices out of bounds add zero."""
     result = type_of(operation.results[0].type)
     x, indices, values = operands
     limit, dtype = _length(x), result.dtype

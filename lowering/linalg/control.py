@@ -1,6 +1,6 @@
-"""`tri` to linalg for imperative functions: loops and branches are kept, and rank-0 tensors become scalars.
+"""Lower `tri` to linalg in imperative functions: loops and branches are kept, and rank-0 tensors become scalars.
 
-Takes a `func.func` of `tri`, `scf` and the glue between tensors and scalars. Gives one of linalg, tensor, scf and
+Takes a `func.func` of `tri`, `scf` and conversions between tensors and scalars. Gives one of linalg, tensor, scf and
 scalar arith. Arguments and results of the function stay tensors; iter_args of rank 0 become scalars.
 
     scf.for … iter_args(%s: tensor<f64>) { "tri.add"(%s, %x) }   ──►   … iter_args(%s: f64) { arith.addf %s, %x }
@@ -17,7 +17,7 @@ from mlirtri.lowering.mlir.index_values import as_index
 from mlirtri.lowering.mlir.linalg_builder import element_type, is_tensor, tensor_type
 
 GLUE = ("tensor.extract", "tensor.from_elements")
-"""Operations between rank-0 tensors and scalars, which are the same thing here."""
+"""Conversions between rank-0 tensors and scalars, which become no-ops."""
 Values = dict[ir.Value, ir.Value]
 
 

@@ -1,6 +1,6 @@
 """Decomposition of composite `tri` operations (softmax, layer_norm, var…) into others of the op table.
 
-Takes a `tri` module and which op names to replace; changes the module in place. fp16 and bf16 operands are widened
+Takes a `tri` module and a predicate on operations; changes the module in place. fp16 and bf16 operands are widened
 to fp32 for the whole composition and the result is rounded once.
 """
 

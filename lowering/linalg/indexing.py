@@ -1,7 +1,7 @@
-"""Rules of `tri_to_linalg` for parts of tensors: slices at run-time offsets, gathers, masks, sizes of run time.
+"""Rules of `tri_to_linalg` for parts of tensors: slices at run-time offsets, gathers, masks, run-time sizes.
 
-Operands of rank 0 are scalars here. One element read is a `tensor.extract`, one written a `tensor.insert`; what is
-written in the order of a loop (scatters, masks) is an `scf.for` that carries the tensor.
+Operands of rank 0 are scalars here. Reading one element is a `tensor.extract`, writing one a `tensor.insert`; writes in
+sequential order (scatters, masks) are an `scf.for` that carries the tensor.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _extract_slice(op, operation, operands):
 
 
 def extract_slice(x: ir.Value, result: TensorType, offsets, sizes, strides=None) -> ir.Value:
-    """`tensor.extract_slice` at offsets and with sizes that are ints or `index` values; the result may drop axes."""
+    """Return a `tensor.extract_slice`; offsets and sizes are ints or `index` values; the result may drop axes."""
     if 0 in result.shape:
         return empty(result, sizes)
     moving_offsets, static_offsets = split_sizes(offsets_in(x, offsets))
@@ -135,13 +135,13 @@ def _size(op, operation, operands):
     return arith.index_cast(ir.IntegerType.get_signless(64), size)
 
 
-# --- positions -----------------------------------------------------------------------------------------------------
+# --- gather and scatter --------------------------------------------------------------------------------------------
 
 
 @rule("gather")
 @scalar_rule("gather")
 def _gather(op, operation, operands):
-    """The body of a generic computes where it reads."""
+    """Lower to a generic whose body computes the indices it reads."""
     result = type_of(operation.results[0].type)
     x, *positions = operands
     types = [type_of(operand.type) for operand in operation.operands[1:]]
@@ -166,7 +166,7 @@ def _gather(op, operation, operands):
 
 
 def _place(position: Scalar, limit: ir.Value) -> ir.Value:
-    """A position that counts from the end when it is negative, as an index within the limit."""
+    """Return an index that may be negative, counted from the start and clamped to the limit."""
     place = as_index(scalar.cast(position, INT64).value)
     zero, one = index_constant(0), index_constant(1)
     is_negative = arith.cmpi(arith.CmpIPredicate.slt, place, zero)
@@ -176,7 +176,7 @@ def _place(position: Scalar, limit: ir.Value) -> ir.Value:
 
 @scalar_rule("scatter")
 def _scatter(op, operation, operands):
-    """One place after the other, so that the last write to a place wins."""
+    """Write sequentially, so that the last write to an index wins."""
     x, update, *positions = operands
     of, _, *types = (type_of(operand.type) for operand in operation.operands)
     limits = [index_value(size_of(x, axis)) for axis in range(len(positions))]
@@ -196,7 +196,7 @@ def _element(value: ir.Value, at: list[ir.Value]) -> ir.Value:
 
 
 def _read(value: ir.Value, at: list[ir.Value], row: TensorType) -> ir.Value:
-    """The element at an index of the leading axes, or the row of the trailing ones there."""
+    """Return the element at an index of the leading axes, or the row of trailing axes there."""
     if not row.rank:
         return _element(value, at)
     rest = sizes_of(value)[len(at) :]
@@ -217,7 +217,7 @@ def _write(value: ir.Value, target: ir.Value, at: list[ir.Value], row: TensorTyp
 
 @scalar_rule("compress")
 def _compress(op, operation, operands):
-    """Every element is written at the next free place, which only moves on behind a selected one: no branch."""
+    """Write every element at the next free index, which advances past selected elements only: branch-free."""
     x, mask = operands
     of, result = type_of(operation.operands[0].type), type_of(operation.results[0].type)
     sizes, row = sizes_of(mask), of.with_shape(result.shape[1:])

@@ -1,8 +1,8 @@
-"""Masked elements in `tri`: what is computed of selected elements is computed of all, and selected in the end.
+"""Rewrite of masked elements in `tri`: compute all elements, and select afterwards.
 
-Takes a `tri` module; changes it in place. Elements that a mask selects, elementwise operations on them, and then a
-write under the same mask or a reduction: without gathering them first all of that is one loop nest whose iterations
-are independent. What is computed of the others is dropped. Everything else that has selected elements stays.
+Takes a `tri` module; changes it in place. A mask's selected elements, elementwise operations on them, and a write under
+the same mask or a reduction become one loop nest with independent iterations, without a gather. Results for unselected
+elements are discarded. Other uses of selected elements stay.
 
     z[m] = z[m] * z[m] + c[m]   ──►   z = where(m, z * z + c, z)
     sum(x[m])                   ──►   sum(where(m, x, 0))
@@ -28,7 +28,7 @@ def has_masks(module: ir.Module) -> bool:
 
 
 def rewrite(module: ir.Module) -> None:
-    """Replace the uses of selected elements that need no selection, and drop what nothing uses then."""
+    """Replace the uses of selected elements that need no selection, then erase dead operations."""
     masks = Masks()
     for operation in tri_operations(module):
         with errors_at(operation):
@@ -39,7 +39,7 @@ def rewrite(module: ir.Module) -> None:
 
 
 class Masks:
-    """The values that are selected elements, with what they are before the selection."""
+    """The values that are selected elements, with their dense counterparts."""
 
     def __init__(self):
         self.builder = TriBuilder()
@@ -47,7 +47,7 @@ class Masks:
         self.dense: dict[ir.Value, Tensor] = {}
 
     def replace(self, operation: ir.Operation) -> None:
-        """Give the users of `operation` the same result, computed without its selected operand."""
+        """Replace the uses of `operation` by the same result, computed without its selected operand."""
         self.builder.location = operation.location
         with ir.InsertionPoint(operation):
             if (value := self._without_selection(operation)) is not None:
@@ -83,12 +83,12 @@ class Masks:
         return result if result.type.rank == wanted.rank else t.reshape(result, shape=wanted.shape)
 
     def _over(self, mask: Tensor, of: TensorType) -> Tensor:
-        """The mask with axes of size 1 for those that it selects as a whole."""
+        """Return the mask with axes of size 1 for those that it selects as a whole."""
         ones = (1,) * (of.rank - mask.type.rank)
         return self.builder.reshape(mask, shape=(*mask.type.shape, *ones)) if ones else mask
 
     def mask_of(self, value: ir.Value) -> ir.Value | None:
-        """The mask whose selected elements a value is, or is computed of one by one."""
+        """Return the mask under which a value was selected, or computed elementwise; None without one."""
         if value not in self.masks:
             self.masks[value] = self._find_mask(value)
         return self.masks[value]
@@ -110,7 +110,7 @@ class Masks:
         return masks[0] if are_alike else None
 
     def dense_of(self, value: ir.Value) -> Tensor:
-        """What a value with a mask is a selection of, computed where the value is."""
+        """Return the dense tensor that a masked value is a selection of, computed where the value is."""
         if value in self.dense:
             return self.dense[value]
         operation = value.owner.operation
@@ -136,6 +136,6 @@ def _tensor(value: ir.Value) -> Tensor:
 
 
 def _is_same_for_all(operand: ir.Value, rest: int) -> bool:
-    """Whether every selected row meets the same elements of an operand."""
+    """Return whether every selected row reads the same elements of an operand."""
     of = type_of(operand.type)
     return of.rank <= rest or (of.rank == rest + 1 and of.shape[0] == 1)

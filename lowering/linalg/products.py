@@ -1,7 +1,7 @@
-"""Rules of `tri_to_linalg` for products of matrices.
+"""Rules of `tri_to_linalg` for matrix products.
 
-In straight-line code `linalg.matmul` and `linalg.batch_matmul` where the batch axes allow it. In imperative functions
-a product with a single row or column is a generic without that axis: a loop over what vectors there are.
+Straight-line code gets `linalg.matmul` and `linalg.batch_matmul` where the batch axes allow it. In imperative functions
+a product with a single row or column is a generic without that axis: a loop over the vectors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mlirtri.lowering.mlir.index_values import size_of
 from mlirtri.lowering.mlir.linalg_builder import dimensions, filled, generic, loop_sizes, map_elements, reshape
 
 SMALL_PRODUCT = 4096
-"""Complex products of up to so many multiplications are one loop nest."""
+"""Complex products of up to this many multiplications are one loop nest."""
 
 
 @rule("matmul")
@@ -32,18 +32,18 @@ def _matmul(op, operation, operands):
         return _vector_product(operands, x, y, result)
     if not result.dtype.is_complex:
         return _product(operands, x, y, result)
-    # The named operations would multiply with upstream's complex dialect, whose rounding is another.
+    # The named operations would multiply with upstream's complex dialect, which rounds differently.
     return (_by_parts if _is_large(x, y) else _broadcast_matmul)(operands, x, y, result)
 
 
 def _is_large(x: TensorType, y: TensorType) -> bool:
-    """Whether four real products, which are fast, are worth taking complex matrices apart and together."""
+    """Return whether four fast real products pay for splitting and joining complex matrices."""
     sizes = (*x.shape[-2:], y.shape[-1])
     return any(map(is_dynamic, sizes)) or prod(sizes) > SMALL_PRODUCT
 
 
 def _by_parts(operands, x: TensorType, y: TensorType, result: TensorType) -> ir.Value:
-    """(a + bi)(c + di) = (ac - bd) + (ad + bc)i of matrices."""
+    """Multiply complex matrices by real products: (a + bi)(c + di) = (ac - bd) + (ad + bc)i."""
     (a, b), (c, d) = (_parts(value, of) for value, of in zip(operands, (x, y), strict=True))
     real = result.with_dtype(result.dtype.part)
     products = [
@@ -69,7 +69,7 @@ def _parts(value: ir.Value, of: TensorType) -> list[ir.Value]:
 
 
 def _product(operands, x: TensorType, y: TensorType, result: TensorType) -> ir.Value:
-    """`linalg.matmul` or `linalg.batch_matmul` where the batch axes allow it, else a generic that broadcasts them."""
+    """Return `linalg.matmul` or `linalg.batch_matmul` where the batch axes allow it, else a broadcasting generic."""
     carried = FLOAT32 if result.dtype.is_half else result.dtype
     rows, inner, columns = x.shape[-2], x.shape[-1], y.shape[-1]
     if x.rank == y.rank == 2:
@@ -79,7 +79,7 @@ def _product(operands, x: TensorType, y: TensorType, result: TensorType) -> ir.V
         flat = result.with_dtype(carried)
         value = _broadcast_matmul(operands, x, y, flat)
     elif y.rank == 2:
-        # One matrix on the right: the batch is more rows.
+        # One matrix on the right: batch axes are merged into the rows.
         count = rows * prod(x.shape[:-2])
         left = reshape(operands[0], (count, inner), x.dtype)
         value = _named(linalg.matmul, left, operands[1], TensorType((count, columns), carried))
@@ -103,7 +103,7 @@ def _named(builder, left, right, result: TensorType) -> ir.Value:
 
 
 def _broadcast_matmul(operands, x: TensorType, y: TensorType, result: TensorType) -> ir.Value:
-    """Loops (batch…, row, column, inner); operands lose the batch axes along which they are broadcast."""
+    """Return a generic with loops (batch…, row, column, inner); operands lose their broadcast batch axes."""
     rank = result.rank + 1
     row, column, inner = rank - 3, rank - 2, rank - 1
     values, maps = [], []
@@ -122,9 +122,9 @@ def _broadcast_matmul(operands, x: TensorType, y: TensorType, result: TensorType
 
 
 def _vector_product(operands, x: TensorType, y: TensorType, result: TensorType) -> ir.Value:
-    """A product with a row or a column: a sum, into which fuses what it reads, since it reads every element once."""
+    """Return a product with a row or a column as a sum: its producers can fuse, since it reads each element once."""
     carried = FLOAT32 if result.dtype.is_half else result.dtype
-    # Loops (row, column, inner), without those that run once.
+    # Loops (row, column, inner), without those of one iteration.
     kept = [axis for axis, size in enumerate((*result.shape, None)) if size != 1]
     position = {axis: at for at, axis in enumerate(kept)}
     values, maps = [], []

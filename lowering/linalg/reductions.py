@@ -1,6 +1,6 @@
-"""Rules of `tri_to_linalg` that fold axes away: sums, extremes, any and all, and where an extreme is.
+"""Rules of `tri_to_linalg` for reductions: sums, minima and maxima, any, all, argmin and argmax.
 
-The accumulator comes first in every body. Long sums of narrow floats are carried one size wider.
+The accumulator comes first in every body. Long sums of narrow floats are accumulated one size wider.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMBINERS = {
 
 
 def extreme(dtype: DType, lowest: bool) -> complex | float | int:
-    """The value that every other one replaces in a maximum (`lowest`) or a minimum."""
+    """Return the neutral element of a maximum (`lowest`) or a minimum."""
     if dtype.is_inexact:
         infinity = float("-inf") if lowest else float("inf")
         return complex(infinity, infinity) if dtype.is_complex else infinity
@@ -39,7 +39,7 @@ def extreme(dtype: DType, lowest: bool) -> complex | float | int:
 
 
 def identity(name: str, dtype: DType) -> complex | float | int:
-    """What a reduction of nothing gives."""
+    """Return the result of a reduction over nothing."""
     return _IDENTITIES[name] if name in _IDENTITIES else extreme(dtype, lowest=name == "max")
 
 
@@ -64,9 +64,9 @@ def _reduce(op, operation, operands):
 
 
 def _carried(name: str, operand: TensorType, axes) -> DType:
-    """The dtype of the accumulator: halves in fp32, and what is long enough for roundings to pile up one size wider.
+    """Return the accumulator's dtype: fp32 for fp16 and bf16, one size wider for sums long enough to lose precision.
 
-    Adding n numbers one after the other has a relative error of up to n/2 roundings (Higham 1993); libraries add in
+    Sequential addition of n numbers has a relative error of up to n/2 roundings (Higham 1993); libraries add in
     pairs or blocks, whose error grows with log n.
     """
     dtype = operand.dtype
@@ -96,7 +96,7 @@ def converted(value: ir.Value, of: TensorType, dtype: DType) -> ir.Value:
 
 @rule("argmax", "argmin")
 def _arg_reduce(op, operation, operands):
-    """Two results are carried, the extreme and its position; ties and NaN go to the first position in any order."""
+    """Reduce to two results, the extreme and its index; ties and NaN give the first index in any order."""
     operand, result = type_of(operation.operands[0].type), type_of(operation.results[0].type)
     axes = attributes.from_mlir(op, operation)["axes"]
     better_than = "gt" if op.name == "argmax" else "lt"
@@ -128,7 +128,7 @@ def _arg_reduce(op, operation, operands):
 
 
 def _length(value: ir.Value, axis: int) -> int | Scalar:
-    """The size of an axis: a number, or an int64 of run time that bodies use from outside."""
+    """Return the size of an axis: an int, or a run-time int64 that bodies capture."""
     size = size_of(value, axis)
     if isinstance(size, int):
         return size
@@ -136,7 +136,7 @@ def _length(value: ir.Value, axis: int) -> int | Scalar:
 
 
 def _flat_position(lengths: dict[int, int | Scalar], axes) -> Scalar:
-    """The row-major position within the reduced axes."""
+    """Return the row-major index within the reduced axes."""
     position = index(axes[0]) if axes else scalar.constant(0, INT64)
     for axis in axes[1:]:
         length = lengths[axis]

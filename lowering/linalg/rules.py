@@ -1,4 +1,4 @@
-"""The way down from each `tri` operation to linalg: one rule for all elementwise ones, one each for the rest.
+"""Lowering rules from `tri` operations to linalg: one for all elementwise ones, one each for the others.
 
 Every rule is ``rule(op, operation, operands) -> value``; the driver has set the location and the insertion point.
 Operands are tensors; in imperative functions, rules of `SCALAR_RULES` get those of rank 0 as scalars. Here are the
@@ -43,19 +43,19 @@ Rule = Callable[[Op, ir.Operation, list[ir.Value]], ir.Value]
 RULES: Registry[str, Rule] = Registry("linalg rule")
 rule = RULES.register
 SCALAR_RULES: Registry[str, Rule] = Registry("linalg rule on scalars")
-"""Rules of imperative functions, where a value of rank 0 is a scalar; the others are used where there is none."""
+"""Rules of imperative functions, where a value of rank 0 is a scalar; without one the other rules apply."""
 scalar_rule = SCALAR_RULES.register
 
 
 def elementwise(op: Op, operation: ir.Operation, operands: list[ir.Value]) -> ir.Value:
-    """One generic; or the scalar operations alone, when all operands are scalars."""
+    """Lower to one generic; or to scalar operations alone, when all operands are scalars."""
     result = type_of(operation.results[0].type)
     types = [type_of(operand.type) for operand in operation.operands]
     parameters = attributes.from_mlir(op, operation)
     tensors = [at for at, operand in enumerate(operands) if is_tensor(operand)]
 
     def body(*elements: ir.Value) -> Scalar:
-        # A scalar operand is the same for all elements: the body uses it from outside.
+        # A scalar operand is the same for all elements: the body captures it.
         found = operands.copy()
         for at, element in zip(tensors, elements, strict=True):
             found[at] = element
@@ -79,7 +79,7 @@ def _widened(element: Scalar) -> Scalar:
 def aligned(value: ir.Value, of: TensorType, result: TensorType) -> tuple[ir.Value, ir.AffineMap]:
     """Return the operand without its broadcast axes, and the map that reads it from the result's loops."""
     kept = axes_walked(of, result)
-    # Dropping broadcast axes lets `keepdims` reductions meet their consumers without a reshape in between.
+    # Without broadcast axes, `keepdims` reductions fuse with their consumers, with no reshape in between.
     lead = result.rank - of.rank
     return (
         reshape(value, [of.shape[axis] for axis in kept], of.dtype),
@@ -109,7 +109,7 @@ def _scalar_constant(op, operation, operands):
 
 @rule("arange")
 def _arange(op, operation, operands):
-    """start + i * step, in float64 or int64, then rounded to the dtype."""
+    """Compute start + i * step in float64 or int64, then round to the dtype."""
     result, parameters = type_of(operation.results[0].type), attributes.from_mlir(op, operation)
     wide = FLOAT64 if result.dtype.is_inexact else INT64
 
@@ -176,7 +176,7 @@ def _flip(op, operation, operands):
 
 
 def _flipped_at_run_time(result: TensorType, value: ir.Value, axes) -> ir.Value:
-    """Affine maps have no dynamic sizes: the body computes the indices it reads at."""
+    """Reverse axes of run-time size: affine maps have no dynamic sizes, so the body computes the indices it reads."""
     last = {axis: arith.subi(index_value(size_of(value, axis)), index_constant(1)) for axis in axes}
 
     def body() -> Scalar:
@@ -205,7 +205,7 @@ def _slice(op, operation, operands):
 
 @rule("concatenate")
 def _concatenate(op, operation, operands):
-    """One `tensor.concat` for a whole chain of them; the shorter ones are dead then."""
+    """Lower a whole chain of concatenations to one `tensor.concat`; the inner ones become dead."""
     result, axis = type_of(operation.results[0].type), attributes.from_mlir(op, operation)["axis"]
     if not all(value.type.has_static_shape for value in operands):
         return _joined_at_run_time(result, operands, axis)
@@ -217,7 +217,7 @@ def _concatenate(op, operation, operands):
 
 
 def _joined_at_run_time(result: TensorType, operands: list[ir.Value], axis: int) -> ir.Value:
-    """Each part is written into its place."""
+    """Write each part into its slice of the result."""
     sizes = sizes_of(operands[0])
     starts = [index_constant(0)]
     for operand in operands:
@@ -232,7 +232,7 @@ def _joined_at_run_time(result: TensorType, operands: list[ir.Value], axis: int)
 def insert_slice(
     update: ir.Value, whole: ir.Value, offsets: Sequence, sizes: Sequence, strides: Sequence[int] | None = None
 ) -> ir.Value:
-    """`tensor.insert_slice` at offsets and with sizes that are ints or `index` values."""
+    """Return a `tensor.insert_slice`; offsets and sizes are ints or `index` values."""
     moving_offsets, static_offsets = split_sizes(offsets_in(whole, offsets))
     moving_sizes, static_sizes = split_sizes(sizes)
     return tensor.insert_slice(

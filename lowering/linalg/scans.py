@@ -1,8 +1,8 @@
 """Scans as reductions, for CUDA devices: each element is the reduction of those up to it.
 
 Takes `tri.scan` and `tm_tensor.scan` of static sizes. Gives one structured operation, in which later elements count as
-the neutral element; `schedule/cuda/scans.py` makes one pass of it along each line. fp16 and bf16 are accumulated in
-fp32. Sums, products, maxima and minima are combined so.
+the neutral element; `schedule/cuda/scans.py` makes it one pass along each line. fp16 and bf16 are accumulated in fp32.
+Supports sums, products, maxima and minima.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KINDS = {
 
 
 def mark_scans(module: ir.Module) -> None:
-    """Mark the scans of static sizes, which become reductions and no loops."""
+    """Mark the scans of static sizes, which become reductions instead of loops."""
     for operation in operations_named(module, "tri.scan"):
         of = type_of(operation.operands[0].type)
         if of.is_static and not of.dtype.is_complex:
@@ -73,6 +73,6 @@ def scan_as_reduction(x: ir.Value, of: TensorType, axis: int, kind: str) -> ir.V
 
 def _neutral(kind: str, dtype: DType) -> complex | float | int:
     if kind == "sum":
-        # Of -0 and 0 the sum is 0, of -0 and -0 it is -0.
+        # -0 is the neutral element of sums: -0 + -0 is -0, but 0 + -0 is 0.
         return -0.0 if dtype.is_inexact else 0
     return 1 if kind == "prod" else extreme(dtype, lowest=kind == "max")

@@ -1,4 +1,4 @@
-"""The rules of `tri_to_linalg` that sort every line along an axis: what goes before what, and what moves along.
+"""Rules of `tri_to_linalg` that sort along an axis: the comparison, and the values that move along.
 
 The sort itself, a stable merge sort, is in `merge_sort`.
 """
@@ -21,7 +21,7 @@ Values = list[ir.Value]
 
 
 def less(x: Scalar, y: Scalar) -> Scalar:
-    """Whether x is sorted before y: NaN comes last, as in NumPy."""
+    """Return whether x is sorted before y: NaN comes last, as in NumPy."""
     if x.dtype.is_complex:
         return _less_complex(x, y)
     if not x.dtype.is_float:
@@ -31,7 +31,7 @@ def less(x: Scalar, y: Scalar) -> Scalar:
 
 
 def _less_complex(x: Scalar, y: Scalar) -> Scalar:
-    """By real and then by imaginary part; where real parts are numbers, those without a NaN beside them come first."""
+    """Order by real, then imaginary part; of non-NaN real parts, those with a NaN imaginary part come last."""
     (x_re, x_im), (y_re, y_im) = scalar.parts(x), scalar.parts(y)
     same = scalar.logical_not(scalar.bit_or(less(x_re, y_re), less(y_re, x_re)))
     in_order = scalar.bit_or(less(x_re, y_re), scalar.bit_and(same, less(x_im, y_im)))
@@ -51,7 +51,7 @@ def _sort(op, operation, operands):
 
 @rule("argsort")
 def _argsort(op, operation, operands):
-    """The positions move along with the elements."""
+    """Sort with the indices as a second field."""
     parameters, of = attributes.from_mlir(op, operation), type_of(operation.operands[0].type)
     [x] = operands
     axis, position = parameters["axis"], element_type(INT64)
@@ -65,5 +65,5 @@ def _argsort(op, operation, operands):
 
 
 def _overtakes(dtype: DType) -> merge_sort.Overtakes:
-    """Rows are compared by their first field."""
+    """Return the comparison of records by their first field."""
     return lambda later, earlier: less(Scalar(later[0], dtype), Scalar(earlier[0], dtype)).value

@@ -1,4 +1,4 @@
-"""From our dialect to upstream's: every `tri` operation becomes `linalg`, `tensor` and `arith` operations.
+"""Lower `tri` operations to `linalg`, `tensor` and `arith`.
 
 Takes a module of `func` and `tri`, and `scf` where it has loops and branches. Gives a new module of func, linalg,
 tensor, arith, math and scf on signless tensors, each operation with the location of the one it came from. Composite
@@ -30,13 +30,13 @@ from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 MERGE = (Pass("cse", "the same mask is one value"),)
 STRAIGHT = ("gather",)
-"""Operations of the group `indexing` that straight-line code may have."""
+"""Operations of the group `indexing` that straight-line code may contain."""
 
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
-    """Return the linalg module of a `tri` module, which stays the same; raises what a rule refuses at its operation."""
+    """Return the linalg module of a `tri` module, which is unchanged; raises what a rule refuses at its operation."""
     with module.context, ir.Location.unknown():
-        # The module of the stage before is shown to the user later: work on a copy.
+        # Work on a copy: the user can ask for the module of the previous stage later.
         source = copied(module, context)
         run_rewrite("decompose", lambda copy: decompose(copy, lambda op, operation: True), source, context)
         if tri_masks.has_masks(source):
@@ -54,7 +54,7 @@ def copied(module: ir.Module, context: CompileContext) -> ir.Module:
 
 
 def translate(source: ir.Module) -> ir.Module:
-    """Return a new module in which no `tri` operation is left."""
+    """Return a new module without `tri` operations."""
     result = ir.Module.create(loc=source.operation.location)
     fill = _fill_function
     if has_control(source):
@@ -75,7 +75,7 @@ def has_control(source: ir.Module) -> bool:
 
 
 def _is_control(operation: ir.Operation) -> bool:
-    """Return whether an operation alone makes a function imperative: a loop or branch, or what becomes one."""
+    """Return whether an operation alone makes a function imperative: a loop or branch, or lowered to one."""
     if not operation.name.startswith("tri."):
         return operation.name.startswith("scf.")
     op = op_of(operation)

@@ -1,8 +1,8 @@
 """Rules of `tri_to_linalg` for sliding windows: convolutions of any number of axes, in groups, and pools.
 
 Convolutions are upstream's named operations where there is one; else, as pools are, one generic over images, channels,
-positions of the result and of the window. Zeros around and between an image's elements are filled in before. Halves are
-carried in fp32.
+positions of the result and of the window. Padding and spreading of the image come first. fp16 and bf16 are accumulated
+in fp32.
 
     out[n, g, o, h, w] += image[n, g, c, h * stride + i * dilation, w * stride + j * dilation] * kernel[g, o, c, i, j]
 """
@@ -41,7 +41,7 @@ _NAMED = {
     (3, "dense"): linalg.conv_3d_ncdhw_fcdhw, (1, "by channel"): linalg.depthwise_conv_1d_ncw_cw,
     (2, "by channel"): linalg.depthwise_conv_2d_nchw_chw, (3, "by channel"): linalg.depthwise_conv_3d_ncdhw_cdhw,
 }  # fmt: skip
-"""Upstream's operations by the number of an image's axes: their axes of size 1 stay, so that nothing is reshaped."""
+"""Upstream's operations by number of spatial axes; their axes of size 1 stay, which avoids reshapes."""
 
 
 @rule("convolution")
@@ -94,7 +94,7 @@ def _widened(value: ir.Value, of: TensorType, dtype: DType) -> ir.Value:
 
 
 def _padded(value: ir.Value, of: TensorType, parameters: dict[str, Any]) -> ir.Value:
-    """The image with zeros around and between its elements."""
+    """Return the image with zeros around and between its elements."""
     low, high, spread = (parameters[name] for name in ("low", "high", "spread"))
     if not any((*low, *high)) and set(spread) == {1}:
         return value
@@ -117,7 +117,7 @@ def _surrounded(value: ir.Value, whole: TensorType, low: Sequence[int], high: Se
 
 
 def _maps(lead: int, axes: int, parameters: dict[str, Any]) -> list[ir.AffineMap]:
-    """Loops (image, group?, channel out, *positions, channel in, *window) of image, kernel and result."""
+    """Return maps of image, kernel, result; loops (image, group?, channel out, *positions, channel in, *window)."""
     first = 2 + lead
     channel, rank = first + axes, first + 2 * axes + 1
     groups = range(1, 1 + lead)
@@ -156,7 +156,7 @@ def _pool(op, operation, operands):
     indices = _image_indices(range(of.rank - axes, of.rank), inner, parameters)
     maps = [
         ir.AffineMap.get(rank, 0, [*(ir.AffineDimExpr.get(at) for at in lead), *indices]),
-        # Nothing reads this operand; its sizes are the window's.
+        # Only the sizes of this operand are used, as the window's.
         dimensions(*inner, rank=rank),
         dimensions(*range(of.rank), rank=rank),
     ]
