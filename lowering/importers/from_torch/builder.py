@@ -1,4 +1,4 @@
-"""Builds operations of the torch dialect: constants, casts, tensor types."""
+"""Build operations of the torch dialect: constants, casts, tensor types."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def none() -> ir.Value:
 
 
 def zero(element: str) -> ir.Value:
-    """Return a rank-0 float tensor that is 0."""
+    """Return a rank-0 float tensor of 0."""
     value = ir.Attribute.parse(f"dense<0.0> : tensor<{element}>")
     kind = tensor_type([], element)
     return ir.Operation.create("torch.vtensor.literal", [kind], attributes={"value": value}).result

@@ -60,7 +60,7 @@ def _graph(node: Any, branch: Any) -> Any:
 
 
 def carry_captured_tensors(module: torch.fx.GraphModule) -> None:
-    """Change every such loop of `module`, and of the modules in it."""
+    """Carry captured tensors through every such loop of `module` and its submodules."""
     for submodule in (m for m in module.modules() if isinstance(m, torch.fx.GraphModule)):
         for node in list(submodule.graph.nodes):
             if node.target is torch.ops.higher_order.while_loop:

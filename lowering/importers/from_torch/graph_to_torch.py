@@ -1,7 +1,7 @@
-"""torch.fx graph → `torch`: torch-mlir's importer, with the user's own lines and names as locations.
+"""torch.fx graph → `torch`: torch-mlir's importer, with the user's lines and names as locations.
 
 Takes a `TorchGraph`. Gives a module with one function in the torch dialect, whose bound arguments are marked.
-Refuses what the importer does not write: data-dependent sizes of some kinds, dtypes and operators of other libraries.
+Refuses what the importer does not support: some data-dependent sizes, dtypes and operators of other libraries.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def lower(graph: TorchGraph, context: CompileContext) -> ir.Module:
     module = ir.Module.create(ir.Location.unknown(module_context))
     importer = importer_class(module=module, config_check=False, graph_node_importer_cls=with_branches(node_class))
     cache = _locating_cache(cache_class)(module_context)
-    # The importer asks this object where a node came from, and takes no other way to say it.
+    # The importer takes locations from this object only.
     importer._cc = cache
     with module_context:
         try:

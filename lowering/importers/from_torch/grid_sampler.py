@@ -1,6 +1,6 @@
-"""`aten.grid_sampler` as gathers: torch-mlir's lowering rounds ties differently, and reads out of bounds.
+"""Lower `aten.grid_sampler` to gathers: torch-mlir's lowering rounds ties differently, and reads out of bounds.
 
-Takes the operation on images of static sizes, in the modes "bilinear" and "nearest", padded with zeros. Refuses others.
+Takes the operation on images of static sizes, in modes "bilinear" and "nearest", padded with zeros. Refuses others.
 """
 
 from __future__ import annotations

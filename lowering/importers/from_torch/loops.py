@@ -1,8 +1,8 @@
-"""Loops with a condition alone, as `scf.while`: torch-mlir drops the condition of some.
+"""Lower loops with a condition and no trip count to `scf.while`: torch-mlir drops some conditions.
 
 Takes a module in the torch dialect, before its lowering to linalg. Gives every `torch.prim.Loop` with the largest int64
-as its trip count, which stands for a loop without one, as `scf.while` on builtin types: where the first condition is
-known to be true, torch-mlir takes such a loop for one without a condition. Leaves counted loops.
+as its trip count, which means none, as `scf.while` on builtin types: where the first condition is known to be true,
+torch-mlir ignores the condition. Leaves counted loops.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds all operators of a torch-dialect module that torch-mlir cannot lower, each on the user's line.
+"""Find all operators of a torch-dialect module that torch-mlir cannot lower, each with the user's source line.
 
 torch-mlir stops at the first. Therefore each operation is lowered alone, in a function of its own.
 """
@@ -19,7 +19,7 @@ Lower = Callable[[ir.Module, CompileContext], Any]
 
 
 def refuse_operators(module: ir.Module, failure: KernelError, lower: Lower, context: CompileContext) -> NoReturn:
-    """Raise for every operator of `module` that cannot be lowered, or `failure` where each of them alone can."""
+    """Raise for every operator of `module` that cannot be lowered; raise `failure` if each can be lowered alone."""
     refused: dict[str, list[ir.Operation]] = {}
     silent = replace(context, keep_passes=False, passes={})
     tried: dict[str, bool] = {}
@@ -67,15 +67,13 @@ def _lowers(alone: ir.Module, lower: Lower, context: CompileContext) -> bool:
     except KernelError:
         return False
     except ir.MLIRError:
-        # What a pass printed is no module: this says nothing of the operator.
+        # A pass printed something that is no module: the operator itself may be fine.
         return True
     return True
 
 
 def _alone(operation: ir.Operation) -> ir.Module | None:
-    """Return a module with the operation alone and the constants of its operands; None for other types than tensors and
-    scalars.
-    """
+    """Return a module of the operation and its constant operands; None for types other than tensors and scalars."""
     results = [result.type for result in operation.results]
     if not all("tensor" in str(kind) or str(kind) in ("!torch.int", "!torch.float", "!torch.bool") for kind in results):
         return None
@@ -126,7 +124,7 @@ def _is_argument(value: ir.Value) -> bool:
 
 
 def _opset_attributes(operation: ir.Operation) -> dict[str, ir.Attribute]:
-    """Return the attributes for the version of ONNX's operators in the surrounding function."""
+    """Return the attributes with the ONNX opset version of the surrounding function."""
     parent = operation.parent
     while parent.name != "func.func":
         parent = parent.parent

@@ -1,4 +1,4 @@
-"""Operators that torch-mlir lowers incorrectly, rewritten so that the result is torch's.
+"""Rewrite operators that torch-mlir lowers incorrectly, so that the result is torch's.
 
 Takes a module in the torch dialect, before its lowering to linalg. Gives it with
 - a sum of floats with an inferred integer result, which would be rounded, as a float;

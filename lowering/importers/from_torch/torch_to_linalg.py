@@ -1,4 +1,4 @@
-"""`torch` → `linalg`: torch-mlir's own lowering to linalg on tensors, then what all imported MLIR goes through.
+"""`torch` → `linalg`: torch-mlir's own lowering to linalg on tensors, then the steps of all imported MLIR.
 
 Takes a module in the torch dialect. Gives the normal form of `mlir_to_linalg.py`.
 Refuses, all at once, the operators that torch-mlir has no lowering for.
@@ -48,7 +48,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
 
 
 def _lowered(module: ir.Module, context: CompileContext) -> ir.Module:
-    """Lower the module by torch-mlir's passes, with our repairs between them."""
+    """Lower the module by torch-mlir's passes, with our repairs in between."""
     lowered = run_isolated(module, TO_BACKEND, context)
     with lowered.context, ir.Location.unknown():
         run_rewrite("loops", torch_loops.rewrite, lowered, context)

@@ -83,7 +83,7 @@ def rewrite(module: ir.Module) -> None:
 
 
 def _made_of_64_bits(operation: ir.Operation) -> Callable[..., ir.Value] | None:
-    """What computes an element of its result, of uint64 and without torch-mlir."""
+    """Return the builder of a result element on builtin uint64 scalars; None for operations without one."""
     if operation.name in CASTS and _width(operation.operands[0]) == 64 and "f" in element_of(operation.results[0]):
         kind = bare_type([], element_of(operation.results[0])).element_type
         return lambda x: arith.uitofp(kind, x)
@@ -102,7 +102,7 @@ def _is_float_to_wide(power: ir.Operation) -> bool:
 
 
 def _width(value: ir.Value) -> int:
-    """The width of an unsigned tensor's elements; 0 of anything else."""
+    """Return the element width of an unsigned tensor; 0 for any other value."""
     match = _UNSIGNED.search(str(value.type))
     return int(match[1]) if match and str(value.type).startswith("!torch.vtensor") else 0
 
@@ -123,7 +123,7 @@ def _looks_at_sign(operation: ir.Operation) -> bool:
 
 
 def _converts(operation: ir.Operation) -> bool:
-    """Whether it makes numbers of another type of unsigned ones before it computes."""
+    """Return whether a result's element type is neither i1 nor that of an unsigned operand."""
     same = {f"ui{width}" for operand in operation.operands if (width := _width(operand))}
     elements = {element_of(result) for result in operation.results if str(result.type).startswith("!torch.vtensor")}
     return bool(same) and not elements <= same | {"i1"}
@@ -141,7 +141,7 @@ def _too_wide(operations: Iterable[ir.Operation]) -> Iterable[tuple[ir.Operation
 
 
 def _widen(operation: ir.Operation) -> None:
-    """Apply `operation` to si64, and cast what it gives back."""
+    """Replace `operation` by itself on si64, and cast its results back."""
     if operation.name == "torch.aten.abs":
         operation.results[0].replace_all_uses_with(operation.operands[0])
         operation.erase()
@@ -174,7 +174,7 @@ def _replace(operation: ir.Operation, widths: list[int], moved: bool) -> None:
 
 
 def _signed(value: ir.Value, width: int) -> ir.Value:
-    """An unsigned tensor as si64."""
+    """Return an unsigned tensor as si64."""
     wide = cast(_seen_as(value, f"si{width}", width), "si64")
     if width == 64:
         return wide
@@ -191,7 +191,7 @@ def _unsigned(value: ir.Value, width: int) -> ir.Value:
 
 
 def _seen_as(value: ir.Value, element: str, width: int) -> ir.Value:
-    """The same bits with another sign, which is none in MLIR's own tensors."""
+    """Return the same bits with another sign, by way of a signless builtin tensor."""
     shape = str(value.type).partition("[")[2].partition("]")[0]
     bare = ir.Type.parse(f"tensor<{''.join(f'{size}x' for size in shape.split(',') if size)}i{width}>")
     bits = ir.Operation.create("torch_c.to_builtin_tensor", [bare], [value]).result

@@ -1,8 +1,8 @@
-"""Attention, with the scale applied to the scores, so that one kernel computes a few rows at a time.
+"""Decompose attention, with the scale applied to the scores, so that one kernel computes a few rows at a time.
 
-torch decomposes it with square roots of the scale on queries and keys. Each is a copy then, and the keys' copy is as
-large as all heads that share a key. The operators of whole layers, which `torch.nn` calls when no gradient is needed,
-are here too.
+torch's decomposition applies square roots of the scale to queries and keys: each is then a copy, and the keys' copy is
+as large as all heads that share a key. Also decomposes the fused transformer layers that `torch.nn` calls when no
+gradient is needed.
 """
 
 from __future__ import annotations
@@ -95,9 +95,7 @@ def multi_head_attention(
 
 
 def _hidden_mask(mask: Tensor, mask_type: int | None) -> Tensor:
-    """Broadcast the mask of type 0 (queries by keys), 1 (samples by keys) or 2 (samples, heads, queries, keys) to all
-    heads.
-    """
+    """Broadcast the mask to all heads: type 0 (queries, keys), 1 (samples, keys), 2 (samples, heads, queries, keys)."""
     mask = mask.to(torch.bool)
     return mask[:, None, None, :] if mask_type == 1 else mask
 
@@ -151,7 +149,7 @@ def encoder_layer(
 
 
 def attention_unless_autocast(query: Tensor, *arguments: Any, **options: Any) -> Tensor:
-    """Return `attention`, or torch's own operator under autocast, which recognises that by name."""
+    """Return `attention`; under autocast torch's own operator, which autocast recognises by name."""
     is_cast = torch.is_autocast_enabled(query.device.type)
     operator = F.scaled_dot_product_attention if is_cast else attention
     return operator(query, *arguments, **options)

@@ -1,4 +1,4 @@
-"""Operators on the bits of floats and integers: signs, neighbours, and views with elements of another width.
+"""Decompose operators on the bits of floats and integers: signs, neighbours, and views of another element width.
 
 Views with elements of the same width stay: `lowering/importers/from_torch/repairs.py` lowers them.
 """
@@ -21,7 +21,7 @@ FRACTIONS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 23, torch.floa
 
 @decomposes(aten.view.dtype)
 def view_as_dtype(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Reinterpret the bytes along the last axis as elements of another width, little-endian."""
+    """Reinterpret the bytes along the last axis as little-endian elements of another width."""
     before, after = x.element_size(), dtype.itemsize
     if before == after == 1 and torch.bool in (x.dtype, dtype):
         return x.to(dtype)
@@ -47,7 +47,7 @@ def _merge_elements(bits: torch.Tensor, width: int) -> torch.Tensor:
 
 @decomposes(aten.signbit.default)
 def signbit(x: torch.Tensor) -> torch.Tensor:
-    """Return whether the sign bit is set, of zeros and NaN too."""
+    """Return whether the sign bit is set, also of zeros and NaN."""
     if x.dtype == torch.bool or not x.dtype.is_signed:
         return torch.zeros_like(x, dtype=torch.bool)
     return _bits(x) < 0 if x.dtype.is_floating_point else x < 0

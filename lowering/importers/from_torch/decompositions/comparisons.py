@@ -16,7 +16,7 @@ Tensor = torch.Tensor
 
 
 def comparison(operator: Any) -> Callable[[Tensor, Any], Tensor]:
-    """Return the rule of a comparison in the promoted dtype; torch-mlir compares in the first operand's."""
+    """Return the rule of a comparison in the promoted dtype."""
 
     def compare(x: Tensor, y: Any) -> Tensor:
         kind = torch.result_type(x, y)
@@ -37,7 +37,7 @@ def comparison(operator: Any) -> Callable[[Tensor, Any], Tensor]:
 
 @decomposes(aten.eq.Tensor)
 def eq_tensor(x: Tensor, y: Tensor) -> Tensor:
-    """Compare with NaN unequal to itself; torch-mlir folds ``x == x`` to true."""
+    """Return ``x == y``; torch-mlir folds ``x == x`` to true, also for NaN."""
     if not torch.result_type(x, y).is_floating_point:
         return comparison(aten.eq.Tensor)(x, y)
     return torch.logical_not(torch.ne(x, y))
@@ -45,7 +45,7 @@ def eq_tensor(x: Tensor, y: Tensor) -> Tensor:
 
 @decomposes(aten.all.dims)
 def all_over_axes(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Reduce one axis after the other, which is what torch-mlir lowers."""
+    """Reduce one axis at a time, as torch-mlir requires."""
     axes = range(x.dim()) if dim is None else sorted((operand % x.dim() for operand in dim), reverse=True)
     for axis in sorted(axes, reverse=True):
         x = torch.all(x, axis, keepdim)
@@ -68,7 +68,7 @@ def any_or_all_of_uint8(operator: Any) -> Callable[..., Any]:
 
 @decomposes(aten.isfinite.default)
 def isfinite(x: Tensor) -> Tensor:
-    """Return whether the elements are finite; torch-mlir has no lowering of it."""
+    """Return whether the elements are finite."""
     if not x.is_floating_point():
         return torch.ones_like(x, dtype=torch.bool)
     return torch.abs(x) < float("inf")
@@ -76,9 +76,7 @@ def isfinite(x: Tensor) -> Tensor:
 
 @decomposes(aten.isclose.default)
 def isclose(x: Tensor, y: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """Compare with tolerances; torch-mlir folds ``isclose(x, x)`` and ignores that an infinity is close to nothing
-    else.
-    """
+    """Compare with tolerances; torch-mlir folds ``isclose(x, x)`` and finds infinities close to finite values."""
     close = x == y
     if equal_nan and not _is_integral(x):
         close = close | (torch.isnan(x) & torch.isnan(y))

@@ -1,7 +1,7 @@
-"""Elementary functions and reductions of complex tensors, by functions of their real and imaginary parts.
+"""Decompose elementary functions and reductions of complex tensors into functions of their parts.
 
 Roots and inverse functions follow W. Kahan, Branch cuts for complex elementary functions (1987), so that branch cuts
-are eager's; infinities and NaN follow annex G of C99. Every rule takes complex tensors alone.
+are eager's; infinities and NaN follow annex G of C99. Every rule takes complex tensors only.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def cosh(z: Tensor) -> Tensor:
 
 
 def _hyperbolic(z: Tensor) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
-    """Return the functions that multiply by the hyperbolic sine and by the hyperbolic cosine of the real part."""
+    """Return the products with the hyperbolic sine and cosine of the real part, as functions."""
     size = torch.abs(z.real)
     body = torch.copysign(torch.ones_like(size), z.real)
     root = torch.exp(size / 2) * math.sqrt(0.5)
@@ -190,7 +190,7 @@ def acosh(z: Tensor) -> Tensor:
 def atanh(z: Tensor) -> Tensor:
     """Return atanh, computed for a positive real part, where nothing cancels.
 
-    Next to 1 the square of the imaginary part underflows and is left out.
+    Near 1 the square of the imaginary part underflows and is omitted.
     """
     a, b = torch.abs(z.real), torch.abs(z.imag)
     bounds = torch.finfo(a.dtype)
@@ -302,7 +302,7 @@ def _as_dtype(z: Any, kind: torch.dtype) -> Tensor:
 
 @decomposes_complex(aten.prod.dim_int)
 def product(z: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
-    """Return the product along axis `dim`, halving it repeatedly, or of all elements."""
+    """Return the product along axis `dim` by repeated halving, or of all elements."""
     z = z if dtype is None else z.to(dtype)
     along, axis = (z.flatten(), 0) if dim is None else (z, dim)
     count = along.shape[axis]
@@ -337,7 +337,7 @@ def variance(z: Tensor, dim: Any = None, *, correction: Any = None, keepdim: boo
 
 
 def either_part(test: Any) -> Rule:
-    """Return the predicate that holds where `test` does for one of the parts."""
+    """Return the predicate that is true where `test` is for either part."""
     return lambda z: test(z.real) | test(z.imag)
 
 

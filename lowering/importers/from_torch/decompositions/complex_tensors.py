@@ -1,4 +1,4 @@
-"""Arithmetic, creation and movement of complex tensors, by real and imaginary parts.
+"""Decompose arithmetic, creation and movement of complex tensors into real and imaginary parts.
 
 torch-mlir has no complex constants and lowers few operators on complex tensors.
 """
@@ -120,7 +120,7 @@ def polar(size: Tensor, angle: Tensor) -> Tensor:
 
 @decomposes(aten._conj.default, aten.conj_physical.default, aten._conj_physical.default)
 def conjugate(x: Tensor) -> Tensor:
-    """Return ``x`` with its imaginary part negated."""
+    """Return the complex conjugate."""
     if not x.dtype.is_complex:
         return x
     # torch reads the parts of a lazy conjugate from the tensor that it conjugates.
@@ -160,14 +160,12 @@ def negate(x: Tensor) -> Tensor:
 
 @decomposes(aten._neg_view.default)
 def negate_view(x: Tensor) -> Tensor:
-    """Negate what torch negates lazily: the imaginary part of a conjugate."""
+    """Materialise a lazy negation: the imaginary part of a conjugate."""
     return torch.neg(x)
 
 
 def by_parts(operator: Any, number: int | None) -> Rule:
-    """Return the rule that applies `operator` to both parts; argument `number`, if not None, is an element and may be
-    real.
-    """
+    """Return the rule of `operator` on both parts; argument `number`, if not None, is an element and may be real."""
 
     def apply(*arguments: Any, **options: Any) -> Any:
         if not arguments[0].dtype.is_complex:
@@ -195,7 +193,7 @@ def _part(operand: Any, position: int, kind: torch.dtype) -> Any:
 
 
 def filled_by_parts(operator: Any, number: int | None) -> Rule:
-    """Return the rule of a complex tensor filled with argument `number`, or, for None, as the operator does."""
+    """Return the rule of a complex tensor filled with argument `number`; for None, with `operator`'s own value."""
 
     def apply(*arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Any:
         first = arguments[0]
@@ -250,7 +248,7 @@ def fill(x: Tensor, number: Any) -> Any:
 
 @decomposes_complex(aten.cumprod.default)
 def cumprod(z: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
-    """Return the cumulative product, in log2(n) steps of doubling distance."""
+    """Return the cumulative product, as a log2(n)-step scan."""
     z = z if dtype is None else z.to(dtype)
     count, step = z.shape[dim] if z.dim() else 1, 1
     if not isinstance(count, int):

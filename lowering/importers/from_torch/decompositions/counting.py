@@ -1,7 +1,7 @@
-"""Counts, and draws by cumulative counts: bincount, histc, repeat_interleave and multinomial.
+"""Decompose counts, and draws by cumulative counts: bincount, histc, repeat_interleave and multinomial.
 
 The size of the result of bincount and repeat_interleave is data-dependent and unbounded: it is sliced from a tensor of
-`LARGEST_RESULT` elements. A larger result fails an assertion when the kernel runs.
+`LARGEST_RESULT` elements. A larger result fails a run-time assertion.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
 
 @decomposes(aten.repeat_interleave.Tensor)
 def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
-    """Return each index of `repeats` as often as its element says, at which `torch.repeat_interleave` reads."""
+    """Repeat each index of `repeats` as often as its element says."""
     kind, repeats = repeats.dtype, repeats.long()
     ends = torch.cumsum(repeats, 0)
     if output_size is not None:
@@ -61,9 +61,7 @@ def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Ten
 
 @decomposes(aten.histc.default)
 def histc(x: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:  # noqa: A002 - torch's names
-    """Count the elements in `bins` ranges of equal width from `min` to `max`, or over all elements where these are
-    equal.
-    """
+    """Count elements in `bins` equal ranges from `min` to `max`, or over the elements' range where these are equal."""
     if x.numel() == 0:
         return torch.zeros(bins, dtype=x.dtype, device=x.device)
     low, high = (torch.full((), float(operand), dtype=x.dtype, device=x.device) for operand in (min, max))
@@ -82,12 +80,12 @@ def histc(x: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:  # noq
 
 @decomposes(aten.multinomial.default)
 def multinomial(x: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Tensor:
-    """Draw indices with probabilities `x`: count the cumulative sums below a uniform random part of the total."""
+    """Draw indices with probabilities `x`: count the prefix sums below a uniform random fraction of the sum."""
     if x.dim() != 2 or not replacement or generator is not None:
         return NotImplemented
     sums = torch.cumsum(x, 1)
     drawn = torch.rand(x.shape[0], num_samples, dtype=x.dtype, device=x.device) * sums[:, -1:]
     below = (sums.unsqueeze(1) <= drawn.unsqueeze(2)).sum(2)
-    # Rounding may make the part the whole total; then the last non-zero weight is drawn.
+    # Rounding may make the fraction the whole sum; then the last non-zero weight is drawn.
     last = torch.where(x > 0, torch.arange(x.shape[1], device=x.device), 0).amax(1, True)
     return torch.minimum(below, last)

@@ -1,4 +1,4 @@
-"""Embedding bags: torch-mlir ignores weights of samples, and has neither padding nor means and maxima."""
+"""Decompose embedding bags: torch-mlir ignores per-sample weights and has neither padding, means nor maxima."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def embedding_bag(
 ) -> Any:
     """Return `torch.nn.functional.embedding_bag`, the bag of each sample, the bags' sizes, and the indices of maxima.
 
-    The indices of maxima serve gradients alone and are 0 here.
+    The indices of maxima are used by gradients only and are 0 here.
     """
     bags = offsets.shape[0] - include_last_offset
     positions = torch.arange(indices.shape[0], device=indices.device).unsqueeze(-1)

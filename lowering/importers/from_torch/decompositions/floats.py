@@ -1,4 +1,4 @@
-"""Operators on floats of which torch-mlir loses NaN, infinity or digits, by operators that it lowers correctly."""
+"""Decompose float operators for which torch-mlir loses NaN, infinity or precision."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def in_float32_if_half(operator: Any) -> Callable[..., Any]:
 
 @decomposes(aten.clamp.default, aten.clamp.Tensor, aten.clamp_min.default, aten.clamp_min.Tensor)
 def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:  # noqa: A002 - torch's names
-    """Limit the elements, and keep NaN; torch-mlir turns NaN into a limit."""
+    """Clamp the elements, keeping NaN, which torch-mlir turns into a limit."""
     limits = [limit for limit in (min, max) if limit is not None]
     kind = x.dtype
     for limit in limits:
@@ -87,7 +87,7 @@ def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:  # noqa: A002 
 
 @decomposes(aten.clamp_max.Tensor)
 def clamp_max_tensor(x: Tensor, limit: Tensor) -> Tensor:
-    """Limit the elements to at most `limit`, of integers as well."""
+    """Limit the elements to at most `limit`, also of integers."""
     result = clamp(x, None, limit)
     return torch.minimum(x, limit) if result is NotImplemented else result
 
@@ -128,7 +128,7 @@ def ignoring_nan(operator: Any) -> Callable[[Tensor, Tensor], Tensor]:
 
 @decomposes(aten.hardtanh.default)
 def hardtanh(x: Tensor, min_val: float = -1, max_val: float = 1) -> Tensor:
-    """Return the elements limited to both sides, with integer limits for integers."""
+    """Clamp the elements, with integer limits for integers."""
     if not x.is_floating_point():
         min_val, max_val = int(min_val), int(max_val)
     return torch.clamp(x, min_val, max_val)
@@ -136,7 +136,7 @@ def hardtanh(x: Tensor, min_val: float = -1, max_val: float = 1) -> Tensor:
 
 @decomposes(aten.relu6.default)
 def relu6(x: Tensor) -> Tensor:
-    """Return the elements limited to 0 to 6."""
+    """Clamp the elements to 0 to 6."""
     return torch.clamp(x, 0, 6)
 
 
@@ -157,20 +157,18 @@ def hypot(x: Tensor, y: Tensor) -> Tensor:
 
 @decomposes(aten.fmod.Tensor)
 def fmod(x: Tensor, y: Tensor) -> Tensor:
-    """Return the remainder with the sign of `x`; torch-mlir rounds a quotient, its `remainder` is exact for positive
-    operands.
-    """
+    """Return the remainder with the sign of `x`; torch-mlir rounds it, but not its `remainder` of positive operands."""
     kind = torch.result_type(x, y)
     if not kind.is_floating_point:
         return NotImplemented
     wide, other = _wide(x.to(kind)), _wide(y.to(kind))
     size = torch.remainder(wide.abs(), other.abs())
-    # The sign of zero stays, too.
+    # Keep the sign of zero.
     return torch.where(wide < 0, -size, torch.where(wide == 0, wide - size, size)).to(kind)
 
 
 def floor_divide(x: Tensor, y: Any) -> Tensor:
-    """Return the rounded-down quotient as eager computes it: of ``x`` minus its remainder."""
+    """Return the rounded-down quotient as eager: ``(x - remainder) / y``."""
     kind = torch.result_type(x, y)
     x, y = _wide(x.to(kind)), _wide(_as_tensor(y, x.to(kind)))
     left, quotient = torch.fmod(x, y), x / y
@@ -184,7 +182,7 @@ def floor_divide(x: Tensor, y: Any) -> Tensor:
 
 @decomposes(aten.threshold_backward.default)
 def threshold_backward(grad: Tensor, x: Tensor, threshold: Any) -> Tensor:
-    """Return `grad` where `x` is above `threshold` in the promoted dtype, which torch does not infer."""
+    """Return `grad` where `x` is above `threshold`, in the promoted dtype, which torch does not infer."""
     kind = torch.result_type(grad, x)
     return torch.where(x.to(kind) <= threshold, torch.zeros((), dtype=kind, device=x.device), grad.to(kind))
 
@@ -202,7 +200,7 @@ def _as_tensor(limit: Any, like: Tensor) -> Tensor:
 
 
 def _wide(x: Tensor) -> Tensor:
-    """Return float16 and bfloat16 as float32, in which eager computes them."""
+    """Return float16 and bfloat16 as float32, eager's compute dtype."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 

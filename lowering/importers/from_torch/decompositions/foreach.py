@@ -1,4 +1,4 @@
-"""Operators on lists of tensors, which optimizers call: the operator on one tensor after the other."""
+"""Decompose operators on lists of tensors, which optimizers call, into the operator on each tensor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch._inductor.inductor_prims  # which has prims.fma
+import torch._inductor.inductor_prims  # defines prims.fma
 
 from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
@@ -20,7 +20,7 @@ SAME_NAMES = """
 
 
 def over_lists(operator: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """Return the rule that calls `operator` on the elements of the list arguments in turn."""
+    """Return the rule that calls `operator` on each element of the list arguments."""
 
     def apply(*arguments: Any, **options: Any) -> list[Any]:
         count = next(len(argument) for argument in arguments if isinstance(argument, (list, tuple)))
@@ -60,7 +60,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
 
 @decomposes(torch.ops.prims.fma.default)
 def multiply_add(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
-    """Return ``x * y + z`` rounded twice, as eager on CPUs; torch's optimizers fuse it for GPUs."""
+    """Return ``x * y + z`` rounded twice, as in eager on CPUs; torch's optimizers fuse it for GPUs."""
     return x * y + z
 
 

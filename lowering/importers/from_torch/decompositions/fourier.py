@@ -1,8 +1,7 @@
-"""Discrete Fourier transforms of static lengths, as products with matrices of roots of unity.
+"""Decompose discrete Fourier transforms of static lengths into products with matrices of roots of unity.
 
 A long length is split into two factors recursively (J. Cooley and J. Tukey, An algorithm for the machine calculation of
-complex Fourier series, 1965). Larger prime factors than `LARGEST_PRIME` are
-left to be refused; dynamic lengths are not split.
+complex Fourier series, 1965). Prime factors above `LARGEST_PRIME` are refused later; dynamic lengths are not split.
 """
 
 from __future__ import annotations
@@ -114,7 +113,7 @@ def _transform(real: Tensor, imaginary: Tensor, sign: int) -> tuple[Tensor, Tens
 def _roots_of_unity(length: Any, rows: Any, columns: Any, sign: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """Return cosine and sine of ``row * column * 2 pi / length``, of shape (rows, columns)."""
     row, column = (torch.arange(count, device=like.device) for count in (rows, columns))
-    # Reduce the angle modulo 2 pi in integers, where nothing is rounded.
+    # Reduce the angle modulo 2 pi in integers, which is exact.
     angles = (row.unsqueeze(1) * column % length).to(torch.float64) * (sign * 2 * math.pi / length)
     return torch.cos(angles).to(like.dtype), torch.sin(angles).to(like.dtype)
 
@@ -159,7 +158,7 @@ def istft(
 
 
 def _overlap_add(frames: Tensor, hop: int, length: int) -> Tensor:
-    """Return the sum of frames that each begin `hop` elements after the one before."""
+    """Return the sum of overlapping frames, each `hop` elements after its predecessor."""
     size = frames.shape[-1]
     chunks = (size + hop - 1) // hop
     parts = _padded(frames, 0, chunks * hop - size).unflatten(-1, (chunks, hop))
@@ -185,7 +184,7 @@ def _is_short(length: Any) -> bool:
 
 
 def _factor(length: int) -> int:
-    """Return the largest factor of `length` that is not above its square root: 1 for a prime."""
+    """Return the largest factor of `length` up to its square root: 1 for a prime."""
     return next((factor for factor in range(math.isqrt(length), 1, -1) if length % factor == 0), 1)
 
 

@@ -81,9 +81,7 @@ def _first_largest(elements: Tensor) -> Tensor:
 
 
 def max_pool_with_indices(operator: Any, rank: int) -> Callable[..., Any]:
-    """Return the rule of max pools along the last `rank` axes, with the index of the last NaN, else of the first
-    maximum.
-    """
+    """Return the rule of max pools along the last `rank` axes, with the index of the last NaN or first maximum."""
 
     def pool(x: Tensor, *window: Any, **options: Any) -> Any:
         if getattr(_REENTRY, "inside", False) or not x.dtype.is_floating_point:
@@ -121,7 +119,7 @@ _REENTRY = threading.local()
 def avg_pool(operator: Any, rank: int) -> Callable[..., Tensor]:
     """Return the rule of average pools along the last `rank` axes, also without a batch axis.
 
-    torch-mlir reads a second element of a list with one, which stands for all axes.
+    torch-mlir misreads lists of one element, which stands for all axes.
     """
 
     def pool(x: Tensor, *window: Any, **options: Any) -> Tensor:
@@ -183,7 +181,7 @@ def avg_pool2d_backward(
 def _window_lengths(
     count: int, size: int, kernel: int, step: int, padding: int, with_padding: bool, device: torch.device
 ) -> Tensor:
-    """Return how many elements each window along an axis has."""
+    """Return the number of elements in each window along an axis."""
     start = torch.arange(count, device=device) * step - padding
     end = torch.clamp(start + kernel, max=size + padding)
     if with_padding:

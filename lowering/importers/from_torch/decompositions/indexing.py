@@ -1,4 +1,4 @@
-"""Reads and writes at index tensors and masks.
+"""Decompose reads and writes at index tensors and masks.
 
 torch-mlir takes one index tensor of dynamic size and neither masks nor negative indices in writes. A mask becomes the
 indices where it is true, whose number is data-dependent.
@@ -36,7 +36,7 @@ def _read_at_flat_index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """Collapse the indexed axes into one and read it at one flat index."""
     axes = [axis for axis, index in enumerate(indices) if index is not None]
     others = [axis for axis in range(x.dim()) if axis not in axes]
-    # The axes of the indices stand where the indexed axes stood, or in front where these are not adjacent.
+    # The axes of the indices replace the indexed axes, or come first where these are not adjacent.
     first = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
     together = x.permute([*others[:first], *axes, *others[first:]])
     flat = torch.ops.prims.collapse.default(together, first, first + len(axes) - 1)
@@ -121,7 +121,7 @@ _REENTRY = threading.local()
 
 
 def _once(operator: Any, *arguments: Any) -> Any:
-    """Call the operator so that its own rule leaves it as it is."""
+    """Wrap the operator so that its own rule is not applied again."""
     _REENTRY.inside = True
     try:
         return operator(*arguments)
@@ -146,7 +146,7 @@ def read_through_masks(x: Tensor, indices: Indices) -> Tensor:
 
 
 def write_through_masks(x: Tensor, indices: Indices, values: Tensor, accumulate: bool) -> Tensor:
-    """Return `x` with `values` written, or added, at indices among which masks are."""
+    """Return `x` with `values` written, or added, at indices that include masks."""
     if (only := _single_mask(indices)) is None:
         return aten.index_put.default(x, _as_integer_indices(indices), values, accumulate)
     first, mask = only
@@ -250,7 +250,7 @@ REDUCTION_NAMES = {"add": "sum", "multiply": "prod"}
 
 @decomposes(aten.scatter.reduce, aten.scatter.value_reduce)
 def scatter_with_reduction(x: Tensor, dim: int, index: Tensor, src: Any, *, reduce: str) -> Tensor:
-    """Return `Tensor.scatter` that adds or multiplies."""
+    """Return `Tensor.scatter` with a reduction, add or multiply."""
     source = src if isinstance(src, Tensor) else torch.full(index.shape, src, dtype=x.dtype, device=x.device)
     return torch.scatter_reduce(x, dim, index, source, REDUCTION_NAMES[reduce])
 
@@ -270,7 +270,7 @@ def index_reduce(
 def scatter_reduce(
     x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """Round means of integers down, as eager; torch-mlir computes them in floats."""
+    """Return `Tensor.scatter_reduce`, integer means rounded down as in eager; torch-mlir computes in floats."""
     if reduce != "mean" or x.is_floating_point() or x.is_complex():
         return NotImplemented
     total = torch.scatter_reduce(x, dim, index, src, "sum", include_self=include_self)

@@ -32,7 +32,7 @@ def wrapped(number: int, kind: torch.dtype) -> int:
 
 
 def is_in_range(number: Any, kind: torch.dtype) -> bool:
-    """Return whether a Python number is the same in `kind` and in the signed integer of its width."""
+    """Return whether a Python number has the same value in `kind` and in the signed integer of its width."""
     low = 0 if kind in UNSIGNED else torch.iinfo(kind).min
     return not isinstance(number, Tensor) and low <= number < 1 << (8 * kind.itemsize - 1)
 
@@ -90,7 +90,7 @@ def extremum_of_integers(operator: Any) -> Callable[..., Tensor]:
 
 
 def clamp_integers(x: Tensor, low: Any, high: Any) -> Tensor:
-    """Limit integers; limits outside the dtype wrap first."""
+    """Clamp integers to limits, which wrap first if they are outside the dtype."""
     limits = [operand for operand in (low, high) if operand is not None]
     kind = x.dtype
     if any(isinstance(limit, Tensor) for limit in limits):
@@ -106,7 +106,7 @@ def clamp_integers(x: Tensor, low: Any, high: Any) -> Tensor:
 
 
 def _clamped_by_tensors(x: Tensor, low: Any, high: Any) -> Tensor:
-    """Limit `x` by one or two tensors, where torch-mlir requires two."""
+    """Clamp `x` by one or two tensors; torch-mlir requires two."""
     kind = x.dtype
     for limit in (low, high):
         kind = kind if limit is None else torch.promote_types(kind, torch.result_type(x, limit))
@@ -130,7 +130,7 @@ def with_wrapped_scalar(operator: Any, otherwise: Callable[..., Any]) -> Callabl
 
 
 def gcd(x: Tensor, y: Tensor) -> Tensor:
-    """Return the greatest common divisor by Euclid's algorithm, as long as an element has a remainder."""
+    """Return the greatest common divisor, by Euclid's algorithm."""
     kind = torch.result_type(x, y)
     if kind not in (*NARROW_INTEGERS, torch.int64):
         return NotImplemented

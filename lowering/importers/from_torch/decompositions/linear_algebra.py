@@ -1,8 +1,7 @@
-"""Factorisations and solutions of linear systems, which torch-mlir does not lower, as loops over columns.
+"""Decompose matrix factorisations and linear solves, which torch-mlir does not lower, into loops over columns.
 
-The algorithms are LAPACK's unblocked ones, xGETF2, xPOTF2, xGEQR2 and xTRSV, on whole arrays: each iteration updates
-what its column determines, in all matrices of a batch at once. Of float32 and float64; other dtypes are left to be
-refused.
+The algorithms are LAPACK's unblocked xGETF2, xPOTF2, xGEQR2 and xTRSV on whole arrays: each iteration updates what its
+column determines, in all matrices of a batch at once. float32 and float64 only; other dtypes are refused later.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def _column(a: Tensor, k: Tensor) -> Tensor:
 
 
 def _row_and_column_indices(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the row indices as a column, and the column indices as a row."""
+    """Return the row indices, shape (n, 1), and the column indices, shape (1, n)."""
     rows, columns = (torch.arange(size, device=a.device) for size in a.shape[-2:])
     return rows.unsqueeze(-1), columns
 
@@ -128,7 +127,7 @@ def lu_factor(a: Tensor, *, pivot: bool = True) -> Any:
 
 @decomposes(aten.linalg_lu.default)
 def lu(a: Tensor, *, pivot: bool = True) -> Any:
-    """Return P, L and U."""
+    """Return P, L and U of the LU factorisation."""
     if not _is_supported(a) or not pivot:
         return NotImplemented
     lu, order, _, _ = _lu_factor(a)
@@ -137,7 +136,7 @@ def lu(a: Tensor, *, pivot: bool = True) -> Any:
 
 @decomposes(aten.lu_unpack.default)
 def lu_unpack(lu: Tensor, pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
-    """Return P, L and U of a packed factorisation; those that are not requested are empty."""
+    """Unpack a factorisation into P, L and U; those that are not requested are empty."""
     if not _is_supported(lu):
         return NotImplemented
     permutation, lower, upper = _lu_parts(lu, _permutation_of(pivots, lu.shape[-2]))
@@ -175,7 +174,7 @@ def slogdet_ex(a: Tensor) -> Any:
 
 @decomposes(aten.linalg_slogdet.default)
 def slogdet(a: Tensor) -> Any:
-    """Return sign and logarithm of the determinant; torch-mlir's decomposition does not pivot."""
+    """Return sign and logarithm of the absolute determinant; torch-mlir's decomposition does not pivot."""
     result = slogdet_ex(a)
     return NotImplemented if result is NotImplemented else result[:2]
 

@@ -1,8 +1,7 @@
-"""Layer, group and RMS norms of float32, float16 and bfloat16, computed in float32 with sums in float64, as in eager.
+"""Decompose layer, group and RMS norms of float32, float16 and bfloat16: in float32 with float64 sums, as in eager.
 
-torch-mlir decomposes them into a variance with float64 terms, which costs two conversions per element, and computes
-float16 and bfloat16 throughout in these. Layer and group norm return the result, and the mean and reciprocal deviation
-of each row.
+torch-mlir's decomposition computes a variance with float64 terms, which costs two conversions per element, and keeps
+float16 and bfloat16 throughout. Layer and group norm return the result, and each row's mean and reciprocal deviation.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def group_norm(
     if not _is_supported(x, weight, bias):
         return NotImplemented
     inside = [channels // groups, *x.shape[2:]]
-    # Keep the spatial axes apart: a view that collapses them, and another that expands them, would split the kernel.
+    # Keep the spatial axes: collapsing and expanding them would split the kernel.
     centred, mean, scale = _centre_and_scale(
         x.float().reshape(batch, groups, *inside), list(range(2, 2 + len(inside))), eps
     )
@@ -59,7 +58,7 @@ def _is_supported(x: Tensor, *parameters: Tensor | None) -> bool:
 
 
 def _statistics_dtype(x: Tensor, *parameters: Tensor | None) -> torch.dtype:
-    """Return the dtype of mean and deviation: that of the parameters, or of `x` without any."""
+    """Return the dtype of mean and deviation: that of the parameters, else of `x`."""
     return next((parameter.dtype for parameter in parameters if parameter is not None), x.dtype)
 
 
@@ -78,7 +77,7 @@ def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
 
 @decomposes(aten.rms_norm.default)
 def rms_norm(x: Tensor, shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    """Return the RMS norm; without a rule of ours torch would decompose it by itself."""
+    """Return the RMS norm; without this rule torch would decompose it by itself."""
     wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
     axes = list(range(-len(shape), 0))
     eps = torch.finfo(wide.dtype).eps if eps is None else eps

@@ -1,4 +1,4 @@
-"""The order of elements: argmax and argmin, medians, modes, cumulative extrema, unique elements, and searches.
+"""Decompose argmax/argmin, medians, modes, cumulative extrema, unique elements, and searches.
 
 torch-mlir sorts NaN last, as eager does, but does not find NaN in argmax. Indices of equal elements are eager's where
 eager specifies them.
@@ -51,7 +51,7 @@ LONGEST_MODE_ROW = 1 << 12
 
 @decomposes(aten.median.dim)
 def median(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
-    """Return the lower median and its index; NaN if there is one."""
+    """Return the lower median and its index; NaN if any element is NaN."""
     if not x.dim() or not isinstance(x.shape[dim], int) or not x.shape[dim]:
         return NotImplemented
     values, indices = torch.sort(x, dim)
@@ -80,7 +80,7 @@ def nanmedian(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
 
 @decomposes(aten.kthvalue.default)
 def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    """Return the k-th smallest element and its index; torch-mlir's lowering loses elements beside NaN."""
+    """Return the k-th smallest element and its index; torch-mlir's lowering loses elements next to NaN."""
     if not x.dim() or not isinstance(x.shape[dim], int):
         return NotImplemented
     value, index = (operand.narrow(dim, k - 1, 1) for operand in torch.sort(x, dim))
@@ -116,7 +116,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 def cumulative_extremum(is_beyond: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
-    """Return the rule of `cummax` or `cummin` with the last index; NaN is beyond all other elements."""
+    """Return the rule of `cummax` or `cummin` with the last index; NaN beats all other elements."""
 
     def scan(x: Tensor, dim: int) -> Any:
         if not x.dim():
@@ -177,7 +177,7 @@ def _unique_runs(x: Tensor, return_inverse: bool, return_counts: bool) -> tuple[
     inverse = run if return_inverse else none
     if not return_counts:
         return x[indices], inverse, none
-    # So that the result has the dynamic size of `indices`, and no expression of it.
+    # Give the result the dynamic size of `indices` itself, not an expression of it.
     counts = torch.zeros_like(run).scatter_add(0, run, torch.ones_like(run))
     return x[indices], inverse, counts[run[indices]]
 
@@ -192,7 +192,7 @@ def searchsorted(
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """Count the boundaries before each value, in the whole tensor or in its row; all are before NaN."""
+    """Return the number of boundaries below each value, in the whole tensor or its row; NaN sorts last."""
     boundaries = boundaries if sorter is None else boundaries.gather(-1, sorter)
     boundaries = boundaries if boundaries.dim() == 1 else boundaries.unsqueeze(-2)
     values = values.unsqueeze(-1)

@@ -1,4 +1,4 @@
-"""Matrix products and convolutions that torch-mlir does not lower, by those that it lowers."""
+"""Decompose matrix products and convolutions that torch-mlir does not lower into those that it lowers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def scaled_mm(
     out_dtype: torch.dtype | None = None,
     use_fast_accum: bool = False,
 ) -> Tensor:
-    """Return the product of 8-bit floats with a scale per operand, or per row of the first and column of the second."""
+    """Return the product of 8-bit floats, with one scale per operand, or per row of `x` and column of `y`."""
     if x_scale.dtype != torch.float32 or result_scale is not None:
         return NotImplemented
     product = torch.mm(x.float(), y.float()) * x_scale * y_scale

@@ -1,7 +1,7 @@
-"""Operators of torch's quantisation with scales and zero points as tensors, computed as in eager.
+"""Decompose torch's quantisation with scales and zero points as tensors, computed as in eager.
 
-Takes and gives plain tensors of integers and floats. torch-mlir itself lowers those with one Python number for the
-whole tensor. Each function computes in eager's dtypes, so that the same values are rounded in the same steps.
+Takes and gives plain tensors of integers and floats. torch-mlir lowers only one Python number per tensor. Each function
+computes in eager's dtypes and rounds at the same steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Tensor = torch.Tensor
 def quantise_by_scalars(
     x: Tensor, scale: Tensor, zero_point: Tensor, low: Any, high: Any, dtype: torch.dtype
 ) -> Tensor:
-    """Quantise with one scale and zero point, rank-0 tensors; the limits may be tensors as well."""
+    """Quantise with one scale and zero point, rank-0 tensors; the limits may also be tensors."""
     # Eager reads the scale as a Python float, divides by it there, and multiplies in float32.
     inverse = (1.0 / scale.double()).float().reshape(())
     placed = torch.round(x.float() * inverse) + zero_point.float().reshape(())
@@ -155,7 +155,7 @@ def _along(axis: int, rank: int) -> list[int]:
 
 
 def _group(x: Tensor, scales: Tensor, group_size: int) -> int:
-    """Return the group size: the row's length where a row is shorter than a group and has one scale."""
+    """Return the group size: the row length where a row is shorter than a group and has one scale."""
     return x.shape[-1] if group_size > x.shape[-1] and scales.shape[-1] == 1 else group_size
 
 
@@ -178,7 +178,7 @@ _WRITTEN: dict[str, Callable[..., Any]] = {
 
 
 def quantised() -> dict[Any, Callable[..., Any]]:
-    """Return the rules by operator, of those that torch has registered by now: it does so on a program's import."""
+    """Return the rules by operator, of those registered by now: torch registers them on a program's import."""
     result = {}
     for name, function in _WRITTEN.items():
         packet, _, overload = name.partition(".")

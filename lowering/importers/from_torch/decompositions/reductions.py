@@ -1,4 +1,4 @@
-"""Reductions and distances, which are norms of differences.
+"""Decompose reductions, and distances as norms of differences.
 
 Eager accumulates float16 and bfloat16 in float32 and rounds once; torch-mlir rounds at every step.
 """
@@ -34,7 +34,7 @@ def in_float32(operator: Any) -> Callable[..., Any]:
 
 
 def cumulative(operator: Any) -> Callable[..., Tensor]:
-    """Return the rule of `cumsum` or `cumprod`, which converts to another dtype first."""
+    """Return the rule of `cumsum` or `cumprod`, which converts to the result dtype first."""
 
     def compute(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
         if dtype is not None and dtype not in HALVES:
@@ -89,7 +89,7 @@ def variance_and_mean(x: Tensor, dim: Any = None, *, correction: Any = None, kee
 
 @decomposes(aten.multilabel_margin_loss.default)
 def multilabel_margin(x: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
-    """Return the loss alone."""
+    """Return the loss, without the targets."""
     return multilabel_margin_forward(x, target, reduction)[0]
 
 
@@ -126,16 +126,16 @@ def extremum(operator: Any) -> Callable[..., Tensor]:
 
 @decomposes(aten._cdist_forward.default)
 def cdist(x: Tensor, y: Tensor, p: float, compute_mode: int | None) -> Tensor:
-    """Return the distances of all rows of `x` from all rows of `y`."""
+    """Return the distances between all rows of `x` and all rows of `y`."""
     return torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, dim=-1)
 
 
 @decomposes(aten._pdist_forward.default)
 def pdist(x: Tensor, p: float = 2) -> Tensor:
-    """Return the distances of all pairs of rows, in the order of the first row."""
+    """Return the distances of all pairs of rows, ordered by the first row."""
     count = x.shape[0]
     iota = torch.arange(count * (count - 1) // 2, device=x.device)
-    # Row r begins with pair r * (2 * count - r - 1) / 2; the root of that may be off by one.
+    # Row r begins with pair r * (2 * count - r - 1) / 2; its computed root may be off by one.
     half = torch.full((), count, dtype=torch.float64, device=x.device) - 0.5
     row = torch.floor(half - torch.sqrt(half * half - 2.0 * iota)).long()
     row = torch.where(_first_pair(row, count) > iota, row - 1, row)

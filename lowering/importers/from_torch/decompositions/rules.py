@@ -1,7 +1,7 @@
-"""The tables of decompositions, and the decorators that fill them: one rule per operator and table.
+"""The tables of decompositions, and the decorators that register rules: one per operator and table.
 
 A rule is called like the operator and returns what eager returns, computed with operators that torch-mlir lowers
-correctly, or `NotImplemented`: then the rule of the next table is asked, and without one the operator stays as it is.
+correctly. If it returns `NotImplemented`, the next table's rule is tried, and without one the operator is kept.
 A second rule for an operator in the same table raises `ValueError`.
 """
 
@@ -48,7 +48,7 @@ def _is_complex(argument: Any) -> bool:
 
 
 def chained(rules: list[Rule]) -> Rule:
-    """Return the rule that asks `rules` in order until one does not return `NotImplemented`."""
+    """Return the rule that tries `rules` in order until one does not return `NotImplemented`."""
 
     def apply(*arguments: Any, **options: Any) -> Any:
         for rule in rules:

@@ -1,8 +1,8 @@
-"""Special functions, which torch-mlir does not lower, by series, continued fractions and recurrences.
+"""Decompose special functions, which torch-mlir does not lower, into series, continued fractions and recurrences.
 
 Computed in float64 and rounded once to the dtype of the result. Sources of the formulas: Abramowitz and Stegun,
-chapters 6, 7, 9 and 23; C. Lanczos, A precision approximation of the gamma function (1964); C. Chiarella and
-A. Reichel, On the evaluation of integrals related to the error function (1968).
+chapters 6, 7, 9 and 23; C. Lanczos, A precision approximation of the gamma function (1964); C. Chiarella and A.
+Reichel, On the evaluation of integrals related to the error function (1968).
 """
 
 from __future__ import annotations
@@ -81,10 +81,7 @@ def erfc_inverse(x: Tensor) -> Tensor:
 
 
 def _erfinv(size: Tensor, rest: Tensor) -> Tensor:
-    """Return the inverse of erf at ``size = 1 - rest``, by Newton steps from Winitzki's approximation.
-
-    Far from 0 the steps are those of the complement's logarithm.
-    """
+    """Return the inverse of erf at ``size = 1 - rest``, by Newton steps from Winitzki's approximation."""
     logarithm = torch.log(rest * (2 - rest))
     middle = 2 / (math.pi * 0.147) + logarithm / 2
     guess = torch.sqrt(torch.sqrt(middle * middle - logarithm / 0.147) - middle)
@@ -92,14 +89,14 @@ def _erfinv(size: Tensor, rest: Tensor) -> Tensor:
         slope = 2 / math.sqrt(math.pi) * torch.exp(-guess * guess)
         step = (size - torch.erf(guess)) / slope
         result = erfc(guess)
-        # Far from 0 on the logarithm, which is nearly quadratic.
+        # Far from 0, step on the logarithm of the complement, which is nearly quadratic.
         far = torch.log(result / torch.where(rest > 0.5, 1.0, rest)) * result / slope
         guess = guess + torch.where(rest > 0.5, step / (1 + guess * step), far)
     return torch.where(rest == 0, math.inf, torch.where(size == 0, 0.0, guess))
 
 
 def erfc(x: Tensor) -> Tensor:
-    """Return 1 - erf(x): a trapezoidal sum with the pole's residue subtracted, and the difference near 0."""
+    """Return 1 - erf(x): a trapezoidal sum minus the pole's residue, and the difference near 0."""
     size = torch.abs(x)
     far = torch.where(size > 0.5, size, 0.5)
     square = far * far
@@ -144,7 +141,7 @@ _BERNOULLI = (
 def _bessel(x: Tensor, order: int, is_scaled: bool) -> Tensor:
     """Return the modified Bessel function I of order 0 or 1, times ``exp(-|x|)`` if it `is_scaled`.
 
-    A mean over a circle, and the asymptotic expansion for large arguments.
+    Computed as a mean over a circle, for large arguments by the asymptotic expansion.
     """
     size = torch.abs(x)
     near = torch.where(size > _LARGE, _LARGE, size)
@@ -161,7 +158,7 @@ def _bessel(x: Tensor, order: int, is_scaled: bool) -> Tensor:
     if is_scaled:
         small = small * torch.exp(-near)
     else:
-        # The exponential in two factors, which overflow later.
+        # Split the exponential into two factors, which overflow later.
         half = torch.exp(far / 2)
         large = half * (half * large)
     result = torch.where(size > _LARGE, large, small)
@@ -175,7 +172,7 @@ def erfcx(x: Tensor) -> Tensor:
     inverse = 0.5 / far / far
     series = torch.ones_like(x)
     for k in reversed(range(1, 24)):
-        # A continued fraction, from its end.
+        # Evaluate the continued fraction from its end.
         series = 1 + (k * inverse) / series
     result = torch.where(x > 5, 1 / (far * series * math.sqrt(math.pi)), torch.exp(near * near) * erfc(near))
     return torch.where(torch.isnan(x), x, torch.where(x < -26.7, math.inf, result))
@@ -225,7 +222,7 @@ def in_float64_binary(rule: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Any
 
 
 def zeta(s: Tensor, q: Tensor) -> Tensor:
-    """Return Hurwitz's zeta function by Euler-Maclaurin summation, begun where the terms decrease."""
+    """Return Hurwitz's zeta function by Euler-Maclaurin summation, starting where the terms decrease."""
     is_known = (s > 1) & ((q > 0) | ((q != torch.floor(q)) & (s == torch.floor(s))))
     argument = torch.where(is_known, q, 10.0)
     start = (torch.zeros((), dtype=torch.int64, device=q.device), torch.zeros_like(argument), argument)
@@ -255,7 +252,7 @@ def _zeta_term(count: Tensor, total: Tensor, argument: Tensor, s: Tensor) -> tup
 
 @decomposes(aten.polygamma.default)
 def polygamma(order: int, x: Tensor) -> Tensor:
-    """Return the derivative of order `order` of the digamma function."""
+    """Return the polygamma function: the derivative of order `order` of digamma."""
     if order == 0:
         return in_float64(digamma)(x)
     factor = float(math.factorial(order)) if order <= 170 else math.inf

@@ -1,9 +1,9 @@
-"""Singular values, eigenvalues of symmetric matrices, what follows from them, and exponentials of matrices.
+"""Decompose singular values, symmetric eigenvalues and what derives from them, and matrix exponentials.
 
 Singular values by one-sided Jacobi rotations of columns (M. Hestenes, Inversion of matrices by biorthogonalization,
 1958): an iteration rotates half as many pairs as there are columns, in all matrices of a batch at once, and a round
 robin pairs each column with each other one. Eigenvalues are those of a matrix shifted to be positive semidefinite.
-float32 and float64, computed in float64. Signs of vectors, which are arbitrary, are not eager's.
+float32 and float64, computed in float64. Signs of vectors are arbitrary and differ from eager's.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _loop(condition: Callable[..., Tensor], step: Callable[..., Tensor], carried
 
 @decomposes(aten.linalg_pinv.atol_rtol_tensor)
 def pinv(a: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
-    """Return the pseudo-inverse; singular values up to `atol`, or `rtol` of the largest, count as 0."""
+    """Return the pseudo-inverse; singular values up to `atol`, or `rtol` times the largest, count as 0."""
     if not _is_supported(a):
         return NotImplemented
     if 0 in a.shape:
@@ -133,7 +133,7 @@ def pinv(a: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = Fal
 
 @decomposes(aten.linalg_matrix_norm.default, aten.linalg_matrix_norm.str_ord)
 def matrix_norm(a: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002 - torch's name
-    """Return norms by singular values; torch decomposes the others."""
+    """Return matrix norms by singular values; torch decomposes the other norms."""
     axes = sorted(axis % a.dim() for axis in dim)
     wide = a if dtype is None else a.to(dtype)
     if ord not in NORMS_OF_VALUES or not _is_supported(wide):
@@ -169,7 +169,7 @@ def _jacobi(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     scale = torch.where(scale == 0, 1.0, scale)
     both = torch.cat([a / scale, _identity(a.new_zeros((*a.shape[:-2], columns, columns)))], -2)
     if columns > 1:
-        # A column of zeros makes the number even; it is rotated with none.
+        # A zero column makes the number even; it is paired but never rotated.
         padded = torch.cat([both, torch.zeros_like(both[..., :1])], -1) if columns % 2 else both
         both = _jacobi_sweeps(padded.contiguous(), rows)[..., :columns]
     return both[..., :rows, :], both[..., rows:, :], scale
@@ -212,7 +212,7 @@ def _rotate_pairs(x: Tensor, rows: int, least: float) -> tuple[Tensor, Tensor]:
 
 
 def _next_pairing(left: Tensor, right: Tensor, half: int) -> Sequence[Tensor]:
-    """Return the columns in the order of the next round-robin iteration: all but the first move on."""
+    """Return the columns in the order of the next round-robin iteration: all but the first advance."""
     if half == 1:
         return left, right
     parts = (left[..., :1], right[..., :1], left[..., 1 : half - 1], right[..., 1:], left[..., half - 1 :])

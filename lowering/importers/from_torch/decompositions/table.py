@@ -1,6 +1,6 @@
 """The decompositions that torch applies before torch-mlir imports a graph: torch-mlir's own, and those of this package.
 
-Importing the modules below fills the tables of `rules.py`. Here stand the rules for rank-0 operands and for assertions.
+Importing the modules below fills the tables of `rules.py`. This file has the rules for rank-0 operands and assertions.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Tensor = torch.Tensor
 def decompositions() -> dict[Any, Rule]:
     """Return the rules by operator, for `ExportedProgram.run_decompositions` and AOTAutograd.
 
-    torch's operators on quantised tensors are among them once torch has registered these.
+    Includes torch's operators on quantised tensors if torch has registered them.
     """
     return {**_decompositions(), **quantised()}
 
@@ -69,13 +69,13 @@ def _decompositions() -> dict[Any, Rule]:
 
 @decomposes(aten._assert_async.default, aten._assert_async.msg)
 def assert_async(condition: Tensor, message: str = "") -> None:
-    """Assert on the element itself; torch-mlir drops an assertion that nothing waits for."""
+    """Assert on the element itself; torch-mlir drops an assertion whose result is unused."""
     aten._assert_scalar(condition.item(), message)
 
 
 @decomposes(aten._assert_tensor_metadata.default)
 def assert_tensor_metadata(*arguments: Any, **options: Any) -> None:
-    """Drop the assertion: torch infers a dtype for some operators that is not the one that eager returns."""
+    """Drop the assertion: for some operators torch infers another dtype than eager returns."""
 
 
 ALONG_AN_AXIS = (
@@ -94,7 +94,7 @@ FROM_THE_END = (aten.scatter.src, aten.scatter.value, aten.scatter_add.default, 
 
 
 def on_rank_0(operator: Any) -> Rule:
-    """Return the rule that applies the operator to a tensor of one element and reshapes the results to rank 0."""
+    """Return the rule that applies the operator to a one-element tensor and reshapes the results to rank 0."""
 
     def apply(x: Tensor, *arguments: Any, **options: Any) -> Any:
         if x.dim():

@@ -1,4 +1,4 @@
-"""Views, copies, joins and padding that torch-mlir does not lower: with strides, empty tensors or dynamic sizes."""
+"""Decompose views, copies, concatenations and padding that torch-mlir does not lower."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tensor = torch.Tensor
 def as_strided(x: Tensor, size: Any, stride: Any, storage_offset: Any = None) -> Tensor:
     """Gather elements by strides with dynamic sizes; with static ones a pass over the whole graph resolves them.
 
-    Strides that traverse all elements in order are a reshape: torch's group norm creates such.
+    Strides that traverse all elements in order are a reshape, as in torch's group norm.
     """
     if storage_offset in (None, 0) and x.storage_offset() == 0 and _has_all_in_order(x, size, stride):
         return x.view(size)
@@ -75,7 +75,7 @@ def copy_of(view: Any) -> Callable[..., Tensor]:
 
 @decomposes(aten.split_with_sizes.default)
 def split_with_sizes(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:
-    """Slice one part after the other, of dynamic sizes."""
+    """Return one slice per part, of dynamic sizes."""
     if all(isinstance(size, int) for size in sizes):
         return NotImplemented
     result, start = [], 0

@@ -38,7 +38,7 @@ OF_FLOATS: dict[Any, Function] = {operator.lt: torch.lt, operator.le: torch.le, 
 
 
 def rewrite(graph: Any) -> None:
-    """Rewrite all such functions in `graph`."""
+    """Rewrite all such arithmetic in `graph`."""
     for node in list(graph.nodes):
         if node.op != "call_function" or node.kwargs or not _is_number(node.meta.get("val")):
             continue
@@ -71,7 +71,7 @@ def _compute(graph: Any, node: Any, function: Function, arguments: list[Any], ki
 
 
 def _as_tensor(graph: Any, node: Any, number: Any, kind: torch.dtype) -> Any:
-    """Return `number` as a rank-0 tensor; the tensor that it was read from, if any."""
+    """Return `number` as a rank-0 tensor: the one that it was read from, if any."""
     if isinstance(number, torch.fx.Node) and number.target == aten._local_scalar_dense.default:
         [tensor] = number.args
         if tensor.meta["val"].dtype == kind and tensor.meta["val"].dim() == 0:

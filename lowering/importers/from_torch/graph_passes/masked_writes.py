@@ -19,7 +19,7 @@ WRITES = (aten.index_put.default, aten._unsafe_index_put.default)
 
 
 def settle(graph: Any) -> None:
-    """Raises `UnsupportedOperationError`."""
+    """Merge common subexpressions of `nonzero`; raises `UnsupportedOperationError`."""
     if not any(node.target == aten.nonzero.default for node in graph.nodes):
         return
     same = _share(graph)

@@ -1,7 +1,7 @@
-"""Python numbers in an exported graph: sizes, arithmetic on them, and elements read by `item()`.
+"""Lower Python numbers of an exported graph: sizes, arithmetic on them, and elements read by `item()`.
 
 Takes a torch.fx graph. Gives it with arithmetic that torch-mlir's importer lacks (conversions, minima, powers,
-rounding, selects) in operators that it has. Leaves what cannot be written so, which the importer refuses.
+rounding, selects) in operators that it has. Leaves what those cannot express, which the importer refuses.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _denied(write: Writer, condition: Any) -> Node:
 
 
 def _joined(combine: Any, on_booleans: Callable[[Any, Any], Any]) -> Callable[..., Node]:
-    """Return the rule that combines two bools as the integers 0 and 1, and compares the result with 0."""
+    """Return the rule that combines two bools as integers 0 and 1, and compares the result with 0."""
 
     def spelled(write: Writer, x: Any, y: Any) -> Node:
         x, y = (_as_number(write, operand) for operand in (x, y))
@@ -116,7 +116,7 @@ def _remainder(write: Writer, x: Any, y: Any) -> Node | None:
 
 
 def _power(write: Writer, x: Any, exponent: Any) -> Node | None:
-    """Multiply, or take the power of a rank-0 tensor."""
+    """Compute a power by multiplications, or on a rank-0 tensor."""
     if type(exponent) is int and 1 <= exponent <= 8:
         result = x
         for _ in range(exponent - 1):
@@ -132,7 +132,7 @@ def _root(write: Writer, x: Any) -> Node:
 
 
 def _of_tensors(write: Writer, call: Callable[[Node], tuple], x: Any) -> Node:
-    """Apply a function of floats that torch-mlir has for tensors alone."""
+    """Apply a float function that torch-mlir has for tensors only."""
     scalar = FakeTensorMode().from_tensor(torch.empty((), dtype=torch.float64))
     tensor = write(aten.scalar_tensor.default, lambda _: scalar, write.real(x))
     tensor.kwargs = {"dtype": torch.float64}
@@ -171,13 +171,13 @@ def _sum(write: Writer, numbers: Any) -> Any:
 
 
 def _element(write: Writer, x: Any) -> Node | None:
-    """Read a bool as such, which torch-mlir's importer takes for an integer."""
+    """Read a bool as `aten.Bool`: torch-mlir's importer reads it as an integer."""
     condition = write.node.meta.get("val")
     return write(aten.Bool.Tensor, lambda _: condition, x) if isinstance(condition, torch.SymBool) else None
 
 
 def _turned(target: Any, compare: Callable[[Any, Any], Any]) -> Callable[[Writer, Any, Any], Node | None]:
-    """torch-mlir lowers two comparisons of floats."""
+    """Return the rule that swaps the operands of a comparison: torch-mlir lowers two float comparisons only."""
 
     def write_turned(write: Writer, x: Any, y: Any) -> Node | None:
         if not is_real(x) and not is_real(y):

@@ -1,4 +1,4 @@
-"""Makes functions traceable that torch.export does not trace.
+"""Make functions traceable that torch.export does not trace.
 
 *Takes* the functions of torch that a module calls while torch traces it. *Gives* traceable ones with the same results.
 *Refuses* most functions of quantised tensors, and writes to `tensor.data`.

@@ -1,7 +1,7 @@
 """Functions of torch whose C++ reads elements, which a trace does not have, written in Python with assertions.
 
-They check weights, enumerate subsets, slice at a position that is an element, or compare two tensors. Least squares is
-here because torch has no shape function for it.
+They check weights, enumerate subsets, slice at a data-dependent position, or compare two tensors. Least squares is
+included because torch has no shape function for it.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def part(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
 
 
 def chosen(input: Tensor, mask: Tensor) -> Tensor:
-    """Return `torch.masked_select` of broadcast operands, whose largest size torch takes from the input alone."""
+    """Return `torch.masked_select` of broadcast operands; torch takes the size bound from the input alone."""
     if input.shape == mask.shape:
         return NotImplemented
     return torch.masked_select(*torch.broadcast_tensors(input, mask))

@@ -1,4 +1,4 @@
-"""Quantised tensors in a trace, as integers, scales and zero points, which torch can trace.
+"""Represent quantised tensors in a trace by integers, scales and zero points, which torch can trace.
 
 Replaces the functions that create, read and convert quantised tensors. Refuses other functions of quantised tensors,
 and modules that return one.
@@ -44,7 +44,7 @@ class QuantisedTensors:
         self.known: dict[int, Quantised] = {}
 
     def call(self, function: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Return the result of a `function` that creates or takes a quantised tensor, else NotImplemented."""
+        """Return the result of a `function` that creates or takes a quantised tensor; NotImplemented for others."""
         if function in _MAKERS:
             quantised = _MAKERS[function](*args, **kwargs)
             self.known[id(quantised.integers)] = quantised
@@ -61,7 +61,7 @@ class QuantisedTensors:
         return _READERS[function](self.known[id(args[0])])
 
     def refuse_results(self, results: Any) -> None:
-        """Raise `UnsupportedOperationError` where a quantised tensor leaves the module."""
+        """Raise `UnsupportedOperationError` if the module returns a quantised tensor."""
         if any(id(leaf) in self.known for leaf in torch.utils._pytree.tree_leaves(results)):
             raise UnsupportedOperationError(
                 "the module returns a quantised tensor", help="return its int_repr(), or dequantize it"

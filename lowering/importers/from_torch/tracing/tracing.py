@@ -1,7 +1,7 @@
-"""The trace of a module: operators of Python numbers, quantised tensors, and views of `prims`.
+"""Trace a module: replace operators of Python numbers, quantised tensors, and views of `prims`.
 
-Operators such as `torch.ops.aten.Bool` exist for TorchScript and read an element, which a trace does not have; in
-Python they are traced. Views of `prims` cannot be functionalised, those of ATen can.
+Operators such as `torch.ops.aten.Bool` exist for TorchScript and read an element, which a trace does not have; their
+Python equivalents can be traced. Views of `prims` cannot be functionalised, those of ATen can.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ aten, prims = torch.ops.aten, torch.ops.prims
 
 @contextmanager
 def traceable(module: torch.nn.Module, strict: bool) -> Iterator[None]:
-    """Within the context, make operators of numbers and, unless `strict`, quantised tensors of `module` traceable.
+    """Make operators of numbers and, unless `strict`, quantised tensors of `module` traceable within the context.
 
-    It changes `torch.ops.aten`: one thread at a time.
+    Changes `torch.ops.aten`, so only one thread may trace at a time.
     """
     # Dynamo looks for an overload before it asks a mode.
     before = {name: getattr(aten, name) for name in _WITHOUT_TENSORS}
@@ -54,7 +54,7 @@ class _Spelled(TorchFunctionMode):
         """Fresh tensors of one number by their identities: with the number, and kept alive."""
 
     def check_results(self, _module: Any, _args: Any, results: Any) -> None:
-        """A forward hook."""
+        """Check the module's results; a forward hook."""
         self.quantised.refuse_results(results)
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
@@ -73,7 +73,7 @@ class _Spelled(TorchFunctionMode):
         if func in _CONVOLUTIONS_BACK:
             args, kwargs = _with_sizes_of_bias(args, kwargs)
         for argument in (*args, *kwargs.values()):
-            # It may be written.
+            # The tensor may be written.
             self.filled.pop(id(argument), None)
         spelling = _SCALAR_FUNCTIONS.get(func)
         if spelling is not None and not kwargs and any(isinstance(argument, _NUMBERS) for argument in args):
@@ -106,7 +106,7 @@ def _with_sizes_of_bias(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dic
 
 
 def _counted_into(out: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """`torch.arange` into a tensor of any shape with as many elements, which torch traces for one axis only."""
+    """Return `out` filled by `torch.arange`, also with several axes, which torch does not trace."""
     return out.copy_(torch.arange(*args, **{"dtype": out.dtype, **kwargs}).view(out.shape))
 
 
