@@ -1,6 +1,6 @@
-"""Sine and cosine as arithmetic on vectors: range reduction by quarters of a turn, and polynomials.
+"""Sine and cosine as vector arithmetic: range reduction modulo pi / 2, and polynomials.
 
-Takes and gives what `vector_functions` does, in whose table they are.
+Same interface as `functions`, in whose table they are registered.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FARTHEST = {"float32": 2.0**26, "float64": 2.0**20}
 
 
 def quarters_of(c: Lanes, wide: Lanes, x: Expr) -> tuple[Expr, Expr]:
-    """x = n pi / 2 + r for an fp32 x: n, and r in fp64."""
+    """Return n, and r in fp64, with x = n pi / 2 + r for an fp32 x."""
     y = c.named(wide.converted(x))
     n = c.named(wide.floor(wide.fma(y, wide.number(TWO_OVER_PI), wide.number(0.5))))
     minus = c.named(wide.product(n, wide.number(-1.0)))
@@ -36,26 +36,26 @@ def quarters_of(c: Lanes, wide: Lanes, x: Expr) -> tuple[Expr, Expr]:
 
 
 def _quarters32(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """The same with r in fp32, and the 0 that it has lost."""
+    """Return n, r in fp32 and the rounding error of r."""
     n, r = quarters_of(c, c.of_width("float64"), x)
     return n, c.named(c.converted(r)), c.number(0.0)
 
 
 def _quarters64(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """n, r and what r has lost, in fp64."""
+    """Return n, r and the rounding error of r, in fp64."""
     n = c.named(c.floor(c.fma(x, c.number(TWO_OVER_PI), c.number(0.5))))
     minus = c.named(c.product(n, c.number(-1.0)))
     first = c.named(c.fma(minus, c.number(HALF_PI[0]), x))
     second = c.named(c.product(minus, c.number(HALF_PI[1])))
     r = c.named(c.sum(first, second))
-    # Both exact, even where next to nothing is left of x: `first` is a multiple of the last place of `second`.
+    # Both are exact, even under cancellation: `first` is a multiple of the last place of `second`.
     rounded = c.difference(second, c.difference(r, first))
     below = c.fma(minus, c.number(HALF_PI[1]), c.product(second, c.number(-1.0)))
     return c.named(c.integer_of(n)), r, c.named(c.fma(minus, c.number(HALF_PI[2]), c.sum(rounded, below)))
 
 
 def circular_polynomials(c: Lanes, r: Expr) -> tuple[Expr, Expr]:
-    """sin r and cos r for |r| <= pi / 4, where the last digit does not matter."""
+    """Return sin r and cos r for |r| <= pi / 4, without correction of the last digit."""
     r = c.named(r)
     z = c.named(c.product(r, r))
     sine = c.named(c.fma(c.product(r, z), c.polynomial(z, _SIN[c.dtype]), r))
@@ -64,7 +64,7 @@ def circular_polynomials(c: Lanes, r: Expr) -> tuple[Expr, Expr]:
 
 
 def sine_and_cosine(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """x = n pi / 2 + r for numbers that are not too large: n, sin r and cos r."""
+    """Return n, sin r and cos r with x = n pi / 2 + r, for x that is not too large."""
     n, r, lost = (_quarters32 if c.dtype == "float32" else _quarters64)(c, x)
     z = c.named(c.product(r, r))
     sine = c.sum(r, c.fma(c.product(r, z), c.polynomial(z, _SIN[c.dtype]), lost))
@@ -76,7 +76,7 @@ def sine_and_cosine(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
 
 
 def _circular(c: Lanes, x: Expr, turn: int) -> Expr:
-    """sin(x + turn pi / 2) for numbers that are not too large."""
+    """Return sin(x + turn pi / 2) for x that is not too large."""
     n, sine, cosine = sine_and_cosine(c, x)
     quarter = c.named(c.plus(n, c.whole(turn)))
     is_odd = c.has_bit(quarter, 0)

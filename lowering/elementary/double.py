@@ -1,7 +1,7 @@
-"""Elementary functions of fp64 in fp64: what rounding takes is kept as a second number where it would be seen.
+"""Elementary functions of fp64 in fp64, with rounding errors carried as a second number where they matter.
 
-Takes and gives what `vector_functions` does. Imported for the table `FUNCTIONS`, which is whole with these and those of
-`wide_functions`, which has the same functions for fp32. Within 3 units in the last place.
+Same interface as `functions`. Importing it adds them to the table `FUNCTIONS`; `wide` adds the same functions for fp32.
+Within 3 units in the last place.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HUGE = 2.0**28
 
 
 def _tail(c: Lanes, t: Expr, square: Expr, coefficients: tuple[float, ...]) -> Expr:
-    """What follows t in a series of odd powers of it."""
+    """Return the terms of an odd power series after t."""
     return c.product(c.product(t, square), c.polynomial_by_pairs(square, coefficients))
 
 
@@ -43,26 +43,23 @@ def _infinity(c: Lanes) -> Expr:
     return c.number(float("inf"))
 
 
-# --- inverse circular functions --------------------------------------------------------------------------------------
-
-
 def _angle_of(c: Lanes, height: Expr, width: Expr) -> tuple[Expr, Expr]:
-    """atan(height / width) of numbers that are not negative, height <= width, as a sum of two."""
-    # Not whether it is less: of the smallest number's share nothing is left, and 0 beside it is small.
+    """Return atan(height / width) for 0 <= height <= width, as a sum of two numbers."""
+    # `greater`, not the negation of `less`: the smallest denormal times tan(pi / 8) is 0, and a height of 0 is small.
     is_large = c.greater(height, c.product(width, c.number(_TAN_EIGHTH)))
     above = c.select(is_large, c.difference(height, width), height)
-    # In memory, as other values here that much is made of: compiling `atan2` took 13 s.
+    # In a buffer, as other values with large expressions: compiling `atan2` took 13 s otherwise.
     t = c.kept(c.quotient(above, c.select(is_large, c.sum(height, width), width)))
     z = c.named(c.product(t, t))
     quarter, rest = (c.select(is_large, c.number(each / 2), c.number(0.0)) for each in HALF_PI[:2])
     high = c.kept(c.sum(quarter, t))
-    # What the sum lost of t, which is the smaller one, or all there is.
+    # The rounding error of the sum, which is the part of t it lost, or all of t.
     lost = c.difference(t, c.difference(high, quarter))
     return high, c.kept(c.sum(_tail(c, t, z, _ATAN), c.sum(lost, rest)))
 
 
 def _taken_from(c: Lanes, whole: int, high: Expr, low: Expr) -> tuple[Expr, Expr]:
-    """`whole` quarter turns less an angle."""
+    """Return `whole` quarter turns minus an angle."""
     first, second = (c.number(whole * each) for each in HALF_PI[:2])
     left = c.kept(c.difference(first, high))
     lost = c.difference(c.difference(first, left), high)
@@ -84,7 +81,7 @@ def _atan2(c: Lanes, y: Expr, x: Expr) -> Expr:
     height, width = c.named(c.magnitude(y)), c.named(c.magnitude(x))
     is_steep = c.greater(height, width)
     least, most = c.kept(c.select(is_steep, width, height)), c.kept(c.select(is_steep, height, width))
-    # Sums of huge numbers overflow; equal infinities are equal, and zeros are the first one's.
+    # Sums of huge numbers overflow, hence the scale; equal infinities have the quotient 1, two zeros the quotient 0.
     scale = c.select(c.greater(most, c.number(2.0**1000)), c.number(2.0**-60), c.number(1.0))
     are_infinite = c.equal(least, _infinity(c))
     top = c.kept(c.select(are_infinite, c.number(1.0), c.product(least, scale)))
@@ -98,7 +95,7 @@ def _atan2(c: Lanes, y: Expr, x: Expr) -> Expr:
 
 
 def _arcsine(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """Whether |x| is small; s and q with asin |x| = s + q, where it is not pi / 2 - 2 (s + q)."""
+    """Return whether |x| is small, and s and q: asin |x| = s + q if so, else pi / 2 - 2 (s + q)."""
     size, half = c.named(c.magnitude(x)), c.number(0.5)
     is_small = c.less(size, half)
     rest = c.named(c.product(c.difference(c.number(1.0), size), half))
@@ -134,11 +131,8 @@ def _tan(c: Lanes, x: Expr) -> Expr:
     return c.where_all(is_near(c, x), near, "tan", x)
 
 
-# --- hyperbolic functions --------------------------------------------------------------------------------------------
-
-
 def _half_exponential(c: Lanes, x: Expr) -> Expr:
-    """e**|x| / 2, which overflows where the hyperbolic functions do."""
+    """Return e**|x| / 2, which overflows where the hyperbolic functions do."""
     return c.named(exponential(c, c.named(c.between(c.magnitude(x), 0.0, 711.0)), less=1))
 
 
@@ -157,7 +151,7 @@ def _cosh(c: Lanes, x: Expr) -> Expr:
 
 
 def _log1p(c: Lanes, u: Expr, is_huge: Expr, huge: Expr) -> Expr:
-    """log(1 + u) for u >= 0, or log 2 + log of a huge number."""
+    """Return log(1 + u) for u >= 0, or log 2 + log of a huge number."""
     one = c.number(1.0)
     v = c.named(c.sum(u, one))
     lost = c.select(c.greater(u, one), c.difference(one, c.difference(v, u)), c.difference(u, c.difference(v, one)))
@@ -172,7 +166,7 @@ def _asinh(c: Lanes, x: Expr) -> Expr:
     square = c.named(c.product(size, size))
     more = c.quotient(square, c.sum(c.root(c.sum(square, one)), one))
     log = _log1p(c, c.named(c.sum(size, more)), c.greater(size, c.number(_HUGE)), size)
-    # Zeros, infinities and NaN are what they were, and so are the smallest numbers.
+    # Zeros, infinities, NaN and the smallest numbers are returned unchanged.
     is_same = c.either(c.less(size, c.number(2.0**-28)), c.either(c.is_nan(x), c.equal(size, _infinity(c))))
     return c.select(is_same, x, c.with_sign(log, x))
 
@@ -201,7 +195,7 @@ def _atanh(c: Lanes, x: Expr) -> Expr:
 
 @function("cbrt", "float64")
 def _cbrt(c: Lanes, x: Expr) -> Expr:
-    """e**(log|x| / 3), and one of Newton's steps."""
+    """Return e**(log|x| / 3), refined by one Newton step."""
     size = c.named(c.magnitude(x))
     is_small = c.less(size, c.number(2.0**-800))
     y = c.named(c.select(is_small, c.product(size, c.number(2.0**300)), size))

@@ -1,9 +1,9 @@
 """Elementary functions as arithmetic on vectors, within 2 units in the last place, for every float.
 
-Takes the operations of one kind of IR (`vector_lanes.Lanes` for TIR, `mlir_lanes.Scalars` for MLIR) and operands. Gives
-the expression of exp, log, tanh, erf, pow and others. Infinities, NaN, denormals and the two
-zeros come out as C's functions have them. What would need a reduction of its own (sines of more than 2**26, powers of
-negative numbers) calls the C library, for those vectors that hold such a number.
+Takes the operations of one IR (`tir_lanes.Lanes`; `mlir_backend.llvm.elementary.Scalars`) and operands. Gives the
+expression of exp, log, tanh, erf, pow and others. Infinities, NaN, denormals and the two zeros give the results of
+C's functions. Operands that need another range reduction (sines of more than 2**26, powers of negative numbers) call
+the C library, for the vectors that contain one.
 
 Polynomials are minimax ones of our own, made by Remez' exchange (E. Remez, 1934) in 50 digits and rounded. The
 reductions are those of W. Cody and W. Waite, "Software Manual for the Elementary Functions", 1980.
@@ -21,18 +21,18 @@ from mlirtri.dialect.base.registry import Registry
 
 Expr = Any
 Lanes = Any
-"""The operations that expressions are made of: one element type, one IR."""
+"""The operations that expressions are built from: one element type, one IR."""
 Function = Callable[..., Expr]
 
 
 @dataclass(frozen=True)
 class Elementary:
-    """An elementary function: what makes its expression."""
+    """An elementary function: the builders of its expression."""
 
     makers: Registry[str, Function]
-    """By element type."""
+    """Builders by element type."""
     asks_library: bool
-    """Whether some operands are left to the C library (`where_all`)."""
+    """Whether some operands are passed to the C library (`where_all`)."""
 
     @property
     def dtypes(self) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)
 
 
 def function(name: str, *dtypes: str, asks_library: bool = False) -> Callable[[Function], Function]:
-    """Register what makes the expression of a function."""
+    """Register a builder of the expression of a function."""
 
     def register(make: Function) -> Function:
         if name not in FUNCTIONS:
@@ -64,19 +64,16 @@ def function(name: str, *dtypes: str, asks_library: bool = False) -> Callable[[F
 
 
 def _split(c: Lanes, value: float, rest: float) -> tuple[Expr, Expr]:
-    """A constant of more digits than a double has, as a sum of two numbers of the dtype."""
+    """Return a constant with more digits than a double as a sum of two numbers of the dtype."""
     if c.dtype == "float64":
         return c.number(value), c.number(rest)
     high = float(np.float32(value))
     return c.number(high), c.number(float(np.float32(value - high)))
 
 
-# --- exponentials ----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Exponential:
-    """What differs by dtype: q in e**r = 1 + r + r**2 q(r), for e**r - 1 likewise, p in 2**r = 1 + r p(r); ranges."""
+    """Constants of a dtype: q in e**r = 1 + r + r**2 q(r), for e**r - 1 likewise, p in 2**r = 1 + r p(r); ranges."""
 
     exp: tuple[float, ...]
     expm1: tuple[float, ...]
@@ -112,12 +109,12 @@ _EXPONENTIAL = {
 
 @function("nearbyint", "float32", "float64")
 def _nearbyint(c: Lanes, x: Expr) -> Expr:
-    """The next whole number, of two the even one: TVM makes no vectors of it."""
+    """Return the nearest integer, ties to even; TVM does not vectorise `nearbyint`."""
     return c.nearest(x)
 
 
 def _reduced(c: Lanes, x: Expr) -> tuple[Expr, Expr]:
-    """x = n ln 2 + r with |r| <= ln 2 / 2: n and r."""
+    """Return n and r with x = n ln 2 + r and |r| <= ln 2 / 2."""
     high, low = _split(c, LN2, LN2_REST)
     n = c.named(c.floor(c.fma(x, c.number(LOG2E), c.number(0.5))))
     minus = c.named(c.product(n, c.number(-1.0)))
@@ -125,7 +122,7 @@ def _reduced(c: Lanes, x: Expr) -> tuple[Expr, Expr]:
 
 
 def _scaled(c: Lanes, value: Expr, n: Expr) -> Expr:
-    """value * 2**n in two steps, so that neither factor leaves the range, and a denormal is rounded once."""
+    """Return value * 2**n in two steps, so that neither factor overflows, and a denormal is rounded once."""
     if c.scales:
         return c.scaled(value, n)
     k = c.named(c.integer_of(n))
@@ -134,7 +131,7 @@ def _scaled(c: Lanes, value: Expr, n: Expr) -> Expr:
 
 
 def exponential(c: Lanes, x: Expr, less: int = 0) -> Expr:
-    """e**x / 2**less for x in the range of results; no NaN."""
+    """Return e**x / 2**less for x in the range of finite results; x is not NaN."""
     n, r = _reduced(c, x)
     more = c.fma(c.polynomial(r, _EXPONENTIAL[c.dtype].exp), c.product(r, r), r)
     n = c.named(c.difference(n, c.number(less))) if less else n
@@ -145,7 +142,7 @@ def exponential(c: Lanes, x: Expr, less: int = 0) -> Expr:
 def _exp(c: Lanes, x: Expr) -> Expr:
     facts = _EXPONENTIAL[c.dtype]
     if c.scales:
-        # No integer is made of it, so that NaN may go all the way.
+        # Not converted to an integer, so that NaN propagates.
         return exponential(c, c.named(c.within(x, facts.low, facts.high)))
     return c.select(c.is_nan(x), x, exponential(c, c.named(c.between(x, facts.low, facts.high))))
 
@@ -160,7 +157,7 @@ def _exp2(c: Lanes, x: Expr) -> Expr:
 
 
 def _exponential_less_one(c: Lanes, x: Expr) -> Expr:
-    """e**x - 1: 2 (2**(n-1) (e**r - 1) + 2**(n-1) - 1/2), in which nothing overflows before the result does."""
+    """Return e**x - 1 as 2 (2**(n-1) (e**r - 1) + 2**(n-1) - 1/2), which overflows only where the result does."""
     n, r = _reduced(c, x)
     curved = c.product(c.polynomial_by_pairs(r, _EXPONENTIAL[c.dtype].expm1), c.product(r, r))
     scale = c.named(c.power_of_two(c.minus(c.integer_of(n), c.whole(1))))
@@ -172,14 +169,14 @@ def _exponential_less_one(c: Lanes, x: Expr) -> Expr:
 def _expm1(c: Lanes, x: Expr) -> Expr:
     facts = _EXPONENTIAL[c.dtype]
     result = c.named(_exponential_less_one(c, c.named(c.between(x, -facts.bits * LN2 - 1, facts.high))))
-    # Zeros keep their sign, and so do numbers that are their own result.
+    # Zeros keep their sign; so do numbers that equal their result.
     is_tiny = c.less(c.magnitude(x), c.number(2.0**-facts.bits))
     return c.select(c.either(c.is_nan(x), is_tiny), x, result)
 
 
 @function("tanh", "float32", "float64")
 def _tanh(c: Lanes, x: Expr) -> Expr:
-    """t = E / (E + 2) with E = e**2|x| - 1; what rounding took is put back: 1 / (E + 2) = (1 - t) / 2."""
+    """Return t = E / (E + 2) with E = e**2|x| - 1, with the rounding error corrected: 1 / (E + 2) = (1 - t) / 2."""
     most = 10.0 if c.dtype == "float32" else 20.0
     double = c.named(c.between(c.product(c.magnitude(x), c.number(2.0)), 0.0, 2 * most))
     more = c.named(_exponential_less_one(c, double))
@@ -189,13 +186,11 @@ def _tanh(c: Lanes, x: Expr) -> Expr:
     lost = c.difference(more, c.difference(divisor, c.number(2.0)))
     missing = c.fma(minus, lost, c.fma(minus, divisor, more))
     exact = c.fma(missing, c.fma(minus, c.number(0.5), c.number(0.5)), ratio)
-    # Where E is large 1 - t has few digits, and the errors of E and E + 2 hardly reach t.
+    # Where E is large 1 - t has few digits, and the errors of E and E + 2 hardly affect t.
     result = c.select(c.less(more, c.number(4.0)), exact, ratio)
     is_tiny = c.less(c.magnitude(x), c.number(2.0**-30))
     return c.select(c.either(c.is_nan(x), is_tiny), x, c.with_sign(result, x))
 
-
-# --- logarithms ------------------------------------------------------------------------------------------------------
 
 _LOG32 = (
     0.33333322405815125, -0.24999986588954926, 0.20001554489135742, -0.1666894108057022, 0.14230431616306305,
@@ -212,7 +207,7 @@ _SMALLEST = {"float32": (2.0**-126, 23), "float64": (2.0**-1022, 52)}
 
 
 def _logarithm(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """k, f and t with log x = k ln 2 + (f + t), for x > 0: f is exact and near 0 where x is near 1, and t is small."""
+    """Return k, f and t with log x = k ln 2 + (f + t) for x > 0: f is exact, near 0 for x near 1, and t is small."""
     smallest, shift = _SMALLEST[c.dtype]
     is_denormal = c.less(x, c.number(smallest))
     normal = c.kept(c.select(is_denormal, c.product(x, c.number(2.0**shift)), x))
@@ -227,13 +222,13 @@ def _logarithm(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
     s = c.named(c.quotient(f, c.sum(f, c.number(2.0))))
     z = c.named(c.product(s, s))
     half = c.named(c.product(square, c.number(0.5)))
-    # 2 s = f - s f, and s f = s (f**2 / 2) + f**2 / 2: the digits of f are kept.
+    # 2 s = f - s f, and s f = s (f**2 / 2) + f**2 / 2, which keeps the digits of f.
     rest = c.fma(c.fma(c.polynomial(z, _LOG64), z, c.number(0.0)), s, c.product(s, half))
     return k, f, c.named(c.difference(rest, half))
 
 
 def _with_ends(c: Lanes, x: Expr, inside: Expr) -> Expr:
-    """A logarithm of x, which is `inside` for positive numbers."""
+    """Return a logarithm of x, which is `inside` for positive numbers."""
     infinity, nan = c.number(float("inf")), c.number(float("nan"))
     at_zero = c.select(c.equal(x, c.number(0.0)), c.number(float("-inf")), nan)
     above = c.select(c.greater(x, c.number(0.0)), infinity, at_zero)
@@ -268,7 +263,7 @@ def _log10(c: Lanes, x: Expr) -> Expr:
 
 @function("log1p", "float32", "float64")
 def _log1p(c: Lanes, x: Expr) -> Expr:
-    """log u + (what u = 1 + x has lost) / u."""
+    """Return log u + (rounding error of u = 1 + x) / u."""
     one = c.number(1.0)
     u = c.named(c.sum(x, one))
     lost = c.select(c.greater(x, one), c.difference(one, c.difference(u, x)), c.difference(x, c.difference(u, one)))
@@ -276,8 +271,6 @@ def _log1p(c: Lanes, x: Expr) -> Expr:
     is_tiny = c.less(c.magnitude(x), c.number(2.0 ** -_EXPONENTIAL[c.dtype].bits))
     return c.select(is_tiny, x, _with_ends(c, u, c.sum(c.quotient(lost, u), plain)))
 
-
-# --- the error function ----------------------------------------------------------------------------------------------
 
 _ERF = {
     "float32": (
@@ -294,21 +287,21 @@ _ERF = {
         1.24971210425227e-16,
     ),
 }  # fmt: skip
-"""erfc x = e**(-x - x P(-x)) for x from 0 to where erfc x is less than half of 1's last place."""
+"""erfc x = e**(-x - x P(-x)) for x from 0 to where erfc x is less than half an ulp of 1."""
 _ERF_ENDS = {"float32": 4.0, "float64": 6.0}
 
 
 @function("erf", "float32", "float64")
 def _erf(c: Lanes, x: Expr) -> Expr:
-    """1 - e**y, with y = n ln 2 + r and 2**n exact."""
+    """Return 1 - e**y, with y = n ln 2 + r and 2**n exact."""
     most = _ERF_ENDS[c.dtype]
     minus, least = c.product(c.magnitude(x), c.number(-1.0)), c.number(-most)
-    # Where no integer is made of it NaN may go all the way.
+    # Not converted to an integer, so that NaN propagates.
     is_inside = c.less(minus, least) if c.scales else c.greater(minus, least)
     minus = c.named(c.select(is_inside, least, minus) if c.scales else c.select(is_inside, minus, least))
     y = c.named(c.fma(minus, c.polynomial_by_pairs(minus, _ERF[c.dtype]), minus))
     n = c.named(c.nearest(c.product(y, c.number(LOG2E))))
-    # What ln 2 has lost counts for little where n is not 0, for 2**n is small.
+    # The rounding error of ln 2 is negligible for n != 0, because 2**n is small.
     r = c.named(c.fma(n, c.number(-LN2), y))
     more = c.fma(c.polynomial_by_pairs(r, _EXPONENTIAL[c.dtype].expm1), c.product(r, r), r)
     power = c.named(c.scaled(c.number(1.0), n) if c.scales else c.power_of_two(c.integer_of(n)))
@@ -316,14 +309,11 @@ def _erf(c: Lanes, x: Expr) -> Expr:
     return result if c.scales else c.select(c.is_nan(x), x, result)
 
 
-# --- powers ----------------------------------------------------------------------------------------------------------
-
-
 @function("pow", "float32", asks_library=True)
 def _pow(c: Lanes, x: Expr, y: Expr) -> Expr:
-    """2**(y log2 x) in doubles, for positive x."""
+    """Return 2**(y log2 x) in doubles, for positive x."""
     wide = c.of_width("float64")
-    # In memory what much is made of: compiling it would take half a second.
+    # In a buffer, since substituting the large expression costs half a second of compilation.
     k, f, t = _logarithm(wide, wide.kept(wide.converted(x)))
     t = wide.kept(t)
     log2 = wide.sum(wide.product(wide.sum(f, t), wide.number(LOG2E)), k)
@@ -338,15 +328,13 @@ def _pow(c: Lanes, x: Expr, y: Expr) -> Expr:
     return c.where_all(is_plain, near, "pow", x, y)
 
 
-# --- remainders ------------------------------------------------------------------------------------------------------
-
 _MOST_TURNS = {"float32": 2.0**22, "float64": 2.0**51}
-"""Quotients up to here are whole numbers that the dtype holds."""
+"""Quotients up to here are integers that the dtype represents exactly."""
 
 
 @function("fmod", "float32", "float64", asks_library=True)
 def _fmod(c: Lanes, x: Expr, y: Expr) -> Expr:
-    """|x| - n |y|, which is exact for the rounded quotient's n and for the one before it."""
+    """Return |x| - n |y|, which is exact for n the rounded quotient, and for n - 1."""
     size, other = c.named(c.magnitude(x)), c.named(c.magnitude(y))
     quotient = c.named(c.quotient(size, other))
     left = c.kept(c.fma(c.product(c.floor(quotient), c.number(-1.0)), other, size))

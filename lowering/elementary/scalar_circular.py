@@ -1,8 +1,8 @@
-"""Sine, cosine, tangent and powers of one fp32 number as arithmetic without branches, for any operand.
+"""Sine, cosine, tangent and powers of one fp32 number as branch-free arithmetic, for any operand.
 
-Takes the operations on one number (`mlir_lanes.Scalars`), of which LLVM makes vectors. `vector_functions` leaves some
-operands of these to the C library, vector by vector; a number by itself has nobody to ask without a branch, which LLVM
-would not make vectors of. Knows no MLIR but a table's load.
+Takes the operations on one number (`mlir_backend.llvm.elementary.Scalars`), which LLVM vectorises. `functions` passes
+some operands to the C library, vector by vector; for a scalar that is a branch, which LLVM does not vectorise. Its only
+MLIR operation is the load from a table.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ TWO_OVER_PI = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163ABDEBBC561
 """2 / pi times 2**288."""
 _BITS = 288
 LOWEST, HIGHEST = -149, 127
-"""Exponents of fp32 numbers, the smallest ones' as well."""
+"""Exponents of fp32 numbers, denormals included."""
 DIGITS = 23
-"""Behind the first one, in binary."""
+"""Binary digits after the leading one."""
 
 
 @lru_cache(maxsize=1)
 def quarters() -> tuple[list[float], list[float]]:
-    """What 1 in the last place of a number is in quarters of a turn, without whole turns, by the number's exponent.
+    """Return, by the exponent of a number, its unit in the last place in quarter turns, modulo whole turns.
 
-    Two doubles are the sum; its product with the number's digits, an integer of 24 bits, has 50 digits behind the
-    point. The last one is for what is no number.
+    The value is a sum of two doubles; its product with the 24-bit mantissa has 50 digits after the binary point. The
+    last entry is for infinity and NaN.
     """
     high, low = [], []
     for exponent in range(LOWEST, HIGHEST + 1):
-        # In units of 2**-places, which makes all of them whole numbers.
+        # In units of 2**-places, so that all are integers.
         places = _BITS - LOWEST + DIGITS
         value = (TWO_OVER_PI << (exponent - LOWEST)) % (4 << places)
         high.append(value / (1 << places))
@@ -42,7 +42,7 @@ def quarters() -> tuple[list[float], list[float]]:
 
 
 def _angle(c: Any, x: Any) -> tuple[Any, Any, Any]:
-    """x = n pi / 2 + r: n, and sine and cosine of r in doubles."""
+    """Return n, and sin r and cos r in doubles, with x = n pi / 2 + r."""
     w = c.of_width("float64")
     y = w.converted(x)
     at = w.exponent_of(w.bits(w.magnitude(y)))
@@ -80,7 +80,9 @@ def tangent(c: Any, x: Any) -> Any:
 
 
 def power(c: Any, x: Any, y: Any) -> Any:
-    """x**y as C has it: of |x|, with the sign of an odd power, and what zeros, infinities and NaN give."""
+    """Return x**y as C defines it: of |x|, with the sign of an odd power, and C's results for zeros, infinities and
+    NaN.
+    """
     zero, one, infinity, nan = (c.number(each) for each in (0.0, 1.0, float("inf"), float("nan")))
     size, is_up = c.magnitude(x), c.greater(y, zero)
     value = FUNCTIONS["pow"].make(c, size, y)
@@ -101,4 +103,4 @@ def power(c: Any, x: Any, y: Any) -> Any:
 
 
 WHOLE: dict[str, Callable[..., Any]] = {"sin": sine, "cos": cosine, "tan": tangent, "powf": power}
-"""By the name that the operation has in MLIR's `math`."""
+"""By the operation's name in MLIR's `math`."""

@@ -1,8 +1,8 @@
-"""A little language for arithmetic on the lanes of a vector, in TIR: what `vector_functions` is written in.
+"""Vector arithmetic in TIR: the operations that `functions` is written in.
 
-Takes a dtype, ``float32`` or ``float32x16``. Gives the operations of one function on values of that many lanes, with
-names for what is used more than once. TVM's simplifier, to which floats are reals, sees nothing that it could fold:
-sums of products are fused multiply-adds, and comparisons with NaN are comparisons of bits.
+Takes a dtype, ``float32`` or ``float32x16``. Gives the operations on values of that many lanes, with variables for
+values used more than once. TVM's simplifier treats floats as reals, so expressions contain nothing that it could fold:
+sums of products are fused multiply-adds, and comparisons with NaN compare bits.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Expr = Any
 _MANTISSA = {"float32": 23, "float64": 52}
 _BIAS = {"float32": 127, "float64": 1023}
 _AVX512 = 512
-"""Bits of a register of AVX-512."""
+"""Bits of an AVX-512 register."""
 _ONLY_IN_C = ("fmod",)
 FEW_PARTS = 5
-"""Parts of a polynomial that may wait for each other."""
+"""Coefficients up to which `polynomial_by_pairs` uses Horner's rule."""
 _INFINITY_BITS = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
 
@@ -32,22 +32,22 @@ class Lanes:
         self.count = int(lanes or 1)
         self.integer = self.dtype.replace("float", "int")
         self.has_statements = names is not None
-        """Whether names are bound by statements before the use, and not by the expression itself (`closed`)."""
+        """Whether variables are bound by statements before the use, not inside the expression (`closed`)."""
         self.bindings: list[tuple[Any, Expr]] = [] if names is None else names
-        """Names so far with their values, in the order in which they are needed."""
+        """Variables with their values, in the order of definition."""
 
     def of(self, dtype: str) -> str:
-        """The dtype of as many lanes of another element type."""
+        """Return the dtype with the same lanes and another element type."""
         return dtype if self.count == 1 else f"{dtype}x{self.count}"
 
     def of_width(self, dtype: str) -> Lanes:
-        """As many lanes of another float dtype, whose names come among these."""
+        """Return lanes of another float dtype that share these bindings."""
         other = Lanes(self.of(dtype), self.bindings)
         other.has_statements = self.has_statements
         return other
 
     def named(self, value: Expr) -> Expr:
-        """`value` under a name, since it is used more than once; integers and bools as they are."""
+        """Return a variable bound to `value`, which is used more than once; integers and bools as they are."""
         if not str(value.ty.dtype).startswith("float"):
             return value
         variable = tirx.Var(f"v{len(self.bindings)}", value.ty)
@@ -55,9 +55,9 @@ class Lanes:
         return variable
 
     def kept(self, value: Expr) -> Expr:
-        """`value` in memory of its own, which becomes a register; under a name where no statement can stand before.
+        """Return `value` in a buffer, which becomes a register; in a variable where no statement can precede the use.
 
-        TVM's analyzers put the values of names into one another, in time exponential in the depth; not those of memory.
+        TVM's analyzers substitute bound values into one another, in time exponential in the depth, but not loads.
         """
         if not self.has_statements:
             return self.named(value)
@@ -69,7 +69,7 @@ class Lanes:
         return tirx.BufferLoad(buffer, at)
 
     def statements(self) -> list[Any]:
-        """What stands before the use of names and memory."""
+        """Return the bindings and stores that precede the use."""
         made: list[Any] = []
         for variable, value in self.bindings:
             if isinstance(value, tirx.BufferStore):
@@ -79,12 +79,10 @@ class Lanes:
         return made
 
     def closed(self, result: Expr) -> Expr:
-        """`result` with all names that it needs."""
+        """Return `result` inside of all bindings that it needs."""
         for variable, value in reversed(self.bindings):
             result = tirx.Let(variable, value, result)
         return result
-
-    # --- numbers -----------------------------------------------------------------------------------------------------
 
     def number(self, value: float) -> Expr:
         return self._spread(tirx.FloatImm(self.dtype, value))
@@ -95,10 +93,8 @@ class Lanes:
     def _spread(self, scalar: Expr) -> Expr:
         return scalar if self.count == 1 else tirx.Broadcast(scalar, self.count)
 
-    # --- arithmetic --------------------------------------------------------------------------------------------------
-
     def fma(self, x: Expr, y: Expr, z: Expr) -> Expr:
-        """x * y + z, rounded once."""
+        """Return x * y + z, rounded once."""
         return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.fma", x, y, z)
 
     def product(self, x: Expr, y: Expr) -> Expr:
@@ -114,14 +110,14 @@ class Lanes:
         return self.fma(y, self.number(-1.0), x)
 
     def polynomial(self, x: Expr, coefficients: Sequence[float]) -> Expr:
-        """The sum of ``coefficients[k] * x**k``, by Horner's rule."""
+        """Return the sum of ``coefficients[k] * x**k``, by Horner's rule."""
         result = self.number(coefficients[-1])
         for coefficient in reversed(coefficients[:-1]):
             result = self.fma(result, x, self.number(coefficient))
         return result
 
     def polynomial_by_pairs(self, x: Expr, coefficients: Sequence[float]) -> Expr:
-        """The same with some products more, of which few wait for each other (G. Estrin, 1960)."""
+        """Return the same with a shorter dependence chain and some more products (G. Estrin, 1960)."""
         parts = [self.number(each) for each in coefficients]
         while len(parts) > FEW_PARTS or len(parts) == len(coefficients):
             pairs = zip(parts[::2], parts[1::2], strict=False)
@@ -136,36 +132,34 @@ class Lanes:
         return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.floor", x)
 
     def nearest(self, x: Expr) -> Expr:
-        """The next whole number, of two the even one."""
+        """Return the nearest integer, ties to even."""
         return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.nearbyint", x)
 
     def root(self, x: Expr) -> Expr:
         return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.sqrt", x)
 
     def between(self, x: Expr, low: float, high: float) -> Expr:
-        """x moved into a range; NaN becomes its lower end."""
+        """Return x clamped to a range; NaN becomes the lower bound."""
         lower, upper = self.number(low), self.number(high)
         return tirx.Select(tirx.GT(x, lower), tirx.Select(tirx.LT(x, upper), x, upper), lower)
 
     def within(self, x: Expr, low: float, high: float) -> Expr:
-        """x moved into a range; NaN stays NaN."""
+        """Return x clamped to a range; NaN stays NaN."""
         lower, upper = self.number(low), self.number(high)
         return tirx.Select(tirx.LT(x, lower), lower, tirx.Select(tirx.GT(x, upper), upper, x))
 
     @property
     def scales(self) -> bool:
-        """Whether these lanes are a register of a CPU that multiplies by powers of two in one instruction."""
+        """Whether these lanes are one register of a CPU with an instruction that scales by powers of two."""
         bits = self.count * (32 if self.dtype == "float32" else 64)
         return bits == simd_registers().bits == _AVX512
 
     def scaled(self, value: Expr, n: Expr) -> Expr:
-        """value * 2**n for a whole number n, rounded once, denormals too; see `scales`."""
+        """Return value * 2**n for an integer n, rounded once, denormals too; see `scales`."""
         name, mask = ("ps", "int16") if self.dtype == "float32" else ("pd", "int8")
         everywhere, as_usual = tirx.IntImm(mask, -1), tirx.IntImm("int32", 4)
         intrinsic = f"llvm.x86.avx512.mask.scalef.{name}.512"
         return tirx.call_llvm_pure_intrin(self.of(self.dtype), intrinsic, value, n, value, everywhere, as_usual)
-
-    # --- integers of the same width ---------------------------------------------------------------------------------
 
     def plus(self, x: Expr, y: Expr) -> Expr:
         return x + y
@@ -179,8 +173,6 @@ class Lanes:
     def has_bit(self, x: Expr, bit: int) -> Expr:
         mask = self.whole(1 << bit)
         return tirx.EQ(tirx.bitwise_and(x, mask), mask)
-
-    # --- bits --------------------------------------------------------------------------------------------------------
 
     def bits(self, x: Expr) -> Expr:
         return tirx.reinterpret(self.of(self.integer), x)
@@ -198,7 +190,7 @@ class Lanes:
         return tirx.GT(self.bits(self.magnitude(x)), self.whole(_INFINITY_BITS[self.dtype]))
 
     def integer_of(self, x: Expr) -> Expr:
-        """A whole number, of any float dtype, which fits into 32 bits, as an integer of this float's width."""
+        """Return an integral float of any dtype that fits into 32 bits as an integer of this float's width."""
         narrow = tirx.Cast(self.of("int32"), x)
         return narrow if self.integer == "int32" else tirx.Cast(self.of(self.integer), narrow)
 
@@ -207,22 +199,20 @@ class Lanes:
         return tirx.Cast(self.of(self.dtype), narrow)
 
     def power_of_two(self, k: Expr) -> Expr:
-        """2**k for an integer k of the exponent's range."""
+        """Return 2**k for an integer k in the exponent's range."""
         biased = k + self.whole(_BIAS[self.dtype])
         return self.from_bits(tirx.shift_left(biased, self.whole(_MANTISSA[self.dtype])))
 
     def exponent_of(self, bits: Expr) -> Expr:
-        """The bits above the mantissa, as a signed integer."""
+        """Return the bits above the mantissa, as a signed integer."""
         return tirx.shift_right(bits, self.whole(_MANTISSA[self.dtype]))
 
     def to_exponent(self, k: Expr) -> Expr:
         return tirx.shift_left(k, self.whole(_MANTISSA[self.dtype]))
 
     def converted(self, x: Expr) -> Expr:
-        """A number of another float dtype in this one."""
+        """Return a number of another float dtype converted to this one."""
         return tirx.Cast(self.of(self.dtype), x)
-
-    # --- choices -----------------------------------------------------------------------------------------------------
 
     def less(self, x: Expr, y: Expr) -> Expr:
         return tirx.LT(x, y)
@@ -240,11 +230,11 @@ class Lanes:
         return tirx.Or(first, second)
 
     def select(self, condition: Expr, yes: Expr, no: Expr) -> Expr:
-        """Lane by lane; both are computed."""
+        """Return the lane-wise selection; both operands are computed."""
         return tirx.Select(condition, yes, no)
 
     def where_all(self, condition: Expr, value: Expr, name: str, *operands: Expr) -> Expr:
-        """`value` for vectors of which the condition holds in every lane, else the C library's function."""
+        """Return `value` for vectors with the condition true in all lanes, else the C library's function."""
         if self.count > 1:
             condition = tirx.call_llvm_pure_intrin("bool", "llvm.vector.reduce.and", condition)
         if name not in _ONLY_IN_C:
@@ -252,7 +242,7 @@ class Lanes:
         return tirx.if_then_else(condition, value, self._by_c(name, operands))
 
     def _by_c(self, name: str, operands: tuple[Expr, ...]) -> Expr:
-        """The C library's function, lane by lane: LLVM has no operation for it."""
+        """Return the C library's function, lane by lane: LLVM has no operation for it."""
         symbol = name + ("f" if self.dtype == "float32" else "")
         if self.count == 1:
             return tirx.call_pure_extern(self.dtype, symbol, *operands)

@@ -1,8 +1,8 @@
-"""Elementary functions on the CPU: vectors of them are arithmetic, where LLVM would call the C library per element.
+"""Elementary functions on the CPU: vector arithmetic, where LLVM would call the C library per element.
 
 Takes the PrimFuncs of a build before TVM's lowering (`mark`) and after it (`expand`). In between the functions are
-operators of ours that TVM may vectorise; then each is the expression that `vector_functions` makes of it.
-Refuses nothing: other functions and dtypes are left to LLVM and to the C library.
+operators of ours that TVM may vectorise; then `functions` builds the expression of each. Refuses nothing: other
+functions and dtypes are left to LLVM and to the C library.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from mlirtri.lowering.toolchain.tvm_names import (
 PREFIX = "tirx.mlirtri."
 _EXTERNAL = "tirx.call_pure_extern"
 _OF_LLVM = ("exp", "exp2", "log", "log2", "log10", "sin", "cos", "pow")
-"""Functions that LLVM has intrinsics for, of vectors too."""
+"""Functions that LLVM has intrinsics for, vector ones included."""
 
 
 def mark(mod: IRModule) -> IRModule:
-    """Calls of the functions become operators of ours, on the CPU."""
+    """Replace calls of the functions in CPU PrimFuncs by operators of ours."""
     return _rewritten(mod, (ir.Call, _marked))
 
 
 def expand(mod: IRModule) -> IRModule:
-    """Those operators become arithmetic, whose parts have names in statements before the one that the operator is in.
+    """Replace those operators by arithmetic, with its variables bound in statements before the use.
 
-    (TVM's simplifier refuses names that are bound inside of values.) What only some elements need, behind a condition,
-    may depend on memory that is there for those only: it stays where it is, as a call.
+    TVM's simplifier rejects variables bound inside of values. A conditional operand may load memory that is valid only
+    under its condition: it stays where it is, as a call.
     """
     if not any(isinstance(each, PrimFunc) and _has_functions(each) for _, each in mod.functions_items()):
-        # Looking at each statement's value takes a tenth of the time of a small kernel's compilation.
+        # Checking each statement's value takes a tenth of the time of compiling a small kernel.
         return mod
     statements = [(tirx.BufferStore, _expanded_store), (tirx.Bind, _expanded_bind), (tirx.SeqStmt, _flattened)]
     return _rewritten(_rewritten(mod, *statements), (ir.Call, _called))
@@ -62,13 +62,12 @@ def _rewritten(mod: IRModule, *rewrites: Any) -> IRModule:
 
 
 def is_for_cpu(function: PrimFunc) -> bool:
-    """Whether a function of a build is one for the CPU."""
     target = (function.attrs or {}).get("target")
     return target is None or target.kind.name == "llvm"
 
 
 def _marked(call: Any) -> Any:
-    # A call may give a pointer, which has no dtype.
+    # A call may return a pointer, which has no dtype.
     dtype, name = str(getattr(call.ty, "dtype", "")), str(getattr(call.op, "name", ""))
     operands = list(call.args)
     if name == _EXTERNAL:
@@ -98,7 +97,7 @@ def _after(names: list[tuple[Any, Any]], statement: Any) -> Any:
 
 
 def _flattened(sequence: Any) -> Any:
-    """One sequence of a sequence of sequences: a name is known to those that follow in its own."""
+    """Return nested sequences as one: a binding is visible to the statements that follow in its own sequence."""
     if not any(isinstance(each, tirx.SeqStmt) for each in sequence.seq):
         return sequence
     parts = [list(each.seq) if isinstance(each, tirx.SeqStmt) else [each] for each in sequence.seq]
@@ -106,7 +105,7 @@ def _flattened(sequence: Any) -> Any:
 
 
 def _expanded(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
-    """The names that `value` needs, in the order in which they need each other, and what it is with them."""
+    """Return the bindings that `value` needs, in topological order, and the value that uses them."""
     names: list[tuple[Any, Any]] = []
     loads: dict[Any, Any] = {}
     for let in always_bound(value):
@@ -116,9 +115,9 @@ def _expanded(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
 
 
 def always_bound(value: Any) -> list[Any]:
-    """The `Let`s in `value` that are no part of an arm of a choice, each behind those that its value needs.
+    """Return the `Let`s in `value` outside of conditional arms, in topological order.
 
-    Left where they are, a function of a named value would be names inside of names: two `mish` in a row took minutes.
+    Left in place, a function of a bound value would nest bindings: two `mish` in a row took minutes.
     """
     inside: list[Any] = []
     structural_walk(value, (ir.Call, lambda call: inside.extend(_lets_in_arms(call))), order="pre")
@@ -152,7 +151,7 @@ def _is_of(variable: Any, lets: list[Any]) -> bool:
 
 
 def with_loads(value: Any, loads: dict[Any, Any]) -> Any:
-    """`value` with a load for each of these variables, and without its let binding."""
+    """Return `value` with loads in place of the given variables, and without their `Let`s."""
     if not loads:
         return value
     bare = structural_map(value, (tirx.Let, lambda let: let.body if let.var in loads else let), order="post")
@@ -160,12 +159,12 @@ def with_loads(value: Any, loads: dict[Any, Any]) -> Any:
 
 
 def _expanded_part(value: Any, names: list[tuple[Any, Any]]) -> Any:
-    """`value` with the functions in it as arithmetic, whose names are added to `names`."""
+    """Return `value` with its functions as arithmetic, whose bindings are appended to `names`."""
     bound = _bound_inside(value)
 
     def expanded(call: Any) -> Any:
         name = _name(call)
-        # What a variable of the value's own goes into cannot be computed before the statement.
+        # What depends on a variable bound inside the value cannot be computed before the statement.
         if name is None or any(_uses(operand, bound) for operand in call.args):
             return call
         lanes = Lanes(str(call.ty.dtype), names)
@@ -176,7 +175,7 @@ def _expanded_part(value: Any, names: list[tuple[Any, Any]]) -> Any:
 
 
 def _bound_inside(value: Any) -> list[Any]:
-    """The variables that are bound inside of `value`."""
+    """Return the variables that are bound inside of `value`."""
     return [let.var for let in _lets(value)]
 
 
@@ -188,13 +187,13 @@ def _uses(value: Any, variables: list[Any]) -> bool:
 
 
 def _name(call: Any) -> str | None:
-    """The function that an operator of ours stands for; None for others."""
+    """Return the function that an operator of ours stands for; None for other calls."""
     name = str(getattr(call.op, "name", ""))
     return name.removeprefix(PREFIX) if name.startswith(PREFIX) else None
 
 
 def _with_calls_in_arms(call: Any) -> Any:
-    # A choice may also be one between pointers.
+    # A select may also be between pointers.
     if not str(getattr(call.op, "name", "")).endswith(".if_then_else") or not hasattr(call.ty, "dtype"):
         return call
     condition, *arms = call.args
@@ -203,7 +202,7 @@ def _with_calls_in_arms(call: Any) -> Any:
 
 
 def _called(call: Any) -> Any:
-    """The function of TVM or the C library again."""
+    """Return the call of TVM's or the C library's function."""
     name = _name(call)
     if name is None:
         return call

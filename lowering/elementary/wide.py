@@ -1,8 +1,7 @@
-"""Elementary functions of fp32 whose arithmetic is fp64: rounding to fp32 in the end is nearly all the error there is.
+"""Elementary functions of fp32 computed in fp64, so that nearly all the error is the final rounding.
 
-Takes and gives what `vector_functions` does. Imported for the table `FUNCTIONS`, which is whole with these and those of
-`circular_functions` and `double_functions`: tan, the inverse circular and the hyperbolic functions, cube roots. In fp64
-they are the latter's.
+Same interface as `functions`. Importing it adds tan, the inverse circular and the hyperbolic functions and cube roots
+to the table `FUNCTIONS`; `double` adds them for fp64.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ _ATAN = (
 """atan t = t + t**3 A(t**2) for |t| <= tan(pi / 8), relative error 8e-13."""
 _TAN_EIGHTH = 0.41421356237309503
 _TINY = 1e-4
-"""Below this a function that is x near zero is x plus its cubic term, to twelve digits."""
+"""Below this a function with f(x) ~ x is x plus its cubic term, to twelve digits."""
 
 
 def _positive_arctangent(w: Lanes, x: Expr) -> Expr:
-    """atan of numbers from 0 to 1: pi / 4 + atan((x - 1) / (x + 1)) where x is not small."""
+    """Return atan of numbers from 0 to 1: pi / 4 + atan((x - 1) / (x + 1)) where x is not small."""
     one = w.number(1.0)
     is_small = w.less(x, w.number(_TAN_EIGHTH))
     turned = w.quotient(w.difference(x, one), w.sum(x, one))
@@ -42,7 +41,7 @@ def _positive_arctangent(w: Lanes, x: Expr) -> Expr:
 
 
 def _arctangent(w: Lanes, x: Expr) -> Expr:
-    """atan of any number that is not NaN."""
+    """Return atan of any number but NaN."""
     size = w.named(w.magnitude(x))
     one = w.number(1.0)
     is_large = w.greater(size, one)
@@ -51,7 +50,7 @@ def _arctangent(w: Lanes, x: Expr) -> Expr:
 
 
 def _from_wide(c: Lanes, x: Expr, result: Expr) -> Expr:
-    """The result in fp32; NaN and zeros are what they were."""
+    """Return the result in fp32; NaN and zeros are returned unchanged."""
     is_same = c.either(c.is_nan(x), c.equal(x, c.number(0.0)))
     return c.select(is_same, x, c.converted(result))
 
@@ -64,7 +63,7 @@ def _atan(c: Lanes, x: Expr) -> Expr:
 
 @function("atan2", "float32")
 def _atan2(c: Lanes, y: Expr, x: Expr) -> Expr:
-    """atan(|y| / |x|), or its complement, in the quadrant of the signs; equal infinities are equal."""
+    """Return atan(|y| / |x|), or its complement, in the quadrant of the signs; equal infinities count as equal."""
     w = c.of_width("float64")
     v, u = w.named(w.converted(y)), w.named(w.converted(x))
     height, width = w.named(w.magnitude(v)), w.named(w.magnitude(u))
@@ -81,7 +80,7 @@ def _atan2(c: Lanes, y: Expr, x: Expr) -> Expr:
 
 
 def _beyond(w: Lanes, size: Expr, result: Expr) -> Expr:
-    """`result`, or NaN for numbers beyond 1."""
+    """Return `result`, or NaN where the magnitude exceeds 1."""
     return w.select(w.greater(size, w.number(1.0)), w.number(float("nan")), result)
 
 
@@ -106,13 +105,13 @@ def _acos(c: Lanes, x: Expr) -> Expr:
 
 
 def _odd(w: Lanes, x: Expr, cubic: float, elsewhere: Expr) -> Expr:
-    """An odd function that begins with x + cubic x**3 where x is small; `elsewhere` is for |x|."""
+    """Return an odd function: x + cubic x**3 where x is small, else `elsewhere`, which is for |x|."""
     near = w.fma(w.product(x, w.product(x, x)), w.number(cubic), x)
     return w.select(w.less(w.magnitude(x), w.number(_TINY)), near, w.with_sign(elsewhere, x))
 
 
 def _exponentials(w: Lanes, x: Expr) -> tuple[Expr, Expr]:
-    """e**|x| and e**-|x|, which fp32 rounds to infinity and zero long before these are."""
+    """Return e**|x| and e**-|x|, with |x| clamped to 200, where fp32 has long overflowed."""
     size = w.named(w.between(w.magnitude(x), 0.0, 200.0))
     grown = w.named(exponential(w, size))
     return grown, w.quotient(w.number(1.0), grown)

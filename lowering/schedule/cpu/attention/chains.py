@@ -34,7 +34,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Chain:
-    """A product, the row kernels behind it, and the product that they end in."""
+    """A product, the row kernels that follow, and the last product."""
 
     first: Product
     rows: RowPlan
@@ -46,9 +46,9 @@ class Chain:
     scores: Scores
     """The elements of the first product that the row nests read."""
     dimensions: tuple[int | None, ...]
-    """Per dimension of the scores, the number of the rows' axis; None for the row itself."""
+    """Per dimension of the scores, the position of the axis among the rows' axes; None for the row itself."""
     block: int
-    """The number of the rows' axis that is the first product's row, and the second's."""
+    """The position of the rows' axis that is the first product's row, and the second's."""
 
     @property
     def row(self) -> int:
@@ -139,7 +139,7 @@ def _scores(first: Product, middle: list[Nest]) -> tuple[Scores, list[Nest]]:
 
 
 def _reads_matrices(nest: Nest, scores: Any) -> bool:
-    """Whether a nest reads a matrix beside the scores, whose rows are better read one after the other."""
+    """Whether a nest reads a matrix besides the scores, whose rows are better read one after the other."""
     others = [load for load in nest.loads if not load.source.same_as(scores)]
     return any(len([axis for axis in nest.plain(load.indices) if axis is not None]) > 1 for load in others)
 
@@ -170,7 +170,7 @@ def loads_of(expression: Expr, buffer: Buffer) -> list[TensorLoad]:
 
 
 def _dimensions(plan: RowPlan, scores: Any) -> tuple[int | None, ...] | None:
-    """Return the number of the rows' axis for each dimension of the scores; None where the nests differ in that."""
+    """Return per dimension of the scores the position of the rows' axis; None where the nests differ."""
     said: set[tuple[int | None, ...]] = set()
     for at, nest in enumerate(plan.nests):
         rows, inside = plan.rows.axes[at], [axis for group in plan.inside[at].groups for axis in group]

@@ -22,7 +22,7 @@ _HALF_OF_LARGEST = {"float32": 1.5e38, "float64": 8e307}
 
 
 class Magnitudes:
-    """The largest magnitude of one operand, per element of the batch."""
+    """The largest magnitude of one operand, per batch element."""
 
     def __init__(self, product: Product, operand: Any, axes: Sequence[Axis], name: str):
         self.product, self.operand = product, operand
@@ -61,7 +61,7 @@ class Magnitudes:
         return [tirx.AllocBuffer(self.largest), counted("batch", batch, of_batch, kind)]
 
     def is_finite(self, place: Any) -> Any:
-        """Return the condition that all elements of one element of the batch are finite."""
+        """Return the condition that all elements at one batch index are finite."""
         infinity = tirx.IntImm(self.dtype, INFINITY_BITS[self.product.dtype])
         return tirx.LT(tirx.BufferLoad(self.largest, [place]), infinity)
 

@@ -1,9 +1,9 @@
-"""The columns of attention's scores that a mask hides from a whole block of rows, which need not be computed.
+"""Analysis of attention masks: the columns that are hidden from a whole block of rows, which need not be computed.
 
-Takes a `Chain` whose scores are a choice between a product and minus infinity, or a product to which 0 or minus
-infinity is added, by comparisons of the row's index with the column's, and checks that the row kernels turn minus
-infinity into a weight of 0. Gives the `Sight`, from which the bounds of a block of rows follow; None where hidden
-columns may contribute, or nothing is hidden.
+Takes a `Chain` whose scores select a product or minus infinity, or add 0 or minus infinity to a product, by comparisons
+of the row's index with the column's, and checks that the row kernels turn minus infinity into a weight of 0. Gives the
+`Sight`, from which the bounds of a block of rows follow; None where hidden columns may contribute, or nothing is
+hidden.
 
 A weight of 0 times an infinite or undefined value is undefined, so the writer computes everything if there is one;
 so it does where something is added to a product that may be infinite or undefined itself.
@@ -28,7 +28,7 @@ _WIDE = ("int32", "int64", "int128")
 
 @dataclass(frozen=True)
 class Edge:
-    """``slope * row + offset``: the last column that a row sees, or the first one."""
+    """``slope * row + offset``: the last visible column of a row, or the first one."""
 
     slope: int
     offset: int
@@ -39,17 +39,17 @@ class Edge:
 
 @dataclass(frozen=True)
 class Sight:
-    """The columns that are not hidden from rows: from the largest of `first` to the smallest of `last`."""
+    """The visible columns of a row: from the largest of `first` to the smallest of `last`."""
 
     first: tuple[Edge, ...]
     last: tuple[Edge, ...]
     factor: float | None
-    """Where minus infinity is added: the factor of the product before that. None where it is selected."""
+    """The factor of the product before minus infinity is added; None where it is selected."""
 
     def of_block(self, start: Any, end: Any, columns: int, unit: int) -> tuple[Any, Any]:
-        """Return the first column and the end of those that rows `start` to `end`, inclusive, see, in whole `unit`s.
+        """Return the first column and the end of those visible to rows `start` to `end`, inclusive, in whole `unit`s.
 
-        It is one unit at least: rows from which all is hidden are NaN, and have to be computed for that.
+        At least one unit: rows with all columns hidden are NaN, which has to be computed.
         """
         low, high = index(0), index(columns)
         for edge in self.first:
@@ -64,7 +64,7 @@ class Sight:
 
 
 def sight_of(chain: Chain) -> Sight | None:
-    """Return the columns that the rows of a chain see; None where masks hide none, or hidden ones may contribute."""
+    """Return the visible columns of a chain's rows; None where nothing is hidden, or hidden columns may contribute."""
     columns = [axis.variable for axis in chain.first.columns if axis.extent > 1]
     if len(columns) != 1:
         return None
@@ -112,7 +112,7 @@ def _masks(value: Any, product: Any) -> list[_Mask]:
 
 
 def _choice(value: Any) -> tuple[Any, tuple[tuple[Any, bool], ...]] | None:
-    """Return the value that a `Select` gives in place of minus infinity, and the conditions under which it does."""
+    """Return the value that a `Select` gives where it is not minus infinity, and the conditions for that."""
     if not isinstance(value, tirx.Select):
         return None
     conditions: list[tuple[Any, bool]] = []
@@ -212,17 +212,17 @@ def _is_number(value: Any, number: float) -> bool:
     return isinstance(value, tirx.FloatImm) and float(value.value) == number
 
 
-# --- abstract interpretation of minus infinity -----------------------------------------------------------------------
-# An abstract value says what a hidden element is, unless it is NaN. Where it is NaN, so are the elements of its row
-# that are not hidden: they are minus infinity like it, or the row has a NaN anyway.
+# Abstract interpretation of minus infinity: a value says what a hidden element is, unless that is NaN. Then the visible
+# elements of its row are NaN, too: all are minus infinity, or the row has a NaN anyway.
 
 _HIDDEN, _MAXIMUM, _LOWERED, _ZERO, _SUM, _TRUE, _ALL = range(1, 8)
-"""Minus infinity; the largest of a row with some; minus that; 0 beside what is not negative; the sum of these; true;
-whether all of a row are."""
+"""Minus infinity; the maximum of a row that has some; its negation; 0 in a row of nonnegative values; a sum of these;
+true; whether all of a row are.
+"""
 
 
 def _hides(chain: Chain) -> bool:
-    """Whether the weight of what is minus infinity is 0."""
+    """Whether the weight of minus infinity is 0."""
     kinds: dict[Any, int] = {chain.scores.target: _HIDDEN}
     for nest in chain.rows.nests:
         kind = _reduced(nest, kinds) if nest.is_reduction else None if nest.before else _kind(nest.store.value, kinds)
@@ -241,7 +241,7 @@ def _reduced(nest: Nest, kinds: dict[Any, int]) -> int | None:
     if isinstance(value, tirx.And | tirx.BitwiseAnd):
         terms = [each for each in (value.a, value.b) if not _is_load_of(each, own)]
         return _ALL if len(terms) == 1 and _kind(terms[0], kinds) == _TRUE else None
-    # Relax starts maxima from the least finite number, which is no less than what is hidden either.
+    # Relax starts maxima from the least finite number, which is above minus infinity.
     if (isinstance(value, tirx.Select) and _is_number(nest.init, -inf)) or isinstance(value, tirx.Max):
         arms = (value.a, value.b) if isinstance(value, tirx.Max) else (value.true_value, value.false_value)
         terms = [each for each in arms if not _is_load_of(each, own)]

@@ -74,7 +74,7 @@ class _Writer:
         self.queries = Magnitudes(first, first.left, (*first.rows, *first.reduced), "largest_queries")
         self.keys = Magnitudes(first, first.right, (*first.columns, *first.reduced), "largest_keys")
         self.bounds: tuple[Any, Any] | None = None
-        """First and end of the columns that masks leave of the block that is being written; None for all."""
+        """First and end of the visible columns of the current block; None for all."""
 
     def statement(self) -> Any:
         chain, before = self.chain, []
@@ -97,7 +97,7 @@ class _Writer:
             outer = self._outer(tirx.floordiv(number, index(blocks)), extents)
             block = tirx.floormod(number, index(blocks))
             if self.sight is not None:
-                # Alternately from both ends, so that threads which take neighbouring tasks have as much work.
+                # Alternately from both ends, so that threads with neighbouring tasks have equal work.
                 half = tirx.floordiv(block, index(2))
                 is_even = tirx.EQ(tirx.floormod(block, index(2)), index(0))
                 block = tirx.Select(is_even, half, index(blocks - 1) - half)
@@ -121,7 +121,7 @@ class _Writer:
         return sequence(tirx.AllocBuffer(self.scores), *before, body)
 
     def _bound(self, outer: list[Any], start: Any) -> list[Any]:
-        """Set and return the bounds of the columns that rows from `start` on see: all, where an operand is not finite.
+        """Set and return the bounds of the visible columns from row `start` on: all, where an operand is not finite.
 
         A mask that is added does not hide NaN.
         """
@@ -154,7 +154,7 @@ class _Writer:
         return sequence(products[0], rows, products[1])
 
     def _values(self, product: Product, outer: list[Any]) -> Values:
-        """Return the values of a product's batch axes, the first one's."""
+        """Return the values of a product's batch axes in terms of the first one's."""
         numbers = iter(outer)
         numbered = {at: next(numbers) for at in range(len(self.chain.rows.rows.extents)) if at != self.chain.block}
         axis_of = dict(zip(self.chain.scores.places, self.chain.dimensions, strict=True))
@@ -175,7 +175,7 @@ class _Writer:
         return values
 
     def _part(self, contraction: Contraction, product: Product, batch: Values, start: Any, local: Axis) -> Contraction:
-        """Return the contraction for one element of the batch and some rows."""
+        """Return the contraction of one batch element and some rows."""
         values = {**batch, product.rows[0].variable: start + local.variable}
         reduced = flat(contraction.reduced, _own(contraction.reduced))
 
@@ -225,7 +225,7 @@ class _Writer:
 
 
 def _usable_sight(chain: Chain) -> Sight | None:
-    """Return the columns that rows see, where loops can be bounded by them; else None."""
+    """Return the visible columns where loops can be bounded by them; else None."""
     is_along = len(chain.second.reduced) == 1 and all(
         step.extents in ((), (chain.length,)) for step in chain.rows.steps
     )
