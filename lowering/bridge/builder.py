@@ -1,4 +1,4 @@
-"""The state of a translation to Relax, and the table of rules that drive it.
+"""The state of a translation to Relax, and the table of its rules.
 
 A rule is a function ``(builder, operation)`` registered for an operation's name. It reads its operands and writes its
 results; every binding that it emits gets a readable name and the operation's source location.
@@ -53,13 +53,13 @@ class Uninitialized:
 
 
 def vdevice_of_all(expressions: Sequence[Any]) -> Any:
-    """The device that a call of these runs on; None where no device is named."""
+    """Return the device that a call on these operands runs on, None where none is named."""
     return next((found for each in expressions if (found := vdevice_of(each.ty)) is not None), None)
 
 
 @dataclass(frozen=True)
 class Loops:
-    """An imperative PrimFunc that the function calls, and the constant arrays that it takes after the operands."""
+    """An imperative PrimFunc that the function calls, and the constant arrays that follow its operands."""
 
     name: str
     function: PrimFunc
@@ -67,7 +67,7 @@ class Loops:
 
 
 class RelaxBuilder:
-    """One function under construction: the values so far, and where the bindings came from."""
+    """One Relax function under construction: the values so far, and the source locations of its bindings."""
 
     def __init__(
         self, block: BlockBuilder, function_names: Names, symbols: Sequence[str] = (), devices: VDevices | None = None,
@@ -75,32 +75,32 @@ class RelaxBuilder:
     ):  # fmt: skip
         self.block = block
         self.devices = devices or VDevices()
-        """Those that the module names, if any."""
+        """The devices that the module names."""
         self.loops = loops or {}
-        """What calls of loops stand for, by symbol."""
+        """The imperative PrimFuncs by the symbol that calls them."""
         self.names = Names(symbols)
-        """Names of bindings; none is called like a function, since the block would rename that function then."""
+        """Names of bindings; they avoid names of functions, which the block would rename."""
         self.function_names = function_names
         self.locations: dict[str, str] = {}
         """Name of a binding to ``file:line:column``."""
         self.results: list[Any] = []
-        """What the function returns, once its terminator has been translated."""
+        """The function's results, once its terminator has been translated."""
         self._values: dict[ir.Value, Any] = {}
 
     def meaning(self, value: ir.Value) -> Any:
-        """What `value` became: a Relax expression, `Splat` or `Uninitialized`."""
+        """Return what `value` was translated to: a Relax expression, `Splat` or `Uninitialized`."""
         return self._values[value]
 
     def write(self, value: ir.Value, meaning: Any) -> None:
         self._values[value] = meaning
 
     def literal(self, value: ir.Value) -> Any | None:
-        """The TIR literal that every element of `value` is, or None."""
+        """Return the TIR literal that every element of `value` equals, or None."""
         meaning = self._values[value]
         return meaning.element if isinstance(meaning, (Splat, Uninitialized)) else None
 
     def read(self, value: ir.Value) -> Any:
-        """`value` as a Relax expression; a literal is made a tensor now, once."""
+        """Return `value` as a Relax expression; a literal becomes a tensor now, once."""
         meaning = self._values[value]
         if isinstance(meaning, (Splat, Uninitialized)):
             meaning = self._values[value] = self._fill(meaning, value)
@@ -110,19 +110,19 @@ class RelaxBuilder:
         return [self.read(value) for value in values]
 
     def type_of(self, value: ir.Value) -> TensorType:
-        """The Relax type of an SSA value; a scalar is a tensor of rank 0."""
+        """Return the Relax type of an SSA value; a scalar is a rank-0 tensor."""
         return self.type_on(value, None)
 
     def type_on(self, value: ir.Value, vdevice: Any) -> TensorType:
-        """The same, on a device."""
+        """Return the Relax type of an SSA value on a device."""
         return TensorType(shape_of(value.type), dtype_of(value.type), vdevice=vdevice)
 
     def bind(self, operation: ir.Operation, expression: Any, name: str | None = None) -> Any:
-        """A named, located binding of `expression`; gives its variable."""
+        """Bind `expression` under a name and source location, and return the variable."""
         return self.bind_as(name_of(operation.location) or name or operation.name.split(".")[-1], operation, expression)
 
     def bind_as(self, name: str, operation: ir.Operation, expression: Any) -> Any:
-        """The same under a name of ours, for what no variable of the user's stands for."""
+        """Bind `expression` under a generated name that matches no variable of the user's."""
         variable = self.block.emit(expression, self.names.unique(name))
         if span := span_of(operation.location):
             self.locations[variable.name] = str(span)
@@ -142,7 +142,7 @@ class RelaxBuilder:
         self, operation: ir.Operation, function: PrimFunc, name: str, arguments: Sequence[ir.Value],
         constants: Sequence[Any] = (),
     ) -> None:  # fmt: skip
-        """Bind the results of `operation` to a call of a PrimFunc, which takes the constants last."""
+        """Bind the results of `operation` to a call of a PrimFunc; the constants are its last arguments."""
         callee = self.add_function(function, name)
         inputs = relax.Tuple([*self.read_all(arguments), *constants])
         vdevice = vdevice_of_all(inputs)
@@ -150,7 +150,7 @@ class RelaxBuilder:
         self.emit(operation, relax.call_tir(callee, inputs, types if len(types) > 1 else types[0]))
 
     def add_function(self, function: PrimFunc, name: str) -> GlobalVar:
-        """The name that `function` has in the module; an equal one is there once."""
+        """Add `function` to the module, unless an equal one is there, and return its name."""
         for callee, known in self.block.get().functions_items():
             if isinstance(known, PrimFunc) and structural_equal(known, function):
                 return callee

@@ -1,7 +1,7 @@
-"""Rules of the bridge for what is compiled elsewhere: library calls, TensorIR functions, copies to other devices.
+"""Rules for what is compiled elsewhere: library calls, TensorIR functions, copies between devices.
 
-Takes the calls of private functions that stand for them (`external_calls`). Gives their Relax. An integer that lost its
-sign on the way gets it back for the call.
+Each is a call of a private function (`lowering/external`) and becomes a Relax expression. An integer that lost its
+signedness on the way is cast back for the call.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _copy(builder: RelaxBuilder, values: Values, operands: Sequence[Any]) -> Any
 
 
 CALLS: dict[str, Callable[[RelaxBuilder, Values, Sequence[Any]], Any]] = {"relax": _library, "tensorir": _tensorir}
-"""Kind of call to what makes its Relax expression."""
+"""The function that builds the Relax expression of each kind of call."""
 
 
 @rule("func.call")
@@ -50,7 +50,6 @@ def _call(builder: RelaxBuilder, operation: ir.Operation) -> None:
         return builder.call(operation, loops.function, loops.name, operation.operands, loops.constants)
     values, dtypes = values_of(function), dtypes_of(function)
     if function.attributes[KIND].value == "device":
-        # Bits are copied, whatever they stand for.
         return builder.emit(operation, _copy(builder, values, builder.read_all(operation.operands)), "copy")
     operands = [_as(builder, operation, *each) for each in zip(operation.operands, dtypes, strict=False)]
     made = CALLS[function.attributes[KIND].value](builder, values, operands)
@@ -71,7 +70,7 @@ def _dtype(builder: RelaxBuilder, value: ir.Value) -> str:
 
 
 def _as(builder: RelaxBuilder, operation: ir.Operation, value: ir.Value, dtype: str) -> Any:
-    """An operand in the dtype that the user's had: between integers of one width a cast keeps the bits."""
+    """Return an operand in the user's dtype: a cast between integers of one width keeps the bits."""
     operand = builder.read(value)
     if _dtype(builder, value) == dtype:
         return operand

@@ -1,7 +1,7 @@
-"""fused → relax: the bridge from MLIR to TVM; `mlir_to_relax` says what it takes and refuses.
+"""Lower `fused` to `relax`; `mlir_to_relax` says what is taken and refused.
 
-Functions with loops and updates go over as one imperative TIR function (`imperative_to_relax`); imported ones that have
-products beside their loops keep those straight, and call the loops as islands (`outlining`).
+Functions with loops and updates become one imperative PrimFunc (`imperative_to_relax`). Imported functions that also
+have matmuls or convolutions keep those as bindings and call their loops as outlined functions (`outlining`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mlirtri.lowering.toolchain.tvm_names import IRModule
 
 
 def lower(module: ir.Module, context: CompileContext) -> IRModule:
-    """The Relax module of `module`; raises `UnsupportedOperationError`, `PassFailedError`."""
+    """Return the Relax module of `module`; raises `UnsupportedOperationError`, `PassFailedError`."""
     if not is_imperative(module):
         with module.context:
             run_rewrite("drop-unread-results", unread_results.rewrite, module, context)

@@ -1,4 +1,4 @@
-"""A function with loops and updates to Relax: one call of one imperative TIR function.
+"""Lower a function with loops and updates to one call of one imperative PrimFunc.
 
 Takes a module of MLIR on tensors (`fused`, or `linalg` as it is). Gives a Relax module with the kernel's function,
 which calls a PrimFunc on its arguments: ``R.call_tir_inplace`` says which arguments it updates, ``R.call_tir`` that it
@@ -32,7 +32,7 @@ from mlirtri.lowering.toolchain.tvm_attributes import BINDING_LOCATIONS
 from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, TensorType, relax
 
 _NEW = -1
-"""How `call_tir_inplace` says that a result has memory of its own."""
+"""How `call_tir_inplace` marks a result that has a buffer of its own."""
 
 
 Dtypes = Sequence[str]
@@ -41,9 +41,9 @@ Dtypes = Sequence[str]
 def lower_imperative(
     module: ir.Module, context: CompileContext, signature: tuple[Dtypes, Dtypes] | None = None
 ) -> IRModule:
-    """The Relax module of an imperative module; raises `UnsupportedOperationError`, `PassFailedError`.
+    """Return the Relax module of an imperative module; raises `UnsupportedOperationError`, `PassFailedError`.
 
-    `signature` has the dtypes of arguments and results where they have signs that `module` lost.
+    `signature` has the dtypes of arguments and results where `module` lost their signedness.
     """
     if context.target.is_cuda:
         _refuse_cuda(module)
@@ -51,7 +51,6 @@ def lower_imperative(
     sizes = None if is_static(function) else size_program(module)
     with errors_at(function.operation):
         facts = _facts(function, signature, Symbols(sizes))
-    # The names of the PrimFunc's own variables mean nothing outside of it.
     shapes = _buffer_shapes(function, facts, Symbols(sizes))
     fused_to_bufferized.lower(module, context)
     bufferized_to_loops.lower_to_loops(module, context)
@@ -62,7 +61,7 @@ def lower_imperative(
 
 
 def loops_of(module: ir.Module, context: CompileContext) -> Loops:
-    """The PrimFunc of a module of one function on static tensors without updates, for others to call."""
+    """Return the PrimFunc of a module of one function on static tensors without updates."""
     [function] = public_functions(module)
     name, inputs = function.attributes["sym_name"].value, len(function.type.inputs)
     fused_to_bufferized.lower(module, context)
@@ -74,7 +73,7 @@ def loops_of(module: ir.Module, context: CompileContext) -> Loops:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What the Relax function says of the kernel."""
+    """The signature of the kernel's Relax function."""
 
     name: str
     span: Span | None
@@ -82,12 +81,12 @@ class _Facts:
     arguments: tuple[TensorType, ...]
     results: tuple[TensorType, ...]
     in_place: tuple[int, ...]
-    """Of each result the argument whose new content it is, or -1."""
+    """For each result the index of the argument that it updates, or -1."""
     has_parts: bool
 
     @property
     def buffers(self) -> list[str]:
-        """The dtypes of the arguments' memory, and of the results that have memory of their own."""
+        """Return the dtypes of the buffers of the arguments, and of the results that have their own."""
         own = [kind for kind, at in zip(self.results, self.in_place, strict=True) if at == _NEW]
         return [str(kind.dtype) for kind in (*self.arguments, *own)]
 
@@ -111,14 +110,14 @@ def _facts(function: Any, signature: tuple[Dtypes, Dtypes] | None, symbols: Symb
 
 
 def _buffer_shapes(function: Any, facts: _Facts, symbols: Symbols) -> list[Any]:
-    """Of the arguments' memory, and of the results that have memory of their own."""
+    """Return the shapes of the buffers of the arguments, and of the results that have their own."""
     results = symbols.arguments(function.type.inputs), symbols.results(function.type.results, is_whole=False)
     own = [shape for shape, at in zip(results[1], facts.in_place, strict=True) if at == _NEW]
     return [*results[0], *own]
 
 
 def _relax_module(facts: _Facts, loops: PrimFunc, constants: list[Any]) -> IRModule:
-    """The kernel's function, which calls `loops` on its arguments and the constant arrays."""
+    """Return a module whose function calls `loops` on its arguments and the constant arrays."""
     block = BlockBuilder()
     parameters = [relax.Var(name, kind) for name, kind in zip(facts.parameters, facts.arguments, strict=True)]
     with block.function(facts.name, parameters):
@@ -143,12 +142,12 @@ def _call(callee: Any, inputs: relax.Tuple, facts: _Facts) -> relax.Call:
 
 
 def _type(shape: Sequence[Any], dtype: DType) -> TensorType:
-    """The Relax type of a tensor; complex elements are two of a last dimension."""
+    """Return the Relax type of a tensor; complex elements become a last dimension of 2."""
     return TensorType((*shape, *([2] if dtype.is_complex else [])), dtype.part.name)
 
 
 def _constant(module: ir.Module, symbol: str) -> Any:
-    """A constant array that bufferization made a global of."""
+    """Return the constant array of a global that bufferization created."""
     for made in operations_named(module, "memref.global"):
         if made.attributes["sym_name"].value == symbol:
             array = global_constant(made)

@@ -1,6 +1,6 @@
 """Rules of the bridge for linalg, for constants, and for arith and math on whole tensors.
 
-Structured operations become calls of PrimFuncs (`structured_to_primfunc`); constants stay literals as long as they can.
+Structured operations become calls of PrimFuncs (`structured`); constants stay literals until a tensor is needed.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def _fill(builder: RelaxBuilder, operation: ir.Operation) -> None:
 
 
 def structured(builder: RelaxBuilder, operation: ir.Operation) -> None:
-    """Any linalg operation with indexing maps and a body."""
+    """Translate any linalg operation with indexing maps and a body."""
     built = build_structured(operation, builder.literal)
     builder.call(operation, built.function, built.name, built.arguments)
 
 
 def elementwise(builder: RelaxBuilder, operation: ir.Operation) -> None:
-    """An operation of arith or math, outside of any body."""
+    """Translate an operation of arith or math on whole tensors."""
     built = build_elementwise(operation, builder.literal)
     builder.call(operation, built.function, built.name, built.arguments)
 

@@ -1,4 +1,4 @@
-"""The bridge: a module of MLIR on tensors becomes a Relax module, one Relax function per `func.func`.
+"""Lower a module of MLIR on tensors to a Relax module, one Relax function per `func.func`.
 
 Takes func, linalg, tensor, arith and math (and whatever has a rule) on tensors of static shapes. Gives bindings that
 carry the names of the user's variables, with ``mlirtri.locations`` to say from which line each comes.
@@ -30,9 +30,9 @@ __all__ = ["external_rules", "linalg_rules", "tensor_rules", "translate"]
 
 
 def translate(module: ir.Module, loops: Mapping[str, Loops] | None = None) -> IRModule:
-    """The Relax module of `module`; raises `UnsupportedOperationError` for all that has no translation.
+    """Return the Relax module of `module`; raises `UnsupportedOperationError` for all that has no rule.
 
-    `loops` has what calls of loops stand for, by symbol.
+    `loops` has the imperative PrimFuncs by the symbol that calls them.
     """
     functions = [each.operation for each in module.body.operations if not is_declaration(each)]
     found = (each for function in functions for each in _unsupported(function))
@@ -81,7 +81,7 @@ def _rule_of(operation: ir.Operation) -> Rule | None:
 
 
 def _unsupported(function: ir.Operation) -> Iterator[tuple[ir.Operation, str]]:
-    """Operations that have no rule, with what to call them, in program order."""
+    """Return the operations without a rule, with their names, in program order."""
     if function.name != "func.func" or not function.regions[0].blocks:
         yield function, f"{function.name} without a body"
         return

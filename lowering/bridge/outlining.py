@@ -1,10 +1,10 @@
-"""Loops between straight-line tensor code become functions of their own: islands, which the kernel's function calls.
+"""Outline loops between straight-line tensor code as functions ("islands") that the kernel's function calls.
 
-Takes an imported function that has products of matrices or convolutions beside loops, branches, sorts or updates. Gives
-the islands, each as a module of one function on static tensors, and the function with calls in their place: products
-then keep the schedules of straight-line code. What an island alone needs (constants, empty tensors, scalars) comes
-along. Leaves functions alone that update arguments, have sizes of run time or complex numbers at their boundary, or
-have nothing profitable to outline; they are compiled whole. Refuses nothing.
+Takes an imported function with matmuls or convolutions and with loops, branches, sorts or updates. Gives the islands,
+each as a module of one function on static tensors, and the function with calls in their place: products then keep the
+schedules of straight-line code. What an island alone needs (constants, empty tensors, scalars) comes along. Leaves
+functions alone that update arguments, have sizes of run time or complex numbers at their boundary, or have nothing
+profitable to outline; they are compiled whole. Refuses nothing.
 
     %y = conv(%x); %z = scf.for … %y   ──►   %y = conv(%x); %z = call @main_loops_0(%y)
 """
@@ -24,23 +24,23 @@ from mlirtri.lowering.mlir.cloning import clone_all, needed_by
 from mlirtri.lowering.mlir.imperative import is_imperative_operation, updates_of
 
 WORTH_IT = 4096
-"""Elements of a product's largest tensor from which on its schedule matters."""
+"""Smallest size of a product's largest tensor for which its schedule matters."""
 LITERALS = ("arith.constant", "tensor.empty", "linalg.fill")
 
 
 @dataclass
 class Island:
-    """A run of operations, and after planning the values that it takes and gives."""
+    """A run of operations, and after planning its inputs and outputs."""
 
     operations: list[ir.Operation] = field(default_factory=list)
     inputs: list[ir.Value] = field(default_factory=list)
     outputs: list[ir.Value] = field(default_factory=list)
     copied: list[ir.Operation] = field(default_factory=list)
-    """Literals and scalars from outside, made again inside."""
+    """Literals and scalars from outside, cloned inside."""
 
 
 def outline(module: ir.Module) -> dict[str, ir.Module]:
-    """The islands by the symbol that calls them; empty, and nothing changed, where the function is compiled whole."""
+    """Return the islands by symbol; empty, and nothing changed, where the function is compiled whole."""
     [function] = public_functions(module)
     block = function.regions[0].blocks[0]
     if IMPORTED not in function.attributes or updates_of(function):
@@ -70,15 +70,15 @@ def outline(module: ir.Module) -> dict[str, ir.Module]:
 
 
 def _can_be_called(islands: Sequence[Island], block: ir.Block) -> bool:
-    """Whether all inputs and outputs are static tensors, and every island has an output."""
+    """Return whether all inputs and outputs are static tensors, and every island has an output."""
     boundary = [value for island in islands for value in (*island.inputs, *island.outputs)]
     are_static = all(_is_static_tensor(value.type) for value in (*block.arguments, *boundary))
     return are_static and all(island.outputs for island in islands)
 
 
 def _erase(islands: Sequence[Island], block: ir.Block) -> None:
-    """Drop what calls stand for now, and the literals that nothing else needs."""
-    # The hash of an operation changes with its operands: a set of them is of no use any more.
+    """Erase the operations that calls replace, and the literals that become unused."""
+    # An operation's hash changes with its operands, so the set cannot be used any more.
     for island in reversed(islands):
         for operation in reversed(island.operations):
             operation.erase()
@@ -89,7 +89,7 @@ def _erase(islands: Sequence[Island], block: ir.Block) -> None:
 
 
 def _is_worth_a_schedule(operation: ir.Operation) -> bool:
-    """Whether it is a product or convolution of some size, or compiled elsewhere."""
+    """Return whether it is a product or convolution of some size, or compiled elsewhere."""
     if operation.name == "func.call":
         return True
     kinds = [value.type for value in (*operation.operands, *operation.results)]
@@ -107,11 +107,8 @@ def _is_static_tensor(kind: ir.Type) -> bool:
     return is_tensor and not isinstance(kind.element_type, ir.ComplexType)
 
 
-# --- which operations ----------------------------------------------------------------------------------------------
-
-
 def _marked(block: ir.Block) -> set[ir.Operation]:
-    """The operations of islands: imperative ones, and what passes scalars to and from them alone."""
+    """Return the operations of islands: imperative ones, and those that only exchange scalars with them."""
     operations = [each.operation for each in block.operations][:-1]
     marked: set[ir.Operation] = set()
     scalars: set[ir.Value] = set()
@@ -132,7 +129,7 @@ def _marked(block: ir.Block) -> set[ir.Operation]:
 
 
 def _is_cheap(operation: ir.Operation) -> bool:
-    """A literal, or a computation of scalars."""
+    """Return whether it is a literal or a computation of scalars."""
     is_scalar = not any(isinstance(each.type, ir.ShapedType) for each in operation.results)
     return operation.name in LITERALS or (is_scalar and not operation.regions)
 
@@ -144,7 +141,7 @@ def _at_top(operation: ir.Operation, block: ir.Block) -> ir.Operation:
 
 
 def _in_order(block: ir.Block, marked: set[ir.Operation]) -> tuple[list[ir.Operation | Island], list[Island]]:
-    """Runs of marked operations, as long as they can be, with what they need before them and what needs them behind."""
+    """Return maximal runs of marked operations, reordered with what they need before and their users after."""
     order: list[ir.Operation | Island] = []
     islands: list[Island] = []
     run, behind, made, tainted = Island(), [], set(), set()
@@ -173,11 +170,8 @@ def _in_order(block: ir.Block, marked: set[ir.Operation]) -> tuple[list[ir.Opera
     return order, islands
 
 
-# --- islands -------------------------------------------------------------------------------------------------------
-
-
 def _plan_inputs(island: Island) -> None:
-    """Find what it takes from outside, and what of that is made again inside."""
+    """Find the values that it takes from outside, and which of those are cloned inside."""
     wanted = _from_outside(island.operations)
     inputs: dict[ir.Value, None] = {}
     copied: set[ir.Operation] = set()
@@ -194,7 +188,7 @@ def _plan_inputs(island: Island) -> None:
 
 
 def _plan_outputs(island: Island, islands: Sequence[Island], marked: set[ir.Operation]) -> None:
-    """Find what straight-line code, the function's return or other islands take from it."""
+    """Find the values that straight-line code, the return or other islands take from it."""
     taken = {value for each in islands for value in each.inputs}
     block = island.operations[0].block
 
@@ -205,7 +199,7 @@ def _plan_outputs(island: Island, islands: Sequence[Island], marked: set[ir.Oper
 
 
 def _from_outside(operations: Sequence[ir.Operation]) -> list[ir.Value]:
-    """What operations use that neither they nor their regions define, in order."""
+    """Return the values used by operations or their regions but defined outside, in order."""
     inner = [each for operation in operations for each in all_operations_in(operation)]
     defined = {result for each in inner for result in each.results}
     defined.update(argument for each in inner for region in each.regions for block in region.blocks
@@ -215,7 +209,7 @@ def _from_outside(operations: Sequence[ir.Operation]) -> list[ir.Value]:
 
 
 def _function_of(island: Island, symbol: str) -> ir.Module:
-    """A module of a function that does what the island does."""
+    """Return a module of one function that computes the island."""
     made = ir.Module.create()
     kinds = [[value.type for value in values] for values in (island.inputs, island.outputs)]
     with ir.InsertionPoint(made.body), island.operations[0].location:
@@ -229,7 +223,7 @@ def _function_of(island: Island, symbol: str) -> ir.Module:
 
 
 def _call(module: ir.Module, islands: Mapping[str, Island]) -> None:
-    """Put calls before the operations of the islands, whose results nobody reads any more."""
+    """Insert calls before the operations of the islands, whose results become unused."""
     replaced: dict[ir.Value, ir.Value] = {}
     for symbol, island in islands.items():
         inputs = [replaced.get(value, value) for value in island.inputs]

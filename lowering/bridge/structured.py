@@ -1,6 +1,6 @@
-"""linalg structured operation to PrimFunc: any of them, named or generic, by indexing maps, iterator types and body.
+"""Lower any linalg structured operation, named or generic, to a PrimFunc.
 
-Takes an operation on tensors of static shapes, and a function that knows which SSA values are one literal. Gives a
+Takes an operation on tensors of static shapes, and a function that returns the literal of an SSA value. Gives a
 PrimFunc and the SSA values to call it with. An initial value (`outs`) of a reduction becomes the block's init, so that
 ``linalg.fill`` before a matmul costs no kernel. Refuses bodies with operations that have no scalar rule.
 
@@ -29,7 +29,7 @@ Literal = Callable[[ir.Value], Any]
 
 @dataclass(frozen=True)
 class BuiltFunction:
-    """A PrimFunc for one operation, and the values that it is called with, in the order of its inputs."""
+    """A PrimFunc for one operation, and its arguments in order."""
 
     function: PrimFunc
     arguments: tuple[ir.Value, ...]
@@ -37,14 +37,14 @@ class BuiltFunction:
 
 
 def is_structured(operation: ir.Operation) -> bool:
-    """Whether `operation` is a linalg operation on tensors with a body and indexing maps."""
+    """Return whether `operation` is a linalg operation on tensors with a body and indexing maps."""
     if not operation.name.startswith("linalg.") or not operation.regions or not operation.results:
         return False
     return bool(operation.regions[0].blocks) and linalg.get_indexing_maps(operation) is not None
 
 
 def build_structured(operation: ir.Operation, literal: Literal) -> BuiltFunction:
-    """The PrimFunc of a structured operation; raises `UnsupportedOperationError`."""
+    """Return the PrimFunc of a structured operation; raises `UnsupportedOperationError`."""
     nest = _Nest(operation, literal)
     name = name_of_structured(operation)
     span = span_of(operation.location)
@@ -53,7 +53,7 @@ def build_structured(operation: ir.Operation, literal: Literal) -> BuiltFunction
 
 
 def build_elementwise(operation: ir.Operation, literal: Literal) -> BuiltFunction:
-    """The PrimFunc of an `arith` or `math` operation on whole tensors (or on scalars, which are tensors of rank 0)."""
+    """Return the PrimFunc of an `arith` or `math` operation on whole tensors or scalars (rank-0 tensors)."""
     reader = _Reader(literal)
     result = operation.results[0]
     output = reader.output_buffer(operation, result)
@@ -74,7 +74,7 @@ def build_elementwise(operation: ir.Operation, literal: Literal) -> BuiltFunctio
 
 
 class _Reader:
-    """The input buffers of one PrimFunc, found as its body reads them."""
+    """The input buffers of one PrimFunc, collected as its body reads them."""
 
     def __init__(self, literal: Literal):
         self.literal = literal
@@ -83,7 +83,7 @@ class _Reader:
         self.inputs: list = []
 
     def read(self, value: ir.Value, indices: Sequence):
-        """An element of `value`: its literal, or a load from the input that holds it."""
+        """Return an element of `value`: its literal, or a load from its input buffer."""
         if (constant := self.literal(value)) is not None:
             return constant
         if value not in self.arguments:
@@ -103,7 +103,7 @@ class _Reader:
 
 
 class _Nest:
-    """One operation on its way: axes, inputs, and where its outputs go."""
+    """The loop nest of one operation: axes, inputs and targets of its outputs."""
 
     def __init__(self, operation: ir.Operation, literal: Literal):
         self.operation = operation
@@ -116,7 +116,7 @@ class _Nest:
         self.outputs = [self.reader.output_buffer(operation, result) for result in operation.results]
 
     def statements(self, variables: list) -> Statements:
-        """The block's body and init, in terms of one variable per dimension."""
+        """Return the block's body and init for one variable per dimension."""
         accesses = [[affine_index(each, variables, index) for each in mapping.results] for mapping in self.maps]
         block = self.operation.regions[0].blocks[0]
         body = ScalarBody(variables, self.reader.read)
@@ -133,7 +133,7 @@ class _Nest:
         return Statements(statement, _sequence(initial), scratch)
 
     def _accumulates(self, at: int) -> bool:
-        """Whether this output keeps its value over the reduction axes; otherwise each element is written once."""
+        """Return whether this output accumulates over the reduction axes; otherwise each element is written once."""
         return bool(self.reductions) and not (used_dimensions(self.maps[at]) & self.reductions)
 
 
@@ -157,7 +157,7 @@ def _axes(operation: ir.Operation, maps: list[ir.AffineMap], values: list[ir.Val
 
 
 def _reduction_dimensions(operation: ir.Operation, maps: list[ir.AffineMap]) -> set[int]:
-    """From the iterator types of a generic; the bindings hide those of named ones: there no output map has one."""
+    """Return the reduction axes of a generic; of a named op, whose types the bindings hide, those in no output map."""
     count = maps[0].n_dims
     if "iterator_types" in operation.attributes:
         return {at for at, kind in enumerate(operation.attributes["iterator_types"]) if "reduction" in str(kind)}

@@ -1,4 +1,4 @@
-"""Rules of the bridge for the tensor dialect: shapes, slices, padding, single elements.
+"""Rules for the tensor dialect: shapes, slices, padding, single elements.
 
 Reshapes and concatenation become Relax operators, slices and padding PrimFuncs that copy; all of them fuse.
 Refuses offsets, sizes and strides that are only known at run time.
@@ -154,7 +154,7 @@ def _slice_numbers(operation: ir.Operation) -> tuple[list[int], list[int], list[
 
 
 def _kept_dimensions(sizes: Sequence[int], reduced: Sequence[int]) -> list[bool]:
-    """Which dimensions of a slice its rank-reduced type keeps: from the left, those that match (as MLIR infers it)."""
+    """Return the dimensions that a rank-reduced slice keeps: from the left, those that match (as MLIR infers it)."""
     kept, at = [], 0
     for size in sizes:
         matches = at < len(reduced) and reduced[at] == size
@@ -169,7 +169,7 @@ def _affine(variable, offset: int, stride: int):
 
 
 def _within(variable, bounds: tuple[int, int, int], whole: int) -> tuple[list, object]:
-    """The conditions under which `variable` hits the slice (offset, size, stride), and the step that it hits."""
+    """Return the conditions for `variable` to be in the slice (offset, size, stride), and its index in it."""
     offset, size, stride = bounds
     if (offset, size, stride) == (0, whole, 1):
         return [], variable
@@ -196,7 +196,7 @@ def _choose(inside: list, then, otherwise):
 
 
 def _emit_copy(builder: RelaxBuilder, operation: ir.Operation, name: str, values: Sequence[ir.Value], element) -> None:
-    """Bind a PrimFunc whose elements are ``element(variables, read)``; ``read(n, indices)`` reads the n-th value."""
+    """Bind a PrimFunc with elements ``element(variables, read)``; ``read(n, indices)`` reads the n-th value."""
     result = operation.results[0]
     shape = shape_of(result.type)
     names = Names()

@@ -1,9 +1,8 @@
-"""tri → relax: what Relax has an operator for becomes that operator; the rest goes down to linalg, op by op.
+"""Lower `tri` to `relax`: an op becomes Relax's operator where there is one, else goes through linalg.
 
-Takes a `tri` module. Gives a Relax module made by the same bridge as the `linalg` pipeline's. An op without a Relax
-operator that is exact for its dtype is lowered to linalg first, alone and unfused, and bridged as a PrimFunc:
-the pipeline's fusion is Relax's in either case. Functions with loops and updates go down to linalg as a whole and
-become one imperative TIR function (`imperative_to_relax`).
+An op without a Relax operator that is exact for its dtype is lowered to linalg first, alone and unfused, and bridged as
+a PrimFunc: the pipeline's fusion is Relax's in either case. Functions with loops and updates are lowered to linalg as a
+whole and become one imperative PrimFunc (`imperative_to_relax`).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from mlirtri.lowering.toolchain.tvm_names import IRModule, relax
 
 
 def lower(module: ir.Module, context: CompileContext) -> IRModule:
-    """The Relax module of a `tri` module; raises `UnsupportedOperationError`."""
+    """Return the Relax module of a `tri` module; raises `UnsupportedOperationError`."""
     marked = copied(module, context)
     if has_control(marked):
         signature = _signature(module)
@@ -49,14 +48,14 @@ def lower(module: ir.Module, context: CompileContext) -> IRModule:
 
 
 def _signature(module: ir.Module) -> tuple[list[str], list[str]]:
-    """The dtypes of the function's arguments and results, with signs."""
+    """Return the dtypes of the function's arguments and results, with signedness."""
     [function] = public_functions(module)
     inputs, results = function.type.inputs, function.type.results
     return tuple([type_of(kind).dtype.name for kind in kinds] for kinds in (inputs, results))
 
 
 def has_operator(op: Op, operation: ir.Operation) -> bool:
-    """Whether Relax has an operator with this meaning for the dtype of the first operand."""
+    """Return whether Relax has an operator with this meaning for the dtype of the first operand."""
     if op.relax is None:
         return False
     dtypes = [type_of(operand.type).dtype for operand in operation.operands] or [
@@ -71,7 +70,7 @@ def has_operator(op: Op, operation: ir.Operation) -> bool:
 
 
 def _to_linalg(op: Op, operation: ir.Operation) -> None:
-    """Replace one operation by its linalg form; unsigned tensors are seen as signless in between."""
+    """Lower one operation to linalg; unsigned tensors are signless in between."""
     with ir.InsertionPoint(operation), operation.location:
         operands = [_signless(operand) for operand in operation.operands]
         value = rule_of(op)(op, operation, operands)
@@ -89,7 +88,7 @@ def _signless(value: ir.Value) -> ir.Value:
 
 @rule("tensor.bitcast")
 def _bitcast(builder: RelaxBuilder, operation: ir.Operation) -> None:
-    """Between integers of one width a cast keeps the bits."""
+    """Reinterpret the bits: a cast between integers of one width keeps them."""
     [operand], [result] = operation.operands, operation.results
     builder.emit(operation, relax.op.astype(builder.read(operand), builder.type_of(result).dtype.dtype))
 

@@ -1,7 +1,7 @@
-"""Drops results of `linalg.generic` operations that nobody reads, with what computes them alone.
+"""Drop unused results of `linalg.generic` operations, with the body operations that only they need.
 
-Takes and gives a module of linalg on tensors, in place. torch-mlir's maxima come with their indices, read or not: one
-that has its maximum alone is a reduction in any order, which fuses with the rows around it.
+Takes and gives a module of linalg on tensors, in place. torch-mlir's maxima always come with their indices; a maximum
+alone is a reduction in any order, which fuses with its neighbours.
 
     %m:2 = linalg.generic … (max, argmax); use %m#0   ──►   %m = linalg.generic … (max)
 """
@@ -15,8 +15,8 @@ from mlirtri.lowering.mlir.generics import empty_generic
 
 
 def rewrite(module: ir.Module) -> None:
-    """Rewrite all operations of `module` of which one result is read, and another is not."""
-    # From the last on: what nobody reads any more may be all that reads something else.
+    """Rewrite all operations of `module` that have both used and unused results."""
+    # In reverse, since an operation that becomes dead may be the only user of others.
     for operation in reversed(operations_named(module, "linalg.generic")):
         if len(operation.results) > 1:
             kept = _needed(operation)
@@ -25,7 +25,7 @@ def rewrite(module: ir.Module) -> None:
 
 
 def _needed(operation: ir.Operation) -> list[int]:
-    """Which results are read outside, or by the body for one that is."""
+    """Return which results are used outside, or by the body for a used one."""
     block = operation.regions[0].blocks[0]
     *_, end = block.operations
     first = len(block.arguments) - len(operation.results)
@@ -43,7 +43,7 @@ def _is_read(value: ir.Value) -> bool:
 
 
 def _arguments_of(values: Sequence[ir.Value]) -> set[int]:
-    """The numbers of the block's arguments that values come from."""
+    """Return the indices of the block arguments that values derive from."""
     waiting, seen, found = list(values), [], set()
     while waiting:
         value = waiting.pop()
@@ -56,7 +56,7 @@ def _arguments_of(values: Sequence[ir.Value]) -> set[int]:
 
 
 def _without_others(operation: ir.Operation, kept: Sequence[int]) -> None:
-    """Put an operation of the results `kept` in the place of one."""
+    """Replace an operation by one with only the results `kept`."""
     block = operation.regions[0].blocks[0]
     count = len(block.arguments) - len(operation.results)
     places = [*range(count), *(count + at for at in kept)]

@@ -1,8 +1,8 @@
-"""Integers that are places in memory: their arithmetic stays simple, since it cannot overflow.
+"""Integer arithmetic of indices and addresses, which stays simple since it cannot overflow.
 
-Integers of a program wrap around, which TIR says in twice their width. TVM sees nothing in that: not that ``a[i + 1]``
-and ``a[i]`` are neighbours, not that a loop's accesses are contiguous. Loop counters and sizes are far smaller than
-int64 holds, as are clamped numbers, and an integer that only serves as an index is in bounds or the program is wrong.
+A program's integers wrap around, which TIR expresses in twice their width. TVM's analysis then sees neither that ``a[i
++ 1]`` and ``a[i]`` are neighbours nor that a loop's accesses are contiguous. Loop counters and sizes are far below the
+limit of int64, as are clamped numbers, and an integer that is only an index is in bounds or the program is wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mlirtri.lowering.bridge.scalar.rules import dtype_name
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, structural_walk, tirx
 
 LARGEST_COUNT = 1 << 48
-"""No loop runs more often, and no array has more elements."""
+"""The upper limit of trip counts and of elements per array."""
 ANY: Bounds = (-(1 << 63), (1 << 63) - 1)
 _SIGNED = frozenset({"int8", "int16", "int32"})
 _RING = {"arith.addi": tirx.Add, "arith.subi": tirx.Sub, "arith.muli": tirx.Mul}
@@ -25,12 +25,12 @@ _QUOTIENTS = {
     "arith.divui": tirx.FloorDiv, "arith.remui": tirx.FloorMod, "arith.divsi": tirx.FloorDiv,
     "arith.remsi": tirx.FloorMod, "arith.floordivsi": tirx.FloorDiv,
 }  # fmt: skip
-"""Of numbers that are not negative all of them round alike."""
+"""For non-negative numbers all of these round alike."""
 _PASSED_ON = frozenset({*_RING, "arith.maxsi", "arith.minsi", "arith.select"})
 
 
 def bounds_of(operation: ir.Operation, operands: Sequence[Scalar]) -> Bounds:
-    """Between which numbers the result of integer arithmetic lies; not beyond int64, where it would wrap."""
+    """Return the bounds of the result of integer arithmetic; never beyond int64, where it would wrap."""
     rule = _BOUNDS.get(operation.name)
     if rule is None or str(operation.results[0].type) not in ("i64", "index"):
         return ANY
@@ -62,7 +62,7 @@ def _remainder(x: Bounds, y: Bounds) -> Bounds:
 
 
 def _unsigned(x: Bounds) -> Bounds:
-    """Of a narrow number taken as one without a sign."""
+    """Return the bounds of a narrow signed number reinterpreted as unsigned."""
     return x if x[0] >= 0 else (0, 2 * (x[1] + 1) - 1)
 
 
@@ -87,13 +87,13 @@ _DECIDED: tuple[Callable[[Bounds, Bounds], bool | None], ...] = (
     lambda x, y: True if x[0] > y[1] else False if x[1] <= y[0] else None,
     lambda x, y: True if x[0] >= y[1] else False if x[1] < y[0] else None,
 )
-"""By the number of MLIR's predicate; those behind take numbers as unsigned."""
+"""Comparisons by MLIR's predicate number; the later ones are unsigned."""
 
 
 def is_plain(operation: ir.Operation, bounds: Bounds) -> bool:
-    """Whether a sum, difference or product of int64 cannot overflow, or is wrong anyway if it does.
+    """Return whether int64 arithmetic cannot overflow, or is wrong anyway if it does.
 
-    So are quotients of numbers that are not negative by numbers that are positive.
+    This holds for sums, differences, products, and quotients of non-negative by positive numbers.
     """
     [result] = operation.results
     if str(result.type) not in ("i64", "index"):
@@ -104,14 +104,14 @@ def is_plain(operation: ir.Operation, bounds: Bounds) -> bool:
 
 
 def _is_of_index(operation: ir.Operation) -> bool:
-    """Whether an index is divided by a constant: as an unsigned number it is what it is as a signed one."""
+    """Return whether an index is divided by a constant: signed and unsigned division then agree."""
     divisor = operation.operands[1].owner
     is_constant = not isinstance(divisor, ir.Block) and divisor.name == "arith.constant"
     return is_constant and operation.name.endswith("ui") and isinstance(operation.results[0].type, ir.IndexType)
 
 
 def decided(operation: ir.Operation, operands: Sequence[Scalar]) -> bool | None:
-    """What a comparison of int64 says, where the bounds of its operands tell."""
+    """Return the result of an int64 comparison that the bounds of its operands decide, else None."""
     if operation.name != "arith.cmpi" or str(operation.operands[0].type) not in ("i64", "index"):
         return None
     number = operation.attributes["predicate"].value
@@ -119,7 +119,7 @@ def decided(operation: ir.Operation, operands: Sequence[Scalar]) -> bool | None:
 
 
 def place(operation: ir.Operation, operands: Sequence[Scalar], bounds: Bounds) -> Scalar:
-    """Plain arithmetic, as short as it gets."""
+    """Build plain arithmetic, simplified."""
     expression = {**_RING, **_QUOTIENTS}[operation.name](*(operand.expression for operand in operands))
     made = joined(expression, operands, bounds)
     if made.reads:
@@ -130,7 +130,7 @@ def place(operation: ir.Operation, operands: Sequence[Scalar], bounds: Bounds) -
 
 
 def _is_place(value: ir.Value) -> bool:
-    """Whether a value only goes into indices, and into comparisons on the way there."""
+    """Return whether a value is used only in indices, and in comparisons on the way there."""
     users = [use.owner.operation for use in value.uses]
     reach = [user for user in users if user.name != "arith.cmpi"]
     return bool(reach) and all(

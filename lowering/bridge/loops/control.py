@@ -1,8 +1,8 @@
-"""Statement rules of scf: loops, branches, and what they carry from one iteration to the next.
+"""Statement rules of scf: loops, branches and their loop-carried values.
 
-What a loop carries, and what a branch gives, is an element of memory that LLVM makes a register. It is stored at the
-end of an iteration or arm, all values before any store. A `while` whose condition is one expression stays one. Of
-another one the statements before the condition run inside the loop, which ends by a flag:
+Loop-carried values and results of branches are scalar buffers, which LLVM promotes to registers. They are stored at the
+end of an iteration or arm, all values before any store. A `while` whose condition is one expression stays one.
+Otherwise the statements before the condition run inside the loop, which a flag ends:
 
     goes = True; while goes: <before>; goes = condition; if goes: <after>
 """
@@ -28,7 +28,7 @@ from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 
 
 class Carried:
-    """The cells behind SSA values that several places define: a loop's, or a branch's results."""
+    """The scalar buffers of loop-carried values, or of the results of a branch."""
 
     def __init__(self, translation: LoopTranslation, values: Sequence[ir.Value], wishes: Sequence[str]):
         self.translation = translation
@@ -37,7 +37,7 @@ class Carried:
             self.cells.append([translation.values.cell(dtype, wish) for dtype in part_dtypes(value.type)])
 
     def assign(self, values: Sequence[ir.Value]) -> None:
-        """Store these values, each as it is before any of the stores."""
+        """Store these values, all of them evaluated before the first store."""
         cells = [cell for cells in self.cells for cell in cells]
         parts = [part for value in values for part in self.translation.values.parts(value)]
         self.translation.values.name_all()
@@ -48,7 +48,7 @@ class Carried:
         return cells[0].scalar if len(cells) == 1 else (cells[0].scalar, cells[1].scalar)
 
     def define(self, values: Sequence[ir.Value]) -> None:
-        """Say that these values are what the cells hold."""
+        """Record that these SSA values are the contents of the buffers."""
         for at, value in enumerate(values):
             self.translation.values.set(value, self.meaning(at))
 
@@ -87,7 +87,7 @@ def _parallel(translation: LoopTranslation, operation: ir.Operation) -> None:
         for loop in loops:
             loop.define_counter(translation)
         _combine(translation, translation.translate(block), carried)
-    # What several iterations add to is not independent.
+    # A reduction over iterations is not independent.
     notes = _notes(operation) if initial else {PARALLEL: 1, **_notes(operation)}
     nest = sequence(body)
     for loop in reversed(loops):
@@ -97,7 +97,7 @@ def _parallel(translation: LoopTranslation, operation: ir.Operation) -> None:
 
 
 def _combine(translation: LoopTranslation, end: ir.Operation, carried: Carried) -> None:
-    """The reductions of a parallel loop: each region combines what there is with one more operand."""
+    """Emit the reductions of a parallel loop: each region combines the accumulator with one operand."""
     values = list(end.operands)
     for at, region in enumerate(end.regions):
         so_far, more = region.blocks[0].arguments
@@ -137,7 +137,7 @@ def _while(translation: LoopTranslation, operation: ir.Operation) -> None:
     with values.nested() as prologue:
         condition, *forwarded = translation.translate(before).operands
         ends = values.get(condition)
-    # A loop-carried value that the condition region forwards unchanged stays where it is.
+    # A loop-carried value that the condition region forwards unchanged keeps its buffer.
     others = [value for value in forwarded if value not in set(before.arguments)]
     if prologue or others:
         cells = Carried(translation, others, _names(operation, others))
@@ -164,14 +164,14 @@ def _while(translation: LoopTranslation, operation: ir.Operation) -> None:
 
 
 def _forward(translation: LoopTranslation, forwarded: Sequence[ir.Value], values: Sequence[ir.Value]) -> None:
-    """Record that `values` are the elements of memory that `forwarded` were stored in."""
+    """Record that `values` are the contents of the buffers that `forwarded` were stored in."""
     for value, source in zip(values, forwarded, strict=True):
         parts = translation.values.parts(source)
         translation.values.set(value, parts[0] if len(parts) == 1 else parts)
 
 
 def _while_loop(operation: ir.Operation, condition: Any, body: list[Any]) -> Any:
-    """A While whose body says its line; TVM frees what is allocated in it there, and else behind the loop."""
+    """Build a While whose body has its source line; TVM frees buffers allocated in it there, else after the loop."""
     line = tvm_ir.StringImm(_notes(operation).get(LOCATION, ""))
     return tirx.While(condition, tirx.AttrStmt(index(0), LOCATION, line, sequence(body)))
 
@@ -179,7 +179,7 @@ def _while_loop(operation: ir.Operation, condition: Any, body: list[Any]) -> Any
 class _Loop:
     """One counted loop: its bounds, evaluated before it, and its counter.
 
-    The TIR loop starts at 0: TVM's passes shift loops to that, and forget the bounds of the loops inside.
+    The TIR loop starts at 0: TVM's passes normalise loops so, and then forget the bounds of inner loops.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class _Loop:
         extent = self.upper.expression - self.lower.expression
         if not is_number(self.step.expression, 1):
             extent = tirx.FloorDiv(extent + (self.step.expression - index(1)), self.step.expression)
-        # As TVMScript's parser leaves it.
+        # The form that TVMScript's parser produces.
         self.extent = Analyzer().simplify(extent)
 
     def define_counter(self, translation: LoopTranslation) -> None:
@@ -211,7 +211,7 @@ class _Loop:
 
 
 def _names(operation: ir.Operation, values: Sequence[ir.Value], end: ir.Block | None = None) -> list[str]:
-    """What to call the cells of these values: the user's names, which they or what `end` yields for them may have."""
+    """Return names for the buffers of these values: the user's, from the values or from what `end` yields for them."""
     of_all = name_of(operation.location) or ("chosen" if operation.name == "scf.if" else "carried")
     yielded = end.operations[len(end.operations) - 1].operands if end is not None else values
     places = [[_location(value) for value in pair] for pair in zip(values, yielded, strict=True)]
@@ -221,7 +221,6 @@ def _names(operation: ir.Operation, values: Sequence[ir.Value], end: ir.Block | 
 def _location(value: ir.Value) -> ir.Location | None:
     if isinstance(value.owner, ir.Block):
         return value.location
-    # A loop's or branch's own location names the statement.
     return None if value.owner.name.startswith("scf.") else value.owner.location
 
 

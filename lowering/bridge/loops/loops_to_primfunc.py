@@ -1,4 +1,4 @@
-"""Loops over memory become one imperative TIR function: the loops form of MLIR, statement by statement.
+"""Lower a function of loops over memrefs to one imperative PrimFunc, statement by statement.
 
 Takes a function over memrefs of scf, memref, arith, math and the parts of complex numbers (`bufferized_to_loops`).
 Gives a PrimFunc with the same parameters, in the same order, of one opaque block: For, While, IfThenElse, BufferStore.
@@ -31,14 +31,14 @@ from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Range, SBlock, SBlock
 
 __all__ = ["ImperativeFunction", "build_imperative", "loop_control"]
 _OPAQUE = 8
-"""TVM's fusion leaves functions of this pattern alone."""
+"""TVM's fusion skips functions of this pattern."""
 _TERMINATORS = frozenset({"func.return", "scf.yield", "scf.condition", "scf.reduce", "scf.reduce.return"})
 _WAY_OUT = 'write it with other operations, or use pipeline="mlir"'
 
 
 @dataclass(frozen=True)
 class ImperativeFunction:
-    """A PrimFunc, and the symbols of the constant arrays that it takes between the first parameters and the rest."""
+    """A PrimFunc, and the symbols of the constant arrays that it takes between its inputs and outputs."""
 
     function: PrimFunc
     constants: tuple[str, ...]
@@ -50,10 +50,10 @@ def build_imperative(
     dtypes: Sequence[str] | None = None,
     shapes: Sequence[Sequence[Any]] | None = None,
 ) -> ImperativeFunction:
-    """The PrimFunc of a function over memrefs, of which the first `inputs` are its arguments and the rest its outputs.
+    """Build the PrimFunc of a function over memrefs: the first `inputs` are its arguments, the rest its outputs.
 
-    `dtypes` are those of the buffers, where they differ from the elements' by a sign or are parts of complex ones;
-    `shapes` are those of the buffers where sizes are known at run time only. Raises `UnsupportedOperationError`.
+    `dtypes` are the buffers' dtypes, which differ from the elements' in signedness or for complex parts; `shapes` are
+    the buffers' shapes where sizes are known at run time only. Raises `UnsupportedOperationError`.
     """
     refuse(_unsupported(function), "TIR", _WAY_OUT)
     block = function.regions[0].blocks[0]
@@ -75,7 +75,7 @@ def build_imperative(
 
 
 def _block(parameters: list, written: set[str], statements: list, annotations: dict) -> SBlockRealize:
-    """One block that may read all of its parameters and write those of which the names are `written`."""
+    """Return one block that may read all parameters and write those named in `written`."""
     reads = [_whole(parameter) for parameter in parameters]
     writes = [_whole(parameter) for parameter in parameters if parameter.name in written]
     block = SBlock([], reads, writes, "loops", sequence(statements), annotations=annotations)
@@ -87,7 +87,7 @@ def _whole(parameter):
 
 
 def _unsupported(operation: ir.Operation) -> Iterator[tuple[ir.Operation, str]]:
-    """Operations inside `operation` that have no rule, with what to call them, in program order."""
+    """Return the operations inside `operation` that have no rule, with their names, in program order."""
     for region in operation.regions:
         for each in (one.operation for block in region.blocks for one in block.operations):
             if each.name not in STATEMENTS and each.name not in SCALAR_RULES and each.name not in _TERMINATORS:

@@ -1,7 +1,7 @@
-"""Memory of imperative code: buffers behind memrefs, and the views of them that bufferization leaves.
+"""Buffers behind memrefs, and the views of them that bufferization leaves.
 
-Takes memref types and the operations that make one memref of another. Gives, for indices into a memref, the buffer and
-the indices into that. Complex elements are two of a last dimension. Refuses nothing.
+Takes memref types and the operations that derive a memref from another. Gives, for indices into a memref, the buffer
+and the indices into that. Complex elements are a last dimension of 2.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ Indices = list[Any]
 
 @dataclass(frozen=True)
 class Memory:
-    """What a memref is: its sizes, and where its elements lie in a buffer."""
+    """A memref: its sizes, and the positions of its elements in a buffer."""
 
     buffer: Any
-    """Its dtype may be another one of the same width: unsigned, or what bf16 is kept as."""
+    """Its dtype may differ at the same width: unsigned, or the storage type of bf16."""
     sizes: tuple[Any, ...]
     dtypes: tuple[str, ...]
-    """Of the parts of an element: two for complex ones."""
+    """The dtypes of an element's parts: two for complex elements."""
     place: Callable[[Indices], Indices] = list
-    """From indices into the memref to indices into the buffer."""
+    """Map indices into the memref to indices into the buffer."""
 
     def indices(self, at: Sequence[Any]) -> list[Indices]:
-        """The indices into the buffer of each part of the element `at`."""
+        """Return the indices into the buffer of each part of the element `at`."""
         place = self.place(list(at))
         return [[*place, index(part)] for part in range(2)] if len(self.dtypes) == 2 else [place]
 
     def load(self, at: Sequence[Any]) -> list[Any]:
-        """The parts of the element `at`."""
+        """Load the parts of the element `at`."""
         places = zip(self.dtypes, self.indices(at), strict=True)
         return [same_bits(load(self.buffer, place), dtype) for dtype, place in places]
 
     def store(self, parts: Sequence[Any], at: Sequence[Any]) -> list[Any]:
-        """The statements that make these the parts of the element `at`."""
+        """Return the statements that store these parts at the element `at`."""
         dtype, places = str(self.buffer.dtype), self.indices(at)
         return [store(self.buffer, same_bits(part, dtype), place) for part, place in zip(parts, places, strict=True)]
 
     def seen_as(self, sizes: Sequence[Any], place: Callable[[Indices], Indices]) -> Memory:
-        """A view of other sizes; `place` turns its indices into this memory's."""
+        """Return a view of other sizes; `place` maps its indices to this memory's."""
         return Memory(self.buffer, tuple(sizes), self.dtypes, lambda at: self.place(place(at)))
 
 
 def memory(name: str, kind: ir.MemRefType, sizes: Sequence[Any], dtype: str | None = None) -> Memory:
-    """A buffer for a memref type, of a dtype of its own if need be; `sizes` are expressions."""
+    """Return a buffer for a memref type, of another dtype if given; `sizes` are expressions."""
     dtypes = part_dtypes(kind)
     extra = [index(2)] if len(dtypes) == 2 else []
     buffer = tirx.decl_buffer([*sizes, *extra], dtype or dtypes[0], name, layout=None)
@@ -61,13 +61,13 @@ def memory(name: str, kind: ir.MemRefType, sizes: Sequence[Any], dtype: str | No
 
 
 def mixed(static: Sequence[int], dynamic: Sequence[Any]) -> list[Any]:
-    """A ``static_…`` attribute with the operands that stand for its dynamic entries."""
+    """Return a ``static_…`` attribute with its dynamic entries replaced by the operands."""
     operands = iter(dynamic)
     return [next(operands) if number == ir.ShapedType.get_dynamic_size() else index(number) for number in static]
 
 
 def subview(source: Memory, offsets: Indices, sizes: Indices, strides: Indices, kept: Sequence[int]) -> Memory:
-    """Every stride-th element from an offset on, along each axis; the axes `kept` remain."""
+    """Return a strided slice along each axis; only the axes `kept` remain."""
 
     def place(at: Indices) -> Indices:
         steps = dict(zip(kept, at, strict=True))
@@ -80,7 +80,7 @@ def subview(source: Memory, offsets: Indices, sizes: Indices, strides: Indices, 
 
 
 def collapsed(source: Memory, groups: Sequence[Sequence[int]]) -> Memory:
-    """Each group of axes as one."""
+    """Collapse each group of axes into one axis."""
     sizes = [_size([source.sizes[axis] for axis in group]) for group in groups]
 
     def place(at: Indices) -> Indices:
@@ -92,7 +92,7 @@ def collapsed(source: Memory, groups: Sequence[Sequence[int]]) -> Memory:
 
 
 def expanded(source: Memory, groups: Sequence[Sequence[int]], sizes: Sequence[Any]) -> Memory:
-    """Each axis as a group of axes, whose sizes are given."""
+    """Expand each axis into a group of axes of the given sizes."""
 
     def place(at: Indices) -> Indices:
         return [_together(at, sizes, group) for group in groups]
@@ -101,7 +101,7 @@ def expanded(source: Memory, groups: Sequence[Sequence[int]], sizes: Sequence[An
 
 
 def _apart(one: Any, sizes: Sequence[Any], group: Sequence[int]) -> Indices:
-    """The index into a collapsed group as one index per axis; axes of size 1 cost nothing."""
+    """Split the index into a collapsed group into one index per axis; axes of size 1 cost nothing."""
     long = [axis for axis in group if not is_number(sizes[axis], 1)]
     result = dict.fromkeys(group, index(0))
     for place, axis in enumerate(long):
@@ -127,24 +127,24 @@ def _size(sizes: Sequence[Any]) -> Any:
 
 
 def is_number(expression: Any, number: int) -> bool:
-    """Whether an expression is this constant."""
+    """Return whether an expression is this constant."""
     return isinstance(expression, tirx.IntImm) and int(expression.value) == number
 
 
 def product(x: Any, y: Any) -> Any:
-    """x * y, where neither is 1 or the first 0."""
+    """Return x * y, simplified where either is 1 or the first is 0."""
     if is_number(x, 0) or is_number(y, 1):
         return x
     return y if is_number(x, 1) else x * y
 
 
 def total(x: Any, y: Any) -> Any:
-    """x + y, where neither is 0."""
+    """Return x + y, simplified where either is 0."""
     if is_number(x, 0):
         return y
     return x if is_number(y, 0) else x + y
 
 
 def groups_of(operation: ir.Operation) -> list[list[int]]:
-    """The ``reassociation`` of a reshape."""
+    """Return the ``reassociation`` of a reshape."""
     return [[axis.value for axis in group] for group in operation.attributes["reassociation"]]

@@ -1,7 +1,7 @@
-"""Sizes known at run time as TVM's symbols: one for all sizes of arguments that have to be equal.
+"""Sizes known at run time as TVM's symbols: one for all argument sizes that have to be equal.
 
-Takes a size program. Gives the shapes of a function's arguments and results, of numbers, variables and arithmetic on
-them. A size of a result that is more than sums and multiples of the arguments' is a variable of its own.
+Takes a size program. Gives the shapes of a function's arguments and results, built from numbers, variables and
+arithmetic. A result size beyond sums and multiples of argument sizes is a variable of its own.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ Shape = list[Any]
 
 
 class Symbols:
-    """The variables of one TVM function."""
+    """The size variables of one TVM function."""
 
     def __init__(self, program: SizeProgram | None):
         self.program = program
         self._variables: dict[int, Any] = {}
-        """By the step that stands for all that are equal to it."""
+        """Variables by the representative step of their equality class."""
         self._same = _united(program) if program else {}
 
     def arguments(self, kinds: Sequence[ir.Type]) -> list[Shape]:
-        """The shapes of arguments of these types."""
+        """Return the shapes of arguments of these types."""
         return [self._shape(kind, lambda axis, at=at: self._argument(at, axis)) for at, kind in enumerate(kinds)]
 
     def results(self, kinds: Sequence[ir.Type], is_whole: bool) -> list[Shape]:
-        """The shapes of results of these types; `is_whole` asks for quotients and such to be written out."""
+        """Return the shapes of results of these types; `is_whole` writes out quotients and the like."""
         sizes = {(result, axis): step for result, axis, step in (self.program.sizes if self.program else ())}
         rules = {**_WHOLE, **_MORE} if is_whole else _WHOLE
         return [
@@ -52,7 +52,7 @@ class Symbols:
     def _argument(self, argument: int, axis: int) -> Any:
         steps = enumerate(self.program.steps if self.program else ())
         at = next((at for at, one in steps if one.name == SIZE and one.numbers == (argument, axis)), None)
-        # Nobody asks for a size that no step has: it is a variable that nothing else is equal to.
+        # A size that no step computes is a variable equal to no other.
         return self._variable((argument, axis) if at is None else self._same.get(at, at))
 
     def _result(self, step: int, rules: dict[str, Any]) -> Any:
@@ -81,7 +81,7 @@ class Symbols:
 
 
 def _united(program: SizeProgram) -> dict[int, int]:
-    """Steps of sizes of arguments, each with the first one that it has to be equal to."""
+    """Map each argument size's step to the first one that it has to equal."""
     parents: dict[int, int] = {}
 
     def first(at: int) -> int:

@@ -1,7 +1,7 @@
-"""One function under translation from loops form to TIR, and the table of statement rules that drive it.
+"""The translation of one function from loops form to TIR, and its table of statement rules.
 
-A rule is a function ``(translation, operation)`` registered for an operation's name; what has none is a scalar
-operation of `SCALAR_RULES`. Here are the rules of memory and of complex numbers; `loop_control` has those of scf.
+A rule is a function ``(translation, operation)`` registered for an operation's name; other operations are
+scalar ones of `SCALAR_RULES`. Here are the rules of memory and of complex numbers; `control` has those of scf.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ statement = STATEMENTS.register
 
 
 class LoopTranslation:
-    """What the values, memrefs and written buffers of one function are so far."""
+    """The state of one translation: values, memrefs and written buffers."""
 
     def __init__(self) -> None:
         self.values = LoopValues(Names())
         self.memories: dict[ir.Value, Memory] = {}
         self.written: set[str] = set()
-        """Names of the buffers that something is stored into."""
+        """Names of the buffers that are stored to."""
         self.constants: list[tuple[Any, str]] = []
         """Buffers of constant arrays, with the symbols of their ``memref.global``."""
 
     def translate(self, block: ir.Block) -> ir.Operation:
-        """Write the statements of a block; gives its terminator, which is not one."""
+        """Translate the statements of a block, and return its terminator."""
         *operations, terminator = [each.operation for each in block.operations]
         for operation in operations:
             with errors_at(operation):
@@ -49,7 +49,7 @@ class LoopTranslation:
         return terminator
 
     def memory(self, value: ir.Value, sizes: Sequence[Any], wish: str, dtype: str | None = None) -> Memory:
-        """A new buffer for a memref; the caller decides where it is allocated."""
+        """Create a buffer for a memref; the caller decides where it is allocated."""
         made = loop_memory.memory(self.values.names.unique(wish), value.type, sizes, dtype)
         self.memories[value] = made
         return made
@@ -59,19 +59,18 @@ class LoopTranslation:
 
 
 def sequence(statements: Sequence[Any]) -> Any:
-    """Statements as one."""
     if not statements:
         return tirx.Evaluate(tirx.IntImm("int32", 0))
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
 
 
 def word(operation: ir.Operation) -> str:
-    """What to call the result of an operation: the user's name for it, or what it does."""
+    """Name the result of an operation: the user's name for it, or the operation's."""
     return name_of(operation.location) or operation.name.split(".")[-1]
 
 
 def _scalar(translation: LoopTranslation, operation: ir.Operation) -> None:
-    """arith and math on single elements."""
+    """Translate arith and math on single elements."""
     values, rule = translation.values, SCALAR_RULES[operation.name]
     operands = [values.get(operand) for operand in operation.operands]
     if (answer := decided(operation, operands)) is not None:
@@ -171,7 +170,7 @@ def _allocate(translation, operation):
         result.type.shape, [translation.values.settled(each, "size").expression for each in operation.operands]
     )
     if any(loop_memory.is_number(size, 0) for size in sizes):
-        # TVM allocates no buffer of no elements.
+        # TVM cannot allocate an empty buffer.
         sizes = [index(1)] * len(sizes)
     dtype = kept_as(part_dtypes(result.type)[0])
     memory = translation.memory(result, sizes, name_of(operation.location) or "temporary", dtype)
@@ -180,7 +179,7 @@ def _allocate(translation, operation):
 
 @statement("memref.dealloc")
 def _free(_translation, _operation):
-    """TVM frees a buffer where the statements that it is allocated in end."""
+    """Emit nothing: TVM frees a buffer at the end of the statements that it is allocated in."""
 
 
 @statement("memref.get_global")
@@ -208,7 +207,7 @@ def _dim(translation, operation):
 
 @statement("memref.extract_strided_metadata")
 def _metadata(translation, operation):
-    """What is left of reshapes: their sizes, and the whole buffer, which is freed."""
+    """Define what is left of reshapes: their sizes, and the whole buffer, which is freed."""
     memory = translation.memories[operation.operands[0]]
     base, offset, *numbers = operation.results
     sizes, strides = numbers[: len(memory.sizes)], numbers[len(memory.sizes) :]
@@ -239,7 +238,7 @@ def _subview(translation, operation):
 
 
 def _kept_axes(sizes: list[int], rank: int) -> list[int]:
-    """The axes that a subview keeps: it drops axes of size 1, the first ones where there is a choice."""
+    """Return the axes that a subview keeps: axes of size 1 are dropped, the first ones where there is a choice."""
     surplus = len(sizes) - rank
     kept = []
     for axis, size in enumerate(sizes):

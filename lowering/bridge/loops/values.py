@@ -1,10 +1,9 @@
-"""The values of imperative code on their way to TIR: which SSA value is which expression, and when it is evaluated.
+"""Map the SSA values of imperative code to TIR expressions, and decide when each is evaluated.
 
-Takes SSA values with their TIR expressions, in program order, and the statements between them. Gives expressions. A
-value that is used once stays part of its reader's expression, unless memory that it reads is written before, or a loop
-begins: then it becomes a variable. So does a value that is used again. What reads no memory goes through an element
-of it first, which LLVM makes a register: TVM would write the expression out at every use while it analyses.
-Complex values are pairs. Refuses nothing.
+A value that is used once stays part of its reader's expression, unless memory that it reads is written before, or a
+loop begins: then it becomes a variable. So does a value that is used again. What reads no memory goes through a scalar
+buffer, which LLVM promotes to a register: TVM's analysis would inline a variable at every use. Complex values are
+pairs.
 """
 
 from __future__ import annotations
@@ -25,76 +24,76 @@ from mlirtri.lowering.toolchain.tvm_names import structural_map, structural_walk
 
 Bounds = tuple[int, int]
 _FREE_SIZE = 12
-"""Nodes of an index expression that may be written out at every use, so that TVM sees what an access depends on."""
+"""Nodes of an index expression that may be repeated at every use, so that TVM can analyse the access."""
 _MOST_COPIES = 32
-"""Nodes that a variable may stand for in TVM's analysis."""
+"""Nodes that a variable may stand for in TVM's analysis, which inlines it."""
 _WHOLE_NUMBERS = ("int32", "int64")
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """An expression, the names of the buffers that it reads, and how many nodes it has."""
+    """An expression, the names of the buffers that it reads, and its number of nodes."""
 
     expression: Any
     reads: frozenset[str] = frozenset()
     size: int = 1
     bounds: Bounds | None = None
-    """Between which numbers an int64 lies, where that is known."""
+    """The bounds of an int64, where they are known."""
 
     @property
     def is_free(self) -> bool:
-        """Whether it may be evaluated anywhere, any number of times."""
+        """Return whether it may be evaluated anywhere, any number of times."""
         is_index = dtype_name(self.expression) == "int64" and self.size <= _FREE_SIZE
         return not self.reads and (self.size == 1 or is_index or isinstance(self.expression, tirx.Var))
 
 
 class Cell:
-    """One element of memory that stands for a value which changes; LLVM makes it a register."""
+    """A scalar buffer for a value that changes; LLVM promotes it to a register."""
 
     def __init__(self, name: str, dtype: str):
         self.buffer = buffer(name, (1,), kept_as(dtype))
         self.scalar = Scalar(same_bits(load(self.buffer, [index(0)]), dtype), frozenset([name]))
-        """What it holds now."""
+        """The value that it holds now."""
 
     def store(self, scalar: Scalar) -> Any:
         return store(self.buffer, same_bits(scalar.expression, str(self.buffer.dtype)), [index(0)])
 
 
 def kept_as(dtype: str) -> str:
-    """The dtype of a function's own memory for elements of `dtype`: TVM's widening of bf16 breaks memory of bf16."""
+    """Return the dtype of local memory for elements of `dtype`: TVM's widening of bf16 breaks bf16 buffers."""
     return "uint16" if dtype == "bfloat16" else dtype
 
 
 Meaning = Scalar | tuple[Scalar, Scalar]
-"""What an SSA value is: a scalar, or the real and the imaginary part of a complex one."""
+"""A scalar, or the real and imaginary part of a complex value."""
 
 
 class LoopValues:
-    """The values so far, and the list of statements that is being written."""
+    """The values so far, and the list of statements being written."""
 
     def __init__(self, names: Names):
         self.names = names
         self.statements: list[Any] = []
         self._meanings: dict[ir.Value, Meaning] = {}
         self._waiting: dict[ir.Value, None] = {}
-        """Values that are used once and were not used yet, in program order."""
+        """Values that are used once and not yet, in program order."""
 
     def get(self, value: ir.Value) -> Scalar:
-        """What `value` is, for the reader that it has been waiting for."""
+        """Return the expression of `value` for its reader."""
         self._waiting.pop(value, None)
         return self._meanings[value]
 
     def parts(self, value: ir.Value) -> tuple[Scalar, ...]:
-        """The one or two scalars that a value is."""
+        """Return the one or two scalars of a value."""
         meaning = self.get(value)
         return meaning if isinstance(meaning, tuple) else (meaning,)
 
     def set(self, value: ir.Value, meaning: Meaning) -> None:
-        """Say what a value is that may be evaluated anywhere in its scope."""
+        """Define a value that may be evaluated anywhere in its scope."""
         self._meanings[value] = meaning
 
     def define(self, value: ir.Value, scalar: Scalar, wish: str) -> None:
-        """Say what a value is that an operation computes here; one that is used again is computed once."""
+        """Define a value that an operation computes here, once even if it is used again."""
         scalar = self._without_lets(scalar)
         count = mentions(value)
         if scalar.size > MOST_NODES or (count > 1 and not scalar.is_free):
@@ -104,11 +103,11 @@ class LoopValues:
             self._waiting[value] = None
 
     def define_complex(self, value: ir.Value, real: Scalar, imaginary: Scalar, wish: str) -> None:
-        """Say what a complex value is; its parts are computed here."""
+        """Define a complex value, whose parts are computed here."""
         self._meanings[value] = tuple(part if part.is_free else self.name(part, wish) for part in (real, imaginary))
 
     def name(self, scalar: Scalar, wish: str) -> Scalar:
-        """A variable that holds what `scalar` is now."""
+        """Return a variable that holds the current value of `scalar`."""
         dtype = dtype_name(scalar.expression)
         if not scalar.reads and not _is_analysed(scalar):
             cell = self.cell(dtype, wish)
@@ -119,20 +118,20 @@ class LoopValues:
         return Scalar(variable, size=1 if scalar.reads else scalar.size + 1, bounds=scalar.bounds)
 
     def name_what_reads(self, buffer_name: str) -> None:
-        """Evaluate now what waits and reads this buffer, which is about to be written."""
+        """Evaluate now every pending value that reads this buffer, which is about to be written."""
         self._name_waiting(lambda scalar: buffer_name in scalar.reads)
 
     def name_all(self) -> None:
-        """Evaluate now all that waits, because statements follow that may run any number of times."""
+        """Evaluate now every pending value, because statements follow that may run any number of times."""
         self._name_waiting(lambda _: True)
 
     def settled(self, value: ir.Value, wish: str) -> Scalar:
-        """`value`, the same wherever it is evaluated: a loop's bound, a buffer's size."""
+        """Return `value` such that it is the same wherever it is evaluated: a loop's bound, a buffer's size."""
         scalar = self.get(value)
         return scalar if scalar.is_free else self.name(scalar, wish)
 
     def cell(self, dtype: str, wish: str) -> Cell:
-        """A new element of memory, allocated here."""
+        """Allocate a scalar buffer here."""
         cell = Cell(self.names.unique(wish), dtype)
         self.statements.append(tirx.AllocBuffer(cell.buffer))
         return cell
@@ -146,13 +145,13 @@ class LoopValues:
             for cell in free[:1]:
                 self.statements.append(cell.store(left.pop(cell)))
             if not free:
-                # They go in a circle: one of them is kept in a variable.
+                # The stores form a cycle: one value is kept in a variable.
                 reader = next(cell for cell in reversed(left) if left[cell].reads)
                 left[reader] = self.name(left[reader], reader.buffer.name)
 
     @contextmanager
     def nested(self) -> Iterator[list[Any]]:
-        """A list of statements of its own: the body of a loop, the arm of a branch."""
+        """Collect the statements of a nested scope: the body of a loop, the arm of a branch."""
         outer, self.statements = self.statements, []
         try:
             yield self.statements
@@ -165,7 +164,7 @@ class LoopValues:
             self._meanings[value] = self.name(self._meanings[value], _word(value))
 
     def _without_lets(self, scalar: Scalar) -> Scalar:
-        """The expression with each `let` of a rule named here."""
+        """Replace each `let` in the expression by a variable here."""
         named: dict[Any, Any] = {}
 
         def visit(variable: Any) -> Any:
@@ -183,7 +182,7 @@ class LoopValues:
 
 
 def _is_analysed(scalar: Scalar) -> bool:
-    """Whether TVM can analyse a variable of what reads no memory: it writes the expression out at every use.
+    """Return whether TVM's analysis, which inlines variables, can handle one of this memory-free value.
 
     It remembers a bound of an integer and fails on a tighter one, and on floats of integers whose range it knows.
     """
@@ -195,13 +194,12 @@ def _is_analysed(scalar: Scalar) -> bool:
 
 
 def joined(expression: Any, operands: Sequence[Scalar], bounds: Bounds | None = None) -> Scalar:
-    """An expression of operands."""
     reads = frozenset().union(*(operand.reads for operand in operands))
     return Scalar(expression, reads, 1 + sum(operand.size for operand in operands), bounds)
 
 
 def part_dtypes(kind: ir.Type) -> list[str]:
-    """The dtypes of the scalars that a value of this MLIR type is."""
+    """Return the dtypes of the scalars of a value of this MLIR type."""
     dtype = DTYPES[dtype_of(kind)]
     return [dtype.part.name] * 2 if dtype.is_complex else [dtype.name]
 

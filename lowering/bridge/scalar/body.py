@@ -1,10 +1,9 @@
-"""The body of a linalg operation to TIR: a block of scalar operations becomes the stores of its results.
+"""Lower the body of a linalg operation to TIR: a block of scalar operations becomes the stores of its results.
 
-Takes the block, what its arguments are, and where its results go. Gives one statement. A value that is used again and
-costs something becomes a variable, so that expressions stay as large as the body: a let where there are few, which
-leaves the block one store that schedules can inline, and a scratch element where there are many, since TVM substitutes
-lets and bound variables while it analyses: in time, it writes every expression out. Loads stop that.
-Refuses operations without a rule.
+Takes the block, its arguments' expressions, and the targets of its results. Gives one statement. A value that is used
+again and is not free becomes a variable, so that expressions stay linear in the body: a let where there are few, which
+keeps the block a single store that schedules can inline, and a scratch buffer where there are many, since TVM's
+analysis inlines lets and bound variables, in exponential time. Loads stop that. Refuses operations without a rule.
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ from mlirtri.lowering.toolchain.tvm_names import structural_map, structural_walk
 
 __all__ = ["BODY_OPERATIONS", "ScalarBody", "scalar_conversions", "scalar_floats"]
 Expr = Any
-# What only makes sense inside a body, or needs variables; `ScalarBody` translates it.
+# Operations that are only valid inside a body, or need variables; `ScalarBody` translates them.
 BODY_OPERATIONS = frozenset({"linalg.yield", "linalg.index", "affine.apply", "tensor.extract", "math.ipowi"})
 _CHEAP_WEIGHT = 2
 MOST_NODES = 128
-"""Operations of one expression: TVM follows them by recursion, and ends the process where its stack ends."""
+"""Limit of operations in one expression: TVM recurses over it, and a stack overflow ends the process."""
 MOST_INTEGER_NODES = 8
-"""The same of integers, whose sums in twice their width TVM simplifies in time exponential in the depth."""
+"""The limit for integers: TVM simplifies their double-width sums in time exponential in the depth."""
 _MOST_COPIES = 32
-"""How often an expression may be written out in TVM's analysis before scratch elements take over."""
+"""How often TVM's analysis may inline an expression before scratch buffers are used."""
 _COMBINERS = {
     "arith.addf": tirx.Add, "arith.addi": tirx.Add, "arith.mulf": tirx.Mul, "arith.muli": tirx.Mul,
     "arith.maxsi": tirx.Max, "arith.minsi": tirx.Min,
 }  # fmt: skip
-"""What TVM's schedules recognise as a reduction when the accumulator is the first operand; the plain nodes."""
+"""The plain nodes that TVM's schedules recognise as reductions when the accumulator is the first operand."""
 
 
 class ScalarBody:
-    """One translation of a body: what each SSA value became, and the variables introduced on the way."""
+    """One translation of a body: the expression of each SSA value, and the variables introduced."""
 
     def __init__(self, dimensions: Sequence, read: Callable[[ir.Value, Sequence], Expr]):
         self.dimensions = dimensions
@@ -61,25 +60,25 @@ class ScalarBody:
             self.accumulators.add(value)
 
     def define_lazily(self, value: ir.Value, make: Callable[[], Expr]) -> None:
-        """`make` runs when the body reads `value`, so that a tensor that is never read is no input."""
+        """Call `make` when the body reads `value`, so that a tensor that is never read is no input."""
         self.lazy[value] = make
 
     def get(self, value: ir.Value) -> Expr:
-        """The expression of a value: of the body, or a scalar from outside (a literal or a tensor of rank 0)."""
+        """Return the expression of a value: of the body, or a scalar from outside (a literal or rank-0 tensor)."""
         if value not in self.values:
             make = self.lazy.get(value)
             self.values[value] = make() if make else self.read(value, [])
         return self.values[value]
 
     def translate(self, block: ir.Block, targets: Sequence[tuple[Any, Sequence]]) -> tuple[Any, tuple]:
-        """The statement that computes `block` into the (buffer, indices) of `targets`, and its scratch buffers."""
+        """Return the statement that stores `block` to the (buffer, indices) of `targets`, and its scratch buffers."""
         operations = [each.operation for each in block.operations]
         for operation in operations[:-1]:
             self.translate_operation(operation)
         return self.finish(list(operations[-1].operands), targets)
 
     def finish(self, results: Sequence[ir.Value], targets: Sequence[tuple[Any, Sequence]]) -> tuple[Any, tuple]:
-        """The statement that stores `results`, and the scratch buffers that it needs."""
+        """Return the statement that stores `results`, and the scratch buffers that it needs."""
         if len(results) == 1 and self._fits_lets():
             buffer_, indices = targets[0]
             return store(buffer_, self._single_result(results[0]), indices), ()
@@ -93,12 +92,12 @@ class ScalarBody:
         return self._with_scratch(stores)
 
     def _fits_lets(self) -> bool:
-        """Few copies, and no int32 or int64: TVM remembers a bound of such a variable and fails on a tighter one."""
+        """Return whether copies are few and none int32 or int64: TVM fails on a tighter bound of such a variable."""
         has_integer = any(dtype_name(variable) in ("int32", "int64") for variable, _ in self.variables)
         return self.copies <= _MOST_COPIES and not has_integer
 
     def _with_scratch(self, stores: list) -> tuple[Any, tuple]:
-        """The statements with a scratch element for every variable."""
+        """Return the statements with a scratch buffer for every variable."""
         scratch = {
             variable: buffer(f"{variable.name}_{at}", (1,), dtype_name(variable), "local")
             for at, (variable, _) in enumerate(self.variables)
@@ -155,7 +154,7 @@ class ScalarBody:
         self.define(result, expression)
 
     def _lift(self, let: tirx.Let) -> Expr:
-        """Make a let of a rule one of the body's variables, so that it can become a scratch element."""
+        """Turn a rule's let into a variable of the body, which can become a scratch buffer."""
         uses: list = []
         structural_walk(let.body, (tirx.Var, uses.append))
         self._count(sum(variable.same_as(let.var) for variable in uses))
@@ -165,8 +164,8 @@ class ScalarBody:
     def _bind(self, expression: Expr, wish: str, mentions: int = 1) -> Expr:
         is_bool = dtype_name(expression) == "bool"
         if is_bool:
-            # TVM analyses which whole numbers a variable can be, fails on vectors of bools, and where it finds another
-            # answer the second time. LLVM sees through the float.
+            # TVM analyses the range of an integer variable, fails on vectors of bools, and where a second
+            # analysis differs. LLVM sees through the float.
             expression = tirx.Select(expression, literal(1, "float32"), literal(0, "float32"))
         variable = tirx.Var(f"{wish}_{len(self.variables)}", dtype_name(expression))
         self._count(mentions)
@@ -180,7 +179,7 @@ class ScalarBody:
         self.copies = min(self.copies * max(mentions, 1), _MOST_COPIES + 1)
 
     def _single_result(self, result: ir.Value) -> Expr:
-        """The value to store, its variables as lets; a reduction keeps the shape `accumulator + rest`."""
+        """Return the value to store, with lets; a reduction keeps the form `accumulator + rest`."""
         operation = None if isinstance(result.owner, ir.Block) else result.owner
         combine = operation and _COMBINERS.get(operation.name)
         if not combine or not self._is_reduction(operation):
@@ -199,13 +198,13 @@ class ScalarBody:
 
 
 def _replace(statement: Any, visit: Callable[[Any], Any]) -> Any:
-    """`statement` with `visit` applied to its variables; the buffer it stores into is one as well, and stays."""
+    """Apply `visit` to the variables of `statement`, except the buffer that it stores to."""
     value = structural_map(statement.value, (tirx.Var, visit), order="post")
     return store(statement.buffer, value, statement.indices)
 
 
 def mentions(value: ir.Value) -> int:
-    """How often the expression of `value` will be written out."""
+    """Return how often the expression of `value` will be repeated."""
     count = 0
     for use in value.uses:
         rule = SCALAR_RULES.get(use.owner.name)

@@ -66,7 +66,7 @@ def _reinterpret(operation, operands):
     (x,) = operands
     dtype = result_dtype(operation)
     if dtype_name(x) == "bfloat16":
-        # Its bits are uint16 first, as `bfloat16_storage` looks for them; others of a variable end the process there.
+        # Reinterpret as uint16 first, as `bfloat16_storage` expects; TVM crashes on other variables.
         return same_bits(tirx.reinterpret("uint16", x), dtype)
     if dtype == "bfloat16":
         x = tirx.reinterpret("uint16", x) if dtype_name(x) == "float16" else unsigned(x)

@@ -1,7 +1,7 @@
-"""Scalar rules of floats: arithmetic and comparisons with NaN and signed zeros, functions a few ulp exact.
+"""Scalar rules of floats: arithmetic and comparisons with NaN and signed zeros, functions within a few ulp.
 
 TVM folds ``x * 0``, ``x - x``, ``(x + y) - x``, ``x == x`` and ``not a <= b`` as if there were no NaN and no rounding.
-Functions are TVM's where they are exact (libm and LLVM's intrinsics), the C library's otherwise: their names
+Functions are TVM's where they are accurate (libm and LLVM's intrinsics), the C library's otherwise: their names
 exist in CUDA as well. Half types compute in float32.
 """
 
@@ -27,7 +27,7 @@ from mlirtri.lowering.toolchain.tvm_names import structural_equal, tirx
 
 
 def hide_zero(expression: Expr) -> Expr:
-    """A float zero that TVM does not see: it folds ``x * 0`` and ``0 / x`` to 0, NaN or not, and fails on ``x / 0``."""
+    """Hide a float zero from TVM, which folds ``x * 0`` and ``0 / x`` to 0, NaN or not, and fails on ``x / 0``."""
     dtype = dtype_name(expression)
     if not isinstance(expression, tirx.FloatImm) or expression.value != 0:
         return expression
@@ -77,7 +77,7 @@ scalar_rule("arith.minnumf", repeats=True)(_extremum(tirx.LT, propagates_nan=Fal
 
 
 def _equal(x: Expr, y: Expr) -> Expr:
-    """x == y, also where both are the same expression, which TVM takes to be true for NaN."""
+    """Return x == y, without TVM's folding of ``x == x`` to true, wrong for NaN."""
     if structural_equal(x, y):
         return tirx.bitwise_xor(is_nan(x), literal(True, "bool"))
     return tirx.EQ(x, y)
@@ -112,7 +112,7 @@ def _compare_floats(operation, operands):
 
 
 def _power(x: Expr, y: Expr) -> Expr:
-    """x ** y. `tirx.pow` would print a warning, about operands below 0, for each exponent from 3 on."""
+    """Return x ** y; `tirx.pow` would warn about negative operands for each exponent from 3 on."""
     return tvm_ir.Call(tvm_ir.Op.get("tirx.pow"), [x, y], ret_ty=dtype_name(x))
 
 

@@ -1,7 +1,7 @@
 """Scalar rules of integers: arithmetic that wraps, division that never traps, shifts, comparisons.
 
-TVM takes overflow of int32 and int64 for impossible, signed and unsigned alike, and evaluates both arms of a select:
-so sums and products are computed in twice the width, and a divisor is made safe before the division, not after.
+TVM assumes that int32 and int64, signed or unsigned, never overflow, and evaluates both arms of a select: so sums and
+products are computed in twice the width, and a divisor is made safe before the division.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _is_index(operation: ir.Operation) -> bool:
 
 
 def _is_widened(expression: Expr, dtype: str) -> bool:
-    """Whether an integer came from one of at most half its width, so that a product cannot overflow."""
+    """Return whether an integer was extended from at most half its width: a product cannot overflow."""
     if not isinstance(expression, tirx.Cast):
         return False
     source = DTYPES.get(dtype_name(expression.value))
@@ -39,7 +39,7 @@ def _is_widened(expression: Expr, dtype: str) -> bool:
 
 
 def _wrapping(node: Callable[[Expr, Expr], Expr]) -> Build:
-    """Integers that wrap, where they can overflow at all."""
+    """Make integer arithmetic wrap, where it can overflow."""
 
     def build(operation: ir.Operation, operands: Sequence[Expr]) -> Expr:
         dtype = result_dtype(operation)
@@ -52,7 +52,7 @@ def _wrapping(node: Callable[[Expr, Expr], Expr]) -> Build:
 
 
 def _combine_bits(function: Callable[[Expr, Expr], Expr]) -> Build:
-    # Bitwise on bools as well: TVM's logical simplifications (`not a <= b` is `b < a`) are wrong when NaN is around.
+    # Bools also use bitwise ops: TVM's logical simplifications (`not a <= b` is `b < a`) are wrong for NaN.
     def build(operation: ir.Operation, operands: Sequence[Expr]) -> Expr:
         x, y = operands
         if isinstance(x, tirx.IntImm) and isinstance(y, tirx.IntImm):
@@ -102,7 +102,7 @@ def _signed_extremum(operation, operands):
 
 
 def _hide_lowest(x: Expr) -> Expr:
-    """The smallest int32 so that TVM does not see it: it takes ``x == INT_MIN`` and ``x <= INT_MIN`` for false."""
+    """Return INT_MIN hidden from TVM, which folds ``x == INT_MIN`` and ``x <= INT_MIN`` to false."""
     dtype = dtype_name(x)
     lowest = -(1 << (DTYPES[dtype].bits - 1))
     if not isinstance(x, tirx.IntImm) or x.value != lowest:
@@ -111,7 +111,7 @@ def _hide_lowest(x: Expr) -> Expr:
 
 
 def _safe_divisor(x: Expr, y: Expr) -> Expr:
-    """A divisor that cannot trap: 1 where `y` is 0, and where the quotient would overflow (which wraps to x / 1)."""
+    """Return a divisor that cannot trap: 1 where `y` is 0 or the quotient would overflow (which wraps to x / 1)."""
     dtype = dtype_name(y)
     one = literal(1, dtype)
     if isinstance(y, tirx.IntImm) and y.value not in (0, -1):
@@ -150,7 +150,7 @@ scalar_rule("arith.ceildivui", repeats=True, is_expensive=True)(_division(_ceili
 
 
 def _shift(node: Callable[[Expr, Expr], Expr], *, is_unsigned: bool) -> Build:
-    """A shift whose amount stays below the width; more is poison in MLIR, and a fatal error in TVM's folding."""
+    """Keep a shift's amount below the width; more is poison in MLIR, and fatal in TVM's folding."""
 
     def build(operation: ir.Operation, operands: Sequence[Expr]) -> Expr:
         x, y = map(unsigned, operands) if is_unsigned else operands
@@ -190,7 +190,7 @@ def _compare_integers(operation, operands):
 
 
 def _ordered_as_unsigned(x: Expr) -> Expr:
-    """A signed number that compares as the unsigned `x`: TVM's simplifier computes negative unsigned differences."""
+    """Return a signed number that orders as the unsigned `x`: TVM mishandles negative unsigned differences."""
     dtype = dtype_name(x)
     lowest = 1 << (DTYPES[dtype].bits - 1)
     if isinstance(x, tirx.IntImm):
@@ -208,12 +208,12 @@ def _absolute_integer(operation, operands):
 @scalar_rule("math.ctpop")
 def _count_ones(operation, operands):
     (x,) = operands
-    # Counted in 64 bits, without the copies of the sign.
+    # Count in 64 bits, without the sign extension.
     return cast(tirx.popcount(cast(unsigned(x), "uint64")), dtype_name(x))
 
 
 def integer_power(base: Expr, exponent: Expr, name: Callable[[Expr, str], Expr]) -> Expr:
-    """``math.ipowi``: `base ** exponent` that wraps; a negative exponent gives 0 unless the base is 1 or -1.
+    """Return ``math.ipowi``, `base ** exponent` that wraps; a negative exponent gives 0 unless the base is 1 or -1.
 
     `name` makes a variable of an expression: there are two for every bit.
     """
@@ -224,6 +224,6 @@ def integer_power(base: Expr, exponent: Expr, name: Callable[[Expr, str], Expr])
         is_set = tirx.NE(tirx.bitwise_and(exponent, literal(1 << bit, dtype)), zero)
         power = name(wrapped(tirx.Mul, power, tirx.Select(is_set, square, one)), "power")
         square = name(wrapped(tirx.Mul, square, square), "square")
-    # The power of 1 and -1 is right for any exponent in two's complement.
+    # The power of 1 and -1 is right for any two's-complement exponent.
     is_unit = tirx.Or(tirx.EQ(base, one), tirx.EQ(base, literal(-1, dtype)))
     return tirx.Select(tirx.Or(tirx.GE(exponent, zero), is_unit), power, zero)

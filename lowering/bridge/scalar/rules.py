@@ -1,9 +1,8 @@
-"""scalar to TIR: the operations of arith and math on single elements, as TIR expressions of the same meaning.
+"""Translate operations of arith and math on single elements to equivalent TIR expressions.
 
 Takes an operation and its operands as TIR expressions. Gives one expression. Exact where TVM is not: its simplifier
-treats floats as reals and int32/int64 as unbounded, so what it would get wrong is spelled so that it leaves it alone.
-This page has the table of rules and what all of them share; `scalar_integers`, `scalar_floats` and
-`scalar_conversions` fill it.
+treats floats as reals and int32/int64 as unbounded, so expressions are built such that it does not change their value.
+This file has the table of rules and shared helpers; `integers`, `floats` and `conversions` fill it.
 
     arith.maximumf %a, %b   ──►   T.Select(a > b or T.isnan(a), a, b)
 """
@@ -31,13 +30,13 @@ Build = Callable[[ir.Operation, Sequence[Expr]], Expr]
 
 @dataclass(frozen=True)
 class ScalarRule:
-    """How one operation becomes an expression."""
+    """A rule that makes one operation an expression."""
 
     build: Build
     repeats: bool = False
-    """The expression mentions an operand more than once, so that operand should be a variable."""
+    """The expression repeats an operand, which should then be a variable."""
     is_expensive: bool = False
-    """Worth a variable when the result is used twice."""
+    """The result becomes a variable when it is used twice."""
 
 
 SCALAR_RULES: Registry[str, ScalarRule] = Registry("scalar TIR rule")
@@ -55,7 +54,7 @@ def scalar_rule(*names: str, repeats: bool = False, is_expensive: bool = False):
 
 
 def literal(number: float | int | bool, dtype: str) -> Expr:
-    """A TIR constant; integers wrap to the width of the dtype."""
+    """Return a TIR constant; integers wrap to the width of the dtype."""
     if dtype.startswith(("float", "bfloat")):
         return tirx.FloatImm(dtype, float(number))
     if dtype == "bool":
@@ -74,7 +73,7 @@ def cast(expression: Expr, dtype: str) -> Expr:
     if dtype_name(expression) == dtype:
         return expression
     if isinstance(expression, tirx.FloatImm) and dtype.startswith(("float", "bfloat")):
-        # A number now, not a cast of one: rules that look for constants have to see it.
+        # A literal, not a cast of one: rules look for constants.
         with np.errstate(over="ignore"):
             return tirx.FloatImm(dtype, float(np.float64(expression.value).astype(DTYPES[dtype].numpy)))
     if dtype == "bfloat16" and not isinstance(expression, tirx.FloatImm):
@@ -82,7 +81,7 @@ def cast(expression: Expr, dtype: str) -> Expr:
         half = tirx.reinterpret("bfloat16", rounded_to_bfloat16(bits))
         return tirx.Let(bits, tirx.reinterpret("uint32", cast(expression, "float32")), half)
     if dtype_name(expression) == "bfloat16" and not isinstance(expression, tirx.FloatImm):
-        # TVM forgets to widen the arguments of external calls.
+        # TVM does not widen the arguments of external calls.
         return cast(widened_bfloat16(tirx.reinterpret("uint16", expression)), dtype)
     return tirx.Cast(dtype, expression)
 
@@ -92,7 +91,7 @@ def result_dtype(operation: ir.Operation) -> str:
 
 
 def unsigned(expression: Expr) -> Expr:
-    """The same bits as an unsigned integer; takes off what `signed` put on."""
+    """Return the same bits as an unsigned integer; undoes `signed`."""
     dtype = dtype_name(expression)
     return expression if dtype == "bool" or dtype.startswith("u") else same_bits(expression, f"u{dtype}")
 
@@ -106,7 +105,7 @@ def is_reinterpretation(expression: Expr) -> bool:
 
 
 def same_bits(expression: Expr, dtype: str) -> Expr:
-    """A reinterpretation, which TVM's analyzer does not look through: a cast of an unsigned sum is positive to it."""
+    """Reinterpret the bits, opaquely to TVM's analyzer, for which a cast of an unsigned sum is positive."""
     if dtype_name(expression) == dtype:
         return expression
     if isinstance(expression, tirx.IntImm):
@@ -117,7 +116,7 @@ def same_bits(expression: Expr, dtype: str) -> Expr:
 
 
 def in_float32(compute: Callable[..., Expr]) -> Callable[..., Expr]:
-    """`compute` on operands widened from a half type, its result rounded back."""
+    """Apply `compute` to operands widened from a half type, and round its result back."""
 
     def build(*operands: Expr) -> Expr:
         dtype = dtype_name(operands[0])
