@@ -1,6 +1,6 @@
-"""Alias analysis of tensors: which values share a buffer after in-place bufferization.
+"""Alias analysis of tensors: decide which values share a buffer after in-place bufferization.
 
-Takes values of `linalg`, `tensor` and `scf` on tensors. Gives answers, and changes nothing.
+Takes values of `linalg`, `tensor` and `scf` on tensors, and changes nothing.
 
     %y = tensor.insert %v into %x      %y is the new content of the buffer of %x
     %y = tensor.extract_slice %x       %y lies in the buffer of %x
@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from mlirtri.dialect.bindings.mlir import ir
 
 SAME_BUFFER = {"tensor.insert": 1, "tensor.insert_slice": 1, "bufferization.materialize_in_destination": 1}
-"""Operations whose result is the new content of one of their operands, and which."""
+"""Operations whose result is the new content of an operand, with that operand's index."""
 PLACE = ("static_offsets", "static_sizes", "static_strides")
-"""Attributes that say, with the operands after the arrays, which slice an operation is on."""
+"""Attributes that, with the operands after the arrays, identify the slice of an operation."""
 VIEWS = ("tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
-"""Operations whose result is part of the buffer of their first operand."""
+"""Operations whose result is a view of their first operand."""
 
 
 def is_block_argument(value: ir.Value) -> bool:
@@ -25,7 +25,7 @@ def is_block_argument(value: ir.Value) -> bool:
 
 
 def is_content_of(value: ir.Value, buffer: ir.Value) -> bool:
-    """Whether `value` is what `buffer` becomes when everything is written in place."""
+    """Return whether `value` is the later content of `buffer` when everything is written in place."""
     while value != buffer:
         sources = same_buffer(value)
         if len(sources) != 1:
@@ -35,7 +35,7 @@ def is_content_of(value: ir.Value, buffer: ir.Value) -> bool:
 
 
 def may_share(value: ir.Value, buffer: ir.Value) -> bool:
-    """Whether the memory of `value` may be, or lie in, that of `buffer`."""
+    """Return whether the memory of `value` may overlap that of `buffer`."""
     if value == buffer:
         return True
     if not is_block_argument(value) and value.owner.name in VIEWS:
@@ -44,7 +44,7 @@ def may_share(value: ir.Value, buffer: ir.Value) -> bool:
 
 
 def same_buffer(value: ir.Value) -> Sequence[ir.Value]:
-    """The values whose buffer `value` is written into: one, one per arm of an `if`, or none."""
+    """Return the values whose buffer `value` is written into: one, one per arm of an `if`, or none."""
     if is_block_argument(value):
         return []
     operation, position = value.owner.operation, value.result_number
@@ -62,7 +62,7 @@ def same_buffer(value: ir.Value) -> Sequence[ir.Value]:
 
 
 def root_of(value: ir.Value) -> ir.Value:
-    """The first value in the buffer of `value`."""
+    """Return the first value in the buffer of `value`."""
     while not is_block_argument(value):
         if value.owner.name in VIEWS:
             value = value.owner.operands[0]
@@ -74,7 +74,7 @@ def root_of(value: ir.Value) -> ir.Value:
 
 
 def _of_while(loop: ir.Operation, position: int) -> Sequence[ir.Value]:
-    """A result of a `while` is a value of its condition, which is in the buffer of one of the initial values."""
+    """Return the initial value that is in the buffer of a result of a `while`; empty where none is."""
     before = loop.regions[0].blocks[0]
     forwarded = terminator(before).operands[1 + position]
     if is_block_argument(forwarded) and forwarded.owner == before:
@@ -85,10 +85,10 @@ def _of_while(loop: ir.Operation, position: int) -> Sequence[ir.Value]:
 
 
 def outside(value: ir.Value, branch: ir.Operation) -> ir.Value | None:
-    """What was in the buffer of `value` before `branch`; None when the branch makes the buffer."""
+    """Return the content of the buffer of `value` before `branch`; None when the branch creates the buffer."""
     if not is_inside(value, branch) and value.owner != branch:
         return value
-    # A branch within has a source in each of its arms.
+    # A nested branch has a source in each of its arms.
     found = [outside(source, branch) for source in same_buffer(value)]
     return None if not found or any(each is None or each != found[0] for each in found) else found[0]
 
@@ -101,14 +101,14 @@ def is_inside(value: ir.Value, branch: ir.Operation) -> bool:
 
 
 def is_read_only(value: ir.Value) -> bool:
-    """Whether `value` is an argument or a constant; an argument that may be written is behind a `to_tensor`."""
+    """Return whether `value` is an argument or a constant; writable arguments are behind a `to_tensor`."""
     if is_block_argument(value):
         return value.owner.owner.operation.name == "func.func"
     return value.owner.name == "arith.constant"
 
 
 def ends_in(value: ir.Value, branch: ir.Operation) -> bool:
-    """Whether all readers of `value` come before `branch`, or lie in it or in a branch around it."""
+    """Return whether all readers of `value` come before `branch`, or lie in it or in an enclosing branch."""
     block = value.owner if is_block_argument(value) else value.owner.operation.block
     around = branch
     while around.block != block:

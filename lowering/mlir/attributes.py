@@ -1,9 +1,9 @@
-"""What an imported function says of its arguments and results, as attributes that travel with it.
+"""Attributes of arguments and results that describe an imported function.
 
     func.func @main(%x: tensor<4xf32>, %w: tensor<1000xf32> {mlirtri.bound = "w"})
         -> (tensor<4xf32>, tensor<i1> {mlirtri.check = "KernelValueError: index out of range"})
 
-A bound argument is no argument of the caller's: its tensor is a parameter of the program (weights, large constants).
+The caller does not pass a bound argument: its tensor is a parameter of the program (weights, large constants).
 Bound arguments come after all others. A check is a result of rank 0 that has to be false, else its error is raised.
 `mlirtri.dtype = "uint8"` is what the caller sees of a tensor whose dtype has lost its sign.
 """
@@ -18,31 +18,30 @@ from mlirtri.dialect.bindings.mlir import func, ir
 BOUND = "mlirtri.bound"
 """Attribute of an argument: the name of the parameter that it stands for."""
 CHECK = "mlirtri.check"
-"""Attribute of a result: ``"ErrorClass: message"`` of the check that it is."""
+"""Attribute of a result that is a check: ``"ErrorClass: message"``."""
 PLACE = "mlirtri.place"
-"""Attribute of a result that is a check: ``"file:line:column"`` of the assertion that it stands for."""
+"""Attribute of a result that is a check: ``"file:line:column"`` of its assertion."""
 SIZES = "mlirtri.sizes"
-"""Attribute of an argument: the name of the size of each axis, ``""`` for none. Sizes of one name are equal."""
+"""Attribute of an argument: the name of each axis's size, ``""`` for none. Sizes of one name are equal."""
 STATE = "mlirtri.state"
-"""Attribute of a result: the name of the bound argument whose content it is at the next call."""
+"""Attribute of a result: the name of the bound argument that takes its value at the next call."""
 IMPORTED = "mlirtri.imported"
 """Attribute of a function that did not come from Python's source."""
 LENGTHS = "mlirtri.lengths"
-"""Attribute of a result that is an array of the largest size there can be: axes, each with the result that says its
-size."""
+"""Attribute of a result padded to its largest size: axes, each with the result that gives its size."""
 NUMBER = "mlirtri.number"
-"""Attribute of a result of rank 0, of no value: Python gets a number instead of a tensor."""
+"""Attribute of a rank-0 result, without value: Python gets a number instead of a tensor."""
 DTYPE = "mlirtri.dtype"
-"""Attribute of an argument or result: our name of its dtype, where that of its type is another of the same width."""
+"""Attribute of an argument or result: our name of its dtype, where it differs from its type's at the same width."""
 
 
 def argument_attributes(function: func.FuncOp) -> list[dict[str, ir.Attribute]]:
-    """The attributes of each argument, as dictionaries to change."""
+    """Return the attributes of each argument, as mutable dictionaries."""
     return _dictionaries(function, "arg_attrs", len(function.type.inputs))
 
 
 def result_attributes(function: func.FuncOp) -> list[dict[str, ir.Attribute]]:
-    """The attributes of each result, as dictionaries to change."""
+    """Return the attributes of each result, as mutable dictionaries."""
     return _dictionaries(function, "res_attrs", len(function.type.results))
 
 
@@ -51,7 +50,7 @@ def set_signature(
     arguments: Sequence[dict[str, ir.Attribute]],
     results: Sequence[dict[str, ir.Attribute]],
 ) -> None:
-    """Make the function's type that of its body, with these attributes."""
+    """Set the function's type to that of its body, with these attributes."""
     block = function.regions[0].blocks[0]
     terminator = block.operations[len(block.operations) - 1]
     kind = ir.FunctionType.get([each.type for each in block.arguments], [each.type for each in terminator.operands])
@@ -64,12 +63,12 @@ def set_signature(
 
 
 def note_signs(function: func.FuncOp) -> None:
-    """Write down which arguments and results are unsigned, before what follows makes them signless."""
+    """Record which arguments and results are unsigned, before later stages make them signless."""
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     for name, types in (("arg_attrs", kind.inputs), ("res_attrs", kind.results)):
         groups = _dictionaries(function, name, len(types))
         for group, each in zip(groups, types, strict=True):
-            # Also of types that are no tensors of MLIR's own, such as `!torch.vtensor<[2],ui8>`.
+            # Also for types that are not builtin tensors, such as `!torch.vtensor<[2],ui8>`.
             if width := re.search(r"ui(8|16|32|64)\b", str(each)):
                 group[DTYPE] = ir.StringAttr.get(f"uint{width[1]}")
         if any(groups):

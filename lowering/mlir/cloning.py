@@ -1,8 +1,6 @@
-"""Copies of single operations: which values an operation needs, which operations lead to a value, and clones of them.
+"""Clone single operations, and find the values an operation needs and the operations that lead to a value.
 
-Takes operations of MLIR. Gives copies at the insertion point, with values exchanged, also inside of regions; `replace`
-puts values in the place of an operation.
-Refuses nothing.
+Takes operations of MLIR. Gives copies at the insertion point with values replaced, also inside of regions.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Reads the elements of constants in MLIR, of every element type, in time linear in their size.
+"""Read the elements of MLIR constants of every element type, in time linear in their size.
 
 Takes operations that hold a dense attribute, or the bytes of a `dense_resource`. Gives NumPy arrays of the same bits:
 NaN payloads survive. Refuses element types without a NumPy dtype, and resources without their data.
 
-The bindings give the buffer of the usual element types. Of the others (bf16, fp8, complex) the text is exact: one hex
+The bindings give the buffer of the usual element types. For others (bf16, fp8, complex) the text is parsed: one hex
 string of all elements, or decimals, with hex for those that are not finite.
 """
 
@@ -26,7 +26,7 @@ _WORD = re.compile(r"0x[0-9A-Fa-f]+|[-+.0-9eE]+")
 
 
 def numpy_dtype(element: ir.Type | str) -> np.dtype:
-    """NumPy's dtype of an element type; raises `UnsupportedOperationError` where there is none."""
+    """Return NumPy's dtype of an element type; raises `UnsupportedOperationError` where there is none."""
     spelling = str(element)
     if spelling == "index":
         return np.dtype(np.int64)
@@ -39,7 +39,7 @@ def numpy_dtype(element: ir.Type | str) -> np.dtype:
 
 
 def array_constant(attribute: ir.Attribute) -> np.ndarray:
-    """The elements of a dense attribute in their own dtype and shape."""
+    """Return the elements of a dense attribute in their own dtype and shape."""
     if not isinstance(attribute, ir.DenseElementsAttr):
         raise UnsupportedOperationError(
             f"the elements of this {attribute.type} constant are out of reach", help="pass the tensor as an argument"
@@ -51,7 +51,7 @@ def array_constant(attribute: ir.Attribute) -> np.ndarray:
 
 
 def operation_constant(operation: ir.Operation, name: str = "value") -> np.ndarray:
-    """The elements of an operation's dense attribute; the bindings cannot give an attribute of complex elements."""
+    """Return the elements of an operation's dense attribute; the bindings lack attributes of complex elements."""
     try:
         attribute = operation.attributes[name]
     except TypeError:
@@ -60,7 +60,7 @@ def operation_constant(operation: ir.Operation, name: str = "value") -> np.ndarr
 
 
 def odd_constant(operation: ir.Operation) -> np.ndarray:
-    """The elements of a constant of integers of an odd width, in the next wider ones of memory."""
+    """Return the elements of a constant of odd-width integers, in the next wider NumPy dtype."""
     kind = ir.ShapedType(operation.results[0].type)
     width = ir.IntegerType(kind.element_type).width
     dtype = np.dtype(f"i{next(size for size in (1, 2, 4, 8) if size * 8 > width)}")
@@ -70,7 +70,7 @@ def odd_constant(operation: ir.Operation) -> np.ndarray:
     if not body[1].startswith('"0x'):
         numbers = np.array([int(word) for word in re.findall(r"-?\d+", body[1])], dtype)
         return np.broadcast_to(numbers.reshape(kind.shape) if len(numbers) == count else numbers[0], kind.shape)
-    # Each element takes whole bytes, of which the highest may be fewer than those of memory.
+    # Each element takes whole bytes, possibly fewer than the NumPy dtype has.
     given = np.frombuffer(bytes.fromhex(body[1][3:-1]), np.uint8).reshape(-1, -(-width // 8))
     wide = np.zeros((len(given), dtype.itemsize), np.uint8)
     wide[:, : given.shape[1]] = given
@@ -80,7 +80,7 @@ def odd_constant(operation: ir.Operation) -> np.ndarray:
 
 
 def global_constant(operation: ir.Operation) -> np.ndarray:
-    """The elements of a `memref.global`; of complex ones the parts, along a last axis of 2."""
+    """Return the elements of a `memref.global`; complex ones as parts along a last axis of 2."""
     array = operation_constant(operation, "initial_value")
     if array.dtype.kind != "c":
         return array
@@ -89,7 +89,7 @@ def global_constant(operation: ir.Operation) -> np.ndarray:
 
 
 def resource_key(attribute: ir.Attribute) -> str | None:
-    """The key of a `dense_resource`; None for any other attribute."""
+    """Return the key of a `dense_resource`; None for any other attribute."""
     # The bindings have no class for this attribute, only for those whose text may be long.
     found = _KEY.match(str(attribute)) if type(attribute) is ir.Attribute else None
     if found is None:
@@ -99,7 +99,7 @@ def resource_key(attribute: ir.Attribute) -> str | None:
 
 
 def resource_constant(data: Any, kind: ir.Type, key: str) -> np.ndarray:
-    """The tensor of type `kind` that a resource's bytes are; raises `ParseError` when they are not as many."""
+    """Return the tensor of type `kind` in a resource's bytes; raises `ParseError` when their number is wrong."""
     shape, dtype = _type(kind)
     count = prod(shape)
     if dtype == np.bool_ and len(data) != count and len(data) == -(-count // 8):
@@ -122,7 +122,7 @@ def _complex_type(operation: ir.Operation) -> ir.Type:
 
 
 def _from_text(text: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """The elements in the text of a dense attribute: one hex string of all, or numbers."""
+    """Return the elements in the text of a dense attribute: one hex string of all, or numbers."""
     body = _BODY.search(text)
     if body is None:
         raise UnsupportedOperationError("the elements of this constant are out of reach")
@@ -135,8 +135,8 @@ def _from_text(text: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray
 
 
 def _numbers(body: str, dtype: np.dtype) -> Iterator[Any]:
-    """Each number of a list; those that are not finite are written as their bits."""
+    """Return the numbers of a list; non-finite ones are written as their bits."""
     bits = np.dtype(f"u{dtype.itemsize}")
     for word in _WORD.findall(body):
-        # Through NumPy's own conversion: ml_dtypes rounds a Python float once, to the nearest.
+        # Use NumPy's conversion: ml_dtypes rounds a Python float once, to nearest.
         yield bits.type(int(word, 16)).view(dtype) if word.startswith("0x") else np.array(float(word)).astype(dtype)

@@ -1,4 +1,4 @@
-"""Arrays as MLIR's constants, with the same bits, and the arrays of Relax's constants."""
+"""Convert arrays to MLIR constants with the same bits, and Relax constants to arrays."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from mlirtri.dialect.bindings.mlir import arith, ir
 
 
 def constant_of(array: np.ndarray, kind: ir.RankedTensorType) -> ir.Value:
-    """A constant of that type with these elements, whose NumPy dtype is that of the type's or unsigned."""
+    """Return a constant of type `kind` with these elements; the NumPy dtype is the type's or its unsigned form."""
     if array.dtype.kind != "c":
         return arith.constant(kind, dense_attribute(array, kind))
-    # The bindings have no class for attributes of complex elements.
     operation = ir.Operation.parse(f"%0 = arith.constant {_dense_text(array, kind)}")
     operation.location = ir.Location.current
     ir.InsertionPoint.current.insert(operation)
@@ -22,7 +21,7 @@ def constant_of(array: np.ndarray, kind: ir.RankedTensorType) -> ir.Value:
 
 
 def dense_attribute(array: np.ndarray, kind: ir.RankedTensorType) -> ir.Attribute:
-    """The dense attribute of that type; one number where all elements have the same bits."""
+    """Return the dense attribute of that type; a splat where all elements have the same bits."""
     if array.dtype == np.bool_ and array.size:
         return ir.DenseElementsAttr.get([ir.BoolAttr.get(bool(each)) for each in array.flat], kind)
     return ir.Attribute.parse(_dense_text(array, kind))
@@ -38,7 +37,7 @@ def _dense_text(array: np.ndarray, kind: ir.RankedTensorType) -> str:
 
 
 def array_of(constant: Any) -> np.ndarray:
-    """The elements of a Relax constant; bf16 as `ml_dtypes` has it."""
+    """Return the elements of a Relax constant; bf16 in the dtype of `ml_dtypes`."""
     dtype = str(constant.ty.dtype)
     if dtype != "bfloat16":
         return constant.value.numpy()

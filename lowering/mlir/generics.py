@@ -1,7 +1,4 @@
-"""Builders of `linalg.generic`: from a named operation, and from a function of indices and elements.
-
-Takes MLIR values and functions that emit the body. Gives values. Refuses nothing.
-"""
+"""Build `linalg.generic` from a named operation, and from a function of indices and elements."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ def elements(
     inputs: Sequence[tuple[ir.Value, ir.AffineMap]],
     make: Callable[[Sequence[ir.Value], Sequence[ir.Value]], ir.Value],
 ) -> ir.Value:
-    """A new tensor of static shape whose elements are ``make(indices, elements of the inputs)``."""
+    """Return a new tensor of static shape with elements ``make(indices, elements of the inputs)``."""
     identity = ir.AffineMap.get_identity(kind.rank)
     maps = [*(one for _, one in inputs), identity]
     out = tensor.empty(kind.shape, kind.element_type)
@@ -57,9 +54,9 @@ def generic_of_region(
     out: ir.Value,
     finish: Callable[[Sequence[ir.Value], ir.Value], ir.Value] = lambda indices, element: element,
 ) -> ir.Value:
-    """`out` filled by a region of `tensor`, which maps indices to an element; `finish` may make another one of it.
+    """Fill `out` by a `tensor` region, which maps indices to an element; `finish` may transform the element.
 
-    The operations of `block` are moved, the block is left without them.
+    The operations of `block` are moved out of it.
     """
     kind = out.type
     identity = ir.AffineMap.get_identity(kind.rank)
@@ -88,7 +85,7 @@ def _erase_unused(indices: Sequence[ir.Value]) -> None:
 def empty_generic(
     inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], maps: ir.ArrayAttr, iterators: Sequence[str]
 ) -> ir.Operation:
-    """A `linalg.generic` on tensors or memrefs whose body is yet to be made."""
+    """Create a `linalg.generic` on tensors or memrefs with an empty body."""
     kinds = ir.ArrayAttr.get([ir.Attribute.parse(one) for one in iterators])
     results = [one.type for one in outputs if isinstance(one.type, ir.RankedTensorType)]
     made = linalg.GenericOp(results, list(inputs), list(outputs), maps, kinds)

@@ -1,7 +1,7 @@
-"""Which functions are imperative: their loops, branches and updates are compiled as such, as one unit.
+"""Decide which functions are imperative: compiled with their loops, branches and updates as one unit.
 
-Takes a module of MLIR on tensors or buffers, of any stage from `tri` to `bufferized`. Gives whether it has anything
-that straight-line tensor code (one binding per operation, static shapes) does not have. Refuses nothing.
+Takes a module of MLIR on tensors or buffers, of any stage from `tri` to `bufferized`. Straight-line tensor code has one
+binding per operation and static shapes; anything else is imperative.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ UPDATED_BY = "mlirtri.updated_by"
 """Attribute of a function's argument: the index of the result that is the argument's new content."""
 PRODUCTS = ("tri.matmul", "linalg.matmul", "linalg.batch_matmul")
 ELEMENTS = ("tensor.insert", "memref.load", "memref.store")
-"""Operations that only imperative code has outside the bodies of `linalg`."""
+"""Operations that occur outside `linalg` bodies only in imperative code."""
 SLICES = {"tensor.extract_slice": 1, "tensor.insert_slice": 2, "tensor.pad": 1}
-"""Operations on parts of arrays, with their number of operands when all offsets and sizes are static."""
+"""Slicing operations, with their number of operands when all offsets and sizes are static."""
 
 
 def is_imperative(module: ir.Module) -> bool:
-    """Whether any function of `module` has to be compiled as one imperative unit, or is better so.
+    """Return whether any function of `module` must, or better should, be compiled as one imperative unit.
 
-    A function that only updates its arguments could be either: in place it copies nothing, but a product of matrices is
-    profitable enough for the copy, since straight-line code has schedules for it.
+    A function that only updates its arguments could be either: in place it copies nothing, but a matmul justifies the
+    copy, since straight-line code has schedules for it.
     """
     operations, functions = all_operations(module), public_functions(module)
-    # No operation shows the type of an argument that nothing reads.
+    # The type of an unused argument shows in no operation.
     arguments = [argument for function in functions for argument in function.regions[0].blocks[0].arguments]
     if any(_needs_loops(argument.type) for argument in arguments) or any(map(is_imperative_operation, operations)):
         return True
@@ -33,7 +33,7 @@ def is_imperative(module: ir.Module) -> bool:
 
 
 def _is_product(operation: ir.Operation) -> bool:
-    """Whether an operation is a product of matrices, neither of which is a row or a column."""
+    """Return whether an operation is a matmul in which neither operand is a row or a column."""
     if operation.name in PRODUCTS:
         kind = operation.results[0].type if len(operation.results) else None
         return isinstance(kind, ir.RankedTensorType) and 1 not in list(kind.shape)[-2:]
@@ -44,7 +44,7 @@ def _is_product(operation: ir.Operation) -> bool:
 
 
 def updates_of(function: ir.OpView) -> dict[int, int]:
-    """The arguments that a function updates, with the results that are their new contents: {argument: result}."""
+    """Return the arguments that a function updates, with the results that have their new contents."""
     if "arg_attrs" not in function.attributes:
         return {}
     attributes = list(ir.ArrayAttr(function.attributes["arg_attrs"]))
@@ -52,7 +52,7 @@ def updates_of(function: ir.OpView) -> dict[int, int]:
 
 
 def is_imperative_operation(operation: ir.Operation) -> bool:
-    """Whether an operation, apart from what is inside of it, needs loops of its own."""
+    """Return whether an operation, apart from its regions, needs loops of its own."""
     name = operation.name
     if name.startswith(("scf.", "complex.")):
         return True

@@ -1,7 +1,7 @@
-"""Range analysis: bounds of integer values of MLIR, as far as their operations tell.
+"""Range analysis: bound integer values of MLIR from the operations that define them.
 
-Takes SSA values of integer and index types. Gives two Python integers, the smallest and the largest value that are
-possible; None where nothing is known. A sum that may be beyond 64 bits tells nothing. Refuses nothing.
+Takes SSA values of integer and index types. Gives the smallest and the largest possible value as Python integers; None
+where nothing is known, as for a sum that may exceed 64 bits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WIDEST = (-(2**63), 2**63 - 1)
 
 
 def bounds_of(value: ir.Value, depth: int = 12) -> Bounds | None:
-    """The bounds of `value`, looking `depth` operations back."""
+    """Return the bounds of `value`, looking `depth` operations back."""
     found = _bounds(value, depth)
     if found is None or found[0] < _WIDEST[0] or found[1] > _WIDEST[1]:
         found = _of_type(value.type)
@@ -46,14 +46,14 @@ def _bounds(value: ir.Value, depth: int) -> _Pair | None:
 
 
 def _of_type(kind: ir.Type) -> _Pair | None:
-    """Signless integers are taken as signed, as indices are."""
+    """Return a type's bounds; signless integers are signed, as indices are."""
     if isinstance(kind, ir.IntegerType) and 1 < kind.width <= 32:
         return -(2 ** (kind.width - 1)), 2 ** (kind.width - 1) - 1
     return None
 
 
 def _of_counter(value: ir.Value, depth: int) -> _Pair | None:
-    """The counter of a loop with known bounds."""
+    """Return the bounds of the counter of a loop with known bounds."""
     block = value.owner
     loop = block.owner.operation if block.owner is not None else None
     if loop is None or loop.name != "scf.for" or value.arg_number != 0:
@@ -68,7 +68,7 @@ def _constant(operation: ir.Operation, _depth: int) -> _Pair | None:
 
 
 def _loop(operation: ir.Operation, _depth: int) -> _Pair | None:
-    """The counter of a loop of the structured operation around."""
+    """Return the bounds of a `linalg.index`, from its structured operation."""
     around = operation.parent.operation
     if around.name != "linalg.generic":
         return None
@@ -95,7 +95,7 @@ def _select(operation: ir.Operation, depth: int) -> _Pair | None:
 
 
 def _clamped(larger: bool) -> Callable[[ir.Operation, int], _Pair | None]:
-    """A maximum, or minimum, bounds one side even where only one operand is known."""
+    """Bound a maximum or minimum; one known operand bounds one side."""
 
     def rule(operation: ir.Operation, depth: int) -> _Pair | None:
         known = [each for operand in operation.operands if (each := bounds_of(operand, depth - 1)) is not None]
@@ -109,7 +109,7 @@ def _clamped(larger: bool) -> Callable[[ir.Operation, int], _Pair | None]:
 
 
 def _remainder(x: _Pair, y: _Pair) -> _Pair | None:
-    """The sign is that of the dividend."""
+    """Bound a remainder, which has the sign of the dividend."""
     if y[0] <= 0:
         return None
     return max(-(y[1] - 1), min(x[0], 0)), min(y[1] - 1, max(x[1], 0))
@@ -129,7 +129,7 @@ def _product(x: _Pair, y: _Pair) -> _Pair:
 
 
 def _widened(operation: ir.Operation, depth: int) -> _Pair | None:
-    """A conversion that keeps the value, or cuts one whose bounds then are those of the type."""
+    """Bound a conversion: it keeps the value, or truncates to the bounds of its type."""
     [operand] = operation.operands
     known = bounds_of(operand, depth - 1)
     if known is None:

@@ -26,7 +26,7 @@ def index_constant(number: int, location: ir.Location | None = None) -> ir.Value
 
 
 def index_value(size: int | ir.Value) -> ir.Value:
-    """A size or an offset as an `index` value."""
+    """Return a size or an offset as an `index` value."""
     return index_constant(size) if isinstance(size, int) else size
 
 
@@ -34,7 +34,7 @@ _INDEX_ARITHMETIC = {"arith.addi": arith.addi, "arith.subi": arith.subi, "arith.
 
 
 def as_index(value: ir.Value, depth: int = 4) -> ir.Value:
-    """Return an int64 as an `index`; sums of loop counters and literals become arithmetic on index values."""
+    """Return an int64 as an `index`; sums of loop counters and literals become index arithmetic."""
     operation = None if isinstance(value.owner, ir.Block) else value.owner.operation
     if operation is not None and operation.name == "arith.index_cast":
         return operation.operands[0]
@@ -46,7 +46,7 @@ def as_index(value: ir.Value, depth: int = 4) -> ir.Value:
 
 
 def size_of(value: ir.Value, axis: int) -> int | ir.Value:
-    """The size of an axis: an int, or the `index` value that `tensor.dim` gives."""
+    """Return the size of an axis: an int, or the `index` value of `tensor.dim`."""
     size = value.type.shape[axis]
     return tensor.dim(value, index_constant(axis), loc=unnamed()) if size == DYNAMIC else size
 
@@ -56,13 +56,13 @@ def sizes_of(value: ir.Value) -> list[int | ir.Value]:
 
 
 def split_sizes(sizes: Sequence[int | ir.Value]) -> tuple[list[ir.Value], list[int]]:
-    """What MLIR's operations take: the values, and all of them with `DYNAMIC` in place of each value."""
+    """Return the dynamic values, and all sizes with `DYNAMIC` in place of each dynamic one."""
     values = [size for size in sizes if not isinstance(size, int)]
     return values, [size if isinstance(size, int) else DYNAMIC for size in sizes]
 
 
 def offsets_in(value: ir.Value, offsets: Sequence[int | ir.Value]) -> list[int | ir.Value]:
-    """Offsets that slice operations take: where an empty slice starts behind the end, no literal may say so."""
+    """Return offsets for a slice; MLIR allows no literal for an empty slice that starts past the end."""
     return [
         index_constant(offset) if isinstance(offset, int) and 0 <= size <= offset else offset
         for offset, size in zip(offsets, value.type.shape, strict=True)
@@ -70,13 +70,13 @@ def offsets_in(value: ir.Value, offsets: Sequence[int | ir.Value]) -> list[int |
 
 
 def mixed_sizes(kind: ir.RankedTensorType, dynamic: Sequence[ir.Value]) -> list[int | ir.Value]:
-    """The shape of a type, with the values in it that are known at run time only."""
+    """Return the shape of a type with its dynamic sizes replaced by values."""
     given = iter(dynamic)
     return [size if size >= 0 else next(given) for size in kind.shape]
 
 
 def loop_nest(sizes: Sequence[int | ir.Value], carried: Sequence[ir.Value], step: Step) -> list[ir.Value]:
-    """``step(index, carried) -> carried`` for every index of `sizes`, the last axis fastest; gives what is carried."""
+    """Run ``step(index, carried) -> carried`` for every index of `sizes`, the last axis fastest; return the results."""
 
     def nest(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
         if len(at) == len(sizes):

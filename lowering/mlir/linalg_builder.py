@@ -1,7 +1,6 @@
-"""Builders of linalg on tensors: `generic`, `empty`, `filled`, `reshape`; and queries of the defining operation.
+"""Build linalg on tensors: `generic`, `empty`, `filled`, `reshape`; and query defining operations.
 
-Knows no op of the table. Sizes known at compile time are ints; those of run time are `index` values, taken from the
-tensors by `size_of`.
+Static sizes are ints; dynamic ones are `index` values, taken from the tensors by `size_of`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from mlirtri.lowering.mlir.index_values import index_constant, index_value, size
 
 
 def element_type(dtype: DType) -> ir.Type:
-    """The signless element type of linalg."""
+    """Return the signless element type that linalg uses."""
     return ir.Type.parse(dtype.signless)
 
 
@@ -33,41 +32,40 @@ def is_tensor(value: ir.Value) -> bool:
 
 
 def made_by(value: ir.Value, name: str) -> ir.Operation | None:
-    """The operation of that name whose result the value is; None where another made it."""
+    """Return the defining operation of a value if it has that name, else None."""
     owner = value.owner
     is_made = not isinstance(owner, ir.Block) and owner.operation.name == name
     return owner.operation if is_made else None
 
 
 def is_zeros(array: ir.Value) -> bool:
-    """Whether it is filled with zeros."""
     fill = made_by(array, "linalg.fill")
     constant = None if fill is None else made_by(fill.operands[0], "arith.constant")
     return constant is not None and constant.attributes["value"].value == 0
 
 
 def empty(of: TensorType, sizes: Sequence[int | ir.Value] = ()) -> ir.Value:
-    """`tensor.empty`; `sizes` says what the dynamic ones of the type are."""
+    """Return a `tensor.empty`; `sizes` has the dynamic sizes of the type."""
     wanted = [index_value(sizes[axis]) if is_dynamic(size) else size for axis, size in enumerate(of.shape)]
     return tensor.empty(wanted, element_type(of.dtype), loc=unnamed())
 
 
 def filled(of: TensorType, number: complex | float | int, sizes: Sequence[int | ir.Value] = ()) -> ir.Value:
-    """`linalg.fill` of a literal into a fresh tensor: what reductions and matmuls start from."""
+    """Return a `linalg.fill` of a literal into a fresh tensor, the initial value of reductions and matmuls."""
     value = scalar.constant(number, of.dtype).value
     return linalg.fill(value, outs=[empty(of, sizes)])
 
 
 def cast_to(value: ir.Value, of: ir.Type) -> ir.Value:
-    """The tensor with a type that knows more or less of its sizes."""
+    """Cast the tensor to a type with more or fewer static sizes."""
     return value if value.type == of else tensor.cast(of, value, loc=unnamed())
 
 
 def splat(of: TensorType, number: complex | float | int | bool) -> ir.Value:
-    """An `arith.constant` that holds the same number everywhere; complex numbers are filled in."""
+    """Return an `arith.constant` splat; complex numbers are filled in."""
     kind = element_type(of.dtype)
     if of.dtype.is_complex:
-        # The bindings cannot show an attribute of complex elements.
+        # The bindings lack attributes of complex elements.
         return filled(of, number)
     if of.dtype.is_float:
         element = ir.FloatAttr.get(kind, float(number))
@@ -77,7 +75,7 @@ def splat(of: TensorType, number: complex | float | int | bool) -> ir.Value:
 
 
 def dimensions(*positions: int, rank: int) -> ir.AffineMap:
-    """The map ``(d0, …) -> (d<position>, …)``."""
+    """Return the map ``(d0, …) -> (d<position>, …)``."""
     return ir.AffineMap.get(rank, 0, [ir.AffineDimExpr.get(position) for position in positions])
 
 
@@ -88,7 +86,7 @@ def generic(
     iterators: Sequence[str],
     body: Callable[..., Sequence[ir.Value]],
 ) -> list[ir.Value]:
-    """A `linalg.generic`; `body` takes one element of each input and init and gives the elements to yield."""
+    """Return a `linalg.generic`; `body` maps one element of each input and init to the elements to yield."""
     kinds = ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in iterators])
     operation = linalg.GenericOp(
         [init.type for init in inits],
@@ -108,9 +106,9 @@ def generic(
 def map_elements(
     result: TensorType, inputs, maps, body: Callable[..., Scalar], sizes: Sequence[int | ir.Value] | None = None
 ) -> ir.Value:
-    """A fully parallel generic over the result's shape; `body` takes MLIR scalars and gives a `Scalar`.
+    """Return a fully parallel generic over the result's shape; `body` takes MLIR scalars and gives a `Scalar`.
 
-    `sizes` are needed for dynamic axes that no input walks along.
+    `sizes` are needed for dynamic axes that no input indexes.
     """
     rank = result.rank
     [value] = generic(
@@ -125,7 +123,7 @@ def map_elements(
 
 
 def loop_sizes(result: TensorType, inputs: Sequence[ir.Value], maps: Sequence[ir.AffineMap]) -> list[int | ir.Value]:
-    """The sizes of a result with one loop per axis, from the inputs that these loops walk along."""
+    """Return the sizes of a result with one loop per axis, from the inputs that these loops index."""
     return [_loop_size(axis, inputs, maps) if is_dynamic(size) else size for axis, size in enumerate(result.shape)]
 
 
@@ -142,13 +140,13 @@ def _loop_size(loop: int, inputs: Sequence[ir.Value], maps: Sequence[ir.AffineMa
 def reshape(
     value: ir.Value, shape: Sequence[int | Size], dtype: DType, sizes: Sequence[int | ir.Value] | None = None
 ) -> ir.Value:
-    """`tensor.expand_shape`, `tensor.collapse_shape`, or the one after the other through rank 1.
+    """Reshape by `tensor.expand_shape`, `tensor.collapse_shape`, or both through rank 1.
 
     Without `sizes` each dynamic size has to follow from the value's own.
     """
     old, new = shape_of(value.type.shape), tuple(shape)
     target = TensorType(new, dtype)
-    # Two unknown sizes say nothing of how they are shared out: with rank 1 in between nothing has to be known.
+    # Two unknown sizes in one group are ambiguous; rank 1 in between needs no groups.
     is_ambiguous = sizes is not None and max(old.count(UNKNOWN), sum(map(is_dynamic, new))) > 1
     if old == new and not is_ambiguous:
         return value
@@ -161,7 +159,7 @@ def reshape(
 
 
 def _regrouped(value: ir.Value, target: TensorType, sizes) -> ir.Value | None:
-    """The value with runs of its axes merged or cut, if that gives the target."""
+    """Return the value with runs of its axes merged or split, if that gives the target."""
     old, new = shape_of(value.type.shape), target.shape
     if len(old) == len(new) and same_shape(old, new):
         return cast_to(value, tensor_type(target))
@@ -173,7 +171,7 @@ def _regrouped(value: ir.Value, target: TensorType, sizes) -> ir.Value | None:
 
 
 def _expanded_flat(value: ir.Value, target: TensorType, sizes) -> ir.Value:
-    """A value of rank 1 in any shape of as many elements."""
+    """Expand a rank-1 value to a shape of as many elements."""
     flat = cast_to(value, tensor_type(target.with_shape([_product(target.shape)])))
     if not target.rank:
         return tensor.collapse_shape(tensor_type(target), flat, [])
@@ -201,7 +199,7 @@ def _product(shape: Sequence[int | Size]) -> int | Size:
 
 
 def reassociation(long: Sequence[int | Size], short: Sequence[int | Size]) -> list[list[int]] | None:
-    """How runs of `long`'s axes multiply up to `short`'s sizes; None when they do not, or when `long` is not longer.
+    """Return how runs of `long`'s axes multiply to `short`'s sizes; None if they do not, or `long` is not longer.
 
     A run with a dynamic size makes a dynamic one.
     """
@@ -213,7 +211,7 @@ def reassociation(long: Sequence[int | Size], short: Sequence[int | Size]) -> li
 
 
 def _runs(long: tuple, short: tuple, start: int) -> list[list[int]] | None:
-    """The shortest runs from `start` on that make all of `short`."""
+    """Return the shortest runs from `start` on that make all of `short`."""
     if not short:
         return [] if start == len(long) else None
     for end in range(start + 1, len(long) + 1):

@@ -1,12 +1,12 @@
 """Stable merge sort of rows of fields along an axis of tensors, in loops of `scf`, without branches.
 
-Takes tensors of one shape, the fields, and what decides between two rows. Gives the tensors with the rows in order; a
-tensor that was only counted, such as positions, can be a function of the index. Refuses nothing.
+Takes tensors of one shape, the fields, and a comparison of two rows. Gives the tensors with the rows sorted; the
+positions, for example, can be a function of the index instead of a tensor.
 
 Blocks of eight are sorted by counting, for each element, how many go before it. Then runs are merged from one buffer
 into another and back, two runs of one length from both ends at once: the two ends do not wait for each other, and
-neither can leave its run (Orson Peters, "Glidesort", FOSDEM 2023). A comparison that may contradict itself is not asked
-twice for one row: runs of one are merged from the front, and what comes out has the rows that went in.
+neither can leave its run (Orson Peters, "Glidesort", FOSDEM 2023). With an inconsistent comparison, runs of one are
+merged from the front instead, so that the result is a permutation.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from mlirtri.lowering.mlir.index_values import index_constant, index_value, loop
 BLOCK = 8
 Values = list[ir.Value]
 Overtakes = Callable[[Values, Values], ir.Value]
-"""``overtakes(later, earlier)``: a bit, whether the row that stands later goes before the one that stands earlier."""
+"""``overtakes(later, earlier)``: an i1, whether the row that comes later goes before the earlier one."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What is sorted: `element(places)` is the row there, of fields of these types, in tensors of these sizes."""
+    """The rows to sort: `element(places)` returns the fields of one row."""
 
     sizes: Sequence[int | ir.Value]
     axis: int
@@ -34,15 +34,15 @@ class Rows:
 
 
 def rows_of(tensors: Sequence[ir.Value], sizes: Sequence[int | ir.Value], axis: int) -> Rows:
-    """The rows whose fields are the elements of `tensors`."""
+    """Return the rows whose fields are the elements of `tensors`."""
     kinds = [each.type.element_type for each in tensors]
     return Rows(sizes, axis, kinds, lambda at: [tensor.extract(each, at) for each in tensors])
 
 
 def sort(rows: Rows, overtakes: Overtakes, is_order: bool = True) -> Values:
-    """The fields, as tensors, with every line along the axis in order.
+    """Return the fields as tensors, sorted along the axis.
 
-    `is_order` promises that `overtakes` never says both that x goes before y, y before z, and z before x.
+    `is_order` promises that `overtakes` never says that x goes before y, y before z, and z before x.
     """
     block = BLOCK if is_order else 1
     lines = [1 if loop == rows.axis else size for loop, size in enumerate(rows.sizes)]
@@ -66,7 +66,7 @@ def sort(rows: Rows, overtakes: Overtakes, is_order: bool = True) -> Values:
 
 
 class _Line:
-    """One line: the axis at any place, the other axes where `at` says."""
+    """One line along the axis, at fixed indices `at` of the other axes."""
 
     def __init__(self, rows: Rows, overtakes: Overtakes, at: Sequence[ir.Value], is_order: bool):
         self.rows, self.overtakes, self.at, self.is_order = rows, overtakes, list(at), is_order
@@ -81,14 +81,12 @@ class _Line:
     def write(self, row: Values, fields: Values, position: ir.Value) -> Values:
         return [tensor.insert(value, field, self.place(position)) for value, field in zip(row, fields, strict=True)]
 
-    # --- blocks ----------------------------------------------------------------------------------------------------
-
     def original(self, position: ir.Value) -> Values:
-        """The fields of an element of what is sorted."""
+        """Return the fields of an element of the input."""
         return self.rows.element(self.place(position))
 
     def blocks(self, fields: Values) -> Values:
-        """Runs of `BLOCK` elements, and a shorter one at the end; runs of one where there is no order."""
+        """Sort runs of `BLOCK` elements and a shorter last one; runs of one if `overtakes` is no order."""
         if not self.is_order:
             return loop_nest([self.size], fields, lambda at, to: self.write(self.original(at[0]), to, at[0]))
         whole = arith.divui(self.size, index_constant(BLOCK))
@@ -102,7 +100,7 @@ class _Line:
         return self.counted_one_by_one(start, arith.subi(self.size, start), fields)
 
     def counted(self, start: ir.Value, fields: Values) -> Values:
-        """A block whose elements are written behind as many as are less, or equal and earlier."""
+        """Sort a block: each element's position is the number of those that go before it."""
         rows = [self.original(arith.addi(start, index_constant(at))) for at in range(BLOCK)]
         ranks = [index_constant(0)] * BLOCK
         for first in range(BLOCK):
@@ -115,7 +113,7 @@ class _Line:
         return fields
 
     def counted_one_by_one(self, start: ir.Value, count: ir.Value, fields: Values) -> Values:
-        """The same for a block of any length."""
+        """Sort a block of any length by counting."""
 
         def one(at: Values, carried: Values) -> Values:
             row = self.original(arith.addi(start, at[0]))
@@ -124,7 +122,8 @@ class _Line:
                 other_row = self.original(arith.addi(start, other[0]))
                 is_earlier = arith.cmpi(arith.CmpIPredicate.slt, other[0], at[0])
                 is_itself = arith.cmpi(arith.CmpIPredicate.eq, other[0], at[0])
-                # Of each pair only the later row is asked: a comparison may not be the other way around.
+                # Only the later row of each pair is asked: the opposite question may have another
+                # answer.
                 stays = _not(self.overtakes(row, other_row))
                 passed = arith.andi(self.overtakes(other_row, row), _not(is_itself))
                 before = arith.select(is_earlier, stays, passed)
@@ -135,10 +134,8 @@ class _Line:
 
         return loop_nest([count], fields, one)
 
-    # --- merging ---------------------------------------------------------------------------------------------------
-
     def merged(self, source: Values, target: Values, width: ir.Value) -> Values:
-        """Pairs of runs of `width`, then what is left: a shorter pair, a single run or nothing."""
+        """Merge pairs of runs of `width`, then the rest: a shorter pair, a single run or nothing."""
         double = arith.addi(width, width)
         pairs = arith.divui(self.size, double)
 
@@ -152,7 +149,7 @@ class _Line:
         return self.merged_from_front(source, target, arith.muli(pairs, double), width, self.size)
 
     def merged_pair(self, source: Values, target: Values, low: ir.Value, width: ir.Value) -> Values:
-        """Two runs of one length, from both ends: after `width` steps all places are written."""
+        """Merge two runs of one length from both ends, which takes `width` steps."""
         one = index_constant(1)
         middle = arith.addi(low, width)
         last_left, last_right = arith.subi(middle, one), arith.subi(arith.addi(middle, width), one)
@@ -173,7 +170,7 @@ class _Line:
     def chosen(
         self, source: Values, left: ir.Value, right: ir.Value, takes_left: Callable[[Values, Values], ir.Value]
     ) -> tuple[Values, ir.Value]:
-        """One of two rows, and 1 if it is the left one."""
+        """Return one of two rows, and 1 if it is the left one."""
         left_row, right_row = self.read(source, left), self.read(source, right)
         is_left = takes_left(left_row, right_row)
         row = [arith.select(is_left, *pair) for pair in zip(left_row, right_row, strict=True)]
@@ -182,7 +179,7 @@ class _Line:
     def merged_from_front(
         self, source: Values, target: Values, low: ir.Value, width: ir.Value, end: ir.Value
     ) -> Values:
-        """A run of `width` at most, and one of `width` at most behind it, up to `end`."""
+        """Merge a run of at most `width` with the run of at most `width` after it, up to `end`."""
         one = index_constant(1)
         middle, last = arith.minsi(arith.addi(low, width), end), arith.subi(end, one)
 
@@ -206,7 +203,7 @@ def _not(bit: ir.Value) -> ir.Value:
 
 
 def _while_narrow(size: ir.Value, initial: Values, body: Callable[[ir.Value, Values], Values]) -> Values:
-    """Run the body as long as the width, which is carried first, is below the size."""
+    """Run the body while the width, the first loop-carried value, is below the size."""
     types = [value.type for value in initial]
     loop = scf.WhileOp(types, list(initial))
     places = [ir.Location.current] * len(types)

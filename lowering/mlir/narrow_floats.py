@@ -1,10 +1,10 @@
 """Rounding to fp16 and bf16 as arithmetic, where LLVM's own is missing at run time or wrong.
 
 From fp64, LLVM calls a function that C runtimes before 2022 lack. To bf16, it uses vcvtneps2bf16 where the CPU has
-AVX512-BF16, which takes denormal numbers for zero; also for a bf16 that merely passes from one basic block to the next.
+AVX512-BF16, which flushes denormals to zero; also for a bf16 that only passes between basic blocks.
 
 Takes a module with scalar `arith`. Gives, in place, conversions from fp64 by way of fp32 that still round only once:
-the step to fp32 rounds to odd (an inexact result gets an odd last bit), which keeps what the second step must know.
+the step to fp32 rounds to odd (an inexact result gets an odd last bit), which keeps what the second rounding needs.
 From fp32 to bf16 and back, integer arithmetic on the bits: to nearest, ties to even, every NaN 0x7FC0. Operations on
 bf16 are done in fp32, each rounded by itself. `rewrite_memory` does the rest once the module is in LLVM's dialect.
 Refuses nothing; fp32 to fp16, integers to other floats and vectors stay.
@@ -21,11 +21,11 @@ BFLOAT16_ARITHMETIC = tuple(
     f"arith.{name}"
     for name in ("addf", "subf", "mulf", "divf", "remf", "maximumf", "minimumf", "maxnumf", "minnumf", "negf")
 )
-"""What is computed in fp32, which is wide enough that rounding twice is rounding once."""
+"""Operations computed in fp32, which is wide enough that rounding twice equals rounding once."""
 
 
 def rewrite(module: ir.Module) -> None:
-    """Replace every scalar conversion of fp64 to a 16-bit float, and every operation that makes or reads a bf16."""
+    """Replace every scalar conversion of fp64 to a 16-bit float, and every operation that produces or reads a bf16."""
     rules = {**dict.fromkeys(BFLOAT16_ARITHMETIC, _arithmetic), "arith.cmpf": _comparison, "arith.select": _selection}
     rules |= {"arith.sitofp": _from_integer, "arith.uitofp": _from_integer}
     for name, rule in {**rules, "arith.truncf": _narrowed, "arith.extf": _widened}.items():
@@ -38,7 +38,7 @@ def rewrite(module: ir.Module) -> None:
 
 
 def rewrite_memory(module: ir.Module) -> None:
-    """In LLVM's dialect: load and store every bf16 as 16 bits, or LLVM would carry its own bf16 out of a loop."""
+    """Load and store every bf16 of the LLVM dialect as 16 bits, or LLVM would hoist its own bf16 out of a loop."""
     half, short = ir.BF16Type.get(), ir.IntegerType.get_signless(16)
     for load in operations_named(module, "llvm.load"):
         loaded = load.results[0]
@@ -54,7 +54,7 @@ def rewrite_memory(module: ir.Module) -> None:
 
 
 def _arithmetic(operation: ir.Operation) -> ir.Value | None:
-    """What stands for an operation on bf16, or None on other types; likewise below."""
+    """Return the replacement of an operation on bf16, or None on other types."""
     if not isinstance(operation.results[0].type, ir.BF16Type):
         return None
     operands = [_float32_of(operand) for operand in operation.operands]
@@ -105,26 +105,26 @@ def _widened(operation: ir.Operation) -> ir.Value | None:
 
 
 def _float32_of(half: ir.Value) -> ir.Value:
-    """The fp32 value of a bf16, whose bits are the upper half of it."""
+    """Return the fp32 value of a bf16, which is the upper half of its bits."""
     integer, short = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(16)
     bits = arith.extui(integer, arith.bitcast(short, half))
     return arith.bitcast(ir.F32Type.get(), arith.shli(bits, arith.constant(integer, 16)))
 
 
 def _nearest_bfloat16(wide: ir.Value) -> ir.Value:
-    """The bf16 nearest to an fp32 value. Ties to even: half of the last bit is added, and less than half to an even."""
+    """Return the bf16 nearest to an fp32. Ties to even: add half the last bit, or less if it is even."""
     integer, short = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(16)
     bits, sixteen = arith.bitcast(integer, wide), arith.constant(integer, 16)
     odd = arith.andi(arith.shrui(bits, sixteen), arith.constant(integer, 1))
     nearest = arith.shrui(arith.addi(arith.addi(bits, odd), arith.constant(integer, 0x7FFF)), sixteen)
-    # The sum of a NaN's bits may be those of an infinity or of a zero.
+    # The sum of a NaN's bits may be an infinity or a zero.
     is_nan = arith.cmpf(arith.CmpFPredicate.UNO, wide, wide)
     chosen = arith.select(is_nan, arith.constant(integer, 0x7FC0), nearest)
     return arith.bitcast(ir.BF16Type.get(), arith.trunci(short, chosen))
 
 
 def to_odd_float32(wide: ir.Value) -> ir.Value:
-    """An fp64 value in fp32, rounded to odd: of the two neighbours of an inexact one, that with an odd last bit."""
+    """Return an fp64 value in fp32, rounded to odd: an inexact value goes to the neighbour with an odd last bit."""
     float32, integer = ir.F32Type.get(), ir.IntegerType.get_signless(32)
     one = arith.constant(integer, 1)
     nearest = arith.truncf(float32, wide)
@@ -132,7 +132,7 @@ def to_odd_float32(wide: ir.Value) -> ir.Value:
     inexact = arith.cmpf(arith.CmpFPredicate.ONE, back, wide)  # false for NaN, which stays as it is
     even = arith.cmpi(arith.CmpIPredicate.eq, arith.andi(bits, one), arith.constant(integer, 0))
     too_small = arith.cmpf(arith.CmpFPredicate.OLT, _magnitude(back), _magnitude(wide))
-    # Sign and magnitude: one more in the bits is the next number away from zero, infinity included.
+    # In sign and magnitude, adding 1 to the bits gives the next number away from zero, infinity included.
     neighbour = arith.select(too_small, arith.addi(bits, one), arith.subi(bits, one))
     return arith.bitcast(float32, arith.select(arith.andi(inexact, even), neighbour, bits))
 

@@ -1,6 +1,6 @@
 """Names of PrimFuncs that a reader recognises: ``matmul``, ``sum``, ``mul_add``, ``transpose``.
 
-Takes an operation. Gives an identifier that depends on nothing but what the operation does.
+A name is an identifier that depends only on the operation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WORDS = 4
 
 
 def name_of_structured(operation: ir.Operation) -> str:
-    """The name of a named operation; for a generic what its body says."""
+    """Return the name of a named operation; for a generic, one derived from its body."""
     kind = operation.name.removeprefix("linalg.")
     if kind not in ("generic", "map", "elementwise"):
         return f"reduce_{_body_words(operation)[-1]}" if kind == "reduce" and _body_words(operation) else kind

@@ -1,7 +1,7 @@
-"""Reads MLIR types, numbers and affine expressions as the bridge needs them: shapes, dtype names, indices.
+"""Read MLIR types, numbers and affine expressions for the bridge: shapes, dtype names, indices.
 
-Takes attributes, types and values of the bindings. Gives Python numbers and TVM's names of dtypes.
-Refuses element types that TVM lacks, and dynamic shapes. The elements of constants are read by `mlir_constants.py`.
+Gives Python numbers and TVM's names of dtypes. Refuses element types that TVM lacks, and dynamic shapes. `constants.py`
+reads the elements of constants.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def element_type(kind: ir.Type) -> ir.Type:
 
 
 def dtype_of(kind: ir.Type) -> str:
-    """TVM's name of the element type; raises `UnsupportedOperationError` for those that TVM lacks."""
+    """Return TVM's name of the element type; raises `UnsupportedOperationError` for those that TVM lacks."""
     spelling = str(element_type(kind))
     if spelling == "index":
         return "int64"
@@ -32,7 +32,7 @@ def dtype_of(kind: ir.Type) -> str:
 
 
 def shape_of(kind: ir.Type) -> tuple[int, ...]:
-    """The static shape; `()` for a scalar. Raises `UnsupportedOperationError` when a dimension is dynamic."""
+    """Return the static shape; `()` for a scalar. Raises `UnsupportedOperationError` for dynamic dimensions."""
     if not is_shaped(kind):
         return ()
     if not kind.has_rank or not kind.has_static_shape:
@@ -41,7 +41,7 @@ def shape_of(kind: ir.Type) -> tuple[int, ...]:
 
 
 def scalar_constant(attribute: ir.Attribute) -> int | float | None:
-    """The number in a scalar or splat attribute; None for a constant whose elements differ."""
+    """Return the number in a scalar or splat attribute; None for a constant whose elements differ."""
     if isinstance(attribute, (ir.IntegerAttr, ir.FloatAttr, ir.BoolAttr)):
         return attribute.value
     if isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat:
@@ -50,7 +50,7 @@ def scalar_constant(attribute: ir.Attribute) -> int | float | None:
 
 
 def static_integers(operation: ir.Operation, name: str) -> list[int]:
-    """A ``static_…`` attribute; raises `UnsupportedOperationError` when a number is only known at run time."""
+    """Return a ``static_…`` attribute; raises `UnsupportedOperationError` when a number is dynamic."""
     numbers = list(operation.attributes[name])
     if any(number == ir.ShapedType.get_dynamic_size() for number in numbers):
         raise UnsupportedOperationError(
@@ -71,7 +71,7 @@ _BINARY = (
 def affine_index(
     expression: ir.AffineExpr, dimensions: Sequence, constant: Callable[[int], object], symbols: Sequence = ()
 ):
-    """`expression` over `dimensions` (any values with Python's arithmetic; `//` and `%` round down) and `symbols`."""
+    """Evaluate `expression` over `dimensions` (any values with arithmetic; `//` and `%` floor) and `symbols`."""
     if isinstance(expression, ir.AffineDimExpr):
         return dimensions[expression.position]
     if isinstance(expression, ir.AffineSymbolExpr) and symbols:
@@ -86,7 +86,7 @@ def affine_index(
 
 
 def used_dimensions(mapping: ir.AffineMap) -> set[int]:
-    """Positions of the dimensions that any result of `mapping` mentions."""
+    """Return the positions of the dimensions used in results of `mapping`."""
     found: set[int] = set()
     pending = list(mapping.results)
     while pending:
