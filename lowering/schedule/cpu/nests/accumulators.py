@@ -1,9 +1,9 @@
 """The scalar buffers that a reduction accumulates in, and how two partial results combine.
 
-Takes a `FlatNest` with reduction axes. Gives its `Accumulators`: cells for the elements that it adds to, neutral
-values to start partial results from, and the step that combines two of them. Float sums are reassociated, as BLAS and
-NumPy do it; extrema keep a NaN; of equal extrema the first one's position counts. Gives None for a reduction that has
-an order, or that is none of these.
+Takes a `FlatNest` with reduction axes. Gives its `Accumulators`: scalar buffers (cells) for its results, neutral values
+of partial results, and the step that combines two of them. Float sums are reassociated, as BLAS and NumPy do it;
+extrema keep a NaN; of equal extrema the first position counts. Gives None for a reduction that is not associative, or
+none of these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mlirtri.lowering.tir.statements import depends_on, new_buffer, sequence
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
 
 Values = Mapping[Any, Any]
-"""Cells to the values of one partial result."""
+"""Maps cells to the values of one partial result."""
 
 
 @dataclass(frozen=True)
@@ -26,22 +26,22 @@ class Accumulators:
     """The cells of a reduction, in the order in which it writes its results."""
 
     cells: Mapping[Any, Any]
-    """The stand-ins of the results to cells of one element."""
+    """Maps the flat buffers of the results to cells of one element."""
     places: Mapping[Any, Any]
-    """The stand-ins of the results to the place of one result, in terms of the spatial axes."""
+    """Maps the flat buffers of the results to the index of one result, in terms of the spatial axes."""
     start: Any
     """Statement that stores the initial values into the cells."""
     step: Any
     """Statement that adds one iteration's terms to the cells."""
     neutral: Values | None
-    """What partial results start with; None where they cannot be combined."""
+    """The initial values of partial results; None where partial results cannot be combined."""
     combine: Callable[[Values, Values], Values] | None
 
     last: Any = None
-    """Statement that copies the cells into the results, where that is not to `places`."""
+    """Statement that copies the cells into the results, where that is not a plain store at `places`."""
 
     def finish(self) -> Any:
-        """Statement that stores the cells into the results."""
+        """Return the statement that stores the cells into the results."""
         if self.last is not None:
             return self.last
         return sequence(
@@ -86,7 +86,7 @@ def loads_of(expression: Any) -> list[Any]:
 
 
 def _narrow_indices(nest: FlatNest, written: list[Any]) -> list[Any]:
-    """The results that are positions, int64 beside the extremum, and fit into 32 bits."""
+    """Return the results that are int64 positions beside an extremum and fit into 32 bits."""
     if len(written) != 2 or any(axis.extent > INT32_MAX for axis in nest.axes) or len(nest.reduced) != 1:
         return []
     return [written[1]] if str(written[1].dtype) == "int64" else []
@@ -104,7 +104,7 @@ def is_load(expression: Any, buffer: Any) -> bool:
 
 
 def _single(value: Any, cell: Any) -> tuple[Any, Any]:
-    """Sum, product, extremum, any or all in one cell."""
+    """Return the neutral value and combination of a sum, product, extremum, any or all in one cell."""
     dtype = str(cell.dtype)
     found = _operands(value)
     if found is None:
@@ -123,7 +123,7 @@ def _single(value: Any, cell: Any) -> tuple[Any, Any]:
 
 
 def _operands(value: Any) -> Any:
-    """How a value is made of two: what makes it, its neutral element, and both."""
+    """Return the operation that combines two values, its neutral element, and both operands."""
     for kind, neutral in _BINARY.items():
         if isinstance(value, kind):
             return kind, neutral, value.a, value.b
@@ -189,7 +189,7 @@ def _extremum(value: Any, cell: Any) -> tuple[Any, Any]:
 
 
 def extremum_term(value: Any, cell: Any) -> tuple[int, Any] | None:
-    """1 and the term of ``select(cell > term or isnan(cell), cell, term)``; -1 and that of a minimum."""
+    """Return 1 and the term of ``select(cell > term or isnan(cell), cell, term)``; -1 and that of a minimum."""
     dtype = str(cell.dtype)
     if not isinstance(value, tirx.Select) or dtype not in _FLOATS:
         return None
@@ -203,7 +203,7 @@ def extremum_term(value: Any, cell: Any) -> tuple[int, Any] | None:
 
 
 def _direction(condition: Any, cell: Any, term: Any, cell_is_kept: bool) -> int:
-    """1 for a maximum, -1 for a minimum, 0 for neither."""
+    """Return 1 for a maximum, -1 for a minimum, 0 for neither."""
     comparison = condition
     if not isinstance(comparison, tirx.LT | tirx.GT | tirx.LE | tirx.GE):
         return 0
@@ -220,12 +220,12 @@ def _direction(condition: Any, cell: Any, term: Any, cell_is_kept: bool) -> int:
 
 
 def _narrowest(value: Any) -> Any:
-    """What a half is before it is compared as float32."""
+    """Return the fp16 or bf16 operand of a conversion to fp32 for a comparison."""
     return value.value if isinstance(value, tirx.Cast) and str(value.ty) == "float32" else value
 
 
 def _with(value: Any, loads: Mapping[Any, Any], term: Any = None, other: Any = None) -> Any:
-    """`value` with values in place of loads of cells, and of a term."""
+    """Return `value` with replacements of the loads of cells, and of a term."""
 
     def visit(node: Any) -> Any:
         if term is not None and structural_equal(node, term):
@@ -238,11 +238,8 @@ def _with(value: Any, loads: Mapping[Any, Any], term: Any = None, other: Any = N
     return structural_map(value, [(kind, visit) for kind in kinds], order="post")
 
 
-# --- positions of extrema --------------------------------------------------------------------------------------------
-
-
 def _position(nest: FlatNest, cells: list[Any], step: Any, start: Any) -> tuple[Any, Any]:
-    """An extremum and where it is: the larger one of two, of equal ones the one that comes first."""
+    """Return an extremum and its position: the larger of two, of equal ones the first."""
     values, starts, [best, place] = final_values(step), final_values(start), cells
     if values is None or starts is None or len(nest.reduced) != 1 or set(values) != set(cells):
         return None, None
@@ -275,7 +272,7 @@ def _position(nest: FlatNest, cells: list[Any], step: Any, start: Any) -> tuple[
 
 
 def _choice(value: Any, counter: Any, place: Any) -> Any:
-    """``select(condition, counter, place)``; None for anything else."""
+    """Return ``select(condition, counter, place)``; None for anything else."""
     value = value.value if isinstance(value, tirx.Cast) else value
     if not isinstance(value, tirx.Select) or not value.true_value.same_as(counter):
         return None
@@ -283,7 +280,7 @@ def _choice(value: Any, counter: Any, place: Any) -> Any:
 
 
 def _term(value: Any, condition: Any, best: Any) -> Any:
-    """What an extremum is made of beside itself; None where it is not chosen by the condition."""
+    """Return the term of an extremum with `best`; None where `condition` does not choose it."""
     if isinstance(value, tirx.Select) and structural_equal(value.condition, condition):
         return value.true_value if is_load(value.false_value, best) else None
     if isinstance(value, tirx.Max | tirx.Min):
@@ -292,7 +289,7 @@ def _term(value: Any, condition: Any, best: Any) -> Any:
 
 
 def final_values(statement: Any) -> dict[Any, Any] | None:
-    """What straight-line statements store into each cell, in terms of the cells before them; None for others."""
+    """Return the final value of each cell after straight-line stores, in terms of initial values; None for others."""
     statements = list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement]
     scratch: dict[Any, Any] = {}
     final: dict[Any, Any] = {}

@@ -1,8 +1,8 @@
 """Argmax and argmin of a row: vectors of extrema, and of the steps in which they were found.
 
-Takes a reduction with two cells, an extremum and its position, whose terms lie along one axis. Gives the statements
-for one result, or None for a choice that is none of the first largest or smallest number (`argmax_kinds`). Of NaN
-nothing has to be known: a row that holds one is done again, one term after the other::
+Takes a reduction with two cells, an extremum and its position, whose terms lie along one axis. Gives the statements for
+one result, or None where that is not the first largest or smallest number (`argmax_kinds`). A row that contains a NaN
+is computed again, one term after the other::
 
     best = terms of step 0;  found = 0
     for step: terms > best: best, found = terms, step      four vectors of each
@@ -25,13 +25,13 @@ from mlirtri.lowering.tir.statements import fresh, index, new_buffer, sequence, 
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 VECTORS = 4
-"""Vectors of extrema: each waits for the one before it."""
+"""Vectors of extrema: several independent chains hide the latency of a comparison."""
 PAIR = 2
-"""Vectors that one comparison looks for NaN in."""
+"""Vectors that one comparison checks for NaN."""
 
 
 def position_row(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int) -> Any:
-    """The cells of one result: set, with the extremum and its position of all terms, and stored; or None."""
+    """Return the statements that compute and store one result; None where the form does not fit."""
     if len(accumulators.cells) != 2 or [row] != list(nest.reduced):
         return None
     found = extremum_of(accumulators, row)
@@ -93,11 +93,11 @@ class _Row:
         return tirx.GT(x, y) if self.found.sign > 0 else tirx.LT(x, y)
 
     def _turned(self, value: Any) -> Any:
-        """A number as one that compares as it should, and back again."""
+        """Map an unsigned number to a signed one of the same order, and back again."""
         return tirx.bitwise_xor(value, tirx.IntImm(self.dtype, lowest(value))) if self.found.is_unsigned else value
 
     def _terms(self, start: Any) -> tuple[Any, list[Any]]:
-        """A vector of terms from `start` on, and the statements that make it."""
+        """Return a vector of terms from `start` on, and the statements that compute it."""
         one = new_buffer("term", self.dtype, 1)
         term = self.found.term
         term = self._turned(term if str(term.ty.dtype) == self.dtype else tirx.Cast(self.dtype, term))
@@ -111,7 +111,7 @@ class _Row:
         return load, [tirx.AllocBuffer(room), made]
 
     def _step(self, number: Any, count: int, *, is_first: bool = False) -> Any:
-        """Step `number` of the first so many vectors, two at a time, whose terms LLVM then loads in their order."""
+        """Return step `number` of the first `count` vectors, two at a time, which keeps the order of LLVM's loads."""
         step, made = self._spread(tirx.Cast("int32", number)), []
         for pair in range(0, count, PAIR):
             terms = []
@@ -128,7 +128,7 @@ class _Row:
         return fresh(sequence(*made))
 
     def _compared(self, at: int, term: Any, step: Any, is_first: bool) -> list[Any]:
-        """Return stores of terms into vector `at` of extrema, and of the step into the vector of steps."""
+        """Return stores of the better terms into vector `at` of extrema, and of the step into the vector of steps."""
         if is_first:
             return [self._store(self.place[at], step), self._store(self.best[at], term)]
         best, place = self._load(self.best[at]), self._load(self.place[at])
@@ -145,13 +145,13 @@ class _Row:
         return tirx.Ramp(tirx.IntImm("int32", first), tirx.IntImm("int32", 1), self.lanes)
 
     def _as_positions(self, wide: int) -> None:
-        """Numbers of steps become positions in the row."""
+        """Convert numbers of steps to positions in the row."""
         for at, place in enumerate(self.place):
             scaled = self._load(place) * self._spread(tirx.IntImm("int32", wide))
             self.made.append(self._store(place, scaled + self._lane_numbers(at * self.lanes)))
 
     def _last(self, first: int) -> None:
-        """The last vector, whose first terms are done already: equal ones are as good."""
+        """Add the last vector, which may overlap the one before."""
         term, before = self._terms(index(first))
         self.made += before
         if self.nan is not None:
@@ -159,7 +159,7 @@ class _Row:
         self._merge(0, term, self._lane_numbers(first))
 
     def _merge(self, at: int, best: Any, place: Any) -> None:
-        """Another vector of extrema with their positions into vector `at`."""
+        """Merge another vector of extrema and positions into vector `at`."""
         own, there = self._load(self.best[at]), self._load(self.place[at])
         is_first = tirx.bitwise_and(tirx.EQ(best, own), tirx.LT(place, there))
         wins = tirx.bitwise_or(self._better(best, own), is_first)
@@ -167,7 +167,7 @@ class _Row:
         self.made.append(self._store(self.best[at], tirx.Select(self._better(best, own), best, own)))
 
     def _one_vector(self) -> None:
-        """All vectors in the first one, pairs at a time."""
+        """Merge all vectors into the first one, pairwise."""
         left = list(range(self.count))
         while len(left) > 1:
             for one, other in zip(left[::2], left[1::2], strict=False):
@@ -175,7 +175,7 @@ class _Row:
             left = left[::2]
 
     def _halved(self, buffer: Any, choose: Callable[[Any, Any], Any]) -> Any:
-        """One value of a vector, by halves."""
+        """Return the reduction of a vector to one value, by halves."""
         lanes = self.lanes
         while lanes > 1:
             lanes //= 2
@@ -186,7 +186,7 @@ class _Row:
         return self._load(buffer, 0, 1)
 
     def _chosen(self) -> Any:
-        """The extremum of the vector into the cells; step by step where there is a NaN."""
+        """Return the stores of the extremum into the cells; step by step where there is a NaN."""
         best = self._halved(self.best[0], lambda x, y: tirx.Select(self._better(x, y), x, y))
         places = self._vector("first", "int32")
         is_best = tirx.EQ(self._load(self.best[0]), self._spread(best))
@@ -205,7 +205,7 @@ class _Row:
         return tirx.IfThenElse(tirx.NE(some, tirx.IntImm("int32", 0)), slow, plain)
 
     def _into_cells(self, best: Any, place: Any) -> Any:
-        """The cells after the extremum of all terms, whose position in the row is `place`."""
+        """Return the stores of the row's extremum and of its position `place` into the cells."""
         found, old = self.found, [tirx.BufferLoad(each, [index(0)]) for each in (self.found.best, self.found.place)]
         own = self._turned(old[0] if str(found.best.dtype) == self.dtype else tirx.Cast(self.dtype, old[0]))
         position = substituted(found.position, self.row.variable, tirx.Cast("int64", place))
@@ -222,7 +222,7 @@ class _Row:
 
 
 def some_nan(terms: Sequence[Any]) -> Any:
-    """In which lanes a term is NaN, in a form that TVM makes vectors of, and LLVM one comparison of each pair."""
+    """Return lane-wise whether terms are NaN, in a form that TVM vectorises and LLVM compiles to few comparisons."""
     tests = []
     for term in terms:
         dtype, _, lanes = str(term.ty.dtype).partition("x")

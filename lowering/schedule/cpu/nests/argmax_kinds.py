@@ -1,8 +1,8 @@
 """Recognise argmax and argmin: a reduction to a value and its index, the first or last of equal ones.
 
-Takes accumulators with two cells. Gives an `Extremum`, or None for a choice that is none. Which one it is, the
-reduction's own conditions say, evaluated for all the ways in which two numbers and two positions can stand to each
-other. NaN is left out: what it does has to be asked of the reduction itself.
+Takes accumulators with two cells. Gives an `Extremum`, or None. The reduction's conditions are evaluated for every
+order of two numbers and of two positions, which decides the kind. NaN is excluded: the reduction itself has to be run
+for it.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ _PLACES = [(3, 7), (7, 3), (5, 5)]
 
 @dataclass(frozen=True)
 class Extremum:
-    """What a reduction looks for, in terms of its own expressions."""
+    """The kind of an argmax or argmin, in terms of the reduction's own expressions."""
 
     best: Any
     place: Any
     """The cells."""
     term: Any
     position: Any
-    """Of the term, as an expression of the axis: the axis itself, and something that stays."""
+    """The position of the term: the axis, plus an invariant offset."""
     sign: int
     """1 for the largest, -1 for the smallest."""
     is_unsigned: bool
-    """Whether integers are compared with the highest bit turned, as if they had no sign."""
+    """Whether integers are compared with the sign bit flipped, as unsigned numbers."""
     replaces_equal: bool
-    """Whether a term as large as the cell's takes its place where its position comes before."""
+    """Whether an equal term at an earlier position replaces the cell's."""
 
 
 def extremum_of(accumulators: Accumulators, row: NestAxis) -> Extremum | None:
-    """What a reduction with two cells looks for along its one axis; None for anything else."""
+    """Return the extremum that a reduction with two cells computes along its one axis; None for anything else."""
     values, (best, place) = final_values(accumulators.step), accumulators.cells.values()
     if values is None or set(values) != {best, place} or str(place.dtype) != "int32" or row.extent > INT32_MAX:
         return None
-    # A position is narrower in its cell; a term that were would be another number there.
+    # A position is narrower in its cell; a narrower term would have another value.
     where = values[place].value if isinstance(values[place], tirx.Cast) else values[place]
     term, position = _chosen(values[best], best), _chosen(where, place)
     if term is None or position is None or loads_of(position):
@@ -65,7 +65,7 @@ def extremum_of(accumulators: Accumulators, row: NestAxis) -> Extremum | None:
 
 
 def _chosen(value: Any, cell: Any) -> Any:
-    """What takes the cell's place, sooner or later; None where nothing does or several things do."""
+    """Return the only expression that may replace the cell's value; None where there is none, or several."""
     if isinstance(value, tirx.Max | tirx.Min):
         arms = [value.a, value.b]
     elif isinstance(value, tirx.Select):
@@ -83,7 +83,7 @@ def _is_cell(value: Any, cell: Any) -> bool:
 
 
 def _is_one(found: Extremum, values: Any) -> bool:
-    """Whether the cells' new values are those of this extremum, for all numbers that are no NaN."""
+    """Whether the cells' new values are those of this extremum, for all numbers but NaN."""
     numbers = (-100, -1, 2, 100) if "int" in str(found.term.ty.dtype) else (-math.inf, -1.0, 2.0, math.inf)
     turned = lowest(found.term) if found.is_unsigned else 0
     for x, best in product(numbers, numbers):
@@ -100,14 +100,14 @@ def _is_one(found: Extremum, values: Any) -> bool:
 
 
 def lowest(term: Any) -> int:
-    """The smallest number of an expression's signed dtype."""
+    """Return the smallest number of an expression's signed dtype."""
     return -(2 ** (int(term.ty.dtype.bits) - 1))
 
 
 class _Known:
-    """Evaluates an expression of a term, its position and the two cells, for one choice of the four.
+    """Evaluates an expression of a term, its position and the two cells, for one assignment of these four.
 
-    Gives None for what asks more of them than how they stand to each other.
+    Gives None where the result depends on more than their order.
     """
 
     def __init__(self, found: Extremum, x: float, best: float, position: int, place: int):
@@ -142,7 +142,7 @@ class _Known:
         return made(*values)
 
     def _only_compares(self, node: Any) -> bool:
-        """Whether a comparison with a constant is one with infinity, or of what is no number of the row."""
+        """Whether the constant in a comparison is infinite, or the other operand no number of the row."""
         if not isinstance(node, _COMPARISONS):
             return True
         constants = [each for each in (node.a, node.b) if isinstance(each, tirx.IntImm | tirx.FloatImm)]

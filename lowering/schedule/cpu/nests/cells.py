@@ -1,7 +1,7 @@
-"""Accumulators in another dtype than their results, because a CPU has vectors of it.
+"""Accumulators of another dtype than their results, which a CPU can vectorise.
 
-Takes the statements of a reduction. Gives them on cells: a bool is a byte, an unsigned byte that is held in a signed
-one is unsigned, bf16 is the fp32 that it is compared as, and a position is 32 bits wide where no row is longer.
+Takes the statements of a reduction. Gives them on cells: a bool is a byte, an unsigned byte held in a signed one is
+unsigned, bf16 is fp32, and a position has 32 bits where no row is longer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _JOINED = {"BitwiseOr": tirx.bitwise_or, "Or": tirx.bitwise_or, "BitwiseAnd": ti
 
 
 def cell_dtype(made: Any, statement: Any, *, is_position: bool) -> str:
-    """The dtype of the cell for a result, which `statement` stores to."""
+    """Return the dtype of the cell for a result that `statement` stores to."""
     dtype = str(made.dtype)
     if is_position:
         return "int32"
@@ -36,7 +36,7 @@ def cell_dtype(made: Any, statement: Any, *, is_position: bool) -> str:
 
 
 def stored_at_once(statement: Any) -> Any:
-    """`statement` without the bf16 scratch that is stored as its first result: what it would hold is stored there."""
+    """Return `statement` with its first result stored directly, not through a bf16 scratch buffer."""
     statements = list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement]
     own = [each.buffer for each in statements if isinstance(each, tirx.AllocBuffer)]
     stores = [each for each in statements if isinstance(each, tirx.BufferStore)]
@@ -61,7 +61,7 @@ def _allocates(statement: Any, buffer: Any) -> bool:
 
 
 def on_cells(statement: Any, cells: Mapping[Any, Any]) -> Any:
-    """`statement` with cells in place of the elements of results."""
+    """Return `statement` with cells in place of the elements of results."""
 
     wide = [(_widened(cell), cell) for made, cell in cells.items() if str(made.dtype) == "bfloat16" != str(cell.dtype)]
 
@@ -69,7 +69,7 @@ def on_cells(statement: Any, cells: Mapping[Any, Any]) -> Any:
         return result_of(cells[node.source], str(node.source.dtype)) if node.source in cells else node
 
     def call(node: Any) -> Any:
-        """A cell of bf16, widened, is what it holds."""
+        """A bf16 cell that is widened is the fp32 that it holds."""
         own = [cell for value, cell in wide if structural_equal(node, value)]
         return tirx.BufferLoad(own[0], [index(0)]) if own else node
 
@@ -85,7 +85,7 @@ def on_cells(statement: Any, cells: Mapping[Any, Any]) -> Any:
 
 
 def result_of(cell: Any, dtype: str) -> Any:
-    """What a cell holds, in the dtype of the result."""
+    """Return the value of a cell in the dtype of the result."""
     load = tirx.BufferLoad(cell, [index(0)])
     if str(cell.dtype) == dtype:
         return load
@@ -93,7 +93,7 @@ def result_of(cell: Any, dtype: str) -> Any:
 
 
 def _in_cell(value: Any, cell: Any) -> Any:
-    """A value of the result's dtype in the cell's."""
+    """Return a value of the result's dtype in the cell's dtype."""
     dtype, kind = str(cell.dtype), str(value.ty.dtype)
     own = result_of(cell, kind)
     if structural_equal(value, own):
@@ -113,7 +113,7 @@ def _in_cell(value: Any, cell: Any) -> Any:
 
 
 def _unwrapped(value: Any, cell: Any) -> Any:
-    """An unsigned value with the cell in place of the cell's bits as a signed number, as an unsigned one again."""
+    """Return an unsigned value in terms of the cell, without the conversion of the cell's bits to a signed number."""
     signed = str(cell.dtype)[1:]
 
     def call(node: Any) -> Any:
@@ -134,7 +134,7 @@ def _in_fp32(value: Any, cell: Any) -> Any:
 
 
 def _widened(cell: Any) -> Any:
-    """What a cell holds as bf16, as fp32."""
+    """Return the bf16 value of a cell as fp32."""
     return widened_bfloat16(tirx.reinterpret("uint16", result_of(cell, "bfloat16")))
 
 
@@ -144,7 +144,7 @@ def _is_reinterpreted(value: Any, source: str) -> bool:
 
 
 def _in_two_choices(value: Any) -> Any:
-    """``select(a > b or isnan(a), a, b)`` as a maximum and a choice, which are an instruction each."""
+    """Return ``select(a > b or isnan(a), a, b)`` as a maximum and a select, which are one instruction each."""
     if not isinstance(value, tirx.Select) or not isinstance(value.condition, tirx.Or):
         return value
     larger = tirx.Select(value.condition.a, value.true_value, value.false_value)

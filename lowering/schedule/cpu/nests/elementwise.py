@@ -1,8 +1,7 @@
 """CPU loops of elementwise blocks: outer axes in parallel, the innermost one vectorised, with a shorter last vector.
 
-Takes a `FlatNest` without reduction axes. Gives statements, or None where its results are no neighbours along any axis.
-What differs between the borders and the middle of an array (padding, concatenation) is one loop for each part, without
-a condition inside.
+Takes a `FlatNest` without reduction axes. Gives statements, or None where its results are contiguous along no axis.
+Axes are split where conditions change (padding, concatenation): one loop for each part, without a condition inside.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from mlirtri.lowering.tir.tiles import in_lanes, ramp, replaced
 from mlirtri.lowering.toolchain.tvm_names import ir, structural_map, structural_walk, tirx
 
 CHUNK = 64
-"""Vectors that one thread does at a time where there are few rows to share."""
+"""Vectors per task where there are few rows."""
 FEW_LANES = 4
 CROSSED_ROWS = 64
-"""Rows that a transpose does for one vector of columns."""
+"""Rows that a transpose processes for one vector of columns."""
 _WIDENING = (tirx.Cast, ir.Call, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
-"""Expressions with values of another width, and what a CPU has no vectors of bytes for."""
+"""Expressions that change the width of values, and those that a CPU has no byte vectors for."""
 
 
 def element_loops(nest: FlatNest, target: Target) -> Any:
-    """The statements of an elementwise nest; None where no axis is fit for vectors."""
+    """Return the statements of an elementwise nest; None where no axis can be vectorised."""
     if not nest.axes:
         return fresh(nest.body)
     axis, lanes = _vector_axis(nest), _lanes(nest)
@@ -54,7 +53,7 @@ def element_loops(nest: FlatNest, target: Target) -> Any:
 
 
 def _lanes(nest: FlatNest) -> int:
-    """Vector lanes: a register of the widest element, taken as 32 bits unless narrow integers stay what they are."""
+    """Return the lanes of a register of the widest element, taken as 32 bits unless narrow integers are not widened."""
     lanes = lanes_of(nest, nest.flat)
     if not all(str(each.dtype).startswith(("int", "uint")) for each in nest.flat):
         return lanes
@@ -65,7 +64,7 @@ def _lanes(nest: FlatNest) -> int:
 
 
 def _regions(nest: FlatNest, axes: Sequence[NestAxis]) -> list[FlatNest]:
-    """The nest in parts in which no condition on `axes` changes, each counting from 0."""
+    """Return the nest split into parts in which no condition on `axes` changes, each counting from 0."""
     if not axes:
         return [nest]
     axis, *others = axes
@@ -94,7 +93,7 @@ def _vector_axis(nest: FlatNest) -> NestAxis | None:
 
 
 def _crossing_axis(nest: FlatNest, axis: NestAxis) -> NestAxis | None:
-    """The axis along which what is read runs through memory, where it does not along that of the results."""
+    """Return the axis along which operands are contiguous, if it is not that of the results; else None."""
     for each in nest.operands:
         if each.step(axis.variable) not in (0, 1, None):
             return next((other for other in nest.axes if each.step(other.variable) == 1), None)
@@ -102,7 +101,7 @@ def _crossing_axis(nest: FlatNest, axis: NestAxis) -> NestAxis | None:
 
 
 def _crossing(nest: FlatNest, axis: NestAxis, across: NestAxis, lanes: int, target: Target) -> Any:
-    """A transpose: for a vector of columns a few rows together, so that each line of memory that is read is used up."""
+    """Return a transpose: a few rows together per vector of columns, so that each cache line is used as a whole."""
     outer = [each for each in nest.axes if each is not axis and each is not across]
     whole, rest = divmod(across.extent, CROSSED_ROWS)
     made = []
@@ -120,7 +119,7 @@ def _crossing(nest: FlatNest, axis: NestAxis, across: NestAxis, lanes: int, targ
 
 
 def _region(nest: FlatNest, axis: NestAxis, lanes: int, target: Target) -> list[Any]:
-    """All rows, each along one axis; where there are few and long ones, each in chunks."""
+    """Return the loops over all rows, each along one axis; few long rows are split into chunks."""
     rows = [each for each in nest.axes if each is not axis]
     count, chunk = prod(each.extent for each in rows), CHUNK * lanes
     parts = parts_of(nest.body, axis.variable, axis.extent)
@@ -138,13 +137,13 @@ def _region(nest: FlatNest, axis: NestAxis, lanes: int, target: Target) -> list[
 
 
 def _along(nest: FlatNest, axis: NestAxis, part: tuple[int, int], lanes: int) -> Any:
-    """One part of a row, in which no condition changes."""
+    """Return one part of a row, in which no condition changes."""
     first, last = part
     return vectors(nest, within(nest.body, axis.variable, first, last), axis, index(first), last - first, lanes)
 
 
 def vectors(nest: FlatNest, body: Any, axis: NestAxis, start: Any, extent: int, lanes: int) -> Any:
-    """`extent` iterations of an axis from `start` on as vectors, the last ones as fewer lanes, or once more."""
+    """Return `extent` iterations of an axis from `start` on as vectors; the remainder has fewer lanes, or overlaps."""
     whole, rest = divmod(extent, lanes)
     made = []
     if whole:
@@ -174,25 +173,22 @@ def _vector(body: Any, axis: NestAxis, start: Any, lanes: int) -> Any:
 
 
 def _may_repeat(nest: FlatNest) -> bool:
-    """Whether an iteration may run twice: nothing that it reads is, or may be, where it writes."""
+    """Whether iterations may be repeated: no load aliases, or may alias, a store."""
     written = nest.written
     if any(buffer in nest.inner for buffer in written):
         return False
     return all(each.is_store for each in nest.accesses if each.buffer in written)
 
 
-# --- lanes of one vector that come from several operands: concatenations, interleaved axes ------------------------
-
-
 MOST_PLACES = 8
-"""Elements along the short axis: each is the whole work once more as code."""
+"""Elements along the short axis: the code is repeated for each."""
 FEW_LANES = 4
 DTYPES = ("float64", "float32", "int64", "int32")
-"""Of results: registers hold their vectors as memory does."""
+"""Dtypes of results with the same layout in registers as in memory."""
 
 
 def mixed_axes(nest: FlatNest) -> tuple[NestAxis, NestAxis] | None:
-    """The short axis and the one along which vectors go; None where results do not lie so."""
+    """Return the short axis and the vectorised one; None where results are not interleaved so."""
     stores = [each for each in nest.accesses if each.is_store]
     if len(stores) != 1 or not nest.vectorizes or str(stores[0].buffer.dtype) not in DTYPES:
         return None
@@ -210,7 +206,7 @@ def mixed_axes(nest: FlatNest) -> tuple[NestAxis, NestAxis] | None:
 
 
 def interleaved(nest: FlatNest, axes: tuple[NestAxis, NestAxis], lanes: int, target: Target) -> Any:
-    """The statements of a nest in which no condition changes but along the short axis."""
+    """Return the statements of a nest in which conditions change along the short axis only."""
     short, along = axes
     while lanes > along.extent:
         lanes //= 2
@@ -229,7 +225,7 @@ def interleaved(nest: FlatNest, axes: tuple[NestAxis, NestAxis], lanes: int, tar
 
 
 def _mixed(nest: FlatNest, short: NestAxis, along: NestAxis, start: Any, lanes: int) -> Any:
-    """All results of so many neighbours along the longer axis."""
+    """Return all results of `lanes` neighbours along the longer axis."""
     [store] = [each for each in nest.accesses if each.is_store]
     cell = new_buffer(f"{store.buffer.name}_part", str(store.buffer.dtype), 1)
     rooms = [buffer_like(cell, [index(1), index(lanes)]) for _ in range(short.extent)]

@@ -1,7 +1,7 @@
 """An axis split at the indices where conditions inside its statements change, and the statements of each range.
 
 Takes statements and an axis. Gives the parts of the axis in which no comparison of the axis with a number changes, and
-the statements as they are within one part.
+the statements simplified within one part.
 
     for j in 0..16: y[j] = if_then_else(1 <= j and j < 15, x[j - 1], 0)     ──►     0..1, 1..15, 15..16
 """
@@ -20,7 +20,7 @@ _FALSE, _TRUE = 0, 1
 
 
 def parts_of(statement: Any, variable: Any, extent: int) -> list[tuple[int, int]]:
-    """Bounds of the parts, in order: one part where there would be too many."""
+    """Return the bounds of the parts, in order: a single part where there would be too many."""
     places = {0, extent}
 
     def visit(node: Any) -> None:
@@ -34,7 +34,7 @@ def parts_of(statement: Any, variable: Any, extent: int) -> list[tuple[int, int]
 
 
 def within(statement: Any, variable: Any, first: int, last: int) -> Any:
-    """`statement` where `variable` is at least `first` and below `last`."""
+    """Return `statement` simplified for ``first <= variable < last``."""
 
     def comparison(node: Any) -> Any:
         form = _difference(node)
@@ -51,7 +51,7 @@ def within(statement: Any, variable: Any, first: int, last: int) -> Any:
 
 
 def _difference(comparison: Any) -> Any:
-    """Left minus right as a linear form."""
+    """Return left minus right as a linear form."""
     if not str(getattr(comparison.a, "ty", "")).startswith("int"):
         return None
     left, right = linear(comparison.a, {}), linear(comparison.b, {})
@@ -59,20 +59,20 @@ def _difference(comparison: Any) -> Any:
 
 
 def _changes(comparison: Any, variable: Any) -> list[int]:
-    """The values of the variable at which the comparison may have another result than for the one below."""
+    """Return the values of the variable whose result may differ from that of the value below."""
     form = _difference(comparison)
     if form is None or set(form.terms) != {variable} or abs(form.factor(variable)) != 1:
         return []
     root, rises = -form.constant * form.factor(variable), form.factor(variable) > 0
     if isinstance(comparison, tirx.EQ | tirx.NE):
         return [root, root + 1]
-    # The sum is 0 at the root, and on the side of smaller numbers or larger ones from there on.
+    # The difference is 0 at the root, where it changes sign.
     is_strict = isinstance(comparison, tirx.LT | tirx.GE)
     return [root] if is_strict == rises else [root + 1]
 
 
 def _known(comparison: Any, least: int, most: int) -> int | None:
-    """The result of comparing all numbers from `least` to `most` with 0, where it is the same for all."""
+    """Return the result of comparing with 0 where it is the same for all of `least` to `most`; else None."""
     results = {_RESULTS[type(comparison)](value) for value in {least, most, *_between(least, most)}}
     return results.pop() if len(results) == 1 else None
 

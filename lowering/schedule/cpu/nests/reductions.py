@@ -38,15 +38,15 @@ from mlirtri.lowering.tir.tiles import temporary
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 PARTIAL_VECTORS = 4
-"""Vectors of partial results: as many additions as a core has under way at once."""
+"""Vectors of partial results: as many additions as are in flight in a core."""
 SEGMENT = 8
 """Vectors of results in one private buffer: TVM puts those below 1024 bytes on the stack."""
 FEW_LANES = 4
-"""Fewer neighbours than this are left to LLVM."""
+"""Loops with fewer neighbours are left to LLVM."""
 
 
 def reduction_loops(nest: FlatNest, target: Target) -> Any:
-    """The statements of a reduction; None where no axis is fit for vectors, or its terms have an order."""
+    """Return the statements of a reduction; None where no axis can be vectorised, or it is not associative."""
     accumulators = accumulators_of(nest)
     if accumulators is None:
         return None
@@ -64,7 +64,7 @@ def reduction_loops(nest: FlatNest, target: Target) -> Any:
 
 
 def _lanes(nest: FlatNest, accumulators: Accumulators) -> int:
-    """Vector lanes: a register of the widest element; of 32 bits at least where one is a float."""
+    """Return the lanes of a register of the widest element; of at least 32 bits where one is a float."""
     buffers = [*accumulators.cells.values(), *(each.buffer for each in nest.operands)]
     if not nest.vectorizes and any(str(each.dtype) == "bfloat16" for each in accumulators.cells.values()):
         return 1
@@ -78,7 +78,7 @@ def _lanes(nest: FlatNest, accumulators: Accumulators) -> int:
 
 
 def _column_axis(nest: FlatNest) -> NestAxis | None:
-    """The spatial axis along which the results are neighbours, and what is read for them, too, or is the same."""
+    """Return the spatial axis along which results are contiguous, and operands contiguous or invariant; or None."""
     for axis in reversed(nest.spatial):
         steps = [each.step(axis.variable) for each in nest.accesses if each.is_store]
         reads = [each.step(axis.variable) for each in nest.operands]
@@ -88,7 +88,7 @@ def _column_axis(nest: FlatNest) -> NestAxis | None:
 
 
 def _row_axis(nest: FlatNest) -> NestAxis | None:
-    """The reduction axis along which neighbours in memory are added up."""
+    """Return the reduction axis along which operands are contiguous; or None."""
     for axis in reversed(nest.reduced):
         reads = [each.step(axis.variable) for each in nest.operands]
         if 1 in reads and all(step in (0, 1) for step in reads):
@@ -96,19 +96,16 @@ def _row_axis(nest: FlatNest) -> NestAxis | None:
     return None
 
 
-# --- columns ---------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Segment:
-    """Neighbouring results that are vectors in one buffer: where they start in their strip, and how many they are."""
+    """Neighbouring results that are vectors in one buffer: their offset in the strip, and their number."""
 
     start: int
     shape: Shape
 
 
 def segments_of(extent: int, lanes: int) -> list[Segment]:
-    """Segments that cover `extent` neighbours; the last one may overlap the one before, or be of half as many lanes."""
+    """Return segments that cover `extent` neighbours; the last one may overlap, or have half as many lanes."""
     found, done = [], 0
     while extent - done >= lanes:
         vectors = min(SEGMENT, (extent - done) // lanes)
@@ -143,7 +140,7 @@ def _columns(nest: FlatNest, accumulators: Accumulators, column: NestAxis, lanes
 def _last_columns(
     nest: FlatNest, accumulators: Accumulators, column: NestAxis, rest: int, lanes: int, target: Target
 ) -> Any:
-    """So many columns at the end; fewer than a vector start earlier, in what is done already."""
+    """Return the last columns; fewer than a vector start earlier, and overlap columns that are done."""
     start = column.extent - max(rest, min(lanes, column.extent))
     segments = segments_of(column.extent - start, lanes)
     last_strip = _column_strip(nest, accumulators, column, index(start), segments)
@@ -152,7 +149,7 @@ def _last_columns(
 
 
 def _sums_of_columns(nest: FlatNest, accumulators: Accumulators, column: NestAxis, lanes: int, target: Target) -> Any:
-    """Long sums of fp32, most of whose additions are of fp32; None for others."""
+    """Return long fp32 sums, most of whose additions are in fp32; None for others."""
     if column.extent < 2 * lanes or nest.reduced[-1].extent < LEAST or not nest.vectorizes:
         return None
     if (term := fp32_term(nest, accumulators)) is None:
@@ -168,7 +165,7 @@ def _sums_of_columns(nest: FlatNest, accumulators: Accumulators, column: NestAxi
 
 
 def _narrower(wide: int, lanes: int, extent: int, outside: int, target: Target) -> int:
-    """Strips that leave something to do for each thread."""
+    """Return a strip width that leaves work for each thread."""
     while wide > 4 * lanes and outside * (extent // wide) < 2 * target.threads and target.threads > 1:
         wide //= 2
     return wide
@@ -177,7 +174,7 @@ def _narrower(wide: int, lanes: int, extent: int, outside: int, target: Target) 
 def _column_strip(
     nest: FlatNest, accumulators: Accumulators, column: NestAxis, start: Any, segments: Sequence[Segment]
 ) -> Any:
-    """One strip: its segments' cells are set, run through the reduction together, and stored."""
+    """Return one strip: its segments' cells are initialised, reduced together, and stored."""
     rooms = [_room(accumulators, segment.shape.width) for segment in segments]
 
     def all_of(statement: Any) -> Any:
@@ -199,15 +196,12 @@ def _room(accumulators: Accumulators, width: int) -> Widened:
 
 
 def around_loops(axes: Sequence[NestAxis], body: Any) -> Any:
-    """Serial loops over `axes` around a statement, the first one outermost."""
+    """Return a statement inside of serial loops over `axes`, the first one outermost."""
     for axis in reversed(axes):
         variable = tirx.Var(axis.variable.name, axis.variable.ty)
         body = substituted(body, axis.variable, variable)
         body = tirx.For(variable, index(0), index(axis.extent), tirx.ForKind.SERIAL, body)
     return body
-
-
-# --- rows ------------------------------------------------------------------------------------------------------------
 
 
 def _rows(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int, target: Target) -> Any:
@@ -217,7 +211,7 @@ def _rows(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int,
 
 
 def _shared_row(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int, target: Target) -> Any:
-    """One result by all threads: each adds up a part of the outermost axis; then these are added, and what is left."""
+    """Return one result computed by all threads: parts of the outermost axis are reduced, and combined."""
     first, *inner = nest.reduced
     unit = lanes * PARTIAL_VECTORS if first is row else 1
     size = first.extent // (target.threads * unit) * unit
@@ -255,7 +249,7 @@ def _shared_row(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes
 
 
 def row_of(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int) -> Any:
-    """The cells of one result: set, with the terms of all reduction axes added, and stored."""
+    """Return the statements that compute and store one result."""
     if (made := position_row(nest, accumulators, row, lanes)) is not None:
         return made
     while lanes > row.extent:
@@ -270,7 +264,7 @@ def row_of(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int
 
 
 def _quick(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int) -> tuple[Any, Any] | None:
-    """A quicker way that is not for all numbers, and the condition under which it failed; None where there is none."""
+    """Return a faster form that fails for some numbers, and the condition that it failed; None where there is none."""
     if has_blocks(row, lanes) and (term := fp32_term(nest, accumulators)) is not None:
         [cell] = accumulators.cells.values()
         blocks = _total(nest, accumulators, row, lanes, PARTIAL_SUMS, _block_terms(term))
@@ -281,7 +275,7 @@ def _quick(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int
 def _total(
     nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int, vectors: int, terms: Callable[..., Any]
 ) -> Any:
-    """All terms of one result into its cells, by way of so many vectors of partial results."""
+    """Return the reduction of all terms of one result into its cells, by `vectors` vectors of partial results."""
     rooms = [_room(accumulators, lanes) for _ in range(vectors)]
     begin = [_neutral(accumulators, room, lanes) for room in rooms]
     inner = terms(accumulators, row, rooms, lanes)
@@ -298,13 +292,13 @@ def _total(
 
 
 def _is_quick(accumulators: Accumulators) -> bool:
-    """Whether a step waits for the one before it for one instruction only."""
+    """Whether a step's loop-carried latency is one instruction."""
     step = accumulators.step
     return isinstance(step, tirx.BufferStore) and not isinstance(step.value, tirx.Select)
 
 
 def _block_terms(term: Any) -> Callable[..., Any]:
-    """What adds all terms along the row to the partial results, in blocks of fp32 as far as these go."""
+    """Return a writer of the row's terms into the partial results, in blocks of fp32 as far as these cover it."""
 
     def terms(accumulators: Accumulators, row: NestAxis, rooms: Sequence[Widened], lanes: int) -> Any:
         blocks, done = add_blocks(term, row, [next(iter(each.values())) for each in rooms], lanes)
@@ -317,7 +311,7 @@ def _block_terms(term: Any) -> Callable[..., Any]:
 
 
 def _row_terms(accumulators: Accumulators, row: NestAxis, rooms: Sequence[Widened], lanes: int) -> Any:
-    """All terms along the row into the partial results; of the last vector, only what is not done yet."""
+    """Return the reduction of the row's terms into the partial results; the last vector skips terms that are done."""
     wide = lanes * len(rooms)
     whole, rest = divmod(row.extent, wide)
     step = accumulators.step
@@ -342,7 +336,7 @@ def _row_terms(accumulators: Accumulators, row: NestAxis, rooms: Sequence[Widene
 
 
 def _from(step: Any, condition: Any, accumulators: Accumulators) -> Any:
-    """The step, which changes the cells only where a condition holds."""
+    """Return the step, which changes the cells only where a condition holds."""
     cells = list(accumulators.cells.values())
     statements = list(step.seq) if isinstance(step, tirx.SeqStmt) else [step]
 
@@ -362,7 +356,7 @@ def _neutral(accumulators: Accumulators, room: Widened, lanes: int) -> Any:
 
 
 def _combined(accumulators: Accumulators, rooms: Sequence[Widened], lanes: int) -> tuple[Widened, Any]:
-    """Pairs of partial results as one, then halves of the last one, down to one element; and where that is."""
+    """Return the buffers of one element with the tree reduction of the partial results, and its statements."""
     made: list[Any] = []
     while len(rooms) > 1:
         pairs = list(zip(rooms[::2], rooms[1::2], strict=False))
@@ -388,7 +382,7 @@ def _merged(accumulators: Accumulators, one: Widened, other: Widened, offset: in
 
 
 def _into_cells(accumulators: Accumulators, total: Widened, *place: Any) -> Any:
-    """The cells, combined with one partial result."""
+    """Return the combination of the cells with one partial result."""
     own = {cell: tirx.BufferLoad(cell, [index(0)]) for cell in total}
     others = {cell: tirx.BufferLoad(buffer, list(place)) for cell, buffer in total.items()}
     values = accumulators.combine(own, others)

@@ -1,8 +1,8 @@
-"""Max and min of a row of floats: NaN is looked for beside the comparisons, once per two vectors.
+"""Max and min of a row of floats: NaN is checked for beside the comparisons, once per two vectors.
 
-Takes a reduction with one cell of fp32 or fp64 that holds an extremum (`cpu_accumulators.extremum_term`). Gives
-statements that leave the extremum of the row's numbers in the cell, and the condition under which that is not all,
-for a row with a NaN: it has to be done again by the reduction's own steps::
+Takes a reduction with one cell of fp32 or fp64 that holds an extremum (`accumulators.extremum_term`). Gives statements
+that compute the extremum of the row's numbers in the cell, and the condition that the row contains a NaN: it is
+computed again then by the reduction's own steps::
 
     for steps:  best = max(best, terms)              eight vectors, one instruction each
                 found = found or any term is NaN     one comparison for two vectors
@@ -22,12 +22,12 @@ from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequ
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 VECTORS = 8
-"""Vectors of extrema: each waits for the one before it."""
+"""Vectors of extrema: several independent chains hide the latency."""
 _PLAIN = ("float32", "float64")
 
 
 def extremum_row(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int) -> tuple[Any, Any] | None:
-    """Statements and condition for one result; None for what is no extremum of floats."""
+    """Return statements and condition for one result; None where it is no extremum of floats."""
     if len(accumulators.cells) != 1 or not isinstance(accumulators.step, tirx.BufferStore) or row.extent < 2 * lanes:
         return None
     [cell] = accumulators.cells.values()
@@ -60,7 +60,7 @@ class _Row:
         return sequence(*made, body, *self._combined())
 
     def condition(self) -> Any:
-        """Whether the row holds a NaN."""
+        """Return whether the row contains a NaN."""
         some = tirx.call_llvm_pure_intrin("int32", "llvm.vector.reduce.or", self._load(self.nan))
         return tirx.NE(some, tirx.IntImm("int32", 0))
 
@@ -77,14 +77,14 @@ class _Row:
         return sequence(*made)
 
     def _step(self, start: Any, best: Sequence[Any]) -> Any:
-        """A vector of terms into each of these vectors."""
+        """Return the reduction of a vector of terms into each of these vectors."""
         made: list[Any] = []
         for at in range(0, len(best), PAIR):
             made += self._pair(plus(start, index(at * self.lanes)), best[at : at + PAIR])
         return fresh(sequence(*made))
 
     def _pair(self, start: Any, best: Sequence[Any]) -> list[Any]:
-        """The same for two, one after the other, so that LLVM leaves the loads in their order, as memory wants them."""
+        """Return the same for two, one after the other, so that LLVM keeps the loads in memory order."""
         one, made, terms = new_buffer("term", str(self.cell.dtype), 1), [], []
         for at in range(len(best)):
             room = new_buffer("terms", str(self.cell.dtype), 1, self.lanes)
@@ -100,7 +100,7 @@ class _Row:
         return [*made, self._store(self.nan, tirx.Select(some_nan(terms), ones, self._load(self.nan)))]
 
     def _combined(self) -> list[Any]:
-        """All vectors in the first one, its halves in one another, and the last one in the cell."""
+        """Return the reduction of all vectors into the first one, by halves, and into the cell."""
         made, left, lanes = [], list(self.best), self.lanes
         while len(left) > 1:
             pairs = list(zip(left[::2], left[1::2], strict=False))
@@ -117,7 +117,7 @@ class _Row:
         return [*made, tirx.BufferStore(self.cell, self._better(self._load(last, 0, 1), own), [index(0)])]
 
     def _better(self, x: Any, y: Any) -> Any:
-        """The one of two, in the form that is one instruction: of a NaN and a number y, y."""
+        """Return the extremum of two, in the form that is one instruction: of a NaN and y, it is y."""
         return tirx.Select(tirx.GT(x, y) if self.sign > 0 else tirx.LT(x, y), x, y)
 
     def _load(self, buffer: Any, first: int = 0, lanes: int | None = None) -> Any:

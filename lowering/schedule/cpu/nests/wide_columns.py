@@ -1,7 +1,7 @@
 """Long column sums of fp32 accumulated in fp64: a few rows are added in fp32 first, in chunks of columns of a page.
 
-Takes a reduction that adds fp32 terms to one fp64 cell (`cpu_wide_sums.fp32_term`), whose results are neighbours, as
-its terms are. Gives the statements for whole vectors of columns::
+Takes a reduction that adds fp32 terms to one fp64 cell (`wide_sums.fp32_term`), whose results and terms are contiguous.
+Gives the statements for whole vectors of columns::
 
     parallel over strips of columns:
         sums = 0                                    fp64, in the first cache
@@ -9,7 +9,7 @@ its terms are. Gives the statements for whole vectors of columns::
             for vectors:  t = terms of these rows, one after the other;  sums += t
         for vectors:  if no sum is infinite or NaN: store them;  else: do their columns again in fp64
 
-A term goes through at most 7 roundings of fp32. For what overflows in them see `cpu_wide_sums`.
+A term is rounded in fp32 at most 7 times. For overflow see `wide_sums`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from mlirtri.lowering.tir.tiles import counted, temporary
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 ROWS = 8
-"""Rows that are read side by side: as many streams as a CPU follows, and more."""
+"""Rows that are read together: about as many streams as a CPU prefetches."""
 STRIP_BYTES = 4096
-"""Of one row that are read in one go: a page, beyond which a CPU does not look ahead."""
+"""Bytes of one row that are read contiguously: a page, at which hardware prefetching ends."""
 LEAST = 4
-"""Rows below which the sums are written as often as terms are read."""
+"""With fewer rows the sums are written as often as terms are read."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class WideColumns:
     column: NestAxis
     term: Any
     lanes: int
-    """Of fp64."""
+    """Lanes of fp64."""
     target: Target
     again: Callable[[Any], Any]
     """The statements that compute `lanes` results from a column on in fp64, and store them."""
@@ -57,7 +57,7 @@ class WideColumns:
 
     @property
     def done(self) -> int:
-        """Columns that are computed: whole vectors."""
+        """Return the number of computed columns, in whole vectors."""
         return self.column.extent // self.wide * self.wide
 
     def statement(self) -> Any:
@@ -94,7 +94,7 @@ class WideColumns:
         )
 
     def _rows(self, make: Callable[[Any, int], Any]) -> Any:
-        """`make` for all rows, from one on so many at a time, inside of the loops over the other reduced axes."""
+        """Return ``make(first, count)`` for blocks of rows, inside of the loops over the other reduction axes."""
         *outer, inner = self.nest.reduced
         whole, rest = divmod(inner.extent, ROWS)
         parts = [counted(inner.variable.name, whole, lambda at: make(at * index(ROWS), ROWS))] if whole else []
@@ -108,7 +108,7 @@ class WideColumns:
         return body
 
     def _add(self, sums: Any, first: Any, vector: Any, row: Any, count: int) -> Any:
-        """The terms of so many rows, added to one vector of sums."""
+        """Return the addition of the terms of `count` rows to one vector of sums."""
         one, room = new_buffer("term", "float32", 1), new_buffer("terms", "float32", 1, self.wide)
         terms, everything = new_buffer("rows", "float32", self.wide), tirx.Ramp(index(0), index(1), self.wide)
         made = [tirx.AllocBuffer(room)]
@@ -126,7 +126,7 @@ class WideColumns:
         return (first + vector) * index(self.wide)
 
     def _finish(self, sums: Any, first: Any, vector: Any) -> Any:
-        """One vector of sums into the results; from its terms again, where one is no finite number."""
+        """Return the stores of one vector of sums; it is computed again where one is infinite or NaN."""
         special = new_buffer("special", "int64", self.wide)
         lane = tirx.Var("lane", "int64")
         sum_of_lane = tirx.BufferLoad(sums, [index(0), vector * index(self.wide) + lane])
@@ -146,7 +146,7 @@ class WideColumns:
         )
 
     def _stored(self, sums: Any, at: Any, place: Any) -> Any:
-        """Half a vector of sums, added to what the results start with, and stored."""
+        """Return the store of half a vector of sums, with the initial values added."""
         [cell] = self.accumulators.cells.values()
         room = {cell: buffer_like(cell, [index(1), index(self.lanes)])}
         inside = [index(0), tirx.Ramp(index(0), index(1), self.lanes)]

@@ -1,18 +1,18 @@
 """Sums of fp32 accumulated in fp64 and rounded to fp32: blocks of terms are added in fp32 first.
 
 Takes a reduction that adds fp32 terms, or halves, to one fp64 cell which nothing reads but a cast to fp32. Gives the
-statements for one result, or None. The rest is fp64 as before, at a third of the instructions::
+statements for one result, or None. The block sums are added in fp64; fp64 alone takes three times the instructions::
 
     for blocks:  t0..t3 = terms                    four vectors of fp32
                  for 15 steps: t0..t3 += terms
                  t = (t0 + t1) + (t2 + t3)
                  low, high += the halves of t      vectors of fp64
 
-A term goes through at most 15 + 2 roundings of fp32, so that a sum is off by no more than 17 · 2^-24 of the sum of its
-terms' magnitudes, however long it is, beside its own rounding. (NumPy adds 16 terms in a row and 8 of such sums as a
-tree, and pairs of those: 18 roundings, and one more for each doubling beyond 128 terms.) A block may overflow where
-fp64 does not: then the sum is infinite or NaN, which no sum of finite fp32 numbers in fp64 is, and all of it is done
-again in fp64 (`is_special`).
+A term is rounded in fp32 at most 15 + 2 times, so that the error of a sum of any length is at most 17 · 2^-24 of the
+sum of its terms' magnitudes, besides its own rounding. (NumPy adds 16 terms in a row and 8 of such sums as a tree, and
+pairs of those: 18 roundings, and one more for each doubling beyond 128 terms.) A block may overflow where fp64 does
+not: then the sum is infinite or NaN, which no sum of finite fp32 numbers in fp64 is, and it is computed again in fp64
+(`is_special`).
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequ
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 STEPS = 16
-"""Terms that are added one after the other."""
+"""Terms that are added in a row in fp32."""
 CHAINS = 4
-"""Vectors of such sums: as many additions as a core has under way at once."""
+"""Vectors of fp32 sums: as many additions as are in flight in a core."""
 PARTIAL_SUMS = 2
-"""Vectors of fp64, which have the halves of one of fp32."""
+"""Vectors of fp64 that hold the halves of one of fp32."""
 NARROW = ("float32", "float16", "bfloat16")
 _INFINITY = 0x7FF0000000000000
 """The bits of an infinite fp64."""
 
 
 def fp32_term(nest: FlatNest, accumulators: Accumulators) -> Any:
-    """What such a sum adds, in fp32; None for any other reduction."""
+    """Return the fp32 term of such a sum; None for any other reduction."""
     if len(accumulators.cells) != 1 or next(iter(accumulators.cells)) not in nest.narrowed:
         return None
     [cell], step = accumulators.cells.values(), accumulators.step
@@ -57,7 +57,7 @@ def has_blocks(row: NestAxis, lanes: int) -> bool:
 
 
 def add_blocks(term: Any, row: NestAxis, partial: Sequence[Any], lanes: int) -> tuple[Any, int]:
-    """Statements that add a row's terms to two vectors of `lanes` fp64 numbers, and how many terms these are."""
+    """Return statements that add terms of a row to two vectors of `lanes` fp64 numbers, and their number."""
     steps = row.extent // (CHAINS * 2 * lanes)
     whole, rest = divmod(steps, STEPS)
     of_step, made = CHAINS * 2 * lanes, []
@@ -100,7 +100,7 @@ def _block(term: Any, row: NestAxis, start: Any, steps: int, partial: Sequence[A
 
 
 def vector_of(store: Any, variable: Any, start: Any, lanes: int, room: dict[Any, Any]) -> Any:
-    """A store for as many neighbours as there are lanes."""
+    """Return a vectorised store for `lanes` neighbours."""
     made = strip(store, variable, start, Shape(1, lanes), room)
     if made is None:
         raise PartedLanesError("the terms of a sum part")
@@ -108,19 +108,19 @@ def vector_of(store: Any, variable: Any, start: Any, lanes: int, room: dict[Any,
 
 
 def add_half(sums: Any, first: Any, terms: Any, half: int, lanes: int) -> Any:
-    """Half number 0 or 1 of a vector of fp32, added to the fp64 numbers from `first` on of the last row of a buffer."""
+    """Return the addition of half 0 or 1 of an fp32 vector to the fp64 elements of a buffer from `first` on."""
     value = tirx.BufferLoad(terms, [tirx.Ramp(index(half * lanes), index(1), lanes)])
     place = [index(0), tirx.Ramp(first, index(1), lanes)]
     return tirx.BufferStore(sums, tirx.BufferLoad(sums, place) + tirx.Cast(f"float64x{lanes}", value), place)
 
 
 def rest_of(step: Any, row: NestAxis, done: int) -> tuple[Any, NestAxis]:
-    """The step and the axis of the terms that are left."""
+    """Return the step and the axis of the remaining terms."""
     rest = NestAxis(tirx.Var(row.variable.name, row.variable.ty), row.extent - done, True)
     return substituted(step, row.variable, rest.variable + index(done)), rest
 
 
 def is_special(value: Any) -> Any:
-    """Whether a number of fp64 is infinite or NaN: of its bits, since TVM inverts branches on comparisons."""
+    """Return whether an fp64 is infinite or NaN, by its bits: TVM inverts branches on comparisons."""
     bits = tirx.IntImm("int64", _INFINITY)
     return tirx.EQ(tirx.bitwise_and(tirx.reinterpret("int64", value), bits), bits)

@@ -1,8 +1,8 @@
 """CPU loops of sliding windows without a sum over channels: pooling, depthwise convolution, stencils.
 
-Takes a `FlatNest` whose reduction runs over a small window, and its accumulators. Gives statements, else None.
-Vectors lie along the innermost axis of the results, and a few rows of results are done together; the window is written
-out, so that what several of these results read is loaded once. Every second element is read as two vectors, shuffled.
+Takes a `FlatNest` whose reduction runs over a small window, and its accumulators. Gives statements, else None. Vectors
+lie along the innermost axis of the results, and a few rows of results are computed together; the window is unrolled, so
+that shared elements are loaded once. Loads of stride 2 are two vectors, shuffled.
 
     parallel i / 4, vectors of j:  acc[0:4] = init;  9 times: acc[r] += x[i + r + kh, j + kw] * w[kh, kw];  out = acc
 """
@@ -27,11 +27,11 @@ from mlirtri.lowering.tir.tiles import in_lanes, replaced
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, tirx
 
 MOST_TAPS = 64
-"""Places of a window that are written out."""
+"""Positions of a window that are unrolled."""
 MOST_STEPS = 128
-"""Vector steps that are written out: compiling takes time with them."""
+"""Vector steps that are unrolled, which bounds the time of compilation."""
 MOST_SKIPPING_STEPS = 48
-"""The same of steps that read every second element: each is nine statements, and rows have less in common."""
+"""The same for steps with loads of stride 2: each is nine statements, and rows share fewer loads."""
 MOST_ROWS = 4
 MOST_VECTORS = 4
 FEW_LANES = 4
@@ -46,11 +46,11 @@ class _Window:
     row: NestAxis | None
     lanes: int
     skipping: tuple[Any, ...]
-    """The buffers that are read at every second element."""
+    """The buffers that are read with stride 2."""
 
 
 def window_loops(nest: FlatNest, accumulators: Accumulators, lanes: int, target: Target) -> Any:
-    """The statements of a reduction over a small window; None where it is none, or its results are no neighbours."""
+    """Return the statements of a reduction over a small window with contiguous results; else None."""
     if not is_window(nest):
         return None
     column = nest.spatial[-1]
@@ -75,9 +75,9 @@ def is_window(nest: FlatNest) -> bool:
 
 
 def _slides(nest: FlatNest) -> bool:
-    """Whether an operand is read near each index of the result, at as many indices as the window has.
+    """Whether an operand's address varies along every axis of the results and the window, by 1 or 2 along the last.
 
-    What is read for many results alike is an operand of a product.
+    An operand shared by many results belongs to a product.
     """
     if any(linear(each.place, {}) is None for each in nest.operands):
         return False
@@ -104,7 +104,7 @@ def _loops(window: _Window, target: Target) -> Any:
 
 
 def _cut(extent: int, size: int) -> Iterator[tuple[int, int, int]]:
-    """First place, number and size of blocks: those of `size`, then what is left as one."""
+    """Yield offset, count and size of blocks: those of `size`, then the remainder as one."""
     whole, rest = divmod(extent, size)
     if whole:
         yield 0, whole, size
@@ -113,7 +113,7 @@ def _cut(extent: int, size: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _block(window: _Window, first_row: Any, rows: int, vectors: int) -> Any:
-    """Some rows of results, from their first column to the last."""
+    """Return some rows of results, from the first column to the last."""
     lanes, extent = window.lanes, window.column.extent
     made = []
     for first, count, wide in _cut(extent // lanes, vectors):
@@ -127,7 +127,7 @@ def _block(window: _Window, first_row: Any, rows: int, vectors: int) -> Any:
 
 
 def _tile(window: _Window, first_row: Any, rows: int, starts: Sequence[Any]) -> Any:
-    """Vectors of results that start at some columns of some rows: set, through the whole window, and stored."""
+    """Return vectors of results from some columns of some rows: initialised, reduced over the window, and stored."""
     accumulators = window.accumulators
     places = list(product(range(rows), starts))
     rooms = [_room(accumulators, window.lanes) for _ in places]
@@ -164,7 +164,7 @@ def _vector(window: _Window, statement: Any, row: Any, start: Any, room: Widened
 
 
 def _gathered(window: _Window, statement: Any, start: Any) -> tuple[Any, list[Any]]:
-    """The statement with every second element in a buffer of its own, and what fills that."""
+    """Return the statement with its loads of stride 2 from a private buffer, and the statements that fill that."""
     before: list[Any] = []
     column, lanes = window.column.variable, window.lanes
     if not any(load.source in window.skipping for load in loads_of(statement)):
