@@ -1,6 +1,6 @@
-"""Between NumPy's arrays and torch's tensors, and between both and what executables see: the same memory, other views.
+"""Convert between NumPy arrays, torch tensors and what executables take: views of the same memory.
 
-Takes arrays and tensors of any dtype of ours. Gives views where memory allows it. Refuses nothing.
+Takes arrays and tensors of any supported dtype. Gives views where memory allows it. Refuses nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WITHOUT_ARRAYS = {torch.bfloat16: torch.int16, **{dtype.torch: torch.int8 for d
 
 
 def as_torch(array: np.ndarray, on_copy: Callable[[], None] | None = None) -> torch.Tensor:
-    """A torch tensor over an array's memory; strided arrays that torch cannot view are copied."""
+    """Return a tensor over an array's memory; strided arrays that torch cannot view are copied."""
     if not array.flags.c_contiguous and (on_copy is not None or any(stride < 0 for stride in array.strides)):
         if on_copy is not None:
             on_copy()
@@ -40,7 +40,7 @@ def as_torch(array: np.ndarray, on_copy: Callable[[], None] | None = None) -> to
 
 
 def as_array(tensor: torch.Tensor) -> Any:
-    """The NumPy array of a result; a NumPy scalar for rank 0, as NumPy's own functions return."""
+    """Return a result as a NumPy array; of rank 0 as a NumPy scalar, as NumPy's own functions do."""
     if tensor.dtype in _WITHOUT_ARRAYS:
         array = tensor.view(_WITHOUT_ARRAYS[tensor.dtype]).numpy().view(find_stored(tensor.dtype).numpy)
     else:
@@ -49,7 +49,7 @@ def as_array(tensor: torch.Tensor) -> Any:
 
 
 def view_of(dtype: DType, signless: bool) -> Callable[[torch.Tensor], torch.Tensor] | None:
-    """How executables see a tensor of this dtype: complex numbers by parts, unsigned as signed where signs are lost."""
+    """Return the executable's view of a dtype: complex as parts, unsigned as signed if `signless`; None if none."""
     if dtype.is_complex:
         return torch.view_as_real
     signed = _SIGNED.get(dtype.name) if signless else None
@@ -57,12 +57,12 @@ def view_of(dtype: DType, signless: bool) -> Callable[[torch.Tensor], torch.Tens
 
 
 def as_given(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """An input back as a tensor of its own dtype, whatever `view_of` made of it."""
+    """Undo `view_of`: return an input as a tensor of its own dtype."""
     if tensor.dtype == dtype:
         return tensor
     return torch.view_as_complex(tensor) if dtype.is_complex else tensor.view(dtype)
 
 
 def is_settled(tensor: torch.Tensor) -> bool:
-    """Whether memory holds the values in order: neither strided nor a negation or conjugate that is yet to be done."""
+    """Return whether memory holds the values in order: contiguous, with no lazy negation or conjugate."""
     return tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()

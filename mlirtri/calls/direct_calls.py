@@ -1,8 +1,8 @@
-"""The shortest way into a kernel that is a few launches with one result: a Python function written for its arguments.
+"""Generate the fastest call of a kernel that is a few launches with one result: a Python function for its arguments.
 
 Takes compiled functions, which check shapes, dtypes, strides, devices and that no argument shares memory with `out`
-themselves, and a general way to call. Gives a function that allocates and launches for plain arguments (`plain.py`).
-All else goes the general way, which copies or says what is wrong, and so does what a launch refuses.
+themselves, and the general call. Gives a function that allocates and launches for plain arguments (`plain.py`).
+All other arguments, and those that a launch refuses, take the general path, which copies or reports the error.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def direct_call(direct: Direct, arguments: Sequence[Type], bound: Sequence[Any],
     numbers = {name: type_ for name, type_ in types.items() if not type_.shape}
     launches = _Launches(direct, types, bound, result)
     given = ", ".join(tensors)
-    # A launch refuses `out` that is an argument; its error takes longer than the general way.
+    # A launch refuses `out` that is an argument, but slower than the general path.
     is_other = " and ".join(f"out is not {name}" for name in ("None", *tensors))
     are_arrays = " and ".join(f"type({name}) is ndarray" for name in tensors)
     arrays = [
@@ -83,7 +83,7 @@ def direct_call(direct: Direct, arguments: Sequence[Type], bound: Sequence[Any],
         f"        elif {is_other} and (guards_with_out({given}, out) or plain_kind({given}, out) is Tensor)"
         f"{launches.owned(out='out')}:",
         *launches.into("out"),
-        # The general way raises it again, in the user's words.
+        # The general path raises it again, in the user's terms.
         "    except Exception:",
         "        pass",
         f"    given = [argument for argument in ({', '.join(types)},) if argument is not missing]",
@@ -102,7 +102,7 @@ def direct_call(direct: Direct, arguments: Sequence[Type], bound: Sequence[Any],
 
 
 class _Launches:
-    """The lines that allocate the tensors between launches, and launch; `names` has what they name."""
+    """The source lines that allocate temporaries and launch; `names` are their globals."""
 
     def __init__(self, direct: Direct, arguments: dict[str, Type], bound: Sequence[Any], result: Type):
         self._direct, self._arguments, self._result = direct, arguments, result
@@ -137,7 +137,7 @@ class _Launches:
         return [f"            {line}" for line in lines]
 
     def owned(self, suffix: str = "", out: str = "") -> str:
-        """Return a condition: arguments that a launch takes for another dtype, and does not check, have their own."""
+        """Return a condition: arguments launched as another dtype, which the launch does not check, have their own."""
         viewed = {name: name for name, type_ in self._arguments.items() if type_.compiled is not None}
         if out and self._result.compiled is not None:
             viewed[out] = "result"
@@ -154,9 +154,9 @@ def _operand(name: str, fact: str, type_: Type, suffix: str) -> str:
 def guarded(
     arguments: Sequence[Any], at_run_time: Sequence[int], call: Call, unknown: Any
 ) -> Callable[[tuple[Any, ...]], Any] | None:
-    """Return `call` for arguments that need the same kernel as these, by their types alone; `unknown` for others.
+    """Return `call` for arguments of the same types as these, which need the same kernel; `unknown` for others.
 
-    `call` gets the arguments at the positions `at_run_time` only. None where more than types decides.
+    `call` gets the arguments at the positions `at_run_time` only. None if types alone do not decide.
     """
     names: dict[str, Any] = {"call_it": call, "unknown": unknown}
     checks = [f"len(arguments) == {len(arguments)}"]
@@ -178,6 +178,6 @@ def guarded(
 
 def _defined(lines: list[str], names: dict[str, Any]) -> Callable[..., Any]:
     """Return the function `call` that the lines define."""
-    # Under this file's name, so that its frames count as ours where a warning looks for the user's line.
+    # Use this file's name: a warning's stacklevel skips frames of this package.
     exec(compile("\n".join(lines), __file__, "exec"), names)
     return names["call"]

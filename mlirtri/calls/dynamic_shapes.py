@@ -1,7 +1,7 @@
-"""Calls of kernels whose sizes are known at run time: which shapes their results have, and whether the arguments fit.
+"""Compute the shapes of results with dynamic sizes, and check that the arguments' sizes match.
 
-Takes an `Interface` with a size program and the tensors of a call. Gives the results' shapes, worked out once per
-combination of argument shapes. Refuses arguments whose sizes do not fit each other, before anything runs.
+Takes an `Interface` with a size program and the tensors of a call. Gives the results' shapes, computed once per
+combination of argument shapes. Refuses arguments with mismatching sizes, before anything runs.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Shape = tuple[int, ...]
 
 
 def admits(shape: Sequence[Any], found: Sequence[int]) -> bool:
-    """Return whether a tensor of shape `found` is one of a type of `shape`, whose sizes may be unknown."""
+    """Return whether a tensor of shape `found` has a type of `shape`, whose sizes may be unknown."""
     return len(shape) == len(found) and all(
         is_dynamic(size) or size == other for size, other in zip(shape, found, strict=True)
     )
 
 
 class DynamicShapes:
-    """The shapes of a kernel's results, by those of its arguments. Thread-safe: what it remembers may be lost."""
+    """A cache from the arguments' shapes to the results'. Thread-safe: entries may be lost."""
 
     def __init__(self, name: str, interface: Interface, program: SizeProgram):
         self.name = name
@@ -40,7 +40,7 @@ class DynamicShapes:
         self._known: dict[Any, list[Shape]] = {}
 
     def results(self, inputs: Sequence[Any]) -> list[Shape]:
-        """Return the shape of each result; raises `ArgumentMismatchError`, or what the program says of such sizes."""
+        """Return the shape of each result; raises `ArgumentMismatchError`, or the size program's own error."""
         key = tuple([tuple(tensor.shape) for tensor in inputs])
         if self.elements:
             key = (key, tuple([element_of(inputs, *numbers) for numbers in self.elements]))
@@ -82,7 +82,7 @@ class DynamicShapes:
         )
 
     def _inputs_of(self, condition: Condition) -> list[int]:
-        """The sizes and elements of arguments that a condition depends on."""
+        """Return the sizes and elements of arguments that a condition depends on."""
         found: dict[int, None] = {}
         pending = [condition.right, condition.left]
         while pending:

@@ -1,7 +1,7 @@
-"""How one run-time parameter of a kernel gets in: what it is called with, as a tensor that the executable can read.
+"""Convert one run-time argument of a kernel to a tensor that the executable can read.
 
-Takes torch tensors, NumPy arrays and Python's numbers. Refuses what is not of the compiled type, needs a gradient, lies
-on another device or has another layout; strided tensors are copied, said once.
+Takes torch tensors, NumPy arrays and Python numbers. Refuses those that are not of the compiled type, need a gradient,
+or have another device or layout; strided tensors are copied, with one warning.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class NonContiguousWarning(UserWarning):
 
 
 class Entry:
-    """How one run-time parameter gets in."""
+    """The conversion of one run-time argument."""
 
     def __init__(self, name: str, device: torch.device, parameter: TensorParameter, signless: bool):
         self.name = name
@@ -78,7 +78,7 @@ class Entry:
         return tensor if self.view is None else self.view(tensor)
 
     def of_array(self, array: np.ndarray) -> torch.Tensor:
-        """An array as a tensor; raises `KernelTypeError` for a byte order or a dtype that no tensor has."""
+        """Return an array as a tensor; raises `KernelTypeError` for byte orders and dtypes that torch lacks."""
         try:
             return as_torch(array, self.warn)
         except (TypeError, ValueError):
@@ -89,7 +89,7 @@ class Entry:
             ) from None
 
     def held(self, params: Mapping[str, Any]) -> Any:
-        """A tensor of the program's own, ready to be given to the executable at every call."""
+        """Return a bound tensor in the form that the executable takes."""
         if (value := params.get(self.parameter.name)) is None:
             raise ArgumentMismatchError(
                 f"{self.name}() is bound to {self.parameter.name!r}, a {self.parameter.type} that is not here",
@@ -105,8 +105,8 @@ class Entry:
             return self(tensor.detach().contiguous().to(self.device))
 
     def scalar(self, value: bool | int | float | complex) -> Any:
-        """A run-time scalar as a tensor of rank 0; refused when its dtype does not hold it."""
-        # torch would drop the fraction, or make True of any number.
+        """Return a number as a rank-0 tensor; raises `ArgumentMismatchError` if the dtype cannot hold it."""
+        # torch would drop the fraction, or convert any number to True.
         if not isinstance(value, _NUMBERS.get(self.dtype.python, (bool, int, float, complex))):
             raise self.mismatch(value)
         try:
@@ -135,7 +135,7 @@ class Entry:
         )
 
     def warn(self) -> None:
-        """Say once per kernel and parameter that a call copies."""
+        """Warn once per kernel and parameter that a call copies."""
         if self.has_warned:
             return
         self.has_warned = True
@@ -147,7 +147,7 @@ class Entry:
 
 
 def _frames_of_ours() -> int:
-    """How far up the stack, seen from the caller, the user's own line is: a warning belongs there."""
+    """Return the `stacklevel` of the user's line for a warning raised by the caller."""
     package, frame, level = str(Path(__file__).parent.parent), sys._getframe(1), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
         frame, level = frame.f_back, level + 1

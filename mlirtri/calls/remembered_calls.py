@@ -1,7 +1,7 @@
-"""The short way into kernels of run-time sizes, of several results or of many launches: shapes that were called before.
+"""Fast paths of kernels with dynamic sizes, several results or many launches: a cache by the arguments' shapes.
 
-Takes what launches, and the general way to call. Gives a function that allocates and launches where all arguments are
-plain and their shapes went the general way before. All else goes the general way, and so does what a launch refuses.
+Takes the launch and the general call. Gives a function that allocates and launches for plain arguments whose shapes
+have been called before. All other arguments, and those that a launch refuses, take the general path.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _Repeat = Callable[[tuple[Any, ...]], Any]
 
 
 def sized_call(launch: Callable[..., Any], count: int, bound: Sequence[Any], general: Call) -> Call:
-    """Return `general`, made faster for `count` plain tensors or arrays of shapes that were called before.
+    """Return `general`, made faster for `count` plain tensors or arrays of shapes called before.
 
-    `launch` is one compiled function, which takes the arguments, the `bound` tensors and the only result. It checks all
-    of them itself.
+    `launch` is one compiled function, which takes and checks the arguments, the `bound` tensors and the only
+    result.
     """
     bound = tuple(bound)
 
@@ -55,7 +55,7 @@ def static_call(
     rebuild: Callable[[list[Any]], Any],
     general: Call,
 ) -> Call:
-    """Return `general`, made faster for `count` plain CPU tensors of types that were called before.
+    """Return `general`, made faster for `count` plain CPU tensors of types called before.
 
     `shaped` returns shape and dtype of each result for such arguments, `rebuild` Python's value of the results. The
     executable need not check its arguments.
@@ -82,9 +82,9 @@ def static_call(
 
 
 def _remembering(count: int, repeat_of: Callable[[tuple[Any, ...], Any], _Repeat | None], general: Call) -> Call:
-    """Return `general` with a table of short calls by the shapes of plain arguments.
+    """Return `general` with a cache of fast calls by the shapes of plain arguments.
 
-    `repeat_of` makes the entry of arguments that `general` has just been called with, and its result; None for none.
+    `repeat_of` returns the cache entry for arguments that `general` was just called with, and its result; or None.
     """
     known: dict[Any, _Repeat] = {}
 
@@ -104,7 +104,7 @@ def _remembering(count: int, repeat_of: Callable[[tuple[Any, ...], Any], _Repeat
         try:
             result = repeat(given)
         except Exception:
-            # The general way raises it again, in the user's words.
+            # The general path raises it again, in the user's terms.
             result = _UNFIT
         return general(*given) if result is _UNFIT else result
 

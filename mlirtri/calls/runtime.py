@@ -1,7 +1,7 @@
-"""Runs an executable on the user's tensors: torch in, torch out; NumPy in, NumPy out; no copy where none is needed.
+"""Run an executable on the user's tensors: torch in, torch out; NumPy in, NumPy out; contiguous data is not copied.
 
 Takes the `Interface` of a kernel and its executable. Gives a `Runner`, called with run-time arguments in order.
-Refuses tensors that need a gradient, lie on another device or have another layout; strided ones are copied, said once.
+Refuses tensors that need a gradient, or have another device or layout; strided ones are copied, with one warning.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STATES = renewed(threading.Lock())
 
 
 class Runner:
-    """A kernel's executable with the way in and out for Python's tensors. Thread-safe."""
+    """A kernel's executable, called with Python's tensors. Thread-safe."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Runner:
         self.is_sized = is_short and not has_views and self._is_one_launch_of_sizes()
 
     def _is_one_launch_of_sizes(self) -> bool:
-        """Whether sizes are known at run time, from the arguments' shapes alone, and a call is one launch."""
+        """Whether sizes are dynamic, depend on the arguments' shapes only, and a call is one launch."""
         return (
             getattr(self.executable, "sized", None) is not None
             and self.sizes is not None
@@ -83,7 +83,7 @@ class Runner:
         )
 
     def short_call(self, general: Call) -> Call:
-        """Return `general` made faster for plain arguments, where the executable allows it; else `general` itself."""
+        """Return `general` made faster for plain arguments, if the executable allows it; else `general` itself."""
         if self.is_sized:
             return sized_call(self.executable.sized, len(self.entries), self.bound, general)
         direct = getattr(self.executable, "direct", None)
@@ -97,7 +97,7 @@ class Runner:
         return static_call(self.executable, len(self.entries), self.bound, self.shaped, self._rebuilder(), general)
 
     def _rebuilder(self) -> Callable[[list[Any]], Any]:
-        """`rebuild` of tensors."""
+        """Return `rebuild` specialised to torch tensors."""
         tree = self.interface.tree
         if type(tree) is tuple and len(tree) > 1 and all(isinstance(each, Leaf) for each in tree):
             return itemgetter(*[each.index for each in tree])
@@ -117,7 +117,7 @@ class Runner:
         return self.rebuild(self.interface.tree, results, arrays)
 
     def allocated(self, inputs: list[Any], device: torch.device, arrays: bool = False) -> list[Any]:
-        """Memory for every result; that of an argument which is written in place is the argument's."""
+        """Allocate every result; one that is written in place is its argument."""
         results: list[Any] = []
         for index, (shape, dtype) in enumerate(self.shaped(inputs)):
             parameter = self.updates.in_place.get(index)
@@ -130,27 +130,27 @@ class Runner:
         return results
 
     def made(self, make: Callable[..., torch.Tensor], shape: Any, dtype: torch.dtype, **where: Any) -> torch.Tensor:
-        """A new tensor; raises `KernelMemoryError` where there is no memory for it."""
+        """Allocate a tensor; raises `KernelMemoryError`."""
         try:
             return make(shape, dtype=dtype, **where)
         except (MemoryError, RuntimeError, ValueError, OverflowError) as error:
             raise _no_memory(self.name, shape, dtype, error) from None
 
     def shaped(self, inputs: Sequence[Any]) -> list[tuple[Any, torch.dtype]]:
-        """Shape and dtype of every result; of sizes known at run time only, by those of the arguments."""
+        """Return shape and dtype of every result for these arguments."""
         if self.sizes is None:
             return self.outputs
         shapes = self.sizes.results((*inputs, *self.bound))
         return [(shape, dtype) for shape, (_, dtype) in zip(shapes, self.outputs, strict=True)]
 
     def gives_arrays(self, arguments: Sequence[Any]) -> bool:
-        """Torch in, torch out; NumPy in, NumPy out; torch for a mixture."""
+        """Return whether results are NumPy arrays: if no argument is a torch tensor and one is an array."""
         if any(isinstance(argument, torch.Tensor) for argument in arguments):
             return False
         return self.returns_arrays or any(isinstance(argument, (np.ndarray, np.generic)) for argument in arguments)
 
     def launch(self, inputs: list[Any], results: list[Any]) -> None:
-        """Run, with results seen as executables take them, then look at the run-time checks."""
+        """Launch the executable on its views of the results, then evaluate the run-time checks."""
         viewed = results
         if self.has_views:
             viewed = [r if view is None else view(r) for r, view in zip(results, self.views, strict=True)]
@@ -165,14 +165,14 @@ class Runner:
                 raise check.error(check.message, check.span)
 
     def run_with_states(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Run and keep the new states, one call at a time: each starts where the one before it ended."""
+        """Launch and store the new states, one call at a time, as each call reads its predecessor's states."""
         with _STATES:
             self.run(inputs, outputs)
             for bound, result in self.interface.states:
                 self.bound[bound].copy_(outputs[result])
 
     def run(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """One call of the executable; tensors that only stand for others have no memory to give it."""
+        """Launch the executable; raises `KernelTypeError` for tensors without memory (of vmap, or fake)."""
         try:
             self.executable.launch((*inputs, *self.bound) if self.bound else inputs, outputs)
         except (RuntimeError, MemoryError) as error:
@@ -188,7 +188,7 @@ class Runner:
             ) from None
 
     def rebuild(self, tree: Any, results: list[Any], arrays: bool) -> Any:
-        """Python's return value from the flat results."""
+        """Return Python's return value, nested as `tree`, from the flat results."""
         if isinstance(tree, Leaf):
             result = results[tree.index]
             for axis, count in tree.counts:
@@ -250,7 +250,7 @@ class Runner:
 
 
 def _seen(view: Callable[[torch.Tensor], torch.Tensor] | None, dtype: torch.dtype) -> torch.dtype | None:
-    """The dtype that an executable takes a tensor for, where that is not its own."""
+    """Return the dtype of the executable's view; None without a view."""
     return None if view is None else view(torch.empty(0, dtype=dtype)).dtype
 
 
@@ -279,7 +279,7 @@ def _no_memory(name: str, shape: Any, dtype: torch.dtype, error: BaseException) 
 
 
 def _print_log(log: PrintLog, results: Sequence[Any]) -> None:
-    """Print what each `device_print` of the call left in the log, in order, and how many more there were."""
+    """Print what each `device_print` of the call logged, in order, and how many entries the log could not hold."""
     rows, count = results[log.index].cpu().numpy(), int(results[log.count].item())
     for row in rows[: min(count, len(rows))]:
         number, *values = row

@@ -1,8 +1,8 @@
-"""Arguments that a kernel writes: what it wrote gets back into the caller's memory, whatever its strides.
+"""Copy what a kernel wrote back into the caller's arguments, whatever their strides.
 
 Takes the caller's arguments and the contiguous tensors that the executable worked on. Refuses arguments that cannot be
 written (read-only arrays, expanded tensors, leaves that require a gradient), and written ones that share elements with
-another argument: the kernel was compiled as if they did not.
+another argument: the kernel was compiled on the assumption that none do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EXACT_WORK = 10_000
 
 
 class Updates:
-    """The written arguments of one kernel. False when it writes none."""
+    """The written arguments of one kernel. False if there are none."""
 
     def __init__(self, interface: Interface, in_place: bool):
         self.results = dict(interface.updates)
@@ -35,7 +35,7 @@ class Updates:
         return bool(self.results)
 
     def checked(self, name: str, arguments: Sequence[Any], inputs: list[Any]) -> list[Any]:
-        """The tensors to work on; raises `ArgumentMismatchError`."""
+        """Return the tensors to work on; raises `ArgumentMismatchError`."""
         for number in self.results:
             self._check_writable(name, number, arguments[number])
             for other, argument in enumerate(arguments):
@@ -57,7 +57,7 @@ class Updates:
             )
 
     def hand_back(self, arguments: Sequence[Any], inputs: Sequence[Any], results: Sequence[Any]) -> None:
-        """After the call: what was written elsewhere is copied into the caller's memory."""
+        """Copy results that were written elsewhere into the caller's memory, after the call."""
         for number, result in self.results.items():
             content = results[result]
             target = as_target(arguments[number])
@@ -67,7 +67,7 @@ class Updates:
 
 
 def why_not_writable(argument: Any) -> str | None:
-    """What an argument is that cannot be written, as the end of a sentence; None where it can."""
+    """Return why an argument cannot be written, as the end of a sentence; None if it can."""
     if not isinstance(argument, (np.ndarray, torch.Tensor)):
         return f"is a {type(argument).__name__}, which has no memory to write"
     is_array = isinstance(argument, np.ndarray)
@@ -82,7 +82,7 @@ def _lies_in_order(argument: Any) -> bool:
 
 
 def as_target(argument: Any) -> torch.Tensor | None:
-    """The caller's memory as a tensor, where it can be one."""
+    """Return a tensor of the caller's memory; None if torch cannot view it."""
     if isinstance(argument, torch.Tensor):
         return argument
     try:
@@ -100,7 +100,7 @@ def _copy(argument: Any, content: torch.Tensor) -> None:
 
 
 def share_elements(a: Any, b: Any) -> bool:
-    """Whether two arguments have an element in common, as far as that can be found out quickly."""
+    """Return whether two arguments share an element; True if that takes too long to decide."""
     if type(a) is torch.Tensor and type(b) is torch.Tensor:
         if a.is_contiguous() and b.is_contiguous():
             return overlap(a, b)
@@ -118,14 +118,14 @@ def share_elements(a: Any, b: Any) -> bool:
 def _as_bytes(argument: Any) -> np.ndarray | None:
     if isinstance(argument, torch.Tensor):
         tensor = argument.detach()
-        # NumPy knows neither bfloat16 nor a conjugate that is yet to be done.
+        # NumPy has neither bfloat16 nor lazy conjugates.
         tensor = tensor.conj() if tensor.is_conj() else tensor
         return (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
     return argument if isinstance(argument, np.ndarray) else None
 
 
 def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether the memory of two tensors may meet; `a` is contiguous."""
+    """Return whether the memory of two tensors may overlap; `a` is contiguous."""
     if a.numel() == 0 or b.numel() == 0 or a.device != b.device:
         return False
     a_start, b_start = a.data_ptr(), b.data_ptr()

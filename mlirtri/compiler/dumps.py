@@ -1,15 +1,15 @@
-"""A kernel's stages as files in a folder, and those of the files that somebody has edited since.
+"""Write a kernel's stages as files in a folder, and read those that a user has edited since.
 
     DUMP_DIR/add-1f2e3d4c/03_fused.mlir        the complete text of a stage
-    DUMP_DIR/add-1f2e3d4c/03_fused/002_cse.mlir     what a pass inside it left, for reading
+    DUMP_DIR/add-1f2e3d4c/03_fused/002_cse.mlir     the text after one of its passes, for reading
     DUMP_DIR/add-1f2e3d4c/params.npz           the tensors that an imported program is bound to
-    DUMP_DIR/add-1f2e3d4c/manifest.json        versions, times, how to call the kernel, a digest of each stage's file
+    DUMP_DIR/add-1f2e3d4c/manifest.json        versions, times, interface, a digest of each stage's file
 
-``params.npz`` has the tensors in the manifest's order, with every bit: dtypes that NumPy's format lacks are stored as
+``params.npz`` has the tensors in the manifest's order, bit-exact: dtypes that NumPy's format lacks are stored as
 integers, and read as the manifest says.
 
-Takes a `Walk` and facts for the manifest. A dump appears whole or not at all. Texts hold nothing of the machine or the
-day, so that two dumps of one kernel can be compared: all of that is in the manifest.
+Takes a `Walk` and facts for the manifest. A dump is written atomically. Texts depend on neither machine nor date, so
+that two dumps of one kernel can be compared; such facts are in the manifest.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ PARAMS = "params.npz"
 
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
-    """Return the versions of what decides the generated code besides the program."""
+    """Return the versions of the libraries that determine the generated code."""
     return {name: version(name) for name in ("mlirtri", "apache-tvm", "apache-tvm-ffi", "torch-mlir")}
 
 
 def write_dump(root: Path, name: str, pipeline: Pipeline, walked: Walk, facts: dict[str, Any]) -> Path:
-    """Write `root`/`name` in one piece, in place of what is there; raises `DumpError` when it cannot be written."""
+    """Write `root`/`name` atomically, replacing an existing dump; raises `DumpError`."""
     temporary = root / f".{name}-{os.getpid()}-{threading.get_ident()}"
     try:
         temporary.mkdir(parents=True)
@@ -65,7 +65,7 @@ def _put_in_place(temporary: Path, final: Path) -> Path:
         try:
             return temporary.rename(final)
         except OSError:
-            # Another process has put its dump of the same kernel there meanwhile.
+            # Another process has written its dump of the same kernel.
             continue
     return temporary.rename(final)
 
@@ -102,12 +102,12 @@ def _write_passes(folder: Path, record: StageRecord, passes: Sequence[PassRecord
 
 
 def digest_of(text: str) -> str:
-    """Return a digest that tells an edited file from one that is as it was written."""
+    """Return a digest that detects edited files."""
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest of a dump; None where there is none. Raises `ParseError` for one that is broken."""
+    """Return the manifest of a dump; None if there is none. Raises `ParseError` for a broken one."""
     path = folder / MANIFEST
     if not path.is_file():
         return None
@@ -127,10 +127,10 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 def edited_file(
     root: Path, kernel: str, pipeline: Pipeline, stage: Stage, facts: dict[str, Any]
 ) -> tuple[Path, str] | None:
-    """Return the file under `root` that replaces a stage, with its text; None where nothing is to be replaced.
+    """Return the file under `root` that replaces a stage, with its text; None without one.
 
-    A file counts in `root` itself, or in a dump of the same kernel for the same interface, pipeline and target. One
-    that is as it was dumped is no replacement, so that a whole dump with one edited file is a fine `root`.
+    A file counts in `root` itself, or in a dump of the same kernel for the same interface, pipeline and target. An
+    unedited file replaces nothing, so that `root` may be a whole dump with one edited file.
     """
     names = (file_name(pipeline, stage), f"{stage.name}.{SUFFIXES[stage.kind]}")
     for folder, manifest in _folders(root, kernel, facts):
@@ -168,13 +168,13 @@ def read_text(path: Path) -> str:
 
 
 def write_params(folder: Path, bound: Sequence[TensorParameter], params: Mapping[str, Any]) -> None:
-    """Write the tensors of a kernel; nothing where it has none, or not all."""
+    """Write the kernel's bound tensors; nothing if there are none, or not all are known."""
     if bound and all(each.name in params for each in bound):
         np.savez(folder / PARAMS, *(_storable(params[each.name]) for each in bound))
 
 
 def read_params(folder: Path, bound: Sequence[TensorParameter]) -> dict[str, Any]:
-    """Return the tensors of the kernel dumped in `folder`; none where there is no file. Raises `ParseError`."""
+    """Return the bound tensors of the kernel dumped in `folder`; none without a file. Raises `ParseError`."""
     path = folder / PARAMS
     if not bound or not path.is_file():
         return {}

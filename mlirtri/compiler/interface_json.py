@@ -1,4 +1,4 @@
-"""The JSON of an `Interface` in a dump's manifest: parameters, results and how they nest, checks, prints and sizes.
+"""Convert an `Interface` to and from the JSON of a dump's manifest.
 
 Takes an `Interface`, or what `json.loads` read from a manifest. Gives the other. Raises `ParseError` for a manifest
 whose interface does not have the keys and types that `to_json` writes.
@@ -20,7 +20,7 @@ from mlirtri.lowering.core.size_program import Condition, SizeProgram, Step
 
 
 def to_json(interface: Interface | None) -> dict[str, Any] | None:
-    """Parameters, result types, how results nest, and the run-time checks; None before there are types."""
+    """Return parameters, result types, the nesting of results, and run-time checks; None if untyped."""
     if interface is None:
         return None
     return {
@@ -47,7 +47,7 @@ def to_json(interface: Interface | None) -> dict[str, Any] | None:
 
 
 def from_json(data: dict[str, Any], path: Path) -> Interface:
-    """The interface that `to_json` wrote; raises `ParseError` for anything else."""
+    """Return the interface that `to_json` wrote; raises `ParseError` for anything else."""
     try:
         results = tuple(_type_of_json(each) for each in data["results"])
         checks = tuple(
@@ -140,7 +140,7 @@ def _tree_of_json(data: Any, results: tuple[TensorType, ...]) -> Any:
 
 
 def size_program_json(program: SizeProgram | None) -> dict[str, Any] | None:
-    """A size program for a manifest."""
+    """Return the JSON of a size program."""
     if program is None:
         return None
     return {
@@ -154,7 +154,7 @@ def size_program_json(program: SizeProgram | None) -> dict[str, Any] | None:
 
 
 def size_program_of_json(data: dict[str, Any] | None) -> SizeProgram | None:
-    """The size program that `size_program_json` wrote."""
+    """Return the size program that `size_program_json` wrote."""
     if data is None:
         return None
     steps = tuple(Step(name, kind, tuple(operands), tuple(numbers)) for name, kind, operands, numbers in data["steps"])

@@ -1,9 +1,9 @@
-"""How to call IR that did not come from Python: an `Interface` read off a module, with a dump's manifest beside it.
+"""Derive the `Interface` of IR that did not come from Python from its module, and from the manifest of its dump.
 
-Takes a parsed module. Gives the function's name and how Python's tensors meet it. What an imported function says of
-itself stands in attributes (`lowering/mlir/attributes.py`): bound arguments, checks and states among its results, and
-dtypes that have lost their sign. Raises `ParseError` for modules of no or several functions, functions of anything but
-ranked tensors, and sizes known at run time only that neither the module nor a manifest computes.
+Takes a parsed module. Gives the function's name and interface. Attributes of an imported function
+(`lowering/mlir/attributes.py`) record bound arguments, checks and states among its results, and dtypes that have lost
+their sign. Raises `ParseError` for modules of no or several functions, functions of anything but ranked tensors, and
+dynamic sizes that neither the module nor a manifest computes.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from mlirtri.lowering.sizes.size_arguments import unknown_sizes
 
 
 def interface_of(kind: str, module: Any, path: Path) -> tuple[str, Interface, str]:
-    """Return name, interface and semantics. The manifest beside a dumped file knows more than the module does.
+    """Return name, interface and semantics, with the manifest beside a dumped file, if any.
 
-    Signs of integers, how results nest, and run-time checks are in no module. A file whose shapes or dtypes were edited
-    is what it says it is now.
+    Only the manifest has signs of integers, the nesting of results, and run-time checks. It is ignored if the
+    file's shapes or dtypes were edited.
     """
     name, interface = function_of(kind, module, path)
     recorded, semantics = read_manifest(path.parent) if path.is_file() else None, "torch"
@@ -63,7 +63,7 @@ def interface_of(kind: str, module: Any, path: Path) -> tuple[str, Interface, st
 
 
 def function_of(kind: str, module: Any, path: Path) -> tuple[str, Interface]:
-    """Return the name of the module's only function, and its interface as far as the module says it."""
+    """Return the name of the module's only function, and its interface as far as the module defines it."""
     if kind == "mlir":
         return _of_mlir(module, path)
     from mlirtri.compiler.relax_modules import function_of_relax  # loads TVM
@@ -74,7 +74,8 @@ def function_of(kind: str, module: Any, path: Path) -> tuple[str, Interface]:
 def fits(found: Interface, known: Interface) -> bool:
     """Return whether both have the same parameters and results, apart from names and what later stages drop.
 
-    Those are signs, from linalg on, complex numbers, which TVM sees as tensors of parts, and which arguments are bound.
+    Those are signs, from linalg on, complex numbers, which TVM sees as tensors of parts, and which arguments are
+    bound.
     """
     return _bits(found) == _bits(known)
 
@@ -107,18 +108,18 @@ def _of_mlir(module: Any, path: Path) -> tuple[str, Interface]:
 
 
 def _sizes(module: Any, function: Any) -> SizeProgram | None:
-    """What the sizes of a function on tensors are, where they are known at run time only."""
+    """Return the program that computes a tensor function's dynamic sizes, if any."""
     if function.operation.name != "func.func":
         return None
     if not all(isinstance(kind, ir.RankedTensorType) for kind in (*function.type.inputs, *function.type.results)):
         return None
 
-    # Of Python's functions the frontend has seen to sizes inside.
+    # The frontend has checked the sizes inside of Python's functions.
     return None if is_static(function) and IMPORTED not in function.attributes else size_program(module)
 
 
 def _updates_of_mlir(module: Any, function: Any) -> dict[int, int]:
-    """The arguments that the function writes, with the results that are their new contents."""
+    """Return the arguments that the function writes, with the results that are their new contents."""
     if UPDATES not in module.operation.attributes:
         return updates_of(function)
     numbers = list(module.operation.attributes[UPDATES])
@@ -126,7 +127,7 @@ def _updates_of_mlir(module: Any, function: Any) -> dict[int, int]:
 
 
 def _signature(module: Any, function: Any, path: Path) -> tuple[list[TensorType], list[TensorType]]:
-    """Parameters and results as tensors."""
+    """Return parameters and results as tensors."""
     of = ir.TypeAttr(function.attributes["function_type"]).value
     is_func = function.operation.name == "func.func"
     if not is_func or any(isinstance(each, ir.MemRefType) for each in (*of.inputs, *of.results)):
@@ -139,7 +140,7 @@ def _signature(module: Any, function: Any, path: Path) -> tuple[list[TensorType]
 
 
 def _signature_before_buffers(module: Any, function: Any, path: Path) -> Any:
-    """The function type that bufferization noted on the module."""
+    """Return the function type that bufferization recorded on the module."""
     span, attributes = Span(str(path), 1, 1), module.operation.attributes
     if SIGNATURE not in attributes:
         raise ParseError(
@@ -162,7 +163,7 @@ def _signature_before_buffers(module: Any, function: Any, path: Path) -> Any:
 
 
 def _with_attributes(function: Any, interface: Interface) -> Interface:
-    """The interface of `function`, a `func.func` or what became of one; others say nothing."""
+    """Apply the attributes of a `func.func` to its interface; other functions have none."""
     if function.operation.name != "func.func":
         return interface
     results = result_attributes(function)
@@ -172,7 +173,7 @@ def _with_attributes(function: Any, interface: Interface) -> Interface:
         replace(parameter, type=_as_seen(parameter.type, each.get(DTYPE)))
         for parameter, each in zip(interface.parameters, arguments, strict=True)
     ]
-    # Of a bufferized function the results are arguments: what was said of them is in no attribute.
+    # The results of a bufferized function are arguments, without result attributes.
     leaves = [
         _as_seen(leaf, each.get(DTYPE))
         for leaf, each in zip(interface.leaves, _padded(results, interface), strict=True)

@@ -1,8 +1,7 @@
-"""MLIR that others wrote, looked at before it is parsed here: MLIR's parser recurses, and can end the process.
+"""Parse untrusted MLIR in another process first: MLIR's parser recurses, and can crash the process.
 
-Takes the bytes of a text or of bytecode. Gives text that this process can parse. A look at the brackets costs little
-and says where they are too many; then another process parses first, in bounded time and memory, for all else.
-Raises `ParseError`.
+Takes the bytes of a text or of bytecode. Gives text that this process can parse. Too deep bracket nesting is found by a
+cheap scan; for all else another process parses first, in bounded time and memory. Raises `ParseError`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _PROBLEMS = {
 
 
 def text_of(data: bytes, file: str) -> str:
-    """The text of `data`, which MLIR's parser can recurse through; raises `ParseError`."""
+    """Return the text of `data`, nested no deeper than MLIR's parser can recurse; raises `ParseError`."""
     _check_tokens(data, file)
     try:
         return data.decode()
@@ -48,9 +47,10 @@ def text_of(data: bytes, file: str) -> str:
 
 
 def try_parsing(read: Callable[[str, str], Any], text: str, file: str) -> None:
-    """Let another process parse first; raises `ParseError` if that ends it, and only then.
+    """Parse in another process first; raises `ParseError` only if that crashes.
 
-    `read` is a function of a module: it parses a text, and raises `KernelError` for what this process can find too.
+    `read` is a module-level function: it parses a text, and raises `KernelError` for errors that this process can
+    find too.
     """
     try:
         WORKER.ask(_limits(len(text)), _parse_and_print, read, text, file)
@@ -59,9 +59,9 @@ def try_parsing(read: Callable[[str, str], Any], text: str, file: str) -> None:
 
 
 def text_of_bytecode(data: bytes, file: str, convert: Callable[[bytes], bytes]) -> bytes:
-    """The text of bytecode, with the data of its resources; raises `ParseError`.
+    """Return the text of bytecode, with the data of its resources; raises `ParseError`.
 
-    `convert`, a function of a module, makes it in another process, and raises `KernelError` for what it cannot read.
+    `convert`, a module-level function, converts it in another process, and raises `KernelError` if it cannot.
     """
     try:
         return WORKER.ask(_limits(len(data)), _converted, convert, data)
@@ -73,7 +73,7 @@ def text_of_bytecode(data: bytes, file: str, convert: Callable[[bytes], bytes]) 
 
 
 def _check_tokens(data: bytes, file: str) -> None:
-    """Raises `ParseError` for what the parser would recurse through, or never end with."""
+    """Raise `ParseError` for tokens on which the parser would recurse too deep, or not terminate."""
     depth = position = 0
     while token := _TOKEN.search(data, position):
         kind, position = token.lastgroup, token.end()
@@ -92,7 +92,7 @@ def _check_tokens(data: bytes, file: str) -> None:
 
 
 def _end_of_string(data: bytes, position: int) -> int:
-    """Behind the quote, or before the end of the line, that ends the string; one expression would look back too far."""
+    """Return the position after a string's closing quote, or of the line's end; a regular expression backtracks."""
     return next((each.end() for each in _STRING_END.finditer(data, position) if each[0][:1] != b"\\"), len(data))
 
 
@@ -114,12 +114,12 @@ def _way_out(reason: BaseException) -> str:
 def _converted(convert: Callable[[bytes], bytes], data: bytes) -> bytes:
     try:
         return convert(data)
-    except (RuntimeError, ValueError) as error:  # of the bindings, which make Python strings of the names in it
+    except (RuntimeError, ValueError) as error:  # the bindings decode names as UTF-8
         raise ParseError(f"this bytecode cannot be read: {error}") from None
 
 
 def _parse_and_print(read: Callable[[str, str], Any], text: str, file: str) -> None:
-    """What this process does with a text, as far as it could die of it."""
+    """Run, in the other process, the steps that may crash on a text."""
     try:
         module = read(text, file)
         give_locations(module, Span(file, 1, 1))

@@ -34,7 +34,7 @@ def failures_file() -> Path:
 
 
 def keep_failures(kernel: str, steps: Sequence[SkippedStep]) -> None:
-    """Write the failures of a compilation in place of those before; nothing where the folder cannot be written."""
+    """Replace the recorded failures by those of this compilation, if the folder can be written."""
     rows = [{"step": each.step, "kernel": each.kernel, "reason": each.reason, "line": str(each.span or "")}
             for each in steps]  # fmt: skip
     text = json.dumps({"kernel": kernel, "time": time.strftime("%Y-%m-%d %H:%M:%S"), "steps": rows})

@@ -1,6 +1,6 @@
-"""What happens between two stages besides compiling: verify, print, dump, take an edited file instead.
+"""The hook between two stages: verify, print, dump, substitute an edited file.
 
-Made anew for each compile from arguments and ``MLIRTRI_*`` settings. `Observer` is the hook of the compile loop.
+Created for each compilation from arguments and ``MLIRTRI_*`` settings. `Observer` is the hook of the compile loop.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BANNER = "// -----// IR Dump After {name} ({kernel}: {stage}) //----- //"
 
 
 class Observer:
-    """The hook of one compile."""
+    """The hook of one compilation."""
 
     def __init__(self, kernel: str, pipeline: Pipeline, print_ir: bool | tuple[str, ...] | None = None):
         self.kernel = kernel
@@ -37,14 +37,14 @@ class Observer:
         self._last_shown = ""
 
     def follow(self, pipeline: Pipeline) -> None:
-        """Go on with a pipeline whose last stages are others: the kernel needs more kinds of code."""
+        """Switch to a pipeline with other last stages: the kernel needs more kinds of code."""
         if self.printed == self.pipeline.names:
             self.printed = pipeline.names
         self.pipeline = pipeline
 
     @property
     def wants_passes(self) -> bool:
-        """Whether the walk has to keep the text after each pass; one with edited files cannot be walked again later."""
+        """Whether the walk keeps the text after each pass; with edited files it cannot be repeated later."""
         return bool(self.printed) or self.dump_folder is not None or self.override_folder is not None
 
     def __call__(self, stage: Stage, ir: Any, context: CompileContext) -> Any:
@@ -63,7 +63,7 @@ class Observer:
             self._show(record.name, stage, record.text)
 
     def replay(self, walked: Walk, already: tuple[str, ...] = ()) -> None:
-        """Print what a compile from the cache printed when it was made; the stages of `already` have run this time."""
+        """Print what a compilation from the cache would have printed; the stages of `already` have run this time."""
         for name, record in walked.records.items():
             if name not in self.printed or name in already:
                 continue
@@ -72,7 +72,7 @@ class Observer:
             self._show(name, name, record.readable())
 
     def _show(self, name: str, stage: str, text: str) -> None:
-        """Print to stderr, unless it was printed last: the last pass of a stage leaves the text of the stage."""
+        """Print to stderr, unless it was printed last: the last pass of a stage has the text of the stage."""
         if text == self._last_shown:
             return
         self._last_shown = text
@@ -107,7 +107,7 @@ class Observer:
         return edited
 
     def overrides(self) -> list[Capture]:
-        """What has to be as it is now for a kernel that was made with edited files to be used again."""
+        """Return the captures that must be unchanged to reuse a kernel compiled with edited files."""
         if self.override_folder is None:
             return []
         return [Capture(_override_state, _override_state(), "MLIRTRI_OVERRIDE_DIR")]
@@ -115,19 +115,19 @@ class Observer:
     # --- dumps -----------------------------------------------------------------------------------------------------
 
     def dump(self, walked: Walk, digest: str, facts: dict[str, Any]) -> None:
-        """Write every stage and pass, and a manifest, when ``MLIRTRI_DUMP_DIR`` says where."""
+        """Write every stage and pass, and a manifest, to ``MLIRTRI_DUMP_DIR`` if it is set."""
         if self.dump_folder is not None:
             write_dump(self.dump_folder, f"{self.kernel}-{digest[:8]}", self.pipeline, walked, facts)
 
 
 def describe(interface: Any) -> str:
-    """``(f32[2], f32[2]) -> (f32[2])``."""
+    """Return the types as ``(f32[2], f32[2]) -> (f32[2])``."""
     parameters = ", ".join(str(each.type) for each in interface.parameters)
     return f"({parameters}) -> ({', '.join(map(str, interface.leaves))})"
 
 
 def _override_folder() -> Path | None:
-    """Raises `UnknownOptionError` for one that is not there, which would override nothing without a word."""
+    """Return ``MLIRTRI_OVERRIDE_DIR``; raises `UnknownOptionError` if it does not exist."""
     folder: Path | None = settings.get("MLIRTRI_OVERRIDE_DIR")
     if folder is not None and not folder.is_dir():
         raise UnknownOptionError(
@@ -163,6 +163,6 @@ def _stages_to_print(argument: bool | tuple[str, ...] | None, pipeline: Pipeline
 
 
 def all_stages() -> tuple[str, ...]:
-    """The names of all stages of all pipelines and targets, in order of first appearance."""
+    """Return the names of all stages of all pipelines and targets, in order of first appearance."""
     found = [stage.name for stages in (*STAGES.values(), *BACK.values()) for stage in stages]
     return tuple(dict.fromkeys(found))

@@ -1,7 +1,7 @@
-"""The two texts of a stage: for reading, and complete for dumps; and the way back from text to IR.
+"""Print a stage as text, readable or complete, and parse it back.
 
 One row per kind of IR. The complete text keeps locations and constants, so that resuming from it loses nothing.
-TVMScript is Python to TVM's parser: reading such a file is trusting it like code.
+TVM's parser runs TVMScript as Python: reading such a file is trusting it like code.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def readable(kind: str, ir: Any) -> str:
 
 
 def complete(kind: str, ir: Any) -> str:
-    """Return the text that a dump holds: the readable text where that loses nothing."""
+    """Return the text of a dump: the readable text if that loses nothing."""
     if kind == "mlir":
         return print_complete(ir)
     if kind == "tvmscript":
@@ -45,7 +45,7 @@ def complete(kind: str, ir: Any) -> str:
 
 
 def settle(kind: str, ir: Any) -> Any:
-    """Return `ir` without what its text cannot carry, so that a module behaves alike whether it was made or read."""
+    """Return `ir` without what its text cannot represent, so that a printed and parsed module behaves alike."""
     if kind == "mlir":
         locate_implied_bodies(ir)
     if kind == "tvmscript":
@@ -63,7 +63,7 @@ def parse(kind: str, text: str, file: str = "<text>") -> Any:
 
 
 def parse_given(kind: str, text: str, file: str) -> Any:
-    """Return `parse` of a text that may be anybody's; raises `ParseError` also for one that ends MLIR's parser."""
+    """Parse an untrusted text; raises `ParseError` also if it would crash MLIR's parser."""
     if kind == "mlir":
         text = text_of(text.encode("utf-8", "surrogatepass"), file)
         try_parsing(_parse_mlir, text, file)

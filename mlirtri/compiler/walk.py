@@ -1,7 +1,7 @@
-"""The compile loop: IR walks through the stages of a pipeline, and one hook sees it between any two.
+"""The compile loop: run the stages of a pipeline on IR, with one hook between any two.
 
 Takes the IR of the first stage's input, a pipeline and a context. Gives a `Walk`: the text and time of every stage and
-what runs at the end. The hook verifies, prints, dumps and replaces: every stage gets the same.
+the executable. The hook verifies, prints, dumps and replaces IR.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COMPILING = awaited(threading.RLock())
 
 @dataclass
 class StageRecord:
-    """What one stage made. TVM's modules never change, so their text is made when somebody asks; MLIR's do."""
+    """The output of one stage. TVM's modules are immutable and printed on demand; MLIR's are not."""
 
     stage: Stage
     seconds: float
@@ -45,13 +45,13 @@ class StageRecord:
     complete_text: str | None = None
 
     def readable(self) -> str:
-        """What `kernel.ir` shows."""
+        """Return the text that `kernel.ir` shows."""
         if self.text is None:
             self.text = readable(self.stage.kind, self.ir)
         return self.text
 
     def complete(self) -> str:
-        """What a dump holds."""
+        """Return the text of a dump."""
         if self.complete_text is None:
             self.complete_text = complete(self.stage.kind, self.ir)
         return self.complete_text
@@ -76,7 +76,7 @@ class Walk:
 
 
 class Texts(Mapping[str, str]):
-    """Stage name to text, in the order of the walk; AKG's names find their counterparts."""
+    """Stage name to text, in the order of the walk; AKG's stage names are aliases."""
 
     def __init__(self, walk: Walk, pipeline: Pipeline):
         self._walk = walk
@@ -98,7 +98,7 @@ class Texts(Mapping[str, str]):
             return False
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The text of a stage, or `default` where there is none."""
+        """Return the text of a stage, or `default` if there is none."""
         return self[name] if name in self else default
 
     def __iter__(self) -> Iterator[str]:
@@ -109,7 +109,7 @@ class Texts(Mapping[str, str]):
 
 
 class Passes(dict[str, str]):
-    """Pass name to text after it, in order; `changed` has the names of those that changed something."""
+    """Pass name to the text after it, in order; `changed` has the names of those that changed something."""
 
     def __init__(self, records: list[PassRecord]):
         super().__init__((record.name, record.text) for record in records)
@@ -153,14 +153,14 @@ def _run(stage: Stage, ir: Any, context: CompileContext) -> Any:
             "an expression of the kernel is nested too deeply", help="give parts of it names, in other statements"
         ) from None
     except Exception as error:
-        # A stage of the user's own fails as their code does.
+        # Errors of a user's stage are raised as they are.
         if not isinstance(stage.run, LazyLowering):
             raise
         raise CompilerBugError(error, f"stage {stage.name!r}") from error
 
 
 def record_of(stage: Stage, ir: Any, seconds: float) -> StageRecord:
-    """Return the record of a stage; the text of MLIR is made now, before the next lowering changes it."""
+    """Return the record of a stage; MLIR is printed now, before the next lowering changes it."""
     record = StageRecord(stage, seconds, ir)
     if stage.kind == "mlir":
         record.readable()
@@ -173,7 +173,7 @@ def record_of(stage: Stage, ir: Any, seconds: float) -> StageRecord:
 
 
 class TuningBar:
-    """Called with each `Trial`; a bar per function, until the compile loop closes it."""
+    """A progress bar per function, called with each `Trial`, until the compile loop closes it."""
 
     def __init__(self) -> None:
         self._progress: Progress | None = None
@@ -207,6 +207,6 @@ class TuningBar:
 
 
 def _times_of(trial: Trial) -> str:
-    """The best time so far and the default schedule's: ``12.3 µs, default 45.6 µs``."""
+    """Return the best time so far and the default schedule's: ``12.3 µs, default 45.6 µs``."""
     shown = [(trial.best, ""), (trial.default, "default ")]
     return ", ".join(f"{name}{seconds * 1e6:.1f} µs" for seconds, name in shown if seconds is not None)

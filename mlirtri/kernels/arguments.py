@@ -28,7 +28,7 @@ _SPELLINGS = "write NAME=f32[2,3] for a tensor, or a Python literal such as n=3,
 
 
 def parse_argument(text: str) -> tuple[str, Any]:
-    """Name and value of one ``NAME=VALUE``; raises `KernelValueError` when it is not one."""
+    """Return name and value of one ``NAME=VALUE``; raises `KernelValueError`."""
     name, equals, value = text.partition("=")
     name = name.strip()
     if not equals or not name.isidentifier():
@@ -51,16 +51,16 @@ def _value(name: str, text: str) -> Any:
 
 
 def device_for(target: Target) -> str:
-    """torch's device for a target; the host where the target's own is missing, so that the kernel can say so."""
+    """Return torch's device for a target; the CPU if it is missing, so that the kernel reports it."""
     import torch  # late: `mlirtri emit` needs none
 
     return "cuda" if target.is_cuda and torch.cuda.is_available() else "cpu"
 
 
 def random_array(name: str, type_: TensorType) -> np.ndarray:
-    """Data for a parameter, the same in every process: normal floats and complex parts, small integers, coin flips.
+    """Return reproducible random data: normal floats and complex parts, integers 1 to 9, booleans.
 
-    Integers are 1 to 9, so that division by them is defined and products stay exact.
+    So division by integers is defined and products stay exact.
     """
     generator = np.random.default_rng(zlib.crc32(name.encode()))
     if type_.dtype.is_complex:
@@ -81,12 +81,12 @@ def random_tensor(name: str, type_: TensorType, device: str = "cpu") -> Any:
 
 
 def summary(result: Any, name: str = "result") -> list[str]:
-    """A line or two for each value of a kernel's result, a tensor, an array or a scalar: dtype, shape, first values."""
+    """Return one or two lines per value of a kernel's result: dtype, shape, first values."""
     if result is None:
         return [f"{name}: None"]
     if isinstance(result, (tuple, list)):
         return [line for index, each in enumerate(result) for line in summary(each, f"{name}[{index}]")]
-    # NumPy has no bfloat16 to give a torch tensor's values in.
+    # NumPy has no bfloat16.
     is_array = not hasattr(result, "detach")
     values = np.asarray(result) if is_array else _widened(result).numpy()
     shown = np.array2string(values.reshape(-1)[:_FIRST], precision=6, separator=", ", max_line_width=200)
@@ -95,6 +95,6 @@ def summary(result: Any, name: str = "result") -> list[str]:
 
 
 def _widened(tensor: Any) -> Any:
-    """On the host, floats as float64 and without operations that are yet to be done."""
+    """Return the tensor on the CPU, floats as float64, without lazy negation or conjugate."""
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     return tensor.double() if tensor.dtype.is_floating_point else tensor

@@ -1,8 +1,8 @@
-"""A stage for MLIR's other tools: text or bytecode, weights inside or outside, results returned or written.
+"""Export a stage for other MLIR tools: text or bytecode, weights inside or outside, results returned or written.
 
-Takes the complete text of an MLIR stage and the tensors that its function is bound to. Gives what `mlir-opt`, IREE and
-others of the same age parse. Stage `tri` is of a dialect that they lack: ``mlir-opt --irdl-file=tri.irdl.mlir`` reads
-it, with the file that lies beside `mlirtri.dialect.tri`. Refuses tensors as constants where there are no tensors.
+Takes the complete text of an MLIR stage and the tensors that its function is bound to. Gives MLIR that `mlir-opt`, IREE
+and other tools of the same version parse. They lack the dialect of stage `tri`: ``mlir-opt --irdl-file=tri.irdl.mlir``
+reads it, with the file beside `mlirtri.dialect.tri`. Refuses inlined constants without tensors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PARAMS = ("arguments", "inline")
 
 @dataclass(frozen=True)
 class Form:
-    """How a stage is written."""
+    """The options of an exported stage."""
 
     bare: bool = False
     """Without locations and without attributes of ours."""
@@ -45,7 +45,7 @@ class Form:
 
 
 def exported(text: str, form: Form, params: Mapping[str, Any]) -> str | bytes:
-    """`text` in that form; raises `UnsupportedOperationError` for what its stage cannot have."""
+    """Return `text` in that form; raises `UnsupportedOperationError` for options that its stage cannot have."""
     if form == Form():
         return text
     with context_for(text), ir.Location.unknown():
@@ -97,7 +97,7 @@ def _inline(module: Any, params: Mapping[str, Any]) -> None:
 
 
 def _array(tensor: Any) -> Any:
-    """The elements of a torch tensor or an array."""
+    """Return the elements of a torch tensor or an array."""
     if not hasattr(tensor, "detach"):
         return np.asarray(tensor)
     from mlirtri.calls.arrays import as_array  # loads torch, which the tensor has done
@@ -106,7 +106,7 @@ def _array(tensor: Any) -> Any:
 
 
 def _write_results(module: Any) -> None:
-    """Upstream's form of results in the caller's memory: what bufferization computes into such a memref directly."""
+    """Return results in memrefs of the caller, in upstream's form, which bufferization writes directly."""
     function = _function(module, "destinations")
     arguments, results = argument_attributes(function), result_attributes(function)
     block = function.regions[0].blocks[0]

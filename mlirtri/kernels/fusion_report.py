@@ -1,7 +1,7 @@
-"""`explain_fusion`: for every tensor between two operations, whether both are one kernel, and why or why not.
+"""`explain_fusion`: report for every tensor between two operations whether they are fused, and why or why not.
 
 Takes the `Walk` of a compiled kernel. Gives a `FusionReport`: its edges in the order of the stages, as a table, text or
-JSON. Stage `fused` reports on MLIR's fusion, stage `tir` on TVM's and on the fusion of rows.
+JSON. Stage `fused` reports on MLIR's fusion, stage `tir` on TVM's and on row fusion.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from mlirtri.lowering.fusion import explain as explain_linalg
 
 @dataclass(frozen=True)
 class FusionReport:
-    """The verdicts on a kernel's edges."""
+    """The fusion decisions on a kernel's edges."""
 
     kernel: str
     edges: tuple[Edge, ...]
 
     @property
     def fused(self) -> int:
-        """How many edges are inside of a kernel."""
+        """The number of fused edges."""
         return sum(edge.is_fused for edge in self.edges)
 
     def to_json(self) -> str:
@@ -52,7 +52,7 @@ class FusionReport:
 
 
 def explain_fusion(kernel: str, walked: Walk) -> FusionReport:
-    """Return the report on a compilation of the kernel of this name; `walked` does not change."""
+    """Return the report on a compilation of this kernel; `walked` does not change."""
     edges: list[Edge] = []
     context = replace(walked.context, keep_passes=False, on_pass=None, passes={})
     records = walked.records

@@ -1,7 +1,7 @@
-"""`@jit`: a Python function as a kernel that compiles for what it is called with.
+"""`@jit`: compile a Python function for the arguments that it is called with.
 
-A call finds its kernel by the arguments' shapes, dtypes and constants; a miss lowers the function to stage `tri`,
-whose text, with pipeline, target, schedule and versions, is the content key of the process-wide cache.
+A call finds its kernel by the arguments' shapes, dtypes and constants; a miss lowers the function to stage `tri`, whose
+text, with pipeline, target, schedule and versions, is the content key of the process-wide cache.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Again = Callable[[tuple[Any, ...]], Any]
 
 @dataclass
 class _Entry:
-    """A kernel for one argument key, with what it captured from outside the function."""
+    """A kernel for one argument key, with the captured outside values."""
 
     kernel: Kernel
     runtime: tuple[int, ...]
@@ -40,11 +40,11 @@ class _Entry:
     _again: _Again | None = None
 
     def again(self, arguments: tuple[Any, ...]) -> _Again | None:
-        """A way to repeat the call that looks at the arguments' types alone; None where more than that decides."""
+        """Return a call that checks the arguments' types only; None if types alone do not decide."""
         if self._again is None and not self.captures:
             from mlirtri.calls.direct_calls import guarded  # loads torch
 
-            # After the first call, which has found the fastest way.
+            # The first call determines the fast path.
             self._again = guarded(arguments, self.runtime, self.kernel.__call__, _UNKNOWN)
         return self._again
 
@@ -58,7 +58,7 @@ class _Entry:
 
 
 class JitFunction:
-    """What `@jit` makes of a function: call it, or `compile` it for given arguments."""
+    """A function decorated by `@jit`: call it, or `compile` it for given arguments."""
 
     def __init__(self, function: Callable[..., Any], options: Options):
         if not hasattr(function, "__code__"):
@@ -122,14 +122,14 @@ class JitFunction:
             raise shown_to_user(error)
 
     def _remember(self, entry: _Entry, arguments: tuple[Any, ...]) -> None:
-        """Let calls with such arguments find their kernel without a key."""
+        """Let calls with such arguments find their kernel without computing a key."""
         if self.signature.positional == len(arguments) and (again := entry.again(arguments)) is not None:
             others = [each for each in self._again if each is not again]
             self._again = (again, *others[: _REMEMBERED - 1])
 
     def _compile_entry(self, key: Any, arguments: tuple[Any, ...]) -> _Entry:
         with COMPILING:
-            # Another thread may have been faster.
+            # Another thread may have set it.
             if (entry := self._entries.get(key)) is not None and entry.is_current():
                 return entry
             named = dict(zip(self.signature.parameters, arguments, strict=True))
@@ -137,7 +137,7 @@ class JitFunction:
             return entry
 
     def usual_options(self) -> Options:
-        """The decorator's options; while MLIRTRI_INTERPRET is on, with the interpreter for a pipeline."""
+        """The decorator's options; while MLIRTRI_INTERPRET is on, with the interpreter as pipeline."""
         interpreted = Options(pipeline=INTERPRETER if settings.get("MLIRTRI_INTERPRET") else None)
         return interpreted.over(self.options)
 
@@ -188,7 +188,7 @@ def jit(
     to stderr the IR after each pass of all stages (True) or of those named. `semantics` is ``"numpy"`` or ``"torch"``,
     whose dtype rules and defaults hold; by default NumPy's where all tensors of a call are NumPy arrays, else torch's.
     Loops of up to `unroll` iterations (4) are unrolled. With `debug` an index outside of an array raises `IndexError`
-    after the call, and `assert` and `device_print` do something.
+    after the call, and `assert` and `device_print` take effect.
     """
     options = Options(target, pipeline, schedule, print_ir, semantics, unroll, debug)
     resolved(options)

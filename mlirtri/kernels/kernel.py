@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def shown_to_user(error: KernelError) -> KernelError:
-    """Return `error` without our frames and its cause, so that the traceback ends at the user's call.
+    """Return `error` without our frames and cause, so that the traceback ends at the user's call.
 
-    Everything that users call raises through this function. ``MLIRTRI_DEBUG=1`` keeps the frames.
+    Every public function raises through it. ``MLIRTRI_DEBUG=1`` keeps the frames.
     """
     if settings.get("MLIRTRI_DEBUG"):
         return error
@@ -38,7 +38,7 @@ class Kernel:
     `KernelError`.
     """
 
-    # Python calls what this slot holds, without a method in between: the way in that was found to be the shortest.
+    # Python calls this slot directly: the fastest path that the first call found.
     __slots__ = ("__call__", "__dict__", "__weakref__")
     __call__: Callable[..., Any]
 
@@ -86,7 +86,7 @@ class Kernel:
 
     @cached_property
     def observed(self) -> Walk:
-        """A walk that kept the text after each pass: the kernel's own, or one more, which may not run."""
+        """A walk with the text after each pass: the kernel's own, or a second one."""
         return self.walked if self.walked.context.keep_passes else self.walk_with_passes()
 
     @property
@@ -96,7 +96,7 @@ class Kernel:
 
     @property
     def warnings(self) -> tuple[SkippedStep, ...]:
-        """The schedule rules and passes that failed and were skipped: the kernel is right, and may be slower."""
+        """The schedule rules and passes that failed and were skipped: the kernel is correct, but may be slower."""
         return tuple(self.walked.context.warnings)
 
     @property
@@ -111,7 +111,7 @@ class Kernel:
 
     @property
     def runner(self) -> Any:
-        """What runs the kernel; raises `DeviceError` when the pipeline stopped before making code."""
+        """The kernel's `Runner`; raises `DeviceError` if the pipeline stopped before code generation."""
         if self._runner is None:
             from mlirtri.calls.runtime import Runner  # loads torch
 
@@ -132,7 +132,7 @@ class Kernel:
         return self._runner
 
     def _first_call(self, /, *arguments: Any, **keywords: Any) -> Any:
-        """The first call, after which the shortest way in is known."""
+        """Run the general call once, which determines the fast path of later calls."""
         result = self._general_call(*arguments, **keywords)
         self.__call__ = self._short_call()
         return result
@@ -142,10 +142,10 @@ class Kernel:
         return self._general_call if is_named_out else self.runner.short_call(self._general_call)
 
     def _general_call(self, /, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
-        """The general way: arguments in any order and number, of any type."""
+        """Run on positional or named arguments of any type."""
         try:
             if out is not None and any(parameter.name == "out" for parameter in self.interface.parameters):
-                # A parameter of that name is the kernel's own, as in a call of the function.
+                # A parameter named `out` takes precedence, as in a call of the function.
                 keywords, out = {**keywords, "out": out}, None
             if keywords or len(arguments) != len(self.interface.parameters):
                 arguments = self._ordered(arguments, keywords)
@@ -177,11 +177,11 @@ class Kernel:
         params: str = "arguments",
         destinations: bool = False,
     ) -> Any:
-        """MLIR of a stage that stock tools parse: text, or bytes with ``format="bytecode"``.
+        """Return a stage as MLIR that stock tools parse: text, or bytes with ``format="bytecode"``.
 
-        `bare` leaves out locations and attributes of ours; ``params="inline"`` makes constants of bound tensors;
-        `destinations` makes results memory that the caller passes (a memref each, behind the arguments). Raises
-        `UnknownOptionError` for a stage that is not MLIR or that this kernel did not walk through.
+        `bare` omits locations and attributes of ours; ``params="inline"`` turns bound tensors into constants;
+        `destinations` turns results into trailing memref arguments. Raises `UnknownOptionError` for a stage
+        that is not MLIR or that this kernel did not run.
         """
         stages = [name for name, record in self.walked.records.items() if record.stage.kind == "mlir"]
         name = self.pipeline.find(stage).name

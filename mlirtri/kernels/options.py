@@ -1,6 +1,6 @@
-"""How to compile, as a user says it: target, pipeline, schedule, printing; and the key of what is compiled so.
+"""Compile options as the user gives them: target, pipeline, schedule, printing; and the content key.
 
-Takes `Options` with gaps. Gives target, schedule and pipeline, from the settings and defaults where nothing is said.
+Takes `Options` with gaps. Gives target, schedule and pipeline, with gaps filled from the settings and defaults.
 Refuses names that do not exist with an `UnknownOptionError`.
 """
 
@@ -19,7 +19,7 @@ from mlirtri.lowering.pipelines import INTERPRETER, MLIR_ALONE, pipeline_for
 
 @dataclass(frozen=True)
 class Options:
-    """How to compile; None takes the setting, then the default."""
+    """Compile options; None means the setting, then the default."""
 
     target: str | Target | None = None
     pipeline: Any = None
@@ -33,7 +33,7 @@ class Options:
     """Whether indices are checked at run time, and `assert` and `device_print` do something."""
 
     def over(self, other: Options) -> Options:
-        """Return these options where they are given, else the other's."""
+        """Return these options, with gaps filled from `other`."""
         pairs = {
             name: getattr(self, name) if getattr(self, name) is not None else getattr(other, name) for name in _FIELDS
         }

@@ -1,4 +1,4 @@
-"""One compilation, from a function or from a file: what `jit`, the command line and `resume` share."""
+"""Compile once, from a function or a file: shared by `jit`, the command line and `resume`."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def compile_function(
 
 
 def _split(pipeline: Pipeline) -> tuple[Pipeline, Pipeline]:
-    """Up to `tri`, whose text is the content key, and the rest."""
+    """Return the pipeline up to `tri`, whose text is the content key, and the rest."""
     cut = pipeline.names.index("tri") + 1 if "tri" in pipeline.names else len(pipeline.stages)
     return Pipeline(pipeline.name, pipeline.stages[:cut]), Pipeline(pipeline.name, pipeline.stages[cut:])
 
 
 def _keys(walked: Walk, pipeline: Pipeline, target: Target, schedule: str, semantics: str) -> tuple[Any, str]:
-    """The cache key (with the stages themselves, which a user may have replaced) and its printable digest."""
+    """Return the cache key, including the stages, which a user may have replaced, and its printable digest."""
     last = list(walked.records.values())[-1]
     facts = (
         last.complete(),
@@ -93,7 +93,7 @@ def _keys(walked: Walk, pipeline: Pipeline, target: Target, schedule: str, seman
 
 
 def _walking_again(front_walk: Walk, front: Pipeline, back: Pipeline) -> Callable[[], Walk]:
-    """Compile once more with the text of each pass, from the text of `tri`: the function may have changed meanwhile."""
+    """Return a compilation that keeps each pass's text, from the text of `tri`: the function may have changed."""
     first, start = front_walk.context, front.stages[-1]
     records, text = dict(front_walk.records), front_walk.records[start.name].complete()
 
@@ -117,12 +117,11 @@ def resume(
     print_ir: bool | tuple[str, ...] | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> Kernel:
-    """Return a kernel made from the text of a stage: a dumped (perhaps edited) file, or any MLIR or TVMScript of it.
+    """Return a kernel compiled from the text of a stage: a dumped (perhaps edited) file, or any MLIR or TVMScript.
 
-    What is not said comes from the manifest beside the file, where there is one: pipeline, target, schedule, and how to
-    call the kernel. So do the tensors that it is bound to, unless `params` has others. TVMScript is Python to TVM's
-    parser: it is trusted like code. Raises `ParseError` if the text is not of that kind, `UnknownOptionError` for an
-    unknown stage.
+    Omitted options come from the manifest beside the file, if any: pipeline, target, schedule, and the interface.
+    So do the bound tensors, unless `params` has others. TVM's parser runs TVMScript as Python: it is trusted like
+    code. Raises `ParseError` if the text does not parse as that stage, `UnknownOptionError` for an unknown stage.
     """
     given = Options(target, pipeline, schedule, print_ir)
     try:
@@ -132,7 +131,7 @@ def resume(
 
 
 def _as_recorded(path: Path, pipeline: Pipeline) -> Pipeline:
-    """`pipeline` with the stages of the language that the dumped program came from."""
+    """Return `pipeline` with the frontend stages of the dumped program's language."""
     recorded = read_manifest(path.parent) if path.is_file() else None
     source = (recorded or {}).get("source")
     return pipeline_of_import(source, pipeline) if source in IMPORTS else pipeline
@@ -180,7 +179,7 @@ def _resume(
 
 
 def recorded_options(path: Path) -> Options:
-    """Return how the dump was compiled that the file lies in."""
+    """Return the options of the dump that contains the file."""
     recorded = read_manifest(path.parent) if path.is_file() else None
     if recorded is None:
         return Options()
@@ -193,7 +192,7 @@ def recorded_options(path: Path) -> Options:
 
 
 def manifest(kernel: Kernel, schedule: str) -> dict[str, Any]:
-    """Return what a manifest says beside versions and times: enough to resume the dump and to call the kernel."""
+    """Return the manifest without versions and times: enough to resume the dump and call the kernel."""
     return {
         "kernel": kernel.name,
         "pipeline": kernel.pipeline.name,

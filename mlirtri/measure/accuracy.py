@@ -1,7 +1,7 @@
-"""How far results are from what they should be: absolutely, and in units in the last place of their dtype.
+"""Errors of results: absolute, and in units in the last place (ulp) of their dtype.
 
-Takes arrays of one shape, of any dtype with a name here (ml_dtypes' bfloat16 too). Gives floats. Of complex numbers it
-is the distance in the plane, and the unit is that of the parts at the wanted absolute value.
+Takes arrays of one shape, of any dtype with a name here (ml_dtypes' bfloat16 too). Gives floats. The error of complex
+numbers is the distance in the plane, in ulps of the parts' dtype at the expected absolute value.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from mlirtri.dialect.base.dtypes import find_dtype
 
 
 def is_float(array: np.ndarray) -> bool:
-    """Whether results are rounded: floats and complex numbers."""
+    """Return whether results are rounded: floats and complex numbers."""
     dtype = find_dtype(array.dtype)
     return dtype is not None and dtype.is_inexact
 
 
 def absolute_error(got: np.ndarray, wanted: np.ndarray) -> float:
-    """The largest |got - wanted|, exact for integers; infinite where only one of them is NaN or infinite."""
+    """Return the largest |got - wanted|, exact for integers; infinite where only one is NaN or infinite."""
     if got.size == 0:
         return 0.0
     if not is_float(got) and not is_float(wanted):
@@ -30,9 +30,9 @@ def absolute_error(got: np.ndarray, wanted: np.ndarray) -> float:
 
 
 def ulp_error(got: np.ndarray, wanted: np.ndarray) -> float:
-    """The largest difference in units in the last place that `wanted` has in the dtype of `got`.
+    """Return the largest difference in units in the last place (ulp) of `wanted` in the dtype of `got`.
 
-    The unit of x is 2^(floor(log2 |x|) - p), where p is the dtype's number of fraction bits, and for |x| below the
+    The ulp of x is 2^(floor(log2 |x|) - p), where p is the dtype's number of fraction bits, and for |x| below the
     smallest normal number the distance between subnormal ones.
     """
     if got.size == 0:
@@ -43,7 +43,7 @@ def ulp_error(got: np.ndarray, wanted: np.ndarray) -> float:
         exponent = np.frexp(np.abs(_wide(wanted)))[1] - 1
         unit = np.ldexp(1.0, np.maximum(exponent, facts.minexp) - facts.nmant)
         ulps = _differences(got, wanted) / unit
-        # A wanted value that the dtype cannot hold is infinite in it, and rightly so.
+        # A wanted value that overflows the dtype is infinite in it.
         overflows = np.isinf(_wide(got)) & (wanted.astype(got.dtype) == got)
     return float(np.where(overflows, 0.0, ulps).max())
 
@@ -53,7 +53,7 @@ def _wide(array: np.ndarray) -> np.ndarray:
 
 
 def _differences(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """|got - wanted| in double precision; 0 where both are NaN or the same infinity."""
+    """Return |got - wanted| in double precision; 0 where both are NaN or the same infinity."""
     with np.errstate(all="ignore"):
         a, b = _wide(got), _wide(wanted)
         difference = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))

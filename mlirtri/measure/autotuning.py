@@ -1,8 +1,8 @@
-"""`@autotune`: a kernel with several ways to compile it, the fastest of which is measured for what it is called with.
+"""`@autotune`: measure several configurations of a kernel and use the fastest.
 
 Takes a jit function and configurations: values of its compile-time parameters, and options such as pipeline and
 schedule. A call whose key is new runs each configuration on copies of its arguments and keeps the fastest; calls with
-that key use it from then on. One that does not compile or run is passed over; where none does, the call raises.
+that key use it from then on. Configurations that do not compile or run are skipped; if all fail, the call raises.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Bench = Callable[[Callable[[], Any]], float]
 
 @dataclass(frozen=True)
 class Choice:
-    """The fastest configuration of a key, and what each took: seconds, infinite where it does not run."""
+    """The fastest configuration of a key, and each one's seconds, infinite if it does not run."""
 
     config: Config
     timings: dict[Config, float] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Choice:
 
 
 class AutotunedFunction:
-    """What `@autotune` makes of a jit function: called the same way, without the parameters that configurations set."""
+    """A jit function decorated by `@autotune`, called without the parameters that configurations set."""
 
     def __init__(
         self, function: JitFunction, configs: Sequence[Config], key: Sequence[str] | None, pruning: Pruning,
@@ -83,7 +83,7 @@ class AutotunedFunction:
                 )
 
     def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
-        """Run the fastest configuration for these arguments, which is measured when their key is new."""
+        """Run the fastest configuration for these arguments; measure first if their key is new."""
         try:
             named, out = self._named(arguments, keywords)
             config = self.best_config = self._choose(named)
@@ -94,7 +94,7 @@ class AutotunedFunction:
             raise shown_to_user(error)
 
     def compile(self, *arguments: Any, **keywords: Any) -> Kernel:
-        """The kernel of the fastest configuration for these arguments; abstract ones are measured on random data."""
+        """Return the kernel of the fastest configuration for these arguments; random data replaces abstract ones."""
         try:
             named, _ = self._named(arguments, keywords)
             config = self.best_config = self._choose(named)
@@ -103,7 +103,7 @@ class AutotunedFunction:
             raise shown_to_user(error)
 
     def _named(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Arguments by name, without those that configurations set, and `out` where it is no parameter."""
+        """Return the arguments by name, without those that configurations set, and `out` if it is no parameter."""
         parameters = self.fn.signature.parameters
         keywords = dict(keywords)
         out = {"out": keywords.pop("out")} if "out" in keywords and "out" not in parameters else {}
@@ -132,13 +132,13 @@ class AutotunedFunction:
         config = self.cache.get(key)
         if config is None:
             with TUNING:
-                # Another thread may have been faster.
+                # Another thread may have set it.
                 config = self.cache.get(key) or self._measured(key, named)
                 self.cache[key] = config
         return config
 
     def _key(self, named: dict[str, Any]) -> Any:
-        """What a choice holds for: the arguments that `key` names, and the dtypes of all."""
+        """Return the key of a choice: the arguments that `key` names, and the dtypes of all."""
         if self.key is None:
             return tuple([_shown_key(value) for value in named.values()])
         chosen = [_shown_key(named[name]) for name in self.key if name in named]
@@ -178,7 +178,7 @@ class AutotunedFunction:
 
 
 def _shown_key(value: Any) -> Any:
-    """A key that is the same in every process."""
+    """Return the key as text that is the same in every process."""
     if is_torch(value) or is_array(value) or isinstance(value, Tensor):
         return tuple(value.shape), str(value.dtype), is_array(value)
     return key_of(value)
@@ -186,7 +186,7 @@ def _shown_key(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Resets:
-    """Arguments that each run of a measurement finds as the first one did."""
+    """Reset arguments between the runs of a measurement."""
 
     to_zero: tuple[str, ...] = ()
     restored: tuple[str, ...] = ()
@@ -197,7 +197,7 @@ class _Resets:
 
 
 class _Measuring:
-    """One measurement of configurations, on data of its own: kernels may write their arguments."""
+    """One measurement of configurations, on its own copies: kernels may write their arguments."""
 
     def __init__(self, tuned: AutotunedFunction, named: dict[str, Any]):
         self.tuned = tuned
@@ -228,7 +228,7 @@ class _Measuring:
         return Choice(min(calls, key=timings.__getitem__), timings, time.perf_counter() - start)
 
     def _call(self, config: Config, refusals: dict[Config, KernelError]) -> Callable[[], Any] | None:
-        """What runs a configuration; None where it does not compile, or does not run."""
+        """Return a call of a configuration; None if it does not compile or run."""
         function = self.tuned._variant(config)
         arguments = {**self.named, **config.kwargs}
 
@@ -253,7 +253,7 @@ class _Measuring:
 
 
 def _seconds(taken: Any) -> float:
-    """What `do_bench` gave, if it is a time."""
+    """Return the result of `do_bench`, checked to be a time."""
     if isinstance(taken, Real):
         return float(taken)
     raise KernelTypeError(f"do_bench gives the seconds of a call, not {taken!r}", help="let it return one number")

@@ -37,7 +37,7 @@ from mlirtri.measure.timing import samples, wait_for
 
 @dataclass(frozen=True)
 class Row:
-    """One way to run the kernel. Times are in seconds; None is what was not or cannot be measured."""
+    """One way to run the kernel. Times are in seconds; None if not measured."""
 
     name: str
     """A pipeline, or the library that ran the plain function."""
@@ -65,7 +65,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found; prints as a table."""
+    """The result of `compare`; prints as a table."""
 
     kernel: str
     target: str
@@ -86,7 +86,7 @@ class Comparison:
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
     def to_json(self) -> str:
-        """Strict JSON: numbers that it lacks are the strings "inf" and "nan"."""
+        """Return strict JSON: infinity and NaN are the strings "inf" and "nan"."""
         return json.dumps(_strict(asdict(self)), indent=2)
 
 
@@ -100,7 +100,7 @@ def _strict(value: Any) -> Any:
 
 @dataclass
 class _Contender:
-    """What is timed and compared."""
+    """One implementation that is timed and compared."""
 
     row: Row
     call: Callable[[], Any] | None = None
@@ -132,7 +132,7 @@ def compare(
     specialization = f.signature.specialize(named, f.options.semantics)
     values = list(named.values())
     ways = [replace(options, pipeline=name) for name in pipelines]
-    # A schedule is for those pipelines that have one; the others are compared as they are.
+    # The schedule applies to pipelines that have one; the others run without.
     ways = [replace(way, schedule="default") if way.pipeline in MLIR_ALONE else way for way in ways]
     contenders = [_compiled(f, specialization, way, values) for way in ways]
     contenders.append(_first_run(Row(specialization.semantics), as_plain(f, named)))
@@ -160,7 +160,7 @@ def _argument(value: Any) -> str:
 
 
 def _compiled(f: JitFunction, specialization: Specialization, options: Options, values: list[Any]) -> _Contender:
-    """Return a kernel compiled anew, with a first result; what the compiler or the device refuses is in its row."""
+    """Return a new compilation of the kernel, with a first result; errors are recorded in its row."""
     row = Row(options.pipeline)
     try:
         # Twice, for the first compile of a process also imports lowerings and fills tables; each with an empty cache.
@@ -183,7 +183,7 @@ def _first_run(row: Row, call: Callable[[], Any]) -> _Contender:
         with torch.no_grad(), np.errstate(all="ignore"):
             return _Contender(row, call, leaves(call()))
     except Exception as error:
-        # A plain function may raise anything, and whatever it is belongs into its row.
+        # A plain function may raise anything: record it in its row.
         refusal = str(error) if isinstance(error, KernelError) else f"{type(error).__name__}: {error}"
         if row.compile_seconds is None:
             refusal = f"does not run as plain Python: {refusal.splitlines()[0]}"
@@ -194,7 +194,7 @@ def _first_run(row: Row, call: Callable[[], Any]) -> _Contender:
 
 
 def _reference(widened: Callable[[], Any], contenders: Sequence[_Contender]) -> tuple[str, list[np.ndarray] | None]:
-    """What to measure against, in words, and its results."""
+    """Return a description of the reference, and its results."""
     eager = contenders[-1]
     if eager.result is not None:
         wide = _first_run(Row(""), widened).result
@@ -208,7 +208,7 @@ def _reference(widened: Callable[[], Any], contenders: Sequence[_Contender]) -> 
 
 
 def _finished(contender: _Contender, expected: list[np.ndarray] | None, reference: str) -> Row:
-    """The row with its errors and times."""
+    """Return the row with its errors and times."""
     row, found = contender.row, contender.result
     if found is None or expected is None:
         return row
@@ -231,7 +231,7 @@ def _finished(contender: _Contender, expected: list[np.ndarray] | None, referenc
 
 
 def _time(contenders: Sequence[_Contender], repeat: int | None, device: str) -> None:
-    """Samples for every contender that runs."""
+    """Return samples for every contender that runs."""
     running = [(each, each.call) for each in contenders if each.result is not None and each.call is not None]
     with torch.no_grad(), np.errstate(all="ignore"):
         taken = samples([call for _, call in running], repeat, wait=wait_for(device))
@@ -254,7 +254,7 @@ def _as_tables(comparison: Comparison) -> Group:
         table.add_column(_HEADINGS[position], justify="right" if position else "left", no_wrap=True)
     for line in lines:
         table.add_row(*(line[position] for position in shown))
-    # A sentence in a column of its own would squeeze the numbers.
+    # A column of sentences would squeeze the numbers.
     refusals = [f"{row.name}: {escape(row.refusal)}" for row in comparison.rows if row.refusal]
     notes = [f"errors against {escape(comparison.reference)}", *refusals]
     return Group(escape(title), table, "", _compile_table(comparison.rows), "", *notes)
@@ -280,7 +280,7 @@ def _number(value: int | None) -> str:
 
 
 def _shown_seconds(seconds: float | None) -> str:
-    """Three digits with a unit that fits."""
+    """Return the time with three digits and a fitting unit."""
     if seconds is None:
         return ""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
@@ -290,7 +290,7 @@ def _shown_seconds(seconds: float | None) -> str:
 
 
 def _compile_table(rows: tuple[Row, ...]) -> Table:
-    """Milliseconds by stage, one line per pipeline; stages that a pipeline lacks stay empty."""
+    """Return a table of milliseconds by stage and pipeline; cells of missing stages are empty."""
     compiled = [row for row in rows if row.compile_seconds]
     stages = list(dict.fromkeys(stage for row in compiled for stage in row.compile_seconds or ()))
     table = Table(box=None, pad_edge=False)

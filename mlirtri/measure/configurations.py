@@ -1,4 +1,4 @@
-"""What `autotune` chooses from: configurations, and which of them are measured."""
+"""The configurations that `autotune` chooses from, and which of them are measured."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Config:
         language_options(self.options)
 
     def all_kwargs(self) -> dict[str, Any]:
-        """The values of parameters, and the options that are set."""
+        """Return the values of parameters, and the options that are set."""
         names = ("pipeline", "schedule", "target", "unroll")
         values = {name: getattr(self.options, name) for name in names}
         return {**self.kwargs, **{name: value for name, value in values.items() if value is not None}}
@@ -62,14 +62,14 @@ class Config:
 
 @dataclass(frozen=True)
 class Pruning:
-    """Which configurations are measured."""
+    """The choice of configurations to measure."""
 
     early: Callable[..., Any] | None = None
     model: Callable[..., float] | None = None
     top: float | int = field(default=1.0)
 
     def pruned(self, configs: Sequence[Config], named: dict[str, Any]) -> tuple[Config, ...]:
-        """Those that make sense for these arguments, the `top` best by the model; raises `KernelValueError`."""
+        """Return the valid configurations, limited to the `top` best by the model; raises `KernelValueError`."""
         left = tuple(configs) if self.early is None else tuple(self.early(list(configs), dict(named)))
         if not left:
             raise KernelValueError(
@@ -83,7 +83,7 @@ class Pruning:
 
 
 def as_pruning(given: Mapping[str, Any] | None) -> Pruning:
-    """`autotune`'s ``prune_configs_by``; raises `UnknownOptionError` for keys that it does not know."""
+    """Return `autotune`'s ``prune_configs_by``; raises `UnknownOptionError` for unknown keys."""
     known = {"early_config_prune": "early", "perf_model": "model", "top_k": "top"}
     unknown = [name for name in given or {} if name not in known]
     if unknown:

@@ -1,7 +1,7 @@
-"""Runs a kernel's Python function as plain Python on torch or NumPy: the yardstick of `compare`.
+"""Run a kernel's Python function as plain Python on torch or NumPy: the baseline of `compare`.
 
-Takes a function and arguments. Gives what the libraries themselves make of it, in the arguments' dtypes or in float64.
-Kernels that the function calls run as plain functions too. Refuses nothing: what the function raises comes through.
+Takes a function and arguments. Gives the libraries' own results, in the arguments' dtypes or in float64.
+Kernels that the function calls run as plain functions too. Errors of the function are raised as they are.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from mlirtri.language.signature import is_array, is_torch
 
 
 def plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with every kernel that it can reach by name replaced by its plain function."""
+    """Return the function, with every kernel that it can reach by name replaced by its plain function."""
     return _Plain().of(function)
 
 
 class _Plain:
-    """Copies of functions; a function that reaches itself meets its own copy."""
+    """Copies of functions by identity, so that a recursive function calls its own copy."""
 
     def __init__(self) -> None:
         self.made: dict[int, Callable[..., Any]] = {}
@@ -49,7 +49,7 @@ class _Plain:
 
 
 def as_plain(f: JitFunction, named: dict[str, Any], widen: bool = False) -> Callable[[], Any]:
-    """A call of the plain function on copies of the arguments; `widen` makes floats float64, complex complex128."""
+    """Return a call of the plain function on copies of the arguments; `widen` converts to float64 and complex128."""
     function = plain(f.__mlirtri_function__)
     own = {name: _copied(value, widen) for name, value in named.items()}
     by_name = {name: own.pop(name) for name, p in f.signature.parameters.items() if p.kind is p.KEYWORD_ONLY}
@@ -69,7 +69,7 @@ def _copied(value: Any, widen: bool) -> Any:
 
 
 def leaves(result: Any) -> list[np.ndarray]:
-    """The tensors of a nested result, in order, as arrays on the host."""
+    """Return the tensors of a nested result, in order, as arrays on the host."""
     if result is None:
         return []
     if isinstance(result, (tuple, list)):

@@ -1,4 +1,4 @@
-"""How long calls take, measured round by round, so that a slow moment of the machine hits all of them."""
+"""Time calls in interleaved rounds, so that a slow moment of the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Wait = Callable[[], None]
 def samples(
     calls: Sequence[Callable[[], Any]], rounds: int | None = None, budget: float = 0.5, wait: Wait | None = None
 ) -> list[tuple[float, ...]]:
-    """Seconds of each call, once per round; without `rounds`, as many as fit the budget for the slowest call."""
+    """Return seconds of each call, once per round; without `rounds`, as many as fit the budget for the slowest call."""
     counts = [_calls_per_sample(call, wait) for call in calls]
     longest = max((seconds for _, seconds in counts), default=_SAMPLE_SECONDS)
     fewest, most = _ROUNDS
@@ -32,14 +32,14 @@ def samples(
 
 
 def wait_for(device: str) -> Wait | None:
-    """What waits for torch's device; None where nothing runs behind the caller's back."""
+    """Return a function that waits for torch's device; None if execution is synchronous."""
     if device != "cuda":
         return None
     return torch.cuda.synchronize
 
 
 def _calls_per_sample(call: Callable[[], Any], wait: Wait | None) -> tuple[int, float]:
-    """How many calls make one sample, and about how long that takes."""
+    """Return the number of calls per sample, and the approximate seconds of a sample."""
     _sample(call, 1, wait)
     single = _sample(call, 1, wait)
     count = max(1, math.ceil(_SAMPLE_SECONDS / max(single, 1e-7)))

@@ -1,7 +1,7 @@
-"""A kernel as it is scheduled by default beside the one that a search has scheduled: times, rules, IR and code.
+"""Compare a kernel's default schedule with one found by a search: times, rules, IR and code.
 
 Takes a jit function, arguments (abstract ones become random data) and a budget. Gives a `Tuning`.
-Raises what compiling raises; where there is no device to run on, the times are None.
+Raises compile errors; without a device to run on, the times are None.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DIRECTIVE = re.compile(r"\s*(\.(?!LBB)|#|$)")
 
 @dataclass(frozen=True)
 class Tuning:
-    """What a search has changed. Times are medians, in seconds per call of the whole kernel."""
+    """The result of `tune`. Times are medians, in seconds per call of the whole kernel."""
 
     default: Kernel
     tuned: Kernel
@@ -50,7 +50,7 @@ class Tuning:
         return self.default_seconds / self.tuned_seconds if self.default_seconds and self.tuned_seconds else None
 
     def side_by_side(self, stage: str = "scheduled", width: int = _COLUMN) -> str:
-        """The text of a stage in two columns, default and tuned; ``|`` between them marks lines that differ.
+        """Return the text of a stage in two columns, default and tuned; ``|`` marks lines that differ.
 
         Of assembly these are the instructions and the labels that they jump to.
         """
@@ -76,7 +76,7 @@ class Tuning:
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
     def to_json(self) -> str:
-        """Names, rules and times."""
+        """Return names, rules and times."""
         names = ("function", "default", "tuned")
         facts = {
             "kernel": self.tuned.name,
@@ -115,7 +115,7 @@ def tune(
 
 
 def _rules(kernel: Kernel) -> dict[str, str]:
-    """The rule that scheduled each function of a kernel."""
+    """Return the rule that scheduled each function of a kernel."""
     functions = prim_funcs(kernel.walked.records["scheduled"].ir)
     return {name: str((function.attrs or {}).get(SCHEDULE_RULE, "none")) for name, function in functions}
 
