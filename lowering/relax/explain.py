@@ -49,7 +49,7 @@ def _read_by(binding: Any, calls: list[Any]) -> list[int]:
 
 
 def _marked(mod: IRModule, name: str, function: Any, calls: list[Any]) -> IRModule:
-    """The module in which the line of each block is the number of the call that it belongs to."""
+    """Return the module in which the source line of each block is the index of the call that it belongs to."""
 
     def bare(block: Any) -> Any:
         annotations = {key: value for key, value in block.annotations.items() if key != LOCATION}

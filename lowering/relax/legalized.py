@@ -35,7 +35,7 @@ _OPERATORS = (tirx.Add, tirx.Sub, tirx.Mul)
 
 
 def protect_arithmetic(mod: IRModule) -> IRModule:
-    """Differences of floats become sums, and integers are computed in twice their width, in every PrimFunc."""
+    """Rewrite float differences as sums, and compute integers in twice their width, in every PrimFunc."""
     result = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
     for name, function in mod.functions_items():
         if isinstance(function, PrimFunc):
@@ -65,7 +65,7 @@ CALL_TIR = ir.Op.get("relax.call_tir")
 
 
 def locate_blocks(mod: IRModule) -> IRModule:
-    """The module with a location on every block whose line is known."""
+    """Return the module with a location on every block whose line is known."""
     functions = relax_functions(mod)
     if not any(BINDING_LOCATIONS in (function.attrs or {}) for _, function in functions):
         return mod
@@ -78,7 +78,7 @@ def locate_blocks(mod: IRModule) -> IRModule:
 
 
 class _Clones:
-    """Which clone of a PrimFunc stands for which line; the first line keeps the function's own name."""
+    """Clones of PrimFuncs, one per line; the first line keeps the function's own name."""
 
     def __init__(self, mod: IRModule):
         self.builder = BlockBuilder(mod)
@@ -86,7 +86,7 @@ class _Clones:
         self._clones: dict[tuple[str, str | None], ir.GlobalVar] = {}
 
     def at(self, callee: ir.GlobalVar, location: str | None) -> ir.GlobalVar:
-        """The function to call instead of `callee` on this line."""
+        """Return the function to call instead of `callee` on this line."""
         key = (callee.name_hint, location)
         if key not in self._clones:
             located = with_location(self._original[callee.name_hint], location)
@@ -117,7 +117,7 @@ def _redirect(function: relax.Function, clones: _Clones) -> relax.Function:
 
 
 def with_location(function: PrimFunc, location: str | None) -> PrimFunc:
-    """`function` with `location` on each of its blocks that has none; the root block stays bare."""
+    """Return `function` with `location` on each block that has none, except the root block."""
     if location is None:
         return function
 
@@ -133,7 +133,7 @@ def with_location(function: PrimFunc, location: str | None) -> PrimFunc:
 
 
 def fold_empty_loops(mod: IRModule) -> IRModule:
-    """The module without loops of extent zero."""
+    """Return the module without loops of extent zero."""
     changed = {}
     for gv, function in mod.functions_items():
         if isinstance(function, PrimFunc) and (body := _folded(function)) is not function.body:
@@ -148,7 +148,7 @@ def _folded(function: PrimFunc):
 
 
 def _fold_nest(loop: tirx.For):
-    """A loop nest around one block, without its empty reduction loops; no statement if a spatial one is empty."""
+    """Return a loop nest around one block without empty reduction loops; no statement if a spatial loop is empty."""
     loops, inner = [], loop
     while isinstance(inner, tirx.For):
         loops.append(inner)
@@ -163,7 +163,7 @@ def _fold_nest(loop: tirx.For):
     ]
     if block.init is None or any(_size(axis) == 0 for axis, _ in spatial):
         return tirx.Evaluate(tirx.IntImm("int32", 0))
-    # Fusion writes the value into its readers, where a plain zero divided by whatever would be a zero.
+    # Fusion inlines the value into its readers: TVM would fold a division of a plain zero, by NaN too, to zero.
     init = structural_map(block.init, (tirx.BufferStore, _hidden), order="post")
     initial = SBlock(
         [axis for axis, _ in spatial], [], block.writes, block.name_hint, init, annotations=block.annotations

@@ -12,16 +12,16 @@ from mlirtri.lowering.toolchain.tvm_passes import bindings_of, operator_of, rela
 
 SORTS = frozenset({"relax.sort", "relax.argsort", "relax.topk", "relax.cumsum", "relax.cumprod"})
 OPAQUE = 8
-"""TVM's `op_pattern` of a function that fuses with nothing."""
+"""TVM's `op_pattern` of an opaque function, which fuses with nothing."""
 
 
 def has_sorts(mod: IRModule) -> bool:
-    """Whether the module calls such an operator."""
+    """Return whether the module calls such an operator."""
     return any(operator_of(each) in SORTS for _, function in relax_functions(mod) for each in bindings_of(function))
 
 
 def implement_sorts(mod: IRModule) -> IRModule:
-    """Return the module with these operators as calls of PrimFuncs that nothing fuses with and no schedule changes."""
+    """Return the module with these operators as calls of opaque PrimFuncs, which are neither fused nor scheduled."""
     before = {gv.name_hint for gv, _ in mod.functions_items()}
     with tvm.target.Target("llvm"):
         result = relax.backend.DispatchSortScan()(mod)

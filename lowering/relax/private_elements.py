@@ -1,8 +1,8 @@
-"""Elementwise functions that keep values of an element in memory of their own, which fusion is to see as elementwise.
+"""Marks elementwise PrimFuncs with private buffers as elementwise for TVM's fusion.
 
-Takes a module before fusion. bf16, and other arithmetic that TVM must not simplify, is spelled with such memory, and
-TVM takes every block with several stores for one that nothing may be fused with. Gives the module in which those that
-are one block, whose element depends on one place of each tensor alone, count as what they are.
+Takes and gives a module before fusion. bf16, and other arithmetic that TVM must not simplify, uses such buffers, and
+TVM takes every block with several stores for opaque. A function is marked if it is one block, each element of which
+reads one element of each operand.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from mlirtri.lowering.tir.products import OP_PATTERN
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Schedule
 
 ELEMENTWISE, BROADCAST, OPAQUE = 0, 1, 8
-"""TVM's kinds of a PrimFunc for fusion."""
+"""TVM's `op_pattern` values."""
 
 
 def mark_elements(mod: IRModule) -> IRModule:
-    """The module where blocks with private memory fuse as others do that compute an element from elements."""
+    """Return the module where elementwise blocks with private buffers fuse as other elementwise blocks do."""
     marked = {
         gv: function.with_attr(OP_PATTERN, kind)
         for gv, function in mod.functions_items()
@@ -40,12 +40,12 @@ def _kind(function: PrimFunc) -> int | None:
     block = blocks[0]
     if len(schedule.get(block.handle).alloc_buffers) == 0 or not _is_of_elements(block):
         return None
-    # TVM, too, calls it elementwise where one operand goes along with the result; only such fuse behind products.
+    # TVM, too, calls it elementwise if one operand has the result's indices; only such functions fuse behind products.
     return ELEMENTWISE if any(read.axes == block.writes[0].axes for read in block.operands) else BROADCAST
 
 
 def _is_of_elements(block: BlockFacts) -> bool:
-    """Whether results and operands have the block's axes in their order, operands perhaps not all of them."""
+    """Return whether results and operands are indexed by the block's axes in order, operands perhaps by some of them."""
     whole = tuple(range(len(block.kinds)))
     return block.writes[0].axes == whole and all(_is_ordered(read.axes) for read in block.operands)
 

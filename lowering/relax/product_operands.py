@@ -1,7 +1,7 @@
-"""Products that read their operands where these come from: through transposes, broadcasts, widening casts, padding.
+"""Folds transposes, broadcasts, widening casts and padding into the products that read their results.
 
-Takes a module before fusion. Gives it with products in place of those whose operands another PrimFunc only moves or
-widens; what nothing calls any more is left for dead code elimination::
+Takes a module before fusion. Gives it with the folded products in place of the original ones; functions that are no
+longer called are left for dead code elimination::
 
     t[i, j] = b[j, i]; out[i, j] += a[i, k] * t[k, j]   ──►   out[i, j] += a[i, k] * b[j, k]
 """
@@ -39,17 +39,16 @@ from mlirtri.lowering.toolchain.tvm_passes import bindings_of, operator_of, rela
 
 
 def fold_operands(mod: IRModule) -> IRModule:
-    """The module with products that read through what moves their operands."""
+    """Return the module with the producers of moved or widened operands folded into products."""
 
     def stays_image(before: Any, after: Any) -> bool:
-        """A convolution keeps what its own rule needs."""
         return not is_channels_first(find_product(*before)) or is_channels_first(find_product(*after))
 
     return _folded(mod, _Folding(mod, _is_mover, stays_image))
 
 
 def fold_padding(mod: IRModule) -> IRModule:
-    """The module with the CPU's convolutions that pad their images themselves."""
+    """Return the module with the CPU's convolutions that pad their images themselves."""
 
     def is_padded_image(_: Any, after: Any) -> bool:
         product = find_product(*after)
@@ -76,11 +75,11 @@ def _folded(mod: IRModule, folding: _Folding) -> IRModule:
 class _Folding:
     def __init__(self, mod: IRModule, moves: Callable[[Any, Any], bool], fits: Callable[[Any, Any], bool]):
         self.moves, self.fits = moves, fits
-        """Which blocks, with their facts, move an operand; and which product is wanted in place of which one."""
+        """Predicates: whether a block (with its facts) moves an operand; whether a folded product may replace the original."""
         self.functions = {gv.name_hint: each for gv, each in mod.functions_items() if isinstance(each, PrimFunc)}
         self.builder = BlockBuilder(mod)
         self.movers: dict[Any, tuple[PrimFunc, Any]] = {}
-        """Variables of moved tensors: the function that moves, and what it moves."""
+        """From the variable of a moved tensor to the function that moves it and that function's operand."""
         self.blocks: dict[str, Any] = {}
         self.is_changed = False
 
@@ -111,7 +110,7 @@ class _Folding:
         if function is self.functions[called]:
             return binding
         self.is_changed = True
-        # What follows a product fuses into it, also where it is a sum of one row each, now that its indices are plain.
+        # The indices are plain now, so elementwise consumers fuse into the product even if it sums one row each.
         callee = self.builder.add_func(function.with_attr(OP_PATTERN, PRODUCT), name)
         value = relax.Call(
             call.op, [callee, relax.Tuple(arguments), *call.args[2:]], call.attrs, call.ty_args, call.span
@@ -119,7 +118,7 @@ class _Folding:
         return relax.VarBinding(binding.var, value)
 
     def _called(self, binding: Any) -> str | None:
-        """The PrimFunc that a binding calls."""
+        """Return the name of the PrimFunc that a binding calls."""
         if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
             return None
         name = binding.value.args[0].name_hint
@@ -130,7 +129,7 @@ class _Folding:
         return found is not None and self.moves(*found)
 
     def _block(self, name: str) -> Any:
-        """The facts and the one block of a function; None for any other function."""
+        """Return the facts and the block of a function of one block; None for any other function."""
         if name not in self.blocks:
             self.blocks[name] = _only_block(self.functions[name])
         return self.blocks[name]
@@ -146,7 +145,7 @@ def _only_block(function: PrimFunc) -> Any:
 
 
 def _is_mover(facts: Any, block: Any) -> bool:
-    """Whether a block gives each element of one tensor another place, perhaps in a wider dtype."""
+    """Return whether a block only permutes or reshapes one tensor, perhaps widening its dtype."""
     if not _is_plain(facts, block):
         return False
     value = block.body.value
@@ -161,13 +160,13 @@ def _is_mover(facts: Any, block: Any) -> bool:
 
 
 def _is_view_of_bits(value: Any) -> bool:
-    """Whether bits are read as those of an integer with or without a sign."""
+    """Return whether a value reinterprets an integer's bits with or without sign."""
     is_call = isinstance(value, ir.Call) and str(getattr(value.op, "name", "")).endswith("reinterpret")
     return is_call and all(str(each.ty.dtype).lstrip("u").startswith("int") for each in (value, value.args[0]))
 
 
 def _is_padding(facts: Any, block: Any) -> bool:
-    """Whether a block puts a constant around a tensor."""
+    """Return whether a block pads a tensor with a constant."""
     return _is_plain(facts, block) and padded(block.body.value) is not None
 
 
@@ -181,7 +180,7 @@ def _bits(value: Any) -> int:
 
 
 def _reading_through(function: PrimFunc, at: int, mover: PrimFunc) -> PrimFunc:
-    """The function whose parameter number `at` is what `mover` moves."""
+    """Return the function with `mover` folded into its loads of parameter number `at`."""
     source = mover.params[0]
     _, block = _only_block(mover)
     fresh = tirx.decl_buffer(source.shape, source.dtype, source.name, layout=None)
@@ -201,7 +200,7 @@ def _reading_through(function: PrimFunc, at: int, mover: PrimFunc) -> PrimFunc:
     def load(node: Any) -> Any:
         if not node.source.same_as(operand):
             return node
-        # A view's quotients and remainders are none where the axes' ranges say so: windows are to be seen as such.
+        # Simplify a view's quotients and remainders with the axes' ranges, so that windows are recognised.
         moved = replaced(value, dict(zip(variables, node.indices, strict=True)))
         return structural_map(moved, (TensorLoad, simple), order="post")
 

@@ -79,7 +79,7 @@ def _first_passes(mod: IRModule, context: CompileContext) -> tuple[Pass, ...]:
 
 
 def _row_passes(mod: IRModule, context: CompileContext) -> tuple[Pass, ...]:
-    """Fusion by rows, for the one kind of device there is."""
+    """Return the passes of row fusion, if the module is for one kind of device."""
     if has_devices(mod):
         return ()
     why = "softmax, layernorm and the like are one kernel, in which each row is read once"
@@ -87,7 +87,6 @@ def _row_passes(mod: IRModule, context: CompileContext) -> tuple[Pass, ...]:
 
 
 def _refuse_operators(mod: IRModule) -> None:
-    """Operators that TVM left as they were would surface as errors of the virtual machine, far from their line."""
     left = {}
     for _, function in relax_functions(mod):
         locations = (function.attrs or {}).get(BINDING_LOCATIONS, {})

@@ -1,8 +1,8 @@
-"""A pass of relax → tir: reductions of rows and what goes along the same rows become one PrimFunc.
+"""Merges reductions over rows, and the elementwise work along the same rows, into one PrimFunc: a relax → tir pass.
 
-Takes a module of fused PrimFuncs. Gives the same where softmax, layer norm and the like, in whatever operations they
-are written, are one call each: each row is read once and done while it is in cache. They are found by what their blocks
-read and write. What a row kernel makes and others read is a result of it as well; nothing expensive is computed twice.
+Takes a module of fused PrimFuncs. Gives it with softmax, layer norm and the like, however they are written, as one
+call each, which reads each row once while it is in cache. They are found by what their blocks read and write. Values
+that calls outside the row kernel read become further results of it; nothing expensive is computed twice.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _fused(block: Any, mod: IRModule, target: Target, builder: BlockBuilder) -> 
 
 
 def _check_rows(function: PrimFunc, target: Target) -> None:
-    """Raise `NotRows` where a merged function is no row kernel, or none that pays."""
+    """Raise `NotRows` where a merged function is no row kernel, or no profitable one."""
     if target.is_cuda:
         cuda_plan_of(function, target)
         return
@@ -115,7 +115,7 @@ class _Kind(Enum):
 
 
 class _Search:
-    """The calls of a dataflow block, what depends on what, and which of them belong together."""
+    """The calls of a dataflow block, their dependencies, and the groups to be merged."""
 
     def __init__(self, block: Any, mod: IRModule, target: Target):
         self.block, self.target = block, target
@@ -133,7 +133,7 @@ class _Search:
         self.positions = frozenset() if target.is_cuda else frozenset(
             at for at, launch in self.launches.items() if not launch.arguments and says_positions(launch.function)
         )  # fmt: skip
-        """Calls that compute indices only, which their readers compute themselves."""
+        """Calls that only compute indices; their consumers recompute them."""
 
     def _callees(self) -> dict[str, PrimFunc]:
         return {launch.name: launch.function for launch in self.launches.values()}
@@ -153,7 +153,7 @@ class _Search:
         return sorted(set(self.group_of.values()), key=lambda group: group[-1])
 
     def _join_producers(self, at: int) -> None:
-        """Join a call with the groups that it reads: all of them, or else as many as go, the latest first."""
+        """Join a call with the groups that produce its operands: all of them, else as many as possible, the latest first."""
         producers = sorted({self.group_of[one] for one in self.reads[at] if one in self.launches}, reverse=True)
         if not producers:
             return
@@ -167,7 +167,7 @@ class _Search:
                 self._set(together)
 
     def _join_attention(self, at: int) -> None:
-        """Join a product with the row kernel that it reads and the product before, where a rule takes all three."""
+        """Join a product with the row kernel and the product that feed it, if a schedule rule takes all three."""
         for rows in self._producers((at,)):
             for source in self._producers(rows):
                 group = _union([source, rows, (at,)])
@@ -177,7 +177,7 @@ class _Search:
                         return
 
     def _producers(self, group: Group) -> list[Group]:
-        """The groups that a group reads."""
+        """Return the groups that produce a group's operands."""
         read = {self.group_of[one] for at in group for one in self.reads[at] if one in self.launches}
         return sorted(read - {group})
 
@@ -199,7 +199,7 @@ class _Search:
         return True
 
     def why_apart(self, group: Group) -> NotRows:
-        """Return the reason why the calls of a group are not one."""
+        """Return the reason why the calls of a group cannot be merged."""
         if self._is_circular(group):
             return NotRows("something that is no part of it has to run between them", Obstacle.ORDER)
         try:
@@ -209,7 +209,7 @@ class _Search:
         return NotRows("a larger group left it out")
 
     def _is_circular(self, group: Group) -> bool:
-        """Whether something outside of the group lies between two of its calls."""
+        """Return whether a call outside of the group depends on one of its calls and feeds another."""
         behind: set[int] = set()
         for at in range(group[0], group[-1] + 1):
             is_behind = any(one in behind or one in group for one in self.reads[at])
@@ -226,7 +226,7 @@ class _Search:
         )
 
     def _is_seen(self, result: Any, group: Group) -> bool:
-        """Whether a result is read outside of the group, or leaves the block."""
+        """Return whether a result is read outside of the group, or is an output of the block."""
         at = self.made[result]
         if at not in group:
             return False
@@ -234,12 +234,12 @@ class _Search:
 
 
 def _callees(block: Any, mod: IRModule) -> list[PrimFunc]:
-    """The functions that a block calls, in whatever way."""
+    """Return the functions that a block calls."""
     return [mod[each.value.args[0]] for each in block.bindings if operator_of(each) == "relax.call_tir"]
 
 
 def _kind(function: PrimFunc) -> _Kind:
-    """Return what a function computes, so that most attempts need not be made."""
+    """Return what a function computes, to skip merges that cannot succeed."""
     try:
         nests = nests_of(function)
         if any(map(is_product, nests)):
@@ -256,7 +256,7 @@ def _union(groups: Iterable[Group]) -> Group:
 
 
 def _launch(binding: Any, mod: IRModule) -> Launch | None:
-    """The call that a binding is, if it has one result and plain arguments: tensors, constants among them."""
+    """Return the call of a binding that has one result and only tensors as arguments, constants included; else None."""
     if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
         return None
     call = binding.value
@@ -271,7 +271,7 @@ def _launch(binding: Any, mod: IRModule) -> Launch | None:
 
 
 def _rebuilt(search: _Search, groups: Sequence[Group], builder: BlockBuilder) -> Iterator[Any]:
-    """The bindings, with each group where its last call stands, and what reads its results behind it."""
+    """Yield the bindings, with each group's merged call in place of its last call and the consumers of its results after it."""
     group_of = {at: group for group in groups for at in group}
     units = list(dict.fromkeys(group_of.get(at, (at,)) for at in range(len(search.bindings))))
     needed = {unit: {group_of.get(one, (one,)) for at in unit for one in search.reads[at]} - {unit} for unit in units}
@@ -285,7 +285,7 @@ def _rebuilt(search: _Search, groups: Sequence[Group], builder: BlockBuilder) ->
 
 
 def _call(search: _Search, group: Group, builder: BlockBuilder) -> Iterator[Any]:
-    """The call of a group's function, and the results taken out of its tuple."""
+    """Yield the call of a group's function and the projections of its result tuple."""
     made = search.merged(group)
     name = merged_name([search.launches[at].name for at in group])
     callee = builder.add_func(made.function, name)

@@ -1,7 +1,7 @@
-"""Several calls of PrimFuncs as a call of one: their blocks in order, with memory inside for what stays inside.
+"""Merges several calls of PrimFuncs into one: their blocks in order, with intermediate results in local buffers.
 
-Takes calls of a dataflow block in their order. Gives the merged PrimFunc with its arguments and the results that are
-seen from outside. Does not ask whether the merge is profitable.
+Takes calls of a dataflow block in order. Gives the merged PrimFunc with its arguments and the results that are used
+outside. Does not decide whether the merge is profitable.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Launch:
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """The function that stands for several calls."""
+    """The function that replaces several calls."""
 
     function: PrimFunc
     arguments: tuple[Any, ...]
@@ -89,7 +89,7 @@ def merged(launches: Sequence[Launch], is_seen: Callable[[Any], bool]) -> Merged
 
 
 def _number(argument: Any) -> Any:
-    """The literal that a constant of rank 0 is; None for all else."""
+    """Return the literal for a constant of rank 0; None for anything else."""
     if not isinstance(argument, ir.GenericConst) or len(argument.ty.shape) or str(argument.ty.dtype) not in _LITERALS:
         return None
     dtype, value = str(argument.ty.dtype), argument.value.numpy().item()
@@ -97,7 +97,7 @@ def _number(argument: Any) -> Any:
 
 
 def _is_factor(parameter: Any, function: PrimFunc) -> bool:
-    """Whether something is multiplied or divided by a parameter: of a literal 0, TVM folds that, or fails."""
+    """Return whether the function multiplies or divides by a parameter: TVM folds that with a literal 0, or fails."""
     found: list[Any] = []
 
     def visit(node: Any) -> None:
@@ -109,7 +109,7 @@ def _is_factor(parameter: Any, function: PrimFunc) -> bool:
 
 
 def _with_numbers(body: Any, numbers: dict[Any, Any]) -> Any:
-    """The body with `numbers` in place of loads."""
+    """Return the body with `numbers` in place of loads."""
 
     def load(node: Any) -> Any:
         return numbers.get(node.source, node)
@@ -129,7 +129,7 @@ def _like(parameter: Any, name: str) -> Any:
 
 
 def _named_apart(bodies: list[Any]) -> list[Any]:
-    """The statements with a name of its own for each block."""
+    """Return the statements with unique block names."""
     taken: set[str] = set()
 
     def visit(block: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Arithmetic on TIR expressions that TVM cannot get wrong, and the two questions that tell where it is needed.
+"""Arithmetic on TIR expressions in forms that TVM's simplifier keeps exact, and predicates for where it is needed.
 
-Takes and gives TIR expressions. Below the scalar rules, which write with it what MLIR means, and the passes, which put
-it into what TVM wrote. TVM's simplifier treats floats as reals and int32 and int64 as unbounded; its own conversion
-to bf16 makes numbers of some NaNs, and writes its operand out twice.
+Takes and gives TIR expressions. Used by the scalar rules and by passes over PrimFuncs that TVM wrote. TVM's simplifier
+treats floats as reals and int32 and int64 as unbounded; its own conversion to bf16 turns some NaNs into numbers and
+duplicates its operand.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_walk, tirx
 
 TWICE_AS_WIDE = {"int32": "int64", "int64": "int128"}
-"""Integers of which TVM takes overflow for impossible, and what holds every sum and product of two of them."""
+"""Integer dtypes that TVM assumes never overflow, and the dtype that holds every sum and product of two such values."""
 
 
 def difference(x: Any, y: Any) -> Any:
-    """x - y as x + y * -1: TVM cancels float differences, ``x - x`` to 0 (wrong for NaN) and ``(x + y) - x`` to y."""
+    """Return x - y as x + y * -1: TVM cancels float differences, ``x - x`` to 0 (wrong for NaN), ``(x + y) - x`` to y."""
     dtype = str(y.ty.dtype)
     if isinstance(y, tirx.FloatImm):
         return tirx.Add(x, tirx.FloatImm(dtype, -y.value))
@@ -25,10 +25,10 @@ def difference(x: Any, y: Any) -> Any:
 
 
 def wrapped(node: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
-    """A sum, difference or product of integers that wraps: exact in twice the width, then cut.
+    """Return a wrapping sum, difference or product of integers: computed in twice the width, then truncated.
 
     TVM's LLVM code marks overflow of 32 and 64 bits as undefined, signed and unsigned alike, and its simplifier relies
-    on that. LLVM makes the wide code narrow again.
+    on that. LLVM narrows the code again.
     """
     dtype = str(x.ty.dtype)
     if dtype not in TWICE_AS_WIDE:
@@ -38,9 +38,9 @@ def wrapped(node: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
 
 
 def is_exact(x: Any, y: Any) -> bool:
-    """Whether a sum, difference or product of integers cannot overflow: both were widened from half of the width.
+    """Return whether a sum, difference or product of integers cannot overflow, as both were widened from half the width.
 
-    So is what `wrapped` makes. Widened once more, and again by the next one, a chain of sums takes TVM minutes.
+    The result of `wrapped` is such. If each sum were widened once more, a chain of sums would take TVM minutes.
     """
     return all(_is_from_half(each) for each in (x, y))
 
@@ -55,14 +55,14 @@ def _is_from_half(x: Any) -> bool:
 
 
 def widened_bfloat16(bits: Any) -> Any:
-    """The fp32 value of a bf16's bits (uint16), which are its upper half."""
+    """Return the fp32 value of a bf16's bits (uint16), which are its upper half."""
     return tirx.reinterpret("float32", tirx.shift_left(tirx.Cast("uint32", bits), _word(16)))
 
 
 def rounded_to_bfloat16(bits: Any) -> Any:
-    """The bits (uint16) of the bf16 nearest to an fp32 value, ties to even; NaN stays NaN.
+    """Return the bits (uint16) of the bf16 nearest to an fp32 value, ties to even; NaN stays NaN.
 
-    `bits` are the fp32 value's as uint32. They should be a variable, for they are named twice.
+    `bits` are the fp32 value's as uint32, preferably a variable, because they are used twice.
     """
     odd = tirx.bitwise_and(tirx.shift_right(bits, _word(16)), _word(1))
     nearest = tirx.shift_right(bits + odd + _word(0x7FFF), _word(16))
@@ -76,7 +76,7 @@ def _word(number: int) -> Any:
 
 
 def is_update(store: Any) -> bool:
-    """Whether a store of a sum or product adds to, or multiplies, the very element that it stores."""
+    """Return whether a store of a sum or product accumulates into the element that it stores."""
     return any(
         isinstance(operand, TensorLoad)
         and operand.source.same_as(store.buffer)
@@ -86,7 +86,7 @@ def is_update(store: Any) -> bool:
 
 
 def reads_memory(expression: Any) -> bool:
-    """Whether there is a load in the expression; without one it is made of loop indices and constants."""
+    """Return whether the expression has a load; without one it consists of loop indices and constants."""
     found: list[Any] = []
     structural_walk(expression, (TensorLoad, found.append), order="post")
     return bool(found)

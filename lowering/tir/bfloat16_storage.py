@@ -1,7 +1,7 @@
-"""Keeps bf16 in 16 bits where a kernel looks at its bits.
+"""Keeps bf16 in 16 bits where a kernel reinterprets its bits.
 
-Takes a PrimFunc. Gives it without the two things that TVM's widening of bf16 to fp32 breaks: bits taken from a bf16
-expression, which are made from its fp32 value here, and names and inner buffers of bf16, which hold uint16 here.
+Takes a PrimFunc. Gives it without the two things that TVM's widening of bf16 to fp32 breaks: the bits of a bf16
+expression, computed from its fp32 value here, and bf16 variables and local buffers, which become uint16 here.
 A function that only computes in bf16 stays as it is: TVM widens it all.
 """
 
@@ -16,11 +16,11 @@ from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, TensorLoad, i
 
 HALF, BITS = "bfloat16", "uint16"
 USE = 0
-"""What a structural map says of a variable that is not defined where it meets it."""
+"""The result of a structural map for a variable that is defined outside of the mapped node."""
 
 
 def keep_bfloat16(function: PrimFunc) -> PrimFunc:
-    """`function` with bits of bf16 made by integer operations."""
+    """Return `function` with reinterpretations of bf16 as integer operations."""
     buffers = _buffers_read_as_bits(function)
     bits = set(buffers.values())
 
@@ -48,7 +48,7 @@ def keep_bfloat16(function: PrimFunc) -> PrimFunc:
 
 
 class _Variables:
-    """Names of bf16 values hold bits; TVM widens a value but not the name that it is bound to."""
+    """Variables bound to bf16 values, which hold bits: TVM widens the value but not the variable."""
 
     def __init__(self, buffers: dict):
         self._fresh = dict(buffers)
@@ -74,7 +74,7 @@ def _binds_half(node: Any) -> bool:
 
 
 def _buffers_read_as_bits(function: PrimFunc) -> dict:
-    """The function's own bf16 buffers from which bits are taken, each with a uint16 buffer to stand for it."""
+    """Return the function's own bf16 buffers whose bits are read, each with the uint16 buffer that replaces it."""
     inner, taken = {}, []
 
     def note(where):
@@ -87,7 +87,6 @@ def _buffers_read_as_bits(function: PrimFunc) -> dict:
             taken.append(node.args[0].source)
 
     def named(node):
-        """A name of a value holds its bits."""
         if isinstance(node.value, TensorLoad):
             taken.append(node.value.source)
 
@@ -97,7 +96,7 @@ def _buffers_read_as_bits(function: PrimFunc) -> dict:
 
 
 def bits_of(value: Any) -> Any:
-    """The bits of a bf16 expression as uint16."""
+    """Return the bits of a bf16 expression as uint16."""
     if isinstance(value, TensorLoad):
         return tirx.reinterpret(BITS, value)
     if isinstance(value, tirx.FloatImm):
@@ -112,7 +111,7 @@ def bits_of(value: Any) -> Any:
 
 
 def _wide(value: Any) -> Any:
-    """A bf16 expression computed in fp32, rounded nowhere inside, as TVM's own widening computes it."""
+    """Return a bf16 expression computed in fp32 without intermediate rounding, as TVM's own widening computes it."""
     if isinstance(value, tirx.FloatImm):
         return tirx.FloatImm("float32", float(value.value))
     if isinstance(value, TensorLoad) or _bits_inside(value) is not None:
@@ -127,7 +126,7 @@ def _wide(value: Any) -> Any:
 
 
 def _choice(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A `let` or a choice with `change` made to the values it gives; None for anything else."""
+    """Return a `let` or a select with `change` applied to its values; None for anything else."""
     if isinstance(value, tirx.Let):
         return tirx.Let(value.var, value.value, change(value.body))
     if isinstance(value, tirx.Select):
@@ -138,12 +137,12 @@ def _choice(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _half(bits: Any) -> Any:
-    """A bf16 expression with these bits, in the form that TVM's widening takes."""
+    """Return a bf16 expression with these bits, in the form that TVM's widening accepts."""
     return tirx.Cast(HALF, widened_bfloat16(bits))
 
 
 def _bits_inside(value: Any) -> Any:
-    """The bits that a bf16 expression was made from, or None."""
+    """Return the bits that a bf16 expression reinterprets, or None."""
     if _is_reinterpret(value, BITS, HALF):
         return value.args[0]
     if not isinstance(value, tirx.Cast) or not _is_reinterpret(value.value, "uint32", "float32"):

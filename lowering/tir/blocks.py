@@ -54,12 +54,12 @@ class BlockFacts:
     reads: tuple[BlockAccess, ...]
     writes: tuple[BlockAccess, ...]
     calls: bool
-    """Whether the body calls a function such as `exp`, which is expensive to compute twice."""
+    """Whether the body calls a function such as `exp`, which is expensive to recompute."""
     binds: bool
-    """Whether the body names intermediate values; TVM refuses such a body when a loop around it is unrolled."""
+    """Whether the body has `let` bindings; TVM refuses such a body when a loop around it is unrolled."""
     vectorizes: bool
-    """False when it stores a bf16 constant, for which TVM cannot make vector code, or has buffers of its own, which TVM
-    forgets to make one vector wide (and computes nonsense)."""
+    """False if it stores a bf16 constant, for which TVM cannot make vector code, or has local buffers, which TVM fails to
+    widen to vectors (wrong results)."""
 
     @property
     def is_spatial(self) -> bool:
@@ -72,13 +72,13 @@ class BlockFacts:
 
     @property
     def operands(self) -> tuple[BlockAccess, ...]:
-        """The reads of what the block does not write itself, as a reduction does its result."""
+        """The reads of buffers that the block does not write, unlike a reduction's result."""
         own = [write.buffer for write in self.writes]
         return tuple(read for read in self.reads if not any(read.buffer.same_as(buffer) for buffer in own))
 
     @property
     def points(self) -> int:
-        """Number of times that the body runs."""
+        """The number of iterations of the body."""
         return prod(self.extents)
 
     def axes(self, kind: str) -> tuple[int, ...]:
@@ -86,15 +86,15 @@ class BlockFacts:
 
 
 class NotApplicableError(ValueError):
-    """A schedule rule finds that it does not apply to a function: no failure, the next rule is tried."""
+    """A schedule rule does not apply to a function: no failure, the next rule is tried."""
 
 
 class PartedLanesError(NotApplicableError):
-    """A statement cannot be vectorised, because a condition in it holds for some lanes of a vector only."""
+    """A statement cannot be vectorised, because a condition in it differs between lanes of a vector."""
 
 
 class NotStaticLoopsError(NotApplicableError):
-    """A function is no sequence of plain loop nests of static extents: dynamic sizes, calls of a library."""
+    """A function is no sequence of loop nests of static extents: dynamic sizes, library calls."""
 
 
 _REMEMBERED = 64
@@ -103,7 +103,7 @@ _KNOWN: dict[int, tuple[Any, BlockFacts]] = {}
 
 
 def leaf_blocks(schedule: Schedule) -> list[BlockFacts]:
-    """The blocks under the root in program order; raises `NotStaticLoopsError` for what is no static loop nests."""
+    """Return the blocks under the root in program order; raises `NotStaticLoopsError` unless all are static loop nests."""
     body = schedule.mod["main"].body
     if not isinstance(body, SBlockRealize) or body.block.name_hint != "root":
         raise NotStaticLoopsError("the function is one block")
@@ -111,7 +111,7 @@ def leaf_blocks(schedule: Schedule) -> list[BlockFacts]:
 
 
 def block_facts(schedule: Schedule, handle: Any) -> BlockFacts:
-    """The facts of one block, which are found out once for all rules."""
+    """Return the facts of one block, computed once for all rules."""
     block = schedule.get(handle)
     # The block is the same object for as long as it is remembered.
     key = block.__chandle__()
@@ -155,7 +155,7 @@ def _binds(block) -> bool:
 
 
 def stores_bf16_constant(block) -> bool:
-    """Whether a block stores a bf16 constant, for which TVM cannot make vector code."""
+    """Return whether a block stores a bf16 constant, for which TVM cannot make vector code."""
     found = []
 
     def store(node):
@@ -190,7 +190,7 @@ def _accesses(block, axes) -> tuple[tuple[BlockAccess, ...], tuple[BlockAccess, 
 
 
 def _access(buffer, indices, axes, analyzer) -> BlockAccess:
-    """The access; a reshape by axes of one leaves indices such as ``i % 64`` for ``i < 64``, which are plain axes."""
+    """Return the access; unit axes leave indices such as ``i % 64`` for ``i < 64`` after a reshape: they are plain axes."""
     plain = [each if isinstance(each, tirx.Var | tirx.IntImm) else analyzer.simplify(each) for each in indices]
     return BlockAccess(
         buffer, tuple(axes.get(index) if isinstance(index, tirx.Var) else None for index in plain), tuple(indices)
@@ -198,13 +198,13 @@ def _access(buffer, indices, axes, analyzer) -> BlockAccess:
 
 
 def loop_of(schedule: Schedule, block: BlockFacts, axis: int) -> Any:
-    """The loop that is bound to an axis, in a nest that is not split yet."""
+    """Return the loop bound to an axis, in a nest that is not split yet."""
     value = _realize(schedule, block.handle).iter_values[axis]
     return next(loop for loop in schedule.get_loops(block.handle) if schedule.get(loop).loop_var.same_as(value))
 
 
 def divide_loops(schedule: Schedule, block: BlockFacts, loops: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """`loops` without and with those on which a reduction axis of the block depends, each outermost first."""
+    """Return `loops` without and with those on which a reduction axis of the block depends, each outermost first."""
     variables: list[Any] = []
 
     def note(variable):
@@ -221,7 +221,7 @@ def divide_loops(schedule: Schedule, block: BlockFacts, loops: Sequence[Any]) ->
 
 
 def inline_cheap(schedule: Schedule) -> None:
-    """Inline spatial blocks into what reads them, where that computes nothing expensive twice."""
+    """Inline spatial blocks into their consumers, unless that computes something expensive twice."""
     changed = True
     while changed:
         changed = False
@@ -234,7 +234,7 @@ def inline_cheap(schedule: Schedule) -> None:
 
 
 def _hide_own_buffers(schedule: Schedule, handle: Any) -> None:
-    """TVM's inlining lists a block's own buffers among what it reads and writes, and takes it for no parallel work."""
+    """Remove local buffers from the reads and writes where TVM's inlining lists them and so sees no parallel block."""
     block = schedule.get(handle)
     own = {buffer.name for buffer in block.alloc_buffers}
     for kind, regions in (("read", block.reads), ("write", block.writes)):
@@ -261,7 +261,7 @@ def _may_inline(schedule: Schedule, block: BlockFacts) -> bool:
 
 
 def inlined(schedule: Schedule, block: BlockFacts) -> bool:
-    """Fold a block into what reads it, where TVM can."""
+    """Inline a block into its consumers where TVM can."""
     try:
         schedule.compute_inline(block.handle)
     except SCHEDULE_ERRORS:  # TVM's own conditions, such as outputs, decide
