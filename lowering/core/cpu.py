@@ -1,6 +1,6 @@
-"""Facts about the caches and registers of this CPU, which say how much a schedule may keep in them.
+"""Facts about this CPU's caches and vector registers, by which schedules choose tile sizes.
 
-Takes nothing; reads what Linux says of its first CPU. Gives bytes, or common sizes where nothing is said.
+Takes nothing; reads what Linux reports for its first CPU. Gives bytes, or common sizes if nothing is reported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _UNITS = {"K": 1024, "M": 1024 * 1024}
 
 @lru_cache(maxsize=1)
 def cache_bytes() -> dict[int, int]:
-    """Bytes of the data cache of each level, 1 to 3."""
+    """Return the bytes of the data cache of each level, 1 to 3."""
     return {**_COMMON, **_said()}
 
 
@@ -28,7 +28,7 @@ def _said() -> dict[int, int]:
             kind, level, size = ((cache / name).read_text().strip() for name in ("type", "level", "size"))
             if kind != "Instruction":
                 found[int(level)] = int(size[:-1]) * _UNITS[size[-1]]
-        except (OSError, ValueError, KeyError):  # not every system says all of it
+        except (OSError, ValueError, KeyError):  # not every system reports all levels
             continue
     return found
 
@@ -43,7 +43,7 @@ class Registers:
 
 @lru_cache(maxsize=1)
 def cpu_words() -> frozenset[str]:
-    """What Linux says that an x86 CPU has, like ``avx2``; empty elsewhere."""
+    """Return the feature flags of an x86 CPU that Linux reports, like ``avx2``; empty elsewhere."""
     try:
         return frozenset(Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split())
     except OSError:
@@ -52,7 +52,7 @@ def cpu_words() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def simd_registers() -> Registers:
-    """Those of this CPU: what Linux says of x86's, else 16 or 32 of 128 bits, which every 64-bit CPU has."""
+    """Return this CPU's vector registers: by x86's flags, else 16 or 32 of 128 bits, which every 64-bit CPU has."""
     words = cpu_words()
     if "avx512f" in words:
         return Registers(512, 32)

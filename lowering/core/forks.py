@@ -1,8 +1,8 @@
-"""What a forked process needs to know and to find free: its threads, which are one, and mlirtri's locks.
+"""Fork safety: whether this process was forked from one with several threads, and locks that are free after a fork.
 
-Takes nothing. Gives whether this process was forked from one that had several threads. A forked process has the thread
-that forked and no other, yet the libraries in it count on the threads that they had started before, be it for torch or
-for a kernel, and would wait for them forever. Where nobody had started any, a forked process may start its own.
+A forked process has only the thread that called fork, but the libraries in it (torch, OpenMP) count on the threads
+that they had started before and would wait for them forever. If none had been started, a forked process may start its
+own.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import threading
 from typing import Any
 
 PATIENCE = 10.0
-"""Seconds that a fork waits for another thread to end what a process in the middle of it could not go on with."""
+"""Seconds that a fork waits for another thread to release an awaited lock."""
 _NOT_EXECUTED = 0x40
-"""The flag by which Linux marks processes that were forked and have not become another program since."""
+"""The Linux process flag for "forked, and no exec since"."""
 _FORKED: list[bool] = []
 _AWAITED: list[Any] = []
 _RENEWED: list[Any] = []
@@ -23,10 +23,10 @@ _held = threading.local()
 
 
 def watch() -> None:
-    """Note forks from now on, and the one that this process comes from."""
+    """Register fork handlers, and note whether this process was forked itself."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=_wait, after_in_parent=_go_on, after_in_child=_begin)
-    # Where torch is not loaded yet there is nobody who would count on threads.
+    # If torch is not loaded, no library counts on threads.
     if "torch" in sys.modules and _was_forked():
         _note()
 
@@ -36,13 +36,13 @@ def is_forked() -> bool:
 
 
 def awaited(lock: Any) -> Any:
-    """`lock`, which is free in forked processes: a fork waits for it, so that what it is for is not half done there."""
+    """Return `lock`, freed in forked processes; a fork waits for it, so that no protected operation is half done there."""
     _AWAITED.append(lock)
     return lock
 
 
 def renewed(lock: Any) -> Any:
-    """`lock`, which is free in forked processes, whoever had it before."""
+    """Return `lock`, freed in forked processes, whoever held it."""
     _RENEWED.append(lock)
     return lock
 
@@ -63,7 +63,7 @@ def _begin() -> None:
 
 
 def _note() -> None:
-    """OpenBLAS ends its threads before a fork by itself; those that are left are the parent's while it goes on."""
+    """Note that the parent has other threads. OpenBLAS ends its own before a fork, so they do not count."""
     try:
         threads = len(os.listdir(f"/proc/{os.getppid()}/task"))
     except OSError:
@@ -75,7 +75,7 @@ def _note() -> None:
 def _was_forked() -> bool:
     try:
         with open("/proc/self/stat") as file:
-            # The name, in brackets, may hold blanks.
+            # The process name, in brackets, may contain blanks.
             flags = file.read().rpartition(")")[2].split()[6]
     except OSError:
         return False

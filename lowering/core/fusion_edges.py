@@ -1,4 +1,4 @@
-"""What a verdict on fusion is: one edge from what makes a tensor to what reads it, and whether both became one kernel.
+"""The record of one fusion decision: an edge from a producer to a consumer, and whether both became one kernel.
 
 Knows neither MLIR nor TVM; `explain_linalg` and `explain_tir` fill it.
 """
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Edge:
-    """A tensor on its way from `producer` to `consumer`."""
+    """A tensor between `producer` and `consumer`."""
 
     room: str
-    """The stage in which it is decided."""
+    """The stage that decides."""
     producer: str
     consumer: str
     line: str
-    """``file:line:column`` of the consumer; empty where nothing is known."""
+    """``file:line:column`` of the consumer; empty if unknown."""
     is_fused: bool
     kind: str
-    """Why, in a word: ``elementwise``, ``rows``, ``attention``, ``epilogue``, ``folded`` where it is fused; ``uses``,
-    ``output``, ``extern``, ``reduction``, ``expensive``, ``product``, ``memory``, ``order``, ``axes`` where not."""
+    """The reason in one word: ``elementwise``, ``rows``, ``attention``, ``epilogue``, ``folded`` if fused; ``uses``,
+    ``output``, ``extern``, ``reduction``, ``expensive``, ``product``, ``memory``, ``order``, ``axes`` if not."""
     reason: str
-    """The same in a sentence."""
+    """The reason in a sentence."""

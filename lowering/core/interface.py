@@ -1,7 +1,7 @@
-"""What one compile is for: the Python function, what each parameter stands for, and whose numerics hold.
+"""What one compilation is for: the Python function, what each parameter stands for, and NumPy's or torch's semantics.
 
-The front door makes a `Specialization` from call arguments; the lowerings read it. All of it is hashable content,
-so it is part of the cache key.
+The caller makes a `Specialization` from call arguments; the lowerings read it. All of it is hashable, because it is
+part of the cache key.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mlirtri.lowering.core.size_program import SizeProgram
 
 @dataclass(frozen=True)
 class TensorParameter:
-    """A tensor at run time. `weak` marks a Python float or complex number: of rank 0, it does not decide dtypes."""
+    """A tensor at run time. `weak` marks a Python float or complex number: rank 0, ignored by dtype promotion."""
 
     name: str
     type: TensorType
@@ -41,13 +41,13 @@ class Specialization:
 
     @property
     def tensors(self) -> tuple[TensorParameter, ...]:
-        """The parameters that exist at run time, in order: they are the MLIR function's arguments."""
+        """Return the run-time parameters in order: the arguments of the MLIR function."""
         return tuple(p for p in self.parameters if isinstance(p, TensorParameter))
 
 
 @dataclass(frozen=True)
 class KernelSource:
-    """What the first lowering takes: a Python function, its symbol and what to compile it for."""
+    """The input of the first lowering: a Python function, its symbol and what to compile it for."""
 
     function: Callable[..., Any]
     symbol: str
@@ -56,13 +56,13 @@ class KernelSource:
 
 @dataclass(frozen=True)
 class Leaf:
-    """One run-time result: which MLIR result it is, and its type with the sign that linalg drops."""
+    """One run-time result: the index of the MLIR result, and its type with the sign that linalg drops."""
 
     index: int
     type: TensorType
-    """With run-time sizes at their largest."""
+    """The result's type, with run-time sizes at their maximum."""
     counts: tuple[tuple[int, int], ...] = ()
-    """Axes whose size only the run shows, each with the result (int64, rank 0) that says it."""
+    """Axes whose size is known at run time only, each with the result (int64, rank 0) that holds it."""
 
 
 ResultTree = Any
@@ -70,7 +70,7 @@ ResultTree = Any
 
 
 def like(tree: Any, parts: Any) -> Any:
-    """A tuple, list or named tuple of the same class as `tree` with other parts."""
+    """Return a tuple, list or named tuple of the class of `tree` with other elements."""
     return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
 
 
@@ -86,7 +86,7 @@ class RuntimeCheck:
 
 @dataclass(frozen=True)
 class PrintSite:
-    """One `device_print`: texts known at compile time, and the types of what is printed between them."""
+    """One `device_print`: its constant texts, and the types of the values printed between them."""
 
     span: Span | None
     parts: tuple[str | TensorType, ...]
@@ -94,7 +94,7 @@ class PrintSite:
 
 @dataclass(frozen=True)
 class PrintLog:
-    """Where a kernel says what it printed: a table of rows, and how many prints there were."""
+    """The results with a kernel's printed values: a table of rows, and the number of prints."""
 
     index: int
     count: int
@@ -103,7 +103,7 @@ class PrintLog:
 
 @dataclass(frozen=True)
 class Interface:
-    """How Python meets the MLIR function: made by `ast_to_tri` or read off a module, used by the runtime."""
+    """The mapping between Python and the MLIR function: made by `ast_to_tri` or read off a module, used by the runtime."""
 
     parameters: tuple[TensorParameter, ...]
     leaves: tuple[TensorType, ...]
@@ -111,18 +111,18 @@ class Interface:
     tree: ResultTree
     checks: tuple[RuntimeCheck, ...] = ()
     updates: tuple[tuple[int, int], ...] = ()
-    """Parameters that the function writes, each with the number of the result that is its new content."""
+    """Parameters that the function writes, each with the index of the result that is its new content."""
     log: PrintLog | None = None
     ordered: tuple[int, ...] = ()
-    """Written parameters whose elements have to lie in order: the function writes a view of them in another shape."""
+    """Written parameters that have to be contiguous: the function writes them through a reshaped view."""
     bound: tuple[TensorParameter, ...] = ()
-    """What the function takes after its parameters: tensors of the program's own, such as weights."""
+    """Arguments after the parameters: the program's own tensors, such as weights."""
     states: tuple[tuple[int, int], ...] = ()
-    """Positions in `bound` that a call changes, each with the number of the result that is the next call's content."""
+    """Positions in `bound` that a call updates, each with the index of the result that is the next call's content."""
     numbers: tuple[int, ...] = ()
-    """Results of rank 0 that Python gets as numbers."""
+    """Results of rank 0 that are returned as Python numbers."""
     sizes: SizeProgram | None = None
-    """Of a function with sizes known at run time only: what those of its results are, and what they have to be."""
+    """For run-time sizes: computes the sizes of results and checks those of arguments."""
 
     @classmethod
     def of_types(
@@ -132,7 +132,7 @@ class Interface:
         results: Sequence[TensorType],
         updates: Mapping[int, int],
     ) -> Interface:
-        """Return the interface of a function of these types, which returns its results one after the other.
+        """Return the interface of a function of these types that returns its results as a flat tuple.
 
         `updates` maps the index of a parameter that the function writes to the index of the result with its content.
         """
@@ -144,19 +144,19 @@ class Interface:
 
 @dataclass(frozen=True)
 class Capture:
-    """A global or closure value that a kernel read: part of the cache key, and checked again at each call."""
+    """A global or closure value that a kernel read: part of the cache key, checked again at each call."""
 
     read: Callable[[], Any]
     value: Any
     name: str
     content: Any = field(init=False, repr=False, compare=False)
-    """What the value held when it was compiled in: a list may have changed since."""
+    """The value's content at compile time: a list may have changed since."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "content", _content(self.value))
 
     def is_current(self) -> bool:
-        """Whether the name still holds what was compiled in."""
+        """Return whether the name still has the value that was compiled in."""
         try:
             now = self.read()
         except (KeyError, ValueError, AttributeError):
@@ -173,11 +173,11 @@ _FIXED = (int, float, complex, bool, str, type(None))
 
 
 def _content(value: Any) -> Any:
-    """What decides the code made from a value: equal numbers of another type, and zeros of another sign, differ."""
+    """Return what of a value decides the code: equal numbers of another type, and zeros of another sign, differ."""
     kind = type(value)
     if kind is tuple or kind is list:
         return kind, tuple(_content(each) for each in value)
     if kind is float or kind is complex:
         return kind, repr(value)
-    # A reloaded module may put new code into the old function.
+    # A reloaded module may change the code of the old function.
     return kind, value, getattr(value, "__code__", None)

@@ -1,6 +1,6 @@
-"""How large a tensor may be: what this machine's memory holds, unless ``MLIRTRI_MAX_TENSOR_BYTES`` says otherwise.
+"""The largest tensor that is compiled: this machine's memory, or ``MLIRTRI_MAX_TENSOR_BYTES``.
 
-Code of MLIR's does not look whether it was given the memory that it asks for, and writes to address 0 where it was not.
+Code from MLIR does not check whether an allocation succeeded, and would write to address 0.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from mlirtri.errors import KernelMemoryError, raise_all
 
 
 def largest_tensor() -> int:
-    """Bytes of the largest tensor that is compiled."""
+    """Return the bytes of the largest tensor that is compiled."""
     wanted = settings.get("MLIRTRI_MAX_TENSOR_BYTES")
     return wanted if wanted is not None else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def too_large(what: str, kind: ir.ShapedType, location: ir.Location | None) -> KernelMemoryError | None:
-    """The error for a tensor or buffer of static shape that is larger than `largest_tensor`; None for others."""
+    """Return the error for a tensor or buffer of static shape larger than `largest_tensor`; None for others."""
     dynamic = ir.ShapedType.get_dynamic_size()
     count = prod(size for size in kind.shape if size != dynamic)
     size, most = count * bytes_of(kind.element_type), largest_tensor()
@@ -35,7 +35,7 @@ def too_large(what: str, kind: ir.ShapedType, location: ir.Location | None) -> K
 
 
 def bytes_of(element: ir.Type) -> int:
-    """Bytes of one element in memory."""
+    """Return the bytes of one element in memory."""
     if isinstance(element, ir.ComplexType):
         return 2 * bytes_of(element.element_type)
     if isinstance(element, (ir.IntegerType, ir.FloatType)):
@@ -44,7 +44,7 @@ def bytes_of(element: ir.Type) -> int:
 
 
 def refuse_large_buffers(module: ir.Module) -> None:
-    """Raises `KernelMemoryError` for memory that the code would ask for and not get."""
+    """Raise `KernelMemoryError` for allocations that would fail at run time."""
     found = [each for name in ("memref.alloc", "memref.alloca") for each in operations_named(module, name)]
     problems = [too_large("a temporary", each.results[0].type, each.location) for each in found]
     raise_all([problem for problem in problems if problem is not None])

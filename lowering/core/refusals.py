@@ -1,6 +1,6 @@
-"""Reports all operations that a lowering has no translation for in one error: each reason with its count and lines.
+"""Reports all operations that a lowering cannot translate in one error: each reason with its count and lines.
 
-Takes operations with what to call the reason. Gives nothing when there are none; raises `UnsupportedOperationError`.
+Takes operations with reasons. Gives nothing if there are none; raises `UnsupportedOperationError`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _SHOWN_SPANS = 4
 
 @dataclass
 class _Refusal:
-    """Everything refused for one reason."""
+    """All operations refused for one reason."""
 
     count: int = 0
     spans: list[Span] = field(default_factory=list)
 
 
 def refuse(found: Iterable[tuple[ir.Operation, str]], translation: str, way_out: str) -> None:
-    """Raise for all of `found`, pairs of an operation and the reason why there is no `translation` of it.
+    """Raise an error for all of `found`, pairs of an operation and the reason why it has no `translation`.
 
     The error's attribute ``refused`` has each reason with the spans of all its operations.
     """

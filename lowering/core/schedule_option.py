@@ -1,6 +1,6 @@
-"""What `schedule=` may say: ``"default"``, ``"none"``, or ``"meta"`` with what its search may cost.
+"""The option `schedule=`: ``"default"``, ``"none"``, or ``"meta"`` with the budget of its search.
 
-Takes the user's spelling. Gives it checked, or the budget in it: ``"meta:trials=200,seconds=30"``.
+Takes the user's spelling. Gives it validated, or its budget: ``"meta:trials=200,seconds=30"``.
 Refuses anything else with the spellings that exist.
 """
 
@@ -21,22 +21,22 @@ _HELP = (
 
 @dataclass(frozen=True)
 class Budget:
-    """What the search for schedules may cost."""
+    """The budget of a search for schedules."""
 
     trials: int = 64
     """Schedules measured per PrimFunc; 0 measures none and takes the first valid one of the search space."""
     seconds: float = 60.0
-    """For a whole kernel, by the clock."""
+    """Wall-clock seconds for a whole kernel."""
 
 
 def checked_schedule(spelling: Any) -> str:
-    """`spelling`; raises `UnknownOptionError` if it is no schedule."""
+    """Return `spelling`; raises `UnknownOptionError` if it is no schedule."""
     budget_of(spelling)
     return spelling
 
 
 def budget_of(spelling: Any) -> Budget | None:
-    """The budget in a ``"meta"`` schedule, None for the others; raises `UnknownOptionError` for what is none."""
+    """Return the budget of a ``"meta"`` schedule, None for the others; raises `UnknownOptionError` for an invalid one."""
     name, colon, rest = spelling.partition(":") if isinstance(spelling, str) else ("", "", "")
     if name not in SCHEDULES or (colon and name != "meta"):
         raise UnknownOptionError(f"unknown schedule {spelling!r}", help=_HELP)

@@ -1,8 +1,8 @@
-"""The sizes of a function's results and what its sizes have to be, computed on the host from the arguments' sizes.
+"""A program that computes and checks sizes on the host: result shapes from the arguments' sizes.
 
 Takes the sizes of a call's arguments (and single elements of them, where a size is a number that the caller passed).
-Gives the shapes of the results. Refuses sizes that do not fit each other, before anything runs. Knows no MLIR: a
-program is plain data, which `lowering/sizes` infers from a module and a manifest holds as JSON.
+Gives the shapes of the results. Refuses inconsistent sizes before anything runs. Knows no MLIR: a program is plain
+data, which `lowering/sizes` infers from a module and a manifest stores as JSON.
 """
 
 from __future__ import annotations
@@ -16,52 +16,52 @@ from typing import Any
 from mlirtri.errors import Span
 
 SIZE, ELEMENT, CONSTANT = "size", "element", "constant"
-"""Steps that are no arithmetic: the size of an argument's axis, an element of an argument, a number."""
+"""Leaf steps: the size of an argument's axis, an element of an argument, a constant."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One number: an MLIR operation on the numbers of earlier steps, or where a number comes from."""
+    """One SSA value: an MLIR operation on earlier steps, or a leaf."""
 
     name: str
     kind: str = "index"
     """Its type: ``index``, ``i1`` to ``i64``, ``f32``, ``f64``."""
     operands: tuple[int, ...] = ()
     numbers: tuple[Any, ...] = ()
-    """Of `SIZE` argument and axis, of `ELEMENT` argument and indices, of `CONSTANT` the number, else the predicate."""
+    """For `SIZE` argument and axis, for `ELEMENT` argument and indices, for `CONSTANT` the number, else the predicate."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """What two numbers have to be, else the call is refused."""
+    """A relation between two steps; calls that violate it are refused."""
 
     left: int
     relation: str
     """``==`` or ``<=``."""
     right: int
     why: str
-    """What needs it, with its line."""
+    """The operation that requires it, with its line."""
     span: Span | None = None
     error: str | None = None
-    """The error's class and its whole message, where the program itself says them."""
+    """The error's class and whole message, if the program itself raises it."""
 
 
 @dataclass(frozen=True)
 class SizeProgram:
-    """Steps, of which later ones use earlier ones."""
+    """Steps in SSA order."""
 
     steps: tuple[Step, ...]
     sizes: tuple[tuple[int, int, int], ...]
-    """Result, axis, and the step that is its size."""
+    """For each dynamic axis: result, axis, and the step that is its size."""
     conditions: tuple[Condition, ...] = ()
 
     @property
     def elements(self) -> tuple[Step, ...]:
-        """The elements of arguments that sizes depend on."""
+        """Return the elements of arguments that sizes depend on."""
         return tuple(step for step in self.steps if step.name == ELEMENT)
 
     def run(self, shapes: Sequence[Sequence[int]], element: Callable[[int, tuple[int, ...]], Any]) -> list[Any]:
-        """The number of every step, for arguments of these shapes; `element` reads one of an argument."""
+        """Return the value of every step for arguments of these shapes; `element` reads an element of an argument."""
         values: list[Any] = []
         for step in self.steps:
             if step.name == SIZE:
@@ -78,7 +78,7 @@ class SizeProgram:
         return values
 
     def shown(self, at: int, names: Sequence[str]) -> str:
-        """A step in words: ``axis 0 of 'x'``, with its arithmetic where that is short."""
+        """Return a step in words: ``axis 0 of 'x'``, with its arithmetic if that is short."""
         step = self.steps[at]
         if step.name == SIZE:
             return f"axis {step.numbers[1]} of {names[step.numbers[0]]!r}"
@@ -100,7 +100,7 @@ def _bits(kind: str) -> int:
 
 
 def _rounded(value: Any, kind: str) -> Any:
-    """`value` as a number of this type holds it."""
+    """Return `value` rounded or wrapped to this type."""
     if kind == "f32":
         return struct.unpack("f", struct.pack("f", value))[0] if math.isfinite(value) and abs(value) < 3.4e38 else value
     if kind == "f64":
@@ -126,7 +126,7 @@ def _truncated(x: int, y: int) -> int:
 
 
 def _compare_integers(step: Step, widths: list[int], x: int, y: int) -> bool:
-    """By the number of MLIR's predicate; those from 6 on take numbers without sign."""
+    """Return the result of MLIR's integer predicate; those from 6 on are unsigned."""
     predicate = step.numbers[0]
     if predicate >= 6:
         x, y, predicate = x & ((1 << widths[0]) - 1), y & ((1 << widths[1]) - 1), predicate - 4
@@ -134,7 +134,7 @@ def _compare_integers(step: Step, widths: list[int], x: int, y: int) -> bool:
 
 
 def _compare_floats(step: Step, _widths: list[int], x: float, y: float) -> bool:
-    """MLIR's predicates: false, the ordered six, ord, the unordered six, uno, true."""
+    """Return the result of MLIR's predicate: false, the six ordered, ord, the six unordered, uno, true."""
     predicate, unordered = step.numbers[0], math.isnan(x) or math.isnan(y)
     if predicate in (0, 15):
         return predicate == 15
@@ -201,4 +201,4 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "math.floor": _whole(math.floor),
     "math.trunc": _whole(math.trunc),
 }
-"""What an MLIR operation makes of numbers. i1 is 0 or 1; other integers have their sign."""
+"""MLIR operations on numbers. i1 is 0 or 1; other integers are signed."""

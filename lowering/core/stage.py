@@ -1,6 +1,6 @@
 """What a stage is, and what travels beside the IR through the lowerings.
 
-A lowering is a function ``lower(ir, context) -> ir``. A `Stage` gives it a name and says what kind of text it makes.
+A lowering is a function ``lower(ir, context) -> ir``. A `Stage` gives it a name and the kind of its text.
 A `CompileContext` holds the target and collects the text after each pass. Knows no IR: printing is injected.
 """
 
@@ -18,7 +18,7 @@ from mlirtri.lowering.core.target import Target
 
 
 class Executable(Protocol):
-    """What a pipeline ends in: something that runs."""
+    """The result of a pipeline: something that runs."""
 
     @property
     def kernels(self) -> int:
@@ -27,30 +27,30 @@ class Executable(Protocol):
 
     @property
     def bytes(self) -> int | None:
-        """Bytes that the launches of a call read and write, each tensor once per launch; None where that is unknown."""
+        """Return the bytes that the launches of a call read and write, each tensor once per launch; None if unknown."""
         ...
 
     def launch(self, inputs: Sequence[Any], outputs: Sequence[Any], /) -> None:
         """Run on contiguous torch tensors, one per function argument, writing every output tensor in full.
 
-        Thread-safe. Shapes, dtypes and devices were checked by the caller. Where the pipeline loses signs
-        (`Pipeline.signless`) an unsigned tensor arrives viewed as the signed one of its width; a complex tensor arrives
-        viewed as a float one with a last axis of 2, the parts.
+        Thread-safe. The caller has checked shapes, dtypes and devices. If the pipeline drops signs (`Pipeline.signless`),
+        an unsigned tensor arrives viewed as the signed one of its width; a complex tensor arrives viewed as a float one
+        with a last axis of 2, the real and imaginary parts.
         """
 
 
 class Code:
-    """Generated code: its text, and what runs it once the last stage of a pipeline has made it."""
+    """Generated code: its text, and its executable after the last stage of a pipeline."""
 
     def __init__(self, text: str | Callable[[], str], executable: Executable | None = None, payload: Any = None):
         self._text = text
         self.executable = executable
         self.payload = payload
-        """What the next lowering needs beside the text (a TVM runtime module, an MLIR module)."""
+        """What the next lowering needs besides the text (a TVM runtime module, an MLIR module)."""
 
     @cached_property
     def text(self) -> str:
-        """The text, made when somebody asks where that takes long: assembly is half as much work as the code."""
+        """Return the text, computed on demand if that is slow: assembly takes half as long as compiling the code."""
         return self._text if isinstance(self._text, str) else self._text()
 
 
@@ -64,44 +64,44 @@ class PassRecord:
 
 
 _WARNED: dict[Any, Any] = {}
-"""What `warnings` has shown of steps that were skipped."""
+"""Warnings about skipped steps that this process has shown."""
 
 
 @dataclass
 class CompileContext:
-    """The facts of one compilation: for which kernel and target, with which schedule, and what passes did."""
+    """The facts of one compilation: kernel, target, schedule, and what passes did."""
 
     kernel: str
     target: Target
     schedule: str = "default"
     stage: str = ""
-    """Name of the stage that is made now; the compile loop sets it."""
+    """Name of the running stage; the compile loop sets it."""
     passes: dict[str, list[PassRecord]] = field(default_factory=dict)
     on_pass: Callable[[str, PassRecord], None] | None = None
-    """Called with the stage and the record after every pass: printing and dumping hang here."""
+    """Called with the stage and the record after every pass, for printing and dumping."""
     on_trial: Callable[[Any], None] | None = None
     """Called with a `Trial` after every schedule that a search has measured."""
     interface: Any = None
     """The `Interface` between Python and the compiled function, once `ast_to_tri` has run."""
     params: dict[str, Any] = field(default_factory=dict)
-    """The tensors that an imported function is bound to (weights, large constants), by name."""
+    """The tensors bound to an imported function (weights, large constants), by name."""
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """The shapes that arguments of an imported function are compiled for, by name, where its types leave them open."""
+    """The shapes that arguments of an imported function are compiled for, by name, where its types are dynamic."""
     captures: list[Any] = field(default_factory=list)
-    """The global and closure values that went into the code (`Capture`), and the sources of inlined helpers."""
+    """The global and closure values compiled into the code (`Capture`), and the sources of inlined helpers."""
     unroll: int = 4
-    """Loops of up to this many iterations, known at compile time, are unrolled."""
+    """The maximal constant trip count at which loops are unrolled."""
     debug: bool = False
     """Whether the kernel checks indices, and runs its assertions and prints."""
     stops: bool = False
-    """Whether the kernel is interpreted, so that a `breakpoint()` in it has something to stop."""
+    """Whether the kernel is interpreted, so that `breakpoint()` stops in it."""
     warnings: list[SkippedStep] = field(default_factory=list)
     """Schedule rules and passes that failed and were skipped, in order."""
     keep_passes: bool = True
-    """False skips making text per pass, for the shortest compile."""
+    """Whether to print the IR after each pass; False for the fastest compile."""
 
     def skip(self, step: SkippedStep, cause: Exception) -> None:
-        """Note that `step` failed and is skipped, and warn of it once per process, on the user's line.
+        """Note that `step` failed and is skipped; warn once per process, on the user's line.
 
         Raises `CodegenError` under ``MLIRTRI_STRICT``.
         """
@@ -113,7 +113,7 @@ class CompileContext:
         warnings.warn_explicit(str(step), SkippedStepWarning, file, line, registry=_WARNED)
 
     def record(self, name: str, text: str, before: str) -> None:
-        """Note that pass `name` ran in the current stage and turned text `before` into `text`.
+        """Note that pass `name` of the current stage turned text `before` into `text`.
 
         A name that ran before in this stage gets a ``#2``, ``#3``… so that the mapping stays one to one.
         """
@@ -135,6 +135,6 @@ class Stage:
 
     name: str
     kind: str
-    """What its text is: ``python``, ``mlir``, ``tvmscript``, ``llvm``, ``cuda``, ``asm``, ``ptx`` or ``listing``."""
+    """The kind of its text: ``python``, ``mlir``, ``tvmscript``, ``llvm``, ``cuda``, ``asm``, ``ptx`` or ``listing``."""
     run: Callable[[Any, CompileContext], Any]
-    """The lowering: takes the IR of the stage before, gives this stage's IR."""
+    """The lowering: takes the IR of the previous stage, gives this stage's IR."""

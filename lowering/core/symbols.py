@@ -1,6 +1,6 @@
-"""Names of functions that every language on the way takes: MLIR, LLVM, C and TVMScript.
+"""Function names that are valid in MLIR, LLVM, C and TVMScript.
 
-Takes any names. Gives identifiers, another for each. Refuses nothing.
+Takes any names. Gives unique identifiers. Refuses nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 
 def identifier_of(name: str) -> str:
-    """A valid symbol: dots, brackets, non-ASCII letters and keywords are replaced."""
+    """Return a valid symbol: dots, brackets, non-ASCII letters and keywords are replaced."""
     ascii_only = "".join(c if c.isascii() else f"u{ord(c):04x}" for c in name)
     symbol = re.sub(r"\W", "_", ascii_only) or "_"
     if keyword.iskeyword(symbol):
@@ -20,7 +20,7 @@ def identifier_of(name: str) -> str:
 
 
 def kernel_names(functions: Sequence[str]) -> dict[str, str]:
-    """What the kernels of these functions are called: names that are valid stay as they are."""
+    """Return the kernel names of these functions; valid names stay as they are."""
     names = {function: function for function in functions if identifier_of(function) == function}
     for function in functions:
         wish, count = identifier_of(function), 0

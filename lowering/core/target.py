@@ -1,4 +1,4 @@
-"""What code is made for: a host CPU or a CUDA architecture. Knows neither TVM nor MLIR.
+"""The compilation target: a host CPU or a CUDA architecture. Knows neither TVM nor MLIR.
 
 Takes ``"cpu"``, ``"gpu"``, ``"cuda"`` or ``"cuda:sm_90"``. Gives a frozen `Target`.
 Refuses anything else, naming the spellings that exist.
@@ -22,13 +22,13 @@ DEFAULT_CUDA_ARCHITECTURE = "sm_80"
 
 @dataclass(frozen=True)
 class Target:
-    """`kind` is ``"cpu"`` or ``"cuda"``; `architecture` is ``sm_NN`` for CUDA and the CPU's digest otherwise."""
+    """A target: `kind` is ``"cpu"`` or ``"cuda"``; `architecture` is ``sm_NN`` for CUDA, the CPU's digest otherwise."""
 
     kind: str
     architecture: str
     threads: int = 1
     row_tile: int | None = None
-    """Rows that a row kernel does at once, where somebody says so: it is then one kernel, however long its rows are."""
+    """Rows per block of a row kernel, if given: it is then one kernel, however long its rows are."""
 
     @property
     def is_cuda(self) -> bool:
@@ -40,7 +40,7 @@ class Target:
 
 @lru_cache(maxsize=1)
 def host_cpu_digest() -> str:
-    """A short name for this CPU's model and feature flags, so that a cache key never crosses CPUs."""
+    """Return a short hash of this CPU's model and feature flags, so that cache keys differ between CPUs."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -50,21 +50,21 @@ def host_cpu_digest() -> str:
 
 
 def host_threads() -> int:
-    """The CPUs this process may run on, or ``MLIRTRI_NUM_THREADS``."""
+    """Return the number of CPUs this process may run on, or ``MLIRTRI_NUM_THREADS``."""
     if (wanted := settings.get("MLIRTRI_NUM_THREADS")) is not None:
         return wanted
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def as_target(spelling: str | Target) -> Target:
-    """The target that `spelling` names; raises `UnknownOptionError` otherwise."""
+    """Return the target that `spelling` names; raises `UnknownOptionError` otherwise."""
     if isinstance(spelling, Target):
         return spelling
     if spelling == "cpu":
         return Target("cpu", host_cpu_digest(), host_threads(), settings.get("MLIRTRI_ROW_TILE"))
     if spelling in ("gpu", "cuda"):
         return as_target(f"cuda:{DEFAULT_CUDA_ARCHITECTURE}")
-    # From Volta on: older architectures lack instructions that the schedules use.
+    # Volta or newer: older architectures lack instructions that the schedules use.
     if isinstance(spelling, str) and (match := re.fullmatch(r"(?:cuda|gpu):(sm_(?:[7-9]\d|1[0-2]\d)a?)", spelling)):
         return Target("cuda", match.group(1), row_tile=settings.get("MLIRTRI_ROW_TILE"))
     raise UnknownOptionError(

@@ -45,7 +45,7 @@ def _kind(function: PrimFunc) -> int | None:
 
 
 def _is_of_elements(block: BlockFacts) -> bool:
-    """Return whether results and operands are indexed by the block's axes in order, operands perhaps by some of them."""
+    """Return whether the block's axes index results and operands in order, operands perhaps by some of them."""
     whole = tuple(range(len(block.kinds)))
     return block.writes[0].axes == whole and all(_is_ordered(read.axes) for read in block.operands)
 

@@ -42,6 +42,7 @@ def fold_operands(mod: IRModule) -> IRModule:
     """Return the module with the producers of moved or widened operands folded into products."""
 
     def stays_image(before: Any, after: Any) -> bool:
+        """Return whether a convolution keeps the form that its schedule rule needs."""
         return not is_channels_first(find_product(*before)) or is_channels_first(find_product(*after))
 
     return _folded(mod, _Folding(mod, _is_mover, stays_image))
@@ -75,7 +76,7 @@ def _folded(mod: IRModule, folding: _Folding) -> IRModule:
 class _Folding:
     def __init__(self, mod: IRModule, moves: Callable[[Any, Any], bool], fits: Callable[[Any, Any], bool]):
         self.moves, self.fits = moves, fits
-        """Predicates: whether a block (with its facts) moves an operand; whether a folded product may replace the original."""
+        """Whether a block, with its facts, moves an operand; whether a folded product may replace the original."""
         self.functions = {gv.name_hint: each for gv, each in mod.functions_items() if isinstance(each, PrimFunc)}
         self.builder = BlockBuilder(mod)
         self.movers: dict[Any, tuple[PrimFunc, Any]] = {}

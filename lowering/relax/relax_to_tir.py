@@ -87,6 +87,7 @@ def _row_passes(mod: IRModule, context: CompileContext) -> tuple[Pass, ...]:
 
 
 def _refuse_operators(mod: IRModule) -> None:
+    """Refuse operators that TVM did not legalise: the virtual machine would report them far from their line."""
     left = {}
     for _, function in relax_functions(mod):
         locations = (function.attrs or {}).get(BINDING_LOCATIONS, {})

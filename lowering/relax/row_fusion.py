@@ -153,7 +153,7 @@ class _Search:
         return sorted(set(self.group_of.values()), key=lambda group: group[-1])
 
     def _join_producers(self, at: int) -> None:
-        """Join a call with the groups that produce its operands: all of them, else as many as possible, the latest first."""
+        """Join a call with the groups that produce its operands: all, else as many as possible, latest first."""
         producers = sorted({self.group_of[one] for one in self.reads[at] if one in self.launches}, reverse=True)
         if not producers:
             return
@@ -271,7 +271,7 @@ def _launch(binding: Any, mod: IRModule) -> Launch | None:
 
 
 def _rebuilt(search: _Search, groups: Sequence[Group], builder: BlockBuilder) -> Iterator[Any]:
-    """Yield the bindings, with each group's merged call in place of its last call and the consumers of its results after it."""
+    """Yield the bindings, with each group's merged call in place of its last call and before its consumers."""
     group_of = {at: group for group in groups for at in group}
     units = list(dict.fromkeys(group_of.get(at, (at,)) for at in range(len(search.bindings))))
     needed = {unit: {group_of.get(one, (one,)) for at in unit for one in search.reads[at]} - {unit} for unit in units}

@@ -17,7 +17,7 @@ TWICE_AS_WIDE = {"int32": "int64", "int64": "int128"}
 
 
 def difference(x: Any, y: Any) -> Any:
-    """Return x - y as x + y * -1: TVM cancels float differences, ``x - x`` to 0 (wrong for NaN), ``(x + y) - x`` to y."""
+    """Return x + y * -1 for x - y: TVM cancels floats, ``x - x`` to 0 (wrong for NaN), ``(x + y) - x`` to y."""
     dtype = str(y.ty.dtype)
     if isinstance(y, tirx.FloatImm):
         return tirx.Add(x, tirx.FloatImm(dtype, -y.value))
@@ -38,7 +38,7 @@ def wrapped(node: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
 
 
 def is_exact(x: Any, y: Any) -> bool:
-    """Return whether a sum, difference or product of integers cannot overflow, as both were widened from half the width.
+    """Return whether a sum, difference or product of integers cannot overflow: both were widened from half.
 
     The result of `wrapped` is such. If each sum were widened once more, a chain of sums would take TVM minutes.
     """

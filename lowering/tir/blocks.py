@@ -58,8 +58,8 @@ class BlockFacts:
     binds: bool
     """Whether the body has `let` bindings; TVM refuses such a body when a loop around it is unrolled."""
     vectorizes: bool
-    """False if it stores a bf16 constant, for which TVM cannot make vector code, or has local buffers, which TVM fails to
-    widen to vectors (wrong results)."""
+    """False if it stores a bf16 constant, for which TVM cannot make vector code, or has local buffers, which TVM
+    does not widen to vectors (wrong results)."""
 
     @property
     def is_spatial(self) -> bool:
@@ -103,7 +103,7 @@ _KNOWN: dict[int, tuple[Any, BlockFacts]] = {}
 
 
 def leaf_blocks(schedule: Schedule) -> list[BlockFacts]:
-    """Return the blocks under the root in program order; raises `NotStaticLoopsError` unless all are static loop nests."""
+    """Return the blocks under the root in program order; raises `NotStaticLoopsError` for any but static loops."""
     body = schedule.mod["main"].body
     if not isinstance(body, SBlockRealize) or body.block.name_hint != "root":
         raise NotStaticLoopsError("the function is one block")
@@ -190,7 +190,7 @@ def _accesses(block, axes) -> tuple[tuple[BlockAccess, ...], tuple[BlockAccess, 
 
 
 def _access(buffer, indices, axes, analyzer) -> BlockAccess:
-    """Return the access; unit axes leave indices such as ``i % 64`` for ``i < 64`` after a reshape: they are plain axes."""
+    """Return the access; indices such as ``i % 64`` for ``i < 64``, left by reshapes, count as plain axes."""
     plain = [each if isinstance(each, tirx.Var | tirx.IntImm) else analyzer.simplify(each) for each in indices]
     return BlockAccess(
         buffer, tuple(axes.get(index) if isinstance(index, tirx.Var) else None for index in plain), tuple(indices)
@@ -234,7 +234,7 @@ def inline_cheap(schedule: Schedule) -> None:
 
 
 def _hide_own_buffers(schedule: Schedule, handle: Any) -> None:
-    """Remove local buffers from the reads and writes where TVM's inlining lists them and so sees no parallel block."""
+    """Remove local buffers from the reads and writes: TVM's inlining lists them there, then sees no parallel block."""
     block = schedule.get(handle)
     own = {buffer.name for buffer in block.alloc_buffers}
     for kind, regions in (("read", block.reads), ("write", block.writes)):

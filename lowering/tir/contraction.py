@@ -1,7 +1,7 @@
-"""What a contraction is: a sum of products of two operands, over axes that have their parts in it.
+"""A contraction: a sum of products of two operands, with its axes classified.
 
-Any product of sums is one: a matrix product in any layout, batched, and a convolution, whose operands are read at sums
-of axes. Operands and stores are expressions of the axes' variables. Knows no target, no PrimFunc and no schedule.
+Matrix products in any layout, batched ones and convolutions, whose operands are read at sums of axes, are contractions.
+Operands and stores are expressions of the axes' variables. Knows no target, no PrimFunc and no schedule.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, Range, TensorLoad, structural_map, structural_walk, tirx
 
 Values = dict[Any, Any]
-"""What stands for an axis's variable."""
+"""From the variable of an axis to the expression that replaces it."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A variable, in which operands and stores are written, and how far it counts from 0."""
+    """An axis: the variable used in operands and stores, and its extent, counted from 0."""
 
     variable: Any
     extent: Any
-    """An `int`, or an expression where only the run shows it."""
+    """An `int`, or an expression if it is known at run time only."""
 
 
 def multiply_add(sums: Any, left: Any, right: Any) -> Any:
@@ -32,14 +32,14 @@ def multiply_add(sums: Any, left: Any, right: Any) -> Any:
 
 
 class Way(Enum):
-    """What a contraction is like: which of its operands a copy is profitable for, and what lanes are."""
+    """The kind of a contraction: which operand is profitable to copy, and what vector lanes are."""
 
     TILES = "tiles"
-    """Lanes are columns; operands are packed as told."""
+    """Lanes are columns; operands are packed as the contraction's flags say."""
     COLUMNS = "columns"
     """Lanes are columns of a right operand that is read once, in place, for a few rows."""
     DOTS = "dots"
-    """Lanes are along the innermost axis of the sum, along which both operands lie, or the right one's copy does."""
+    """Lanes are along the innermost axis of the sum; both operands, or a copy of the right one, are contiguous there."""
 
 
 @dataclass(frozen=True)
@@ -53,51 +53,50 @@ class Contraction:
     columns: tuple[Axis, ...]
     """Axes of the right operand only; the last one should be the innermost of right operand and results."""
     reduced: tuple[Axis, ...]
-    """Axes of the sum; the outermost is cut into blocks where the sum is long."""
+    """Axes of the sum; the outermost is blocked where the sum is long."""
     left: Any
     """One element, an expression of variables of `batch`, `rows` and `reduced`."""
     right: Any
     """One element, an expression of variables of `batch`, `columns` and `reduced`."""
     dtype: str
-    """Of the sum."""
+    """Dtype of the sum."""
     result: Any
-    """A buffer of which loads in `stores` mean the sum. It is not allocated."""
+    """A buffer whose loads in `stores` stand for the sum. It is not allocated."""
     stores: tuple[Any, ...]
-    """What is done with the sum, for one element: `BufferStore`s in terms of the variables, in order."""
+    """The epilogue for one element: `BufferStore`s in terms of the variables, in order."""
     private: tuple[Any, ...] = ()
-    """Buffers that hold one element's values between `stores`; they are not allocated either."""
+    """Buffers with one element's values between `stores`; they are not allocated either."""
     add: Callable[[Any, Any, Any], Any] = multiply_add
-    """A vector of sums, of left elements and of right ones to new sums."""
+    """From vectors of sums, of left elements and of right elements to the new sums."""
     way: Way = Way.TILES
-    """How it is computed."""
     column_terms: tuple[Any, tuple[Axis, ...]] | None = None
-    """What a column's sums start from in place of 0: an expression, and the axes over which it is added up."""
+    """The initial value of a column's sums in place of 0: an expression, and the axes over which it is summed."""
     packs_left: bool = False
-    """Whether the left operand is copied first, row by row: when an element takes work, or rows are not contiguous."""
+    """Whether the left operand is copied first, by rows: if its elements are computed, or rows are not contiguous."""
     packs_right: bool = True
-    """Whether the right operand is copied first. In place it has to be contiguous along the columns."""
+    """Whether the right operand is copied first. Otherwise it has to be contiguous along the columns."""
     turns_right: bool = False
-    """Whether the right operand is copied to lie along the sum, for `Way.DOTS`."""
+    """Whether the right operand is copied to be contiguous along the sum, for `Way.DOTS`."""
     column_range: tuple[Any, Any] | None = None
-    """From which column up to which there is something to do, as run time tells; tiles without any are passed over."""
+    """The first column and the end of those to compute, known at run time; tiles outside are skipped."""
     reduced_range: tuple[Any, Any] | None = None
-    """From where up to where the outermost axis of the sum goes, as run time tells; None for all of it."""
+    """The bounds of the outermost axis of the sum, known at run time; None for all of it."""
 
 
 def size_of(axes: Sequence[Axis]) -> Any:
-    """How many elements: an `int`, or an expression where an axis' extent is one."""
+    """Return the number of elements: an `int`, or an expression if an extent is one."""
     return prod(axis.extent for axis in axes)
 
 
 def depends(node: Any, axes: Sequence[Axis]) -> bool:
-    """Whether an expression names one of the axes."""
+    """Return whether an expression uses one of the axes."""
     found: list[Any] = []
     structural_walk(node, (tirx.Var, found.append))
     return any(each.same_as(axis.variable) for each in found for axis in axes)
 
 
 def lies_along(load: Any, axis: Axis) -> bool:
-    """Whether neighbours along an axis are neighbours in memory, for a load or a store."""
+    """Return whether a load or store is contiguous along an axis."""
     buffer = load.source if isinstance(load, TensorLoad) else load.buffer
     shape = zip(load.indices, buffer.ty.shape, strict=True)
     places = [each for each, size in shape if not (isinstance(size, tirx.IntImm) and size.value == 1)]
@@ -105,7 +104,7 @@ def lies_along(load: Any, axis: Axis) -> bool:
 
 
 def without_units(axes: Sequence[Axis]) -> tuple[Axis, ...]:
-    """The axes that count further than 0."""
+    """Return the axes of extent other than 1."""
     return tuple(axis for axis in axes if not _is_unit(axis))
 
 
@@ -114,7 +113,7 @@ def _is_unit(axis: Axis) -> bool:
 
 
 def shortened(nodes: Sequence[Any], axes: Sequence[Axis]) -> list[Any]:
-    """Expressions and stores with 0 for axes of one, and with indices as simple as all ranges together make them."""
+    """Return expressions and stores with 0 for unit axes and with indices simplified by the ranges of all axes."""
     units = {axis.variable: tirx.IntImm("int64", 0) for axis in axes if _is_unit(axis)}
     analyzer = Analyzer()
     for axis in without_units(axes):

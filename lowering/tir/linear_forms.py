@@ -1,8 +1,8 @@
 """Index arithmetic of loops as sums of variables, and the smallest value that such a sum can have.
 
-Takes integer TIR expressions and the loops around them. Gives `Linear` forms (``2 * i - k + 1``) and bounds of them
-over all iterations, also where a loop's bounds name other loops' variables (triangles). Gives None for anything that is
-no sum of products with constants. Knows no statements.
+Takes integer TIR expressions and the loops around them. Gives `Linear` forms (``2 * i - k + 1``) and their bounds over
+all iterations, also where a loop's bounds use other loops' variables (triangles). Gives None for anything that is not
+linear. Knows no statements.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Linear:
         return self.terms.get(variable, 0)
 
     def substituted(self, variable: Hashable, value: Linear) -> Linear:
-        """The sum with `value` in place of a variable."""
+        """Return the sum with `value` in place of a variable."""
         factor = self.factor(variable)
         if not factor:
             return self
@@ -71,9 +71,9 @@ def variable(name: Hashable) -> Linear:
 
 
 def least(value: Linear, ranges: Sequence[LoopRange]) -> int | None:
-    """A number that `value` is never below while each variable is in its range; None where there is none.
+    """Return a lower bound of `value` while each variable is in its range; None if there is none.
 
-    `ranges` are ordered: each may name variables of the earlier ones in its bounds.
+    `ranges` are ordered: the bounds of each may use variables of earlier ones.
     """
     for one in reversed(ranges):
         factor = value.factor(one.variable)
@@ -87,7 +87,7 @@ def least(value: Linear, ranges: Sequence[LoopRange]) -> int | None:
 
 
 def linear(expression: Any, known: Mapping[Hashable, Linear]) -> Linear | None:
-    """The linear form of an integer expression; `known` gives those of variables and cells that hold one."""
+    """Return the linear form of an integer expression; `known` has those of variables and scalar buffers."""
     if isinstance(expression, tirx.IntImm):
         return Linear({}, int(expression.value))
     if isinstance(expression, tirx.Var):
@@ -108,7 +108,7 @@ def linear(expression: Any, known: Mapping[Hashable, Linear]) -> Linear | None:
 
 
 def _held(form: Linear | None, expression: Any) -> Linear | None:
-    """`form` where its numbers fit the dtype: others would have wrapped, and may have any number of digits."""
+    """Return `form` if its numbers fit the dtype: others would have wrapped."""
     if form is None:
         return None
     most = 1 << (31 if str(expression.ty) == "int32" else 63)
@@ -124,7 +124,7 @@ def _product(left: Linear | None, right: Linear | None) -> Linear | None:
 
 
 def range_of(loop: Any, known: Mapping[Hashable, Linear]) -> LoopRange:
-    """The range of a TIR `For`."""
+    """Return the range of a TIR `For`."""
     first, extent = linear(loop.min, known), linear(loop.extent, known)
     last = (first + extent).plus(-1) if first is not None and extent is not None else None
     return LoopRange(loop.loop_var, first, last)

@@ -1,4 +1,4 @@
-"""How every TIR function of the bridge is put together: buffers, one loop nest, one block inside it.
+"""How the bridge builds TIR functions: buffers, one loop nest, one block inside it.
 
 Takes buffers, axes, and a function from the axes' variables to the block's statements. Gives a PrimFunc in the shape
 that TVM's fusion and schedules recognise: a root block, serial loops (spatial ones first), one block with its reads,
@@ -21,13 +21,13 @@ _RESERVED = frozenset({"R", "T", "I", "cls", "Module", "tvm", "metadata"})
 
 
 class Names:
-    """Hands out identifiers that TVMScript can print, each once."""
+    """A source of unique identifiers that TVMScript can print."""
 
     def __init__(self, taken: Iterable[str] = ()):
         self._taken = set(taken)
 
     def unique(self, wish: str) -> str:
-        """`wish` as an identifier, with a number behind it when it was given away before."""
+        """Return `wish` as an identifier, with a number appended if it is taken."""
         base = re.sub(r"\W", "_", wish) or "value"
         if base[0].isdigit() or keyword.iskeyword(base) or base in _RESERVED:
             base = f"v_{base}"
@@ -41,7 +41,7 @@ class Names:
 
 @dataclass(frozen=True)
 class Axis:
-    """One loop: how often it runs, and whether its iterations combine into one element."""
+    """One loop: its extent, and whether it is a reduction."""
 
     extent: int
     is_reduction: bool = False
@@ -49,12 +49,12 @@ class Axis:
 
 @dataclass(frozen=True)
 class Statements:
-    """What a block does in one iteration, and what it does first when it has reduction axes."""
+    """The statements of one iteration of a block, and the initial ones if it has reduction axes."""
 
     body: Any
     init: Any = None
     scratch: tuple = ()
-    """Buffers of one element that live for one iteration."""
+    """One-element buffers that live for one iteration."""
 
 
 def buffer(name: str, shape: Sequence[int], dtype: str, scope: str = ""):
@@ -78,11 +78,11 @@ def build(
     statements: Callable[[list], Statements],
     location: str | None = None,
 ) -> PrimFunc:
-    """A PrimFunc over `inputs` and `outputs`; `statements` gets one block variable per axis, in the order of `axes`.
+    """Return a PrimFunc over `inputs` and `outputs`; `statements` gets one block variable per axis of `axes`, in order.
 
-    `inputs` is read after `statements` ran, so that it may append the buffers which it finds that it reads.
+    `inputs` is read after `statements` ran, which may append the buffers that it reads.
     """
-    # A block of no axes cannot be bound to threads: TVM's own functions have one axis of extent 1 there, so do ours.
+    # A block without axes cannot be bound to threads: as TVM does, give it one axis of extent 1.
     axes = list(axes) or [Axis(1)]
     order = sorted(range(len(axes)), key=lambda at: axes[at].is_reduction)
     variables = [tirx.Var(f"v_{_letter(axis)}{at}", "int64") for at, axis in enumerate(axes)]

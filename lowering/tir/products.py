@@ -1,7 +1,7 @@
-"""Which blocks are products of tensors, whatever their operands' order, axes and dtypes.
+"""Recognises blocks that are products of tensors, whatever their operands' order, axes and dtypes.
 
-Takes a block with its facts, or a module before fusion. Gives the axes' parts in the product, or the module in which
-fusion treats such functions as products: elementwise work that follows is fused, what comes before is not.
+Takes a block with its facts, or a module before fusion. Gives the product's axes by kind, or the module in which
+fusion treats such functions as products: it fuses their elementwise consumers, but not their producers.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from mlirtri.lowering.toolchain.tvm_names import (
 
 OP_PATTERN = "op_pattern"
 REDUCTION, PRODUCT = 3, 4
-"""TVM's kinds of a PrimFunc for fusion: `kCommReduce` and `kOutEWiseFusable`."""
+"""TVM's `op_pattern` values `kCommReduce` and `kOutEWiseFusable`."""
 
 
 @dataclass(frozen=True)
 class Product:
-    """``result += left * right``, with the axes of the block by their parts in it.
+    """``result += left * right``, with the axes of the block by kind.
 
     `columns` are axes of the right operand only, the last dimensions of the result; `rows` of the left one only;
-    `batch` are all the others that are no sum's.
+    `batch` are all other axes that are not summed over.
     """
 
     batch: tuple[Axis, ...]
@@ -45,7 +45,7 @@ class Product:
     add: Callable[[Any, Any, Any], Any]
     result: Any
     update: Any
-    """The store of the result into itself."""
+    """The accumulating store of the result."""
 
     @property
     def dtype(self) -> str:
@@ -53,7 +53,7 @@ class Product:
 
 
 def only_product(function: PrimFunc) -> tuple[Schedule, BlockFacts, Product] | None:
-    """A schedule of the function, its one reduction, and how that is a product; None if it is none, or one of many."""
+    """Return a schedule of the function, its only reduction, and that as a product; None if there is none, or several."""
     schedule = Schedule(function, error_render_level="fast")
     found = [block for block in leaf_blocks(schedule) if not block.is_spatial]
     product = find_product(found[0], schedule.get(found[0].handle)) if len(found) == 1 else None
@@ -61,7 +61,7 @@ def only_product(function: PrimFunc) -> tuple[Schedule, BlockFacts, Product] | N
 
 
 def find_product(facts: BlockFacts, block: Any) -> Product | None:
-    """How the block is a product of tensors; None if it is not."""
+    """Return the block as a product of tensors; None if it is none."""
     is_plain = len(facts.writes) == 1 and not facts.calls and not facts.binds
     if not is_plain or not isinstance(block.body, tirx.BufferStore) or not _is_zero(block.init):
         return None
@@ -70,7 +70,7 @@ def find_product(facts: BlockFacts, block: Any) -> Product | None:
 
 
 def product_of(store: Any, all_axes: Sequence[Axis], summed: Sequence[Any]) -> Product | None:
-    """The product that a store in loops over all axes adds up over those of `summed`; None if it is none."""
+    """Return the product that a store in loops over all axes sums over those of `summed`; None if it is none."""
     parts = _parts(store)
     if parts is None:
         return None
@@ -103,12 +103,12 @@ def product_of(store: Any, all_axes: Sequence[Axis], summed: Sequence[Any]) -> P
 
 
 def _is_one(extent: Any) -> bool:
-    """Whether an axis counts to 0 only, so that no operand has to show it."""
+    """Return whether an axis has extent 1, so that no operand has to be indexed by it."""
     return isinstance(extent, int) and extent == 1
 
 
 def _trailing(places: list[Any], allowed: list[Any]) -> list[Any]:
-    """The last of `places`, as far back as they are among the allowed ones."""
+    """Return the longest suffix of `places` that consists of allowed ones."""
     found: list[Any] = []
     for place in reversed(places):
         if not any(place.same_as(each) for each in allowed):
@@ -118,7 +118,7 @@ def _trailing(places: list[Any], allowed: list[Any]) -> list[Any]:
 
 
 def _parts(store: Any) -> tuple[list[Any], Callable[[Any, Any, Any], Any]] | None:
-    """The two factors of what a store adds to its place, and how their product is added; else None."""
+    """Return the two factors of what a store accumulates, and the function that multiplies and adds them; else None."""
     summands = _summands(store.value)
     if summands is None:
         return None
@@ -138,7 +138,7 @@ def _parts(store: Any) -> tuple[list[Any], Callable[[Any, Any, Any], Any]] | Non
 
 
 def _summands(value: Any) -> tuple[Any, Any] | None:
-    """The two parts of a sum, which for integers that wrap is in twice their width; None for anything else."""
+    """Return the two operands of a sum, which for wrapping integers is in twice their width; None for anything else."""
     if isinstance(value, tirx.Add):
         return value.a, value.b
     if not isinstance(value, tirx.Cast) or not isinstance(value.value, tirx.Add):
@@ -165,14 +165,14 @@ def _is_zero(init: Any) -> bool:
 
 
 def _variables(expression: Any) -> set[Any]:
-    """No list: what is looked for in one is compared, and a number with a variable is an expression."""
+    """Return the variables as a set: ``in`` on a list would compare by ``==``, which TIR makes an expression."""
     found: list[Any] = []
     structural_walk(expression, (tirx.Var, found.append))
     return set(found)
 
 
 def mark_products(mod: IRModule) -> IRModule:
-    """The module where products whose operands are cast count as products; TVM sees plain ones only."""
+    """Return the module where products of cast operands count as products; TVM recognises plain ones only."""
     marked = {
         gv: function.with_attr(OP_PATTERN, PRODUCT)
         for gv, function in mod.functions_items()
@@ -189,7 +189,7 @@ def _is_product(function: PrimFunc) -> bool:
     schedule = Schedule(function)
     try:
         blocks = leaf_blocks(schedule)
-    except ValueError:  # opaque or symbolic loops: no product that we know
+    except ValueError:  # opaque or symbolic loops
         return False
     if len(blocks) != 1:
         return False
@@ -198,7 +198,7 @@ def _is_product(function: PrimFunc) -> bool:
 
 
 def _is_vector_product(facts: BlockFacts, block: Any) -> bool:
-    """Whether the block multiplies by a vector, which its indices may show only where axes of one are left out."""
+    """Return whether the block multiplies by a vector; unit axes may be missing from its indices."""
     if facts.calls or facts.binds or not isinstance(block.body, tirx.BufferStore) or not _is_zero(block.init):
         return False
     parts = _parts(block.body)

@@ -1,4 +1,4 @@
-"""A pass of relax → tir: marks the PrimFuncs that only give their input another shape.
+"""A pass of relax → tir: marks the PrimFuncs that only reshape their input.
 
 Takes fused PrimFuncs, before a schedule changes their loops. Gives the same with the attribute ``mlirtri.view`` where
 the output has the input's elements in the input's order, so that a launch plan makes a view instead of a launch.
@@ -14,7 +14,7 @@ VIEW = "mlirtri.view"
 
 
 def mark_views(mod: IRModule) -> IRModule:
-    """The module with ``mlirtri.view`` on pure reshapes."""
+    """Return the module with ``mlirtri.view`` on pure reshapes."""
     views = {
         gv: function.with_attr(VIEW, True)
         for gv, function in mod.functions_items()

@@ -33,12 +33,12 @@ def minus(x: Any, y: Any) -> Any:
 
 
 def strips_in(x: Any, width: int) -> Any:
-    """Return how many whole vectors, or chunks, of this width are in x iterations."""
+    """Return the number of whole vectors, or chunks, of this width in x iterations."""
     return index(x.value // width) if isinstance(x, tirx.IntImm) else tirx.floordiv(x, index(width))
 
 
 def delinearized(position: Any, extents: Sequence[int]) -> list[Any]:
-    """Return the index along each axis of a position among all of them, in row-major order."""
+    """Return the index along each axis of a row-major linear position."""
     indices: list[Any] = []
     for axis, extent in enumerate(extents):
         stride = prod(extents[axis + 1 :])
@@ -48,18 +48,18 @@ def delinearized(position: Any, extents: Sequence[int]) -> list[Any]:
 
 
 def simplified(extent: Any) -> Any:
-    """The extent of a loop as TVM's parser would have it, so that a module prints as the text that it is read from."""
+    """Return a loop extent as TVM's parser would build it, so that printing and parsing a module round-trips."""
     return tvm.sym.Analyzer().simplify(extent)
 
 
 def whole(count: Any, width: int) -> Any:
-    """Return how many of `count` iterations whole chunks of this width cover."""
+    """Return how many of `count` iterations are in whole chunks of this width."""
     strips = strips_in(count, width)
     return index(strips.value * width) if isinstance(strips, tirx.IntImm) else strips * index(width)
 
 
 def substituted(statement: Any, variable: Any, value: Any) -> Any:
-    """`statement` with an expression in place of a variable."""
+    """Return `statement` with an expression in place of a variable."""
     return structural_map(statement, (tirx.Var, lambda each: value if each.same_as(variable) else each))
 
 
@@ -82,7 +82,7 @@ def fresh(statement: Any) -> Any:
 
 
 def sequence(*statements: Any) -> Any:
-    """The statements after each other, in one flat `SeqStmt`: what one allocates is seen by all that follow."""
+    """Return the statements as one flat `SeqStmt`, so that an allocation is visible to all statements after it."""
     flat: list[Any] = []
     for each in statements:
         flat.extend(each.seq if isinstance(each, tirx.SeqStmt) else [each])
@@ -90,7 +90,7 @@ def sequence(*statements: Any) -> Any:
 
 
 def depends_on(expression: Any, variables: Sequence[Any]) -> bool:
-    """Whether a statement or expression names one of these variables or buffers."""
+    """Return whether a statement or expression uses one of these variables or buffers."""
     found: list[Any] = []
 
     def visit(each):
@@ -109,16 +109,16 @@ def loads_in(node: Any) -> list[TensorLoad]:
 
 
 def new_buffer(name: str, dtype: str, *sizes: int) -> Any:
-    """A small buffer, which LLVM keeps in registers. In scope `local`, TVM would allocate it by a call, on the heap."""
+    """Return a small buffer, which LLVM keeps in registers; TVM would allocate one of scope `local` on the heap."""
     return tirx.decl_buffer([index(size) for size in sizes], dtype, name, layout=None)
 
 
 def buffer_like(buffer: Any, shape: Sequence[Any]) -> Any:
-    """A new buffer of the same name, dtype, scope and layout, with another shape."""
+    """Return a new buffer of the same name, dtype, scope and layout, with another shape."""
     return tirx.decl_buffer(shape, buffer.dtype, buffer.name, scope=buffer.ty.storage_scope, layout=buffer.ty.layout)
 
 
 def with_body(loop: Any, body: Any, *, kind: Any = None) -> Any:
-    """The loop with another body."""
+    """Return the loop with another body."""
     kind = loop.kind if kind is None else kind
     return tirx.For(loop.loop_var, loop.min, loop.extent, kind, body, None, loop.annotations, loop.step)

@@ -1,6 +1,6 @@
 """TIR statements of loops over tiles: counted loops, vectors, positions along fused axes, buffers.
 
-Takes and gives TIR. A loop is made from a function of its variable, so that a loop of one iteration is no loop.
+Takes and gives TIR. A loop is built from a function of its variable; one iteration needs no loop.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from mlirtri.lowering.toolchain.tvm_names import structural_map, tirx
 
 
 def replaced(node: Any, values: Values) -> Any:
-    """A statement or expression with expressions in place of variables."""
+    """Return a statement or expression with expressions in place of variables."""
     return structural_map(node, (tirx.Var, lambda each: values.get(each, each)))
 
 
 def counted(name: str, extent: Any, body: Callable[[Any], Any], kind: Any = None) -> Any:
-    """A loop whose body is made from its variable; the body alone, for 0, where it runs once."""
+    """Return a loop whose body is built from its variable; the body alone, for 0, if it runs once."""
     if isinstance(extent, int):
         if extent == 1 and kind is not tirx.ForKind.VECTORIZED:
             return body(index(0))
@@ -29,7 +29,7 @@ def counted(name: str, extent: Any, body: Callable[[Any], Any], kind: Any = None
 
 
 def nested(axes: Sequence[Axis], body: Callable[[Values], Any], values: Values | None = None) -> Any:
-    """One loop per axis around a body, which is made from what stands for the axes."""
+    """Return one loop per axis around a body, which is built from the values of the axes."""
     values = values or {}
     if not axes:
         return body(values)
@@ -38,12 +38,12 @@ def nested(axes: Sequence[Axis], body: Callable[[Values], Any], values: Values |
 
 
 def in_vectors(extent: Any, lanes: int, body: Callable[[Any], Any]) -> Any:
-    """`body` for 0 … extent as vectors, and one of what is left; element by element, where only the run shows it."""
+    """Return loops of `body` over 0 … extent in vectors; the rest is one vector, or scalar if the extent is dynamic."""
     return groups_of(extent, lanes, lambda first, count: in_lanes(count, lambda lane: body(first + lane)))
 
 
 def groups_of(extent: Any, lanes: int, body: Callable[[Any, int], Any]) -> Any:
-    """`body` for the first of each `lanes` elements and their number; of what is left, one by one if that is open."""
+    """Return loops of `body` over groups of `lanes` elements; the rest is one group, or single elements if dynamic."""
 
     def vectors(count: Any) -> Any:
         return counted("vector", count, lambda at: body(at * index(lanes), lanes))
@@ -63,7 +63,7 @@ def in_lanes(count: int, body: Callable[[Any], Any]) -> Any:
 
 
 def spread(axes: Sequence[Axis], position: Any) -> Values:
-    """The axes' values at a position of all of them together, the last one fastest."""
+    """Return the axes' values at a row-major position among all of them."""
     values: Values = {}
     for at, axis in enumerate(axes):
         inside = size_of(axes[at + 1 :])
@@ -73,22 +73,22 @@ def spread(axes: Sequence[Axis], position: Any) -> Values:
 
 
 def sized(extent: Any) -> Any:
-    """An extent as an expression."""
+    """Return an extent as an expression."""
     return index(extent) if isinstance(extent, int) else extent
 
 
 def quotient(position: Any, size: Any) -> Any:
-    """position // size, of what is not negative."""
+    """Return position // size of a non-negative position."""
     return tirx.floordiv(position, index(size)) if isinstance(size, int) else tirx.truncdiv(position, size)
 
 
 def remainder(position: Any, size: Any) -> Any:
-    """position % size, of what is not negative."""
+    """Return position % size of a non-negative position."""
     return tirx.floormod(position, index(size)) if isinstance(size, int) else tirx.truncmod(position, size)
 
 
 def parts_of(total: Any, size: int) -> Any:
-    """How many parts of this size there are, the last of which may be smaller."""
+    """Return the number of parts of this size, the last of which may be smaller."""
     return -(-total // size) if isinstance(total, int) else tirx.floordiv(total + index(size - 1), index(size))
 
 
@@ -102,7 +102,7 @@ def temporary(name: str, dtype: str, shape: Sequence[Any]) -> Any:
 
 
 def flat(axes: Sequence[Axis], values: Values) -> Any:
-    """The position among all of the axes together."""
+    """Return the row-major position among all of the axes."""
     position = index(0)
     for axis in axes:
         position = position * sized(axis.extent) + values[axis.variable]
@@ -110,12 +110,12 @@ def flat(axes: Sequence[Axis], values: Values) -> Any:
 
 
 def at_least(size: Any, least: int) -> Any:
-    """A size, or `least` where it is smaller."""
+    """Return the maximum of a size and `least`."""
     return max(size, least) if isinstance(size, int) else tirx.max(size, index(least))
 
 
 def at_most(size: Any, most: Any) -> Any:
-    """A size, or `most` where it is larger; either may be an expression."""
+    """Return the minimum of two sizes or expressions."""
     are_known = isinstance(size, int) and isinstance(most, int)
     return min(size, most) if are_known else tirx.min(sized(size), sized(most))
 

@@ -1,4 +1,4 @@
-"""Stores and loads in the dtype of their memory, vector loops, prefetches: what row kernels are built from.
+"""Stores and loads in the dtype of their memory, vector loops and prefetches, for row kernels.
 
 Takes and gives TIR. Knows no plan and no row.
 """
@@ -16,14 +16,14 @@ INFINITY_BITS = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
 
 def integers_of(dtype: Any) -> str:
-    """Integers as wide as floats."""
+    """Return the integer dtype as wide as a float dtype."""
     return str(dtype).replace("float", "int")
 
 
 def fetch(place: Any) -> Any:
-    """Asks for what is at a place in memory: to read it, and to keep it in all caches."""
+    """Return a prefetch of an address: to read it, and to keep it in all caches."""
     reading, all_caches, data = (tirx.IntImm("int32", number) for number in (0, 3, 1))
-    # TVM's own prefetch prints as what its parser does not know.
+    # TVM's parser does not know how TVM's own prefetch prints.
     call = tirx.call_llvm_intrin("void", "llvm.prefetch", tirx.address_of(place), reading, all_caches, data)
     return tirx.Evaluate(call)
 
@@ -32,15 +32,15 @@ Combine = Callable[[Any, Any], Any]
 
 
 def doubled_up_to(lanes: int) -> int:
-    """Lanes that halve down to one: as many as there are, or the next power of two."""
+    """Return the power of two from which lanes are halved down to one: at least `lanes`."""
     return 1 << (lanes - 1).bit_length()
 
 
 def together(buffers: Sequence[tuple[Any, Any, Combine]], vectors: int, lanes: int) -> list[Any]:
-    """Vectors onto vectors, then halves onto halves, down to element 0 of each buffer, given with dtype and operation.
+    """Reduce vectors, then halves, down to element 0 of each buffer, given with dtype and operation.
 
-    Each access is a whole vector or a part of one: memory that is read across the vectors that were stored into it is
-    no registers to LLVM, and a CPU waits until it is written.
+    Each access is a whole vector or a part of one: LLVM keeps memory that is read across the stored vectors out of
+    registers, and a CPU waits for the stores.
     """
     statements = []
     while vectors > 1:
@@ -65,19 +65,19 @@ def _with_others(dtype: Any, combine: Combine, partial: Any, distance: int) -> C
 
 
 def stored(buffer: Any, indices: list[Any], value: Any) -> Any:
-    """A store, in the dtype of the memory."""
+    """Return a store in the dtype of the memory."""
     dtype = str(buffer.dtype)
     return tirx.BufferStore(buffer, value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value), indices)
 
 
 def loaded(buffer: Any, indices: list[Any], dtype: Any) -> Any:
-    """A load, in the dtype that the value has in the program."""
+    """Return a load in the dtype that the value has in the program."""
     value = tirx.BufferLoad(buffer, indices)
     return value if str(buffer.dtype) == str(dtype) else tirx.Cast(str(dtype), value)
 
 
 def lanewise(buffer: Any, first: int, lanes: int, value: Callable[[Any], Any]) -> Any:
-    """Stores into `lanes` neighbours, as one vector."""
+    """Return stores into `lanes` neighbours, as one vector."""
     if lanes == 1:
         return stored(buffer, [index(first)], value(index(first)))
     lane = tirx.Var("lane", "int64")
@@ -88,7 +88,7 @@ def lanewise(buffer: Any, first: int, lanes: int, value: Callable[[Any], Any]) -
 
 @dataclass(frozen=True)
 class Joined:
-    """Axes that one loop counts: their indices in terms of it, and their extents."""
+    """Axes fused into one loop: their indices in terms of its variable, and their extents."""
 
     indices: list[Any]
     extents: list[int]
@@ -96,18 +96,18 @@ class Joined:
 
 
 def joined_by(axes: Sequence[Any], point: Mapping[Any, Any], loop: Any) -> list[Joined]:
-    """What one loop counts, where that is several axes."""
+    """Return the axes that one loop fuses, if there are several."""
     if len(axes) == 1:
         return []
     return [Joined([point[axis.variable] for axis in axes], [axis.extent for axis in axes], loop)]
 
 
 def in_one(buffer: Any, indices: list[Any], joined: Sequence[Joined]) -> list[Any]:
-    """Indices with all that one loop counts in the last of them, where that is the same place in memory.
+    """Return the indices with all axes of one fused loop in the last one, if the address stays the same.
 
-    Quotients and remainders by sizes that are no multiples of a vector do not show that its lanes are neighbours. Not
-    for a part of a tensor, whose axes end before its dimensions do, and not for memory of the kernel itself, of which
-    TVM keeps what such indices reach.
+    Quotients and remainders by sizes that are no multiples of a vector hide that its lanes are neighbours. Not for a
+    slice, whose axes end before its dimensions do, and not for the kernel's own memory, of which TVM keeps what such
+    indices reach.
     """
     for axes in joined:
         count = len(axes.indices)
@@ -132,7 +132,7 @@ def is_same_number(one: Any, other: Any) -> bool:
 
 
 def vectorizable(value: Any) -> Any:
-    """NaN is found by its bits: TVM has no vectors of its own question."""
+    """Return `value` with NaN found by its bits: TVM has no vector form of `isnan`."""
 
     def visit(call: Any) -> Any:
         dtype = str(call.args[0].ty.dtype) if len(call.args) == 1 else ""
