@@ -36,7 +36,7 @@ def is_forked() -> bool:
 
 
 def awaited(lock: Any) -> Any:
-    """Return `lock`, freed in forked processes; a fork waits for it, so that no protected operation is half done there."""
+    """Return `lock`, freed in forked processes; a fork waits for it, so that no protected operation is cut short."""
     _AWAITED.append(lock)
     return lock
 

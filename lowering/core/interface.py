@@ -103,7 +103,7 @@ class PrintLog:
 
 @dataclass(frozen=True)
 class Interface:
-    """The mapping between Python and the MLIR function: made by `ast_to_tri` or read off a module, used by the runtime."""
+    """The mapping between Python and the MLIR function: by `ast_to_tri` or from a module, for the runtime."""
 
     parameters: tuple[TensorParameter, ...]
     leaves: tuple[TensorType, ...]

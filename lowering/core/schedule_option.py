@@ -36,7 +36,7 @@ def checked_schedule(spelling: Any) -> str:
 
 
 def budget_of(spelling: Any) -> Budget | None:
-    """Return the budget of a ``"meta"`` schedule, None for the others; raises `UnknownOptionError` for an invalid one."""
+    """Return the budget of a ``"meta"`` schedule, None for others; raises `UnknownOptionError` for an invalid one."""
     name, colon, rest = spelling.partition(":") if isinstance(spelling, str) else ("", "", "")
     if name not in SCHEDULES or (colon and name != "meta"):
         raise UnknownOptionError(f"unknown schedule {spelling!r}", help=_HELP)

@@ -28,7 +28,7 @@ class Step:
     """Its type: ``index``, ``i1`` to ``i64``, ``f32``, ``f64``."""
     operands: tuple[int, ...] = ()
     numbers: tuple[Any, ...] = ()
-    """For `SIZE` argument and axis, for `ELEMENT` argument and indices, for `CONSTANT` the number, else the predicate."""
+    """`SIZE`: argument and axis; `ELEMENT`: argument and indices; `CONSTANT`: the number; else the predicate."""
 
 
 @dataclass(frozen=True)

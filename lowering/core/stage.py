@@ -33,7 +33,7 @@ class Executable(Protocol):
     def launch(self, inputs: Sequence[Any], outputs: Sequence[Any], /) -> None:
         """Run on contiguous torch tensors, one per function argument, writing every output tensor in full.
 
-        Thread-safe. The caller has checked shapes, dtypes and devices. If the pipeline drops signs (`Pipeline.signless`),
+        Thread-safe. The caller checks shapes, dtypes and devices. If the pipeline drops signs (`Pipeline.signless`),
         an unsigned tensor arrives viewed as the signed one of its width; a complex tensor arrives viewed as a float one
         with a last axis of 2, the real and imaginary parts.
         """
@@ -135,6 +135,6 @@ class Stage:
 
     name: str
     kind: str
-    """The kind of its text: ``python``, ``mlir``, ``tvmscript``, ``llvm``, ``cuda``, ``asm``, ``ptx`` or ``listing``."""
+    """Its text's kind: ``python``, ``mlir``, ``tvmscript``, ``llvm``, ``cuda``, ``asm``, ``ptx`` or ``listing``."""
     run: Callable[[Any, CompileContext], Any]
     """The lowering: takes the IR of the previous stage, gives this stage's IR."""

@@ -28,7 +28,7 @@ class Target:
     architecture: str
     threads: int = 1
     row_tile: int | None = None
-    """Rows per block of a row kernel, if given: it is then one kernel, however long its rows are."""
+    """Rows that a row kernel computes at once, if given: it is then one kernel, however long its rows are."""
 
     @property
     def is_cuda(self) -> bool:

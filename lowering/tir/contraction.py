@@ -39,7 +39,7 @@ class Way(Enum):
     COLUMNS = "columns"
     """Lanes are columns of a right operand that is read once, in place, for a few rows."""
     DOTS = "dots"
-    """Lanes are along the innermost axis of the sum; both operands, or a copy of the right one, are contiguous there."""
+    """Lanes are along the innermost axis of the sum; both operands, or a copy of the right, are contiguous there."""
 
 
 @dataclass(frozen=True)

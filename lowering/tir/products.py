@@ -53,7 +53,7 @@ class Product:
 
 
 def only_product(function: PrimFunc) -> tuple[Schedule, BlockFacts, Product] | None:
-    """Return a schedule of the function, its only reduction, and that as a product; None if there is none, or several."""
+    """Return a schedule of the function, its only reduction, and that as a product; None if none or several."""
     schedule = Schedule(function, error_render_level="fast")
     found = [block for block in leaf_blocks(schedule) if not block.is_spatial]
     product = find_product(found[0], schedule.get(found[0].handle)) if len(found) == 1 else None
