@@ -32,11 +32,11 @@ COLUMN_CHUNK = 256
 """Columns that a column reduction keeps in the first-level cache while it runs down the rows."""
 
 FEW_ELEMENTS = 64
-"""An elementwise block beside a reduction may have so many elements without vectors."""
+"""Elements up to which an elementwise block beside a reduction is not vectorised."""
 
 
 def view(function: PrimFunc, _target: Target) -> Schedule | None:
-    """Return the loops as they are of a function that only reshapes its input: nothing launches it."""
+    """Return a function that only reshapes its input with its loops as they are: it is never launched."""
     return Schedule(function) if VIEW in (function.attrs or {}) else None
 
 
@@ -85,7 +85,7 @@ def _block_by_block(function: PrimFunc, schedule: Schedule, target: Target) -> S
         loops_of = reduction_loops if nest.reduced else element_loops
         made = loops_of(nest, target) if "R" not in block.kinds or nest.reduced else None
         if made is None and not nest.reduced and len(blocks) > 1 and nest.points <= FEW_ELEMENTS:
-            # Reductions over axes of one begin with their init, too.
+            # Reductions over axes of extent 1 begin with their init, too.
             body = nest.body if nest.init is None else sequence(nest.init, nest.body)
             made = fresh(around_loops(nest.axes, body))
         if made is None:
@@ -123,7 +123,7 @@ def plain_reduction(function: PrimFunc, target: Target) -> Schedule | None:
         initials = _by_rows(schedule, rows, target)
     else:
         initials = [_at_root(schedule, block, target) for block in blocks]
-    # Last, because TVM moves no loops any more once the initial value is stored by a block of its own.
+    # Last, because TVM moves no loops once the initial value is stored by a block of its own.
     for block, loop in zip(blocks, initials, strict=True):
         if loop is not None:
             schedule.decompose_reduction(block.handle, loop)
@@ -186,13 +186,13 @@ def _common_rows(blocks: list[BlockFacts]) -> int:
     rows = 0
     while all(_is_row(block, rows, last) for block in blocks):
         rows += 1
-    # What adds up rows of memory keeps its last dimension inside, to run along it.
+    # Reductions along contiguous memory keep their last dimension inside.
     down = [block for block in blocks if not block.is_spatial and not _reads_along_rows(block)]
     return min([rows, *(len(block.writes[0].axes) - 1 for block in down)])
 
 
 def _is_row(block: BlockFacts, dimension: int, last: BlockFacts) -> bool:
-    """Whether this dimension of what the block writes is a spatial axis as long as the last block's."""
+    """Whether this dimension of a block's result is a spatial axis as long as the last block's."""
     if dimension >= len(last.extents) or last.kinds[dimension] != "S":
         return False
     for write in block.writes:
@@ -203,7 +203,7 @@ def _is_row(block: BlockFacts, dimension: int, last: BlockFacts) -> bool:
 
 
 def _by_rows(schedule: Schedule, rows: int, target: Target) -> list[Any]:
-    """Compute every block of a row inside the row's loop; return per block the loop to set initial values before."""
+    """Compute every block of a row inside the row's loop; return per block the loop in front of which to initialise."""
     blocks = leaf_blocks(schedule)
     *producers, last = blocks
     row = schedule.get_loops(last.handle)[rows - 1]
@@ -246,7 +246,7 @@ def _at_root(schedule: Schedule, block: BlockFacts, target: Target) -> Any:
 
 
 def _accumulate(schedule: Schedule, block: BlockFacts, reduced: list[Any], inner: Any) -> Any:
-    """Reduce with a vector of results innermost; return the loop to set initial values before."""
+    """Reduce with a vector of results innermost; return the loop in front of which to initialise."""
     schedule.reorder(*reduced, inner)
     vectorize(schedule, inner, lanes_of(block))
     return reduced[0]

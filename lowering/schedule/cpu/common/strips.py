@@ -150,7 +150,7 @@ def _without_binds(body: Any, offset: Any) -> Any:
     def load(each):
         return tirx.BufferLoad(elements[each], [index(0)]) if each in elements else each
 
-    # First what defines the variables, then what reads them: a variable that is defined cannot become a load.
+    # Definitions before uses: a variable that is defined cannot become a load.
     body = structural_map(body, [(tirx.Bind, store), (tirx.SeqStmt, lambda node: sequence(*node.seq))], order="post")
     return structural_map(body, (tirx.Var, load), order="post")
 
@@ -246,8 +246,7 @@ _RULES = {
 }
 
 
-# --- names in bf16 values --------------------------------------------------------------------------------------------
-# TVM rounds a value to bf16 by a formula that repeats it, with its `Let`, and its vectors refuse a name that is bound
+# TVM rounds a value to bf16 by a formula that repeats it, with its `Let`, and rejects vectors with a variable bound
 # twice. So `Let` in such a value becomes `Bind` before the store, except in the arms of an `if_then_else`, which may
 # only be computed where the condition holds.
 

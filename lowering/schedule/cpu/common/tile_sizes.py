@@ -20,7 +20,7 @@ from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, tirx
 PARALLEL_VECTORS = 65536
 """Vector operations below which a second thread costs more than it saves: some ten microseconds."""
 MOST_VECTORS = 4
-"""Vectors in a row of a tile: more load streams than that gain nothing."""
+"""Vectors in a row of a tile: more load streams gain nothing."""
 MOST_ROWS = 15
 """Rows of a tile: TVM puts buffers on the stack, where LLVM makes registers of them, only below 1024 bytes."""
 MANY = 2520

@@ -1,4 +1,4 @@
-"""In-register transposes: loops that read across the direction in which they write, in square tiles.
+"""In-register transposes: loops whose loads and stores are contiguous along different axes, in square tiles.
 
 `transposed_loops` takes an elementwise nest whose results are contiguous along one axis while an operand is along
 another. It gives statements, or None where a side of the square would be too short, or a condition guards a load::
@@ -35,7 +35,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
 )
 
 SQUARES_ABREAST = 2
-"""Squares of a chunk: neighbouring cache lines of each row of the operand are read soon after each other."""
+"""Neighbouring squares of a chunk, so that each cache line of the operand is used soon after it is loaded."""
 SHORTEST = 4
 """Elements on a side of the smallest square."""
 MOST_OPERANDS = 2
@@ -106,7 +106,7 @@ def load_transposed(element: Callable[[int, Expr], Expr], dtype: str, side: int,
 
 
 def _transposed(vectors: Sequence[Expr], statements: list[Stmt]) -> list[Expr]:
-    """Return the columns of a square of rows: off-diagonal blocks change sides, of 1 element, of 2, of 4…"""
+    """Return the transpose of a square of rows, by swapping off-diagonal blocks of 1 element, of 2, of 4…"""
     side = len(vectors)
     dtype, lanes = str(vectors[0].ty.dtype).partition("x")[0], [ramp(index(0), side)]
 
@@ -192,7 +192,7 @@ def _crossing_loads(nest: FlatNest, axis: NestAxis, across: NestAxis) -> list[Te
 
 
 def _chunk(square: Square, axis: NestAxis, across: NestAxis, first: Expr, count: int) -> Stmt:
-    """Return `count` squares abreast, from number `first` on across, all the way along the results."""
+    """Return `count` neighbouring squares, from number `first` on across, all the way along the results."""
     down, right = tirx.Var(axis.variable.name, "int64"), tirx.Var(across.variable.name, "int64")
     names: list[Stmt] = []
     starts = _start(axis, down, square.side, names), _start(across, first + right, square.side, names)
@@ -212,7 +212,7 @@ def _start(axis: NestAxis, number: Expr, side: int, names: list[Stmt]) -> Expr:
     start = number * index(side)
     if not axis.extent % side:
         return start
-    # TVM knows an upper bound of a minimum only by the name it is bound to; indices cannot be simplified without.
+    # TVM knows the bound of a minimum only by the variable it is bound to, and simplifies indices by it.
     variable = tirx.Var("start", "int64")
     names.append(tirx.Bind(variable, tirx.min(start, index(axis.extent - side))))
     return variable

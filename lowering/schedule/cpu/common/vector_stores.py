@@ -1,4 +1,4 @@
-"""One store for several neighbouring iterations, as vectors; complex elements by way of a buffer of both parts.
+"""One vectorised store for several neighbouring iterations; complex elements through a buffer of both parts.
 
 Takes a store in which a variable counts iterations. Gives statements that do `lanes` of them at once. TVM would load
 the parts of complex elements, which have stride 2, one by one; loaded as a whole vector first, they are shuffled::
@@ -55,7 +55,7 @@ class _Vectors:
         self.lane = tirx.Var("lane", "int64")
         self.before: list[Any] = []
         self.parts: list[tuple[Any, Any, Any]] = []
-        """Complex arrays, the indices of their elements, and the buffers that hold both parts of these."""
+        """Complex arrays, the indices of their elements, and the buffers of both parts."""
 
     def store(self, store: Any) -> Any:
         value = structural_map(store.value, (TensorLoad, self._load), order="post")
@@ -66,7 +66,7 @@ class _Vectors:
             buffer, indices = both, [self._index_of(indices)]
         body = tirx.BufferStore(buffer, value, indices)
         body = substituted(body, self.offset, plus(self.first, self.lane))
-        # TVM makes no vectors of bf16 constants; LLVM does.
+        # TVM does not vectorise bf16 constants; LLVM does.
         is_constant = isinstance(value, tirx.FloatImm) and str(value.ty.dtype) == "bfloat16"
         kind = tirx.ForKind.SERIAL if is_constant else tirx.ForKind.VECTORIZED
         loop = tirx.For(self.lane, index(0), index(self.lanes), kind, body)
@@ -92,7 +92,7 @@ class _Vectors:
         return both
 
     def _copied(self, buffer: Any, indices: Any, both: Any, *, is_back: bool) -> Any:
-        """Return the copy of both parts of all elements, in one vector, from the array or back into it."""
+        """Return the copy of both parts of all elements, in one vector, from the array or back to it."""
         at = tirx.Var("part", "int64")
         number, part = tirx.floordiv(at, index(PARTS)), tirx.floormod(at, index(PARTS))
         places = [substituted(each, self.offset, plus(self.first, number)) for each in indices[:-1]]

@@ -12,7 +12,7 @@ Read in this order:
 - `fusion`: fuses neighbouring parallel loops.
 - `vector_choice`: which loop of a nest is vectorised.
 - `reductions`: partial results of reductions that a loop carries.
-- `transposes`: loops that read across the way they write.
+- `transposes`: loops whose loads and stores are contiguous along different loops.
 - `threads`: which loops run on several threads.
 - `products`: matrix products of dynamic sizes as contractions.
 - `convolutions`: convolutions of a dynamic number of images.

@@ -15,7 +15,7 @@ from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, linear, range_o
 from mlirtri.lowering.toolchain.tvm_names import SBlockRealize, TensorLoad, ir, structural_walk, tirx
 
 _PURE = 1
-"""TVM's number for calls that only compute; larger ones read or change something."""
+"""TVM's effect kind of calls that only compute; larger ones read or have side effects."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class _Reader:
         self.allocated: dict[Any, tuple[LoopRange, ...]] = {}
         self.known = known
         self.inner: set[Any] = set()
-        """Variables that are bound inside to other expressions than linear forms, and may differ in every iteration."""
+        """Variables bound inside to expressions other than linear forms, which may differ in every iteration."""
         self.depth = 0
         self.result = LoopAccesses()
 
@@ -143,7 +143,7 @@ class _Reader:
 
         def load(node):
             if is_cell(node.source) and node.source not in self.stores:
-                # Nothing in the statement stores to it, so it is like a variable.
+                # Nothing in the statement stores to it, so it is invariant like a variable.
                 self.known.setdefault(node.source, variable(node.source))
             self.note(node.source, node.indices, loops, is_store=False)
 
@@ -156,7 +156,7 @@ class _Reader:
             self.inner.add(node.var)
 
         structural_walk(expression, (tirx.Let, let))
-        # The loads inside an index come before the load that it is of.
+        # The loads inside an index precede the load that it is of.
         structural_walk(expression, [(TensorLoad, load), (ir.Call, call)], order="post")
 
     def note(self, buffer: Any, indices: Any, loops: tuple[LoopRange, ...], *, is_store: bool) -> None:

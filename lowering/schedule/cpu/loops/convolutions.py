@@ -1,8 +1,7 @@
 """Convolutions of a dynamic number of images among the loops of imperative functions.
 
-Takes loops as statements of such a function, and the products that they are. Gives loops that add up in memory for ones
-that do in a scalar buffer; conditional loads of an image for loads of its padded copy; and the tiles of `convolution`,
-or None for any other product::
+Takes loops of such a function, and the product that they compute. Replaces sums in a scalar buffer by sums in memory,
+and loads of an image's padded copy by conditional loads of the image. Gives the tiles of `convolution`, or None::
 
     p[n, c, h, w] = 0;  p[n, c, h + 1, w + 1] = x[n, c, h, w]
     cell = y[n, f, h, w];  for l: cell += p[n, c, h + k, w + l] * v[f, c, k, l];  y[n, f, h, w] = cell
@@ -28,7 +27,7 @@ from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, s
 
 
 def without_cell(statement: Any) -> Any:
-    """Return loops that add up in memory, for ones in a scalar buffer that is loaded before and stored after them."""
+    """Return loops that accumulate in memory, for ones in a scalar buffer loaded before and stored after them."""
     if not isinstance(statement, tirx.SeqStmt) or len(statement.seq) != 5:
         return statement
     name, allocated, first, loop, last = statement.seq
@@ -54,7 +53,8 @@ def _is_load_of(value: Any, buffer: Any) -> bool:
 
 
 def inside_of(fill: Any, copy: Any, extents: dict[Any, Any], indices: Sequence[Any]) -> Any:
-    """Return an element of an image that `fill` sets to a constant and `copy` overwrites by another: a padded image.
+    """Return an element of a padded image, which `fill` sets to a constant and `copy` partly overwrites by another
+    image.
 
     `extents` are those of the copy's loops. None where the copy is not of a whole image.
     """
@@ -82,7 +82,7 @@ def inside_of(fill: Any, copy: Any, extents: dict[Any, Any], indices: Sequence[A
 
 
 def _constant(place: Any, axis: Any) -> int | None:
-    """Return the constant by which an index is larger than an axis; None where it is not."""
+    """Return the constant by which an index exceeds an axis; None where there is none."""
     if place.same_as(axis):
         return 0
     if isinstance(place, tirx.Add) and place.a.same_as(axis) and isinstance(place.b, tirx.IntImm):
@@ -91,13 +91,13 @@ def _constant(place: Any, axis: Any) -> int | None:
 
 
 def is_same(extent: Any, size: Any) -> bool:
-    """Whether two sizes, integers or expressions, are the same."""
+    """Whether two sizes, integers or expressions, are equal."""
     one, two = (index(each) if isinstance(each, int) else each for each in (extent, size))
     return one is not None and structural_equal(one, two)
 
 
 def is_scaled(value: Any) -> bool:
-    """Whether a value is a load, converted, or times a float that is the same for all elements."""
+    """Whether a value is a load, converted, or times an invariant float."""
     while isinstance(value, tirx.Cast):
         value = value.value
     if isinstance(value, tirx.Mul) and "float" in str(value.ty.dtype):
@@ -115,5 +115,5 @@ def is_convolution(product: Product) -> bool:
 
 
 def tiles_of(contraction: Contraction, target: Target) -> Any:
-    """Return the statements of a convolution; None where it is none after all."""
+    """Return the statements of a convolution; None where its layout has no rule."""
     return convolution_loops(replace(contraction, packs_left=False), target)

@@ -101,7 +101,7 @@ def _branches(loop: Any) -> bool:
 def _vectorize_alike(first: Any, second: Any) -> bool:
     """Whether both loops are contiguous in memory, or neither is: the fused loop is vectorised only where both are.
 
-    A loop with loops inside may be vectorised itself, so an innermost one that joins it has to be contiguous.
+    Nested loops may be vectorised themselves, so an innermost loop fused with one has to be contiguous.
     """
     plain = [loop for loop in (first, second) if not contains_loops(loop.body)]
     if len(plain) == 1:
@@ -110,7 +110,7 @@ def _vectorize_alike(first: Any, second: Any) -> bool:
 
 
 def _with_cells(statement: Any) -> Any:
-    """Return the statement with scalar buffers for arrays of which an iteration uses one element, stored first."""
+    """Return the statement with scalar buffers for arrays of which an iteration uses one element, after storing it."""
     if isinstance(statement, tirx.For):
         return with_body(statement, _with_cells(statement.body))
     if not isinstance(statement, tirx.SeqStmt):

@@ -82,7 +82,7 @@ def _nest(statement: Any) -> _Nest | None:
     *names, store = statement.seq if isinstance(statement, tirx.SeqStmt) else [statement]
     if not axes or not isinstance(store, tirx.BufferStore) or not all(isinstance(each, tirx.Bind) for each in names):
         return None
-    # Not `Let`: stood there once per vector, TVM takes each for another value of the same variable.
+    # Not `Let`: repeated per vector, TVM takes each for another value of the same variable.
     cells = {name.var: new_buffer(name.var.name, str(name.var.ty), 1) for name in names}
     loads = {name: tirx.BufferLoad(cell, [index(0)]) for name, cell in cells.items()}
     stores = [tirx.BufferStore(cells[name.var], replaced(name.value, loads), [index(0)]) for name in names]
@@ -146,7 +146,7 @@ class _Sequence:
         self.statements[at] = _finished(made)
         for each in [*followers, *([] if start is None else [start])]:
             self.statements[each] = None
-        if moved:  # what followers write is allocated before
+        if moved:  # buffers that followers write are allocated before
             self.statements[at] = sequence(*(self.statements[each] for each in moved), self.statements[at])
             for each in moved:
                 self.statements[each] = None
@@ -225,7 +225,7 @@ class _Sequence:
         return any(buffer.same_as(each) for each in found)
 
     def _start(self, at: int, product: Product) -> int | None:
-        """Return the position of the statement that fills the result with zeros, if none accesses it after that."""
+        """Return the position of the statement that zeroes the result, if no later one accesses it; else None."""
         users = [number for number in range(at) if self._uses(number, product.result)]
         nest = self.nests[users[-1]] if users else None
         if nest is None or not nest.reaches_all() or not _is_zero(nest.store.value):
@@ -240,7 +240,7 @@ class _Sequence:
     def _followers(
         self, at: int, product: Product, read: Sequence[Any], total: Any
     ) -> tuple[list[Any], list[Any], list[int], list[int]]:
-        """Return the stores behind the sum, their private buffers, the positions of their statements and allocations.
+        """Return the consumers' stores, their private buffers, the positions of their statements and allocations.
 
         `read` are the operands that the tiles read, which other tiles must not write.
         """

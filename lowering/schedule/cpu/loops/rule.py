@@ -100,7 +100,7 @@ class _Scheduler:
             return self._parallel(statement, around)
         fit = fit_of(statement)
         lanes = fit.lanes if fit.share >= GOOD else 1
-        # Gathers take longer than an addition waits for the one before.
+        # Gathers take longer than the latency of an addition.
         vectors = in_vectors(statement, count_of(statement, around), lanes) if fit.is_known else None
         return self._inside(statement, around) if vectors is None else vectors
 
@@ -165,7 +165,7 @@ class _Scheduler:
         return sequence(*(self._inside(part, around) for part in parts))
 
     def _rows_at_run_time(self, loop: Any, count: Any, shape: Shape, strips: Any, around: Ranges) -> Any:
-        """Return the same for a dynamic number of iterations: the last strip repeats some of the one before."""
+        """Return the same for a dynamic number of iterations: the last strip may overlap the one before."""
         done = whole(count, shape.width)
         last = tirx.IfThenElse(tirx.GT(count, done), self.visit(last_strip(loop, done, count, shape), around), None)
         [each] = rest_loop(loop, index(0), count)
@@ -213,7 +213,7 @@ def _overlapping(loop: Any, count: Any, shape: Shape) -> Any:
 
 
 def _is_small_around_larger(loop: Any) -> bool:
-    """Whether a loop has too few iterations for all threads, and is nothing but a loop with more."""
+    """Whether a loop has too few iterations for all threads, and only contains a loop with more."""
     inner = loop.body
     is_nest = isinstance(inner, tirx.For) and PARALLEL in inner.annotations
     known = [each.extent for each in (loop, inner) if isinstance(getattr(each, "extent", None), tirx.IntImm)]

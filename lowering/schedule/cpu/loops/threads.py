@@ -70,7 +70,7 @@ def on_threads(made: Any, work: Any) -> Any:
 
 def _first_parallel(made: Any) -> Any:
     if isinstance(made, tirx.IfThenElse):
-        # The first arm is that of long loops.
+        # The first arm is for long loops.
         return tirx.IfThenElse(made.condition, _first_parallel(made.then_case), made.else_case)
     first, *others = made.seq if isinstance(made, tirx.SeqStmt) else [made]
     return sequence(with_body(first, first.body, kind=tirx.ForKind.PARALLEL), *others)

@@ -1,4 +1,4 @@
-"""In-register transposes of imperative loops: loops of run-time sizes that read across the way they write.
+"""In-register transposes of imperative loops of dynamic sizes, which load along one loop and store along another.
 
 Takes a loop of independent iterations, along which operands are contiguous, around others, along the innermost of which
 the results are. Gives the same loops in squares (`common.transposes.Square`), the last of which overlap those before,

@@ -1,7 +1,7 @@
-"""CPU row kernels: softmax, layer norm and other functions that reduce rows and go along them again.
+"""CPU row kernels: softmax, layer norm and other functions that reduce rows and traverse them again.
 
 *Takes* a PrimFunc of several blocks. *Gives* a `Schedule` in which each row is finished while it is in cache. *Refuses*
-with None what shares no rows, or has rows longer than half of the second-level cache.
+with None blocks without shared rows, and rows longer than half of the second-level cache.
 
 Read in this order:
 

@@ -1,14 +1,14 @@
-"""The sums of row kernels that are carried in fp64 and end in fp32 again: blocks of terms are added in fp32 before.
+"""Row kernels whose sums are fp64 and rounded to fp32: blocks of terms are added in fp32 first.
 
 Takes a `RowPlan` and the indices of a row, as `RowWriter` does. Gives the row's statements, in which a pass whose
-reductions are all such sums (`blocked_sums`) goes in blocks, with at most so many roundings as `cpu_wide_sums` says::
+reductions are all such sums (`blocked_sums`) runs in blocks, with the error bound of `nests.wide_sums`::
 
     for blocks:  terms[0:64] = 0
                  for 16 strips: terms[0:64] += what fp64 would be given
                  partial[0:16] += the four vectors' sums
     if a sum is infinite or NaN:  the pass again, in fp64
 
-A block may overflow where fp64 does not: then the row's sum is infinite or NaN, which is what the last line asks.
+A block may overflow where fp64 does not: then the row's sum is infinite or NaN, which the last line checks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEAST_STRIPS = 2
 
 
 def blocked_sums(plan: RowPlan, step: Step, parameters: Sequence[Any]) -> dict[int, Any]:
-    """The fp32 terms of a step's reductions; nothing where one of them is no sum that only fp32 sees."""
+    """Return the fp32 terms of a step's reductions; empty where one is no sum that is only read as fp32."""
     reductions = [at for at in step.nests if plan.nests[at].is_reduction]
     terms = {at: _fp32_term(plan, at) for at in reductions if not any(map(plan.nests[at].target.same_as, parameters))}
     seen = (term is not None and is_narrowed(plan.nests, plan.nests[at].target) for at, term in terms.items())
@@ -38,15 +38,15 @@ def blocked_sums(plan: RowPlan, step: Step, parameters: Sequence[Any]) -> dict[i
 
 
 def _fp32_term(plan: RowPlan, at: int) -> Any:
-    """What a sum in fp64 adds, in fp32; None for any other reduction."""
+    """Return the fp32 term of an fp64 sum; None for any other reduction."""
     value = plan.nests[at].store.value
     is_sum = isinstance(value, tirx.Add) and str(value.ty.dtype) == "float64"
     return _before_widening(plan.reducers[at].term) if is_sum else None
 
 
 def _before_widening(term: Any) -> Any:
-    """The fp32 that a term in fp64 is made of, or None."""
-    if isinstance(term, tirx.Let):  # Of the bits of bf16.
+    """Return the fp32 expression that an fp64 term widens; None where there is none."""
+    if isinstance(term, tirx.Let):  # The bits of bf16.
         inner = _before_widening(term.body)
         return None if inner is None else tirx.Let(term.var, term.value, inner)
     if not isinstance(term, tirx.Cast) or str(term.value.ty.dtype) not in NARROW:
@@ -55,7 +55,7 @@ def _before_widening(term: Any) -> Any:
 
 
 def is_narrowed(nests: Sequence[Nest], buffer: Any) -> bool:
-    """Whether whatever reads a buffer makes fp32, or less, of it at once."""
+    """Whether every load of a buffer is immediately cast to fp32 or less."""
     casts: list[Any] = []
     for nest in nests:
         for statement in (*nest.before, nest.store):
@@ -74,13 +74,13 @@ class BlockWriter(RowWriter):
     def __init__(self, plan: RowPlan, row: Sequence[Any], parameters: Sequence[Any], ahead: Sequence[Any] = ()):
         super().__init__(plan, row, parameters, ahead)
         self.blocked: dict[int, Any] = {}
-        """Of the pass that is being written, the terms of its sums."""
+        """The terms of the current pass's sums."""
         self.terms: dict[int, Any] = {}
-        """Their sums in a block."""
+        """Buffers of their sums in a block."""
         self.elements: dict[int, Any] = {}
-        """Its registers."""
+        """Buffers of its elements."""
         self.again = False
-        """Whether the pass is written for the second time, for rows of which a block has overflowed."""
+        """Whether this is the second version of the pass, for rows with a block that overflowed."""
 
     def _pass(self, step: Step) -> list[Any]:
         self.blocked = self._blocked(step)
@@ -98,7 +98,7 @@ class BlockWriter(RowWriter):
         is_long = step.extents[-1] >= LEAST_STRIPS * chains * self._lanes(step)
         return blocked_sums(self.plan, step, self.parameters) if is_long else {}
 
-    # --- memory, of which a pass that is done again has all --------------------------------------------------------
+    # A pass that is computed again uses the buffers of the first version.
 
     def _value_of(self, at: int) -> Any:
         return self.places[at].buffer if self.again else super()._value_of(at)
@@ -108,8 +108,6 @@ class BlockWriter(RowWriter):
             super()._allocate_elements(step, lanes)
             self.elements = dict(self.registers)
         self.registers |= self.elements
-
-    # --- blocks ------------------------------------------------------------------------------------------------------
 
     def _vectors(self, step: Step, reduces: bool) -> int:
         return 1 if self.blocked or self.again else super()._vectors(step, reduces)
@@ -129,7 +127,7 @@ class BlockWriter(RowWriter):
         return in_order(statements)
 
     def _blocks(self, step: Step, outer: tuple, strips: int, chains: int, lanes: int) -> Any:
-        """All whole strips, in blocks of `STEPS`; the last block may have fewer."""
+        """Return all whole strips, in blocks of `STEPS`; the last block may have fewer."""
         block, strip, vector = (tirx.Var(name, "int64") for name in ("block", "strip", "vector"))
         wide = chains * lanes
         self.terms = {
@@ -154,7 +152,7 @@ class BlockWriter(RowWriter):
         )
 
     def _block_added(self, at: int, chains: int, lanes: int) -> Any:
-        """The vectors of a block added in pairs, and then to the sums in fp64."""
+        """Return the pairwise sum of a block's vectors, added to the fp64 sums."""
         terms, partial = self.terms[at], self.partial[at]
 
         def value(lane: Any) -> Any:

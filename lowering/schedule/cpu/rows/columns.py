@@ -1,8 +1,8 @@
-"""The loops of several rows at once, whose elements lie side by side across the rows: softmax over channels of images.
+"""The loops of several rows at once that are interleaved in memory, such as softmax over the channels of images.
 
-Takes a `RowPlan` whose reductions do not run along memory, while the last axes of its rows do (`columns_of`). Gives the
-statements that compute neighbouring rows: each pass goes through the rows' elements in turn, for a strip of rows at a
-time, in vectors of which each lane is a row.
+Takes a `RowPlan` whose operands are contiguous across rows, not along them (`columns_of`). Gives the statements that
+compute neighbouring rows: each pass runs along the rows, for a strip of rows at a time, in vectors with one row per
+lane.
 
     softmax over c of x[n, c, w]:  for c: m[0:64] = max(m[0:64], x[n, c, w : w + 64]);  …
 """
@@ -21,7 +21,7 @@ from mlirtri.lowering.toolchain.tvm_names import tirx
 
 
 def columns_of(plan: RowPlan) -> range | None:
-    """The rows' axes that are one axis of neighbours in memory; None where reductions read across no such axis."""
+    """Return the innermost row axes that memory is contiguous along; None where reductions do not read across them."""
     extents = plan.rows.extents
     last = next((at for at in reversed(range(len(extents))) if extents[at] > 1), None)
     if last is None or not all(_reads_across(plan, at, last) for at in plan.reducers):
@@ -33,14 +33,14 @@ def columns_of(plan: RowPlan) -> range | None:
 
 
 def _reads_across(plan: RowPlan, at: int, row: int) -> bool:
-    """Whether all that a nest reads of this row axis has neighbours along it."""
+    """Whether all loads of a nest that vary along this row axis are contiguous along it."""
     nest, axis = plan.nests[at], plan.rows.axes[at][row]
     places = [nest.plain(load.indices) for load in nest.loads]
     return any(axis in each for each in places) and all(each[-1] == axis for each in places if axis in each)
 
 
 def _are_one(plan: RowPlan, outer: int, inner: int) -> bool:
-    """Whether two of the rows' axes are one in all memory."""
+    """Whether two of the rows' axes can be fused in all buffers."""
     for nest, rows in zip(plan.nests, plan.rows.axes, strict=True):
         for buffer, indices in (
             (nest.target, nest.store.indices),
@@ -52,7 +52,7 @@ def _are_one(plan: RowPlan, outer: int, inner: int) -> bool:
 
 
 def lanes_of_rows(plan: RowPlan) -> int:
-    """Rows of a vector: a register of the widest element."""
+    """Return the rows of a vector: the lanes of the widest element."""
     bits = [32]
     for nest in plan.nests:
         bits += [int(nest.target.dtype.bits), *(int(load.source.dtype.bits) for load in nest.loads)]
@@ -60,16 +60,14 @@ def lanes_of_rows(plan: RowPlan) -> int:
 
 
 class ColumnWriter(RowWriter):
-    """Writes the statements of `count` rows; `row` gives the indices of one of them, of its number."""
+    """Writes the statements of `count` rows; `row` maps the number of a row to its indices."""
 
     def __init__(self, plan: RowPlan, row: Callable[[Any], list[Any]], count: int, parameters: Sequence[Any]):
         super().__init__(plan, row(index(0)), parameters)
         self.row_at, self.count, self.wide = row, count, lanes_of_rows(plan)
 
-    # --- vectors of rows ---------------------------------------------------------------------------------------------
-
     def _of_all(self, make: Callable[[int, Any], list[Any]]) -> Any:
-        """What `make` writes of a vector's lanes and one of them, for all rows of the strip."""
+        """Return the statements of ``make(lanes, lane)`` for all rows of the strip."""
         whole, rest = divmod(self.count, self.wide)
         statements = [] if not whole else [self._vectors(make, whole)]
         return in_order([*statements, *([self._vector_from(make, index(whole * self.wide), rest)] if rest else [])])
@@ -88,8 +86,6 @@ class ColumnWriter(RowWriter):
         body = in_order(make(lanes, lane))
         return tirx.For(lane, index(0), index(lanes), tirx.ForKind.VECTORIZED, body) if lanes > 1 else body
 
-    # --- one value per row -------------------------------------------------------------------------------------------
-
     def _values(self, step: Step) -> list[Any]:
         for at in step.nests:
             self._value_of(at)
@@ -100,8 +96,6 @@ class ColumnWriter(RowWriter):
         statements = self._prepared(nest, point, lanes, lane)
         statements.append(stored(self.places[at].buffer, [self.lane], self.expression(self.row_value(at), point)))
         return [*statements, *self._result(at, point)]
-
-    # --- passes ------------------------------------------------------------------------------------------------------
 
     def _pass(self, step: Step) -> list[Any]:
         reductions = [at for at in step.nests if self.plan.nests[at].is_reduction]
@@ -132,7 +126,7 @@ class ColumnWriter(RowWriter):
         return statements
 
     def _along(self, at: int, variables: Sequence[Any], lanes: int, lane: Any) -> list[Any]:
-        """What one nest does for one element of one row."""
+        """Return the statements of one nest for one element of one row."""
         nest, place = self.plan.nests[at], [self.lane]
         point = self._point(at, variables[:-1], variables[-1])
         if not nest.is_reduction:
@@ -147,15 +141,13 @@ class ColumnWriter(RowWriter):
         return [stored(self.magnitudes[at], place, largest), stored(buffer, place, reducer.extremum(own, term))]
 
     def _last(self, at: int) -> list[Any]:
-        """Extrema of rows that hold NaN are NaN; results go where others see them."""
+        """Return the row's results, with NaN for extrema of rows that contain NaN."""
         nest, statements = self.plan.nests[at], []
         if at in self.magnitudes:
             buffer = self.places[at].buffer
             total = self._kept(at, loaded(buffer, [self.lane], nest.target.dtype), [self.lane])
             statements.append(stored(buffer, [self.lane], total))
         return [*statements, *self._result(at, self._point(at, (), index(0)))]
-
-    # --- memory ------------------------------------------------------------------------------------------------------
 
     def _value_shape(self) -> list[int]:
         return [self.count]

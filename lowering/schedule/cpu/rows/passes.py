@@ -1,8 +1,8 @@
 """The loops of one row: the steps of a `RowPlan`, as TIR.
 
-Takes a `RowPlan` and the indices of a row. Gives the statements that compute the row, and the memory that they need.
-A pass goes in strips of several vectors, then by single vectors, and ends in one vector of what is left; reductions
-keep as many partial results, which halves added to halves make one.
+Takes a `RowPlan` and the indices of a row. Gives the statements that compute the row, and the buffers that they need. A
+pass runs in strips of several vectors, then single vectors, then one shorter vector; reductions keep as many partial
+results, which are combined as a tree.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from mlirtri.lowering.tir.vectors import (
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 STRIP_VECTORS = 4
-"""Vectors of partial results: as many additions as a core has under way at once."""
+"""Vectors of partial results: as many additions as are in flight in a core."""
 
 
 def unit_of_bounds() -> int:
-    """Elements that the bounds of a row's passes are multiples of: the widest strip."""
+    """Return the number of elements that bounds of passes are multiples of: the widest strip."""
     return STRIP_VECTORS * vector_bits() // 32
 
 
@@ -48,7 +48,7 @@ TARGET, ROW, VALUE = "target", "row", "value"
 
 @dataclass(frozen=True)
 class _Place:
-    """Memory that holds what a nest computes: all of its target, this row of it, or one value."""
+    """The buffer for a nest's result: all of its target, this row of it, or one value."""
 
     buffer: Any
     kind: str
@@ -57,7 +57,9 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Strip:
-    """`lanes` neighbours from `start` on, in the part `part` of partial results; `outer` are the other loops."""
+    """`lanes` elements from `start` on, in part `part` of the partial results; `outer` are the indices of the other
+    loops.
+    """
 
     outer: tuple[Any, ...]
     start: Any
@@ -75,17 +77,17 @@ class RowWriter(NestWriter):
     ):  # fmt: skip
         super().__init__(plan, parameters)
         self.row, self.ahead, self.bounds = list(row), list(ahead), bounds
-        """From which element up to which passes go, in whole `unit_of_bounds`; the end may be the row's, too."""
+        """First and end element of the passes, in whole `unit_of_bounds`; the end may be the row's, too."""
         self.memory: list[Any] = []
         self.places: dict[int, _Place] = {}
         self.registers: dict[int, Any] = {}
         self.partial: dict[int, Any] = {}
         self.magnitudes: dict[int, Any] = {}
-        """Per extremum, bits of the largest magnitudes of partial results: NaN is larger than infinity."""
+        """Per extremum, the bits of the largest magnitudes of partial results: NaN is larger than infinity."""
         self.lane: Any = index(0)
         self.joined: list[Joined] = []
         self.fetching = self._fetching_step() if ahead else None
-        """The step during which the next row comes from memory."""
+        """The step during which the next row is prefetched."""
 
     def written(self) -> Any:
         """Return the statements of all steps of the row, in order."""
@@ -94,17 +96,15 @@ class RowWriter(NestWriter):
             statements += self._pass(step) if step.extents else self._values(step)
         return in_order(statements)
 
-    # --- the next row ------------------------------------------------------------------------------------------------
-
     def _fetching_step(self) -> Step | None:
-        """A step behind the first one, along the same elements: one that waits for functions rather than for memory."""
+        """Return a step after the first one along the same elements that is compute-bound; None where there is none."""
         first, *later = (step for step in self.plan.steps if step.extents)
         later = [step for step in later if step.extents == first.extents]
         expensive = (step for step in later if any(self.plan.cost(at) >= EXPENSIVE for at in step.nests))
         return next(expensive, later[0] if later else None)
 
     def _fetches(self, outer: tuple, start: Any) -> list[Any]:
-        """Return prefetches of one vector of the next row of what the first step reads."""
+        """Return prefetches of one vector of the first step's operands in the next row."""
         first = next(step for step in self.plan.steps if step.extents)
         statements, seen = [], []
         for at in first.nests:
@@ -122,17 +122,15 @@ class RowWriter(NestWriter):
                 statements.append(fetch(place))
         return statements
 
-    # --- memory ------------------------------------------------------------------------------------------------------
-
     def _allocate(self, name: str, shape: Sequence[int], dtype: str) -> Any:
-        # TVM loses memory of bf16 when it widens it to fp32, and makes bytes of bools, but not of vectors of them.
+        # TVM loses bf16 buffers when it widens them to fp32, and stores bools as bytes, but not vectors of them.
         dtype = {"bfloat16": "float32", "bool": "int8"}.get(dtype, dtype)
         buffer = tirx.decl_buffer([index(size) for size in shape], dtype, name, layout=None)
         self.memory.append(buffer)
         return buffer
 
     def _value_of(self, at: int) -> Any:
-        """The memory of one value per row."""
+        """Return the buffer of one value per row."""
         nest = self.plan.nests[at]
         buffer = self._allocate(f"{nest.target.name}_of_row", self._value_shape(), str(nest.target.dtype))
         self.places[at] = _Place(buffer, VALUE)
@@ -140,8 +138,6 @@ class RowWriter(NestWriter):
 
     def _value_shape(self) -> list[int]:
         return [1]
-
-    # --- one value per row -------------------------------------------------------------------------------------------
 
     def _values(self, step: Step) -> list[Any]:
         statements = []
@@ -155,14 +151,12 @@ class RowWriter(NestWriter):
         return statements
 
     def _result(self, at: int, point: Point) -> list[Any]:
-        """The store of a row's value where it is a result."""
+        """Return the store of a row's value where it is a result."""
         nest = self.plan.nests[at]
         if not self.is_result(at):
             return []
         value = loaded(self.places[at].buffer, self._at_place(at, []), nest.target.dtype)
         return [stored(nest.target, [self.expression(each, point) for each in nest.store.indices], value)]
-
-    # --- passes ------------------------------------------------------------------------------------------------------
 
     def _pass(self, step: Step) -> list[Any]:
         reductions = [at for at in step.nests if self.plan.nests[at].is_reduction]
@@ -187,7 +181,7 @@ class RowWriter(NestWriter):
         return [*starts, loops, *ends]
 
     def _lanes(self, step: Step) -> int:
-        """Lanes of a vector: a register of the widest element that the pass goes along."""
+        """Return the lanes of a register of the widest element in the pass."""
         bits = [32]
         for at in step.nests:
             nest = self.plan.nests[at]
@@ -197,7 +191,7 @@ class RowWriter(NestWriter):
         return max(1, vector_bits() // max(bits))
 
     def _vectors(self, step: Step, reduces: bool) -> int:
-        """Vectors of a strip: fewer where the work of one hides the time that its additions take."""
+        """Return the vectors of a strip: fewer where their work hides the latency of additions."""
         if not reduces:
             return 1
         return 2 if any(self.plan.cost(at) >= EXPENSIVE for at in step.nests) else STRIP_VECTORS
@@ -226,7 +220,7 @@ class RowWriter(NestWriter):
             statements.append(self._vector(step, outer, index(done), index(0), length - done))
         if self.bounds is None or len(statements) == 1:
             return in_order(statements)
-        # Bounds are multiples of the widest strip: what is left over is in them if the row's end is.
+        # Bounds are multiples of the widest strip: the remainder is included only where the end is the row's.
         first, *rest = statements
         return in_order([first, tirx.IfThenElse(tirx.EQ(self.bounds[1], index(length)), in_order(rest), None)])
 
@@ -270,7 +264,7 @@ class RowWriter(NestWriter):
         return self._element_of(at, point, strip.lanes, strip.lane)
 
     def _element_of(self, at: int, point: Point, lanes: int, lane: Any) -> list[Any]:
-        """Compute an element, and keep it where others read it."""
+        """Compute an element, and store it where others read it."""
         nest, register = self.plan.nests[at], self.registers[at]
         statements = self._prepared(nest, point, lanes, lane)
         statements.append(stored(register, [self.lane], self.expression(nest.store.value, point)))
@@ -281,13 +275,11 @@ class RowWriter(NestWriter):
         return statements
 
     def _prepared(self, nest: Nest, point: Point, lanes: int, lane: Any) -> list[Any]:
-        """The statements before a nest's store, whose scratch elements become a vector each."""
+        """Return the statements before a nest's store, whose scratch elements become vectors."""
         for buffer in nest.scratch:
             wide = self._allocate(buffer.name, [lanes], str(buffer.dtype))
             point[buffer] = (wide, [lane])
         return self.before(nest, point)
-
-    # --- partial results ---------------------------------------------------------------------------------------------
 
     def _started(self, at: int, vectors: int, lanes: int) -> Any:
         starts = [(self.partial[at], self.start_of(at))]
@@ -320,10 +312,8 @@ class RowWriter(NestWriter):
         is_undefined = tirx.GT(largest, tirx.const(INFINITY_BITS[dtype], integers_of(dtype)))
         return tirx.Select(is_undefined, tirx.reinterpret(dtype, largest), total)
 
-    # --- expressions -------------------------------------------------------------------------------------------------
-
     def _point(self, at: int, outer: Sequence[Any], last: Any, row: Sequence[Any] = ()) -> Point:
-        """Return the value of each axis of a nest: of the row, or of the loops of a pass."""
+        """Return the value of each axis of a nest, from the row and the loops of a pass."""
         nest, inside = self.plan.nests[at], self.plan.inside[at]
         point = self.origin(at)
         for axis, value in zip(self.plan.rows.axes[at], row or self.row, strict=True):

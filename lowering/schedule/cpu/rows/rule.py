@@ -1,9 +1,9 @@
-"""The CPU rule for row kernels: softmax, layernorm and whatever else reduces rows and goes along them again.
+"""The CPU rule for row kernels: softmax, layer norm and other functions that reduce rows and traverse them again.
 
-Takes a PrimFunc of plain nests that share the axes of their rows. Gives a function that we write ourselves: rows in
-parallel, all of a row while it is in cache, each pass with vectors and several partial results, an odd end as one
-shorter vector. Where rows lie side by side in memory rather than their elements, a strip of rows is done at a time.
-None where there is no such row, or it does not fit half of the second cache.
+Takes a PrimFunc of plain nests that share row axes. Gives a function with rows in parallel, each computed while it is
+in cache, in vectorised passes with several partial results; the remainder is one shorter vector. Where rows are
+interleaved in memory, a strip of rows is computed at a time. None where nests share no row, or it does not fit in half
+of L2.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from mlirtri.lowering.tir.statements import delinearized, index
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Range, SBlock, SBlockRealize, Schedule, tirx
 
 ROW_BLOCK_POINTS = 16384
-"""Elements of one block of rows: its memory is allocated once, and it is what a thread takes."""
+"""Elements of one task, whose buffers are allocated once."""
 LONGEST_ACROSS = 1024
-"""Elements of rows that lie side by side: each is on another page, of which a core remembers so many."""
+"""Elements of rows that are interleaved: each is on another page, and the TLB has a limited number of entries."""
 WAYS = 16
-"""Lines in each set of the second cache, on CPUs of today."""
+"""Ways of the second-level cache, on current CPUs."""
 FINISHED = 16
-"""Terms of a reduction for each element of what follows it in the same function."""
+"""Ratio of a reduction's terms to the elements computed from it, above which the latter are negligible."""
 
 
 def rows(function: PrimFunc, target: Target) -> Schedule | None:
-    """Whole rows, one after the other, in parallel blocks."""
+    """Return the function with rows in parallel blocks; None where it is no row kernel."""
     plan = plan_of(function)
     if plan is None or not fits_cache(plan, target) or not has_enough_rows(plan, target):
         return None
@@ -44,13 +44,13 @@ def rows(function: PrimFunc, target: Target) -> Schedule | None:
 
 
 def plan_of(function: PrimFunc) -> RowPlan | None:
-    """The plan of a PrimFunc of several nests, if it is a row kernel with reductions along neighbours in memory."""
+    """Return the plan of a row kernel whose reductions are contiguous along or across rows; else None."""
     try:
         nests = nests_of(function)
         plan = make_plan(nests, find_rows(nests), function.params)
     except NotRows:
         return None
-    # Reductions have a rule of their own, which shares one result among the threads, too.
+    # A single reduction has a rule of its own, which also divides one result among the threads.
     if (
         len(nests) < 2
         or only_finishes(nests)
@@ -62,12 +62,12 @@ def plan_of(function: PrimFunc) -> RowPlan | None:
 
 
 def is_along_memory(plan: RowPlan) -> bool:
-    """Whether elements of a row lie side by side, for all that reduces them."""
+    """Whether all reductions read contiguous elements of a row."""
     return all(runs_along_memory(plan, at) for at in plan.reducers)
 
 
 def only_finishes(nests: Sequence[Nest]) -> bool:
-    """Whether one reduction is followed by work on its result alone, too little for a launch or a pass of its own."""
+    """Whether one reduction is followed only by work on its result, too little for a launch or a pass of its own."""
     first, *others = nests
     if not others or not first.is_reduction or any(nest.is_reduction for nest in others):
         return False
@@ -78,7 +78,7 @@ def only_finishes(nests: Sequence[Nest]) -> bool:
 
 
 def runs_along_memory(plan: RowPlan, at: int) -> bool:
-    """Whether the last axis of a nest within its row has neighbours in memory, in some of what it reads."""
+    """Whether some operand of a nest is contiguous along its last axis within the row."""
     nest, inside = plan.nests[at], plan.inside[at]
     if not inside.groups:
         return True
@@ -87,7 +87,7 @@ def runs_along_memory(plan: RowPlan, at: int) -> bool:
 
 
 def row_bytes(plan: RowPlan) -> int:
-    """Memory that one row touches."""
+    """Return the bytes that one row accesses."""
     buffers: dict[Any, int] = {}
     for nest, inside in zip(plan.nests, plan.inside, strict=True):
         for buffer in (nest.target, *(load.source for load in nest.loads)):
@@ -102,18 +102,18 @@ def _bytes(buffer: Any) -> int:
 
 
 def fits_cache(plan: RowPlan, target: Target) -> bool:
-    """Whether a row stays in cache from its first pass to its last; a tile that somebody asks for is taken as it is."""
+    """Whether a row stays in cache from its first pass to its last; a tile size set by the user is accepted."""
     if target.row_tile is not None:
         return True
     if is_along_memory(plan):
         return profitable(row_bytes(plan) <= cache_bytes()[2] // 2)
-    # Rows side by side come in a strip, of which each element may be on a page of its own.
+    # Rows that are interleaved are computed in strips, of which each element may be on a page of its own.
     longest = max(prod(step.extents) for step in plan.steps)
     return profitable(_strip(plan) > 0 and longest <= min(LONGEST_ACROSS, _most_across(plan)))
 
 
 def _most_across(plan: RowPlan) -> int:
-    """Elements that the second cache keeps where they lie as far apart as in memory: some distances share its sets."""
+    """Return the elements of interleaved rows that L2 keeps: large strides map to few of its sets."""
     way = cache_bytes()[2] // WAYS
     made = {nest.target for nest in plan.nests}
     steps = [
@@ -128,20 +128,20 @@ def _most_across(plan: RowPlan) -> int:
 
 
 def has_enough_rows(plan: RowPlan, target: Target) -> bool:
-    """Whether every thread has a row, or a strip of them, where there is work for several."""
+    """Whether there is a row, or a strip, for every thread, where threads are profitable."""
     together = 1 if is_along_memory(plan) else lanes_of_rows(plan)
     return profitable(prod(plan.rows.extents) // together >= target.threads or _work(plan) < PARALLEL_POINTS)
 
 
 def _strip(plan: RowPlan) -> int:
-    """Rows that are done at a time where they lie side by side: as many vectors as additions are under way at once."""
+    """Return the rows of a strip of interleaved rows: as many vectors as additions are in flight, or 0."""
     wide = lanes_of_rows(plan)
     fitting = (wide * times for times in (4, 2, 1) if row_bytes(plan) * wide * times <= cache_bytes()[2] // 2)
     return next(fitting, 0)
 
 
 def _work(plan: RowPlan) -> int:
-    """Plain loop bodies, in number."""
+    """Return the number of plain loop bodies."""
     steps = (prod(step.extents) * sum(_weight(plan, at) for at in step.nests) for step in plan.steps)
     return prod(plan.rows.extents) * sum(steps)
 
@@ -164,14 +164,14 @@ def _written(function: PrimFunc, plan: RowPlan, target: Target) -> PrimFunc:
         index(together) if count % together == 0 else tirx.Min(index(together), index(count) - block * index(together))
     )
     body = tirx.For(within, index(0), left, tirx.ForKind.SERIAL, body)
-    # Not the block's own memory, of which TVM would keep one element of what one vector goes through.
+    # Allocated here, not in the block: TVM would shrink a block's buffer to one element.
     body = tirx.SeqStmt([*(tirx.AllocBuffer(each) for each in writer.memory), body])
     loop = tirx.For(block, index(0), index(blocks), _kind_of_loop(plan, target), body)
     return with_statement(function, plan.nests[-1].name, loop)
 
 
 def _in_strips(function: PrimFunc, plan: RowPlan, across: range, target: Target) -> PrimFunc:
-    """Strips of rows that are neighbours in memory, in parallel."""
+    """Return the function with strips of interleaved rows in parallel."""
     extents = plan.rows.extents
     length, outer = prod(extents[at] for at in across), prod(extents[: across.start])
     width = min(length, _strip(plan) or lanes_of_rows(plan))
@@ -202,12 +202,12 @@ def _kind_of_loop(plan: RowPlan, target: Target) -> Any:
 
 
 def with_statement(function: PrimFunc, name: str, statement: Any) -> PrimFunc:
-    """The function that does `statement`, in one block that may read and write all parameters."""
+    """Return the function with `statement` in one block that may read and write all parameters."""
     whole = [tirx.BufferRegion(each, [Range(index(0), size) for size in each.shape]) for each in function.params]
     inner = SBlockRealize([], True, SBlock([], whole, whole, name, statement))
     root = SBlockRealize([], True, SBlock([], [], [], "root", inner))
     made = PrimFunc(list(function.params), root, function.ret_type, function.attrs)
-    # What expressions name is named once in each of their copies.
+    # Copies of expressions bind the same variables.
     return tirx.transform.ConvertSSA()(IRModule({"main": made}))["main"]
 
 
