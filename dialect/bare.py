@@ -6,7 +6,7 @@ from mlirtri.dialect.bindings.mlir import ir
 
 PREFIX = "mlirtri."
 _GROUPS = ("arg_attrs", "res_attrs")
-"""Attributes that hold those of a function's arguments and results."""
+"""Attributes that hold the attributes of a function's arguments and results."""
 
 
 def without_ours(module: ir.Module) -> None:

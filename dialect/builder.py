@@ -26,11 +26,11 @@ class Tensor:
     value: Any
     type: TensorType
     weak: bool = False
-    """Whether it is a Python scalar known at run time, of the kind of its dtype: weak in promotion."""
+    """Whether it is a run-time Python scalar of its dtype's kind: weak in promotion."""
     linear: Size | None = field(default=None, compare=False)
     """A run-time Python int as a linear expression of loop indices."""
     origin: Any = field(default=None, compare=False, repr=False)
-    """The `View` that it was read from, where that memory may be written."""
+    """The `View` that it was read from, if that memory may be written."""
 
 
 class TriBuilder:
@@ -39,12 +39,12 @@ class TriBuilder:
     def __init__(self):
         self.table = TABLE
         self.location: ir.Location | None = None
-        """Where the next operations come from; None takes MLIR's current location."""
+        """Location of the next operations; None means MLIR's current location."""
         self.placement: Any = None
         """The frontend's `Placement` of values on devices; None without devices."""
 
     def emit(self, name: str, *operands: Tensor, **values: Any) -> Tensor:
-        """Create one operation; the row's type rule gives its result type or raises `KernelError`."""
+        """Create one operation; the row's type rule returns its result type or raises `KernelError`."""
         op = self.table[name]
         operands = self.on_device(operands)
         result = op.infer([operand.type for operand in operands], values)
@@ -81,7 +81,7 @@ class TriBuilder:
         return self.emit("constant", value=dtype.python(number), shape=shape, dtype=dtype.name)
 
     def cast(self, x: Tensor, dtype: DType) -> Tensor:
-        """Create a cast; x itself where it has the dtype."""
+        """Create a cast; return x itself where it has the dtype."""
         return Tensor(x.value, x.type) if x.type.dtype == dtype else self.emit("cast", x, dtype=dtype.name)
 
     def index(self, size: int | Size) -> Tensor:

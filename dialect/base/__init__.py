@@ -8,7 +8,7 @@ Read in this order:
 * `dtypes.py`: the table of element types, with their names in NumPy, torch, MLIR and TVM.
 * `sizes.py`: sizes known only at run time, as linear expressions of bounded symbols.
 * `tensor_type.py`: a shape with a dtype; broadcasting.
-* `registry.py`: the table from names to rules that every registry of rules is.
+* `registry.py`: the mapping from names to rules behind every registry.
 
 Every package may import this one.
 """

@@ -34,22 +34,22 @@ class DType:
 
     @property
     def is_inexact(self) -> bool:
-        """True for floats and complex dtypes, NumPy's ``inexact``."""
+        """Return whether this is a float or complex dtype, NumPy's ``inexact``."""
         return self.is_float or self.is_complex
 
     @property
     def part(self) -> DType:
-        """The dtype of the real and the imaginary part; a real dtype itself."""
+        """Return the dtype of the real and the imaginary part; a real dtype itself."""
         return DTYPES[f"float{self.bits // 2}"] if self.is_complex else self
 
     @property
     def python(self) -> type:
-        """The Python type that holds an element: bool, int, float or complex."""
+        """Return the Python type of an element: bool, int, float or complex."""
         return {"f": float, "v": float, "b": bool, "c": complex}.get(self.kind, int)
 
     @property
     def is_integer(self) -> bool:
-        """True for signed and unsigned integers; bool is not one."""
+        """Return whether this is a signed or unsigned integer; bool is not one."""
         return self.kind in "iu"
 
     @property
@@ -62,7 +62,7 @@ class DType:
 
     @property
     def is_half(self) -> bool:
-        """True for fp16 and bf16, whose arithmetic is done in fp32 and rounded after each operation."""
+        """Return whether this is fp16 or bf16, whose arithmetic is done in fp32 and rounded after each operation."""
         return self.is_float and self.bits == 16
 
     def holds(self, number: int) -> bool:
@@ -72,12 +72,12 @@ class DType:
 
     @property
     def letter(self) -> str:
-        """`kind`, but ``h`` for fp16: how a row of the op table names the dtypes of its Relax operator."""
+        """Return `kind`, but ``h`` for fp16, as rows of the op table name the dtypes of Relax operators."""
         return "h" if self.name == "float16" else self.kind
 
     @property
     def epsilon(self) -> float:
-        """The smallest increment at 1 of a float dtype, or of the parts of a complex one."""
+        """Return the machine epsilon of a float dtype, or of the parts of a complex one."""
         import ml_dtypes
 
         return float(ml_dtypes.finfo(self.numpy).eps)
@@ -88,12 +88,12 @@ class DType:
 
     @property
     def signless(self) -> str:
-        """MLIR's element type from stage `linalg` on, where integers are signless."""
+        """Return MLIR's element type from stage `linalg` on, where integers are signless."""
         return self.mlir[1:] if self.mlir.startswith("ui") else self.mlir
 
     @property
     def numpy(self) -> np.dtype:
-        """The NumPy dtype; those that NumPy lacks are of `ml_dtypes`."""
+        """Return the NumPy dtype; those that NumPy lacks come from `ml_dtypes`."""
         if self.kind == "v":
             import ml_dtypes
 
@@ -102,7 +102,7 @@ class DType:
 
     @property
     def torch(self) -> Any:
-        """The `torch.dtype`; imports torch."""
+        """Return the `torch.dtype`; imports torch."""
         import torch
 
         return getattr(torch, self.name)
@@ -144,7 +144,7 @@ STORED = {
         DType("float8_e5m2fnuz", "f8E5M2FNUZ", "v", 8),
     )
 }
-"""Dtypes of tensors in imported programs that are for storage only: values are converted before any arithmetic."""
+"""Storage-only dtypes of imported programs: values are converted before any arithmetic."""
 
 _ALIASES = {
     "i1": "bool", "bool_": "bool", "half": "float16", "float": "float64", "double": "float64",

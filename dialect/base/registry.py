@@ -25,25 +25,25 @@ class Registry(Mapping[Name, Entry]):
         """Join `tables`; `kind` says what an entry is, for the error."""
         self.kind = kind
         self.entries: dict[Name, Entry] = {}
-        """The table itself: tests replace an entry here."""
+        """The table itself; tests replace entries here."""
         for table in tables:
             for name, entry in table.items():
                 self.add(name, entry)
 
     def add(self, name: Name, entry: Entry) -> None:
-        """Enter one name; raises `ValueError` where it has an entry already."""
+        """Add one entry; raises `ValueError` if the name has one already."""
         if name in self.entries:
             raise ValueError(f"a second {self.kind} for {name!r}")
         self.entries[name] = entry
 
     def __ior__(self, table: Mapping[Name, Entry]) -> Registry[Name, Entry]:
-        """Enter every name of `table`."""
+        """Add every entry of `table`."""
         for name, entry in table.items():
             self.add(name, entry)
         return self
 
     def register(self, *names: Name) -> Callable[[Entry], Entry]:
-        """Return the decorator that enters a function under each of `names`."""
+        """Return the decorator that registers a function under each of `names`."""
 
         def enter(entry: Entry) -> Entry:
             for name in names:

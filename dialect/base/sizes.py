@@ -22,7 +22,7 @@ class Symbol:
     value: Any = field(default=None, compare=False, repr=False)
     """The SSA value in the IR under construction."""
     order: int = field(default=0, compare=False)
-    """A symbol's bounds use symbols of lower order only."""
+    """Bounds of a symbol use symbols of lower order only."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Size:
 
 
 UNKNOWN = Size(((Symbol("?", "?"), 1),))
-"""The size ``?`` of IR text, of which nothing is known. Two of them on one axis are taken for equal."""
+"""The size ``?`` of IR text, of which nothing is known. Two of them on one axis are assumed equal."""
 
 
 DYNAMIC = -(1 << 63)

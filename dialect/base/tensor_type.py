@@ -33,7 +33,7 @@ class TensorType:
 
     @property
     def size(self) -> int | None:
-        """Number of elements; None when it is known at run time only."""
+        """Return the number of elements; None when it is known at run time only."""
         return prod(self.shape) if self.is_static else None
 
     def with_shape(self, shape: Iterable[int | Size]) -> TensorType:

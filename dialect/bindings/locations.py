@@ -41,7 +41,7 @@ def location_of(span: Span | None, name: str | None = None) -> ir.Location:
 
 
 def name_of(location: ir.Location | None) -> str | None:
-    """Return the variable name that `location` carries; of a fused location the first one; None without one."""
+    """Return the variable name in `location`, the first one of a fused location; None without one."""
     if location is None:
         return None
     location = _downcast(location)
@@ -82,7 +82,7 @@ def errors_at(operation: ir.Operation) -> Iterator[None]:
 
 
 def locate_implied_bodies(module: ir.Module) -> None:
-    """Give the bodies of named linalg operations, which are not printed, the location of their operation."""
+    """Give the implicit bodies of named linalg operations the location of their operation."""
     for operation in operations_named(module, "linalg.*"):
         if operation.name in _SHOWN_BODIES or not operation.regions:
             continue
@@ -112,13 +112,13 @@ def parse_text(text: str, file: str, context: ir.Context) -> ir.Module:
     except ir.MLIRError as error:
         first = error.error_diagnostics[0] if error.error_diagnostics else None
         span = span_of(first.location) if first else None
-        # Text is parsed under the name "-": show the file that it came from.
+        # Text is parsed under the name "-": show its file instead.
         shown = Span(file, span.line, span.column) if span and span.file == "-" else span or Span(file, 1, 1)
         raise ParseError(first.message if first else str(error), shown) from None
 
 
 def _downcast(location: ir.Location) -> ir.Location:
-    """Diagnostics carry locations of the base class, which hides their fields."""
+    """Return a location of its own class: diagnostics carry the base class, which hides the fields."""
     if type(location) is not ir.Location:
         return location
     kind = next((kind for kind in _KINDS if kind.static_typeid == location.typeid), None)

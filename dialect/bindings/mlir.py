@@ -61,7 +61,7 @@ def load_torch(context: ir.Context) -> None:
     from torch_mlir._mlir_libs import _torchMlir
 
     _torchMlir.register_dialect(context)
-    # Nothing registers tm_tensor itself: it loads as what this pass makes.
+    # Nothing registers tm_tensor itself: it is loaded as a dependent dialect of this pass.
     _load_dialects_of("func.func(convert-torch-to-tmtensor)", context)
 
 

@@ -1,4 +1,4 @@
-"""The op table: what each function of the language takes and gives, and how it is lowered.
+"""The op table: operands, attributes, results and lowerings of each function of the language.
 
 Takes operand types and attributes. Gives an `Op` by name: its type rule, NumPy reference, scalar rule or decomposition,
 and Relax operator. Refuses operands that do not fit, with `KernelTypeError` and `KernelValueError`.

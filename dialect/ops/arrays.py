@@ -1,7 +1,7 @@
-"""Rows of the op table for whole arrays that no elementwise op, reduction or move can say.
+"""Rows of the op table for whole arrays: padding, literals, correlation, scans, sorts and searches.
 
-`pad literal correlate` are straight-line; `scan sort argsort add_at` go from element to element and become loops;
-`searchsorted` and `bins` look up an index for each element.
+`pad literal correlate` are straight-line; `scan sort argsort add_at` are sequential and become loops;
+`searchsorted` and `bins` search an index for each element.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from mlirtri.errors import KernelTypeError, KernelValueError
 
 INT64 = DTYPES["int64"]
 SCANS = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
-"""What `scan` accumulates with."""
+"""The NumPy ufunc of each kind of `scan`."""
 LOOPS = ("scan", "sort", "argsort", "add_at")
-"""The operations of this file that become loops over elements."""
+"""Operations of this file that become loops over elements."""
 
 
 def _pad(types, attributes) -> TensorType:
@@ -41,7 +41,7 @@ def _literal(types, attributes) -> TensorType:
 
 
 def _reference_literal(values, shape, dtype):
-    # Integers of 64 bits without a sign are held as signed ones.
+    # Unsigned 64-bit integers are stored as signed ones.
     elements = np.array(values, np.float64 if as_dtype(dtype).is_float else np.int64)
     return elements.astype(as_dtype(dtype).numpy).reshape(shape)
 
@@ -123,7 +123,6 @@ def _reference_scan(x, kind, axis):
 
 
 def rows() -> Iterator[Op]:
-    """Yield the operations of this file."""
     structured = (
         ("pad", "shape", ("x",), {"low": "ints", "high": "ints", "value": "number"}, _pad,
          lambda x, low, high, value: np.pad(x, list(zip(low, high, strict=True)), constant_values=value)),
@@ -138,7 +137,7 @@ def rows() -> Iterator[Op]:
         ("bins", "sequence", ("x", "edges"), {}, _bins, _reference_bins),
         ("add_at", "sequence", ("x", "positions", "values"), {}, _add_at, _reference_add_at),
         ("correlate", "contraction", ("x", "y"), {}, _correlate,
-         # NumPy's own conjugates the second operand.
+         # np.correlate conjugates the second operand.
          lambda x, y: np.correlate(x, np.conj(y), "valid").astype(x.dtype)),
     )  # fmt: skip
     for name, group, operands, attributes, infer, reference in structured:

@@ -12,7 +12,7 @@ from mlirtri.dialect.ops.op import Op
 
 def _integer(value) -> ir.Attribute:
     value = int(value)
-    # 64 bits hold every literal of every integer dtype; the upper half of uint64 wraps to negative numbers.
+    # 64 bits hold literals of all integer dtypes; the upper half of uint64 wraps to negative numbers.
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value - (1 << 64) if value >= 1 << 63 else value)
 
 
@@ -27,7 +27,7 @@ def _number(value) -> ir.Attribute:
     if isinstance(value, bool):
         return ir.BoolAttr.get(value)
     if isinstance(value, complex):
-        # As `complex.constant` writes it.
+        # The format of `complex.constant`.
         return ir.ArrayAttr.get([ir.FloatAttr.get_f64(value.real), ir.FloatAttr.get_f64(value.imag)])
     return ir.FloatAttr.get_f64(value) if isinstance(value, float) else _integer(value)
 

@@ -44,7 +44,6 @@ def _relax(relax_ops, arguments, attributes, result):
 
 
 def rows() -> Iterator[Op]:
-    """Yield the operations of this file."""
     yield Op(
         "matmul", "contraction", ("x", "y"), {}, _infer, _reference, structured=True, relax=_relax,
         relax_dtypes="iufhv",

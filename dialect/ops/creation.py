@@ -32,7 +32,6 @@ def _eye(types, attributes):
 
 
 def rows() -> Iterator[Op]:
-    """Yield the operations of this file."""
     constant = {"value": "number", "shape": "ints", "dtype": "string"}
     yield Op(
         "constant", "creation", (), constant, _constant,

@@ -85,7 +85,7 @@ def _reference_softplus(x, beta, threshold):
 
 
 def _scalar(name):
-    """Return the scalar rule of that name, which imports MLIR when it is first called."""
+    """Return the scalar rule of that name, which imports MLIR when first called."""
 
     def apply(*arguments, **attributes):
         from mlirtri.dialect.scalar import complex_functions as scalar_complex
@@ -189,7 +189,7 @@ _PREDICATE = (
 )
 
 
-# The same columns, for operations that give a real number of a complex one.
+# The same columns, for operations that map complex to real.
 _PART = (
     ("abs", ALL + COMPLEX, np.abs, "abs", "fh"),
     ("real", COMPLEX, np.real, None, ""),
@@ -198,7 +198,6 @@ _PART = (
 
 
 def rows() -> Iterator[Op]:
-    """Yield the operations of this file."""
     for name, kinds, reference, relax, exact in _UNARY:
         yield _row(name, ("x",), _same(kinds), reference, relax, exact)
     for name, kinds, reference, relax, exact in _BINARY:

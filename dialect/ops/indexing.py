@@ -1,8 +1,8 @@
 """Rows of the op table that read and write slices of tensors, and those with run-time sizes.
 
-Attributes named `offsets`, `sizes` and `shape` hold `DYNAMIC` where the next of the operands `indices` (int64, rank 0)
-is meant: first all offsets in order, then all sizes. Slices are in bounds: the frontend clamps or checks.
-Positions of `gather` and `scatter` count from the end when negative; those out of range are clamped.
+Each `DYNAMIC` in the attributes `offsets`, `sizes` and `shape` stands for the next of the operands `indices` (int64,
+rank 0): first all offsets in order, then all sizes. Slices are in bounds: the frontend clamps or checks.
+Indices of `gather` and `scatter` count from the end when negative; those out of range are clamped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SUBSET = {"offsets": "ints", "sizes": "ints", "strides": "ints", "drop": "ints"}
 
 
 def dynamic_count(*attributes) -> int:
-    """Return how many index operands attributes of sizes and offsets need: one for each `DYNAMIC`."""
+    """Return the number of index operands that attributes of sizes and offsets need: one for each `DYNAMIC`."""
     return sum(is_dynamic(size) for values in attributes for size in shape_of(values))
 
 
@@ -222,7 +222,6 @@ def _reference_place(x, mask, update):
 
 
 def rows() -> Iterator[Op]:
-    """Yield the operations of this file."""
     shaped = {"shape": "ints"}
     typed = {"shape": "ints", "dtype": "string"}
     for name, operands, attributes, infer, reference in (

@@ -1,6 +1,6 @@
-"""Rows of the op table composed over the last axes: softmax, log_softmax, layer_norm, rms_norm.
+"""Rows of the op table for normalizations over the last axes: softmax, log_softmax, layer_norm, rms_norm.
 
-In linalg they are other ops of the table, which upstream passes fuse; the `relax` pipeline has operators of its own.
+In linalg they are decomposed into other ops, which upstream passes fuse; the `relax` pipeline has operators of its own.
 fp16 and bf16 are computed in fp32 throughout and rounded once.
 """
 
@@ -39,7 +39,7 @@ def _infer_normalized(types, attributes):
 
 
 def _shifted(t, x, axis):
-    """x minus its maximum along the axis, so that exp cannot overflow."""
+    """Return x minus its maximum along the axis, so that exp cannot overflow."""
     if x.type.rank == 0 or x.type.size == 0:
         return t.subtract(x, x)
     return t.subtract(x, t.max(x, axes=(axis,), keepdims=True))
@@ -114,7 +114,7 @@ def _reference_scaled(x, wide, variance, parameters, eps):
 
 
 def _is_single(operand: TensorType, attributes) -> bool:
-    """TVM's normalisations compute in fp32 whatever they are given, and refuse fp64."""
+    """Return whether the operand is fp32: TVM's normalisations compute in fp32 for any input, and refuse fp64."""
     return operand.dtype.name == "float32"
 
 
@@ -143,7 +143,6 @@ def _relax_rms_norm(relax_ops, arguments, attributes, result):
 
 
 def rows() -> Iterator[Op]:
-    """Yield the operations of this file."""
     for name, decompose, reference in (
         ("softmax", _softmax, _reference_softmax),
         ("log_softmax", _log_softmax, _reference_log_softmax),

@@ -5,7 +5,7 @@ A row has a type rule, a NumPy reference, and one lowering to linalg:
 * `scalar`: an elementwise op has a rule for one element, written with the algebra of `dialect.scalar`;
 * `decompose`: a composite op is written with other ops of the table;
 * `structured`: any other op has a rule in `lowering.linalg` (a test finds a missing one);
-* `derived`: a function of the language without an operation of its own: the frontend writes it with others.
+* `derived`: a function of the language that has no operation: the frontend writes it with others.
 
 `relax` names the Relax operator of the `relax` pipeline; without one that pipeline uses the lowering to linalg.
 """
@@ -35,7 +35,7 @@ class Op:
     attributes: Mapping[str, str] = field(default_factory=dict)
     """Attribute name to kind: ``int``, ``ints``, ``float``, ``bool``, ``string``, ``number`` or ``numbers``."""
     infer: Callable[[Types, Attributes], TensorType] | None = None
-    """Result type from operand types; raises `KernelTypeError` or `KernelValueError` with a sentence."""
+    """Returns the result type from operand types; raises `KernelTypeError` or `KernelValueError`."""
     numpy: Callable[..., Any] | None = None
     """Reference: arrays in operand order, attributes as keywords."""
     scalar: Callable[..., Any] | None = None
@@ -52,5 +52,5 @@ class Op:
 
     @property
     def is_variadic(self) -> bool:
-        """True where the last operand stands for any number of them."""
+        """Return whether the last operand takes any number of tensors."""
         return any(name.endswith("*") for name in self.operands)

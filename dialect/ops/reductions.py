@@ -1,7 +1,7 @@
-"""Rows of the op table that fold axes away. `axes` is sorted, non-negative and complete; `keepdims` keeps size 1.
+"""Rows of the op table for reductions. `axes` is sorted, non-negative and complete; `keepdims` keeps size 1.
 
-`sum prod max min any all argmax argmin` are structured operations; `mean var std` are composed of others.
-Sums and products of fp16 and bf16 are carried in fp32. A maximum with a NaN in it is NaN; argmax finds the first NaN.
+`sum prod max min any all argmax argmin` are structured operations; `mean var std` are decomposed.
+Sums and products of fp16 and bf16 are accumulated in fp32. A maximum over a NaN is NaN; argmax finds the first NaN.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from mlirtri.errors import KernelTypeError, KernelValueError
 
 AXES = {"axes": "ints", "keepdims": "bool"}
 LONGEST_SUM, LONGEST_HALF_SUM = 256, 16384
-"""How many fp32 elements, or fp16 and bf16 ones in fp32, are added in fp32; longer sums accumulate in fp64."""
+"""The largest numbers of fp32, and of fp16 or bf16, elements summed in fp32; longer sums accumulate in fp64."""
 
 
 def reduced_shape(shape, axes, keepdims) -> tuple[int, ...]:
-    """`shape` without `axes`, or with size 1 there."""
+    """Return `shape` without `axes`, or with size 1 there."""
     kept = [1 if axis in axes else size for axis, size in enumerate(shape)]
     return tuple(size for axis, size in enumerate(kept) if keepdims or axis not in axes)
 
@@ -70,7 +70,7 @@ def _mean(t, x, axes, keepdims):
 
 
 def _count(t, x, axes, correction=0):
-    """How many elements are reduced, less the correction, but not less than none, in x's dtype."""
+    """Return the number of reduced elements minus the correction, at least 0, in x's dtype."""
     sizes = [x.type.shape[axis] for axis in axes]
     if not any(map(is_dynamic, sizes)):
         return t.constant(max(0, prod(sizes) - correction), x.type.dtype)
@@ -80,14 +80,14 @@ def _count(t, x, axes, correction=0):
 
 
 def _var(t, x, axes, keepdims, correction):
-    """Two passes, mean first: the one-pass formula cancels (Chan, Golub & LeVeque 1983)."""
+    """Compute the variance in two passes, mean first: the one-pass formula cancels (Chan, Golub & LeVeque 1983)."""
     squares = _squares(t, t.subtract(x, t.mean(x, axes=axes, keepdims=True)))
     sum_ = t.sum(squares, axes=axes, keepdims=keepdims)
     return t.divide(sum_, _count(t, squares, axes, correction))
 
 
 def _squares(t, x):
-    """|x|² of each element."""
+    """Return |x|² of each element."""
     if not x.type.dtype.is_complex:
         return t.multiply(x, x)
     real, imaginary = t.real(x), t.imag(x)
@@ -112,7 +112,6 @@ def _relax_reduce(name):
 
 
 def rows() -> Iterator[Op]:
-    """Yield the operations of this file."""
     for name, kinds, reference in (("sum", "iufvc", np.sum), ("prod", "iufvc", np.prod)):
         yield Op(
             name, "reduction", ("x",), AXES, _infer(kinds), _reference(reference), structured=True,

@@ -95,7 +95,6 @@ def _relax_slice(relax_ops, arguments, attributes, result: TensorType):
 
 
 def rows() -> Iterator[Op]:
-    """Yield the operations of this file."""
     structured = (
         ("reshape", ("x",), {"shape": "ints"}, _reshape, lambda x, shape: x.reshape(shape),
          lambda ops, a, attributes, r: ops.reshape(a[0], list(attributes["shape"]))),
@@ -105,7 +104,7 @@ def rows() -> Iterator[Op]:
          lambda ops, a, attributes, r: ops.broadcast_to(a[0], list(attributes["shape"]))),
         ("slice", ("x",), {"offsets": "ints", "sizes": "ints", "strides": "ints"}, _slice, _reference_slice,
          _relax_slice),
-        # Two at a time: IRDL gives all operands of a variadic one type, and these differ in size.
+        # Binary: IRDL gives all operands of a variadic one type, and these differ in size.
         ("concatenate", ("x", "y"), {"axis": "int"}, _concatenate, lambda x, y, axis: np.concatenate((x, y), axis),
          lambda ops, a, attributes, r: ops.concat(list(a), axis=attributes["axis"])),
         ("flip", ("x",), {"axes": "ints"}, _flip, lambda x, axes: np.flip(x, tuple(axes)), None),

@@ -16,7 +16,7 @@ from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 POOLS = {"max": np.maximum, "min": np.minimum, "sum": np.add}
-"""By kind, what `pool` reduces a window with."""
+"""The NumPy ufunc of each kind of `pool`."""
 
 
 def windows(size: int, window: int, stride: int, dilation: int) -> int:
@@ -73,7 +73,7 @@ def _pool(types, attributes) -> TensorType:
 
 
 def _shifted(x: np.ndarray, sizes, window, strides, dilations) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
-    """Yield each index into the window, with the elements that all windows have at it."""
+    """Yield each offset into the window, with the elements of all windows at that offset."""
     for index in product(*map(range, window)):
         starts = [offset * dilation for offset, dilation in zip(index, dilations, strict=True)]
         axes = zip(starts, sizes, strides, strict=True)
@@ -109,7 +109,6 @@ def _reference_pool(x, kind, window, strides, dilations):
 
 
 def rows() -> Iterator[Op]:
-    """Yield the operations of this file."""
     integers = {name: "ints" for name in _CONVOLUTION[:-1]} | {"groups": "int"}
     yield Op("convolution", "window", ("x", "w"), integers, _convolution, _reference_convolution, structured=True)
     sizes = {"kind": "string", "window": "ints", "strides": "ints", "dilations": "ints"}

@@ -1,4 +1,4 @@
-"""Dtype promotion: in which dtype an operation computes and which one its result has, by NumPy's or torch's rules.
+"""Dtype promotion: the dtypes in which an operation computes and of its result, by NumPy's or torch's rules.
 
 Takes the semantics (``numpy`` or ``torch``), the name of an operation, and an `Operand` per operand. Gives a `Plan`.
 Refuses the dtypes that the library refuses. Loads neither library.

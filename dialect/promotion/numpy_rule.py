@@ -1,7 +1,7 @@
-"""NumPy's rule: a ufunc runs its first loop that all operands cast to safely; Python scalars follow NEP 50.
+"""NumPy's rule: a ufunc runs its first loop to whose dtypes all operands cast safely; Python scalars follow NEP 50.
 
-https://numpy.org/neps/nep-0050-scalar-promotion.html; bfloat16 is that of ml_dtypes, which NEP 50 does not know.
-Takes op and operands, gives a `Plan`, refuses what no loop takes. Checks no values.
+https://numpy.org/neps/nep-0050-scalar-promotion.html; bfloat16 is that of ml_dtypes, which NEP 50 does not cover.
+Takes op and operands, gives a `Plan`, refuses dtypes without a loop. Checks no values.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def numpy_plan(op: str, operands: Sequence[Operand]) -> Plan:
         return numpy_plan("minimum", operands)
     if op in NUMPY_LOOPS or op == "divide":
         return _loop(op, operands)
-    # Several operands are those of a normalization, which NumPy has no rule for.
+    # Several operands are those of a normalization, for which NumPy has no rule.
     source = _join(op, operands)
     if (letter := row(NUMPY_UNARY, op, source)) == "-":
         refuse("numpy", op, operands)
@@ -61,7 +61,7 @@ def _loop(op: str, operands: Sequence[Operand]) -> Plan:
 
 def _strong(operands: Sequence[Operand], weak_float_beside_bfloat16: str) -> list[str]:
     """Return the operands' letters; a Python scalar adds one only where it is of a higher kind (NEP 50)."""
-    # A Python bool is as strong as NumPy's.
+    # NumPy treats Python bools as strong.
     strong = [LETTER_OF[x.own.name] for x in operands if x.weak in (None, "bool")]
     weak = {x.weak for x in operands if x.weak}
     if "complex" in weak:
@@ -70,7 +70,7 @@ def _strong(operands: Sequence[Operand], weak_float_beside_bfloat16: str) -> lis
     if "float" in weak and not has_float:
         return [*strong, "d"]
     if "float" in weak and "E" in strong:
-        # NEP 50 does not know ml_dtypes' bfloat16.
+        # NEP 50 does not cover ml_dtypes' bfloat16.
         return [*strong, weak_float_beside_bfloat16]
     if "int" in weak and set(strong) <= {"?"}:
         return [*strong, "q"]
@@ -78,7 +78,7 @@ def _strong(operands: Sequence[Operand], weak_float_beside_bfloat16: str) -> lis
 
 
 def _weak_complex(strong: Sequence[str]) -> str:
-    """A Python complex makes floats complex, of the same precision; other dtypes complex128; complex ones stay."""
+    """Return the letter that a Python complex adds: none beside complex dtypes, F beside floats, else D."""
     dtypes = [LETTERS[letter] for letter in strong]
     if any(dtype.is_complex for dtype in dtypes):
         return ""
@@ -95,14 +95,14 @@ def _first_loop(loops: str, strong: Sequence[str]) -> str | None:
 def _join(op: str, operands: Sequence[Operand]) -> DType:
     strong = _strong(operands, weak_float_beside_bfloat16="d")
     for letter, strangers in NUMPY_NO_COMMON.items():
-        # With three operands and more, NumPy's own answer depends on their order; this one refuses more.
+        # With three operands or more NumPy's own answer depends on their order; this one refuses more.
         if letter in strong and set(strong) & set(strangers):
             refuse("numpy", op, operands)
     return LETTERS[_first_loop(NUMPY_LOOP_ORDER, strong) or "d"]
 
 
 def _mixed_comparison(strong: Sequence[str], operands: Sequence[Operand]) -> Plan | None:
-    """uint64 with a signed integer, or an integer with a Python int outside its range: both compared exactly."""
+    """Plan an exact comparison: uint64 with a signed integer, or an integer with a Python int outside its range."""
     dtypes = [LETTERS[letter] for letter in strong]
     if any(not dtype.is_integer for dtype in dtypes):
         return None
@@ -119,7 +119,7 @@ def _comparison_with_large_int(operands: Sequence[Operand], value: int) -> Plan:
     value_dtype = INT64 if INT64.holds(value) else UINT64
     if not value_dtype.holds(value):
         raise KernelValueError(f"Python int {value} fits neither int64 nor uint64", help="compare with a float")
-    # The tensor is compared in 64 bits of its own sign.
+    # The tensor is compared as a 64-bit integer of its own signedness.
     sides = tuple(
         value_dtype if x.weak else UINT64 if x.own.is_unsigned and x.own.bits == 64 else INT64 for x in operands
     )

@@ -20,21 +20,21 @@ class Operand:
     """An operand as promotion sees it; Python scalars are weak, rank-0 tensors are not."""
 
     dtype: DType | None
-    """None for a Python scalar, which has the dtype of its kind."""
+    """None for a Python scalar, whose dtype follows from its kind."""
     weak: str | None = None
     """``bool``, ``int``, ``float`` or ``complex`` for a Python scalar, known or run-time; None for a tensor."""
     rank: int = 0
     value: bool | int | float | complex | None = None
-    """The Python scalar itself, when it is known: NumPy refuses an int that does not fit."""
+    """The Python scalar itself, when known: NumPy refuses an int that does not fit."""
 
     @property
     def own(self) -> DType:
-        """Its dtype; of a Python scalar the one of its kind."""
+        """Return its dtype; of a Python scalar that of its kind."""
         return WEAK_DTYPES[self.weak or "float"] if self.dtype is None else self.dtype
 
     @property
     def known_int(self) -> int | None:
-        """The Python int, where it is one and known at compile time; else None."""
+        """Return the Python int if it is one and known at compile time, else None."""
         return int(self.value) if self.weak == "int" and self.value is not None else None
 
     def __str__(self) -> str:
@@ -45,13 +45,13 @@ class Operand:
 
 @dataclass(frozen=True)
 class Plan:
-    """The dtypes that one operation computes in and gives."""
+    """The dtypes of an operation's computation and result."""
 
     compute: tuple[DType, ...]
-    """One per operand, all alike but for `where`'s condition and for `mixed_signs`."""
+    """One per operand, all equal except for `where`'s condition and for `mixed_signs`."""
     result: DType
     identity: bool = False
-    """The op returns its operand for this dtype (floor of an integer): emit nothing."""
+    """The op is the identity on this dtype (floor of an integer): emit nothing."""
     mixed_signs: bool = False
     """NumPy compares uint64 with signed integers exactly: one `compute` dtype is uint64, the other int64."""
     weak: str | None = None
@@ -104,7 +104,7 @@ def refuse(
 ) -> NoReturn:
     """Raise `KernelTypeError`: the library refuses these dtypes too where `like` is set."""
     library = {"numpy": "NumPy", "torch": "torch"}[semantics]
-    # NumPy does compute the reciprocal of integers, to 0 except for 1 and -1.
+    # NumPy computes the reciprocal of integers, to 0 except for 1 and -1.
     words = f", as {library} does" if like and op != "reciprocal" else ""
     raise KernelTypeError(
         f"{op} of {listed(operands)} is refused{words}",

@@ -1,4 +1,4 @@
-"""What NumPy and torch do with dtypes, as data.
+"""Dtype promotion tables of NumPy and torch.
 
 `tests/dialect/promotion/test_promotion.py` compares every cell with the libraries.
 
@@ -37,7 +37,7 @@ NUMPY_LOOP_ORDER = "?bBhHiIqQeEfdFD"
 """A ufunc runs its first loop that all operands cast to safely, tried in this order."""
 
 NUMPY_NO_COMMON = {"E": "hiqHIQe"}
-"""bfloat16 has ufunc loops with these dtypes (in float32 or float64), but `numpy.result_type` gives them no dtype."""
+"""bfloat16 has ufunc loops with these dtypes (in float32 or float64), but `numpy.result_type` refuses them."""
 
 TORCH_PROMOTION = {
     "?": "?bhiqB---eEfdFD",
@@ -91,7 +91,7 @@ NUMPY_LOOPS = _spread(
     (("atan2", "hypot", "copysign", "logaddexp", "logaddexp2"), "eEfd"),
     (("matmul", "clip"), "?bBhHiIqQefdFD"),
 )
-"""The loops of the ufuncs with several operands, a part of `NUMPY_LOOP_ORDER`; `clip` is the one with both bounds."""
+"""The loops of n-ary ufuncs, a subset of `NUMPY_LOOP_ORDER`; `clip` is the one with both bounds."""
 
 NUMPY_UNARY = _spread(
     (("floor", "ceil", "trunc"), SAME),
@@ -107,8 +107,8 @@ NUMPY_UNARY = _spread(
     (("sum", "prod"), "qqqqqQQQQeEfdFD"),
     (("mean", "var", "std"), "dddddddddeEfdFD"),
 )
-"""As the ufuncs and reductions do; what NumPy lacks follows `exp`, and `relu` is `maximum(x, 0)`.
-NumPy's integer `reciprocal` is 0 nearly everywhere and undefined at 0: refused."""
+"""Compute dtypes of unary ufuncs and reductions; what NumPy lacks follows `exp`, `relu` follows `maximum`.
+Integer `reciprocal`, 0 nearly everywhere and undefined at 0, is refused."""
 
 TORCH_ROWS = _spread(
     (("minimum", "maximum", "fmin", "fmax", *COMPARISONS), SAME),
@@ -125,8 +125,7 @@ TORCH_ROWS = _spread(
     (("mean", "var", "std", "logaddexp", "silu", "rms_norm"), FLOATS + COMPLEX),
     (("hypot", "logaddexp2", "gelu", "softplus", "softmax", "log_softmax", "layer_norm"), FLOATS),
 )
-"""What torch does with the common dtype. Where torch lacks no more than a CPU kernel for
-uint16 to uint64, the rule is uint8's."""
+"""torch's compute dtype per common dtype. Where torch only lacks a CPU kernel for uint16 to uint64, uint8's rule."""
 
 SCALAR_OPS = (
     "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "minimum", "maximum", "atan2",
@@ -134,4 +133,4 @@ SCALAR_OPS = (
     "square", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift", *COMPARISONS,
     *LOGICAL, *PREDICATES, *ROUNDINGS, *FLOAT_FUNCTIONS,
 )  # fmt: skip
-"""Ops that are computed by Python's rules when all operands are Python scalars."""
+"""Ops that follow Python's rules when all operands are Python scalars."""

@@ -54,7 +54,7 @@ def torch_common_dtype(op: str, operands: Sequence[Operand]) -> DType:
     for dtype in dtypes[1:]:
         if _category(dtype) <= _category(result):
             continue
-        # A later tier adds its category only: the precision stays that of floats.
+        # A later tier adds only its category: floats keep their precision.
         if dtype.is_complex:
             result = _complex_of(result, op, operands) if result.is_float else dtype
         else:
@@ -63,7 +63,7 @@ def torch_common_dtype(op: str, operands: Sequence[Operand]) -> DType:
 
 
 def _complex_of(dtype: DType, op: str, operands: Sequence[Operand]) -> DType:
-    """Return the complex dtype whose parts torch gives a float dtype."""
+    """Return the complex dtype to which torch promotes a float dtype."""
     if dtype.name == "float16":
         hint = "torch makes complex32 of float16, which kernels lack: cast to float32"
         refuse("torch", op, operands, hint, like=False)
@@ -85,7 +85,7 @@ def _category(dtype: DType) -> int:
 
 
 def _normalization(op: str, operands: Sequence[Operand]) -> Plan:
-    """`layer_norm` also takes half inputs with float32 weights; `rms_norm` takes any weight; both give x's dtype."""
+    """Plan `layer_norm` (half inputs may have float32 weights) or `rms_norm` (any weight); both give x's dtype."""
     x, *weights = operands
     weight_dtypes = {weight.own for weight in weights}
     mixes = op == "rms_norm" or weight_dtypes <= {x.own} or (x.own.is_half and weight_dtypes == {FLOAT32})
