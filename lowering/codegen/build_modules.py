@@ -1,4 +1,4 @@
-"""Scheduled PrimFuncs as the modules that TVM's lowering takes: what is tried is what is built.
+"""Turns scheduled PrimFuncs into the modules that TVM's lowering takes, for trying schedules and for building.
 
 Takes names and PrimFuncs. Gives a module of public functions, without what TVM's lowering gets wrong for the target.
 """
@@ -16,17 +16,17 @@ Named = tuple[str, PrimFunc]
 
 
 def host_module(functions: Iterable[Named]) -> IRModule:
-    """The module of functions that run on this CPU."""
+    """Return the module of functions that run on this CPU."""
     return _public((name, host_ready(function)) for name, function in functions)
 
 
 def cuda_module(functions: Iterable[Named]) -> IRModule:
-    """The module of functions with loops on CUDA's threads, each of which launches its kernels."""
+    """Return the module of functions with loops on CUDA's threads, each of which launches its kernels."""
     return _public((name, keep_bfloat16(function)) for name, function in functions)
 
 
 def host_ready(function: PrimFunc) -> PrimFunc:
-    """The function without what TVM's lowering gets wrong on a CPU."""
+    """Return the function without what TVM's lowering gets wrong on a CPU."""
     return on_stack(without_alignment(keep_bfloat16(function)))
 
 

@@ -17,7 +17,7 @@ DEVICE_FUNCTION = 2
 
 
 def device_module(functions: Iterable[tuple[str, PrimFunc]], target) -> IRModule:
-    """The functions that run on the device; ``<name>_kernel``, ``<name>_kernel_1``… for each PrimFunc."""
+    """Return the device functions: ``<name>_kernel``, ``<name>_kernel_1``… for each PrimFunc."""
     pipeline, _, finish_device = tvm.tirx.get_tir_pipeline(BUILD_PIPELINE)
     mod = pipeline(tirx.transform.BindTarget(target)(cuda_module(functions)))
     on_device = tirx.transform.Filter(lambda each: int(each.attrs.get("calling_conv", 0)) == DEVICE_FUNCTION)(mod)
@@ -25,8 +25,8 @@ def device_module(functions: Iterable[tuple[str, PrimFunc]], target) -> IRModule
 
 
 def source_of(device: IRModule, target) -> str:
-    """The CUDA C++ of a module of device functions."""
+    """Return the CUDA C++ of a module of device functions."""
     text = tvm.get_global_func("target.build.cuda")(device, target).inspect_source()
-    # TVM writes infinities and NaN of 16-bit floats by names that no header has.
+    # TVM prints infinities and NaN of 16-bit floats by names that no header defines.
     text = re.sub(r"\binff\b", "__int_as_float(0x7f800000)", text)
     return re.sub(r"\bnanf\b(?!\()", "__int_as_float(0x7fc00000)", text)

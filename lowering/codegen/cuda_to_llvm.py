@@ -20,7 +20,7 @@ from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 
 
 def lower(code: Code, context: CompileContext) -> Code:
-    """LLVM IR of the host's functions, and what runs the whole kernel."""
+    """Return LLVM IR of the host's functions, and the executable of the whole kernel."""
     if code.payload is None:
         raise CodegenError("this CUDA source comes without a module", help="compile the kernel from an earlier stage")
     mod = code.payload

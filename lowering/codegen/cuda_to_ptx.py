@@ -17,12 +17,12 @@ from mlirtri.lowering.core.stage import Code, CompileContext
 
 
 def lower(code: Code, context: CompileContext) -> Code:
-    """PTX text; raises `DeviceError` without nvcc, `CodegenError` with nvcc's first message."""
+    """Return PTX; raises `DeviceError` without nvcc, `CodegenError` with nvcc's first message."""
     return Code(run_nvcc(code.text, context.target.architecture, "-ptx").decode(), code.executable)
 
 
 def run_nvcc(source: str, architecture: str, product: str) -> bytes:
-    """What nvcc makes of `source`: `product` is ``-ptx`` or ``-cubin``."""
+    """Return nvcc's output for `source`: `product` is ``-ptx`` or ``-cubin``."""
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         raise DeviceError(
@@ -40,7 +40,7 @@ def run_nvcc(source: str, architecture: str, product: str) -> bytes:
 
 
 def _refused(said: str, architecture: str) -> CodegenError:
-    """nvcc's first error, on the user's line when a ``#line`` led nvcc there."""
+    """Return nvcc's first error, on the user's line if it names one."""
     message = next((line for line in said.splitlines() if "error" in line or "fatal" in line), said.strip())
     if match := re.match(r"(.+)\((\d+)\): (?:catastrophic )?error.*?: (.+)", message):
         file, line, text = match.groups()

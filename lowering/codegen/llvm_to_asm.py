@@ -9,7 +9,7 @@ from mlirtri.lowering.core.stage import Code, CompileContext
 
 
 def lower(code: Code, context: CompileContext) -> Code:
-    """The assembly; empty of kernels when the function has none."""
+    """Return the assembly; it has no kernels if the function has none."""
     if code.payload is None:
         return Code("# no kernel\n", code.executable)
     return Code(lambda: code.payload.inspect_source("s"), code.executable, code.payload)

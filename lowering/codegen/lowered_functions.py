@@ -1,4 +1,4 @@
-"""Scheduled PrimFuncs as TVM's lowering leaves them. Each is lowered once, though a rule tries what `llvm` then builds.
+"""Lowers scheduled PrimFuncs once each: the stage `llvm` reuses what a schedule rule has lowered to try it.
 
 Takes a name, a PrimFunc and TVM's target. Gives the module that the build pipeline makes of this function alone, and
 the runtime module of several. Raises what TVM raises.
@@ -20,9 +20,9 @@ from mlirtri.lowering.toolchain.tvm_attributes import IS_SCHEDULED, SCHEDULE_RUL
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Target, tirx, tvm
 
 _REMEMBERED = 256
-"""Functions that were tried and not built yet: of one program, usually."""
+"""The number of lowered functions kept until they are built."""
 _NOT_LOWERED = ("global_symbol", SCHEDULE_RULE, IS_SCHEDULED)
-"""Attributes that a function has only while its schedule is tried, or only when it is taken."""
+"""Attributes that a function has only before or only after its schedule is accepted."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class _Lowered:
     module: IRModule
 
     def is_of(self, function: PrimFunc) -> bool:
-        """Whether lowering it would give the same."""
+        """Return whether `function` would be lowered to the same."""
         return (
             len(function.params) == len(self.function.params)
             and all(mine.same_as(own) for mine, own in zip(function.params, self.function.params, strict=True))
@@ -44,7 +44,7 @@ _tried: dict[tuple[Any, ...], _Lowered] = {}
 
 
 def attempt(name: str, function: PrimFunc, target: Target) -> None:
-    """Lower a function, which raises on loops that TVM cannot do, and remember what came of it."""
+    """Lower a function and cache the result; raises for loops that TVM cannot lower."""
     while len(_tried) >= _REMEMBERED:
         _tried.pop(next(iter(_tried)))
     module = _lower(name, function, target)
@@ -52,9 +52,9 @@ def attempt(name: str, function: PrimFunc, target: Target) -> None:
 
 
 def built(functions: Iterable[Named], target: Target, results: Mapping[str, int] | None = None) -> Any:
-    """The runtime module of functions for this CPU.
+    """Return the runtime module of functions for this CPU.
 
-    Those in `results` raise where the parameter that is given there shares memory with another.
+    Those in `results` raise if the parameter at the given index shares memory with another.
     """
     whole = IRModule({})
     for name, function in functions:
@@ -81,7 +81,7 @@ def _lower(name: str, function: PrimFunc, target: Target) -> IRModule:
 
 
 def _key(name: str, function: PrimFunc, target: Target) -> tuple[Any, ...]:
-    # The body is the same object for as long as it is remembered.
+    # The cached body is kept alive, so that its address is not reused.
     return name, str(target), function.body.__chandle__()
 
 

@@ -27,15 +27,15 @@ from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, tirx, tvm
 from mlirtri.lowering.toolchain.tvm_passes import first_failing, locations_of, prim_funcs, short_message, span_of
 
 ALIGNMENT = 16
-"""Bytes that kernels load and store at once: memory that begins elsewhere, as a slice's may, is copied."""
+"""Bytes of the widest load or store: tensors aligned to less, such as slices, are copied."""
 
 
 def lower(mod: IRModule, context: CompileContext) -> Code:
-    """The CUDA source of all kernels."""
+    """Return the CUDA source of all kernels."""
     functions = [pair for pair in prim_funcs(mod) if is_for(pair[1], "cuda")]
     targets = targets_in(mod, context.target)
     target = tvm_target(next(each for each in targets if each.is_cuda))
-    # A kernel of both kinds of devices is complete after its host's half.
+    # A kernel for both kinds of devices is complete after `cuda_to_llvm`.
     executable = CudaExecutable(functions, make_plan(mod), target) if len(targets) == 1 else None
     payload = mod if executable is None else None
     if not functions:
@@ -64,18 +64,18 @@ def _source(functions: list[tuple[str, PrimFunc]], target) -> str:
 
 
 def _kernel_of(device_name: str, heads: dict[str, Any]) -> str:
-    """The PrimFunc that a device function came from; TVM appends ``_kernel`` and a number to its name."""
+    """Return the PrimFunc that a device function came from; TVM appends ``_kernel`` and a number to its name."""
     return max((name for name in heads if device_name.startswith(f"{name}_kernel")), key=len, default="")
 
 
 def _line_directive(function: PrimFunc) -> Any:
-    """A statement that TVM prints as comments naming every source line, then ``#line`` of the last of them."""
+    """Return a statement that TVM prints as comments naming every source line, then ``#line`` of the last of them."""
     spans = [span for location in locations_of(function) if (span := span_of(location))]
     if not spans:
         return None
     comments = "".join(f"\n  // {span.file}:{span.line}" for span in spans)
     file = spans[-1].file.replace("\\", "\\\\").replace('"', '\\"')
-    # The call's own "();" ends up behind the comment sign, so that the next line is the first that the directive names.
+    # The call's own "();" is printed behind the comment sign; ``#line`` applies to the line after it.
     return tirx.Evaluate(tirx.call_extern("int32", f'{comments}\n#line {spans[-1].line} "{file}" //'))
 
 
@@ -88,7 +88,7 @@ def _is_aligned(tensor: Any) -> bool:
 
 
 class CudaExecutable:
-    """Kernels that a device is needed for: built for it when they are first launched."""
+    """Kernels for CUDA, compiled for the device at their first launch."""
 
     def __init__(
         self, functions: list[tuple[str, PrimFunc]], plan: Plan | None, target: Any,
@@ -98,12 +98,12 @@ class CudaExecutable:
         self.bytes = plan.bytes if plan else None
         self._functions, self._plan, self._target = functions, plan, target
         self._host = host
-        """The compiled functions that run on the CPU, of a kernel that has both; None of another."""
+        """The compiled CPU functions of a kernel for both kinds of devices; else None."""
         self._building = threading.Lock()
         self._built: KernelExecutable | None = None
 
     def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """On CUDA tensors, in the current stream; raises `DeviceError` where TVM has no CUDA runtime."""
+        """Run on CUDA tensors, in the current stream; raises `DeviceError` if TVM has no CUDA runtime."""
         if self._built is None:
             with self._building:
                 self._built = self._built or self._build()

@@ -23,13 +23,13 @@ from mlirtri.lowering.toolchain.tvm_passes import first_failing, prim_funcs, rel
 
 
 def lower(mod: IRModule, context: CompileContext) -> Code:
-    """LLVM IR and what runs it."""
+    """Return the LLVM IR and its executable."""
     use_threads(context.target.threads)
     target = tvm_target(context.target)
     plan = make_plan(mod)
     if plan is None:
         return _for_machine(mod, target, context.target.threads)
-    # Views are shapes of tensors, and no code.
+    # Views only change shapes and need no code.
     functions = [(name, function) for name, function in prim_funcs(mod) if VIEW not in (function.attrs or {})]
     if not functions:
         return Code("; no kernel\n", make_executable(plan, _none))
@@ -42,9 +42,9 @@ def lower(mod: IRModule, context: CompileContext) -> Code:
 
 
 def build(functions, target, results=None):
-    """The runtime module of these PrimFuncs; raises `CodegenError` on the line of one that TVM refuses.
+    """Return the runtime module of these PrimFuncs; raises `CodegenError` on the line of one that TVM refuses.
 
-    `results` are parameters that functions see to it themselves that they share memory with no other.
+    `results` are parameters for which the functions check that they share memory with no other.
     """
 
     def attempt(some):
@@ -60,7 +60,7 @@ def build(functions, target, results=None):
 
 
 def stable_text(text: str) -> str:
-    """LLVM IR in which the addresses that TVM names memory regions by are numbered in order of appearance."""
+    """Return LLVM IR with the addresses in TVM's names of memory regions renumbered in order of appearance."""
     numbers: dict[str, int] = {}
     return re.sub(r'!"0x[0-9a-f]+', lambda match: f'!"region{numbers.setdefault(match.group(), len(numbers))}', text)
 
@@ -70,7 +70,7 @@ def _none(name: str):
 
 
 def _for_machine(mod: IRModule, target, threads: int) -> Code:
-    """Branches: Relax's own compiler and machine."""
+    """Return code with branches, compiled by Relax for its virtual machine."""
     functions = {
         gv: host_ready(function) if isinstance(function, PrimFunc) else function
         for gv, function in mod.functions_items()
@@ -86,7 +86,6 @@ def _for_machine(mod: IRModule, target, threads: int) -> Code:
     libraries = [module for module in compiled.mod.imports if module.kind == "llvm"]
     text = "".join(module.inspect_source("ll") for module in libraries)
     with loading(text, threads):
-        # Whatever is asked for, code is loaded.
         for module in libraries:
             module.implements_function(name)
     return Code(stable_text(text), machine, libraries[0] if libraries else None)

@@ -14,13 +14,13 @@ from mlirtri.lowering.toolchain.tvm_attributes import EXACT_BUFFERS, IMPERATIVE
 
 MOST_THREADS = 1024
 SHARED_BYTES = 48 * 1024
-"""What one block may have on every CUDA device since sm_75, without opting in to more shared memory."""
+"""Shared memory per block on every CUDA device since sm_75, without opting in to more."""
 
 
 @lru_cache(maxsize=8)
 def tvm_target(target: Target) -> tvm_names.Target:
-    """TVM's target for `target`; a CUDA target's host is this CPU."""
-    # LLVM's third level takes twice as long, and takes tiles of products apart again that the second leaves alone.
+    """Return TVM's target for `target`; a CUDA target's host is this CPU."""
+    # LLVM's level 3 takes twice as long, and undoes product tiles that level 2 keeps.
     host = tvm_names.Target({"kind": "llvm", "opt-level": 2, "mcpu": host_cpu(), "num-cores": max(1, target.threads)})
     if not target.is_cuda:
         return host
@@ -29,24 +29,24 @@ def tvm_target(target: Target) -> tvm_names.Target:
 
 @lru_cache(maxsize=1)
 def host_cpu() -> str:
-    """LLVM's name of this CPU."""
+    """Return LLVM's name of this CPU."""
     return str(tvm_names.tvm.target.codegen.llvm_get_system_cpu())
 
 
 @lru_cache(maxsize=1)
 def cpu_features() -> frozenset[str]:
-    """LLVM's names of the instruction sets that this CPU has."""
+    """Return LLVM's names of this CPU's instruction sets."""
     with tvm_names.Target({"kind": "llvm", "mcpu": host_cpu()}):
         return frozenset(str(feature) for feature in tvm_names.tvm.target.codegen.llvm_get_cpu_features())
 
 
 def vector_bits() -> int:
-    """Width of this CPU's vector registers."""
+    """Return the width of this CPU's vector registers."""
     return next((bits for feature, bits in (("avx512f", 512), ("avx", 256)) if feature in cpu_features()), 128)
 
 
 def vector_registers() -> int:
-    """How many vector registers there are: 32 with AVX-512 and on 64-bit ARM, else 16."""
+    """Return the number of vector registers: 32 with AVX-512 and on 64-bit ARM, else 16."""
     return 32 if vector_bits() == 512 or cpu_features() & {"neon", "sve"} else 16
 
 
@@ -63,35 +63,34 @@ def _cuda(architecture: str) -> dict:
 
 BUILD_PIPELINE = "mlirtri"
 LOWERED_PIPELINE = "mlirtri.lowered"
-"""What is left to do for modules that have been through the other."""
+"""The remaining passes for modules lowered by `BUILD_PIPELINE`."""
 
 
 _NOT_FOR_STATEMENTS = ("s_tir.CompactBufferAllocation", "tirx.RemoveNoOp", "s_tir.HoistIfThenElse")
-"""Passes of TVM that imperative functions and those with exact buffers do without.
+"""TVM passes that imperative functions and those with exact buffers skip.
 
-Their buffers are as large as they have to be, LLVM does the rest, and the passes take most of the time that tiles of
-run-time sizes take.
+Their buffers need no compaction, LLVM does the rest, and these passes take most of the time of run-time sized tiles.
 """
 
 
 def _build_pipeline():
-    """TVM's own lowering, after which no `let` variable is bound twice: unrolling and the bf16 pass repeat them."""
+    """Return TVM's own lowering with `let` variables made unique: unrolling and the bf16 pass repeat them."""
     lowering, host, device = tvm_names.tvm.tirx.get_tir_pipeline("s_tir")
     lowering = _pass("Lowering", _with_statements_in_place(lowering))
-    # Before, because fusion and inlining repeat `let` variables too, and TVM's simplifier refuses that.
+    # Also before, because fusion and inlining repeat `let` variables, and TVM's simplifier refuses that.
     unique = tvm_names.tirx.transform.ConvertSSA()
     before = [unique, _pass("IndexBits", cast_index_bits), _pass("MarkFunctions", vector_math.mark)]
     before.append(_pass("MarkIntegers", wrapping_integers.mark))
-    # Late: what functions are made of is neither to be simplified nor fenced.
+    # Late: our operators are neither to be simplified nor fenced.
     after = [_pass("FenceProducts", fence_products), _pass("ExpandFunctions", vector_math.expand), unique]
     after.append(_pass("ExpandIntegers", wrapping_integers.expand))
     return tvm_names.Sequential([*before, lowering, *after]), host, device
 
 
 def _with_statements_in_place(lowering):
-    """TVM's lowering, which would move all allocations to the top, past what computes their sizes.
+    """Return TVM's lowering without hoisting of allocations above the computation of their sizes.
 
-    Of equal expressions, too, it would compute one behind the statement that needs it, where that is inside of a `let`.
+    Its CSE, too, would place an expression behind the statement that needs it, if that is inside of a `let`.
     """
 
     def run(mod):

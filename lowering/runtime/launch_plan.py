@@ -1,4 +1,4 @@
-"""Which kernels a straight-line Relax function calls, on which values, in which order.
+"""The launches of a straight-line Relax function: which kernels, on which values, in which order.
 
 Takes a module whose Relax function calls PrimFuncs. Gives a `Plan`, or None when the function needs the virtual
 machine (branches, packed calls, intermediate values of symbolic shapes). Launches that would write nothing are left
@@ -26,10 +26,10 @@ class Value:
     """The shape and dtype (TVM's name, which is also torch's) of one tensor of the plan."""
 
     shape: tuple[int | None, ...]
-    """None for sizes that only the call shows."""
+    """None for sizes known at run time only."""
     dtype: str
     device: str | None = None
-    """Where it is, in a module with devices; None for constants until they are used, and in other modules."""
+    """Its device, in a module with devices; None for constants until they are used, and in other modules."""
 
     @property
     def is_static(self) -> bool:
@@ -37,12 +37,12 @@ class Value:
 
     @property
     def static_shape(self) -> tuple[int, ...]:
-        """The shape of a value whose sizes are all known."""
+        """Return the shape of a value whose sizes are all static."""
         return tuple(size for size in self.shape if size is not None)
 
     @property
     def size(self) -> int:
-        """Number of elements; not 0 where it may be another."""
+        """Return the number of elements; not 0 if it is dynamic."""
         return prod(1 if size is None else size for size in self.shape)
 
     @property
@@ -66,7 +66,7 @@ class Step:
 
 @dataclass
 class Plan:
-    """Values are numbered: first the arguments, then as they are made."""
+    """A list of launches. Values are numbered: first the arguments, then results in order."""
 
     arguments: int
     values: list[Value] = field(default_factory=list)
@@ -74,10 +74,10 @@ class Plan:
     steps: list[Step] = field(default_factory=list)
     results: tuple[int, ...] = ()
     updates: dict[int, int] = field(default_factory=dict)
-    """Number of the new content of an argument that a launch wrote in place, to the number of that argument."""
+    """From the value that a launch wrote in place to the argument that it updates."""
 
     has_parts: bool = False
-    """Whether complex tensors are tensors of their parts here, with a last dimension of 2."""
+    """Whether complex tensors are passed as tensors of their parts, with a last dimension of 2."""
 
     @property
     def kernels(self) -> int:
@@ -85,14 +85,14 @@ class Plan:
 
     @property
     def is_static(self) -> bool:
-        """Whether all sizes are known."""
+        """Return whether all sizes are static."""
         return all(value.is_static for value in self.values)
 
     @property
     def bytes(self) -> int | None:
-        """Read and written per call: each launch counts its distinct inputs and its outputs once, and so do copies.
+        """Return bytes read and written per call: distinct inputs and outputs of each launch or copy.
 
-        None where the call decides it.
+        None if sizes are dynamic.
         """
         if not self.is_static:
             return None
@@ -101,11 +101,11 @@ class Plan:
 
 
 class _NeedsMachine(Exception):
-    """The function has something that is not a launch."""
+    """The function has an operation that is no launch."""
 
 
 def make_plan(mod: IRModule) -> Plan | None:
-    """The plan of the module's only Relax function; None when the virtual machine has to run it."""
+    """Return the plan of the module's only Relax function; None if it needs the virtual machine."""
     functions = relax_functions(mod)
     if len(functions) != 1:
         return None
@@ -128,14 +128,14 @@ class _Planner:
             self.bound[binding.var] = self.value(binding.value)
         result = self.value(function.body.body)
         self.plan.results = tuple(_flat(result))
-        # What is neither argument nor result would have to be allocated: the machine evaluates its shape.
+        # Intermediate values need their shapes for allocation: the virtual machine evaluates them.
         given = {*range(self.plan.arguments), *self.plan.results}
         if any(not value.is_static and number not in given for number, value in enumerate(self.plan.values)):
             raise _NeedsMachine
         self.plan.steps = _needed(self.plan)
 
     def new(self, kind) -> int:
-        """A number for a value of this Relax type."""
+        """Return the number of a new value of this Relax type."""
         if not isinstance(kind, relax.TensorType) or not isinstance(kind.shape, relax.ShapeExpr):
             raise _NeedsMachine
         sizes = [int(size.value) if hasattr(size, "value") else None for size in kind.shape]
@@ -144,7 +144,7 @@ class _Planner:
         return len(self.plan.values) - 1
 
     def value(self, expression) -> Any:
-        """The number, or the tuple of numbers, of an expression."""
+        """Return the number, or the tuple of numbers, of an expression."""
         if isinstance(expression, relax.Var):
             if expression not in self.bound:
                 # A size, which a launch takes as a number.
@@ -187,13 +187,13 @@ class _Planner:
         return results if several else results[0]
 
     def copied(self, number: int, device: str) -> int:
-        """A copy of a value on another device."""
+        """Return the number of a copy of a value on another device."""
         self.plan.values.append(replace(self.plan.values[number], device=device))
         self.plan.steps.append(Step(None, (number,), (len(self.plan.values) - 1,), is_copy=True))
         return len(self.plan.values) - 1
 
     def on(self, number: int, device: str) -> int:
-        """A value on the device of a launch: what no device is said of, a constant, is where it is used first."""
+        """Return the number of a value on the device of a launch; a constant is placed where it is first used."""
         value = self.plan.values[number]
         if value.device is None:
             self.plan.values[number] = replace(value, device=device)
@@ -211,7 +211,7 @@ def _flat(value: int | tuple) -> list[int]:
 
 
 def _needed(plan: Plan) -> list[Step]:
-    """The steps that update an argument, or whose outputs hold elements that a later step or the result reads."""
+    """Return the steps that update an argument, or whose outputs are read later and not empty."""
     wanted, kept = set(plan.results), []
     updated = {argument for argument in plan.updates.values() if plan.values[argument].size}
     for step in reversed(plan.steps):

@@ -76,7 +76,7 @@ class MlirExecutable:
         return [tensor for at, tensor in enumerate(outputs) if at not in self._updates]
 
     def _new_frame(self) -> tuple[Any, Any]:
-        """The engine's calling convention: a table of addresses, each of a slot for an argument; the result is last."""
+        """Return a frame in the engine's calling convention: a table of argument addresses, the result last."""
         slots = self._arguments + self._gives_status
         pointers = (ctypes.c_void_p * slots)()
         start, step = ctypes.addressof(pointers), ctypes.sizeof(ctypes.c_void_p)

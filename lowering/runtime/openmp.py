@@ -16,13 +16,13 @@ from pathlib import Path
 
 _NAMES = ("libiomp5", "libomp")
 ENTRY = "__kmpc_fork_call"
-"""What code calls to start threads; GNU's runtime does not have it."""
+"""The function by which code starts threads; GNU's runtime does not have it."""
 INSTALL = "pip install 'mlirtri[openmp]'"
 
 
 @cache
 def runtime_library() -> str | None:
-    """The path of the runtime, which is loaded then."""
+    """Load the OpenMP runtime and return its path."""
     found = _loaded() or _installed()
     if found is None or not _works(found):
         return None
@@ -47,7 +47,7 @@ def _installed() -> str | None:
 
 
 def _works(path: str) -> bool:
-    # If not told, threads that wait for work burn the CPUs that torch's and TVM's need for a fifth of a second.
+    # By default, waiting threads spin for a fifth of a second on CPUs that torch's and TVM's threads need.
     os.environ.setdefault("KMP_BLOCKTIME", "1")
     try:
         return hasattr(ctypes.CDLL(path), ENTRY)
@@ -56,7 +56,7 @@ def _works(path: str) -> bool:
 
 
 class _Symbol(ctypes.Structure):
-    """What ``dladdr`` tells of an address: first the file that it is in."""
+    """The result of ``dladdr``: first the file that contains an address."""
 
     _fields_ = (
         ("file", ctypes.c_char_p),
@@ -68,12 +68,12 @@ class _Symbol(ctypes.Structure):
 
 @cache
 def torch_runtime() -> str | None:
-    """The path of torch's OpenMP runtime, where that has GNU's interface."""
+    """Return the path of torch's OpenMP runtime if it has GNU's interface."""
     suffix = ".dylib" if sys.platform == "darwin" else ".so"
     import torch  # late: `mlirtri doctor` and pipeline `mlir` come here without it
 
     try:
-        # What torch's library is linked with; there may be other runtimes in the process.
+        # The library that torch is linked with; the process may have other runtimes.
         start = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / f"libtorch_cpu{suffix}")).GOMP_parallel
         find = ctypes.CDLL(None).dladdr
     except (OSError, AttributeError):

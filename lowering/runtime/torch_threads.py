@@ -27,10 +27,10 @@ from mlirtri.lowering.runtime.openmp import torch_runtime
 from mlirtri.lowering.toolchain.tvm_names import tvm_libraries
 
 TASKS = 16
-"""Tasks of a loop per thread: one that comes late, or has the slower CPU, does fewer of them."""
+"""Tasks of a loop per thread: late or slower threads take fewer of them."""
 _PROGRAM = Path(__file__).with_suffix(".mlir")
 _POINTER = "__TVMBackendParallelLaunch"
-"""What modules call to start a loop: a variable of theirs, which is set when they are loaded."""
+"""The variable of compiled modules with the function that starts a loop; set when they are loaded."""
 _BARRIER = "TVMBackendParallelBarrier"
 _Packed = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _LOADING = renewed(threading.Lock())
@@ -38,20 +38,20 @@ _STARTERS: list[_Starter] = []
 
 
 def use_threads(threads: int) -> None:
-    """Let TVM's pools use so many CPU threads: its own guess halves them.
+    """Let TVM's pools use `threads` CPU threads: its default is half of them.
 
     The pool of a Python thread is made at its first parallel launch and reads the variable then. A forked process
     has one thread: the others were not forked, and its pool would wait for them forever.
     """
     os.environ["TVM_NUM_THREADS"] = str(1 if is_forked() else max(1, threads))
-    # Workers that are bound to a core wait for it when somebody else's thread is there, the caller's own among them.
+    # Workers bound to a core would wait for it while another thread runs there, such as the caller.
     os.environ.setdefault("TVM_BIND_THREADS", "0")
 
 
 @contextlib.contextmanager
 def loading(code: str, threads: int) -> Iterator[None]:
-    """The module of which `code` is the LLVM IR, loaded inside, runs its loops on torch's threads; others on TVM's."""
-    # Tasks that wait for each other have to run all at once, on as many threads.
+    """Load the module whose LLVM IR is `code` inside: its loops run on torch's threads, those of others on TVM's."""
+    # Tasks that wait for each other have to run at once, on as many threads.
     is_fit = threads > 1 and _POINTER in code and _BARRIER not in code
     launch = _launch(threads, settings.get("MLIRTRI_NUM_THREADS") or 0) if is_fit else None
     if launch is None:
@@ -71,7 +71,7 @@ def loading(code: str, threads: int) -> Iterator[None]:
 
 @cache
 def _launch(threads: int, team: int) -> int | None:
-    """The address of what starts loops on a team of so many threads; 0 is as many as torch uses."""
+    """Return the address of the function that starts loops on `team` threads; 0 means as many as torch uses."""
     if (runtime := torch_runtime()) is None:
         return None
     core, _ = tvm_libraries()
@@ -85,7 +85,7 @@ def _launch(threads: int, team: int) -> int | None:
 
 
 class _Starter:
-    """The code of `torch_threads.mlir` for so many threads, for as long as the process lives."""
+    """The code of `torch_threads.mlir` for a number of threads, kept for the life of the process."""
 
     def __init__(self, engine: Any, threads: int, team: int):
         self._engine, self._counts = engine, (threads, team, TASKS * threads)
@@ -95,14 +95,14 @@ class _Starter:
         _call(self._set, *(ctypes.c_int32(value) for value in (*self._counts, alone)))
 
     def address(self) -> int | None:
-        """Of the function that starts a loop."""
+        """Return the address of the function that starts a loop."""
         result = ctypes.c_void_p()
         _call(_Packed(self._engine.raw_lookup("address")), result)
         return result.value
 
 
 def _call(function: Any, *values: Any) -> None:
-    """By the engine's convention: a table of addresses of the arguments and the result."""
+    """Call by the engine's convention: a table of addresses of the arguments and the result."""
     function((ctypes.c_void_p * len(values))(*map(ctypes.addressof, values)))
 
 

@@ -1,4 +1,4 @@
-"""Runs compiled kernels on torch tensors: one launch after the other, without a virtual machine where a plan exists.
+"""Runs compiled kernels on torch tensors by a launch plan, or on Relax's virtual machine if there is none.
 
 Takes a runtime module of PrimFuncs and a `Plan`. Gives an `Executable` whose last launches write into the caller's
 outputs; other intermediates are allocated per call and freed after their last use. Thread-safe: a call shares only
@@ -22,9 +22,9 @@ from mlirtri.lowering.toolchain.tvm_names import relax, tvm
 
 Launch = Callable[[Sequence[Any], Sequence[Any]], None]
 LITTLE = 1 << 12
-"""Bytes that one block of work may touch to be over in a microsecond or so."""
+"""Bytes that one block of work may touch to take about a microsecond."""
 DIRECT_STEPS, DIRECT_BYTES = 4, 1 << 20
-"""Launches, and bytes between them, up to which a call takes the short way."""
+"""Maximal launches of a `Direct` call, and bytes of its intermediates."""
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,17 @@ class DirectStep:
     function: Any
     """TVM's compiled function."""
     operands: tuple[int, ...]
-    """Numbers of values, in its order: what it reads, then what it writes."""
+    """Numbers of values, in its parameter order: inputs, then outputs."""
 
 
 @dataclass(frozen=True)
 class Direct:
-    """A call that is a few launches on its arguments, constants and new memory, with one result."""
+    """A call of a few launches on its arguments, constants and new memory, with one result."""
 
     steps: tuple[DirectStep, ...]
     result: int
-    """Values have numbers: first the arguments."""
     scratch: dict[int, tuple[tuple[int, ...], torch.dtype]]
-    """Shape and dtype of what a launch writes that is not the result: what another reads, or nobody."""
+    """Shape and dtype of launch outputs other than the result."""
     constants: dict[int, torch.Tensor]
 
 
@@ -57,27 +56,27 @@ class KernelExecutable:
     bytes: int | None
     launch: Launch
     updates_in_place: bool = False
-    """Whether results that are new contents of arguments are those arguments' tensors, written in place."""
+    """Whether results that update arguments are those arguments' tensors, written in place."""
     direct: Direct | None = None
-    """The compiled functions themselves, where a call is nothing else."""
+    """The compiled functions, if a call consists of them only."""
     sized: Callable[..., Any] | None = None
-    """The compiled function of sizes that only the call shows, where it takes all of the arguments and the result."""
+    """The compiled function of dynamic sizes, if it takes all of the arguments and the result."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """Where the plan's values live during a call: an input, a constant, an output or a fresh tensor."""
+    """The memory of the plan's values during a call: an input, a constant, an output or a fresh tensor."""
 
     home: dict[int, int]
-    """Value to the position of the output that it is written into."""
+    """From a value to the index of the output that it is written into."""
     copies: tuple[tuple[int, int], ...]
     """(value, output position) for results that are not written in place: arguments, constants, repeated results."""
 
 
 def make_executable(plan: Plan, kernel: Callable[[str], Callable], loops: Collection[str] = ()) -> KernelExecutable:
-    """The executable of `plan`; `kernel` looks a compiled function up by its name.
+    """Return the executable of `plan`; `kernel` looks a compiled function up by its name.
 
-    `loops` names functions with statements that may run for any time, however little memory they touch.
+    `loops` names functions whose statements may run for any time, however little memory they touch.
     """
     store = _place(plan)
     is_single = _is_single(plan, store)
@@ -90,7 +89,7 @@ def make_executable(plan: Plan, kernel: Callable[[str], Callable], loops: Collec
 
 
 def _on_parts(launch: Launch) -> Launch:
-    """`launch` on complex tensors, which the kernels see as tensors of real and imaginary parts."""
+    """Return `launch` on complex tensors, which the kernels take as tensors of real and imaginary parts."""
 
     def parts(tensors):
         return [torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in tensors]
@@ -99,7 +98,7 @@ def _on_parts(launch: Launch) -> Launch:
 
 
 def _place(plan: Plan) -> Store:
-    """Give each result that a launch makes the caller's memory; the source of a view shares it."""
+    """Assign the caller's memory to each result that a launch writes; the source of a view shares it."""
     produced = {number: step for step in plan.steps for number in step.outputs}
     home: dict[int, int] = {}
     copies = []
@@ -117,7 +116,7 @@ def _place(plan: Plan) -> Store:
 
 
 def _is_filled(plan: Plan, number: int, produced: dict[int, Step]) -> bool:
-    """False for values of size zero whose launch was dropped."""
+    """Return False for empty values whose launch was dropped."""
     return number in produced or number < plan.arguments or number in plan.constants
 
 
@@ -132,26 +131,26 @@ def _is_single(plan: Plan, store: Store) -> bool:
 
 
 def _is_direct(plan: Plan, store: Store) -> bool:
-    """Whether a call is nothing but a few launches, which look at all of its arguments, and one result of them."""
+    """Return whether a call is a few launches only, which check all arguments, with one result."""
     if not plan.is_static or plan.has_parts or plan.updates or store.copies or len(plan.results) != 1:
         return False
     if not 1 <= len(plan.steps) <= DIRECT_STEPS or any(step.kernel is None for step in plan.steps):
         return False
     values = {number for step in plan.steps for number in (*step.inputs, *step.outputs)}
-    # A view of what a launch writes would be another number.
+    # A view of a launch's output would have another number.
     if not values.issuperset((*range(plan.arguments), *plan.results)) or plan.results[0] not in plan.steps[-1].outputs:
         return False
     within = [plan.values[number] for number in values - {*range(plan.arguments), *plan.results}]
-    # More memory is better given back before the call is over.
+    # Large intermediates are better freed during the call.
     return all(plan.values[number].size and plan.values[number].device is None for number in values) and (
         sum(value.bytes for value in within) <= DIRECT_BYTES
     )
 
 
 def separate_results(plan: Plan) -> dict[str, int]:
-    """The function that writes the result of a direct call, to its parameter that is the result.
+    """Return the function that writes the result of a direct call, with the index of its result parameter.
 
-    It is the last to be launched: what `out` shares with an argument that only others read, those have read by then.
+    It is the last launch: earlier ones have read by then the arguments that share memory with `out`.
     """
     if not _is_direct(plan, _place(plan)):
         return {}
@@ -160,7 +159,7 @@ def separate_results(plan: Plan) -> dict[str, int]:
 
 
 def _is_sized(plan: Plan) -> bool:
-    """Whether the one launch of run-time sizes takes the arguments in order and the only result."""
+    """Return whether the only launch has dynamic sizes and takes the arguments in order and the only result."""
     operands = (*plan.steps[0].inputs, *plan.steps[0].outputs)
     is_bare = not (plan.is_static or plan.has_parts or plan.updates)
     return is_bare and len(plan.results) == 1 and operands == (*range(plan.arguments), *plan.results)
@@ -170,7 +169,7 @@ def _direct(plan: Plan, store: Store, kernel: Callable[[str], Any], loops: Colle
     steps = [DirectStep(kernel(str(step.kernel)), (*step.inputs, *step.outputs)) for step in plan.steps]
     if plan.bytes is not None and plan.bytes <= LITTLE and not any(step.kernel in loops for step in plan.steps):
         for step in steps:
-            # Other threads wait for less time than it takes to let them run.
+            # Other threads wait for less time than a GIL release takes.
             step.function.release_gil = False
     produced = {number for step in plan.steps for number in step.outputs} - {*plan.results}
     scratch = {
@@ -182,7 +181,7 @@ def _direct(plan: Plan, store: Store, kernel: Callable[[str], Any], loops: Colle
 
 
 def _single(plan: Plan, store: Store, function: Callable) -> Launch:
-    """The shortest way into one kernel; reordering only where the kernel's parameters are in another order."""
+    """Return the fastest call of one kernel; reorders arguments only if needed."""
     (step,) = plan.steps
     order = [store.home[number] for number in step.outputs]
     positions = step.inputs
@@ -222,23 +221,23 @@ def _several(plan: Plan, store: Store, kernel: Callable[[str], Callable]) -> Lau
 
 
 def _is_empty(value: Value) -> bool:
-    """Whether it has no elements and all of its sizes are known; of other sizes the caller brings the memory."""
+    """Return whether a value of static sizes has no elements; the caller allocates others."""
     return value.is_static and not value.size
 
 
 def _empty(value: Value) -> torch.Tensor:
-    """A tensor of no elements, as kernels take it."""
+    """Return an empty tensor as kernels take it."""
     return _restrided(torch.empty(value.static_shape, dtype=DTYPES[value.dtype].torch))
 
 
 def _restrided(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor of no elements with the strides that kernels check for; torch's own differ."""
+    """Return an empty tensor with the strides that kernels check for; torch's own differ."""
     shape = tensor.shape
     return tensor.as_strided(shape, [prod(shape[axis + 1 :]) for axis in range(len(shape))])
 
 
 def _with_empty_tensors(launch: Launch, updates: bool) -> Launch:
-    """`launch` on tensors of any sizes, where static code would know which have no elements."""
+    """Return `launch` on tensors of dynamic sizes, which may be empty."""
 
     def restride(tensors):
         return [tensor if tensor.numel() else _restrided(tensor) for tensor in tensors]
@@ -252,7 +251,7 @@ def _with_empty_tensors(launch: Launch, updates: bool) -> Launch:
 
 
 def _action(plan: Plan, store: Store, step: Step, kernel: Callable[[str], Callable]) -> Callable:
-    """One step as a function of the values of a call, the caller's outputs and the device."""
+    """Return one step as a function of a call's values, the caller's outputs and the device."""
     if step.is_copy:
         return _copy(plan, store, step)
     if step.kernel is None:
@@ -275,7 +274,7 @@ def _action(plan: Plan, store: Store, step: Step, kernel: Callable[[str], Callab
 
 
 def _copy(plan: Plan, store: Store, step: Step) -> Callable:
-    """A copy to another device, which waits for what makes its source."""
+    """Return a copy to another device, which waits for the launches that write its source."""
     [source], [target] = step.inputs, step.outputs
     make = _maker(plan, store, target)
 
@@ -287,12 +286,12 @@ def _copy(plan: Plan, store: Store, step: Step) -> Callable:
 
 
 def torch_device(name: str | None) -> torch.device | None:
-    """torch's name of a device; its CPU is one device whatever the number."""
+    """Return torch's name of a device; its CPU has no number."""
     return None if name is None else torch.device("cpu" if name.startswith("cpu") else name)
 
 
 def _maker(plan: Plan, store: Store, number: int) -> Callable:
-    """What gives a launch the memory of its output."""
+    """Return the function that allocates the output of a launch."""
     shape, dtype = plan.values[number].shape, DTYPES[plan.values[number].dtype].torch
     if _is_empty(plan.values[number]):
         return lambda _outputs, _device: _empty(plan.values[number])
@@ -306,7 +305,7 @@ def _maker(plan: Plan, store: Store, number: int) -> Callable:
 
 
 def _last_uses(plan: Plan) -> list[tuple[int, ...]]:
-    """Per step, the values that nothing reads after it."""
+    """Return, per step, the values that nothing reads after it."""
     kept, dead = set(plan.results), []
     for step in reversed(plan.steps):
         numbers = {*step.inputs, *step.outputs} - kept

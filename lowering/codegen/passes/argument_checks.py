@@ -1,9 +1,9 @@
-"""What compiled functions look at before they do anything: their arguments, and whose memory the result has.
+"""Simplifies the argument checks of compiled functions, and checks that a result shares no memory.
 
-Takes a lowered PrimFunc. Gives it with one message for all that does not fit, or with an error also where an address of
-its result is one of another parameter's. Whoever calls it asks for the reason elsewhere, and in the user's words: TVM's
-own messages are a tenth of a short kernel's compile time, and in Python the look at addresses is a fifth of its call.
-Refuses functions that are not as TVM's lowering leaves those of static shapes (`CodegenError`).
+Takes a lowered PrimFunc. Gives it with one message for all invalid arguments, or with an error also if its result
+overlaps another parameter. The caller finds the reason in the user's words: TVM's own messages take a tenth of a short
+kernel's compile time, and checking addresses in Python takes a fifth of its call.
+Refuses functions that differ from TVM's lowering of static shapes (`CodegenError`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from mlirtri.errors import CodegenError
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, ir, tirx
 
 _SCOPE = "compute_scope"
-"""Attribute of the statement between what looks at the arguments and what returns."""
+"""Attribute of the statement after the argument checks."""
 _ELEMENT_OF_INT64 = 17
-"""TVM's number of the field "an int64 of an array": of a DLTensor the first one is the address of its elements."""
+"""TVM's number of the struct field "int64 of an array": the first one of a DLTensor is the address of its elements."""
 
 
 def with_one_message(function: PrimFunc) -> PrimFunc:
-    """`function`, which says of all arguments that do not fit the same."""
+    """Return `function` with the same message for all invalid arguments."""
 
     def short(statement: Any) -> Any:
         if isinstance(statement, tirx.SeqStmt):
@@ -38,7 +38,7 @@ def with_one_message(function: PrimFunc) -> PrimFunc:
 
 
 def with_separate_result(function: PrimFunc, result: int, parameters: int) -> PrimFunc:
-    """`function`, which raises where the memory of parameter number `result` is another's; it has so many."""
+    """Return `function`, which raises if parameter number `result` overlaps another one."""
     if parameters == 1:
         return function
     buffers: list[Any] = []
@@ -75,7 +75,7 @@ def _fits(condition: Any, message: str) -> Any:
 
 
 def _handle(declaration: Any) -> Any:
-    """The argument of the packed function that a buffer is the elements of; None of other buffers."""
+    """Return the packed function's argument that holds a buffer; None for other buffers."""
     data = declaration.data
     if not isinstance(data, ir.Call) or len(data.args) != 1:
         return None
@@ -85,7 +85,7 @@ def _handle(declaration: Any) -> Any:
 
 
 def _range(declaration: Any) -> tuple[Any, Any]:
-    """The address of a buffer's first element, and the one behind its last."""
+    """Return the addresses of a buffer's first element and of its end."""
     buffer = declaration.buffer
     size = prod(int(each) for each in buffer.shape) * max(1, int(buffer.dtype.bits) // 8)
     start = tirx.call_intrin("int64", "tirx.tvm_struct_get", _handle(declaration), 0, _ELEMENT_OF_INT64)

@@ -1,7 +1,7 @@
-"""Lets kernels take tensors that start anywhere: `x[1:]` of a float tensor is contiguous, but no multiple of 64 bytes.
+"""Lets kernels take unaligned tensors: `x[1:]` of a float tensor is contiguous, but not aligned to 64 bytes.
 
-Takes a PrimFunc. Gives it with parameters of which only their elements' alignment is promised; TVM promises LLVM 64
-bytes otherwise, and the vector loads made from that end the process.
+Takes a PrimFunc. Gives it with parameters aligned to their elements only; TVM promises LLVM 64 bytes otherwise, and
+the aligned vector loads crash.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from mlirtri.lowering.toolchain.tvm_names import PrimFunc, structural_map, tirx
 
 
 def without_alignment(function: PrimFunc) -> PrimFunc:
-    """`function` with parameters aligned to their elements."""
+    """Return `function` with parameters aligned to their elements."""
     fresh = {}
     for parameter in function.params:
         kind = parameter.ty

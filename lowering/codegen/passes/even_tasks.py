@@ -1,7 +1,7 @@
-"""Parallel loops in as many tasks as they are started with, even ones: neighbouring iterations stay with one thread.
+"""Distributes the iterations of parallel loops evenly over tasks, neighbouring iterations to one thread.
 
 Takes a lowered PrimFunc and the number of tasks. Gives it with loops over tasks, each with its share of the iterations.
-By itself TVM gives all but the last of the tasks ceil(iterations / tasks) iterations: of ten in 32 tasks, the first of
+TVM gives all but the last task ceil(iterations / tasks) iterations: of ten in 32 tasks, the first of
 two threads has all, and of 33 it has 32.
 """
 
@@ -13,7 +13,7 @@ from mlirtri.lowering.toolchain.tvm_names import PrimFunc, structural_map, tirx
 
 
 def in_even_tasks(function: PrimFunc, tasks: int) -> PrimFunc:
-    """`function` with its parallel loops over so many tasks."""
+    """Return `function` with its parallel loops over `tasks` tasks."""
 
     def loop(node: Any) -> Any:
         is_fit = node.kind == tirx.ForKind.PARALLEL and tasks > 1
@@ -27,13 +27,13 @@ def _is_even(extent: Any, tasks: int) -> bool:
 
 
 def _over_tasks(loop: Any, tasks: int) -> Any:
-    """Task t begins with iteration ceil(t · extent / tasks), so that few iterations are the first of their threads."""
+    """Return the loop over tasks. Task t begins with iteration ceil(t · extent / tasks)."""
     variable, kind = loop.loop_var, str(loop.loop_var.ty.dtype)
     task, of_all = tirx.Var("task", loop.loop_var.ty), tirx.IntImm(kind, tasks)
     share, rest = tirx.Div(loop.extent, of_all), tirx.Mod(loop.extent, of_all)
 
     def first(number: Any) -> Any:
-        # Not of the whole extent: its product with the number of tasks may be too large for the loop's type.
+        # Not of the whole extent: its product with the number of tasks may overflow the loop's type.
         return number * share + tirx.Div(number * rest + tirx.IntImm(kind, tasks - 1), of_all)
 
     start = first(task)

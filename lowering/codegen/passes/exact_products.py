@@ -1,4 +1,4 @@
-"""Products that are rounded before they are added, as the source says, on the CPU.
+"""Keeps LLVM from contracting products and sums of the user's code to fused multiply-adds on the CPU.
 
 TVM lets LLVM contract ``a * b + c`` into one instruction with one rounding, everywhere. That is right for the sums of
 a matmul, which are never bit-equal to a library's, and wrong for `a * b + c` of a user, whose library rounds twice.
@@ -18,7 +18,7 @@ _SUMS = (tirx.Add, tirx.Sub)
 
 
 def fence_products(mod: IRModule) -> IRModule:
-    """Fence every floating product that is an operand of a sum, but for reductions' updates."""
+    """Fence every float product that is an operand of a sum, except in reductions' updates."""
     rules = [
         (tirx.BufferStore, _fenced),
         (tirx.Bind, lambda bind: tirx.Bind(bind.var, _fenced_sums(bind.value))),
@@ -38,7 +38,7 @@ def _fenced(store: Any) -> Any:
         return store
     value = _fenced_sums(store.value)
     if isinstance(value, tirx.Mul) and _is_float(value):
-        # What is stored may be read back and added to, and then the store is gone.
+        # A stored product may be forwarded to a load and added there.
         value = _fence(value)
     return tirx.BufferStore(store.buffer, value, store.indices)
 
@@ -57,13 +57,13 @@ def _fence(operand: Any) -> Any:
     if not isinstance(operand, tirx.Mul):
         return operand
     if any(_is_unit(factor) for factor in (operand.a, operand.b)):
-        # A change of sign: LLVM looks through it at the product behind.
+        # A negation: LLVM looks through it at the product.
         return tirx.Mul(_fence(operand.a), _fence(operand.b))
     return tirx.call_llvm_pure_intrin(operand.ty.dtype, _FENCE, operand)
 
 
 def _is_unit(factor: Any) -> bool:
-    """1 or -1, also as a vector: the product needs no rounding."""
+    """Return whether a factor is 1 or -1, also as a vector: the product needs no rounding."""
     number = factor.value if isinstance(factor, tirx.Broadcast) else factor
     return isinstance(number, tirx.FloatImm) and abs(number.value) == 1
 

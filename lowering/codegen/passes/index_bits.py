@@ -1,4 +1,4 @@
-"""Loop indices in unsigned arithmetic, before TVM narrows them to 32 bits.
+"""Casts in place of reinterpretations of loop indices, before TVM narrows them to 32 bits.
 
 The bridge writes wrapping integer arithmetic as reinterpretations of the operands' bits. TVM's narrowing shrinks a loop
 variable below a reinterpretation to 32 bits and keeps the 64-bit result: wrong bits. A cast follows the narrowing, and
@@ -14,7 +14,7 @@ from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, ir, structu
 
 
 def cast_index_bits(mod: IRModule) -> IRModule:
-    """Reinterpretations to unsigned of what no memory is read for become casts."""
+    """Replace unsigned reinterpretations of expressions without loads by casts."""
     reinterpret = ir.Op.get("tirx.reinterpret")
 
     def visit(call: Any) -> Any:

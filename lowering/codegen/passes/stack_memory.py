@@ -1,7 +1,7 @@
-"""Lets the small memory of one iteration be on the stack of a CPU, where LLVM makes registers of it.
+"""Puts small buffers of one iteration on a CPU's stack, where LLVM promotes them to registers.
 
-Takes a PrimFunc. Gives it with buffers of scope ``local`` in the scope ``global``: TVM allocates the former by a call
-of its runtime each time, and puts the latter on the stack where they are below 1024 bytes.
+Takes a PrimFunc. Gives it with buffers of scope ``local`` in the scope ``global``: TVM allocates the former by a
+runtime call each time, and puts the latter on the stack if they are below 1024 bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, structural_ma
 
 
 def on_stack(function: PrimFunc) -> PrimFunc:
-    """`function` without buffers of scope ``local``."""
+    """Return `function` without buffers of scope ``local``."""
     fresh: dict[Any, Any] = {}
 
     def note(buffer: Any) -> None:

@@ -1,4 +1,4 @@
-"""Stores of results larger than the caches go straight to memory, where they would have been fetched to be overwritten.
+"""Non-temporal stores for results larger than the caches, which would be fetched only to be overwritten.
 
 Takes a lowered PrimFunc. Gives it with vectors of whole lines of memory stored past the caches, in buffers that the
 function does not read and that are larger than the last cache. Where a result does not begin with a line, its stores
@@ -35,7 +35,7 @@ _TYPES = {"float16": "half", "float32": "float", "float64": "double"}
 
 
 def with_streaming_stores(function: PrimFunc) -> PrimFunc:
-    """`function` with the stores of what no cache holds past the caches."""
+    """Return `function` with non-temporal stores to results that fit no cache."""
     large: list[Any] = []
 
     def note(node: Any) -> None:
@@ -62,7 +62,7 @@ def with_streaming_stores(function: PrimFunc) -> PrimFunc:
 
 
 def _is_lines(store: Any) -> bool:
-    """Whether neighbours are stored that fill whole lines, if they begin with one: parts of lines would be fetched."""
+    """Return whether a store fills whole cache lines if aligned: partial lines would be fetched."""
     index = store.indices[0] if len(store.indices) == 1 else None
     is_row = isinstance(index, tirx.Ramp) and isinstance(index.stride, tirx.IntImm) and index.stride.value == 1
     found = re.fullmatch(r"(?:float|u?int)(8|16|32|64)x(\d+)", str(store.value.ty.dtype))
@@ -77,7 +77,7 @@ def _in_llvm(dtype: str, name: str) -> str:
 
 
 def _streamed(function: PrimFunc) -> set[Any]:
-    """The buffers of results that are larger than the last cache and that nothing reads."""
+    """Return the result buffers that are larger than the last cache and never read."""
     declared: dict[Any, Any] = {}
     uses: Counter[Any] = Counter()
     stored: set[Any] = set()
@@ -108,13 +108,13 @@ def _streamed(function: PrimFunc) -> set[Any]:
             buffer = source
         return buffer
 
-    # Memory that is passed on may be read there.
+    # Memory that is passed to a call may be read there.
     known = {root(each) for each in (*read, *(buffer for buffer, count in uses.items() if count))}
     return {each for each in stored if root(each) in declared and root(each) not in known and _is_large(each)}
 
 
 def _memory_of(expression: Any) -> Any:
-    """The buffer whose memory an expression is, or None."""
+    """Return the buffer whose memory an expression is, or None."""
     is_memory = isinstance(expression, ir.Call) and getattr(expression.op, "name", "") == "tirx.buffer_data"
     return expression.args[0] if is_memory else None
 

@@ -1,4 +1,4 @@
-"""Sums, differences and products of integers that wrap, out of sight of TVM's lowering.
+"""Hides sums, differences and products of wrapping integers from TVM's simplifier.
 
 `tir_arithmetic.wrapped` writes them in twice the width. TVM's simplifier goes through such an expression twice per
 level, in time exponential in the length of a chain. Takes the CPU's PrimFuncs of a build before TVM's lowering (`mark`)
@@ -21,12 +21,12 @@ _HALF = {wide: narrow for narrow, wide in TWICE_AS_WIDE.items()}
 
 
 def mark(mod: IRModule) -> IRModule:
-    """Casts of wide arithmetic on what was narrow become operators of ours."""
+    """Replace wide arithmetic on widened operands by our operators."""
     return _rewritten(mod, (tirx.Cast, _marked))
 
 
 def expand(mod: IRModule) -> IRModule:
-    """The operators become wide arithmetic again, of vectors where TVM has made some."""
+    """Replace our operators by wide arithmetic again, vectorised where TVM has vectorised them."""
     return _rewritten(mod, (ir.Call, _expanded))
 
 
@@ -51,7 +51,7 @@ def _marked(cast: Any) -> Any:
 
 
 def _narrow(operand: Any) -> Any:
-    """What was widened, or None."""
+    """Return the operand before widening, or None."""
     half = _HALF[str(operand.ty.dtype)]
     if isinstance(operand, tirx.IntImm):
         bits = int(half.removeprefix("int"))
