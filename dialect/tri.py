@@ -1,4 +1,4 @@
-"""Where MLIR's bindings look for the Python side of the `tri` dialect, whose classes `definition` makes.
+"""The empty module that MLIR's bindings import for the `tri` dialect, whose classes `definition` creates.
 
-They look once for each dialect that they find, and at every operation for one that they do not: hence this module.
+The bindings retry a failed import at every operation: hence this module.
 """

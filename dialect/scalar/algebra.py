@@ -1,6 +1,6 @@
-"""The algebra of one element: how the scalar rules of the op table become `arith` and `math` operations.
+"""Scalar arithmetic, comparisons and casts, which the rules of the op table emit as `arith` and `math` operations.
 
-Takes `Scalar` values (an MLIR scalar and our dtype, which keeps the sign that MLIR's integers lack).
+Takes `Scalar` values (an MLIR scalar and mlirtri's dtype, which keeps the sign that MLIR's integers lack).
 Gives scalars inside the body of a `linalg.generic`. Every operation is defined for all operands: no division traps,
 no conversion is poison, minimum and maximum propagate NaN as in NumPy.
 """
@@ -19,7 +19,7 @@ BOOL, INT32, INT64, FLOAT32 = DTYPES["bool"], DTYPES["int32"], DTYPES["int64"], 
 
 @dataclass(frozen=True)
 class Scalar:
-    """One element: an MLIR value of signless type, with the dtype that has its sign."""
+    """One element: an MLIR value of signless type, with the dtype that has its signedness."""
 
     value: Any
     dtype: DType
@@ -78,7 +78,7 @@ def unary(builder):
     return lambda x: Scalar(builder(x.value), x.dtype)
 
 
-# Predicates as `arith` spells them: ordered for floats except "ne", so that NaN compares as in IEEE 754.
+# Predicates of `arith`: ordered for floats except "ne", so that NaN compares as in IEEE 754.
 _PREDICATES = {
     "eq": ("OEQ", "eq", "eq"), "ne": ("UNE", "ne", "ne"), "lt": ("OLT", "slt", "ult"),
     "le": ("OLE", "sle", "ule"), "gt": ("OGT", "sgt", "ugt"), "ge": ("OGE", "sge", "uge"),
@@ -86,7 +86,7 @@ _PREDICATES = {
 
 
 def compare(predicate: str, x: Scalar, y: Scalar) -> Scalar:
-    """``eq ne lt le gt ge``; a comparison with NaN is false, and ``ne`` true."""
+    """Compare by ``eq ne lt le gt ge``; a comparison with NaN is false, and ``ne`` true."""
     if x.dtype.is_complex:
         return Scalar(complex_parts.compare(predicate, x.value, y.value), BOOL)
     of_floats, of_signed, of_unsigned = _PREDICATES[predicate]
@@ -137,7 +137,7 @@ def is_finite(x: Scalar) -> Scalar:
 
 
 def sign(x: Scalar) -> Scalar:
-    """-1, 0 or 1; NaN stays NaN."""
+    """Return -1, 0 or 1; NaN stays NaN."""
     zero, one = constant(0, x.dtype), constant(1, x.dtype)
     result = select(compare("gt", x, zero), one, zero)
     if x.dtype.kind != "u":
@@ -152,7 +152,7 @@ def copy_sign(x: Scalar, y: Scalar) -> Scalar:
 
 
 def floor_divide(x: Scalar, y: Scalar) -> Scalar:
-    """Python's ``//``. Integers: x // 0 is 0 and INT_MIN // -1 wraps, as in NumPy."""
+    """Return Python's ``//``. Integers: x // 0 is 0 and INT_MIN // -1 wraps, as in NumPy."""
     if x.dtype.is_float:
         return _float_floor_divide(x, y)
     zero, one = constant(0, x.dtype), constant(1, x.dtype)
@@ -190,7 +190,7 @@ def sign_bit(x: Scalar) -> Scalar:
 
 
 def remainder(x: Scalar, y: Scalar) -> Scalar:
-    """Python's ``%``: the sign is the divisor's. Integers: x % 0 is 0, as in NumPy."""
+    """Return Python's ``%``: the sign is the divisor's. Integers: x % 0 is 0, as in NumPy."""
     zero = constant(0, x.dtype)
     if x.dtype.is_float:
         rest = _float_remainder(x, y)
@@ -211,7 +211,7 @@ def remainder(x: Scalar, y: Scalar) -> Scalar:
 
 
 def truncated_remainder(x: Scalar, y: Scalar) -> Scalar:
-    """C's ``fmod`` and ``%``: the sign is the dividend's. Integers: the rest by 0 is 0, as in NumPy."""
+    """Return C's ``fmod`` or ``%``: the sign is the dividend's. Integers: x % 0 is 0, as in NumPy."""
     if x.dtype.is_float:
         return _float_remainder(x, y)
     zero, one = constant(0, x.dtype), constant(1, x.dtype)
@@ -222,14 +222,14 @@ def truncated_remainder(x: Scalar, y: Scalar) -> Scalar:
 
 
 def left_shift(x: Scalar, y: Scalar) -> Scalar:
-    """Shifts by the width or more, and negative ones, give 0, as in NumPy and torch."""
+    """Shift left; shifts by the width or more, and negative ones, give 0, as in NumPy and torch."""
     in_range = _shift_in_range(y)
     amount = select(in_range, y, constant(0, y.dtype))
     return select(in_range, _shift_left(x, amount), constant(0, x.dtype))
 
 
 def right_shift(x: Scalar, y: Scalar) -> Scalar:
-    """Shifts by the width or more, and negative ones, leave the sign only, as in NumPy and torch."""
+    """Shift right; shifts by the width or more, and negative ones, leave the sign only, as in NumPy and torch."""
     last = constant(y.dtype.bits - 1, y.dtype)
     if x.dtype.is_unsigned:
         in_range = _shift_in_range(y)
@@ -243,7 +243,7 @@ def _shift_in_range(y: Scalar) -> Scalar:
 
 
 def power(x: Scalar, y: Scalar) -> Scalar:
-    """x to the y. Integers by repeated squaring, wrapping; a negative exponent gives 1/x truncated, as in torch."""
+    """Return x**y. Integers by repeated squaring, wrapping; a negative exponent gives 1/x truncated, as in torch."""
     if x.dtype.is_float:
         return float_power(x, y)
     zero, one = constant(0, x.dtype), constant(1, x.dtype)
@@ -331,7 +331,7 @@ def _float_to_integer(x: Scalar, dtype: DType) -> Scalar:
 
 
 def _float_to_uint64(x: Scalar) -> Scalar:
-    """Below 2**63 like int64; from there to 2**64 the upper half; 2**63 for the rest and NaN."""
+    """Convert below 2**63 like int64, up to 2**64 by offset; all other values and NaN become 2**63."""
     half = constant(float(2**63), x.dtype)
     is_low = compare("lt", x, half)
     low = _float_to_integer(select(is_low, x, constant(0, x.dtype)), INT64)

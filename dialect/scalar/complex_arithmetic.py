@@ -1,8 +1,8 @@
 """Arithmetic, roots, exponentials and logarithms of one complex element, written with real operations on its parts.
 
-Division is Smith's algorithm (Communications of the ACM 5(8), 1962) and powers are NumPy's; square roots, lengths
-and logarithms do not overflow in between. Infinities, NaN and signs of zero are those of C99's annex G, which NumPy
-and torch follow.
+Division is Smith's algorithm (Communications of the ACM 5(8), 1962) and powers are NumPy's; square roots, absolute
+values and logarithms have no intermediate overflow. Infinities, NaN and signs of zero follow C99's annex G, as NumPy
+and torch do.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def square(x: Scalar) -> Scalar:
 
 
 def zero_of(sign: Scalar) -> Scalar:
-    """Return 0 with that sign. No literal: TVM merges 0 and -0, and drops a select between them."""
+    """Return 0 with the sign of `sign`. No literal: TVM merges 0 and -0, and drops a select between them."""
     return s.divide(literal(sign, 1.0), s.copy_sign(literal(sign, float("inf")), sign))
 
 
@@ -67,10 +67,10 @@ def over_i(z: Scalar) -> Scalar:
     return create(imaginary, s.negate(real))
 
 
-# --- size ----------------------------------------------------------------------------------------------------------
+# --- absolute value ------------------------------------------------------------------------------------------------
 
 SAFE, _DOWN, _UP = {32: 60, 64: 500}, {32: 80, 64: 600}, {32: 100, 64: 600}
-"""By bits of a part: sizes outside these powers of two are scaled, so that squares neither overflow nor vanish."""
+"""By bits of a part: values outside these powers of two are scaled, so that squares neither overflow nor vanish."""
 
 
 def scaling(real: Scalar, imaginary: Scalar, root: int) -> tuple[Scalar, Scalar]:
@@ -93,7 +93,7 @@ def _length(real: Scalar, imaginary: Scalar) -> Scalar:
 
 
 def absolute(z: Scalar) -> Scalar:
-    """Infinite beside an infinite part, even when the other is NaN."""
+    """Return |z|; infinite if a part is, even when the other is NaN."""
     real, imaginary = parts(z)
     scale, back = scaling(real, imaginary, root=1)
     length = s.multiply(_length(s.multiply(real, scale), s.multiply(imaginary, scale)), back)
@@ -101,7 +101,7 @@ def absolute(z: Scalar) -> Scalar:
 
 
 def sign(z: Scalar) -> Scalar:
-    """z / |z|, and 0 of 0, as in NumPy 2; infinite parts point along their axis, NaN where both are."""
+    """Return z / |z|, and 0 of 0, as in NumPy 2; for one infinite part ±1 or ±i, for two NaN."""
     real, imaginary = parts(z)
     zero, size = literal(real, 0.0), absolute(z)
     along = [s.select(s.is_infinite(part), s.sign(part), zero) for part in (real, imaginary)]
@@ -119,7 +119,7 @@ def sign(z: Scalar) -> Scalar:
 
 
 def divide(x: Scalar, y: Scalar) -> Scalar:
-    """Smith's algorithm; by zero, of either sign, each part is divided by +0."""
+    """Divide by Smith's algorithm; for a zero divisor of either sign, divide each part by +0."""
     (a, b), (c, d) = parts(x), parts(y)
     by_real = s.compare("ge", s.absolute(c), s.absolute(d))
     large, small = s.select(by_real, c, d), s.select(by_real, d, c)
@@ -135,7 +135,7 @@ def divide(x: Scalar, y: Scalar) -> Scalar:
 
 
 def reciprocal(z: Scalar) -> Scalar:
-    """NumPy's loop, which is Smith's for 1 / z without its products by 0 and 1."""
+    """Return 1 / z by NumPy's loop: Smith's algorithm without its products by 0 and 1."""
     c, d = parts(z)
     one = literal(c, 1.0)
     by_real = s.compare("ge", s.absolute(c), s.absolute(d))
@@ -147,7 +147,7 @@ def reciprocal(z: Scalar) -> Scalar:
 
 
 def power(x: Scalar, y: Scalar) -> Scalar:
-    """`npy_cpow`: small integer exponents by repeated squaring, others as exp(y log x); x^0 is 1 and 0^y 0 or NaN."""
+    """Return x**y as `npy_cpow`: small integer exponents by squaring, else exp(y log x); x^0 is 1, 0^y 0 or NaN."""
     c, d = parts(y)
     zero, one, nan = literal(x, 0j), literal(x, 1 + 0j), literal(x, complex("nan+nanj"))
     is_small = s.compare("lt", s.absolute(c), literal(c, 100.0))
@@ -183,7 +183,7 @@ def _endless_product(x: Scalar, y: Scalar) -> Scalar:
 
 
 def _boxed(z: Scalar, endless: Scalar) -> Scalar:
-    """Return 1 or 0 per part of an infinite value, with signs; of others the value with 0 for NaN."""
+    """Return ±1 or ±0 per part of an infinite value; of other values, the value with 0 for NaN."""
 
     def box(part: Scalar) -> Scalar:
         zero, one = zero_of(part), s.copy_sign(literal(part, 1.0), part)
@@ -194,8 +194,8 @@ def _boxed(z: Scalar, endless: Scalar) -> Scalar:
 
 
 def sqrt(z: Scalar) -> Scalar:
-    """The root with a real part of at least 0, without cancellation: W. Kahan, "Branch cuts for complex elementary
-    functions", 1987."""
+    """Return the root with a non-negative real part, without cancellation: W. Kahan, "Branch cuts for complex
+    elementary functions", 1987."""
     real, imaginary = parts(z)
     scale, back = scaling(real, imaginary, root=2)
     a, b = s.multiply(real, scale), s.multiply(imaginary, scale)
@@ -215,7 +215,7 @@ def sqrt(z: Scalar) -> Scalar:
 
 
 LONGEST = {32: 88.0, 64: 709.0}
-"""By bits of a part: the exponential of this is finite."""
+"""By bits of a part: the largest argument whose exponential is finite."""
 
 
 def is_lost(size: Scalar, angle: Scalar) -> Scalar:
@@ -238,7 +238,7 @@ def lengthened(factor: Scalar, size: Scalar, again: Scalar) -> Scalar:
 
 
 def exp(z: Scalar) -> Scalar:
-    """Return e**z; where exp(a) overflows, its root is multiplied twice."""
+    """Return e**z; where exp(a) overflows, multiply twice by exp(a / 2)."""
     real, imaginary = parts(z)
     is_long = s.compare("gt", real, literal(real, LONGEST[real.dtype.bits]))
     size = REAL["exp"](s.select(is_long, s.multiply(real, literal(real, 0.5)), real))
@@ -247,7 +247,7 @@ def exp(z: Scalar) -> Scalar:
 
 
 def expm1(z: Scalar) -> Scalar:
-    """exp(a) cos(b) - 1 as expm1(a) cos(b) - 2 sin²(b / 2)."""
+    """Return exp(a) cos(b) - 1 as expm1(a) cos(b) - 2 sin²(b / 2)."""
     real, imaginary = parts(z)
     half = REAL["sin"](s.multiply(imaginary, literal(real, 0.5)))
     of_real = s.subtract(
@@ -257,7 +257,7 @@ def expm1(z: Scalar) -> Scalar:
 
 
 def log(z: Scalar) -> Scalar:
-    """log |z| + i arg z; near the unit circle |z|² - 1 is taken from the parts, elsewhere from their ratio."""
+    """Return log |z| + i arg z; near the unit circle from |z|² - 1 of the parts, elsewhere from their ratio."""
     real, imaginary = parts(z)
     first, second = s.absolute(real), s.absolute(imaginary)
     large, small = s.maximum(first, second), s.minimum(first, second)
@@ -275,7 +275,7 @@ def log(z: Scalar) -> Scalar:
 
 
 def log1p(z: Scalar) -> Scalar:
-    """log(1 + z), accurate for small z."""
+    """Return log(1 + z), accurate for small z."""
     real, imaginary = parts(z)
     one, half = literal(real, 1.0), literal(real, 0.5)
     shifted = s.add(real, one)

@@ -47,7 +47,7 @@ def cosh(z: Scalar) -> Scalar:
 def _hyperbolic(z: Scalar) -> tuple[Callable[[Scalar], Scalar], Callable[[Scalar], Scalar]]:
     """Return functions that multiply by the hyperbolic sine of the real part, and by its cosine.
 
-    Where these overflow, both are multiplied as 2 sinh(a / 2) cosh(a / 2), in two steps.
+    Where these overflow, both are computed as 2 sinh(a / 2) cosh(a / 2), in two multiplications.
     """
     real = parts(z)[0]
     one, zero, size = literal(real, 1.0), literal(real, 0.0), s.absolute(real)
@@ -125,7 +125,7 @@ def acos(z: Scalar) -> Scalar:
 
 
 def acosh(z: Scalar) -> Scalar:
-    """What has no size has a direction only where its real part is 0."""
+    """Return the inverse hyperbolic cosine; of 0 + NaN i the imaginary part is pi / 2."""
     a, b = parts(z)
     before, after = _around_one(z)
     left, right = sqrt(s.negate(before)), sqrt(after)
@@ -137,8 +137,8 @@ def acosh(z: Scalar) -> Scalar:
 
 
 def atanh(z: Scalar) -> Scalar:
-    """log((1 + z) / (1 - z)) / 2, for a positive real part, where nothing cancels; far out it is 1 / z ± i pi / 2,
-    and beside 1 the square of the imaginary part vanishes."""
+    """Return log((1 + z) / (1 - z)) / 2, for a non-negative real part, which avoids cancellation; for large z it is
+    1 / z ± i pi / 2, and near 1 the square of the imaginary part underflows."""
     real, imaginary = parts(z)
     one, a, b = literal(real, 1.0), s.absolute(real), s.absolute(imaginary)
     large, small = s.maximum(a, b), s.minimum(a, b)
@@ -166,11 +166,11 @@ def _far_atanh(z: Scalar) -> Scalar:
 
 
 EPSILON = {32: 2.0**-23, 64: 2.0**-52}
-"""By bits of a part."""
+"""Machine epsilon by bits of a part."""
 
 
 def sigmoid(z: Scalar) -> Scalar:
-    """1 / (1 + e^-z), or of negative real parts e^z / (1 + e^z): neither overflows."""
+    """Return 1 / (1 + e^-z), or for negative real parts e^z / (1 + e^z): neither overflows."""
     real, imaginary = parts(z)
     is_left = s.compare("lt", real, literal(real, 0.0))
     power = c.exp(create(s.negate(s.absolute(real)), s.select(is_left, imaginary, s.negate(imaginary))))
@@ -183,7 +183,7 @@ def rsqrt(z: Scalar) -> Scalar:
 
 
 def _number_that(predicate: str) -> Callable[[Scalar, Scalar], Scalar]:
-    """NumPy's fmax (``ge``) or fmin (``le``): the one that wins, or the one that is no NaN."""
+    """Return NumPy's fmax (``ge``) or fmin (``le``), which ignores a NaN operand."""
     return lambda x, y: s.select(s.bit_or(s.compare(predicate, x, y), s.is_nan(y)), x, y)
 
 
@@ -191,7 +191,7 @@ _SAME_AS_REAL = (
     "add", "subtract", "multiply", "negative", "where", "maximum", "minimum", "cast", "isnan", "square", "equal",
     "not_equal", "less", "less_equal", "greater", "greater_equal",
 )  # fmt: skip
-"""The rules of real ops whose algebra takes complex values."""
+"""Real ops whose rules take complex values as well."""
 
 RULES: Registry[str, Callable[..., Scalar]] = Registry("scalar rule", {
     "divide": c.divide, "reciprocal": c.reciprocal, "power": c.power, "abs": c.absolute, "sign": c.sign,
@@ -204,4 +204,4 @@ RULES: Registry[str, Callable[..., Scalar]] = Registry("scalar rule", {
     "tan": _rotated(tanh), "asin": asin, "acos": acos, "atan": _rotated(atanh), "asinh": _rotated(asin),
     "acosh": acosh, "atanh": atanh, "sigmoid": sigmoid, "silu": lambda z: s.multiply(z, sigmoid(z)),
 }, {name: REAL_RULES[name] for name in _SAME_AS_REAL})  # fmt: skip
-"""By op, the rules for a complex last operand."""
+"""Rules by op for a complex last operand."""

@@ -1,4 +1,4 @@
-"""Complex values by their real and imaginary parts: what the algebra of scalars needs, on MLIR values.
+"""Complex values by their real and imaginary parts: operations for the scalar algebra, on MLIR values.
 
 Takes and gives values of type ``complex<f32>`` or ``complex<f64>``. Emits `complex.create`, `complex.re`, `complex.im`
 and `complex.constant`, and `arith` on the parts: nothing else of upstream's complex dialect, whose other operations
@@ -40,7 +40,7 @@ add, subtract = by_part(arith.addf), by_part(arith.subf)
 
 
 def multiply(x: Any, y: Any) -> Any:
-    """(a + bi)(c + di) = (ac - bd) + (ad + bc)i, as NumPy and torch have it, also for infinite parts."""
+    """Return (a + bi)(c + di) = (ac - bd) + (ad + bc)i, like NumPy and torch also for infinite parts."""
     (a, b), (c, d) = parts(x), parts(y)
     return create(arith.subf(arith.mulf(a, c), arith.mulf(b, d)), arith.addf(arith.mulf(a, d), arith.mulf(b, c)))
 
@@ -61,7 +61,7 @@ def is_nan(x: Any) -> Any:
 
 
 def compare(predicate: str, x: Any, y: Any) -> Any:
-    """``eq ne lt le gt ge``. Order is NumPy's: real parts first, then imaginary ones; nothing is ordered beside NaN."""
+    """Compare by ``eq ne lt le gt ge`` in NumPy's order: real parts first, then imaginary; NaN is unordered."""
     (x_re, x_im), (y_re, y_im) = parts(x), parts(y)
     is_ = arith.CmpFPredicate
     if predicate == "ne":

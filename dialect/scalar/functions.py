@@ -1,6 +1,6 @@
 """The scalar rules of elementwise ops on real values, as `arith` and `math` operations on one element.
 
-Most are the algebra's own functions (`dialect.scalar`) or one operation of `math`; the rest is written with those.
+Most are functions of `dialect.scalar.algebra` or one operation of `math`; the rest is written with those.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ def _half_of_one_plus(x: Scalar, y: Scalar) -> Scalar:
 
 
 def gelu(x: Scalar) -> Scalar:
-    """x * Phi(x): Hendrycks & Gimpel, "Gaussian Error Linear Units", arXiv:1606.08415."""
+    """Return x * Phi(x): Hendrycks & Gimpel, "Gaussian Error Linear Units", arXiv:1606.08415."""
     return _half_of_one_plus(x, s.unary(math.erf)(s.multiply(x, _number(x, sqrt(0.5)))))
 
 
 def gelu_tanh(x: Scalar) -> Scalar:
-    """The same paper's approximation by tanh."""
+    """Return the same paper's tanh approximation."""
     cube = s.multiply(s.multiply(x, x), x)
     inner = s.add(x, s.multiply(_number(x, 0.044715), cube))
     return _half_of_one_plus(x, s.unary(math.tanh)(s.multiply(_number(x, sqrt(2 / pi)), inner)))
 
 
 def softplus(x: Scalar, beta: float, threshold: float) -> Scalar:
-    """log(1 + exp(beta x)) / beta, and x itself beyond the threshold, where the two are the same."""
+    """Return log(1 + exp(beta x)) / beta, and x itself beyond the threshold, where the two are equal."""
     scaled = s.multiply(x, _number(x, beta))
     soft = s.divide(s.unary(math.log1p)(s.unary(math.exp)(scaled)), _number(x, beta))
     return s.select(s.compare("gt", scaled, _number(x, threshold)), x, soft)
 
 
 def hypot(x: Scalar, y: Scalar) -> Scalar:
-    """sqrt(x² + y²) without overflow in between; infinite beside an infinity, even when the other is NaN (C99, F.9.4).
+    """Return sqrt(x² + y²) without intermediate overflow; infinite if an operand is, even beside NaN (C99, F.9.4).
 
-    Of fp32 the squares fit fp64; of fp64 they are scaled by the larger number.
+    The squares of fp32 fit fp64; fp64 is scaled by the larger operand.
     """
     infinite = s.bit_or(s.is_infinite(x), s.is_infinite(y))
     length = _wide_length(x, y) if x.dtype.bits < 64 else _scaled_length(x, y)
@@ -80,14 +80,14 @@ def _scaled_length(x: Scalar, y: Scalar) -> Scalar:
 
 
 def logaddexp(x: Scalar, y: Scalar) -> Scalar:
-    """log(exp(x) + exp(y)) as max + log1p(exp(min - max)); equal numbers apart, since inf - inf is NaN."""
+    """Return log(exp(x) + exp(y)) as max + log1p(exp(min - max)); equal operands apart, since inf - inf is NaN."""
     large = s.maximum(x, y)
     soft = s.unary(math.log1p)(s.unary(math.exp)(s.subtract(s.minimum(x, y), large)))
     return s.select(s.compare("eq", x, y), s.add(x, _number(x, log(2))), s.add(large, soft))
 
 
 def logaddexp2(x: Scalar, y: Scalar) -> Scalar:
-    """log2(2**x + 2**y), likewise."""
+    """Return log2(2**x + 2**y), likewise."""
     large = s.maximum(x, y)
     soft = s.unary(math.log1p)(s.unary(math.exp2)(s.subtract(s.minimum(x, y), large)))
     sum_ = s.add(large, s.multiply(soft, _number(x, 1 / log(2))))

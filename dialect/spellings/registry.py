@@ -1,4 +1,4 @@
-"""The registry of spellings: which table ops `numpy.sum`, `torch.sum`, `math.exp`, `x.sum` and `mlirtri.sum` become.
+"""Lookup of spellings, by qualified name or by library function.
 
 Takes the qualified name of a library function, or the function itself. Gives a `Spelling` to call, or None.
 Imports every file of spellings, and neither torch nor MLIR.
@@ -31,7 +31,7 @@ _INDEX: dict[str, dict[int, tuple[Any, str]]] = {}
 
 
 def lookup(name: str) -> Spelling | None:
-    """Return the spelling of a qualified name, or None; that of a refused function fails when it is called."""
+    """Return the spelling of a qualified name, or None; that of a refused function fails when called."""
     return SPELLINGS.get(name) or (_refusal(name) if name in REFUSED else None)
 
 
@@ -56,7 +56,7 @@ def spellings_of(op: str) -> list[str]:
 
 
 def near(name: str) -> list[str]:
-    """Return up to five known names close to an unknown one: similar words of its owner, then its word elsewhere."""
+    """Return up to five known names similar to an unknown one: of its owner, then the same word elsewhere."""
     owner, _, word = name.rpartition(".")
     same_word = [other for other in SPELLINGS if other.rpartition(".")[2] == word and other != name]
     siblings = {other.rpartition(".")[2]: other for other in SPELLINGS if other.rpartition(".")[0] == owner}
@@ -65,7 +65,7 @@ def near(name: str) -> list[str]:
 
 
 def qualified_name(function: Any) -> str | None:
-    """Return the name under which a function object of numpy, torch or math is spelled; None where it is not.
+    """Return the qualified name of a function object of numpy, torch or math; None for any other.
 
     By identity, so `from torch import sum as total` is `torch.sum`. Does not import torch.
     """
@@ -87,7 +87,7 @@ def _by_identity(library: str, names: Iterable[str]) -> dict[int, tuple[Any, str
     for name in names:
         value = sys.modules[library]
         for part in name.split(".")[1:]:
-            # A version of the library may lack a function that a newer one has.
+            # An older version of the library may lack the function.
             value = getattr(value, part, None)
         if value is not None:
             index.setdefault(id(value), (value, name))

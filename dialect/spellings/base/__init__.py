@@ -1,4 +1,4 @@
-"""What the files of spellings share: the registry that they fill, and helpers on the builder.
+"""The registry of spellings, and helpers on the builder.
 
 Takes functions of a builder and of a library function's parameters. Gives `Spelling` objects by qualified name.
 Refuses a second spelling for one name.

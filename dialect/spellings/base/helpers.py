@@ -52,12 +52,12 @@ def sizes(values: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def is_integer(value: Any) -> bool:
-    """Return whether a value is a compile-time int, also NumPy's, and no bool."""
+    """Return whether a value is a compile-time int (Python's or NumPy's) and not a bool."""
     return hasattr(type(value), "__index__") and not isinstance(value, bool)
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:
-    """Return a tuple or list as a tuple, any other value in a tuple of its own."""
+    """Return a tuple or list as a tuple, any other value as a tuple of one."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
@@ -179,7 +179,7 @@ def flattened(b: Builder, x: Any, first: int = 0, last: int = -1) -> Any:
 
 
 def filled(b: Builder, shape: Any, value: Any, dtype: Any, library: str) -> Any:
-    """Return a tensor filled with one value; without a dtype, of the one that `library` gives such a value."""
+    """Return a tensor filled with one value, by default of the dtype that `library` gives such a value."""
     shape = as_tuple(shape)
     if (kind := b.weak_kind(value)) is not None:
         dtype = dtype or default_dtype(library, kind)

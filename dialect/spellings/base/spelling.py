@@ -23,17 +23,17 @@ from mlirtri.dialect.base.tensor_type import TensorType
 
 
 class Builder(Protocol):
-    """What a spelling uses: every op of the table as a method, and these."""
+    """The methods that spellings call: every op of the table, and these."""
 
     semantics: str
-    """``numpy`` or ``torch``: the dtype rules, whichever library the spelling is of."""
+    """``numpy`` or ``torch``: the dtype rules, independent of the spelling's library."""
 
     def type_of(self, value: Any) -> TensorType | None:
-        """The type of a tensor or run-time scalar; None for a value that Python knows at compile time."""
+        """Return the type of a tensor or run-time scalar; None for a compile-time Python value."""
         ...
 
     def weak_kind(self, value: Any) -> str | None:
-        """``bool``, ``int`` or ``float`` for a Python scalar, known or run-time; None for anything else."""
+        """Return ``bool``, ``int`` or ``float`` for a Python scalar, known or run-time; None for anything else."""
         ...
 
     def python_scalar(self, value: Any) -> Any:
@@ -94,11 +94,11 @@ class Spelling:
     is_attribute: bool = False
     """Read without a call, as `x.T`."""
     writes: bool = False
-    """The result is the new content of the first argument; the call itself gives nothing, or torch's tensor again."""
+    """The result is the new content of the first argument; the call returns None, or torch's tensor."""
 
     @cached_property
     def signature(self) -> inspect.Signature:
-        """The library's signature; of a method without the tensor itself."""
+        """Return the library's signature; for a method without the tensor itself."""
         signature = inspect.signature(self.function)
         parameters = list(signature.parameters.values())
         return signature.replace(parameters=parameters[2 if self.is_method else 1 :])
@@ -191,5 +191,5 @@ def share_writing(words: str) -> None:
 
 
 def _sentence(error: TypeError) -> str:
-    """Return the error of `Signature.bind` in the words of a call."""
+    """Return the error of `Signature.bind` as a sentence about a call."""
     return str(error).replace("got an unexpected keyword argument", "has no parameter")

@@ -1,7 +1,7 @@
-"""What kernels call that is no function of NumPy or torch: methods, `math`, `cmath`, `mlirtri.*`; what is refused.
+"""What kernels call besides functions of NumPy and torch: methods, `math`, `cmath`, `mlirtri.*`; refused functions.
 
-Takes a builder and the arguments of a call; of a method the tensor first. Gives tensors, Python values, or tuples.
-Refuses what the method refuses; `refused.py` lists functions that kernels will not have.
+Takes a builder and the arguments of a call; for a method the tensor first. Gives tensors, Python values, or tuples.
+Refuses what the method refuses; `refused.py` lists functions that kernels will not support.
 
 Read in this order: `methods.py` (of arrays and tensors), `in_place.py` (methods that write), `math_functions.py`,
 `complex_numbers.py` (parts, conjugates, angles, `cmath`), `mlirtri_functions.py`, `refused.py`.

@@ -1,6 +1,6 @@
-"""Functions and methods of NumPy and torch that write into their first argument; here they give its new content.
+"""Functions and methods of NumPy and torch that write into their first argument; here they return its new content.
 
-The frontend writes it, so that views and aliases see it. A call of NumPy's gives nothing, one of torch's the tensor.
+The frontend writes it, so that views and aliases see it. NumPy's return None, torch's the tensor.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _(b, a, val, wrap=unsupported(False)):
     return b.where(b.eye(rows, columns, 0, BOOL), value, a)
 
 
-# --- ufuncs at positions -------------------------------------------------------------------------------------------
+# --- ufuncs at indices ---------------------------------------------------------------------------------------------
 
 
 def _flat_positions(b: Builder, a: Any, indices: Any) -> Any:

@@ -1,8 +1,8 @@
-"""The functions of `math`, which take Python scalars and rank-0 tensors and give Python scalars.
+"""The functions of `math`, which take Python scalars and rank-0 tensors and return Python scalars.
 
-Arguments known at compile time are folded by `math` itself, in any of its functions. Run-time scalars (floats, and
-rank-0 tensors, which Python would convert to floats) are for the functions that the op table has; where `math` raises,
-their result is NaN or infinity.
+Compile-time arguments are folded by any function of `math` itself. Run-time scalars (floats, and rank-0 tensors, which
+Python would convert to floats) are for the functions that the op table has; where `math` raises, their result is NaN or
+infinity.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _radians(b: Builder, x: Any) -> Any:
 
 
 def _integer_of(op: str) -> Callable[..., Any]:
-    """Return the spelling of a function that gives a Python int: `math.floor`, `ceil`, `trunc`."""
+    """Return the spelling of a function that returns a Python int: `math.floor`, `ceil`, `trunc`."""
     return lambda b, x: b.cast(getattr(b, op)(_float(b, x)), INT64)
 
 
@@ -55,7 +55,7 @@ def _of_floats(op: str) -> Callable[..., Any]:
     return lambda b, x, y: getattr(b, op)(_float(b, x), _float(b, y))
 
 
-# function: what it does to run-time scalars, and with which ops
+# function: its lowering for run-time scalars, and the ops used
 _RUN_TIME: dict[str, tuple[Callable[..., Any], str]] = {
     **{name: (_of_float(name), name) for name in (*_UNARY, "isnan", "isinf", "isfinite")},
     **{name: (_integer_of(name), f"{name} cast") for name in ("floor", "ceil", "trunc")},

@@ -1,7 +1,7 @@
 """Methods and attributes of tensors: `ndarray.sum` in NumPy's semantics, `Tensor.sum` in torch's.
 
-Most are the functions of the library with the tensor as first argument; here are those that differ.
-`shape`, `dtype`, `ndim` and `size` are the frontend's, which knows them without an operation.
+Most are functions of the library with the tensor as first argument; here are those that differ. The frontend handles
+`shape`, `dtype`, `ndim` and `size`, which need no operation.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _(b, input, *dims):
 
 @spelling("Tensor.to", ops="cast real")
 def _(b, input, *arguments, dtype=None, non_blocking=False, copy=False, memory_format=None, device=unsupported()):
-    """`x.to(dtype)` and `x.to(other)`; a kernel has one device, so `x.to("cuda")` is refused."""
+    """Cast for `x.to(dtype)` and `x.to(other)`; a kernel has one device, so `x.to("cuda")` is refused."""
     for argument in arguments:
         if isinstance(argument, bool):
             continue

@@ -1,4 +1,4 @@
-"""Functions of `numpy` that kernels will not have, with the reason and the way out that a refusal shows."""
+"""Functions of `numpy` that kernels will not support, with the reason and the alternative that the error shows."""
 
 from __future__ import annotations
 

@@ -45,12 +45,12 @@ def evenly(b: Builder, start: Any, stop: Any, num: Any, endpoint: bool) -> tuple
     if parts < 1:
         return b.broadcast_to(b.add(b.multiply(index, 0.0), start), (num, *helpers.shape_of(b, span))), step
     values = b.add(b.multiply(index, step), start)
-    # The last one is `stop` itself, whatever the multiplication makes of it.
+    # The last one is exactly `stop`, whatever the rounding of the product.
     return b.where(b.equal(index, parts), stop, values) if endpoint else values, step
 
 
 def _evenly_at_run_time(b: Builder, start: Any, stop: Any, num: Any, endpoint: bool) -> tuple[Any, Any]:
-    """Return the same for a run-time `num`; one element has no step, and 0 intervals count as 1."""
+    """Return the same for a run-time `num`; 0 intervals count as 1."""
     start, stop = (b.cast(x, FLOAT64) for x in (start, stop))
     if helpers.rank_of(b, start) or helpers.rank_of(b, stop):
         b.fail("a range of run-time length goes from one number to another, not between arrays")
@@ -95,7 +95,7 @@ def _(b, start, stop, num=50, endpoint=True, dtype=None, axis=0):
     count, sign = counted(b, num, "geomspace"), -1.0 if start < 0 else 1.0
     exponents, _ = evenly(b, log10(abs(start)), log10(abs(stop)), count, endpoint)
     values = b.multiply(b.power(b.cast(10.0, FLOAT64), exponents), sign)
-    # The ends are exact.
+    # The end points are exact.
     index = b.arange(0, count, 1, INT64)
     values = b.where(b.equal(index, 0), float(start), values)
     values = b.where(b.equal(index, count - 1), float(stop), values) if endpoint and count > 1 else values
@@ -141,7 +141,7 @@ def _ranges(b: Builder, key: Any) -> list[Any]:
             continue
         whole = all(helpers.is_integer(x) for x in (start, part.stop, step))
         lines.append(b.arange(start, part.stop, step, INT64 if whole else FLOAT64))
-    # NumPy makes all of them floats if one is.
+    # NumPy converts all of them to floats if one is.
     is_float = any(b.type_of(line).dtype.is_float for line in lines)
     return [b.cast(line, FLOAT64) for line in lines] if is_float else lines
 
@@ -227,7 +227,7 @@ def _(b, x, N=None, increasing=False):
     return b.power(base, b.arange(*exponents, dtype))
 
 
-# --- lists written out ---------------------------------------------------------------------------------------------
+# --- nested lists --------------------------------------------------------------------------------------------------
 
 
 def array_of(b: Builder, values: Any, dtype: DType | None) -> Any:

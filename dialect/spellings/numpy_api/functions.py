@@ -36,7 +36,7 @@ def _(b, x, /, out=unsupported(), *, where=unsupported(True), dtype=None):
         return b.reciprocal(x)
     x = b.cast(x, DTYPES["int8"]) if kind.is_bool else x
     kind = b.type_of(x).dtype
-    # 1 // x rounded to zero. NumPy's 1 // 0 is what the C compiler made of an undefined conversion.
+    # 1 // x truncated. NumPy's 1 // 0 is the C compiler's result of an undefined conversion.
     of_zero = -(1 << (kind.bits - 1)) if kind.kind == "i" and kind.bits >= 32 else 0
     units = b.where(b.equal(x, 1), 1, b.where(b.equal(x, 0), of_zero, 0))
     return b.cast(units if kind.is_unsigned else b.where(b.equal(x, -1), -1, units), kind)

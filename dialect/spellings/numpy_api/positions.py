@@ -1,7 +1,7 @@
 """The functions of `numpy` that take elements by index, and that compute indices of triangles and flat orders.
 
-Positions count from the end when negative; those out of range are moved into it, as `mode="clip"` does, unless the
-kernel is compiled with checks.
+Indices count from the end when negative; those out of range are clamped, as with `mode="clip"`, unless the kernel is
+compiled with checks.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def taken_along(b: Builder, x: Any, positions: Any, axis: int) -> Any:
     rank, lead = helpers.rank_of(b, x), helpers.rank_of(b, positions)
     order = (axis, *(at for at in range(rank) if at != axis))
     found = b.pick(b.transpose(x, order), positions)
-    # The axes of the positions come first: the axes before `axis` go before them.
+    # The result has the indices' axes first: move the axes before `axis` in front of them.
     before = tuple(range(lead, lead + axis))
     return b.transpose(found, (*before, *range(lead), *range(lead + axis, lead + rank - 1)))
 
@@ -69,7 +69,7 @@ def take_along_axis(b, arr, indices, axis=-1):
     wanted = helpers.shape_of(b, indices)
     if len(wanted) != rank:
         b.fail(f"the positions have rank {len(wanted)}, the array has rank {rank}")
-    # Where each element lies in memory.
+    # The offset of each element in memory.
     flat = b.multiply(b.where(b.less(indices, 0), b.add(indices, size), indices), prod(shape[axis + 1 :]))
     for at in range(rank):
         if at != axis:
@@ -79,7 +79,7 @@ def take_along_axis(b, arr, indices, axis=-1):
     return b.pick(b.reshape(arr, (-1,)), flat)
 
 
-# --- made at compile time ------------------------------------------------------------------------------------------
+# --- computed at compile time --------------------------------------------------------------------------------------
 
 
 def _literal(b: Builder, found: numpy.ndarray) -> Any:
@@ -152,7 +152,7 @@ def _(b, element, test_elements, assume_unique=False, invert=False, *, kind=None
 
 @spelling("numpy.polyval", ops="multiply add cut squeeze cast full literal stack")
 def _(b, p, x):
-    """Horner's rule, the highest power first."""
+    """Evaluate by Horner's rule, the highest power first."""
     p = array_of(b, p, None) if isinstance(p, (tuple, list)) else p
     helpers.require_rank(b, "the coefficients of numpy.polyval", p, (1,))
     coefficients = [b.squeeze(b.cut(p, 0, slice(at, at + 1)), 0) for at in range(helpers.shape_of(b, p)[0])]

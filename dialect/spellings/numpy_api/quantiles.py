@@ -1,6 +1,6 @@
 """The functions of `numpy` that sort and interpolate: medians, percentiles, quantiles.
 
-Fractions are known at compile time, and between two elements is interpolated linearly.
+Fractions are compile-time constants; interpolation is linear.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def quantiles(b: Builder, a: Any, fractions: Any, axis: Any, keepdims: bool) -> 
     last = helpers.rank_of(b, x) - 1
     size = helpers.shape_of(b, x)[last]
     ordered = b.sort(x, last)
-    # NumPy makes an array of several fractions, whose float64 counts.
+    # NumPy makes an array of several fractions, whose float64 takes part in promotion.
     dtype = FLOAT64 if isinstance(fractions, (tuple, list)) else b.type_of(ordered).dtype
     has_nan = b.isnan(b.squeeze(b.cut(ordered, last, slice(size - 1, size)), last))
 

@@ -1,4 +1,4 @@
-"""The reductions of `numpy`: sums, products, extremes, means and spreads, any and all, with NumPy 2's signatures.
+"""The reductions of `numpy`: sums, products, extremes, means, variances, any and all, with NumPy 2's signatures.
 
 `keepdims` defaults to False where NumPy has "no value", which is the same for arrays.
 """
@@ -68,7 +68,7 @@ def _mean(b, a, axis=None, dtype=None, out=unsupported(), keepdims=False, *, whe
     (a,), dtype = strong(b, a), numpy_dtype(b, dtype)
     if where is None or where is True:
         return b.mean(a, axis=axis, keepdims=keepdims, dtype=dtype)
-    # In the dtype that the mean of all would have.
+    # In the dtype of the unmasked mean.
     dtype = dtype or (b.type_of(a).dtype if b.type_of(a).dtype.is_inexact else FLOAT64)
     sum_ = b.sum(_chosen(b, b.cast(a, dtype), where, 0), axis=axis, keepdims=keepdims)
     chosen = b.broadcast_to(b.cast(where, INT64), b.type_of(a).shape)

@@ -25,7 +25,7 @@ def lined(b: Builder, x: Any, axis: Any) -> tuple[Any, int]:
     return x, helpers.one_axis(b, axis, helpers.rank_of(b, x))
 
 
-# --- running sums --------------------------------------------------------------------------------------------------
+# --- scans ---------------------------------------------------------------------------------------------------------
 
 
 def _running(kind: str):
@@ -91,7 +91,7 @@ def _as_end(b: Builder, end: Any, shape: tuple[Any, ...], axis: int) -> Any:
     return end if helpers.rank_of(b, end) else b.broadcast_to(end, (*shape[:axis], 1, *shape[axis + 1 :]))
 
 
-# --- sorting and looking up ----------------------------------------------------------------------------------------
+# --- sorting and searching -----------------------------------------------------------------------------------------
 
 _KINDS = (None, "quicksort", "mergesort", "heapsort", "stable")
 
@@ -164,8 +164,8 @@ BINCOUNT = "add_at full cast max add less greater_equal logical_or"
 def counted(b: Builder, x: Any, weights: Any, minlength: Any, dtype: Any, name: str) -> Any:
     """Return how often each integer is in `x`, or the sums of weights, of length `max(x) + 1` or `minlength`.
 
-    A length that is known can be returned, one that the run decides cannot: with a `minlength` all numbers have to be
-    below it, and the run checks that they are.
+    An array of run-time length cannot be returned: with a `minlength` all numbers must be below it, which is
+    checked at run time.
     """
     helpers.require_rank(b, f"the argument of {name}", x, (1,))
     if not helpers.is_integer(minlength) or minlength < 0:
@@ -205,7 +205,7 @@ def edges_of(b: Builder, a: Any, bins: Any, range_: Any) -> tuple[Any, bool]:
     step = b.divide(b.subtract(high, low), bins)
     edges = b.where(b.equal(index, bins), high, b.add(b.multiply(index, step), low))
     dtype = b.type_of(a).dtype
-    # NumPy's edges of narrower floats are as narrow.
+    # NumPy's edges of narrower floats have their dtype.
     return (b.cast(edges, dtype) if dtype.is_float else edges), True
 
 
@@ -233,7 +233,7 @@ def _(b, a, bins=10, range=None, density=None, weights=None):
 
 
 def _bin_indices(b: Builder, x: Any, edges: Any, count: int) -> Any:
-    """Return the bin of each element between any edges; the last edge belongs to the last bin."""
+    """Return the bin of each element between arbitrary edges; the last edge belongs to the last bin."""
     index = b.subtract(b.searchsorted(edges, x, True), 1)
     last = b.cut(edges, 0, slice(count, count + 1))
     index = b.where(b.equal(x, last), count - 1, index)

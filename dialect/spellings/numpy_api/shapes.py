@@ -1,6 +1,6 @@
 """The functions of `numpy` that repeat, shift, pad and join arrays, with NumPy 2's signatures and defaults.
 
-Where elements go is known at compile time: a `taken` list of positions becomes slices, flips and broadcasts.
+Indices are known at compile time: `taken` lowers a list of them to slices, flips and broadcasts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def known(b: Builder, value: Any, what: str) -> Any:
     return int(value)
 
 
-# --- taking known positions ----------------------------------------------------------------------------------------
+# --- taking known indices ------------------------------------------------------------------------------------------
 
 
 def _runs(positions: Sequence[int]) -> list[tuple[int, int, int]]:

@@ -90,7 +90,7 @@ def _nan_spread(op: str):
         squares = without_nan(b, b.square(b.subtract(a, mean_)), 0)
         count = b.subtract(_counted(b, a, axis, keepdims), ddof)
         variance = b.divide(b.sum(squares, axis=axis, keepdims=keepdims), count)
-        # NumPy gives NaN where nothing is left, never an infinity.
+        # NumPy gives NaN where no elements are left, never an infinity.
         variance = b.where(b.greater(count, 0), variance, b.cast(float("nan"), b.type_of(variance).dtype))
         return b.sqrt(variance) if op == "std" else variance
 

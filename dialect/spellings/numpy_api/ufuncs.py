@@ -65,7 +65,7 @@ def numpy_dtype(b: Builder, dtype: Any) -> DType | None:
 
 
 def strong(b: Builder, *operands: Any) -> tuple[Any, ...]:
-    """NumPy's functions give NumPy scalars, which are strong, even when all operands are Python scalars."""
+    """Return the operands as strong scalars or tensors: NumPy's functions return strong NumPy scalars."""
     kinds = [kind for x in operands if (kind := b.weak_kind(x)) is not None]
     if b.semantics != "numpy" or len(kinds) < len(operands):
         return operands
@@ -73,7 +73,7 @@ def strong(b: Builder, *operands: Any) -> tuple[Any, ...]:
 
 
 def arrays(b: Builder, *operands: Any) -> tuple[Any, ...]:
-    """Functions that are no ufuncs make arrays of Python scalars, even beside arrays."""
+    """Return Python scalars as arrays, as functions other than ufuncs do, even beside arrays."""
     return tuple(strong(b, x)[0] for x in operands)
 
 
@@ -216,7 +216,7 @@ def clip(b, a, a_min=None, a_max=None, out=unsupported(), *, min=None, max=None)
     (a,) = strong(b, a)
     dtype = b.type_of(a).dtype
     if dtype.is_integer:
-        # NumPy drops Python ints that bound nothing, so that they need not fit the dtype.
+        # NumPy drops bounds beyond the dtype's range, which therefore need not fit it.
         limits = (0, 2**dtype.bits - 1) if dtype.is_unsigned else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
         low = None if type(low) is int and low <= limits[0] else low
         high = None if type(high) is int and high >= limits[1] else high

@@ -81,7 +81,7 @@ def _(b, input, dim=None):
     if dim is None:
         return b.squeeze(input, None)
     shape = helpers.shape_of(b, input)
-    # torch leaves a dimension alone whose size is not 1.
+    # torch ignores dimensions whose size is not 1.
     axes = tuple(axis for axis in helpers.many_axes(b, dim, max(len(shape), 1)) if shape and shape[axis] == 1)
     return b.squeeze(input, axes) if axes else input
 
@@ -193,7 +193,7 @@ def _(b, input, dim, start, length):
     return b.split(input, (start, start + length), axis)[1]
 
 
-# --- making tensors ------------------------------------------------------------------------------------------------
+# --- creation ------------------------------------------------------------------------------------------------------
 
 
 def _dtype(dtype, default):

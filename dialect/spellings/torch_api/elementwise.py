@@ -75,7 +75,7 @@ def _binary(op: str, name: str, tensors: int):
 
 
 def _require_tensors(b, name: str, tensors: int, *operands) -> None:
-    """`tensors` of the operands have to be tensors, from the left; 0: any one of them."""
+    """Fail unless the first `tensors` operands are tensors; 0: any one of them."""
     if tensors == 0 and not any(helpers.is_tensor(b, x) for x in operands):
         helpers.require_tensor(b, name, operands[0], "for two Python numbers, use the operator")
     for x in operands[:tensors]:
@@ -162,7 +162,7 @@ def _(b, input, *, decimals=0, out=unsupported()):
 
 
 def rounded(b, input, decimals):
-    """`torch.round`; the method takes `decimals` by position as well."""
+    """Return `torch.round`; the method takes `decimals` by position as well."""
     helpers.require_tensor(b, "torch.round", input)
     if decimals == 0:
         return b.round(input)
@@ -212,7 +212,7 @@ def _(b, input, mask, value):
 
 
 def _dims(dim):
-    """No dimension at all means all of them, in torch's older reductions."""
+    """Treat an empty tuple as all dimensions, as torch's older reductions do."""
     return None if dim is None or dim == () or dim == [] else tuple(dim) if isinstance(dim, list) else dim
 
 

@@ -1,6 +1,6 @@
 """Matrix products of `torch`, and the functions of `torch.nn.functional`, with torch's signatures and defaults.
 
-What the table has no op for is composed of others (`linear`, attention, `leaky_relu`…). In-place variants are refused.
+Functions without a table op are composed (`linear`, attention, `leaky_relu`…). In-place variants are refused.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def attention(
         return b.matmul(b.softmax(scores, -1), value)
     masks = b.type_of(attn_mask).dtype.is_bool
     scores = b.where(attn_mask, scores, minus_infinity) if masks else b.add(scores, attn_mask)
-    # A row that is masked out as a whole is zero, not NaN.
+    # A fully masked row is zero, not NaN.
     hidden = b.all(b.equal(scores, minus_infinity), axis=-1, keepdims=True)
     weights = b.where(hidden, b.full((), 0, b.type_of(scores).dtype), b.softmax(scores, -1))
     return b.matmul(weights, value)

@@ -1,4 +1,4 @@
-"""The functions of `torch` and `torch.linalg` that sum products or measure, and those composed of elementwise ones."""
+"""The functions of `torch` and `torch.linalg` for products and norms, and those composed of elementwise ones."""
 
 from __future__ import annotations
 

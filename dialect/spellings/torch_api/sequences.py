@@ -1,4 +1,4 @@
-"""The functions of `torch` that go along a dimension in order, search, or count, with torch's signatures."""
+"""The functions of `torch` for scans, sorts, searches and counting, with torch's signatures."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _order(b: Builder, x: Any, axis: int, descending: bool) -> Any:
     """Return the indices that sort, stable in both directions; NaN is the greatest."""
     if not descending:
         return b.argsort(x, axis)
-    # Backwards twice, so that equal elements keep their order.
+    # Flip twice, so that equal elements keep their order.
     backwards = b.flip(b.argsort(b.flip(x, axis), axis), axis)
     return b.subtract(helpers.shape_of(b, x)[axis] - 1, backwards)
 
@@ -97,7 +97,7 @@ def _(b, input, dim=None, keepdim=False, *, out=unsupported()):
     return b.where(b.any(b.isnan(input), axis=None), b.cast(float("nan"), dtype), middle)
 
 
-# --- looking up ----------------------------------------------------------------------------------------------------
+# --- searching -----------------------------------------------------------------------------------------------------
 
 
 def _looked_up(b: Builder, x: Any, values: Any, right: bool, narrow: bool) -> Any:

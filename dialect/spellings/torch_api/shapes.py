@@ -1,4 +1,4 @@
-"""The functions of `torch` that repeat, shift and join tensors or make them by a rule, with torch's signatures."""
+"""The functions of `torch` that repeat, shift and join tensors or generate them, with torch's signatures."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _(b, tensors, *, out=unsupported()):
     return b.concatenate(tuple(columns), 1)
 
 
-# --- made by a rule ------------------------------------------------------------------------------------------------
+# --- generated tensors ---------------------------------------------------------------------------------------------
 
 
 def _range(b: Builder, start: Any, end: Any, steps: Any, name: str) -> Any:

@@ -66,7 +66,7 @@ def _check_dtypes(b: Builder, *tensors: Any) -> None:
 def _padding(
     b: Builder, padding: Any, window: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the padding before and behind each axis."""
+    """Return the padding before and after each axis."""
     if padding == "valid":
         return (0,) * len(window), (0,) * len(window)
     if padding == "same":
@@ -132,7 +132,7 @@ def _transposed(axes: int):
         low, high = (tuple(max(0, each) for each in side) for side in zip(*ends, strict=True))
         value = b.convolution(input, _turned(b, weight, groups), (1,) * axes, dilation, low, high, stride, groups)
         for axis, (before, behind) in enumerate(ends, 2):
-            # Padding that reaches further than the kernel takes away from the result.
+            # Padding larger than the kernel crops the result.
             if before < 0 or behind < 0:
                 size = helpers.shape_of(b, value)[axis]
                 value = b.cut(value, axis, slice(max(0, -before), max(0, size + min(0, behind))))
@@ -174,7 +174,7 @@ def _pool_sizes(
         b.fail(f"padding is at most half of kernel_size, not {padding!r} of {kernel_size!r}")
     for size, far, step, pad in zip(shape, reach, stride, low, strict=True):
         count = windows(size + 2 * pad, far, step, 1)
-        # One more window for what is left over, if it starts inside of the input or the padding in front of it.
+        # One more window for the remainder, if it starts inside the input or the padding before it.
         over = bool(rounds_up) and size + 2 * pad > (count - 1) * step + far and count * step < size + pad
         if count + over < 1:
             b.fail(f"a pool that reaches over {tuple(reach)} is larger than the input, {shape}")
