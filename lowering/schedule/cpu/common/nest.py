@@ -129,9 +129,7 @@ def nest_of(schedule: Schedule, block: BlockFacts) -> FlatNest:
     for axis in found.iter_vars:
         analyzer.bind(axis.var, Range(index(0), index(int(axis.dom.extent))))
     body, init = (None if part is None else _flattened(part, flat, analyzer) for part in (found.body, found.init))
-    if (
-        init is not None and block.is_spatial
-    ):  # a reduction over no axes: each element is initialised and finished in one step
+    if init is not None and block.is_spatial:  # reduction over no axes: initialised and finished in one step
         body, init = sequence(init, body), None
     body = fresh(sequence(*(tirx.AllocBuffer(buffer) for buffer in found.alloc_buffers), body))
     axes = tuple(

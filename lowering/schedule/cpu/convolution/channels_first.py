@@ -35,9 +35,9 @@ from mlirtri.lowering.tir.tiles import counted, in_lanes, nested, ramp, replaced
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, PrimFunc, Schedule, Stmt, TensorLoad, tirx
 
 MOST_PIXELS = 512
-"""Longer rows of a result are cut into rows of this length."""
+"""Longer rows of a result are split into rows of this length."""
 GOOD_PIXELS = 96
-"""Pixels of a chunk that make its tiles wide enough, and reuse the packed copy often enough."""
+"""Pixels of a chunk from which its tiles are wide enough, and the packed copy is reused enough."""
 
 
 def convolution(function: PrimFunc, target: Target) -> Schedule | None:
@@ -86,23 +86,23 @@ def is_padded_channels_first(product: Product) -> bool:
 
 
 def convolution_loops(contraction: Contraction, target: Target) -> Stmt | None:
-    """Return the statements that compute a convolution; None where its image is padded in a way that is not known."""
+    """Return the statements that compute a convolution; None where its image's padding is not recognised."""
     if not isinstance(core_of(contraction.right), TensorLoad) and not _pads_channels(contraction):
         return None
     before: list[Stmt] = []
-    if not isinstance(contraction.left, TensorLoad):  # fp16 and bf16 filters are widened once, not for each chunk
+    if not isinstance(contraction.left, TensorLoad):  # fp16 and bf16 filters are widened once, not per chunk
         contraction, before = packed_left(contraction, target)
     return sequence(*before, *(fresh(_all_chunks(part, target)) for part in _cut(contraction)))
 
 
 def _pads_channels(contraction: Contraction) -> bool:
-    """Whether a chunk copies the image channel by channel into a padded buffer, which rows that are cut do not."""
+    """Whether a chunk copies the image channel by channel into a padded buffer; not for rows that are split."""
     is_short = contraction.columns[-1].extent <= MOST_PIXELS
     return is_short and padded_channel(contraction.right, contraction.columns, contraction.reduced, 1) is not None
 
 
 def _cut(contraction: Contraction) -> list[Contraction]:
-    """Return the contraction as contractions of at most `MOST_PIXELS` columns: whole ones, and the remainder."""
+    """Return the contraction as contractions of at most `MOST_PIXELS` columns: full ones, and the remainder."""
     inner = contraction.columns[-1]
     if inner.extent <= MOST_PIXELS:
         return [contraction]
@@ -135,7 +135,7 @@ def _all_chunks(contraction: Contraction, target: Target) -> Stmt:
 
 
 def _rows_of_chunk(width: int, lanes: int) -> int:
-    """Return the number of rows of a chunk: they fill whole vectors if at most twice `GOOD_PIXELS` twice do."""
+    """Return the number of rows of a chunk: they fill whole vectors unless that takes over 4 * `GOOD_PIXELS` pixels."""
     rows = fill = lanes // gcd(width, lanes)
     while rows * width < GOOD_PIXELS:
         rows += fill
@@ -143,7 +143,7 @@ def _rows_of_chunk(width: int, lanes: int) -> int:
 
 
 class _PackedTasks(ConvolutionTasks):
-    """Tasks of chunks of one size, which pack the pixels that the window reads of a chunk (im2col) block by block."""
+    """Tasks for chunks of one size, each of which packs the pixels that it reads (im2col), block by block."""
 
     def __init__(self, contraction: Contraction, rows: int, count: int, before: int, target: Target):
         super().__init__(contraction, target)
@@ -169,10 +169,10 @@ class _PackedTasks(ConvolutionTasks):
         self.channel = padded_channel(contraction.right, contraction.columns, contraction.reduced, rows)
         self.padded = None if self.channel is None else self.channel.buffer()
         self.right = contraction.right if self.channel is None else self.channel.load(self.padded)
-        """What is packed: the image, or one padded channel of it."""
+        """The operand that is packed: the image, or one padded channel of it."""
 
     def _row_tiles_per_task(self, chunks: int) -> int:
-        """Return the number of row tiles of a task: all of them where there are chunks enough for the threads."""
+        """Return the number of row tiles of a task: all of them where there are enough chunks for the threads."""
         known = [axis for axis in self.contraction.batch if isinstance(axis.extent, int)]
         tasks, count = size_of(known) * chunks, self.tiles.rows.count
         parts = min(count, -(-2 * self.target.threads // tasks)) if self.target.threads > 1 else 1
@@ -193,10 +193,8 @@ class _PackedTasks(ConvolutionTasks):
         cleared = [] if self.channel is None else [self.channel.cleared(self.padded, self.lanes)]
         return [*cleared, counted("block", self.blocks, block)]
 
-    # --- the copy ----------------------------------------------------------------------------------------------------
-
     def _copy(self, batch: Values, row: Expr, number: Expr) -> Stmt:
-        """Return what packs a block of channels: for each of them and of the window, all rows of the chunk."""
+        """Return the packing of a block of channels: for each channel and window position, all rows of the chunk."""
         first = self.contraction.reduced[0]
         start, extent = self._block(number)
 
@@ -227,7 +225,7 @@ class _PackedTasks(ConvolutionTasks):
         return start, index(self.depth)
 
     def _line(self, target: list[Expr], values: Values, row: Expr, line: Expr) -> Stmt:
-        """Return the copy of a row of pixels to `target`, as vectors; the last one may overlap the one before."""
+        """Return the copy of a row of pixels to `target`, in vectors; the last one may overlap the one before."""
         *outer, inner = self.contraction.columns
         values = {**values, **spread(outer, line if self.channel is not None else plus(row, line))}
         form = linear(core_of(self.right).indices[-1], {})
@@ -251,7 +249,7 @@ class _PackedTasks(ConvolutionTasks):
         return sequence(*vectors, vector(index(self.width - lanes), lanes)) if rest else sequence(*vectors)
 
     def _every_second(self, to: list[Expr], values: Values, start: Expr) -> Stmt:
-        """Return the copy of every second element, out of two contiguous vectors, neither of which reads past the last.
+        """Return the copy of every second element, by shuffling two contiguous vectors, both in bounds.
 
         TVM would gather the elements one by one.
         """
@@ -273,8 +271,6 @@ class _PackedTasks(ConvolutionTasks):
             first = plus(last, index(half * (lanes - 1)))
             statements += [tirx.AllocBuffer(buffer), in_lanes(lanes, partial(loaded, buffer, first))]
         return sequence(*statements, *(in_lanes(lanes // 2, partial(stored, half)) for half in (0, 1)))
-
-    # --- the tiles ---------------------------------------------------------------------------------------------------
 
     def _tiles(self, batch: Values, row: Expr, part: Expr, number: Expr) -> Stmt:
         """Return all tiles of a task for one block of channels."""

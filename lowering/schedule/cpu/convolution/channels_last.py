@@ -5,7 +5,7 @@ of axes: strided, dilated, grouped, of two or three dimensions; of one where it 
 computed on the tiles. Gives None for any other function.
 
     parallel over images, groups, chunks of rows of the result, parts of the channels:
-        copy     what the chunk reads of a padded image, with its padding (`padded_chunks`)
+        copy     the chunk's part of a padded image, with its padding (`padded_chunks`)
         for tile of channels, block of the window:
             tiles    pixels of one row × vectors of channels (`matmul.tile`)
 """
@@ -32,7 +32,7 @@ from mlirtri.lowering.tir.tiles import counted, nested, temporary
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, PrimFunc, Schedule, Stmt, TensorLoad, tirx
 
 FEW_PIXELS = 4
-"""With fewer pixels in a row, tiles of whole rows of the result leave registers unused."""
+"""With fewer pixels in a row, tiles of whole rows of the result would not use all registers."""
 
 
 def channels_last(function: PrimFunc, target: Target) -> Schedule | None:
@@ -108,7 +108,7 @@ class _InPlaceTasks(ChunkCopyTasks):
         self.finished = temporary("finished", contraction.dtype, tile) if has_long_stores(contraction) else None
 
     def _depth(self) -> tuple[int, int]:
-        """Return the iterations of the outermost reduction axis whose weights stay in L2, and how many such blocks."""
+        """Return the iterations of the outermost reduction axis whose weights stay in L2, and the number of blocks."""
         first, *inner = self.contraction.reduced
         step = size_of(inner) * self.tiles.vectors.size * vector_bits() // 8
         blocks = -(-first.extent // max(1, _most_bytes() // step))

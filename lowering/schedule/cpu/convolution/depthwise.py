@@ -32,11 +32,11 @@ from mlirtri.lowering.tir.tiles import counted, nested, ramp, replaced, temporar
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, PrimFunc, Schedule, Stmt, TensorLoad, tirx
 
 MOST_TAPS = 2048
-"""Elements of a filter: what a tile reads of it stays in the first-level cache."""
+"""Most elements of a filter: those that a tile reads stay in the first-level cache."""
 MOST_UNROLLED = 32
 """Positions of a window that are unrolled; of larger windows, the innermost axis is."""
 MOST_FILTERS = 3
-"""Filters of one channel; more of them are better rows of tiles."""
+"""Most filters per channel; more of them are better as rows of tiles."""
 ROWS, VECTORS = 4, 2
 """The size of a tile: its rows share loads of their windows, and eight accumulators hide the latency of an addition."""
 FEW_COLUMNS = 4
@@ -48,7 +48,7 @@ def depthwise(function: PrimFunc, target: Target) -> Schedule | None:
     if match is None or not is_depthwise(match[-1]):
         return None
     schedule, block, product = match
-    # A few filters for each channel: each is an element of the batch, which reads the image once more.
+    # Each of the few filters of a channel is a batch element, which reads the image again.
     alone = replace(product, batch=(*product.batch, *product.rows), rows=())
     return in_tiles(schedule, block, alone, _loops, target)
 
@@ -73,13 +73,13 @@ def is_depthwise(product: Product) -> bool:
 
 
 def _image(operand: Expr) -> Padded | None:
-    """Return the operand as a padded image, perhaps without any padding; None where it is no element of a tensor."""
+    """Return the operand as a padded image, perhaps without padding; None where it is no element of a tensor."""
     image = padded(operand)
     return without_padding(operand) if image is None and isinstance(core_of(operand), TensorLoad) else image
 
 
 def _fits(chunk: PaddedChunk, columns: tuple[Axis, ...]) -> bool:
-    """Whether the copy for one row of the result is contiguous along the columns, and a quarter of L2 at most."""
+    """Whether the copy for one row of the result is contiguous along the columns and at most a quarter of L2."""
     inner = columns[-1]
     last = chunk.sides[-1]
     others = [side.own.factor(inner.variable) for side in chunk.sides[:-1]]
@@ -119,17 +119,17 @@ class _WindowTasks(ChunkCopyTasks):
             self.finished = temporary("finished", contraction.dtype, [1, VECTORS * self.lanes])
 
     def _with_whole_vectors(self, image: PaddedChunk) -> PaddedChunk:
-        """Return the image with more columns, so that the last vector of each row is whole, deinterleaved or not."""
+        """Return the image with more columns, so that each row's last vector is full, deinterleaved or not."""
         last = image.sides[-1]
         more = (self.vectors * self.lanes - self.inner.extent) * self.stride
         extent = last.extent + more
         if self.stride > 1:
             extent = -(-extent // (2 * self.lanes)) * 2 * self.lanes
-        # Guarded also where it has no padding: the copy goes past the end of the image now.
+        # Guarded even without padding: the copy extends past the end of the image.
         return replace(image, sides=(*image.sides[:-1], replace(last, extent=extent, guarded=True)))
 
     def _rows(self) -> int:
-        """Return the number of rows of a chunk: what it reads stays in L1, and all threads have tasks."""
+        """Return the number of rows of a chunk: its copy stays in L1, and all threads have tasks."""
         total = self.outer[0].extent
         most = max(ROWS, total)
         while most > ROWS and self.image.bytes(self.chunked(min(most, total))) > cache_bytes()[1] // 2:
@@ -166,7 +166,7 @@ class _WindowTasks(ChunkCopyTasks):
         return [*statements, self._chunk(contraction, batch, rows)]
 
     def _filter(self, batch: Values) -> Stmt:
-        """Return the copy of the filter's elements, which are contiguous then."""
+        """Return the contiguous copy of the filter's elements."""
 
         def tap(values: Values) -> Stmt:
             value = replaced(self.contraction.left, {**batch, **values})
@@ -175,7 +175,7 @@ class _WindowTasks(ChunkCopyTasks):
         return self._windows(lambda taps: sequence(*map(tap, taps)))
 
     def _windows(self, body: Callable[[list[Values]], Stmt]) -> Stmt:
-        """Return the statements for all positions of the window: unrolled, or only the last axis of it."""
+        """Return the statements for all window positions: unrolled along all axes, or along the last."""
         reduced = self.contraction.reduced
         unrolled = reduced if size_of(reduced) <= MOST_UNROLLED else reduced[-1:]
         positions = positions_of(*(range(axis.extent) for axis in unrolled))
@@ -184,7 +184,7 @@ class _WindowTasks(ChunkCopyTasks):
         return nested(looped, lambda values: body([{**values, **tap} for tap in taps]))
 
     def _deinterleaved(self, extents: list[Any]) -> Stmt:
-        """Return the copy of rows, two vectors at a time, into their even and odd columns."""
+        """Return the copy of rows, two vectors at a time, into separate even and odd columns."""
         *lines, width = extents
         lanes = self.lanes
 
@@ -223,7 +223,7 @@ class _WindowTasks(ChunkCopyTasks):
         return tirx.BufferLoad(self.phases, [*load.indices[:-1], *half])
 
     def _chunk(self, contraction: Contraction, batch: Values, rows: Any) -> Stmt:
-        """Return the tiles of a chunk: of `ROWS` rows each, then of the rows that are left."""
+        """Return the tiles of a chunk: of `ROWS` rows each, then of the remaining rows."""
         first, *middle = self.outer
 
         def lines(start: Expr, count: int) -> Stmt:
@@ -242,7 +242,7 @@ class _WindowTasks(ChunkCopyTasks):
         return sequence(counted("tile", whole, lambda at: lines(at * index(ROWS), ROWS)), single)
 
     def _columns(self, contraction: Contraction, rows: list[Values]) -> Stmt:
-        """Return the tiles of all columns of some rows: of whole vectors, then of the columns that are left."""
+        """Return the tiles of all columns of some rows: of whole vectors, then of the remaining columns."""
         width, wide = self.inner.extent, VECTORS * self.lanes
         whole, rest = divmod(width, wide)
         tiles = []
@@ -255,7 +255,7 @@ class _WindowTasks(ChunkCopyTasks):
         return sequence(*tiles)
 
     def _tile(self, contraction: Contraction, rows: list[Values], start: Expr, vectors: int, columns: int) -> Stmt:
-        """Return one tile: some rows of `columns` columns, whose steps alternate."""
+        """Return one tile of some rows and `columns` columns, whose rows' steps are interleaved."""
         block = ReductionBlock(index(0), 1, contraction.reduced[0].extent, None, ())
         tiles = [
             _Row(contraction, self.lanes, TilePosition(row, index(0), 1, start, vectors, columns), block, self.finished)

@@ -1,4 +1,4 @@
-"""The padded copy of what a chunk of a convolution's rows reads of an image, with all channels.
+"""The padded copy of the part of an image that a chunk of a convolution's rows reads, with all channels.
 
 Takes an operand of a contraction that is an image (`padded_images.padded`), whose indices are sums of axes of the
 result's rows and of the window. Gives the shape of the copy, loads from it, and the statements that fill it; None for
@@ -30,7 +30,7 @@ class Side:
     own: Linear
     """The index in the copy."""
     others: Linear
-    """The index in the image less that: images, groups, and minus the padding in front."""
+    """The index in the image minus that in the copy: images, groups, and minus the padding in front."""
     extent: int
     """Elements that the whole result reads along the dimension."""
     guarded: bool
@@ -45,7 +45,7 @@ class PaddedChunk:
     sides: tuple[Side, ...]
     """The dimensions of a copy."""
     chunked: int
-    """The number of the side that depends on the chunked axis."""
+    """The dimension of the copy that depends on the chunked axis."""
     axis: Axis
     """The chunked axis, whose variable counts from the first row of the chunk in loads from a copy."""
 
@@ -69,11 +69,11 @@ class PaddedChunk:
         return temporary("room", self.padded.dtype, self.extents(rows))
 
     def load(self, copy: Buffer) -> Expr:
-        """Return the load from the copy that stands for the operand."""
+        """Return the load from the copy that replaces the operand."""
         return tirx.BufferLoad(copy, [value_of(side.own) for side in self.sides])
 
     def filled(self, copy: Buffer, values: Values, first: Expr, rows: int | Expr, lanes: int) -> Stmt:
-        """Return the copy of what `rows` rows from `first` on read, with padding; `values` stand for batch axes."""
+        """Return the copy of the padded image for `rows` rows from `first` on; `values` replace batch axes."""
         return _Copy(self, copy, values, first, rows, lanes).statement()
 
 
@@ -94,7 +94,7 @@ class _Copy:
         return self._inside([])
 
     def _inside(self, indices: list[Expr]) -> Stmt:
-        """Return the loops over the other dimensions of the copy; at `indices` of the first ones it is inside."""
+        """Return the loops over the copy's remaining dimensions, at `indices` of the first ones, inside the image."""
         dimension = len(indices)
         if dimension == len(self.extents):
             return self._element(indices)
@@ -154,7 +154,7 @@ def padded_chunk(operand: Expr, rows: Sequence[Axis], reduced: Sequence[Axis]) -
 
 
 def chunk_of(image: Padded, rows: Sequence[Axis], reduced: Sequence[Axis]) -> PaddedChunk | None:
-    """Return what `padded_chunk` does of an image whose padding is known; there may be none."""
+    """Return the same for an image whose padding is known, and may be empty."""
     axes = {axis.variable: axis for axis in (*rows, *reduced)}
     forms = [linear(position, {}) for position in image.load.indices]
     if None in forms:

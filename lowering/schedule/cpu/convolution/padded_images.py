@@ -2,7 +2,7 @@
 
 Takes an operand of a contraction, ``if_then_else(0 <= h and h < 56 and …, x[n, c, h, w], 0)``, perhaps converted to
 fp32. Gives it as a `Padded` tensor; and, of operands whose row and column are sums of axes of the result and of the
-window, the buffer that holds all that some rows of the result read of one channel. Gives None for any other operand.
+window, the buffer of the part of one channel that some rows of the result read. Gives None for any other operand.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def core_of(operand: Expr) -> Expr:
 
 
 def _converted(value: Expr) -> Expr | None:
-    """Return the operand of a conversion, else None; bf16 bits are the upper half of an fp32 value's."""
+    """Return the operand of a conversion, else None; bf16 bits are the upper half of an fp32's."""
     if isinstance(value, tirx.Cast):
         return value.value
     if isinstance(value, tirx.LShift):
@@ -72,7 +72,7 @@ def _converted(value: Expr) -> Expr | None:
 
 
 def with_core(operand: Expr, core: Expr) -> Expr:
-    """Return the operand with `core` in place of what `core_of` gives."""
+    """Return the operand with `core` in place of the result of `core_of`."""
     if operand.same_as(core_of(operand)):
         return core
     return structural_map(operand, (type(core_of(operand)), _exchanged(core_of(operand), core)), order="post")
@@ -87,12 +87,12 @@ def _is_call(node: Any, name: str) -> bool:
 
 
 def without_padding(load: Expr) -> Padded:
-    """Return a load, perhaps widened, as a `Padded` tensor of which no dimension is padded."""
+    """Return a load, perhaps widened, as a `Padded` tensor without padding."""
     return Padded(core_of(load), tirx.const(0, str(core_of(load).ty.dtype)), frozenset(), load)
 
 
 def padded(operand: Expr) -> Padded | None:
-    """Return the operand as a padded tensor; None where its condition says more than that indices are inside."""
+    """Return the operand as a padded tensor; None where its condition is no plain bounds check."""
     chosen = core_of(operand)
     if not _is_call(chosen, "if_then_else"):
         return None
@@ -132,7 +132,7 @@ def _dimension_inside(condition: Expr, forms: Sequence[Linear | None], sizes: Se
 
 @dataclass(frozen=True)
 class PaddedChannel:
-    """What some rows of the result read of one channel of an image: rows and columns, with padding around them."""
+    """The rows and columns of one image channel, with padding, that some rows of the result read."""
 
     padded: Padded
     row: int | None
@@ -149,7 +149,7 @@ class PaddedChannel:
         return temporary("room", self.padded.dtype, [self.height, self.width])
 
     def load(self, buffer: Buffer) -> Expr:
-        """Return the load that stands for the operand; the axis of the result's rows counts from the chunk's first."""
+        """Return the load that replaces the operand; rows of the result count from the chunk's first."""
         return tirx.BufferLoad(buffer, [value_of(Linear(form.terms)) for form in self.forms])
 
     def cleared(self, buffer: Buffer, lanes: int) -> Stmt:
@@ -198,7 +198,7 @@ class PaddedChannel:
 
 
 def padded_channel(operand: Expr, columns: Sequence[Axis], reduced: Sequence[Axis], rows: int) -> PaddedChannel | None:
-    """Return what `rows` rows of the result read of one channel.
+    """Return the part of one channel that `rows` rows of the result read.
 
     `columns` are the result's rows, if it has any, and its columns; `reduced` the channels, then the window. None where
     the operand is not padded, or a chunk of rows does not read one block of a channel.
@@ -234,7 +234,7 @@ def _is_sum(form: Linear, axes: dict[Var, Axis]) -> bool:
 
 
 def _reach(form: Linear, axes: dict[Var, Axis], extents: dict[Var, int]) -> int:
-    """Return one more than the difference between the largest and the smallest value of a sum of axes."""
+    """Return the number of integers from the smallest to the largest value of a sum of axes."""
     terms = form.terms.items()
     return 1 + sum(factor * (extents.get(variable, axes[variable].extent) - 1) for variable, factor in terms)
 

@@ -1,8 +1,8 @@
 """The loop over the tasks of a convolution: images, chunks of whole rows of the result, parts of the output channels.
 
 Takes a contraction and how the rows of its result are cut into chunks. Gives one loop, parallel where the work is
-profitable. What a task computes is the layout's: `channels_first`, `channels_last` and `depthwise` subclass
-`ConvolutionTasks`, and read the image as the buffers that they allocate hold it.
+profitable. The layouts define a task: `channels_first`, `channels_last` and `depthwise` subclass `ConvolutionTasks`,
+and read the image from the buffers that they allocate.
 
     parallel over images, chunks, parts:  allocate the task's buffers;  statements of the task
 """
@@ -35,7 +35,7 @@ class Chunks:
 
 
 class ConvolutionTasks:
-    """The tasks of one convolution; a subclass sets `chunks` and says what a task computes."""
+    """The tasks of one convolution; a subclass sets `chunks` and defines a task's statements."""
 
     chunks: Chunks
 
@@ -67,7 +67,7 @@ class ConvolutionTasks:
             return sequence(*allocations, *self.task(image, first, part))
 
         tasks = size_of(batch) * chunks.count * chunks.parts
-        # The number of images may be known at run time only; the other axes alone may be enough work for the threads.
+        # The number of images may be dynamic; the other axes alone may be enough work for the threads.
         static = self.work(size_of([axis for axis in batch if isinstance(axis.extent, int)]))
         if loop_kind(static, self.target) == tirx.ForKind.PARALLEL:
             return counted("task", tasks, task, tirx.ForKind.PARALLEL)
@@ -75,7 +75,7 @@ class ConvolutionTasks:
 
 
 class ChunkCopyTasks(ConvolutionTasks):
-    """Tasks that copy what a chunk reads of a padded image, if it is padded, before they compute the chunk."""
+    """Tasks that copy a chunk's part of the image, if it is padded, before they compute the chunk."""
 
     image: PaddedChunk | None
     copy: Buffer | None
@@ -85,12 +85,12 @@ class ChunkCopyTasks(ConvolutionTasks):
         super().__init__(contraction, target)
         *outer, self.inner = axes
         self.has_rows = bool(outer)
-        """Whether the result has rows; an image of one dimension is one row, which is not cut."""
+        """Whether the result has rows; an image of one dimension is one row, which is not split."""
         self.outer = outer or [Axis(tirx.Var("line", "int64"), 1)]
         """Axes of whole rows of the result; chunks are cut from the first one."""
 
     def chunked(self, rows: Any) -> Any:
-        """Return the extent of the axis that the padded copy is cut along, for so many rows of the result."""
+        """Return the extent of the axis that the padded copy is chunked along, for `rows` rows of the result."""
         return rows if self.has_rows else self.inner.extent
 
     def rows_from(self, first: Expr) -> int | Expr:

@@ -54,7 +54,7 @@ class _Columns:
         return counted("task", size_of(contraction.batch) * cut.count, task, loop_kind(work, self.target))
 
     def _chunk(self, batch: Values, number: Any) -> Any:
-        """Return the statements of one chunk of columns; the last one may end inside of a vector."""
+        """Return the statements of one chunk of columns; the last chunk may end inside of a vector."""
         cut = self.cut
         first = number * index(cut.size) - tirx.max(index(0), number - index(cut.large))
         size: Any = cut.size
@@ -72,7 +72,7 @@ class _Columns:
         return tirx.IfThenElse(is_last, sequence(*partial), self._vectors(batch, first, size, self.lanes, 0))
 
     def _vectors(self, batch: Values, first: Any, count: Any, lanes: int, before: int) -> Any:
-        """Return the sums of `count` vectors of a chunk, from vector number `before` of it on, of `lanes` lanes."""
+        """Return the sums of `count` vectors of `lanes` lanes in a chunk, from vector `before` on."""
         zero = tirx.Broadcast(zero_of(self.contraction.dtype), self.lanes)
 
         def start(row: Any, at: Any) -> Any:

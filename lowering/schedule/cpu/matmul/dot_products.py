@@ -31,7 +31,7 @@ def in_groups(contraction: Contraction) -> Contraction:
     dtypes = {str(left.ty.dtype), str(right.ty.dtype)}
     if dtypes == {HALF} and contraction.dtype == "float32" and _has_halves():
         return _by_words(contraction, left, right, 2, add_halves)
-    # Where the result is a byte, too, signed and unsigned bytes have the same low bits.
+    # Where the result is a byte as well, signed and unsigned bytes have the same low bits.
     bytes_are = {BYTE} if str(contraction.result.dtype) == "int32" else {BYTE, "uint8"}
     if dtypes <= bytes_are and contraction.dtype == "int32" and _has_bytes():
         return _by_words(contraction, left, right, 4, add_bytes)
@@ -95,7 +95,7 @@ def _word_in_memory(load: Any, _inner: Axis, word: Any, group: int) -> Any:
 
 
 def _word(load: Any, inner: Axis, word: Any, group: int) -> Any:
-    """Return a word of a group, element by element, with zeros behind the end of the sum."""
+    """Return a word of a group, element by element, with zeros after the end of the sum."""
     bits = 32 // group
     result = None
     for position in range(group):
@@ -113,8 +113,6 @@ def _word(load: Any, inner: Axis, word: Any, group: int) -> Any:
     return tirx.reinterpret("int32", result)
 
 
-# --- the instructions ------------------------------------------------------------------------------------------------
-
 _ADD_BYTES = {512: "llvm.x86.avx512.vpdpbusd.512", 256: "llvm.x86.avx512.vpdpbusd.256"}
 _HALVES = "mlirtri_add_bfloat16_products"
 _HALVES_IN_LLVM = f"""
@@ -127,13 +125,13 @@ define linkonce_odr <16 x float> @{_HALVES}(<16 x float> %sums, <16 x i32> %left
 }}
 """
 _IMPORT = "pragma_import_llvm"
-"""TVM's attribute of a statement whose module links some LLVM IR."""
+"""TVM's attribute of a statement whose module links LLVM IR."""
 
 
 def add_halves(sums: Expr, left: Expr, right: Expr) -> Expr:
     """Return fp32 sums plus the products of pairs of bf16 in 32-bit words (`vdpbf16ps`).
 
-    TVM has no vectors of bf16, which the instruction takes: it is called in a function in LLVM IR, which is inlined.
+    TVM has no bf16 vectors, which the instruction takes: it is called in an inlined function in LLVM IR.
     """
     return tirx.call_pure_extern(str(sums.ty.dtype), _HALVES, sums, left, right)
 

@@ -43,7 +43,7 @@ class DotTile(Tile):
         return sequence(*made, rows)
 
     def _open_body(self, sums: Any, width: int) -> Any:
-        """Return the tile for a dynamic number of columns; columns behind the last one read its elements."""
+        """Return the tile for a dynamic number of columns; columns after the last one read its elements."""
         groups = parts_of(self.place.columns, width)
         dots = counted("group", groups, lambda at: self._dots(sums, at * index(width), width))
 
@@ -127,7 +127,7 @@ class DotTile(Tile):
         return in_lanes(count, element)
 
     def _together(self, dots: list[Any], sums: Any, row: Any, first: Any) -> Any:
-        """Return the horizontal sums of all vectors at once: halves of two vectors become one, until one is left."""
+        """Return the horizontal sums of all vectors at once: halves of vectors are added pairwise, until one is left."""
         made: list[Any] = []
         vectors, part = dots, self.lanes
 
@@ -143,7 +143,7 @@ class DotTile(Tile):
         while part > 1:
             pairs = [vectors[at : at + 2] for at in range(0, len(vectors), 2)]
             if len(vectors) > 1:
-                # The last one is paired with itself; the second sums are not used.
+                # The last vector is paired with itself; the second sums are unused.
                 pairs = [pair if len(pair) == 2 else pair * 2 for pair in pairs]
             vectors = [added(pair) for pair in pairs]
             part //= 2

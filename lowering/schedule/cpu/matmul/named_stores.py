@@ -1,8 +1,8 @@
 """Stores of bf16 values that contain `Let`, as the rounding before a `max` does.
 
 Takes the stores of a contraction, for one element each. Gives them with a private buffer, and a store to it, for each
-`Let`: TVM rounds a value by a formula that repeats it, and its vectors refuse a variable that is bound twice. `Let` in
-the arms of a condition, which may only be computed where it holds, stays where it is.
+`Let`: TVM rounds a value by a formula that repeats it, and rejects vectors with a variable bound twice. `Let` in the
+arms of a condition, which may only be computed where it holds, stays where it is.
 """
 
 from __future__ import annotations

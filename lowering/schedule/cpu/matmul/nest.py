@@ -108,7 +108,7 @@ class _Blocks:
     column_tiles: int
     reduced: Any
     count: Any
-    """Blocks of the reduction."""
+    """The number of blocks of the reduction."""
 
 
 class _Nest:
@@ -118,7 +118,7 @@ class _Nest:
         self.contraction, self.lanes, self.target, self.tiles, self.kind = contraction, lanes, target, tiles, kind
         self.columns = size_of(contraction.columns)
         self.named: list[Any] = []
-        """`Bind` of dynamic sizes, in front of all loops."""
+        """`Bind` of dynamic sizes, before all loops."""
         self.blocks = self._blocks()
         self.count = self.blocks.count
         self.sums = self._buffer_for_sums()
@@ -128,7 +128,7 @@ class _Nest:
             self.finished = temporary("finished", contraction.dtype, shape)
 
     def _named(self, name: str, value: Any) -> Any:
-        """Return a value, as a bound variable where it is an expression: repeated, it takes long to simplify."""
+        """Return a value, bound to a variable where it is an expression: repeated, it takes long to simplify."""
         if isinstance(value, int):
             return value
         variable = tirx.Var(name, "int64")
@@ -155,7 +155,7 @@ class _Nest:
             return _Blocks(row_tiles, row_tiles, column_tiles, depth, count)
         row_tiles = most
         if not isinstance(depth, int):
-            # A short sum leaves room for more rows; one that is cut into blocks has as many as there is room for sums.
+            # A short sum allows more rows; one that is split into blocks has as many as its sums fit in L2.
             row_tiles = tirx.truncdiv(index(most * deepest), at_most(at_least(first, 1), deepest))
         if self.target.threads > 1:
             others = batch * parts_of(vectors.count, column_tiles)
@@ -185,13 +185,13 @@ class _Nest:
 
     @property
     def work(self) -> Any:
-        """The number of vector operations of all tiles together."""
+        """Return the number of vector operations of all tiles."""
         contraction, tiles = self.contraction, self.tiles
         return tiles.rows.total * tiles.vectors.total * size_of(contraction.batch) * size_of(contraction.reduced)
 
     def statement(self, kind: Any = None) -> Any:
         contraction, rows, vectors = self.contraction, self.tiles.rows, self.tiles.vectors
-        # One for no rows: TVM reports divisions by 0 even in loops that it has proven empty.
+        # At least 1: TVM reports divisions by 0 even in loops that it has proven empty.
         row_chunks = self._named("row_chunks", at_least(_parts(rows.count, self.blocks.row_tiles), 1))
         column_chunks = self._named("column_chunks", at_least(parts_of(vectors.count, self.blocks.column_tiles), 1))
         tasks = size_of(contraction.batch) * row_chunks * column_chunks
@@ -241,12 +241,12 @@ class _Nest:
     def _tiles_of(
         self, cut: Cut | OpenCut | OpenVectors, chunk: Any, number: Any, body: Callable[[Any, Any], Any]
     ) -> Any:
-        """Return the loop over the tiles of a chunk; `body` takes the index in the chunk, and the tile's number."""
+        """Return the loop over the tiles of a chunk; `body` takes the index in the chunk and the index of the tile."""
         first, extent = number * sized(chunk), chunk
         if not isinstance(cut, Cut) or not isinstance(chunk, int):
             extent = tirx.min(sized(chunk), sized(cut.count) - first)
         elif cut.count % chunk:
-            # Even chunks: a thread that gets a short one waits for the others.
+            # Even chunks: a thread with a shorter one would wait for the others.
             chunks = parts_of(cut.count, chunk)
             first, end = (quotient(each * index(cut.count), chunks) for each in (number, number + index(1)))
             extent = end - first

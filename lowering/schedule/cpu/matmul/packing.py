@@ -33,12 +33,12 @@ from mlirtri.lowering.tir.tiles import (
 from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, TensorLoad, tirx
 
 VECTORS_TOGETHER = 8
-"""Neighbouring vectors that are copied together: one cache line of a memory page at a time is too little."""
+"""Neighbouring vectors that are copied together: one cache line per memory page is too little."""
 
 TRANSPOSED = ("float32", "float64", "int32", "int64")
 """Dtypes that are transposed in registers: gathering an element costs as much as a whole vector."""
 MOST_ROWS_TRANSPOSED = 256
-"""With more rows, the copy is less than a twentieth of the work, which does not pay for the longer compilation."""
+"""With more rows, the copy is less than a twentieth of the work: not enough to pay for the longer compilation."""
 
 
 def packed_left(contraction: Contraction, target: Target) -> tuple[Contraction, list[Any]]:
@@ -101,7 +101,7 @@ def packed_right(contraction: Contraction, lanes: int, target: Target) -> tuple[
 
 
 class _VectorCopy:
-    """A copy ``[batch, vector, sum …, lane]`` of an operand: vectors along some axes, the last padded with zeros."""
+    """A copy ``[batch, vector, sum …, lane]`` of an operand: vectors along some axes, the last zero-padded."""
 
     def __init__(self, contraction: Contraction, name: str, operand: Any, axes: Sequence[Axis], lanes: int):
         self.operand, self.axes, self.lanes = operand, axes, lanes
@@ -117,7 +117,7 @@ class _VectorCopy:
         self.group = most if _is_contiguous(operand, axes) else 1
         """Contiguous vectors that are copied together."""
         extents = [axis.extent for axis in self.reduced]
-        # Tiles of dynamic columns are as wide at the end as elsewhere, and drop the results of the padding.
+        # Tiles of dynamic columns keep their width at the end, and drop the results of the padding.
         padded = self.vectors + index(MOST_VECTORS - 1) if self.is_open else self.vectors
         self.buffer = temporary(name, str(operand.ty.dtype), [size_of(self.batch), padded, *extents, lanes])
 
@@ -161,7 +161,7 @@ class _VectorCopy:
         return [tirx.AllocBuffer(self.buffer), shared("group", size_of(self.batch) * groups, of_group, work, target)]
 
     def _transposed(self, batch: Any, vector: Any) -> Any:
-        """Return the copy of one vector of the axes for the whole sum: squares, transposed in registers."""
+        """Return the copy of one vector of the axes for the whole sum, in squares that are transposed in registers."""
         *outer, inner = self.reduced
         last = index(inner.extent - self.lanes)
         squares = -(-inner.extent // self.lanes)
@@ -216,7 +216,7 @@ class _VectorCopy:
 
 
 def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[Contraction, list[Any]]:
-    """Return the contraction whose columns' sums start from precomputed vectors, and the statements for these."""
+    """Return the contraction whose column sums start from precomputed vectors, and the statements for these."""
     terms, axes = contraction.column_terms
     batch = [axis for axis in contraction.batch if depends(terms, [axis])]
     columns = size_of(contraction.columns)

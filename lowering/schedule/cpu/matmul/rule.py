@@ -47,11 +47,11 @@ from mlirtri.lowering.toolchain.tvm_names import (
 )
 
 FEW_ROWS_IN_PLACE = 48
-"""Up to so many rows a right operand that is contiguous along the columns is not packed, however large it is."""
+"""Rows up to which a right operand that is contiguous along the columns is not packed, whatever its size."""
 FEW_ROWS = 32
-"""Up to so many rows a right operand that is contiguous along the sum is not packed."""
+"""Rows up to which a right operand that is contiguous along the sum is not packed."""
 OPERATIONS_PER_SUM = 3
-"""Instructions that add up the lanes of a vector, where those of four vectors are added up together."""
+"""Instructions per horizontal sum of a vector, where four vectors are reduced together."""
 
 
 def matmul(function: PrimFunc, target: Target) -> Schedule | None:
@@ -130,7 +130,7 @@ def _is_plain(contraction: Contraction) -> bool:
 
 
 def _operations_of_dots(contraction: Contraction, lanes: int) -> int:
-    """Estimate the instructions of sums along lanes, with adding up the lanes and the copy, if there is one."""
+    """Estimate the instructions of sums along lanes, including horizontal sums and the copy, if there is one."""
     *outer, inner = contraction.reduced
     vectors = size_of(outer) * -(-inner.extent // lanes)
     columns = size_of(contraction.columns)
@@ -139,7 +139,7 @@ def _operations_of_dots(contraction: Contraction, lanes: int) -> int:
 
 
 def _operations_of_tiles(contraction: Contraction, lanes: int) -> int:
-    """Estimate the instructions of tiles, with the copy of the right operand."""
+    """Estimate the instructions of tiles, including the copy of the right operand."""
     columns, reduced = size_of(contraction.columns), size_of(contraction.reduced)
     copied = columns * reduced if contraction.packs_right else 0
     return size_of(contraction.rows) * -(-columns // lanes) * reduced + copied
@@ -154,9 +154,9 @@ def _lies_along(operand: Any, axis: Axis) -> bool:
 def in_tiles(
     schedule: Schedule, block: BlockFacts, product: Product, loops: Callable[[Contraction, Target], Any], target: Target
 ) -> Schedule | None:
-    """Return the function with `loops` of the product, fused with elementwise producers and consumers where it can be.
+    """Return the function with `loops` of the product, fused with elementwise producers and consumers where possible.
 
-    `loops` writes the statements of the contraction; None where it gives None.
+    `loops` returns the statements of the contraction, or None, which is then returned.
     """
     function, blocks = schedule.mod["main"], leaf_blocks(schedule)
     surroundings = _surroundings(function, schedule, blocks, block, product)
@@ -183,17 +183,17 @@ def _is_profitable(product: Product) -> bool:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What is fused with the product."""
+    """The elementwise blocks fused with the product."""
 
     left: Any
     right: Any
-    """The operands, with the values of producers in place of their loads."""
+    """The operands, with the values of producers in place of loads of their results."""
     stores: tuple[Any, ...]
     private: tuple[Any, ...]
     absorbed: frozenset[str]
     """Names of the fused blocks, the product's among them."""
     buffers: tuple[Any, ...]
-    """Buffers that need not be allocated any more."""
+    """Buffers that are no longer allocated."""
 
 
 def _surroundings(
@@ -293,7 +293,7 @@ def _in_terms_of(
             variable = None if axis is None else body.iter_vars[axis].var
             if variable is None or not values.setdefault(variable, place).same_as(place):
                 return None
-            # A slice runs over a part of the product only: on the tile it would write past its end.
+            # A slice covers a part of the product only: on the tile it would write out of bounds.
             if block.extents[axis] != extents.get(place, 1):
                 return None
     units = [axis.var for axis in body.iter_vars if int(axis.dom.extent) == 1]
@@ -350,7 +350,7 @@ def _contraction(product: Product, around: Surroundings) -> Contraction:
 
 
 def _packs_left(left: Any, product: Product) -> bool:
-    """Whether elements are computed, or the stride of a row is so large that its elements evict each other from L1."""
+    """Whether elements are computed, or a row's stride is so large that its elements evict each other from L1."""
     if not isinstance(left, TensorLoad):
         return True
     lines = size_of(product.reduced) * 64

@@ -23,7 +23,7 @@ from mlirtri.lowering.tir.vectors import vectorizable
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Stmt, TensorLoad, ir, structural_map, structural_walk, tirx
 
 UNROLLED_STORES = 3
-"""More stores than that, or a call, are a loop over the rows of a tile, not unrolled."""
+"""With more stores, or a call, they are a loop over the rows of a tile, not unrolled."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class TilePosition:
     columns: Any
     """Columns of the tile, an expression where they are dynamic; the last vector may have more lanes."""
     last: Any = None
-    """The last row of the contraction, where the tile may go past it; rows behind it read its elements."""
+    """The last row of the contraction, where the tile may extend past it; rows after it read its elements."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Tile:
         return [row, ramp(index(0), self.lanes)]
 
     def _first(self) -> Any:
-        """Return the initial sums: their start, or what the block before has kept."""
+        """Return the initial sums: the start values, or those kept by the previous block."""
         zeros = self._each(lambda row, v, each: tirx.BufferStore(each, self._start(v), self._at(row)))
         if self.block.kept is None:
             return zeros
@@ -200,7 +200,7 @@ class Tile:
         return tirx.IfThenElse(tirx.EQ(self.block.number, sized(self.block.count - 1)), stores, kept)
 
     def _stores(self) -> Any:
-        """Return the stores behind the sum: unrolled over rows, or in a loop over the tile where they are long."""
+        """Return the stores after the reduction: unrolled over rows, or in a loop over the tile where they are long."""
         if isinstance(self.place.columns, int) and not has_long_stores(self.contraction):
 
             def vectors(row: Any) -> Any:
@@ -211,7 +211,7 @@ class Tile:
                 return sequence(*stores)
 
             return self._written_rows(vectors, tirx.ForKind.UNROLLED)
-        # In memory, since registers cannot be indexed by a loop.
+        # In a buffer, since registers cannot be indexed by a loop.
         finished = self.finished if self.finished is not None else self._own_buffer()
         copies = self._each(
             lambda row, v, each: tirx.BufferStore(
@@ -260,13 +260,13 @@ class Tile:
 
 
 def _private_buffer(buffer: Any, count: int) -> Any:
-    """Return a private buffer for `count` elements; of bf16 it holds the bits: TVM loses buffers of that dtype."""
+    """Return a private buffer for `count` elements; bf16 is held as bits, since TVM loses buffers of that dtype."""
     dtype = str(buffer.dtype)
     return new_buffer(buffer.name, BITS if dtype == HALF else dtype, count)
 
 
 def has_long_stores(contraction: Contraction) -> bool:
-    """Whether the stores are too much code to unroll over the rows of a tile."""
+    """Whether the stores are too long to unroll over the rows of a tile."""
     return len(contraction.stores) > UNROLLED_STORES or any(map(_has_call, contraction.stores))
 
 
