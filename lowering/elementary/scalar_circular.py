@@ -80,9 +80,7 @@ def tangent(c: Any, x: Any) -> Any:
 
 
 def power(c: Any, x: Any, y: Any) -> Any:
-    """Return x**y as C defines it: of |x|, with the sign of an odd power, and C's results for zeros, infinities and
-    NaN.
-    """
+    """Return x**y as C defines it, zeros, infinities and NaN included: of |x|, with the sign of an odd power."""
     zero, one, infinity, nan = (c.number(each) for each in (0.0, 1.0, float("inf"), float("nan")))
     size, is_up = c.magnitude(x), c.greater(y, zero)
     value = FUNCTIONS["pow"].make(c, size, y)

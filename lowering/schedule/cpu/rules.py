@@ -164,7 +164,7 @@ def _reads_along_rows(block: BlockFacts) -> bool:
 
 
 def _partial_lanes(schedule: Schedule, block: BlockFacts) -> None:
-    """Reduce into one vector of partial results, then that into the result; as it is where the size does not divide."""
+    """Reduce into one vector of partial results, then that into the result, where the size is divisible."""
     axis = block.axes("R")[-1]
     lanes = lanes_of(block)
     width = next((lanes * times for times in (4, 2, 1) if block.extents[axis] % (lanes * times) == 0), None)

@@ -1,4 +1,4 @@
-"""What the CPU's schedule rules share: flat loop nests, strip-mining, vectors, transposes, tile sizes, threads.
+"""Code shared by the CPU's schedule rules: flat loop nests, strip-mining, vectors, transposes, tile sizes, threads.
 
 *Takes* blocks of a PrimFunc and statements of TIR. *Gives* loop nests over flat memory, and the statements of
 vectorised, tiled and parallel loops. *Refuses* nothing: None, or `PartedLanesError`, says that a loop has no such form.

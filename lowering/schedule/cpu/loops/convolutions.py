@@ -53,8 +53,7 @@ def _is_load_of(value: Any, buffer: Any) -> bool:
 
 
 def inside_of(fill: Any, copy: Any, extents: dict[Any, Any], indices: Sequence[Any]) -> Any:
-    """Return an element of a padded image, which `fill` sets to a constant and `copy` partly overwrites by another
-    image.
+    """Return an element of a padded image, which `fill` sets to a constant and `copy` partly overwrites.
 
     `extents` are those of the copy's loops. None where the copy is not of a whole image.
     """

@@ -127,7 +127,7 @@ class DotTile(Tile):
         return in_lanes(count, element)
 
     def _together(self, dots: list[Any], sums: Any, row: Any, first: Any) -> Any:
-        """Return the horizontal sums of all vectors at once: halves of vectors are added pairwise, until one is left."""
+        """Return the horizontal sums of all vectors at once: halves of vectors are added until one is left."""
         made: list[Any] = []
         vectors, part = dots, self.lanes
 

@@ -29,7 +29,7 @@ class Extremum:
 
     best: Any
     place: Any
-    """The cells."""
+    """The cells of the extremum and of its position."""
     term: Any
     position: Any
     """The position of the term: the axis, plus an invariant offset."""
