@@ -24,7 +24,7 @@ HALF, BYTE = "bfloat16", "int8"
 
 
 def in_groups(contraction: Contraction) -> Contraction:
-    """Return the contraction over words along its innermost reduction axis, or the same one where no instruction fits."""
+    """Return the contraction over words along its innermost reduction axis, or itself where no instruction fits."""
     left, right = (_narrow(each, contraction.dtype) for each in (contraction.left, contraction.right))
     if left is None or right is None:
         return contraction
