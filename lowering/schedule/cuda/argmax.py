@@ -1,8 +1,7 @@
-"""The CUDA rule for reductions into several results, such as argmax, by all threads of a block.
+"""The CUDA rule for reductions with several results, such as argmax: all threads of a block reduce together.
 
-Takes a PrimFunc of one reduction whose results are, after each term, what they were or the term: one term is an
-element, another the element's number. That makes any order right. Gives a function that we write ourselves,
-or None for any other.
+Takes a PrimFunc of one reduction whose results are each either kept or replaced by the term: one term is an element,
+another its index. Any order of terms is then right. Gives a function that we write ourselves, or None for any other.
 """
 
 from __future__ import annotations
@@ -32,26 +31,26 @@ from mlirtri.lowering.toolchain.tvm_names import (
 
 @dataclass(frozen=True)
 class Choice:
-    """A reduction that chooses: what its results are after one more term."""
+    """A reduction by selection, such as argmax."""
 
     targets: tuple[Any, ...]
     places: tuple[Any, ...]
     """Indices of the results, the same for all."""
     starts: tuple[Any, ...]
     statements: tuple[Any, ...]
-    """Stores of scratch elements, and of the results after one more term."""
+    """Stores of scratch elements, and of the updated results."""
     values: tuple[Any, ...]
-    """What the results are then, in one expression each."""
+    """The updated results, in one expression each."""
     scratch: tuple[Any, ...]
     terms: tuple[Any, ...]
-    """For each result, what it becomes where the new term is chosen."""
+    """For each result, its value if the new term is selected."""
     kept: tuple[Any, ...]
     """The axes of the results, and of the reduction: variables with their extents."""
     reduced: tuple[Any, ...]
 
 
 def argmax(function: PrimFunc, _target: Target) -> Schedule | None:
-    """The reduction in blocks of threads, a block per result; None for any other function."""
+    """Return a schedule with a block of threads per result; None for any other function."""
     schedule = Schedule(function)
     blocks = leaf_blocks(schedule)
     if len(blocks) != 1 or len(blocks[0].axes("R")) == 0:
@@ -69,7 +68,7 @@ def _choice(facts: BlockFacts, block: Any) -> Choice | None:
     values = _values(statements, scratch)
     stores = [each for each in statements if not _is_any(each.buffer, scratch)]
     targets = tuple(each.buffer for each in stores)
-    # One result is a row's (`cuda_rows.py`), or a window's, which one thread goes through faster.
+    # A single result is for `rows.py`, or a window's, which one thread reduces faster.
     if len(stores) < 2 or len(starts) != len(stores):
         return None
     pairs = zip(starts, stores, strict=True)
@@ -108,7 +107,7 @@ def _is_any(buffer: Any, buffers: Sequence[Any]) -> bool:
 
 
 def _term(value: Any, target: Any, targets: Sequence[Any]) -> Any:
-    """What is chosen where it is not the result so far; None for values that are computed, not chosen."""
+    """Return the value selected in place of the result so far; None for values that are computed, not selected."""
     leaves: list[Any] = []
 
     def visit(node: Any) -> None:
@@ -130,7 +129,7 @@ def _reads_any(value: Any, buffers: Sequence[Any]) -> bool:
 
 
 def _is_of_terms(choice: Choice) -> bool:
-    """Whether results depend on the element through the terms alone, so that another result can stand for them."""
+    """Return whether results depend on the element through the terms only, so that partial results combine."""
     names = [tirx.Var("term", term.ty) for term in choice.terms]
     variables = [variable for variable, _ in choice.reduced]
     found: list[Any] = []
@@ -145,9 +144,9 @@ def _is_of_terms(choice: Choice) -> bool:
 
 
 def _with_terms(value: Any, choice: Choice, names: Sequence[Any]) -> Any:
-    """A value with other expressions in place of the terms."""
+    """Return a value with other expressions in place of the terms."""
     pairs = sorted(zip(choice.terms, names, strict=True), key=lambda pair: isinstance(pair[0], tirx.Var))
-    # Variables last: other terms are known by those in them.
+    # Variables last: other terms are matched by them.
     for term, name in pairs:
 
         def visit(node: Any, term: Any = term, name: Any = name) -> Any:
@@ -185,7 +184,7 @@ class _Writer:
         return self.phases.kernel()
 
     def _gathered(self, thread: Thread) -> list[Any]:
-        """Each thread goes along the row."""
+        """Return the statements by which each thread reduces its elements of the row."""
         registers = [own(f"{each.name}_own", str(each.dtype)) for each in self.choice.targets]
         at = [(each, [index(0)]) for each in registers]
         row = _spread(self.choice.kept, thread.row)
@@ -211,7 +210,7 @@ class _Writer:
         return self._chosen(mine, [loaded(*place, target.dtype) for place, target in pairs])
 
     def _chosen(self, so_far: list[Place], terms: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """The results after one term more, and the statements that they need before."""
+        """Return the results after one more term, and the statements that compute them."""
         registers = {each: own(each.name, str(each.dtype)) for each in self.choice.scratch}
         places = dict(zip(self.choice.targets, so_far, strict=True))
 

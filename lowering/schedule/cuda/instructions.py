@@ -1,8 +1,8 @@
 """Instructions of tensor cores and asynchronous copies, as CUDA functions of ours that TIR calls by name.
 
-Gives calls for TIR, each of which brings its function's source along, and says which instruction multiplies what.
-They are what every device has from sm_80 on. A fragment is the part of a small matrix that one thread of a warp has:
-`fragments` loads four of 8 rows of 16 bytes, whose layout in registers is the one that `multiply` takes.
+Gives TIR calls, each of which brings its function's source along, and the instruction for each pair of dtypes.
+Available from sm_80 on. A fragment is the part of a small matrix that one thread of a warp holds:
+`fragments` loads four of 8 rows of 16 bytes, in the register layout that `multiply` takes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mlirtri.lowering.toolchain.tvm_names import tirx
 FIRST_ARCHITECTURE = 80
 """The first `sm_` number with asynchronous copies and fragments of bf16."""
 ROWS, COLUMNS = 16, 8
-"""Of the result of one instruction."""
+"""The shape of the result of one instruction."""
 CALL = "tirx.cuda.func_call"
 
 
@@ -24,7 +24,7 @@ class Multiplication:
     """One instruction: ``sums += left @ right`` of 16 rows, 8 columns and 32 bytes along the sum."""
 
     dtype: str
-    """Of the operands, as they are in memory."""
+    """Dtypes of the operands in memory."""
     sums: str
     """Dtype of the sums."""
     shape: str
@@ -38,7 +38,7 @@ class Multiplication:
 
     @property
     def depth(self) -> int:
-        """Elements along the sum."""
+        """Return the number of elements along the sum."""
         return 32 // self.bytes
 
 
@@ -54,7 +54,7 @@ MULTIPLICATIONS = {
     ("bfloat16", "bfloat16"): Multiplication("bfloat16", "float32", "m16n8k16", "f32.bf16.bf16.f32", "bfloat16"),
     **{(left, right): _of_bytes(left, right) for left in BYTES for right in BYTES},
 }
-"""By the dtypes of the left operand and of the right one."""
+"""Instructions by the dtypes of the left and right operands."""
 NARROW = {dtype for pair in MULTIPLICATIONS for dtype in pair}
 
 _FUNCTION = "__forceinline__ __device__ void"
@@ -91,37 +91,37 @@ _MULTIPLY = """{function} mlirtri_multiply_{name}({sums}* sums, const unsigned* 
 
 
 def copy(count: int, target: Any, source: Any, is_present: Any) -> Any:
-    """Start to copy 4, 8 or 16 bytes from global to shared memory; zeros come where they are not present."""
+    """Start to copy 4, 8 or 16 bytes from global to shared memory; zeros if `is_present` is false."""
     code = _COPY.format(function=_FUNCTION, bytes=count, cache="cg" if count == 16 else "ca")
     present = tirx.Select(is_present, _number(count), _number(0)) if is_present is not None else _number(count)
     return _call(f"mlirtri_copy_{count}", code, target, tirx.address_of(source), present)
 
 
 def put(target: Any, value: Any) -> Any:
-    """A store to shared memory of which TVM knows nothing."""
+    """Store to shared memory, hidden from TVM."""
     dtype = str(value.ty.dtype)
     return _call(f"mlirtri_put_{dtype}", _PUT.format(function=_FUNCTION, dtype=dtype), target, value)
 
 
 def commit_copies() -> Any:
-    """All copies that this thread has started since the last commit are one group."""
+    """Commit all copies that this thread has started since the last commit as one group."""
     return _call("mlirtri_commit_copies", _COMMIT.format(function=_FUNCTION))
 
 
 def wait_for_copies(pending: int) -> Any:
-    """Until all groups of this thread but the `pending` last ones are there."""
+    """Wait until all copy groups of this thread but the `pending` last ones are complete."""
     return _call(f"mlirtri_wait_for_all_but_{pending}", _WAIT.format(function=_FUNCTION, pending=pending))
 
 
 def fragments(target: Any, source: Any, is_transposed: bool) -> Any:
-    """Four fragments; thread n of a warp says where row n % 8 of matrix n / 8 is."""
+    """Load four fragments; thread n of a warp gives the address of row n % 8 of matrix n / 8."""
     way, trans = ("_transposed", ".trans") if is_transposed else ("", "")
     code = _FRAGMENTS.format(function=_FUNCTION, way=way, trans=trans)
     return _call(f"mlirtri_fragments{way}", code, target, source)
 
 
 def multiply(kind: Multiplication, sums: Any, left: Any, right: Any) -> Any:
-    """``sums += left @ right`` of the fragments that a warp's threads have."""
+    """Add ``left @ right`` to `sums`, on the fragments of a warp's threads."""
     types = {"sums": "float" if "float" in kind.sums else "int", "register": "f" if "float" in kind.sums else "r"}
     code = _MULTIPLY.format(
         function=_FUNCTION, name=kind.name, shape=kind.shape, operands=kind.operands, **types
@@ -130,14 +130,14 @@ def multiply(kind: Multiplication, sums: Any, left: Any, right: Any) -> Any:
 
 
 def barrier() -> Any:
-    """Until all threads of the block are here."""
+    """Wait for all threads of the block."""
     return tirx.Evaluate(tirx.call_intrin("void", "tirx.tvm_storage_sync", "shared"))
 
 
 def place(buffer: Any, at: Any, count: int) -> Any:
-    """Where `count` elements of shared memory or registers are.
+    """Return the address of `count` elements of shared memory or registers.
 
-    All are said to be read: TVM would put a barrier of its own behind what it took for a write.
+    All are marked as read: TVM would put a barrier of its own behind a write.
     """
     return buffer.access_ptr(1, offset=at, extent=count)
 

@@ -1,8 +1,8 @@
-"""The CUDA rule for products of halves and bytes: on tensor cores, operands read as they are, all else done with them.
+"""The CUDA rule for products of 16-bit floats and int8 on tensor cores, with fused operand reads and epilogue.
 
-Takes a PrimFunc with one block that is a product (`products.py`) of operands of fp16, bf16 or bytes that are widened,
-in any layout, batched, or a convolution, and elementwise work behind it. Gives a function that we write ourselves
-(`cuda_tensor_cores.py`). None for other functions, and for devices before sm_80.
+Takes a PrimFunc with one product block (`products.py`) of widened fp16, bf16 or 8-bit operands in any layout,
+batched, or a convolution, and elementwise consumers. Gives a function that we write ourselves (`tensor_cores.py`).
+None for other functions, and for devices before sm_80.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ TILES = (
     BlockTile(32, 64, 1, 2),
     BlockTile(16, 64, 1, 2),
 )
-"""From the one that reads least for its work to the one that makes most blocks."""
+"""Tiles from the fewest reads per operation to the most blocks."""
 ENOUGH = 128
-"""Blocks that keep a large device busy."""
+"""Number of blocks that keep a large device busy."""
 
 
 def tensor_cores(function: PrimFunc, target: Target) -> Schedule | None:
-    """The product on tensor cores; None for any other function."""
+    """Return a schedule of the product on tensor cores; None for any other function."""
     if _number_of(target.architecture) < FIRST_ARCHITECTURE:
         return None
     found = only_product(function)
-    # One row would be one of sixteen: a convolution of each channel by itself is no work for these instructions.
+    # Tiles have at least 16 rows: a depthwise convolution, which has one, would waste them.
     if found is None or not _is_narrow(found[-1]) or size_of(found[-1].rows) == 1:
         return None
     made = in_tiles(*found, _kernel, target)
@@ -48,7 +48,7 @@ def _number_of(architecture: str) -> int:
 
 
 def _is_narrow(product: Product) -> bool:
-    # Products of integers are exact in any order and width: what is kept of them are the same low bits.
+    # Integer products are exact in any order and width: the low bits that are kept are the same.
     adds_plainly = product.add is multiply_add or product.dtype == "int32"
     return adds_plainly and all(narrow(each) is not None for each in (product.left, product.right))
 
@@ -70,12 +70,12 @@ def _tile_for(contraction: Contraction) -> BlockTile:
         is_filled = rows > tile.rows // 2 and columns > tile.columns // 2
         if is_filled and -(-rows // tile.rows) * -(-columns // tile.columns) * batch >= ENOUGH:
             return tile
-    # Too little work for all of the device, whatever the tile: as many blocks as there can be.
+    # Too little work to fill the device with any tile: choose the most blocks.
     return next((tile for tile in TILES[2:] if rows > tile.rows // 2), TILES[-1])
 
 
 def _is_one_kernel(schedule: Schedule) -> bool:
-    """Whether the product's kernel does all: blocks that are left over are not on threads."""
+    """Return whether the product's kernel has all blocks: others are not bound to threads."""
     blocks: list[Any] = []
     structural_walk(schedule.mod["main"].body, (SBlock, blocks.append))
     return [block.name_hint for block in blocks] == ["root"]

@@ -1,9 +1,8 @@
-"""How an operand of a product on tensor cores gets from the device's memory to a block's tile of it.
+"""Copies an operand of a product on tensor cores from global memory to a block's tile in shared memory.
 
-Takes one element of the operand, an expression, with the axes that it has. Gives the tile's layout and the statements
-by which a block's threads fill it: asynchronous copies where elements of the tile are neighbours in memory, else one
-element after the other, so that any operand will do: transposed, a convolution's windows, one that is computed.
-What is past the operand's end is 0.
+Takes one element of the operand, an expression, with its axes. Gives the tile's layout and the statements by which a
+block's threads fill it: asynchronous copies if neighbours in the tile are neighbours in memory, else element by
+element, so that any operand will do: transposed, a convolution's windows, computed. Out-of-bounds elements are 0.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from mlirtri.lowering.tir.tiles import counted, replaced, spread
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_walk, tirx
 
 PADDING = 16
-"""Bytes between the lines of a tile, with which eight lines are in different banks."""
+"""Padding bytes between lines of a tile, so that eight lines are in different banks."""
 
 
 @dataclass(frozen=True)
 class Operand:
-    """`element` in terms of `batch`, `kept` and `reduced`; of a tile, `size` of the kept ones are there."""
+    """An operand: `element` in terms of `batch`, `kept` and `reduced`; a tile has `size` of the kept axes."""
 
     name: str
     element: Any
@@ -37,7 +36,7 @@ class Operand:
 
     @property
     def is_along(self) -> bool:
-        """Whether lines of the tile go along the sum; integers have to, for the instructions' sake."""
+        """Return whether lines of the tile are along the sum, as integer instructions require."""
         last = self._load.indices[-1] if self._load is not None and len(self._load.indices) else None
         if self.kind.bytes == 1 or last is None:
             return True
@@ -45,7 +44,7 @@ class Operand:
 
     @property
     def _lies_across(self) -> bool:
-        """Whether neighbours in memory are in different lines of the tile."""
+        """Return whether neighbours in memory are in different lines of the tile."""
         last = self._load.indices[-1] if self._load is not None and len(self._load.indices) else None
         return last is not None and self.is_along and depends(last, self.kept[-1:])
 
@@ -59,7 +58,7 @@ class Operand:
 
     @property
     def width(self) -> int:
-        """Elements that are copied at once: as many as lie together in lines of memory that begin aligned."""
+        """Return the number of elements copied at once: as many as are contiguous and aligned in memory."""
         axis, load = (self.reduced if self.is_along else self.kept)[-1:], self._plain_load
         if load is None or not axis or not load.indices[-1].same_as(axis[0].variable):
             return 1
@@ -71,14 +70,14 @@ class Operand:
 
     @property
     def _load(self) -> Any:
-        """The only load in the element; None where there are several, or none."""
+        """Return the only load in the element; None if there are several, or none."""
         loads: list[Any] = []
         structural_walk(self.element, (TensorLoad, loads.append))
         return loads[0] if len(loads) == 1 else None
 
     @property
     def _plain_load(self) -> Any:
-        """The load that the element is; None where it is computed."""
+        """Return the load if the element is only that; None if it is computed."""
         element = self.element
         if isinstance(element, ir.Call) and str(element.op.name).endswith("reinterpret"):
             element = element.args[0]
@@ -86,18 +85,18 @@ class Operand:
 
     @property
     def stride(self) -> int:
-        """Elements from one line of the tile to the next."""
+        """Return the number of elements from one line of the tile to the next."""
         return self.length + PADDING // self.kind.bytes
 
     @property
     def elements(self) -> int:
-        """Of one tile in memory."""
+        """Return the number of elements of one tile in memory."""
         return self.lines * self.stride
 
     def filled(self, memory: Any, start: Any, batch: Values, first: Any, step: Any, thread: Any, threads: int) -> Any:
-        """The statements by which each thread brings its part of a tile.
+        """Return the statements by which each thread copies its part of a tile.
 
-        The tile begins at `start` in memory, `first` is its place among the kept axes, and `step` along the sum.
+        The tile is at `start` in memory, `first` is its offset in the kept axes, and `step` along the sum.
         """
         width = self.width
         per_line = self.length // width
@@ -126,17 +125,17 @@ class Operand:
         return put(target, value)
 
     def _is_inside(self, places: list[Any]) -> Any:
-        """Whether a place of the tile is one of the operand's; None where all are."""
+        """Return whether an index of the tile is within the operand's bounds; None if all are."""
         pairs = zip(places, (self.kept, self.reduced), (self.size, self.depth), strict=True)
         checks = [tirx.LT(at, index(size_of(axes))) for at, axes, size in pairs if size_of(axes) % size]
         return tirx.all(*checks) if checks else None
 
     def _stored_element(self) -> Any:
-        """The element as the tile holds it."""
+        """Return the element in the tile's dtype."""
         dtype = str(self.element.ty.dtype)
         if dtype == HALF:
             return bits_of(self.element)
-        # The other operand's bytes may be of the other sign.
+        # The other operand's 8-bit integers may have the other sign.
         other = BITS if dtype == "float16" else self.kind.dtype if self.kind.bytes == 1 else dtype
         # One in another has no name in TVM's source.
         bare = self.element.args[0] if _is_reinterpret(self.element, "uint8") else self.element
@@ -144,9 +143,9 @@ class Operand:
 
 
 def narrow(element: Any) -> tuple[str, Any] | None:
-    """The dtype that a factor was widened from, with the factor as it was before; None where no instruction takes it.
+    """Return the dtype that a factor was widened from, and the narrow factor; None if no instruction takes it.
 
-    Halves of bf16 may be bits: those whose value is widened by shifting them.
+    bf16 may be given as bits, widened by a shift.
     """
     if isinstance(element, tirx.Cast):
         dtype = str(element.value.ty.dtype)

@@ -1,7 +1,7 @@
 """CUDA kernels written as phases: all threads of a block run one, meet at a barrier, and run the next.
 
-Takes statements as functions of a `Thread`. Gives loops bound to blocks and threads. Each phase is a loop over all
-threads of its own; between phases TVM puts a barrier wherever shared memory asks for one. Without threads the same
+Takes statements as functions of a `Thread`. Gives loops bound to blocks and threads. Each phase is its own loop over
+all threads; TVM puts barriers between phases where shared memory needs them. Without threads the same
 loops compute the same, one thread after the other.
 """
 
@@ -18,20 +18,20 @@ from mlirtri.lowering.toolchain.tvm_names import Range, tirx
 
 WARP = 32
 ELEMENTS = 4
-"""Elements of a row that a thread has at least, before a row gets more threads."""
+"""Minimal elements of a row per thread, before a row gets more threads."""
 MOST_LANES = 512
 COLUMN_LANES = 16
-"""Threads that go down one column, where neighbours in memory are different rows."""
+"""Threads along one column, where neighbours in memory are different rows."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """`lanes` threads go along a row, `together` rows are in a block, and `parts` blocks share each row."""
+    """`lanes` threads are along a row, `together` rows in a block, and `parts` blocks share each row."""
 
     lanes: int
     together: int
     along: bool
-    """Whether neighbours in memory are neighbours in the row; else they are in neighbouring rows."""
+    """Whether rows are contiguous in memory; else columns are."""
     parts: int = 1
 
     def shared_by(self, parts: int) -> Shape:
@@ -39,7 +39,7 @@ class Shape:
 
 
 def shape_for(along: bool, count: int, length: int) -> Shape:
-    """Threads for `count` rows of `length` elements: a warp at least where neighbours in memory are in a row."""
+    """Return the threads for `count` rows of `length` elements: at least a warp per row if rows are contiguous."""
     wanted = power_above(-(-length // ELEMENTS))
     if not along:
         return Shape(min(COLUMN_LANES, wanted), WARP, along=False)
@@ -54,11 +54,11 @@ def power_above(number: int) -> int:
 
 @dataclass(frozen=True)
 class Thread:
-    """Where a thread is; `row` counts over all blocks."""
+    """The indices of a thread; `row` counts over all blocks."""
 
     lane: Any
     within: Any
-    """Number of the row in the block."""
+    """Index of the row in the block."""
     row: Any
     part: Any
 
@@ -68,7 +68,7 @@ Body = Callable[[Thread], Sequence[Any]]
 Place = tuple[Any, list[Any]]
 """A buffer and indices."""
 Combined = Callable[[list[Place], list[Place]], tuple[list[Any], list[Any]]]
-"""From the elements of two threads: statements, and the combined values."""
+"""From the elements of two threads to statements and the combined values."""
 
 
 class Phases:
@@ -84,14 +84,13 @@ class Phases:
     def shared(self, name: str, dtype: str, *sizes: int, scope: str = "shared") -> Any:
         """Return shared memory of the block, for each of its rows.
 
-        One may be ``"shared.dyn"``, for more than every launch may have; TVM takes several for one memory and then
-        sees writes where there are none.
+        One may be ``"shared.dyn"``, to exceed the static limit; TVM aliases several and then sees false writes.
         """
         return self.allocated(name, dtype, [self.shape.together, *sizes], scope)
 
     def allocated(self, name: str, dtype: str, sizes: Sequence[int], scope: str) -> Any:
         """Return shared memory of the block, of these sizes."""
-        # TVM loses memory of bf16 when it widens it.
+        # TVM loses buffers of bf16 when it widens it.
         dtype = "float32" if dtype == "bfloat16" else dtype
         buffer = tirx.decl_buffer([index(size) for size in sizes], dtype, name, scope=scope, layout=None)
         self._memory.append(buffer)
@@ -118,21 +117,21 @@ class Phases:
         """Repeat the phases added inside the `with` block `count` times."""
         around, self._phases = self._phases, []
         yield
-        # The last phase of an iteration and the first of the next follow each other, too: TVM puts a barrier between.
+        # The last phase of an iteration and the first of the next are adjacent, too: TVM puts a barrier between.
         body = sequence(*self._phases)
         self._phases = [*around, tirx.For(variable, index(0), index(count), tirx.ForKind.SERIAL, body)]
 
     def _is_among(self, lane: Any, first: int) -> Any:
-        """Whether a lane is one of the first; that it is lane 0 is said in a way that TVM does not reckon with."""
+        """Return whether a lane is one of the first; lane 0 is tested in a form that TVM does not simplify."""
         if first > 1:
             return tirx.LT(lane, index(first))
         return tirx.EQ(tirx.bitwise_and(lane, index(self.shape.lanes - 1)), index(0))
 
     def combine(self, partial: Sequence[Any], combined: Combined) -> list[Any]:
-        """Bring what each thread has in `partial`, one element per lane, down to lane 0; gives where it is then.
+        """Reduce each thread's values in `partial`, one per lane, to lane 0; return their positions.
 
-        Several values go from memory to memory and back: TVM sees that a thread reads what another has, and does not
-        see that the other one does nothing.
+        Several values go through memory: TVM sees that a thread reads what another stores, but not that the other
+        thread is idle then.
         """
         source = list(partial)
         target = source
@@ -186,10 +185,10 @@ def own(name: str, dtype: str) -> Any:
 
 
 def stored_together(places: Sequence[Place], values: Sequence[Any]) -> list[Any]:
-    """Stores of several values that were computed from what is stored over: all are computed before."""
+    """Return stores of several values computed from the overwritten ones: all are computed first."""
     if len(places) == 1:
         return [stored(*places[0], values[0])]
-    # Registers, because TVM may compute a variable where it is used, which is behind the first store.
+    # In registers, because TVM may compute a variable at its use, after the first store.
     registers = [own("value", str(value.ty.dtype)) for value in values]
     return [
         *(tirx.AllocBuffer(each) for each in registers),
