@@ -122,8 +122,7 @@ class _Line:
                 other_row = self.original(arith.addi(start, other[0]))
                 is_earlier = arith.cmpi(arith.CmpIPredicate.slt, other[0], at[0])
                 is_itself = arith.cmpi(arith.CmpIPredicate.eq, other[0], at[0])
-                # Only the later row of each pair is asked: the opposite question may have another
-                # answer.
+                # Each pair is compared once: the reverse comparison may contradict it.
                 stays = _not(self.overtakes(row, other_row))
                 passed = arith.andi(self.overtakes(other_row, row), _not(is_itself))
                 before = arith.select(is_earlier, stays, passed)

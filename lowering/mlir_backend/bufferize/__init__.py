@@ -7,10 +7,10 @@
 Read in this order:
 
 - `fused_to_bufferized.py`: the entry point, its passes and attributes.
-- `destinations.py`: results are computed in the memory where they end.
+- `destinations.py`: results are computed in their destination buffers.
 - `while_loops.py`, `carried_buffers.py`: loop-carried tensors keep one buffer.
-- `reuse.py`: buffers that are used again.
-- `shared_memory.py`: results computed in each other's memory get memory of their own.
+- `reuse.py`: fewer buffers and copies.
+- `shared_memory.py`: separate buffers for results computed from one array.
 
 `lowering/mlir_backend/llvm`, `lowering/bridge`, `lowering/pipelines.py` and `mlirtri/compiler` may import it.
 """

@@ -1,8 +1,8 @@
-"""One buffer for each array that a loop carries: what an iteration yields is written where the loop keeps it.
+"""Give each loop-carried array one buffer: what an iteration yields is written into it.
 
-Takes a function over tensors with `scf` loops and branches, in which a carried array keeps its size, be it one of run
-time. Gives it in place, ready for upstream's one-shot-bufferize: every array that a loop yields, or that the arms of an
-`if` give, is the new content of a buffer that stays the same, so that no iteration allocates one for its result.
+Takes a function over tensors with `scf` loops and branches, in which a loop-carried array keeps its size, static or
+not. Gives it in place, ready for upstream's one-shot-bufferize: every array that a loop or an arm of an `if` yields is
+written into one existing buffer, so that no iteration allocates one.
 
     for … iter_args(%x = …) { %y = f(%x); yield %y }   ──►   … { %y = f(%x); %z = write %y into %x; yield %z }
 """
@@ -38,7 +38,7 @@ LOOPS = ("scf.for", "scf.while")
 
 
 def rewrite(module: ir.Module) -> None:
-    """Give every carried array one buffer, the innermost loops first."""
+    """Give every loop-carried array one buffer, the innermost loops first."""
     for select in operations_named(module, "arith.select"):
         if _is_tensor(select.results[0].type) and not _is_tensor(select.operands[0].type):
             _select_to_branch(select)
@@ -55,7 +55,7 @@ def rewrite(module: ir.Module) -> None:
 
 
 def keep_until(value: ir.Value) -> ir.Value:
-    """A copy of `value`, made where it is defined, for a reader that comes after its buffer was written."""
+    """Copy `value` where it is defined, for a reader that comes after its buffer was overwritten."""
     if is_block_argument(value):
         point = ir.InsertionPoint.at_block_begin(value.owner)
     else:
@@ -65,7 +65,7 @@ def keep_until(value: ir.Value) -> ir.Value:
 
 
 def _write_into(carried: list[ir.Value], end: ir.Operation, first: int) -> None:
-    """Make operand `first` + n of the terminator `end` the content of the n-th carried value."""
+    """Make operand `first` + n of the terminator `end` the content of the n-th loop-carried value."""
     pairs = list(enumerate(zip(list(end.operands)[first:], carried, strict=False)))
     for _, (value, buffer) in pairs:
         if is_content_of(value, buffer):
@@ -76,7 +76,7 @@ def _write_into(carried: list[ir.Value], end: ir.Operation, first: int) -> None:
         for at, (_, buffer) in pairs
         if _is_tensor(buffer.type) and values[at].type == buffer.type and not is_content_of(values[at], buffer)
     }
-    # A condition may pass on more than is carried, and a body gets more than it yields.
+    # A condition may forward more than is loop-carried.
     changed = [other for at, (value, other) in pairs if at not in fresh and value != other]
     for at, buffer in fresh.items():
         own_memory(values[at], buffer)
@@ -90,7 +90,7 @@ def _write_into(carried: list[ir.Value], end: ir.Operation, first: int) -> None:
 
 
 def _readers_first(buffers: dict[int, ir.Value], values: list[ir.Value]) -> list[int]:
-    """An order in which each buffer is read before it is written; `values` that no order saves become copies."""
+    """Order the writes so that each buffer is read before it is written; where none exists, copy `values`."""
     order, left = [], list(buffers)
     while left:
         free = [at for at in left if not any(may_share(values[it], buffers[at]) for it in left if it != at)]
@@ -104,9 +104,9 @@ def _readers_first(buffers: dict[int, ir.Value], values: list[ir.Value]) -> list
 
 
 def own_memory(value: ir.Value, buffer: ir.Value) -> None:
-    """Let `value` be made in an allocation, where `buffer`, into which it goes, is still read in the meantime.
+    """Compute `value` in an allocation, because its destination `buffer` is still read in the meantime.
 
-    Upstream would make it in the buffer at once, and copy whatever is still read of that.
+    Upstream would compute it in the buffer at once, and copy whatever is still read of that.
     """
     made, last = value, None
     while not is_block_argument(made) and len(sources := same_buffer(made)) == 1:
@@ -117,7 +117,6 @@ def own_memory(value: ir.Value, buffer: ir.Value) -> None:
     parts = [one for one in last.operands if one != buffer and _rank(one) == rank and root_of(one) == root]
     later = [one.operation for one in last.block.operations if last.is_before_in_block(one)]
     used = [operand for one in later for inner in all_operations_in(one) for operand in inner.operands]
-    # Of one part, or of rows and columns, upstream's copies are no larger than the allocation.
     if len(parts) > 1 or any(root_of(operand) == root for operand in used):
         with ir.InsertionPoint(last), value.location:
             fresh = bufferization.alloc_tensor(made.type, list(made.owner.operands))
@@ -126,9 +125,9 @@ def own_memory(value: ir.Value, buffer: ir.Value) -> None:
 
 
 def keep_for_late_readers(value: ir.Value, buffer: ir.Value) -> None:
-    """Let those who read `buffer` after it was written, on its way to being `value`, read a copy of what it was.
+    """Let readers of `buffer` that come after it was overwritten by `value` read a copy of its old content.
 
-    Upstream would write the copy instead, and the buffer would be another one in the end.
+    Upstream would write into the copy instead, and the buffer would not be the same in the end.
     """
     while value != buffer:
         writer, position = value.owner.operation, value.result_number
@@ -150,7 +149,7 @@ def keep_for_late_readers(value: ir.Value, buffer: ir.Value) -> None:
 
 
 def _is_late(use: ir.OpOperand, writer: ir.Operation, value: ir.Value) -> bool:
-    """Whether `use` reads what `writer` has overwritten then: after it, or inside a loop that writes."""
+    """Return whether `use` reads after `writer` has overwritten: behind it, or inside a loop that writes."""
     reader = use.owner.operation
     if reader == writer:
         return writer.name in LOOPS and use.operand_number != _initial(writer, value)
@@ -164,7 +163,7 @@ def _is_late(use: ir.OpOperand, writer: ir.Operation, value: ir.Value) -> bool:
 
 
 def _initial(loop: ir.Operation, value: ir.Value) -> int:
-    """The number of the operand of `loop` whose buffer its result `value` is in."""
+    """Return the index of the operand of `loop` whose buffer its result `value` is in."""
     [source] = same_buffer(value)
     skipped = 3 if loop.name == "scf.for" else 0
     at = skipped + value.result_number
@@ -174,7 +173,7 @@ def _initial(loop: ir.Operation, value: ir.Value) -> int:
 
 
 def _select_to_branch(select: ir.Operation) -> None:
-    """The choice between two arrays is an `if`, which copies; it is not to be one between two buffers."""
+    """Replace a select of arrays by an `if`, which copies: it must not become a select of buffers."""
     condition, *values = select.operands
     result = select.results[0]
     with ir.InsertionPoint(select), select.location:
@@ -187,7 +186,7 @@ def _select_to_branch(select: ir.Operation) -> None:
 
 
 def _join(branch: ir.Operation) -> None:
-    """Both arms of an `if` write into one buffer, where they do not already."""
+    """Let both arms of an `if` write into one buffer, where they do not already."""
     arms = [terminator(region.blocks[0]) for region in branch.regions]
     for position, result in enumerate(branch.results):
         values = [arm.operands[position] for arm in arms]
@@ -205,7 +204,7 @@ def _join(branch: ir.Operation) -> None:
 
 
 def _sizes_outside(value: ir.Value, branch: ir.Operation) -> list[ir.Value] | None:
-    """The run-time sizes of `value` as values from outside `branch`; None where they are only known inside."""
+    """Return the dynamic sizes of `value` as values from outside `branch`; None where they are only known inside."""
     dynamic = [axis for axis, size in enumerate(value.type.shape) if size < 0]
     if not dynamic:
         return []
@@ -221,7 +220,7 @@ def _sizes_outside(value: ir.Value, branch: ir.Operation) -> list[ir.Value] | No
 
 
 def _have_one_buffer(values: Sequence[ir.Value], branch: ir.Operation) -> bool:
-    """Whether both arms write into the same buffer from outside, which may be written, and nobody reads it later."""
+    """Return whether both arms write into one writable buffer from outside, which nobody reads later."""
     first, second = (outside(value, branch) for value in values)
     if first is None or second is None or first != second:
         return False

@@ -1,9 +1,9 @@
-"""Results that become parts of arrays are computed right before they do, or into memory of their own.
+"""Compute results that are inserted into arrays right before the insertion, or in separate memory.
 
 Takes a module of `linalg`, `tensor` and `scf` on tensors. Gives it in place with the same values, so that upstream may
-replace the destination of every operation whose result is inserted into an array by that part of the array: where the
-array is still read between the two, the operation moves down to the insertion; where it cannot, because what it reads
-is written in between, its destination becomes an allocation, which upstream leaves alone. Refuses nothing.
+replace the destination of every operation whose result is inserted into an array by that slice of the array: where the
+array is still read in between, the operation moves down to the insertion; where its operands are written in between,
+its destination becomes an allocation, which upstream leaves alone.
 
     %t = fill(1); %y = read(%a); insert %t into %a   ──►   %y = read(%a); %t = fill(1); insert %t into %a
 """
@@ -15,10 +15,10 @@ from mlirtri.lowering.mlir.aliasing import PLACE, VIEWS, is_block_argument, root
 
 
 def fill_at_use(module: ir.Module) -> None:
-    """Everyone who writes into a filled array, or inserts it, gets one filled right before: a shared one is copied."""
+    """Fill an array again right before each of its writers and insertions; a shared one would be copied."""
     for fill in operations_named(module, "linalg.fill"):
         uses = [use for use in fill.results[0].uses if not _only_reads(use)]
-        # With one writer the readers come before, or have to have a copy anyway.
+        # With one writer, readers come before it, or need a copy anyway.
         if len(uses) == 1 and uses[0].owner.operation.block == fill.block and not _inserts(uses[0]):
             continue
         for use in uses:
@@ -41,9 +41,9 @@ def _only_reads(use: ir.OpOperand) -> bool:
 
 
 def insert_into_latest(module: ir.Module) -> None:
-    """A slice that is inserted twice goes into the array that has the first, not past that into the one before.
+    """Insert a slice into the array that already has it at that position, not into the array before that.
 
-    Canonicalization makes it so, since the result is the same; but the array with the first is then another array.
+    Canonicalization skips the first insertion, since the result is the same; but then there are two arrays.
     """
     for insertion in operations_named(module, "tensor.insert_slice"):
         while (earlier := _overwritten(insertion)) is not None:
@@ -51,7 +51,7 @@ def insert_into_latest(module: ir.Module) -> None:
 
 
 def _overwritten(insertion: ir.Operation) -> ir.Operation | None:
-    """An insertion before `insertion`, into the same array at the same place."""
+    """Return an insertion before `insertion`, into the same array at the same position."""
     for use in insertion.operands[1].uses:
         other = use.owner.operation
         if other.name != "tensor.insert_slice" or use.operand_number != 1 or other.block != insertion.block:
@@ -63,7 +63,7 @@ def _overwritten(insertion: ir.Operation) -> ir.Operation | None:
 
 
 def rewrite(module: ir.Module) -> None:
-    """Move, or part from their arrays, all operations whose results are inserted."""
+    """Move, or separate from their arrays, all operations whose results are inserted."""
     for insertion in operations_named(module, "tensor.insert_slice"):
         producer = _producer(insertion.operands[0])
         if producer is None or producer.block != insertion.block:
@@ -79,7 +79,7 @@ def rewrite(module: ir.Module) -> None:
 
 
 def _producer(value: ir.Value) -> ir.Operation | None:
-    """The `linalg` operation behind `value` that nobody else uses, and that starts from nothing."""
+    """Return the `linalg` operation that defines `value`, has no other user, and starts from an empty tensor."""
     if is_block_argument(value) or len(list(value.uses)) != 1:
         return None
     operation = value.owner.operation
@@ -89,7 +89,7 @@ def _producer(value: ir.Value) -> ir.Operation | None:
 
 
 def _start(operation: ir.Operation) -> ir.Operation | None:
-    """The `tensor.empty` that the result of `operation` is written into, perhaps after a fill."""
+    """Return the `tensor.empty` that the result of `operation` is written into, perhaps after a fill."""
     target = operation.operands[len(operation.operands) - 1]
     if is_block_argument(target):
         return None
@@ -101,7 +101,7 @@ def _start(operation: ir.Operation) -> ir.Operation | None:
 
 
 def _inputs(operation: ir.Operation) -> list[ir.Value]:
-    """What `operation` reads, also inside its body."""
+    """Return the values that `operation` reads, also inside its body."""
     inside = [value for one in all_operations_in(operation)[1:] for value in one.operands]
     return [*list(operation.operands)[:-1], *inside]
 
@@ -121,7 +121,7 @@ def _is_touched(root: ir.Value, operations: list[ir.Operation]) -> bool:
 
 
 def _is_written(root: ir.Value, operations: list[ir.Operation]) -> bool:
-    """Whether any operation puts a new content into the buffer of `root`."""
+    """Return whether any operation writes into the buffer of `root`."""
     results = [value for one in operations for inner in all_operations_in(one) for value in inner.results]
     return any(value != root and root_of(value) == root and _is_new_content(value) for value in results)
 
@@ -131,7 +131,7 @@ def _is_new_content(value: ir.Value) -> bool:
 
 
 def _part(producer: ir.Operation) -> None:
-    """Let the result have memory of its own."""
+    """Give the result memory of its own."""
     empty = _start(producer)
     with ir.InsertionPoint(producer), producer.location:
         fresh = bufferization.alloc_tensor(empty.results[0].type, list(empty.operands))

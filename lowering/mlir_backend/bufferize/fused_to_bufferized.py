@@ -1,12 +1,11 @@
-"""From tensor values to memory: the function writes its results into buffers that the caller gives.
+"""Bufferize functions on tensors: results are written into buffers that the caller passes.
 
-Takes a module of public functions whose arguments and results are tensors. Gives the same function over
-memrefs, with one more argument per result and no result. Arguments are never written, but those that say
-``mlirtri.updated_by``, whose new content has no buffer of its own; a result that is an argument, or that is returned
-twice, is copied. Loops carry each array in one buffer (`carried_buffers`). The module gets the attributes
-``mlirtri.kernels`` and ``mlirtri.bytes`` (the loop nests that the fused module stood for, and what they read and
-write), ``mlirtri.signature`` (the type that its function had over tensors) and ``mlirtri.updates``.
-Refuses arguments and results that are no tensors.
+Takes a module of public functions whose arguments and results are tensors. Gives the same function over memrefs, with
+one more argument per result and no result. Only arguments with ``mlirtri.updated_by`` are written: their new content
+has no other buffer; a result that is an argument, or that is returned twice, is copied. Loops carry each array in one
+buffer (`carried_buffers`). The module gets the attributes ``mlirtri.kernels`` and ``mlirtri.bytes`` (the loop nests of
+the fused module, and the bytes that they read and write), ``mlirtri.signature`` (the function's type over tensors) and
+``mlirtri.updates``. Refuses arguments and results that are no tensors.
 
     func @f(%a: tensor<4xf32>) -> tensor<4xf32>   ──►   func @f(%a: memref<4xf32>, %out: memref<4xf32>)
 """
@@ -35,9 +34,9 @@ from mlirtri.lowering.mlir_backend.bufferize import (
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 SIGNATURE = "mlirtri.signature"
-"""Attribute of the module: the type that its function had while it was one of tensors."""
+"""Attribute of the module: the type of its function before bufferization."""
 UPDATES = "mlirtri.updates"
-"""Attribute of the module: pairs of an updated argument and the result in its memory, which has no other buffer."""
+"""Attribute of the module: pairs of an updated argument and the result that shares its only buffer."""
 COUNTS = ("mlirtri.kernels", "mlirtri.bytes")
 """Attributes of the module: loop nests of the fused module, and the bytes that they read and write."""
 NO_LOOPS = ("linalg.fill", "linalg.yield", "linalg.index")
@@ -102,7 +101,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
 
 
 def _note_signature(module: ir.Module) -> None:
-    """From here on nothing else says which buffers are results, and which shapes pointers point to."""
+    """Record the signature, which alone tells later stages which buffers are results and what shapes they have."""
     if len(functions := public_functions(module)) != 1:
         return
     module.operation.attributes[SIGNATURE] = functions[0].attributes["function_type"]
@@ -112,16 +111,16 @@ def _note_signature(module: ir.Module) -> None:
 
 
 def count_kernels(module: ir.Module) -> int:
-    """Operations that become a loop nest of their own: linalg's structured ones but fills, and tensor's that copy."""
+    """Count the operations that become loop nests: linalg's structured ones except fills, and tensor's that copy."""
     structured = [one.name for one in operations_named(module, "linalg.*")]
     copying = [one.name for one in operations_named(module, "tensor.*")]
     return sum(name not in NO_LOOPS for name in structured) + sum(name in COPIES for name in copying)
 
 
 def count_bytes(module: ir.Module) -> int | None:
-    """What those operations read and write, each tensor once per operation; a fresh destination is written only.
+    """Count the bytes these operations read and write, each tensor once per operation, fresh destinations as written.
 
-    None for a function of which the call says the sizes.
+    None for a function whose sizes are only known at the call.
     """
     total = 0
     kinds = [kind for one in public_functions(module) for kind in (*one.type.inputs, *one.type.results)]
@@ -166,9 +165,9 @@ def _results_of_function_to_arguments(function: func.FuncOp) -> None:
             continue
         buffer = block.add_argument(ir.MemRefType.get(value.type.shape, value.type.element_type), value.location)
         value, buffer = _before_reshapes(value, buffer, top)
-        # What an updated argument was before is read before it is updated.
+        # The old content of an updated argument is read before the update.
         with top if value in updated else ir.InsertionPoint(terminator), terminator.location:
-            # restrict: the caller's outputs overlap nothing; writable: that is what they are for.
+            # restrict: the caller's outputs overlap nothing.
             bufferization.materialize_in_destination(None, value, buffer, restrict=True, writable=True)
     with ir.InsertionPoint(terminator), terminator.location:
         _update(updated)
@@ -178,7 +177,7 @@ def _results_of_function_to_arguments(function: func.FuncOp) -> None:
 
 
 def _update(updated: dict[ir.Value, ir.Value]) -> None:
-    """Each updated argument becomes a buffer, into which its new content is written in the end."""
+    """Turn each updated argument into a buffer, into which its new content is written at the end."""
     for argument, value in updated.items():
         if is_content_of(value, argument):
             carried_buffers.keep_for_late_readers(value, argument)
@@ -192,14 +191,14 @@ def _update(updated: dict[ir.Value, ir.Value]) -> None:
         argument.replace_all_uses_except(tensor_of, tensor_of.owner.operation)
         argument.set_type(kind)
         value = tensor_of if value == argument else value
-        # Upstream's analysis would see a conflict where a branch gives what is in the buffer already.
+        # Upstream's analysis would see a conflict where a branch yields the buffer's old content.
         if not is_content_of(value, tensor_of):
             value = bufferization.materialize_in_destination(value.type, value, tensor_of)
         bufferization.materialize_in_destination(None, value, argument, writable=True)
 
 
 def _new_content(argument: ir.Value, value: ir.Value, updated: dict[ir.Value, ir.Value]) -> ir.Value:
-    """`value`, or a copy of it where it lies in another argument, which is about to be written as well."""
+    """Return `value`, or a copy where it lies in another argument that is updated as well."""
     shares = any(may_share(value, other) for other in updated if other != argument)
     return carried_buffers.keep_until(value) if shares else value
 
@@ -218,9 +217,9 @@ def _set_arguments(function: func.FuncOp, inputs: int, updates: dict[int, int]) 
 
 
 def _before_reshapes(value: ir.Value, buffer: ir.Value, top: ir.InsertionPoint) -> tuple[ir.Value, ir.Value]:
-    """A result that is a reshape, before it, with a view of the output to match: the reshape itself would copy.
+    """Return a result before its reshape, with a matching view of the output: the reshape itself would copy.
 
-    Views stand at `top` of the function, so that the operations that make the result can already write there.
+    Views stand at `top` of the function, so that the operations that compute the result can write there.
     """
     while isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name in RESHAPES:
         reshape = value.owner.operation
@@ -248,7 +247,7 @@ def _refuse_what_is_no_tensor(function: func.FuncOp, kinds: list[ir.Type]) -> No
 
 
 def _strided_copies_to_linalg(module: ir.Module) -> None:
-    """`memref.copy` between strided views would need a runtime library; as `linalg.copy` it becomes a loop nest."""
+    """Turn `memref.copy` of strided views, which needs a runtime library, into `linalg.copy`, a loop nest."""
     for copy in operations_named(module, "memref.copy"):
         source, target = copy.operands
         if ir.MemRefType(source.type).layout == ir.MemRefType(target.type).layout == _identity(source.type):

@@ -1,7 +1,7 @@
 """Rewrites of tensor operations so that bufferization needs fewer buffers and copies.
 
-Takes a module of `linalg`, `tensor` and `scf` on tensors. Gives it in place with the same values: destinations that
-are of no value so far (``tensor.empty``) become ones whose buffer is there anyway. Refuses nothing.
+Takes a module of `linalg`, `tensor` and `scf` on tensors. Gives it in place with the same values: destinations without
+content (``tensor.empty``) become existing buffers. Refuses nothing.
 
     %y = f(%x) into empty; yield %y   ──►   %y = f(%x) into %x; yield %y     (in a loop that carries %x)
 """
@@ -14,11 +14,11 @@ from mlirtri.lowering.mlir.index_values import index_value, size_of
 
 
 def splats_to_fills(module: ir.Module) -> None:
-    """An array of one number is written where it is needed, instead of being copied from a constant of its size."""
+    """Replace splat constants by fills, which are written where needed instead of being copied."""
     for constant in operations_named(module, "arith.constant"):
         kind = constant.results[0].type
         if isinstance(kind, ir.ShapedType) and isinstance(kind.element_type, ir.ComplexType):
-            # The bindings cannot look into it; passes fold scalars to such ones, larger ones are fills from the start.
+            # The bindings cannot look into it; only passes fold scalars to these.
             continue
         value = constant.attributes["value"]
         if not isinstance(value, ir.DenseElementsAttr) or not value.is_splat or not kind.rank:
@@ -31,7 +31,7 @@ def splats_to_fills(module: ir.Module) -> None:
 
 
 def constant_bodies_to_fills(module: ir.Module) -> None:
-    """What yields the same number everywhere is a fill, however it was written."""
+    """Replace operations that yield the same number everywhere by fills."""
     for generic in operations_named(module, "linalg.generic"):
         [*steps, last] = generic.regions[0].blocks[0].operations
         if steps or len(generic.results) != 1 or is_block_argument(last.operands[0]):
@@ -43,9 +43,9 @@ def constant_bodies_to_fills(module: ir.Module) -> None:
 
 
 def one_fill_per_use(module: ir.Module) -> None:
-    """Operations that start from the same filled tensor would each copy it; filling again is cheaper.
+    """Duplicate fills that several operations start from: filling again is cheaper than copying.
 
-    So is numbering again, for loops that start from the same numbers (upstream would even lose one of two results).
+    The same holds for iotas (upstream would even lose one of two results).
     """
     for fill in operations_named(module, "linalg.fill"):
         _clone_for(fill, list(fill.results[0].uses)[1:])
@@ -62,7 +62,7 @@ def _clone_for(operation: ir.Operation, uses: list[ir.OpOperand]) -> None:
 
 
 def concat_to_slices(module: ir.Module) -> None:
-    """Upstream fuses a slice with what computes it, so that the parts are written where they belong."""
+    """Replace concatenation by slices: upstream fuses them with their producers, which write them in place."""
     for concat in operations_named(module, "tensor.concat"):
         with ir.InsertionPoint(concat), concat.location:
             whole = _concat(list(concat.operands), concat.attributes["dim"].value, concat.results[0].type)
@@ -92,13 +92,13 @@ def _sum(left: int | ir.Value, right: int | ir.Value) -> int | ir.Value:
 
 
 def _parted(numbers: list[int | ir.Value]) -> tuple[list[ir.Value], list[int]]:
-    """The run-time ones alone, and all of them with a mark in their places."""
+    """Return the dynamic numbers, and all of them with a marker for each dynamic one."""
     dynamic = [one for one in numbers if not isinstance(one, int)]
     return dynamic, [one if isinstance(one, int) else ir.ShapedType.get_dynamic_size() for one in numbers]
 
 
 def elementwise_in_place(module: ir.Module) -> None:
-    """An elementwise operation overwrites an operand that nobody reads afterwards, not a new buffer."""
+    """Let elementwise operations overwrite an operand that has no later reader, instead of a new buffer."""
     for generic in operations_named(module, "linalg.generic"):
         if len(generic.results) != 1 or "reduction" in str(generic.attributes["iterator_types"]):
             continue
@@ -107,7 +107,7 @@ def elementwise_in_place(module: ir.Module) -> None:
         if not _made_by(target, "tensor.empty"):
             continue
         if (array := _array_written(generic)) and _shifted_readers(generic, array) > 1:
-            # Each of them would be copied, the result only once; of a buffer of its own upstream makes no view.
+            # Each slice would be copied, the result only once; upstream makes no view of an allocation.
             with ir.InsertionPoint(generic), generic.location:
                 fresh = bufferization.alloc_tensor(target.type, list(target.owner.operation.operands))
             generic.operands[len(inputs)] = fresh
@@ -124,7 +124,7 @@ def elementwise_in_place(module: ir.Module) -> None:
 
 
 def _free_buffer(generic: ir.Operation) -> ir.Value | None:
-    """The value that the loop around `generic` carries in its result's place, where nobody reads it any more."""
+    """Return the loop-carried value at the position of `generic`'s result, if nobody reads it any more."""
     loop, block = generic.parent.operation, generic.block
     if loop.name != "scf.for":
         return None
@@ -136,7 +136,7 @@ def _free_buffer(generic: ir.Operation) -> ir.Value | None:
 
 
 def _is_read_before(value: ir.Value, operation: ir.Operation) -> bool:
-    """Whether all readers of `value`, also through views, come before `operation` in its block."""
+    """Return whether all readers of `value`, also through views, come before `operation` in its block."""
     for use in value.uses:
         reader = use.owner.operation
         while reader.block != operation.block:
@@ -149,7 +149,7 @@ def _is_read_before(value: ir.Value, operation: ir.Operation) -> bool:
 
 
 def _array_written(generic: ir.Operation) -> ir.Value | None:
-    """The array of which the result of `generic` becomes a part."""
+    """Return the array that the result of `generic` is inserted into."""
     uses = list(generic.results[0].uses)
     if len(uses) != 1 or uses[0].owner.operation.name != "tensor.insert_slice":
         return None
@@ -157,7 +157,7 @@ def _array_written(generic: ir.Operation) -> ir.Value | None:
 
 
 def _shifted_readers(generic: ir.Operation, array: ir.Value) -> int:
-    """How many parts of `array`, as large as the result, `generic` reads at other places than it writes."""
+    """Count the slices of `array` of the result's size that `generic` reads at other positions than it writes."""
     *inputs, _ = generic.operands
     *maps, target_map = (one.value for one in generic.attributes["indexing_maps"])
     return sum(
@@ -173,14 +173,14 @@ def _array_of(value: ir.Value) -> ir.Value:
 
 
 def _bring_closer(value: ir.Value, generic: ir.Operation) -> None:
-    """Upstream decides on slices from the end: of two that overlap, the one that is written is to be no copy."""
+    """Move the slice next to `generic`: upstream decides from the end, and must not copy the overwritten slice."""
     only_reader = all(use.owner.operation == generic for use in value.uses)
     if _made_by(value, "tensor.extract_slice") and only_reader and value.owner.operation.block == generic.block:
         value.owner.operation.move_before(generic)
 
 
 def _may_overwrite(generic: ir.Operation, value: ir.Value) -> bool:
-    """Whether `generic` may write its result into the buffer of `value`, and whether that spares one."""
+    """Return whether `generic` may write its result into the buffer of `value`, and whether that saves one."""
     if _is_kept_by_the_other_arm(generic, value):
         return True
     return _has_a_buffer_to_reuse(generic, value) and _reads_last(generic, value)
@@ -195,7 +195,7 @@ def _has_a_buffer_to_reuse(generic: ir.Operation, value: ir.Value) -> bool:
 
 
 def _goes_back(generic: ir.Operation, value: ir.Value) -> bool:
-    """Whether `generic` computes the new content of just the slice `value` that it reads: ``a[i] = f(a[i])``."""
+    """Return whether `generic` computes the new content of exactly the slice that it reads: ``a[i] = f(a[i])``."""
     uses = list(generic.results[0].uses)
     if len(uses) != 1 or (insertion := uses[0].owner.operation).name != "tensor.insert_slice":
         return False
@@ -207,7 +207,7 @@ def _goes_back(generic: ir.Operation, value: ir.Value) -> bool:
 
 
 def _is_kept_by_the_other_arm(generic: ir.Operation, value: ir.Value) -> bool:
-    """Whether `generic` computes what an `if` makes of `value`, which its other arm leaves as it is."""
+    """Return whether `generic` computes an `if`'s result from `value`, which the other arm yields unchanged."""
     branch = generic.parent.operation
     if branch.name != "scf.if" or is_inside(value, branch) or is_read_only(value) or not ends_in(value, branch):
         return False
@@ -219,7 +219,7 @@ def _is_kept_by_the_other_arm(generic: ir.Operation, value: ir.Value) -> bool:
 
 
 def _is_handed_on(generic: ir.Operation, value: ir.Value) -> bool:
-    """Whether `value` is carried by a loop around `generic`, whose result is the next iteration's."""
+    """Return whether a loop around `generic` carries `value`, and the result is its next value."""
     if isinstance(value.owner, ir.Operation | ir.OpView) or value.owner.owner.name != "scf.for":
         return False
     return any(
@@ -233,7 +233,7 @@ def _made_by(value: ir.Value, prefix: str) -> bool:
 
 
 def _reads_last(operation: ir.Operation, value: ir.Value) -> bool:
-    """Whether every other reader of `value` comes before, and keeps no view of it."""
+    """Return whether every other reader of `value` comes before, and keeps no view of it."""
     readers = [use.owner.operation for use in value.uses if use.owner.operation != operation]
     return all(
         reader.block == operation.block

@@ -1,8 +1,8 @@
-"""Results that were computed from one another's memory start from memory of their own.
+"""Give an array that several results are computed from memory of its own.
 
-Takes functions of tensors. Gives them in place with the same values: where two results go on from one array, that array
-is no longer the caller's buffer of either. Upstream would compute it there (the caller's buffers overlap nothing, it is
-told), write one result over it, and then copy what was the other. Refuses nothing.
+Takes functions of tensors. Gives them in place with the same values: an array that two results are computed from gets
+an allocation. Upstream would compute it in the caller's buffer of one result, overwrite it by that result, and then
+copy it for the other.
 
     %t = f(empty); %a = g(into %t); %b = h(into %t); return %a, %b   ──►   %t = f(alloc_tensor)
 """
@@ -16,7 +16,7 @@ from mlirtri.lowering.mlir.aliasing import VIEWS, is_block_argument, same_buffer
 
 
 def rewrite(module: ir.Module) -> None:
-    """Give each array that two results go on from memory that no caller gave."""
+    """Allocate each array that two results are computed from."""
     for function in public_functions(module):
         results = list(dict.fromkeys(terminator(function.regions[0].blocks[0]).operands))
         chains = [_chain(result) for result in results]
@@ -27,7 +27,7 @@ def rewrite(module: ir.Module) -> None:
 
 
 def _chain(value: ir.Value) -> set[ir.Value]:
-    """The values that were in the memory of `value` before it, and itself; not what holds nothing yet."""
+    """Return `value` and its earlier contents in the same memory, without empty ones."""
     found, pending = set(), [value]
     while pending:
         each = pending.pop()
@@ -43,7 +43,7 @@ def _chain(value: ir.Value) -> set[ir.Value]:
 
 
 def _part(value: ir.Value) -> None:
-    """Let what makes `value` from nothing make it in an allocation, which upstream leaves where it is."""
+    """Replace empty operands of the operation that defines `value` by allocations, which upstream leaves alone."""
     operation = value.owner.operation
     for at, operand in enumerate(operation.operands):
         if is_block_argument(operand) or operand.owner.name != "tensor.empty":

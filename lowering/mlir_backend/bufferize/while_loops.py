@@ -1,6 +1,6 @@
 """`scf.while` in the form that bufferization reads: every loop-carried value keeps its position.
 
-Takes a module with `scf.while` loops whose conditions pass on what they like, in any order. Gives it in place: the
+Takes a module with `scf.while` loops whose conditions forward any values in any order. Gives it in place: the
 condition passes on every carried value, in order, and after them what else the body or the code after the loop need.
 Refuses nothing.
 
@@ -14,7 +14,7 @@ from mlirtri.lowering.mlir.aliasing import is_content_of
 
 
 def rewrite(module: ir.Module) -> None:
-    """Bring every `scf.while` of `module` into that form."""
+    """Rewrite every `scf.while` of `module` to that form."""
     for loop in reversed(operations_named(module, "scf.while")):
         before = loop.regions[0].blocks[0]
         condition = before.operations[len(before.operations) - 1].operation
@@ -24,7 +24,7 @@ def rewrite(module: ir.Module) -> None:
 
 
 def _carried(arguments: list[ir.Value], passed: list[ir.Value]) -> tuple[list[ir.Value], list[int]]:
-    """What the condition is to pass on, and the places in it of what it passes on now."""
+    """Return what the condition is to forward, and the positions in it of what it forwards now."""
     carried, places = list(arguments), []
     for value in passed:
         if value in carried:

@@ -1,9 +1,9 @@
-"""Argmax and argmin as two reductions: the extremum, then the first index that has it.
+"""Split argmax and argmin into two reductions: the extremum, then the first index that has it.
 
-Takes a module of `linalg.generic` on memrefs. Gives it in place: a largest or smallest element whose value nobody else
-reads is found by a maximum of its own, which LLVM makes vectors of, and the place by a second pass over the row, which
-is in cache then. In one loop each comparison would wait for the one before. NaN counts as above and below everything.
-Everything else stays as it is. Refuses nothing.
+Takes a module of `linalg.generic` on memrefs. Rewrites, in place, each argmax or argmin whose extremum nobody else
+reads: a maximum or minimum, which LLVM vectorises, then a second pass over the row, which is in cache by then, for the
+index. In one loop each comparison would depend on the one before. NaN counts as above and below everything. All else
+stays.
 """
 
 from __future__ import annotations
@@ -19,26 +19,25 @@ _EXTREMA = {
     ("arith.cmpf", "ogt"): arith.maximumf, ("arith.cmpf", "olt"): arith.minimumf,
     ("arith.cmpi", "sgt"): arith.maxsi, ("arith.cmpi", "slt"): arith.minsi,
 }  # fmt: skip
-"""The comparison by which an element is chosen over the one so far, and the extremum of both."""
+"""The comparison that selects an element over the best so far, and the matching extremum."""
 _LOGIC = {"arith.andi": operator.and_, "arith.ori": operator.or_, "arith.xori": operator.xor}
 
 
 def rewrite(module: ir.Module) -> None:
-    """Take every such reduction apart."""
+    """Split every such reduction."""
     for generic in operations_named(module, "linalg.generic"):
         if (extremum := _extremum(generic)) is not None:
             _take_apart(generic, extremum)
 
 
 def _extremum(generic: ir.Operation) -> Any:
-    """Which extremum of one input a generic finds, together with its place; None where it does something else."""
+    """Return which extremum of one input a generic finds, with its index; None where it does something else."""
     operands = list(generic.operands)
     if len(operands) != 3 or generic.attributes["operandSegmentSizes"][0] != 1:
         return None
     block = generic.regions[0].blocks[0]
     element, best, first = block.arguments
     if isinstance(element.type, ir.FloatType) and element.type.width < 32:
-        # Halves are widened one by one, for each comparison.
         return None
     chosen = [_maker(value) for value in _results(block)]
     if [each and each.name for each in chosen] != ["arith.select"] * 2:
@@ -62,7 +61,7 @@ def _maker(value: ir.Value) -> Any:
 
 
 def _takes_the_first(choice: ir.Value, place: ir.Value, arguments: tuple[ir.Value, ...]) -> bool:
-    """Whether the choice is of a better element or, of two that are equal or both NaN, of the smaller place."""
+    """Return whether the select takes a better element or, of two equal or NaN ones, the smaller index."""
     element, best, first = arguments
     is_float = isinstance(element.type, ir.FloatType)
     orders = [(True, False), (False, True), (False, False)]
@@ -78,7 +77,7 @@ def _takes_the_first(choice: ir.Value, place: ir.Value, arguments: tuple[ir.Valu
 
 
 def _truth(value: ir.Value, facts: dict[str, bool], values: tuple[ir.Value, ...]) -> bool | None:
-    """What a condition is where these facts hold; None for one about something else."""
+    """Return the value of a condition under these facts; None where they do not decide it."""
     maker = _maker(value)
     if maker is None:
         return None
@@ -98,7 +97,7 @@ def _truth(value: ir.Value, facts: dict[str, bool], values: tuple[ir.Value, ...]
 
 
 def _starts_from_largest(memory: ir.Value) -> bool:
-    """Whether memory of integers is filled with the largest one before."""
+    """Return whether integer memory was filled with the largest value."""
     fills = [use.owner.operation for use in memory.uses if use.owner.operation.name == "linalg.fill"]
     makers = [_maker(each.operands[0]) for each in fills]
     if len(makers) != 1 or makers[0] is None or makers[0].name != "arith.constant":
@@ -107,7 +106,7 @@ def _starts_from_largest(memory: ir.Value) -> bool:
 
 
 def _is_own(memory: ir.Value, generic: ir.Operation) -> bool:
-    """Whether only the generic, and what fills the memory before, look at it."""
+    """Return whether only the generic, and the fill before it, use the memory."""
     if not isinstance(memory.owner, ir.Operation | ir.OpView) or "alloc" not in memory.owner.operation.name:
         return False
     users = {use.owner.operation.name for use in memory.uses if use.owner.operation != generic}
@@ -122,7 +121,7 @@ def _comparison(operation: ir.Operation) -> tuple[str, str]:
 
 
 def _leads_to(value: ir.Value, arguments: tuple[ir.Value, ...]) -> bool:
-    """Whether a value depends on one of the arguments of the body."""
+    """Return whether a value depends on one of the arguments of the body."""
     if value in arguments:
         return True
     is_made = isinstance(value.owner, ir.Operation | ir.OpView)
@@ -139,7 +138,7 @@ def _take_apart(generic: ir.Operation, extremum: Any) -> None:
         largest = empty_generic([given], [best], ir.ArrayAttr.get(maps[:2]), kinds)
         body = largest.regions[0].blocks.append(given.type.element_type, best.type.element_type)
         with ir.InsertionPoint(body):
-            # The sum so far first, as LLVM wants it to make vectors.
+            # Accumulator first, as LLVM's vectoriser needs it.
             linalg.YieldOp([extremum(body.arguments[1], body.arguments[0])])
         search = empty_generic([given, best], [first], ir.ArrayAttr.get(maps), kinds)
         body = search.regions[0].blocks.append(*(each.type.element_type for each in (given, best, first)))
@@ -149,25 +148,25 @@ def _take_apart(generic: ir.Operation, extremum: Any) -> None:
 
 
 def _first_place(block: ir.Block, place: ir.Operation, body: ir.Block) -> ir.Value:
-    """The smaller of the place so far and this one, where the element is the one that was found."""
+    """Return the minimum of the index so far and this one, where the element equals the extremum."""
     element, best, first = body.arguments
     needed = [each.operation for each in block.operations if _makes(each.operation, place.operands[1])]
     known: dict[ir.Value, ir.Value] = {}
     clone_all(needed, known)
     here = known.get(place.operands[1], place.operands[1])
     if isinstance(element.type, ir.FloatType):
-        # One comparison that is true of NaN, and nothing but that where NaN was found.
+        # One comparison: true of NaN if the extremum is NaN, and then of NaN only.
         new, old = (arith.cmpf(arith.CmpFPredicate.UNO, each, each) for each in (element, best))
         is_it = arith.select(old, new, arith.cmpf(arith.CmpFPredicate.OEQ, element, best))
     else:
         is_it = arith.cmpi(arith.CmpIPredicate.eq, element, best)
-    # Not the largest number: LLVM would know that it loses, choose by a condition instead, and have no vectors of that.
+    # Not the largest number, for which LLVM would fold to a conditional select and not vectorise.
     none = arith.constant(first.type, 2 ** (first.type.width - 1) - 2)
     return arith.minsi(arith.select(is_it, here, none), first)
 
 
 def _makes(operation: ir.Operation, value: ir.Value) -> bool:
-    """Whether a value comes from an operation, directly or not."""
+    """Return whether a value derives from an operation."""
     if not isinstance(value.owner, ir.Operation | ir.OpView):
         return False
     owner = value.owner.operation

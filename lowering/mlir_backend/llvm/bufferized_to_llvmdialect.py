@@ -1,8 +1,8 @@
-"""From loop nests over memrefs to MLIR's LLVM dialect, by upstream MLIR passes for the most part.
+"""Lower loop nests over memrefs to MLIR's LLVM dialect, mostly by upstream passes.
 
 Takes the bufferized module. Gives one `llvm.func` per function, whose arguments are bare pointers, none of which
 overlaps another that is written, and behind them the sizes that are known at run time only. The public function is
-renamed to `symbol_of` its kernel, and returns whether it got the memory that it asked for, if it did.
+renamed to `symbol_of` its kernel, and returns whether its allocations succeeded, if it has any.
 Refuses buffers larger than `memory_limits` allows.
 """
 
@@ -116,7 +116,7 @@ def kernel_of(symbol: str) -> str:
 
 
 def _prepare_functions(module: ir.Module) -> None:
-    """Rename the kernels and tell LLVM what it may assume: no overlap of arguments; and not to inline them twice."""
+    """Rename the kernels, mark arguments as not overlapping, and forbid inlining kernels twice."""
     no_alias = ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get()})
     for function in public_functions(module):
         function.attributes["sym_name"] = ir.StringAttr.get(symbol_of(function.name.value))
@@ -126,7 +126,7 @@ def _prepare_functions(module: ir.Module) -> None:
 
 
 def _place_calls(module: ir.Module) -> None:
-    """Give every call a location: LLVM refuses calls without one of functions that it may inline."""
+    """Give every call a location: LLVM refuses calls without one of inlinable functions."""
     for call in operations_named(module, "llvm.call"):
         if span_of(call.location) is None:
             call.location = location_of(Span("-", 1, 1))
@@ -138,7 +138,7 @@ def _pass_sizes(module: ir.Module) -> None:
 
 
 def _pass_empty_buffers_flat(function: ir.OpView) -> None:
-    """Pass buffers without elements as rank 1: MLIR has no bare pointer for a shape like 3x0, and nobody reads it."""
+    """Pass buffers without elements as rank 1: MLIR has no bare pointer for shapes like 3x0, and none is read."""
     block = function.regions[0].blocks[0]
     for argument in block.arguments:
         if 0 not in argument.type.shape[1:] or not argument.type.has_static_shape:

@@ -1,11 +1,10 @@
-"""bufferized → poly: loop nests whose bounds and places are affine, fused, tiled and made parallel by upstream MLIR.
+"""Convert loop nests to the affine dialect, and fuse, tile and parallelise them by upstream MLIR passes.
 
-Takes a module over memrefs. Gives the same with its loops in the affine dialect, as far as they are affine:
-neighbouring nests that may be one are one, nests are cut into tiles of `TILE` where no dependence forbids that, and
-loops whose iterations are independent are ``affine.parallel``. Loops that are not affine (`while`, bounds from data)
-stay `scf`, and a function that has these, or whole-array operations of run-time size, stays as it is: upstream's
-analyses see affine loads and stores alone. Refuses nothing of its own. Only pipeline ``poly`` has this stage: it is
-for looking at what a polyhedral analysis finds.
+Takes a module over memrefs. Gives the same with its loops in the affine dialect, as far as they are affine: adjacent
+nests are fused, nests are tiled by `TILE` where dependences allow it, and loops whose iterations are independent are
+``affine.parallel``. Loops that are not affine (`while`, bounds from data) stay `scf`, and a function that has these, or
+whole-array operations of run-time size, stays as it is: upstream's analyses see affine loads and stores alone. Only
+pipeline ``poly`` has this stage, to show what a polyhedral analysis finds.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 PLAIN = ("memref.alloc", "memref.alloca", "memref.dealloc", "memref.dim")
-"""Operations on memory that say nothing of its elements."""
+"""Operations on memory that access no elements."""
 TILE = 32
-"""Iterations of a tile, along each loop: three tiles of 32 x 32 doubles lie in a first-level cache."""
+"""Iterations of a tile along each loop: three tiles of 32 x 32 doubles fit a first-level cache."""
 
 PREPARE = (
     Pass("func.func(convert-linalg-to-affine-loops)", "whole-array operations become nests as the user's own"),
@@ -52,7 +51,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
 
 
 def _becomes_affine(module: ir.Module, context: CompileContext) -> bool:
-    """Whether upstream makes valid affine loops of this module; with sizes of run time it may not."""
+    """Return whether upstream makes valid affine loops of this module; with dynamic sizes it may not."""
     if not all(map(_is_static, operations_named(module, "linalg.*"))):
         return False
     try:
@@ -64,12 +63,12 @@ def _becomes_affine(module: ir.Module, context: CompileContext) -> bool:
 
 
 def _is_hidden(operation: ir.Operation) -> bool:
-    """Whether an operation touches memory unseen by the affine analyses, which would move others past it."""
+    """Return whether an operation accesses memory unseen by affine analyses, which would move others past it."""
     name = operation.name
     return name.startswith(("scf.", "linalg.", "func.call")) or (name.startswith("memref.") and name not in PLAIN)
 
 
 def _is_static(operation: ir.Operation) -> bool:
-    """Whether an operation's sizes are known: upstream makes invalid affine loops of the others."""
+    """Return whether an operation's sizes are static: upstream makes invalid affine loops of others."""
     kinds = [value.type for value in operation.operands]
     return all(kind.has_static_shape for kind in kinds if isinstance(kind, ir.MemRefType))

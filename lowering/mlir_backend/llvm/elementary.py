@@ -1,9 +1,8 @@
-"""The operations of `vector_functions` as scalar `arith` and `llvm`, and a module's elementary functions made of them.
+"""Expand a module's elementary functions into scalar `arith` and `llvm` operations.
 
 Takes a module of scalar code. Gives, in place, arithmetic without branches for exp, log, tanh, erf and so on in fp32
-and fp64, for sine, cosine, tangent and powers in fp32 (`scalar_circles.py`), and instructions for floor and ceil,
-of which LLVM makes vectors where a loop is around; the C library's functions would be called per element.
-Other functions stay as they are.
+and fp64, for sine, cosine, tangent and powers in fp32 (`scalar_circles.py`), and instructions for floor and ceil. LLVM
+vectorises these in loops; the C library's functions would be called per element. Other functions stay as they are.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ INTRINSICS = {
     "math.absf": "fabs", "math.floor": "floor", "math.ceil": "ceil", "math.trunc": "trunc", "math.sqrt": "sqrt",
     "math.roundeven": "roundeven", "math.copysign": "copysign", "math.fma": "fma",
 }  # fmt: skip
-"""What is an instruction or two."""
+"""Functions that are one or two instructions."""
 TABLES = ("mlirtri_quarters_high", "mlirtri_quarters_low")
-"""What parts of `scalar_circles.quarters` are called in a module."""
+"""Symbols of the tables of `scalar_circles.quarters`."""
 
 
 def rewrite(module: ir.Module) -> None:
-    """Replace every function of a scalar that is arithmetic alone, or an instruction."""
+    """Replace every scalar function that is branch-free arithmetic or an instruction."""
     dtypes = {ir.F32Type.get(): "float32", ir.F64Type.get(): "float64"}
     for name, intrinsic in INTRINSICS.items():
         for operation in operations_named(module, name):
@@ -57,7 +56,7 @@ def rewrite(module: ir.Module) -> None:
 
 
 def _add_tables(module: ir.Module) -> None:
-    """What `Scalars.table` reads, where it does."""
+    """Add the tables that `Scalars.table` reads, if it is used."""
     used = {operation.attributes["name"].value for operation in operations_named(module, "memref.get_global")}
     for name, values in zip(TABLES, quarters(), strict=True):
         if name in used:
@@ -73,7 +72,7 @@ def _intrinsic(name: str, *operands: ir.Value) -> ir.Value:
 
 
 class Scalars:
-    """The operations on one number; see `vector_lanes.Lanes`, which has the same ones on vectors."""
+    """Operations on one number, with the interface of `vector_lanes.Lanes`."""
 
     scales = False
 
@@ -90,15 +89,11 @@ class Scalars:
 
     kept = named
 
-    # --- numbers -----------------------------------------------------------------------------------------------------
-
     def number(self, value: float) -> ir.Value:
         return arith.constant(self.float, float(value))
 
     def whole(self, value: int) -> ir.Value:
         return arith.constant(self.integer, value)
-
-    # --- arithmetic --------------------------------------------------------------------------------------------------
 
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         return _intrinsic("fma", x, y, z)
@@ -137,8 +132,6 @@ class Scalars:
         lower, upper = self.number(low), self.number(high)
         return self.select(self.greater(x, lower), self.select(self.less(x, upper), x, upper), lower)
 
-    # --- integers of the same width ----------------------------------------------------------------------------------
-
     def plus(self, x: ir.Value, y: ir.Value) -> ir.Value:
         return arith.addi(x, y)
 
@@ -151,8 +144,6 @@ class Scalars:
     def has_bit(self, x: ir.Value, place: int) -> ir.Value:
         mask = self.whole(1 << place)
         return arith.cmpi(arith.CmpIPredicate.eq, arith.andi(x, mask), mask)
-
-    # --- bits --------------------------------------------------------------------------------------------------------
 
     def bits(self, x: ir.Value) -> ir.Value:
         return arith.bitcast(self.integer, x)
@@ -191,8 +182,6 @@ class Scalars:
     def converted(self, x: ir.Value) -> ir.Value:
         return arith.extf(self.float, x) if self.dtype == "float64" else arith.truncf(self.float, x)
 
-    # --- choices -----------------------------------------------------------------------------------------------------
-
     def less(self, x: ir.Value, y: ir.Value) -> ir.Value:
         return arith.cmpf(arith.CmpFPredicate.OLT, x, y)
 
@@ -221,22 +210,20 @@ class Scalars:
         return arith.select(condition, yes, no)
 
     def where_all(self, _condition: ir.Value, near: ir.Value, _name: str, *_operands: ir.Value) -> ir.Value:
-        """What holds for most operands; whoever asks has something else for the others."""
+        """Return what holds for most operands; the caller handles the others."""
         return near
-
-    # --- tables ------------------------------------------------------------------------------------------------------
 
     def clamped(self, x: ir.Value, low: int, high: int) -> ir.Value:
         return arith.minsi(arith.maxsi(x, self.whole(low)), self.whole(high))
 
     def with_exponent(self, x: ir.Value, exponent: int) -> ir.Value:
-        """The number with another exponent."""
+        """Return the number with another exponent."""
         places = _MANTISSA[self.dtype]
         kept = arith.andi(self.bits(x), self.whole(~((2 * _BIAS[self.dtype] + 1) << places)))
         return self.from_bits(arith.ori(kept, self.whole((exponent + _BIAS[self.dtype]) << places)))
 
     def table(self, part: str, at: ir.Value) -> ir.Value:
-        """An element of `quarters`: of its ``high`` or of its ``low`` part."""
+        """Return an element of `quarters`: of its ``high`` or of its ``low`` part."""
         name = next(each for each in TABLES if each.endswith(part))
         kind = ir.MemRefType.get([len(quarters()[0])], ir.F64Type.get())
         return memref.load(memref.get_global(kind, name), [arith.index_cast(ir.IndexType.get(), at)])

@@ -1,8 +1,8 @@
-"""Code that is not given the memory it asks for ends there, and says so.
+"""Return an error status from functions whose allocations fail.
 
 Takes a module in LLVM's dialect. Gives it in place: a public function that calls `malloc` outside of parallel regions
-returns an `i64`, which is 1 where a call gave no memory, else 0. Memory of calls before is freed first, if it is plain
-which. Allocations of other threads are of known and small size. Refuses nothing.
+returns an `i64`, which is 1 where a call failed, else 0. Earlier allocations are freed first, where they are
+known. Allocations of other threads are of known and small size. Refuses nothing.
 
     %p = call @malloc(%n)   ──►   %p = call @malloc(%n); cond_br (%p == null), ^failed, ^rest
 """
@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from mlirtri.dialect.bindings.mlir import ir, operations_named, public_functions
 
 _EQUAL = 0
-"""LLVM's comparison of integers and pointers for being equal."""
+"""LLVM's comparison predicate for equality."""
 
 
 def rewrite(module: ir.Module) -> None:
-    """Look at what `malloc` gives, in every public function."""
+    """Check the result of `malloc` in every public function."""
     calls = operations_named(module, "llvm.call")
     for function in public_functions(module):
         own = [call for call in calls if call.parent.operation == function.operation]
@@ -29,7 +29,7 @@ def rewrite(module: ir.Module) -> None:
 
 
 def gives_status(function: ir.OpView) -> bool:
-    """Whether the function, in LLVM's dialect, returns something."""
+    """Return whether the function, in LLVM's dialect, returns something."""
     return "void" not in str(function.attributes["function_type"]).partition("(")[0]
 
 
@@ -73,7 +73,7 @@ def _end_where_none_is_given(
 
 
 def _slots(entry: ir.Block, count: int) -> list[ir.Value]:
-    """A place for each pointer, which is null while there is no memory; LLVM makes registers of them."""
+    """Allocate a slot for each pointer, null while unallocated; LLVM promotes them to registers."""
     with ir.InsertionPoint.at_block_begin(entry), entry.owner.location:
         one = _number(1)
         kind = {"elem_type": ir.TypeAttr.get(_pointer())}
@@ -84,7 +84,7 @@ def _slots(entry: ir.Block, count: int) -> list[ir.Value]:
 
 
 def _branch(allocation: ir.Operation, failed: ir.Block) -> None:
-    """Put what follows the allocation into a block of its own."""
+    """Move what follows the allocation into a block of its own, and branch on failure."""
     block = allocation.block
     rest = block.create_after()
     following = list(block.operations)

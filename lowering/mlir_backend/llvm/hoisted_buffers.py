@@ -1,8 +1,7 @@
-"""Temporary buffers that every iteration of a sequential loop needs are allocated once, before the loop.
+"""Hoist temporary buffers that every iteration of a sequential loop needs out of the loop.
 
 Takes a module in loops form. Gives it in place: an allocation whose sizes are known before a loop or branch moves out
-of it, with its deallocation; out of `scf.parallel` none does, where each iteration has a buffer of its own.
-Refuses nothing.
+of it, with its deallocation; not out of `scf.parallel`, where each iteration needs its own buffer.
 
     for { %t = alloc; …; dealloc %t }   ──►   %t = alloc; for { … }; dealloc %t
 """
@@ -12,11 +11,11 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.mlir import ir, operations_named
 
 LEFT = ("scf.for", "scf.while", "scf.if")
-"""Operations whose buffers move out."""
+"""Operations that buffers are hoisted out of."""
 
 
 def rewrite(module: ir.Module) -> None:
-    """Move every buffer out as far as it goes."""
+    """Hoist every buffer as far as possible."""
     for allocation in (*operations_named(module, "memref.alloc"), *operations_named(module, "memref.alloca")):
         releases = [use.owner.operation for use in allocation.result.uses if use.owner.name == "memref.dealloc"]
         while _can_leave(allocation, releases):
@@ -36,13 +35,12 @@ def _can_leave(allocation: ir.Operation, releases: list[ir.Operation]) -> bool:
 
 
 def _is_handed_on(allocation: ir.Operation, around: ir.Operation) -> bool:
-    """Whether another iteration, or the code after the branch, gets to see the buffer."""
+    """Return whether another iteration, or the code after the branch, sees the buffer."""
     terminators = ("scf.yield", "scf.condition")
     return any(use.owner.name in terminators and use.owner.parent == around for use in allocation.result.uses)
 
 
 def _is_outside(value: ir.Value, around: ir.Operation) -> bool:
-    """Whether `value` is defined outside the operation."""
     inside = value.owner.owner if isinstance(value.owner, ir.Block) else value.owner.operation
     while inside is not None and inside.operation.name != "builtin.module":
         if inside.operation == around:

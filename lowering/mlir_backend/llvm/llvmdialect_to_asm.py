@@ -1,8 +1,8 @@
-"""From MLIR's LLVM dialect to machine code of this computer: its text, and what runs it.
+"""Compile MLIR's LLVM dialect to machine code for the host: its text and an executable.
 
-Takes the module of LLVM dialect. Gives `Code` whose executable is loaded in this process; LLVM optimised it at level 3
-for the host CPU. The text is the disassembly by ``objdump``, or the LLVM IR where there is no ``objdump`` on PATH.
-Refuses what LLVM cannot translate or link with a `CodegenError`.
+Gives `Code` whose executable is loaded in this process, compiled at -O3 for the host CPU. The text is the disassembly
+by ``objdump``, or the LLVM IR where there is no ``objdump`` on PATH. Refuses what LLVM cannot translate or link with a
+`CodegenError`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def lower(module: ir.Module, context: CompileContext) -> Code:
     """Compile `module` for the host; raises `CodegenError`."""
     function = _kernel_function(module, context)
     engine = _compile(module)
-    # A program that enters after `bufferized` has no counts.
+    # A program entered after `bufferized` has no counts.
     attributes = module.operation.attributes
     counts = [attributes[name].value if name in attributes else None for name in COUNTS]
     updates = sorted(list(attributes[UPDATES])[1::2]) if UPDATES in attributes else []
@@ -55,7 +55,7 @@ def _kernel_function(module: ir.Module, context: CompileContext) -> ir.OpView:
 
 
 def _sizes_to_pass(attributes: ir.OpAttributeMap, updates: list[int]) -> tuple[tuple[int, int], ...]:
-    """The sizes that the function takes behind its pointers: which axes of which of these."""
+    """Return the sizes that the function takes after its pointers: pairs of buffer and axis."""
     if SIGNATURE not in attributes:
         return ()
     of = ir.FunctionType(ir.TypeAttr(attributes[SIGNATURE]).value)
@@ -81,7 +81,7 @@ def _compile(module: ir.Module):
 
 
 def _libraries(module: ir.Module) -> list[str]:
-    """What the code calls besides the C library; raises `CodegenError` for OpenMP's runtime where there is none."""
+    """Return the libraries that the code calls besides libc; raises `CodegenError` where OpenMP's is missing."""
     if not operations_named(module, "omp.parallel"):
         return []
     if (library := runtime_library()) is None:
@@ -101,7 +101,6 @@ def _disassemble(engine) -> str | None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         return None
-    # What stands above "Disassembly" names a temporary file.
     listing = done.stdout.partition("Disassembly")[2].partition("\n")[2].strip() + "\n"
     listing = re.sub(r"^\w+\(\):\n", "", listing, flags=re.MULTILINE)
     return re.sub(r"^(\S.*:\d+)(?: \(discriminator \d+\))?$", r"; \1", listing, flags=re.MULTILINE)

@@ -1,10 +1,9 @@
-"""Sums of products of narrow integers, two at a time, in pipeline `mlir`.
+"""Lower integer matmuls to instructions that add products of pairs, in pipeline `mlir`.
 
-Takes a module of `linalg.generic` over memrefs. Gives, in place, of each product of matrices of 8-bit integers or
-signed 16-bit ones with sums in 32 bits: copies of both whose elements are pairs of neighbours along the sum, 16 bits
-each, and loops over tiles of rows and vectors in which x86's instruction multiplies pairs and adds both products to a
-lane. Operands that were widened to 32 bits into memory of their own are read before that. Everything else, and other
-CPUs, stay as they are. Refuses nothing.
+Takes a module of `linalg.generic` over memrefs. Replaces, in place, each matmul of 8-bit or signed 16-bit integers with
+32-bit sums: both operands are copied as pairs of 16-bit neighbours along the reduction, and in loops over tiles of rows
+and vectors x86's instruction multiplies pairs and adds both products to a lane. Operands that were widened to 32 bits
+in memory are read unwidened. Everything else, and other CPUs, stay as they are. Refuses nothing.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ _PRODUCTS = {
     256: ("avx2", "llvm.x86.avx2.pmadd.wd"),
     128: ("sse2", "llvm.x86.sse2.pmadd.wd"),
 }
-"""By the bits of a register: what the CPU has to have, and LLVM's name for products of pairs and their sums."""
+"""By register width in bits: the CPU features required, and LLVM's intrinsic for dot products of pairs."""
 ROWS = 6
-"""Of a tile: with them the sums and what they are made of fill the registers."""
+"""Rows of a tile: accumulators and operands then fill the registers."""
 Places = dict[int, ir.Value]
-"""Where each loop is, by its number."""
+"""The index of each loop, by its number."""
 _VIEWS = ("memref.subview", "memref.collapse_shape", "memref.expand_shape", "memref.cast", "memref.reinterpret_cast")
 
 
@@ -41,12 +40,12 @@ class _Operand:
     memory: ir.Value
     widening: str
     access: list[int]
-    """The loops of its axes."""
+    """The loops that index its axes."""
 
 
 @dataclass(frozen=True)
 class _Product:
-    """Operands in pairs, and where sums go."""
+    """Operands in pairs, and the destination of the sums."""
 
     left: ir.Value
     """Its axes are outer loops, rows, pairs."""
@@ -59,12 +58,12 @@ class _Product:
     pairs: int
 
     def at(self, which: int, places: Places) -> list[ir.Value]:
-        """Where the left operand, the right one or the result is read."""
+        """Return the indices of the left operand, the right one or the result."""
         return [places[loop] for loop in self.accesses[which]]
 
 
 def rewrite(module: ir.Module, threads: int) -> None:
-    """Write every such product, for that many threads."""
+    """Rewrite every such product, for that many threads."""
     needed, _ = _PRODUCTS[simd_registers().bits]
     if needed not in cpu_words():
         return
@@ -77,11 +76,8 @@ def rewrite(module: ir.Module, threads: int) -> None:
             _write(generic, operands, found, threads)
 
 
-# --- finding ----------------------------------------------------------------------------------------------------------
-
-
 def _operands(generic: ir.Operation, found: Contraction) -> tuple[_Operand, _Operand] | None:
-    """The operand with the rows and the one with the columns, or None where one is no narrow integer."""
+    """Return the operands with the rows and with the columns, or None where one is no narrow integer."""
     if len(found.reduced) != 1 or not isinstance(generic.operands[2].type.element_type, ir.IntegerType):
         return None
     if found.bits != 32:
@@ -104,13 +100,13 @@ def _narrow_operand(generic: ir.Operation, at: int) -> _Operand | None:
 
 
 def _fits(memory: ir.Value, widening: str) -> bool:
-    """Whether numbers are signed ones of 16 bits, or become such."""
+    """Return whether numbers are signed 16-bit ones, or extend to such."""
     width = memory.type.element_type.width
     return (width == 8 and widening in ("arith.extsi", "arith.extui")) or (width == 16 and widening == "arith.extsi")
 
 
 def _widened_from(generic: ir.Operation, memory: ir.Value, access: list[int]) -> _Operand | None:
-    """What the elements of memory were before one operation widened them, where nobody else writes it."""
+    """Return the elements of memory before their widening, where nothing else writes it."""
     if not isinstance(memory.owner, ir.Operation | ir.OpView) or "alloc" not in memory.owner.operation.name:
         return None
     users = {use.owner.operation for use in memory.uses} - {generic}
@@ -133,7 +129,7 @@ def _widened_from(generic: ir.Operation, memory: ir.Value, access: list[int]) ->
 
 
 def _stays(memory: ir.Value, since: ir.Operation, until: ir.Operation) -> bool:
-    """Whether nothing between two operations of a block writes memory."""
+    """Return whether nothing between two operations of a block writes memory."""
     if since.parent != until.parent:
         return False
     steps = [each.operation for each in until.block.operations]
@@ -153,11 +149,8 @@ def _root(value: ir.Value) -> ir.Value:
     return value
 
 
-# --- pairs ------------------------------------------------------------------------------------------------------------
-
-
 def _in_pairs(operand: _Operand, found: Contraction, last: int, padded: int) -> tuple[ir.Value, list[int]]:
-    """A copy in pairs along the sum, the loop `last` innermost and as long as `padded`; and the loops of its axes."""
+    """Copy in pairs along the sum, with loop `last` innermost, padded to `padded`; return it and its axes' loops."""
     (reduced,) = found.reduced
     axis = operand.access.index(reduced)
     sizes = [found.extents[loop] for loop in operand.access]
@@ -217,11 +210,8 @@ def _integer(bits: int) -> ir.Type:
     return ir.IntegerType.get_signless(bits)
 
 
-# --- tiles ------------------------------------------------------------------------------------------------------------
-
-
 def _write(generic: ir.Operation, operands: tuple[_Operand, _Operand], found: Contraction, threads: int) -> None:
-    """Put copies in pairs and loops over tiles in the place of a product."""
+    """Replace a product by copies in pairs and loops over tiles."""
     (reduced,) = found.reduced
     lanes, pairs = simd_registers().bits // 32, -(-found.extents[reduced] // 2)
     columns = -(-found.extents[found.column] // lanes) * lanes
@@ -251,7 +241,7 @@ def _write(generic: ir.Operation, operands: tuple[_Operand, _Operand], found: Co
 
 
 def _chunks(counts: list[int], body: Callable[[list[ir.Value]], None]) -> None:
-    """A body for each index; of what has several chunks along the last axis, threads take some each."""
+    """Build the body for each index; several chunks along the last axis are distributed to threads."""
 
     def nest(at: list[ir.Value], _carried: list[ir.Value]) -> list[ir.Value]:
         if counts[-1:] == [1]:
@@ -267,7 +257,7 @@ def _chunks(counts: list[int], body: Callable[[list[ir.Value]], None]) -> None:
 
 
 def _columns(product: _Product, places: Places, bounds: tuple[ir.Value, ir.Value], rows: int) -> None:
-    """Tiles of that many rows between two, for columns as they come: four vectors, two, one, and a part of one."""
+    """Build tiles of that many rows over columns: four vectors, two, one, and part of one."""
     found, lanes = product.found, simd_registers().bits // 32
     start = 0
     for extent, width in parts(found.extents[found.column], (*(each * lanes for each in widths()), 1)):
@@ -283,7 +273,7 @@ def _columns(product: _Product, places: Places, bounds: tuple[ir.Value, ir.Value
 
 
 def _tile(product: _Product, places: Places, rows: int, width: int) -> None:
-    """Sums of a tile in registers, added to what is there."""
+    """Accumulate a tile in registers, and add it to the result."""
     found, lanes = product.found, simd_registers().bits // 32
     (reduced,) = found.reduced
     spots = [(row, column) for row in range(rows) for column in range(0, width, lanes)]
@@ -323,7 +313,7 @@ def _product_of(left: ir.Value, right: ir.Value) -> ir.Value:
 
 
 def _add(memory: ir.Value, at: list[ir.Value], total: ir.Value, count: int) -> None:
-    """Add the first lanes of a vector to what memory has."""
+    """Add the first lanes of a vector to memory."""
     kind = total.type
     if count == kind.shape[0]:
         vector.store(arith.addi(vector.load(kind, memory, at), total), memory, at)
@@ -339,7 +329,7 @@ def _moved(places: Places, loop: int, by: int) -> Places:
 
 
 def _erase(generic: ir.Operation) -> None:
-    """The product, and what widened its operands for it alone."""
+    """Erase the product, and the widening of its operands if otherwise unused."""
     operands = list(generic.operands)[:2]
     generic.erase()
     for memory in operands[:1] if operands[0] == operands[1] else operands:

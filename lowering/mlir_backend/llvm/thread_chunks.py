@@ -1,4 +1,4 @@
-"""Which structured operations of pipeline `mlir` run on several threads: chunks of their outermost parallel loop.
+"""Split structured operations of pipeline `mlir` into chunks of their outermost parallel loop for threads.
 
 Takes a module of `linalg.generic` over memrefs in loop order. Gives, in place, an `scf.forall` around each that is
 large enough, over one chunk per thread. Does nothing for one thread. Refuses nothing.
@@ -14,7 +14,7 @@ from mlirtri.lowering.toolchain.mlir_passes import Pass
 
 MARK = "mlirtri.chunks"
 WORTH = 1 << 16
-"""Elements that an operation goes over before starting threads (some microseconds) pays."""
+"""Elements from which on threads, which take some microseconds to start, are profitable."""
 
 _PROGRAM = """module attributes {{transform.with_named_sequence}} {{
   transform.named_sequence @__transform_main(%root: !transform.any_op) {{
@@ -30,7 +30,7 @@ _STEP = """%m{number} = transform.structured.match attributes {{{mark} = {number
 
 
 def rewrite(module: ir.Module, threads: int) -> None:
-    """Cut what is large into chunks for that many threads."""
+    """Split large operations into chunks for that many threads."""
     steps: list[str] = []
     for generic in operations_named(module, "linalg.generic") if threads > 1 else ():
         sizes = _chunk(generic, threads)
@@ -43,7 +43,7 @@ def rewrite(module: ir.Module, threads: int) -> None:
 
 
 def to_openmp(threads: int) -> tuple[Pass, ...]:
-    """The passes that make OpenMP's parallel regions of `scf.forall`."""
+    """Return the passes that turn `scf.forall` into OpenMP's parallel regions."""
     return (
         Pass("func.func(scf-forall-to-parallel)", "chunks are independent"),
         Pass(f"convert-scf-to-openmp{{num-threads={threads}}}", "OpenMP's runtime shares the chunks out"),
@@ -51,7 +51,7 @@ def to_openmp(threads: int) -> tuple[Pass, ...]:
 
 
 def inline_scopes(module: ir.Module) -> None:
-    """Upstream puts each chunk into a scope for stack memory, which must be one block, but has loops."""
+    """Inline upstream's stack scope around each chunk, which must be one block, but has loops."""
     for scope in operations_named(module, "memref.alloca_scope"):
         *steps, last = [each.operation for each in scope.regions[0].blocks[0].operations]
         for step in steps:

@@ -1,11 +1,10 @@
-"""Contractions over memrefs as tiles of vectors, by upstream's transform dialect.
+"""Tile and vectorise contractions over memrefs, by upstream's transform dialect.
 
 Takes a module of bufferized `linalg.generic`. Gives, in place, of each contraction of static sizes that is large enough
 (sums of products of two operands, each read by plain loops, one of them contiguous along the innermost loop of the
-result): loops over chunks (an `scf.forall` for several threads), inside of which a tile of rows and vectors runs along
-the reduction with its sums in registers. What the tile's size leaves over becomes tiles of other sizes, so that no
-element is computed by itself. An operand that is contiguous along the reduction only is transposed into memory of its
-own first. Everything else stays as it is. Refuses nothing.
+result): loops over chunks (an `scf.forall` for several threads), in which a tile of rows and vectors accumulates the
+reduction in registers. Remainders become tiles of other sizes, so that no element is computed alone. An operand that is
+contiguous along the reduction only is transposed into a copy first. Everything else stays as it is. Refuses nothing.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ MARK = "mlirtri.contraction"
 WIDENING = ("arith.extf", "arith.extsi", "arith.extui")
 SUMS = {"arith.addf": "arith.mulf", "arith.addi": "arith.muli"}
 WORTH = 1 << 18
-"""Products that a contraction has before starting threads (some microseconds) pays."""
+"""Multiplications from which on a contraction gains from threads, which take some microseconds to start."""
 CHUNK_BYTES = 1 << 20
-"""What a chunk reads of the right operand, at most: half of it stays in the second cache level."""
+"""Bytes of the right operand that a chunk reads at most, to stay in the second-level cache."""
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """The loops of a generic by what they are; each is the number of one."""
+    """The loops of a generic by role; each is a loop number."""
 
     row: int
     column: int
@@ -47,7 +46,7 @@ def rewrite(module: ir.Module, threads: int) -> None:
         if found is None:
             continue
         if undo is not None:
-            # Row and column side by side: a loop of one turn between them would stand in the vectors, too.
+            # Row and column adjacent: a unit loop between them would be a vector dimension, too.
             ends = (found.row, found.column, *found.reduced)
             outer = [at for at in range(len(found.extents)) if at not in ends]
             order_loops(generic, [*outer, *ends], len(outer))
@@ -61,7 +60,7 @@ def rewrite(module: ir.Module, threads: int) -> None:
 
 
 def _with_windows(generic: ir.Operation) -> tuple[Callable[[], None] | None, Contraction | None]:
-    """The contraction that a generic is, once windows are views; how to undo these. What is no contraction stays."""
+    """Return the contraction that a generic is with windows as views, and how to undo these."""
     if not _is_product(generic):
         return None, None
     undo = with_views(generic)
@@ -74,11 +73,8 @@ def _with_windows(generic: ir.Operation) -> tuple[Callable[[], None] | None, Con
     return with_views(generic), contraction(generic)
 
 
-# --- finding ----------------------------------------------------------------------------------------------------------
-
-
 def contraction(generic: ir.Operation) -> Contraction | None:
-    """What is contracted how, or None where it is no contraction or too small for tiles."""
+    """Return the roles of the loops, or None where it is no contraction or too small for tiles."""
     operands, maps = list(generic.operands), [each.value for each in generic.attributes["indexing_maps"]]
     if len(operands) != 3 or not all(map(_is_static, operands)) or not _is_sum_of_products(generic):
         return None
@@ -110,7 +106,7 @@ def _is_product(generic: ir.Operation) -> bool:
 
 
 def _has_contiguous_columns(generic: ir.Operation, found: Contraction) -> bool:
-    """Whether the columns are neighbours in the memory of the operand that has them, in the way it is read."""
+    """Return whether columns are contiguous in the operand that has them, as it is read."""
     maps = [[result.position for result in each.value.results] for each in generic.attributes["indexing_maps"]]
     at = 1 if found.column in maps[1] else 0
     strides, _ = generic.operands[at].type.get_strides_and_offset()
@@ -130,7 +126,7 @@ def _extents(operands: list[ir.Value], accesses: tuple[list[int], ...]) -> dict[
 
 
 def _is_sum_of_products(generic: ir.Operation) -> bool:
-    """Whether the body is ``out + left * right``, the factors widened or not; in any order."""
+    """Return whether the body is ``out + left * right``, the factors widened or not, in any order."""
     block = generic.regions[0].blocks[0]
     *steps, last = [each.operation for each in block.operations]
     result = last.operands[0].owner
@@ -152,11 +148,8 @@ def _narrow(value: ir.Value) -> ir.Value:
     return owner.operation.operands[0] if is_widened else value
 
 
-# --- the right operand ------------------------------------------------------------------------------------------------
-
-
 def _with_contiguous_right(generic: ir.Operation, found: Contraction) -> ir.Operation:
-    """The generic, reading a copy of the operand that has the columns if these are not its innermost dimension."""
+    """Copy the operand that has the columns if these are not its innermost axis; return the generic."""
     maps = [each.value for each in generic.attributes["indexing_maps"]]
     accesses = [[result.position for result in one.results] for one in maps]
     at = 1 if found.column in accesses[1] else 0
@@ -177,8 +170,6 @@ def _with_contiguous_right(generic: ir.Operation, found: Contraction) -> ir.Oper
     generic.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(one) for one in maps])
     return generic
 
-
-# --- the transform program --------------------------------------------------------------------------------------------
 
 _PROGRAM = """module attributes {{transform.with_named_sequence}} {{
   transform.named_sequence @__transform_main(%root: !transform.any_op) {{
@@ -215,7 +206,7 @@ _PROGRAM = """module attributes {{transform.with_named_sequence}} {{
 
 
 def _steps(number: int, found: Contraction, threads: int) -> Iterator[str]:
-    """Cut a contraction into parts of whole tiles, and each part into chunks and tiles."""
+    """Split a contraction into parts of whole tiles, and each part into chunks and tiles."""
     name = f"%m{number}"
     yield (
         f"{name} = transform.structured.match attributes {{{MARK} = {number} : i64}} in %root"
@@ -231,12 +222,12 @@ def _steps(number: int, found: Contraction, threads: int) -> Iterator[str]:
 
 
 def widths() -> tuple[int, ...]:
-    """Of tiles, in vectors: LLVM has no good code for three of them in one value."""
+    """Return tile widths in vectors: LLVM's code for three in one value is bad."""
     return (4, 2, 1) if simd_registers().count >= 32 else (2, 1)
 
 
 def parts(extent: int, units: tuple[int, ...]) -> list[tuple[int, int]]:
-    """`extent` as parts, each a multiple of a unit and cut into tiles of one size: (extent, size of a tile)."""
+    """Split `extent` into parts, each a multiple of a unit with tiles of one size: (extent, tile size)."""
     parts = []
     for at, unit in enumerate(units):
         whole = extent // unit * unit
@@ -247,7 +238,7 @@ def parts(extent: int, units: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def _split(name: str, loop: int, parts: list[tuple[int, int]]) -> Iterator[str]:
-    """Lines that cut an operation along a loop; returns the handles with their parts."""
+    """Emit lines that split an operation along a loop; return the handles of the parts."""
     found = []
     for at, (extent, size) in enumerate(parts):
         if at == len(parts) - 1:
@@ -267,7 +258,7 @@ def _split(name: str, loop: int, parts: list[tuple[int, int]]) -> Iterator[str]:
 def _tiles(
     part: str, label: str, found: Contraction, row: tuple[int, int], column: tuple[int, int], threads: int
 ) -> Iterator[str]:
-    """A part in chunks, each of them in tiles with the reduction inside, each of these a vector operation."""
+    """Emit a part as chunks of tiles with the reduction inside, each a vector operation."""
     sizes = _chunk(found, row, column, threads)
     count = prod(
         -(-extent // size) for extent, size in zip(_extents_of(found, row, column), sizes, strict=True) if size
@@ -288,14 +279,14 @@ def _tiles(
 
 
 def _extents_of(found: Contraction, row: tuple[int, int], column: tuple[int, int]) -> list[int]:
-    """The extents of the loops of a part."""
+    """Return the extents of the loops of a part."""
     extents = list(found.extents)
     extents[found.row], extents[found.column] = row[0], column[0]
     return extents
 
 
 def _chunk(found: Contraction, row: tuple[int, int], column: tuple[int, int], threads: int) -> list[int]:
-    """Per loop how much of it a chunk has, 0 for all: few enough columns for the cache, and chunks enough."""
+    """Return a chunk's extent per loop, 0 for all: columns that fit the cache, and enough chunks."""
     reach = prod(found.extents[at] for at in found.reduced) * found.bits // 8
     tiles = row[0] // row[1]
     column_chunk = column[1] * _divisor(column[0] // column[1], max(1, CHUNK_BYTES // (reach * column[1])))
@@ -306,7 +297,7 @@ def _chunk(found: Contraction, row: tuple[int, int], column: tuple[int, int], th
 
 
 def _loops(made: str, operation: str, sizes: list[int], order: list[int]) -> Iterator[str]:
-    """Lines that tile an operation with loops in an order; the tile's handle is `made`."""
+    """Emit lines that tile an operation with loops in an order; `made` names the tile's handle."""
     count = sum(size > 0 for size in sizes)
     ranks = sorted(order)
     yield (

@@ -1,10 +1,10 @@
-"""Transposing elementwise operations as in-register transposes of square tiles, in pipeline `mlir`.
+"""Lower transposing elementwise operations to in-register transposes of square tiles, in pipeline `mlir`.
 
-Takes a module of `linalg.generic` over memrefs. Gives, in place, loops over square tiles for each without reductions
-that reads memory of static shape whose innermost axis is not the result's: as many vectors as each has lanes are
-read, transposed in registers in steps that exchange ever larger parts of pairs, and written. Arithmetic is done on
-the vectors; an operation that does more reads a transposed copy. Where the tile does not divide an axis the last tile
-overlaps the one before. Everything else stays as it is. Refuses nothing.
+Takes a module of `linalg.generic` over memrefs. Gives, in place, loops over square tiles for each operation without
+reductions that reads static memory whose innermost axis is not the result's: a square of vectors is read, transposed in
+registers in log2(lanes) steps of pairwise shuffles, and written. Arithmetic is done on the vectors; an operation that
+does more reads a transposed copy. Where the tile does not divide an axis the last tile overlaps the one before.
+Everything else stays as it is. Refuses nothing.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from mlirtri.lowering.mlir.generics import PARALLEL, empty_generic
 from mlirtri.lowering.mlir.index_values import index_constant, loop_nest
 
 MOST_LANES, FEWEST_LANES = 16, 4
-"""Of a vector: what is larger has no registers for a square, and smaller squares gain nothing."""
+"""Lanes per vector: larger squares exceed the registers, smaller ones gain nothing."""
 Indices = dict[int, ir.Value]
-"""Where each loop is, by its number."""
+"""The index of each loop, by its number."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class _Transpose:
     extents: dict[int, int]
     """By the number of the loop."""
     crossed: list[int]
-    """Which inputs have `across` innermost."""
+    """The inputs that have `across` innermost."""
     across: int
     along: int
     """The loop of the results' innermost axis."""
@@ -52,9 +52,6 @@ def rewrite(module: ir.Module) -> None:
                 continue
             for number in plan.crossed:
                 _read_transposed(plan, number)
-
-
-# --- finding ----------------------------------------------------------------------------------------------------------
 
 
 def _transpose_of(generic: ir.Operation) -> _Transpose | None:
@@ -82,8 +79,7 @@ def _transpose_of(generic: ir.Operation) -> _Transpose | None:
 
 
 def _overwrites(generic: ir.Operation) -> bool:
-    """Whether what is written is memory of static shape that the operation does not look at, so that it may do parts
-    twice."""
+    """Return whether outputs are static memory that the operation does not read, so that parts may be repeated."""
     operands, inputs = list(generic.operands), generic.attributes["operandSegmentSizes"][0]
     block = generic.regions[0].blocks[0]
     if not all(isinstance(each.type, ir.MemRefType) and each.type.has_static_shape for each in operands):
@@ -94,7 +90,7 @@ def _overwrites(generic: ir.Operation) -> bool:
 
 
 def _memory(value: ir.Value) -> ir.Value:
-    """What a view is a view of."""
+    """Return the memory behind a view."""
     while isinstance(value.owner, ir.Operation | ir.OpView):
         maker = value.owner.operation
         if not maker.operands or not isinstance(maker.operands[0].type, ir.MemRefType):
@@ -104,7 +100,7 @@ def _memory(value: ir.Value) -> ir.Value:
 
 
 def _is_contiguous(value: ir.Value) -> bool:
-    """Whether neighbours along the innermost axis are neighbours in memory, and numbers of whole bytes."""
+    """Return whether the innermost axis is contiguous, with elements of whole bytes."""
     kind = value.type
     is_number = isinstance(kind.element_type, ir.IntegerType | ir.FloatType) and kind.element_type.width >= 8
     return is_number and bool(kind.shape) and kind.get_strides_and_offset()[0][-1] == 1
@@ -115,7 +111,7 @@ def _bits(value: ir.Value) -> int:
 
 
 def _is_arithmetic(plan: _Transpose) -> bool:
-    """Whether what is done to elements can be done to vectors of them, and all operands be read and written as such."""
+    """Return whether the body works on vectors, and all operands can be accessed as such."""
     generic, along = plan.generic, plan.along
     for at, operand in enumerate(generic.operands):
         if at not in plan.crossed and along in plan.accesses[at]:
@@ -129,16 +125,13 @@ def _is_arithmetic(plan: _Transpose) -> bool:
 
 
 def _is_wide(step: ir.Operation) -> bool:
-    """Halves are rounded one by one, and numbers of no fixed width are no lanes."""
+    """Return whether a step works on lanes: fp16 is rounded one by one, and `index` has no fixed width."""
     kinds = [value.type for value in (*step.operands, *step.results)]
     return all(isinstance(each, ir.IntegerType | ir.F32Type | ir.F64Type) for each in kinds)
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
-
-
 def _read_transposed(plan: _Transpose, number: int) -> None:
-    """Let an operation read a copy whose axes are in the order of the loops of the result."""
+    """Let an operation read a copy with axes in the order of the result's loops."""
     generic, source, access = plan.generic, plan.generic.operands[number], plan.accesses[number]
     loops = [loop for loop in plan.accesses[-1] if loop in access]
     copy = memref.alloc(ir.MemRefType.get([plan.extents[loop] for loop in loops], source.type.element_type), [], [])
@@ -160,7 +153,7 @@ def _read_transposed(plan: _Transpose, number: int) -> None:
 
 
 def _write(plan: _Transpose) -> None:
-    """Loops over the squares, the result's innermost axis innermost."""
+    """Emit loops over the squares, the result's innermost axis innermost."""
     written, lanes, ends = plan.accesses[-1], plan.lanes, (plan.across, plan.along)
     order = [*(loop for loop in written if loop not in ends), *ends]
     counts = [-(-plan.extents[loop] // lanes) if loop in ends else plan.extents[loop] for loop in order]
@@ -184,7 +177,7 @@ def _write(plan: _Transpose) -> None:
 
 
 def _start(number: ir.Value, extent: int, lanes: int) -> ir.Value:
-    """Where a square begins: the last one does not reach over the end."""
+    """Return the start of a square: the last one ends with the extent."""
     start = arith.muli(number, index_constant(lanes))
     return start if extent % lanes == 0 else arith.minsi(start, index_constant(extent - lanes))
 
@@ -213,7 +206,7 @@ def _write_row(plan: _Transpose, columns: dict[int, ir.Value], indices: Indices)
 
 
 def _in_lanes(step: ir.Operation, known: dict[ir.Value, ir.Value], lanes: int) -> ir.Value:
-    """An operation of scalars, done to vectors."""
+    """Vectorise a scalar operation."""
     if not step.operands:
         return vector.broadcast(ir.VectorType.get([lanes], step.results[0].type), step.clone().operation.result)
     values = [_spread(each, known, lanes) for each in step.operands]
@@ -226,7 +219,7 @@ def _spread(value: ir.Value, known: dict[ir.Value, ir.Value], lanes: int) -> ir.
 
 
 def _read(source: ir.Value, access: list[int], indices: Indices, lanes: int, along: int | None = None) -> ir.Value:
-    """A vector from where an operand is read; of one element of it where it has no axis `along`."""
+    """Read a vector of an operand; a splat where it has no axis `along`."""
     kind, spot = ir.VectorType.get([lanes], source.type.element_type), [indices[loop] for loop in access]
     if along is not None and along not in access:
         return vector.broadcast(kind, memref.load(source, spot))
@@ -241,7 +234,7 @@ def _as(value: ir.Value, element: ir.Type) -> ir.Value:
 def transposed_rows(rows: list[ir.Value]) -> list[ir.Value]:
     """Return the columns of a square tile whose rows are vectors. Each step exchanges 1, 2, 4… lanes of two rows."""
     lanes = len(rows)
-    # LLVM has instructions for integers of every width; of halves it may make others.
+    # LLVM has shuffles for integers of every width, not always for fp16.
     rows = [_as(row, ir.IntegerType.get_signless(row.type.element_type.width)) for row in rows]
     distance = 1
     while distance < lanes:

@@ -1,8 +1,8 @@
-"""Windows as views: an operand read at sums of loops, as a convolution reads its image, as one read at loops alone.
+"""Turn operands indexed by sums of loops, as a convolution's image, into views indexed by loops alone.
 
 Takes a `linalg.generic` over memrefs. Gives it, in place, with views of its operands in which each loop of a sum has a
-dimension of its own, so that a convolution is a contraction like a product of matrices; nothing is copied, elements are
-in the view as often as windows overlap. Gives how to undo it, too. None where there is no such operand.
+dimension of its own, so that a convolution is a contraction like a matmul; nothing is copied, overlapping windows share
+elements. Returns a function that undoes it, or None where there is no such operand.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from mlirtri.dialect.bindings.mlir import ir, linalg, memref
 from mlirtri.lowering.mlir.generics import PARALLEL, empty_generic
 
 Term = tuple[int, int]
-"""A loop's number and what it is multiplied with."""
+"""A loop's number and its coefficient."""
 
 
 def with_views(generic: ir.Operation) -> Callable[[], None] | None:
-    """Let every operand that is read at sums of loops be a view."""
+    """Make every operand that is indexed by sums of loops a view."""
     old_maps = generic.attributes["indexing_maps"]
     iterators = [str(each) for each in generic.attributes["iterator_types"]]
     maps, views = [each.value for each in old_maps], {}
@@ -43,10 +43,10 @@ def with_views(generic: ir.Operation) -> Callable[[], None] | None:
 
 
 def with_even_columns(generic: ir.Operation, column: int) -> bool:
-    """Let an operand that is read at every so many neighbours be a copy, in which those of a loop are neighbours.
+    """Copy an operand that is read with a stride along `column`, so that this loop is contiguous.
 
-    The copy has an axis for the other loop of the sum, too: what windows share is in it as often. Says whether there is
-    one such operand.
+    The copy has an axis for the other loop of the sum, too, so overlapping elements are repeated. Returns whether there
+    was one.
     """
     maps = [each.value for each in generic.attributes["indexing_maps"]]
     for at, value in enumerate(generic.operands):
@@ -61,13 +61,13 @@ def with_even_columns(generic: ir.Operation, column: int) -> bool:
 
 
 def _is_alone(access: ir.AffineMap, loops: tuple[int, int]) -> bool:
-    """Whether only the last index of an access is made of loops, and the others are sums of loops, too."""
+    """Return whether only the last index uses these loops, and the others are sums of loops."""
     sums = [_terms(result) for result in list(access.results)[:-1]]
     return None not in sums and not any(loop in loops for terms in sums for loop, _ in terms)
 
 
 def _read_copy(generic: ir.Operation, at: int, value: ir.Value, loops: tuple[int, int]) -> None:
-    """Let an operand be a copy whose last axes are two loops, and the others those that it has."""
+    """Replace an operand by a copy whose last axes are two loops, after its other axes."""
     extents, kind = _extents(generic), value.type
     maps = [each.value for each in generic.attributes["indexing_maps"]]
     outer, count = len(kind.shape) - 1, len(kind.shape) + 1
@@ -95,10 +95,10 @@ def _read_copy(generic: ir.Operation, at: int, value: ir.Value, loops: tuple[int
 
 
 def order_loops(generic: ir.Operation, order: list[int], outer: int) -> None:
-    """Let the loops go in another order: number p is then what was number ``order[p]``.
+    """Permute the loops: loop p is then the former ``order[p]``.
 
-    Views of the operands have the dimensions of the `outer` first loops first: in a tile they are 1, and vectors with
-    such dimensions between others come apart into numbers.
+    Views get the dimensions of the first `outer` loops first: in a tile they are 1, and such dimensions between others
+    would split the vectors.
     """
     for at, value in enumerate(generic.operands):
         _put_first(generic, at, value, order[:outer])
@@ -129,7 +129,7 @@ def _put_first(generic: ir.Operation, at: int, value: ir.Value, loops: list[int]
 
 
 def _places(value: ir.Value, access: ir.AffineMap, iterators: list[str]) -> list[tuple[int, tuple[int, int]]] | None:
-    """Each loop of the access with its extent (0: not known here) and its step in memory; None where none adds."""
+    """Return each loop's extent (0: not known here) and stride in memory; None where no index is a sum."""
     kind = value.type
     if not isinstance(kind, ir.MemRefType) or not kind.has_static_shape:
         return None
@@ -140,7 +140,7 @@ def _places(value: ir.Value, access: ir.AffineMap, iterators: list[str]) -> list
         return None
     places = []
     for terms, stride, size in zip(sums, strides, kind.shape, strict=True):
-        # The loop of the sum before the other one, which may then be the innermost of the memory.
+        # The other loop of the sum comes last: it may be innermost in memory.
         ordered = sorted(terms, key=lambda term: "reduction" not in iterators[term[0]])
         places += [(loop, (size if len(terms) == 1 else 0, factor * stride)) for loop, factor in ordered]
     loops = [loop for loop, _ in places]
@@ -148,7 +148,7 @@ def _places(value: ir.Value, access: ir.AffineMap, iterators: list[str]) -> list
 
 
 def _terms(expression: ir.AffineExpr) -> list[Term] | None:
-    """A sum of loops, each multiplied with a number; None for anything else."""
+    """Return a sum of loops with coefficients; None for anything else."""
     if isinstance(expression, ir.AffineDimExpr):
         return [(expression.position, 1)]
     if isinstance(expression, ir.AffineMulExpr):
@@ -172,7 +172,7 @@ def _view(generic: ir.Operation, value: ir.Value, places: list[tuple[int, tuple[
 
 
 def _extents(generic: ir.Operation) -> dict[int, int]:
-    """How far loops go that some operand is read at alone."""
+    """Return the extents of loops that index an operand alone."""
     extents: dict[int, int] = {}
     for value, access in zip(generic.operands, generic.attributes["indexing_maps"], strict=True):
         for result, size in zip(access.value.results, value.type.shape, strict=True):

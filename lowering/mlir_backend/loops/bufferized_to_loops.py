@@ -1,4 +1,4 @@
-"""From bufferized functions to loops, loads and stores alone: what the imperative bridge and the `mlir` pipeline read.
+"""Lower bufferized functions to loops, loads and stores, for the imperative bridge and the `mlir` pipeline.
 
 Takes the bufferized module of an imperative function. Gives the same functions, in place, with `scf` loops and
 branches, loads and stores on whole buffers, scalar `arith` and `math`, `complex.create`, `re` and `im`.

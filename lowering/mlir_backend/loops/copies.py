@@ -1,8 +1,8 @@
-"""Copies that bufferization made to be safe, and that the loops themselves make superfluous.
+"""Remove copies that bufferization made to be safe, and that the loops make superfluous.
 
 Takes a module in loops form. Gives it in place: where a temporary array is a copy of a part of a buffer, and the one
-parallel nest that reads it writes that buffer at other places in every other iteration, the nest reads the buffer
-itself and the temporary is gone. Likewise where a parallel nest writes a temporary that is then copied to a buffer.
+parallel nest that reads it writes other elements of that buffer in all other iterations, the nest reads the buffer
+itself and the temporary is erased. Likewise where a parallel nest writes a temporary that is then copied to a buffer.
 Refuses nothing.
 
     parallel j { t[j] = A[k, j] }; parallel j { A[i, j] -= c * t[j] }   ──►   parallel j { A[i, j] -= c * A[k, j] }
@@ -21,7 +21,7 @@ from mlirtri.lowering.mlir.aliasing import is_block_argument
 FREE = ("memref.alloc", "memref.alloca", "memref.dealloc", "memref.load", "memref.dim")
 """Operations besides arithmetic that may stand between the copy and its reader."""
 Offset = "tuple[int] | tuple[int, ir.Value]"
-"""An index that is a loop's own, or the sum of that and a value: the number of the loop, and the value."""
+"""An index that is a loop counter, by loop number, or its sum with a value."""
 
 
 def rewrite(module: ir.Module) -> None:
@@ -38,7 +38,7 @@ def rewrite(module: ir.Module) -> None:
 
 @dataclass(frozen=True)
 class _Temporary:
-    """A buffer that one parallel nest writes, element by element, and one parallel nest after it reads."""
+    """A buffer that one parallel nest writes, element by element, and a later one reads."""
 
     allocation: ir.Operation
     store: ir.Operation
@@ -51,7 +51,7 @@ class _Temporary:
         return self.store.parent.operation
 
     def erase(self, nest: ir.Operation) -> None:
-        """Remove it and the nest that copies."""
+        """Remove the buffer and the nest that copies."""
         for one in (nest, *self.releases):
             one.erase()
         for use in list(self.allocation.result.uses):
@@ -86,7 +86,7 @@ def _indices(nest: ir.Operation) -> list[ir.Value]:
 
 
 def _ancestor(operation: ir.Operation, block: ir.Block) -> ir.Operation | None:
-    """The operation in `block` that `operation` is or lies in."""
+    """Return the operation in `block` that is or contains `operation`."""
     while operation.block != block:
         if operation.parent is None or operation.parent.operation.name == "func.func":
             return None
@@ -95,7 +95,7 @@ def _ancestor(operation: ir.Operation, block: ir.Block) -> ir.Operation | None:
 
 
 def _is_copied_in(temporary: _Temporary) -> bool:
-    """Whether the writer only copies from a buffer, which the reader can read itself."""
+    """Return whether the writer only copies from a buffer, which the reader can read itself."""
     load = _loaded_by_copy(temporary.store)
     if load is None or not _is_whole(buffer := load.operands[0]):
         return False
@@ -112,7 +112,7 @@ def _is_copied_in(temporary: _Temporary) -> bool:
 
 
 def _is_copied_out(temporary: _Temporary) -> bool:
-    """Whether the reader only copies to a buffer, which the writer can write itself."""
+    """Return whether the reader only copies to a buffer, which the writer can write itself."""
     stores = [one for one in all_operations_in(temporary.reader) if one.name == "memref.store"]
     if len(stores) != 1 or _loaded_by_copy(stores[0]) is None:
         return False
@@ -136,7 +136,7 @@ def _is_copied_out(temporary: _Temporary) -> bool:
 
 
 def _loaded_by_copy(store: ir.Operation) -> ir.Operation | None:
-    """The load whose value `store` stores, where the nest around does nothing else."""
+    """Return the load whose value `store` stores, where the nest does nothing else."""
     value, block = store.operands[0], store.block
     if is_block_argument(value) or value.owner.name != "memref.load" or value.owner.operation.block != block:
         return None
@@ -150,7 +150,7 @@ def _accesses(name: str, inside: ir.Operation, buffer: ir.Value) -> list[ir.Oper
 
 
 def _is_whole(buffer: ir.Value) -> bool:
-    """Whether `buffer` is no view, so that no other value stands for its memory."""
+    """Return whether `buffer` is no view, so that nothing else aliases it."""
     if is_block_argument(buffer):
         return buffer.owner.owner.operation.name == "func.func"
     return buffer.owner.name in ("memref.alloc", "memref.alloca")
@@ -170,21 +170,21 @@ def _between(temporary: _Temporary) -> list[ir.Operation]:
 
 
 def _keeps(operation: ir.Operation, buffer: ir.Value) -> bool:
-    """Whether `operation` leaves `buffer` as it is."""
+    """Return whether `operation` leaves `buffer` unchanged."""
     if operation.name.startswith(("arith.", "math.", "complex.")) or operation.name in FREE:
         return True
     return operation.name == "scf.parallel" and not _accesses("memref.store", operation, buffer)
 
 
 def _stays_apart(one: list[Offset | None], other: list[Offset | None], loops: int) -> bool:
-    """Whether each loop moves both by the same along some axis, so that iterations do not meet."""
+    """Return whether each loop has the same index in both accesses on some axis: iterations are disjoint."""
     pairs = [(first, second) for first, second in zip(one, other, strict=True) if first and second]
     moving = {first[0] for first, second in pairs if first[0] == second[0] and first[1:] == second[1:]}
     return len(moving) == loops
 
 
 def _offsets(access: ir.Operation, nest: ir.Operation) -> list[Offset | None]:
-    """The offsets of a load's or store's indices; None for those that are something else."""
+    """Return the offsets of a load's or store's indices; None for others."""
     first = 2 if access.name == "memref.store" else 1
     return [_offset(index, nest) for index in list(access.operands)[first:]]
 
@@ -225,7 +225,7 @@ def _write_the_target(temporary: _Temporary) -> None:
 def _clone_before(
     operation: ir.Operation, source: ir.Operation, target: ir.Operation, left_out: tuple[str, ...]
 ) -> dict[ir.Value, ir.Value]:
-    """Copy what the nest `source` does in front of an operation of the nest `target`; gives what stands for what."""
+    """Clone the body of nest `source` before an operation of nest `target`; return the value mapping."""
     known = dict(zip(_indices(source), _indices(target), strict=True))
     with ir.InsertionPoint(operation):
         for step in source.regions[0].blocks[0].operations:

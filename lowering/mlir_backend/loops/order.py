@@ -1,9 +1,9 @@
-"""The order of the loops of reductions and contractions, and what LLVM may do with their sums.
+"""Order the loops of reductions and contractions, and relax the rounding of their sums.
 
-Takes a module of `linalg.generic` on memrefs. Gives it in place, with the loops of every reduction ordered by how far
-apart in memory their steps are, the nearest innermost: a matmul runs m, k, n and a column sum row by row, so that LLVM
-vectorizes the inner loop. Sums may be reassociated and contracted to fused multiply-adds, as BLAS and NumPy do it.
-Elementwise operations, and bodies that ask for their loop indices, keep their order.
+Takes a module of `linalg.generic` on memrefs. Gives it in place, with the loops of every reduction ordered by stride,
+the smallest innermost: a matmul runs m, k, n and a column sum row by row, so that LLVM vectorizes the inner loop. Sums
+may be reassociated and contracted to fused multiply-adds, as BLAS and NumPy do it. Elementwise operations, and bodies
+that ask for their loop indices, keep their order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _body(generic: ir.Operation) -> ir.Block:
 
 
 def _relax_sums(generic: ir.Operation) -> None:
-    """Free the operation that adds to (or multiplies) the accumulator, and the product that it adds; nothing else."""
+    """Allow reassociation of the accumulation and contraction of its product; of nothing else."""
     body = _body(generic)
     inputs = generic.attributes["operandSegmentSizes"][0]
     for accumulator in list(body.arguments)[inputs:]:
@@ -54,7 +54,7 @@ def _reorder(generic: ir.Operation, loops: int) -> None:
             for loop, factor in _terms(result, 1):
                 distances[loop] += abs(stride * factor)
     order = sorted(range(loops), key=lambda loop: -distances[loop])
-    # Loop number p is now what was loop order[p], so an index that said d<order[p]> says d<p>.
+    # Loop p is the former loop order[p], so d<order[p]> becomes d<p>.
     renamed = ir.AffineMap.get(loops, 0, [ir.AffineDimExpr.get(order.index(loop)) for loop in range(loops)])
     new_maps = [ir.AffineMap.get(loops, 0, [result.compose(renamed) for result in one.results]) for one in maps]
     generic.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(one) for one in new_maps])
@@ -63,7 +63,7 @@ def _reorder(generic: ir.Operation, loops: int) -> None:
 
 
 def _terms(index: ir.AffineExpr, factor: int) -> Iterator[tuple[int, int]]:
-    """The loops in an index like ``2 * d1 + d4``, with their factors."""
+    """Return the loops in an index like ``2 * d1 + d4``, with their factors."""
     if isinstance(index, ir.AffineDimExpr):
         yield index.position, factor
     elif isinstance(index, ir.AffineAddExpr):

@@ -1,7 +1,7 @@
-"""A choice between two buffers becomes a branch around each of its uses: loops know one buffer by name, not either.
+"""Replace selects of buffers by branches around their uses, so that every access names one buffer.
 
-Takes a function over memrefs. Gives it without ``arith.select`` of memrefs, which upstream makes of an `if` whose arms
-leave an array in different buffers. A view of the choice is the choice of two views.
+Takes a function over memrefs. Gives it without ``arith.select`` of memrefs, which upstream creates from an `if` whose
+arms yield different buffers. A view of the select becomes two views.
 
     %c = select %b, %x, %y; copy %c, %out   ──►   scf.if %b { copy %x, %out } else { copy %y, %out }
 """
@@ -13,7 +13,7 @@ from mlirtri.lowering.mlir.cloning import replace
 
 
 def rewrite(module: ir.Module) -> None:
-    """Replace every choice between buffers in `module`."""
+    """Replace every select of buffers in `module`."""
     while found := [one for one in operations_named(module, "arith.select") if _is_buffer(one.results[0])]:
         for select in found:
             for use in list(select.results[0].uses):
@@ -26,7 +26,7 @@ def _is_buffer(value: ir.Value) -> bool:
 
 
 def _split(select: ir.Operation, user: ir.Operation) -> None:
-    """The user, once for each buffer; a user that reads the choice twice is split with its first use."""
+    """Clone the user for each buffer; one that reads the select twice is split at its first use."""
     if select.results[0] not in list(user.operands):
         return
     condition = select.operands[0]
@@ -48,7 +48,7 @@ def _split(select: ir.Operation, user: ir.Operation) -> None:
 
 
 def _on(select: ir.Operation, user: ir.Operation, side: int) -> ir.Operation:
-    """A copy of the user at the insertion point that works on one of the two buffers."""
+    """Clone the user at the insertion point for one of the two buffers."""
     copy = user.clone()
     for at, operand in enumerate(user.operands):
         if operand == select.results[0]:

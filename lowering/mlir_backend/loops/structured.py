@@ -1,9 +1,8 @@
-"""From structured operations on memrefs to loop nests: one nest per `linalg.generic`, its body inside.
+"""Lower each `linalg.generic` on memrefs to a loop nest.
 
-Takes a module in which every structured operation is a `linalg.generic` on memrefs, its loops in the order in which
-they are to run. Gives it in place with `scf.parallel` for neighbouring parallel loops and `scf.for` for reductions.
-The accumulators of reductions that run innermost are values that the loops carry, read and written once per element.
-Refuses nothing.
+Takes a module in which every structured operation is a `linalg.generic` on memrefs, its loops in execution order. Gives
+it in place with `scf.parallel` for neighbouring parallel loops and `scf.for` for reductions. The accumulators of
+innermost reductions are loop-carried values, read and written once per element. Refuses nothing.
 
     out[i] = out[i] + a[i, j]   ──►   parallel i { s = load out[i]; for j carrying s { s + load a[i, j] }; store s }
 """
@@ -27,7 +26,7 @@ def rewrite(module: ir.Module) -> None:
 
 
 class _Nest:
-    """One generic, while its loops are being made."""
+    """One generic, while its loops are built."""
 
     def __init__(self, generic: ir.Operation):
         self.body = generic.regions[0].blocks[0]
@@ -46,7 +45,7 @@ class _Nest:
         self._loops_from(0, [])
 
     def _loops_from(self, first: int, indices: Values) -> None:
-        """The loops that carry nothing, from number `first` on: parallel neighbours together, reductions alone."""
+        """Build the loops from `first` on that carry nothing: adjacent parallel ones together, reductions alone."""
         if all(self.reduces[first:]):
             self._element(indices)
             return
@@ -61,7 +60,7 @@ class _Nest:
             scf.YieldOp([]) if self.reduces[first] else scf.ReduceOp([], 0)
 
     def _element(self, indices: Values) -> None:
-        """One place of every output: what all the reduction steps that run innermost make of it."""
+        """Compute one element of every output by the innermost reductions."""
         places = {at: self._place(at, indices) for at in self.outputs}
         carries = len(indices) < len(self.reduces)
         before = {at: memref.load(self.buffers[at], places[at]) for at in self.outputs if carries or self._reads(at)}
@@ -70,7 +69,7 @@ class _Nest:
             memref.store(value, self.buffers[at], places[at])
 
     def _reduce(self, indices: Values, carried: Values) -> Values:
-        """A nest of sequential loops over the dimensions that `indices` does not say."""
+        """Build sequential loops over the dimensions that `indices` lacks."""
         if len(indices) == len(self.reduces):
             return self._step(indices, dict(zip(self.outputs, carried, strict=True)))
         loop = scf.ForOp(self.zero, self.sizes[len(indices)], self.one, carried)
@@ -79,7 +78,7 @@ class _Nest:
         return list(loop.results)
 
     def _step(self, indices: Values, accumulators: dict[int, ir.Value]) -> Values:
-        """The body once: what it yields."""
+        """Clone the body once; return what it yields."""
         known = {self.body.arguments[at]: value for at, value in accumulators.items()}
         for at in range(self.inputs):
             if self._reads(at):
@@ -103,7 +102,7 @@ class _Nest:
         return [_value_of(expression, indices) for expression in self.maps[at].results]
 
     def _size_of(self, loop: int) -> ir.Value:
-        """The extent of a loop: that of the axis that it alone indexes, which every loop has."""
+        """Return the extent of a loop: that of an axis that it alone indexes, which every loop has."""
         axes = [
             (at, axis)
             for at, one in enumerate(self.maps)
@@ -124,7 +123,7 @@ def _parallel(lower: Values, upper: Values, steps: Values) -> scf.ParallelOp:
 
 
 def _clone(step: ir.Operation, known: dict[ir.Value, ir.Value], indices: Sequence[ir.Value]) -> ir.Operation:
-    """A copy of `step` at the insertion point, here and in its regions with the values that stand for the body's."""
+    """Clone `step` at the insertion point with mapped operands, also in its regions."""
     copy = step.clone().operation
     for inner in all_operations_in(copy):
         for at, value in enumerate(inner.operands):
@@ -138,7 +137,7 @@ def _clone(step: ir.Operation, known: dict[ir.Value, ir.Value], indices: Sequenc
 
 
 def _value_of(expression: ir.AffineExpr, indices: Sequence[ir.Value]) -> ir.Value:
-    """The index that an expression over the loops stands for."""
+    """Return the index value of an expression over the loops."""
     if isinstance(expression, ir.AffineDimExpr):
         return indices[expression.position]
     if isinstance(expression, ir.AffineConstantExpr):
