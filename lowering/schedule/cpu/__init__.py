@@ -5,7 +5,7 @@ nothing: the last rule takes every function.
 
 Read `rules` first: it names the rules in the order in which they are tried. Then, one package per family of rules:
 
-- `common`: what they share.
+- `common`: shared code.
 - `matmul`, `convolution`, `attention`: contractions, and chains of them.
 - `nests`: elementwise blocks, reductions and windows.
 - `rows`: blocks that share rows, such as softmax.

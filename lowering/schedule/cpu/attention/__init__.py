@@ -1,11 +1,11 @@
 """The CPU rule for attention: two matrix products with row kernels between them, a block of rows at a time.
 
 *Takes* a PrimFunc of plain nests. *Gives* a `Schedule` in which the scores of a block of rows stay in the second-level
-cache. *Refuses* with None what is no such chain, or has rows too long for that.
+cache. *Refuses* with None any other function, and rows too long for that.
 
 Read in this order:
 
-- `chains`: what attention is, as a `Chain` of a product, row kernels and a product.
+- `chains`: matches attention as a `Chain` of a product, row kernels and a product.
 - `masks`: the columns that a mask hides from a whole block of rows.
 - `finite`: the largest magnitudes of the operands, on which skipping hidden columns depends.
 - `rule`: the loops.

@@ -24,7 +24,7 @@ from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, PrimFunc, Schedul
 
 @dataclass(frozen=True)
 class Scores:
-    """The first product with the elementwise nests right behind it, in terms of the product's axes."""
+    """The first product with its elementwise consumers, in terms of the product's axes."""
 
     target: Any
     value: Any
@@ -117,7 +117,7 @@ def _without_rows_of_one(product: Product) -> Product:
 
 
 def _scores(first: Product, middle: list[Nest]) -> tuple[Scores, list[Nest]]:
-    """Return the first product with the elementwise nests behind it, and the nests that are left."""
+    """Return the first product with its elementwise consumers, and the remaining nests."""
     places = tuple(first.update.indices)
     scores = Scores(first.result, tirx.BufferLoad(first.result, list(places)), places)
     while middle:
@@ -186,7 +186,7 @@ def _dimensions(plan: RowPlan, scores: Any) -> tuple[int | None, ...] | None:
 
 
 def _fits(chain: Chain, axis_of: dict[Any, int | None]) -> bool:
-    """Whether the rows are the products' batch and row axes, and the second product goes along the rows."""
+    """Whether the rows are the products' batch and row axes, and the second product reduces along the rows."""
     first, second, extents = chain.first, chain.second, chain.rows.rows.extents
     if any(axis_of.get(axis.variable) is not None for axis in first.columns):
         return False
@@ -210,7 +210,7 @@ def _fits(chain: Chain, axis_of: dict[Any, int | None]) -> bool:
 
 
 def _stores_behind(behind: Sequence[Nest], second: Product) -> tuple[Any, ...] | None:
-    """Return the stores of a product and of the elementwise nest behind it."""
+    """Return the stores of a product and of its elementwise consumer."""
     if not behind:
         return (second.update,)
     values = _at_same_element(behind[0], second.result, second.update.indices)

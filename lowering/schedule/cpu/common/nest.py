@@ -82,7 +82,7 @@ class FlatNest:
     vectorizes: bool
     """False where TVM cannot make vector code of the statements."""
     inner: tuple[Buffer, ...]
-    """Flat buffers of what the function allocates: TVM may let two of them share memory."""
+    """Flat buffers of the function's own allocations: TVM may let two of them share memory."""
     narrowed: tuple[Buffer, ...] = ()
     """Flat buffers of fp64 results that are read as fp32 only."""
 

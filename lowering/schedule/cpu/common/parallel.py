@@ -22,7 +22,7 @@ PARALLEL_POINTS = 32768
 
 
 def profitable(condition: bool) -> bool:
-    """Whether to do what is profitable only under a condition: always, where ``MLIRTRI_FORCE_SCHEDULES`` is set."""
+    """Whether a profitability condition holds: always, where ``MLIRTRI_FORCE_SCHEDULES`` is set."""
     return condition or settings.get("MLIRTRI_FORCE_SCHEDULES")
 
 

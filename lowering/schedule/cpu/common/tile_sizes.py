@@ -117,7 +117,7 @@ def choose_tiles(rows: Any, vectors: int, registers: int, least: int = 1) -> Til
 
 
 def tiles_for(rows: Any, columns: Any, lanes: int, registers: int, least: int = 1) -> Tiles:
-    """Return the tiles of so many rows, at least `least`, and columns, either of which may be an expression."""
+    """Return the tiles of `rows`, at least `least`, and `columns`, either of which may be an expression."""
     if isinstance(columns, int):
         return choose_tiles(rows, -(-columns // lanes), registers, least)
     many = choose_tiles(rows, MANY, registers, least)

@@ -89,7 +89,7 @@ class Square:
 
 
 def load_transposed(element: Callable[[int, Expr], Expr], dtype: str, side: int, statements: list[Stmt]) -> list[Expr]:
-    """Return the columns of a square as vectors; what loads and transposes its rows is appended to `statements`.
+    """Return the columns of a square as vectors; loads and transposes of its rows are appended to `statements`.
 
     ``element(row, lane)`` is the element of the operand in a row and lane of the square; lanes are contiguous.
     """

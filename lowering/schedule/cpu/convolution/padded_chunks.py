@@ -69,7 +69,7 @@ class PaddedChunk:
         return temporary("room", self.padded.dtype, self.extents(rows))
 
     def load(self, copy: Buffer) -> Expr:
-        """Return the load from the copy that replaces the operand."""
+        """Return the load from the copy, which replaces the operand."""
         return tirx.BufferLoad(copy, [value_of(side.own) for side in self.sides])
 
     def filled(self, copy: Buffer, values: Values, first: Expr, rows: int | Expr, lanes: int) -> Stmt:
