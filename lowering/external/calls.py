@@ -30,7 +30,7 @@ ISLAND = "loops"
 """The kind of calls of loops that were outlined from the function (`lowering/bridge/outlining.py`)."""
 PREFIX = "mlirtri."
 NAMES = {"relax": "a call of Relax's library", "tensorir": "a call of TensorIR", "device": "a device region"}
-"""By kind of call, what the user wrote."""
+"""The user's construct, by kind of call."""
 
 
 def call(
@@ -89,7 +89,7 @@ def values_of(declaration: ir.OpView) -> dict[str, str]:
 
 
 def dtypes_of(declaration: ir.OpView) -> list[str]:
-    """Return the dtypes of the operands, then of the results, with the signs of integers."""
+    """Return the dtypes of the operands, then of the results, with signedness."""
     return [dtype.value for dtype in ir.ArrayAttr(declaration.attributes[DTYPES])]
 
 

@@ -38,7 +38,7 @@ def function_of(path: str) -> Any:
 
 @lru_cache(maxsize=1)
 def _names() -> tuple[str, ...]:
-    """Return the names of all functions of `relax.op`, the shortest that TVM offers."""
+    """Return the names of all functions of `relax.op`, the shortest where TVM has several."""
     groups = {"": relax.op, "nn.": relax.op.nn, "image.": relax.op.image}
     return tuple(
         f"{prefix}{name}"
@@ -114,6 +114,6 @@ def _tensors(path: str, result: Any) -> Iterator[TensorType]:
 
 
 def said(error: Exception) -> str:
-    """Return TVM's message, with operators shown by name."""
+    """Return TVM's message with operators shown by name."""
     text = re.sub(r'ir\.Op\(.*?name="([\w.]+)".*?support_level=\d+\)', r"\1", short_message(error))
     return re.sub(r"\bT\.int(?:32|64)\((-?\d+)\)", r"\1", text)

@@ -55,7 +55,6 @@ def specialized(registered: Any, arguments: list[Any], keywords: dict[str, Any])
     count = len(function.params) - registered.outputs
     inputs, outputs = list(function.params)[:count], list(function.params)[count:]
     if function is not registered.function:
-        # The function that returned it was given the other arguments.
         arguments, keywords = [value for value in (*arguments, *keywords.values()) if _is_tensor(value)], {}
     bound = _bind(name, inputs, arguments, keywords)
     known: dict[Any, Any] = {}
@@ -110,7 +109,7 @@ def _prim_func(registered: Any, arguments: list[Any], keywords: dict[str, Any]) 
 
 
 def _fact(value: Any) -> Any:
-    """Return the type of a tensor, any other argument itself."""
+    """Return the type of a tensor; any other argument itself."""
     return value.type if _is_tensor(value) else value
 
 
@@ -155,7 +154,7 @@ def _unify(start: str, parameter: Any, shape: Any, known: dict[Any, Any]) -> Non
 
 
 def _ruled(registered: Any, outputs: list[Any], bound: list[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield the results' buffers with the shapes that the user's shape rule returns."""
+    """Yield the results' buffers with shapes from the user's shape function."""
     if registered.shape is None:
         return
     shapes = registered.shape(*map(_fact, bound))

@@ -22,7 +22,7 @@ Values = list[ir.Value]
 
 @dataclass(frozen=True)
 class Needed:
-    """A condition: two index values, how they have to compare, and the operation that requires it."""
+    """Two index values, how they have to compare, and the operation that requires it."""
 
     left: ir.Value
     relation: str
@@ -113,9 +113,6 @@ _ARITHMETIC = {
 }
 
 
-# --- element accesses in the bodies of structured operations ----------------------------------------------------------
-
-
 def _reads_in_body(operation: ir.Operation, extents: dict[int, ir.Value]) -> Iterator[Needed]:
     for read in all_operations_in(operation):
         if read.name != "tensor.extract" or is_inside(read.operands[0], operation):
@@ -155,9 +152,6 @@ def _broadcasts_one(index: ir.Value) -> bool:
         return True
     operands = [operand for operand in operation.operands if not isinstance(operand.owner, ir.Block)]
     return operation.name in ("arith.maxsi", "arith.minsi") and any(_broadcasts_one(operand) for operand in operands)
-
-
-# --- operations on whole tensors --------------------------------------------------------------------------------------
 
 
 def _elementwise(operation: ir.Operation) -> Iterator[Needed]:
@@ -283,9 +277,6 @@ _RULES: dict[str, Rule] = {
     "tensor.extract": _element_access,
     "tensor.insert": _element_access,
 }
-
-
-# --- values -----------------------------------------------------------------------------------------------------------
 
 
 def dim(value: ir.Value, axis: int) -> ir.Value:

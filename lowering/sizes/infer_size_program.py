@@ -101,7 +101,7 @@ class SizeValues:
     spans: list[Span | None]
 
     def is_of_sizes(self, position: int) -> bool:
-        """Return whether a value depends on sizes alone, on no element."""
+        """Return whether a value depends on sizes alone."""
         pending = [self.values[position]]
         while pending:
             step = pending.pop()

@@ -22,7 +22,7 @@ DESTINATIONS = {"tensor.insert": 1, "tensor.insert_slice": 1, "tensor.cast": 0}
 
 
 def rewrite(module: ir.Module) -> None:
-    """Replace all such results, in place; values inside of loops do not dominate the function's end."""
+    """Replace all such results in place; values inside loops do not dominate the function's end."""
     for operation in operations_named(module, "tm_tensor.*"):
         # Upstream's shape inference does not know the dialect.
         if operation.results:

@@ -12,7 +12,7 @@ from mlirtri.lowering.sizes.conditions import kept_axes
 
 
 class SizeReader:
-    """The steps of values that are computed from the arguments' sizes, and from their elements at constant indices."""
+    """Reads values computed from the arguments' sizes, and from their elements at constant indices."""
 
     def __init__(self, arguments: list[ir.Value]):
         self.arguments = {argument: position for position, argument in enumerate(arguments)}
