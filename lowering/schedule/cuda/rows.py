@@ -22,11 +22,11 @@ from mlirtri.lowering.schedule.rows.plan import RowPlan, make_plan
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, SBlock, SBlockRealize, Schedule, tirx
 
 MOST_ROW_BYTES = 88 * 1024
-"""The same where somebody says how many rows a block has: devices since sm_80 give as much when they are asked."""
+"""The same for a given number of rows per block: devices since sm_80 allow as much on request."""
 MOST = 8
-"""Blocks that would share a row; where it is more, its passes are kernels of their own."""
+"""Maximal blocks that share a row; above, each pass is a kernel of its own."""
 BLOCKS = 256
-"""Blocks that keep every device busy."""
+"""Number of blocks that keep every device busy."""
 
 
 def rows(function: PrimFunc, target: Target) -> Schedule | None:
@@ -77,7 +77,7 @@ def _length(plan: RowPlan) -> int:
 
 
 def _can_share(plan: RowPlan) -> bool:
-    """Whether all that a row needs of its elements are reductions in one pass."""
+    """Return whether a row needs only reductions in one pass."""
     first, *others = plan.steps
     is_reduced = all(plan.nests[at].is_reduction for at in first.nests)
     return bool(first.extents) and is_reduced and not any(step.extents for step in others)

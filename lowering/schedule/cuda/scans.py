@@ -34,11 +34,11 @@ from mlirtri.lowering.toolchain.tvm_names import (
 )
 
 ELEMENTS = 4
-"""Elements next to each other that a thread takes at once."""
+"""Contiguous elements per thread."""
 LANES = 256
-"""Threads of a line, at most."""
+"""Maximal threads per line."""
 BLOCKS = 256
-"""Blocks that keep every device busy, and the most that share a line."""
+"""Number of blocks that keep every device busy, and the maximum that share a line."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class _Writer:
         return sequence(tirx.AllocBuffer(left), self._parts(left), self._scan(left))
 
     def _parts(self, left: Any) -> Any:
-        """The kernel that adds up the part of each block."""
+        """Return the kernel that reduces the part of each block."""
         phases = Phases(self.shape, self.count)
         partial = phases.shared("partial", self.dtype, self.shape.lanes)
 

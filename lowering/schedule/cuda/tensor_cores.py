@@ -37,21 +37,21 @@ from mlirtri.lowering.tir.tiles import counted, replaced, spread, zero_of
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_map, tirx
 
 TOGETHER = 8
-"""Rows of tiles that are gone through column by column, so that blocks at work at once read the same operands."""
+"""Rows of tiles processed column by column, so that concurrent blocks read the same operands."""
 UNROLL = {"pragma_unroll_explicit": False}
 """On the outermost loop: loops to be unrolled are left to NVIDIA's compiler, which keeps the source short."""
 
 
 @dataclass(frozen=True)
 class BlockTile:
-    """The tile of a block; each of `down` times `across` warps has its part of it."""
+    """The tile of a block, divided among `down` times `across` warps."""
 
     rows: int
     columns: int
     down: int
     across: int
     stages: int = 4
-    """Steps whose tiles are in memory at once."""
+    """Pipeline stages: steps whose tiles are in memory at once."""
 
     @property
     def threads(self) -> int:
@@ -70,7 +70,7 @@ class TensorCoreKernel:
             "right_tile", right, contraction.batch, contraction.columns, contraction.reduced, kind, tile.columns, depth
         )
         self.high, self.wide = tile.rows // tile.down // ROWS, tile.columns // tile.across // COLUMNS
-        """A warp's results in instructions: down and across."""
+        """Instructions per warp: down and across."""
         self.steps = -(-size_of(contraction.reduced) // depth)
         self.stage = self.left.elements + self.right.elements
         """Elements of both tiles of one step."""
@@ -85,7 +85,7 @@ class TensorCoreKernel:
         self.block, self.lane, self.warp = (tirx.Var(name, "int64") for name in ("block", "lane", "warp"))
 
     def written(self) -> Any:
-        """The loops over blocks and threads with all that they do."""
+        """Return the loops over blocks and threads with their bodies."""
         body = sequence(
             *(tirx.AllocBuffer(each) for each in (self.tiles, self.sums, *self.parts)),
             counted("at", int(self.sums.shape[0]), self._cleared, tirx.ForKind.UNROLLED),
@@ -106,7 +106,7 @@ class TensorCoreKernel:
 
     @property
     def _cut(self) -> tuple[int, int]:
-        """Tiles down and across."""
+        """Return the number of tiles down and across."""
         sizes = (size_of(self.contraction.rows), size_of(self.contraction.columns))
         return -(-sizes[0] // self.tile.rows), -(-sizes[1] // self.tile.columns)
 
@@ -136,7 +136,7 @@ class TensorCoreKernel:
         return any(each.width > 1 for each in (self.left, self.right))
 
     def _started(self, step: Any, number: int | None = None) -> Any:
-        """Start to bring the tiles of a step, if there is one."""
+        """Start to copy the tiles of a step, if there is one."""
         batch, row, column = self._place()
         slot = tirx.floormod(step, index(self.tile.stages))
         thread = self.warp * index(WARP) + self.lane if self._warps > 1 else self.lane
@@ -151,7 +151,7 @@ class TensorCoreKernel:
         return sequence(*loads, *([commit_copies()] if self._copies else []), *([] if loads else [_nothing()]))
 
     def _start(self, slot: Any, side: int) -> Any:
-        """Where the tile of an operand, 0 or 1, begins in memory."""
+        """Return where the tile of operand 0 or 1 begins in memory."""
         return slot * index(self.stage) + index(side * self.left.elements)
 
     def _step(self, step: Any) -> Any:
@@ -209,7 +209,7 @@ class TensorCoreKernel:
         )  # fmt: skip
 
     def _warp_place(self) -> tuple[Any, Any]:
-        """The first row and column of this warp in the tile."""
+        """Return the first row and column of this warp in the tile."""
         if self._warps == 1:
             return index(0), index(0)
         width = index(self.tile.across)
@@ -217,7 +217,7 @@ class TensorCoreKernel:
         return down * index(self.high * ROWS), across * index(self.wide * COLUMNS)
 
     def _finished(self) -> Any:
-        """What is done with each sum of this thread."""
+        """Return the epilogue of each sum of this thread."""
         batch, row, column = self._place()
         warp_row, warp_column = self._warp_place()
         row = row + warp_row + tirx.floordiv(self.lane, index(4))
@@ -252,7 +252,7 @@ class TensorCoreKernel:
         return is_even and not private and all(_ends_in(store, columns[0]) for store in self.contraction.stores)
 
     def _stored(self, batch: Values, row: Any, column: Any, at: Any) -> Any:
-        """All stores of one sum."""
+        """Return all stores of one sum."""
         contraction = self.contraction
         values = {**batch, **spread(contraction.rows, row), **spread(contraction.columns, column)}
         private = {each: _registers(each.name, _held(each), 1) for each in contraction.private}

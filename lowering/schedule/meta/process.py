@@ -1,4 +1,4 @@
-"""The process in which MetaSchedule searches: what hangs, aborts or runs wild there ends no one else.
+"""Runs MetaSchedule's search in another process, so that hangs and crashes there do not end this one.
 
 Takes a PrimFunc, a target and a budget. Gives the fastest trace that the process has sent, with the times it measured,
 also where the process died or ran out of time on the way; one that dies is started again for what is left of its
@@ -20,18 +20,18 @@ from mlirtri.lowering.toolchain.worker_process import WorkerProcess
 
 SERVE = "from mlirtri.lowering.schedule.meta.search import serve; serve()"
 STARTS = 3
-"""How often the process may die over one function."""
+"""Crashes allowed per function."""
 START = 120.0
-"""Seconds that it may take until it is ready."""
+"""Seconds allowed until the process is ready."""
 SILENCE = 60.0
-"""Seconds without a word after which it counts as hanging."""
+"""Seconds without a message after which it counts as hanging."""
 GRACE = 10.0
-"""Seconds beyond its budget in which it may say what it found."""
+"""Seconds beyond its budget in which it may report its result."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is searched: a PrimFunc for a target."""
+    """A PrimFunc to search schedules of, and its target."""
 
     name: str
     function: PrimFunc
@@ -51,7 +51,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Trial:
-    """How far a search is; times in seconds."""
+    """The progress of a search; times in seconds."""
 
     name: str
     """Of the PrimFunc."""
@@ -71,7 +71,7 @@ class Found:
     default: float | None = None
     trials: int = 0
     failure: str | None = None
-    """Why there is nothing to say of this function."""
+    """Why the function has no result."""
 
 
 class Tuner:
@@ -105,7 +105,7 @@ class Tuner:
         return found
 
     def _ask(self, request: dict[str, Any], found: Found, tell: Callable[[], None], deadline: float) -> bool:
-        """Whether there was an answer to the end; `found` has what came until then."""
+        """Return whether the search was answered to the end; `found` has the results so far."""
         if not self._worker.is_running and not self._start():
             return False
         try:
@@ -120,14 +120,14 @@ class Tuner:
         return False
 
     def _next(self, seconds: float) -> dict[str, Any] | None:
-        """The next message; None where the process is silent for too long, or dead."""
+        """Return the next message; None if the process is silent for too long, or dead."""
         try:
             return self._worker.receive(max(0.1, seconds))
         except (TimeoutError, EOFError):
             return None
 
     def _start(self) -> bool:
-        """Whether the process is there and has loaded TVM, which takes long on a busy machine."""
+        """Return whether the process runs and has loaded TVM, which takes long on a busy machine."""
         self._worker.start()
         if self._next(START) is not None:
             return True
@@ -144,7 +144,7 @@ def _teller(name: str, budget: Budget, found: Found, on_trial: Callable[[Trial],
 
 
 def _note(found: Found, message: dict[str, Any]) -> bool:
-    """Put a message into `found`; whether it was the last."""
+    """Store a message in `found`; return whether it was the last."""
     if "default" in message and "done" not in message:
         found.default = message["default"]
     elif "found" in message:

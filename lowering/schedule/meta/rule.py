@@ -29,7 +29,7 @@ from mlirtri.lowering.toolchain.tvm_names import PINNED, IRModule, PrimFunc, Sch
 from mlirtri.lowering.toolchain.tvm_passes import place_of, prim_funcs
 
 MAIN = "main"
-"""The name that a function has in traces, which MetaSchedule gives it."""
+"""The name that MetaSchedule gives the function in traces."""
 Rule = Callable[[PrimFunc, Target], "Schedule | None"]
 DefaultSchedule = Callable[[PrimFunc, Target], PrimFunc]
 """Returns a function with the schedule that it has without a search."""
@@ -50,14 +50,14 @@ def meta_rule(mod: IRModule, targets: list[Target], context: CompileContext, def
 
 
 def replayed(function: PrimFunc, trace: str) -> Schedule:
-    """The schedule of a function that a trace leads to; raises what TVM raises at one that does not fit."""
+    """Return the schedule of a function that a trace builds; TVM raises if it does not fit."""
     schedule = Schedule(IRModule({MAIN: function}), error_render_level="fast")
     apply_trace(schedule, ir.load_json(trace))
     return schedule
 
 
 def task_key(function: PrimFunc, target: Target, measured: bool = True) -> str:
-    """What the best schedule of a function depends on: text without positions and name, target, compiler."""
+    """Return what the best schedule of a function depends on: text without positions and name, target, compiler."""
     bare = function
     for attribute in (KERNEL_LOCATIONS, "global_symbol"):
         bare = bare.without_attr(attribute) if attribute in (bare.attrs or {}) else bare
@@ -95,7 +95,7 @@ def _tasks(mod: IRModule, targets: list[Target]) -> list[tuple[str, PrimFunc, Ta
 
 
 def _has_space(function: PrimFunc) -> bool:
-    """Whether MetaSchedule can do anything with it."""
+    """Return whether MetaSchedule has a search space for a function."""
     if IMPERATIVE in (function.attrs or {}):
         return False
     try:
@@ -131,7 +131,7 @@ def _has_cuda() -> bool:
 def _searched(
     tasks: dict[str, Any], budget: Budget, context: CompileContext, default: DefaultSchedule
 ) -> dict[str, dict[str, Any]]:
-    """What a search finds for each task; the time is shared out evenly."""
+    """Return the search result of each task; the time is shared equally."""
     findings = {}
     deadline = time.monotonic() + budget.seconds
     with Tuner() as tuner:

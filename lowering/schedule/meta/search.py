@@ -80,7 +80,7 @@ def _search(function: PrimFunc, target: Target, request: dict[str, Any], report:
 
 
 def _conclusion(default: Built, winner: Built | None, done: int) -> dict[str, Any]:
-    """Time both once more, alternately: the best of many measurements is the luckiest one as well."""
+    """Time both once more, alternately: the best of many measurements is biased by luck."""
     if winner is None:
         return {"done": done}
     pairs = [(default.seconds(), winner.seconds()) for _ in range(3)]
@@ -88,7 +88,7 @@ def _conclusion(default: Built, winner: Built | None, done: int) -> dict[str, An
 
 
 def _tried(trials: Trials, schedule: Any, expected: list, best: float) -> tuple[Built | None, float | None]:
-    """A schedule compiled and its time; none where TVM cannot build it, or where it computes something else."""
+    """Return a compiled schedule and its time; None if TVM cannot build it, or its results differ."""
     try:
         built = trials.build(schedule.mod[MAIN])
         if not agree(built.results(), expected):
@@ -152,7 +152,7 @@ def _runner_result(seconds: float | None) -> Any:
 
 
 def _trace(schedule: Any) -> str:
-    """The steps from the function to the schedule, as JSON."""
+    """Return the steps from the function to the schedule, as JSON."""
     return ir.save_json(schedule.trace.as_json())
 
 
@@ -176,7 +176,7 @@ class Trials:
         self.given = [_data(each, generator) for each in function.params]
 
     def build(self, function: PrimFunc) -> Built:
-        """The compiled function, as the stages after this one would compile it."""
+        """Return the compiled function, as the later stages would compile it."""
         as_module = cuda_module if self.target.is_cuda else host_module
         module = as_module([("kernel", function)])
         return Built(self, tvm.tirx.build(module, target=tvm_target(self.target), pipeline=BUILD_PIPELINE))

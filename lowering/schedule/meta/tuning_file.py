@@ -17,14 +17,14 @@ from mlirtri import settings
 
 
 def tuning_file() -> Path:
-    """Where findings are kept."""
+    """Return the path of the tuning file."""
     if (named := settings.get("MLIRTRI_TUNING_FILE")) is not None:
         return named
     return settings.cache_folder() / "tuning.jsonl"
 
 
 def recall(key: str) -> dict[str, Any] | None:
-    """The last finding under `key`; None where there is none."""
+    """Return the last finding under `key`; None if there is none."""
     try:
         text = tuning_file().read_text(encoding="utf-8", errors="replace")
     except OSError:
