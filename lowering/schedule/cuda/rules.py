@@ -38,9 +38,9 @@ from mlirtri.lowering.toolchain.tvm_passes import short_message
 
 MOST_BLOCKS = {"blockIdx.x": 2**31 - 1, "blockIdx.y": 65535, "blockIdx.z": 65535, "threadIdx.z": 64}
 SHARED_LIMITS = {"shared": SHARED_BYTES, "shared.dyn": 96 * 1024}
-"""What a block may declare, and what it may have when the launch asks for it (99 KiB on the smallest since sm_80)."""
+"""Shared memory that a block may declare, and may request at launch (99 KiB on the smallest device since sm_80)."""
 MOST_LOADS = 500
-"""In one value, beyond which what it reads of other values is memory."""
+"""Loads per value above which the values that it reads are stored to memory."""
 STEP_THREADS = 256
 OLD_DEVICE = {
     "kind": "cuda", "arch": "sm_60",
@@ -143,14 +143,14 @@ def _written_out(schedule: Schedule) -> int:
 
 
 def _loads_in(schedule: Schedule, block: Any) -> list[Any]:
-    """The buffer of each load, as often as it is read."""
+    """Return the buffer of each load, repeated per load."""
     buffers: list[Any] = []
     structural_walk(schedule.get(block).body, (TensorLoad, lambda load: buffers.append(load.source)))
     return buffers
 
 
 def one_thread(function: PrimFunc, _target: Target) -> Schedule:
-    """Every block in a kernel of one thread."""
+    """Return a schedule with every block in a kernel of one thread."""
     schedule = Schedule(function)
     for block in leaf_blocks(schedule):
         loops = schedule.get_loops(block.handle)

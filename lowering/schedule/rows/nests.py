@@ -98,7 +98,7 @@ class Nest:
 
     @cached_property
     def loads(self) -> tuple[Any, ...]:
-        """Every read of memory, but for its own result's and scratch elements'."""
+        """Return every load except those of its own result and of scratch elements."""
         found: list[Any] = []
         own = [self.target, *self.scratch]
         for statement in (*self.before, self.store):
@@ -171,7 +171,7 @@ def _is_expensive(nest: Nest) -> bool:
 
 
 def _with_positions(nest: Nest, positions: dict[Any, Nest]) -> Nest:
-    """The nest, which computes what it would read of `positions`."""
+    """Return the nest with index computations of `positions` inlined."""
 
     def position(load: Any) -> Any:
         made = positions.get(load.source)

@@ -22,14 +22,14 @@ _NODES = {
 
 @dataclass(frozen=True)
 class Reducer:
-    """How to reduce in any order."""
+    """A reduction that may be reassociated."""
 
     term: Any
     combine: Callable[[Any, Any], Any]
     neutral: Any
-    """Where partial results start; None where that is the initial value, which may count more than once."""
+    """The neutral element; None if partial results start from the initial value, which may be repeated."""
     extremum: Any = None
-    """`Max` or `Min`, where that is what it is but for NaN, which it keeps."""
+    """`Max` or `Min`, for an extremum that keeps NaN."""
 
 
 def reducer_of(nest: Nest) -> Reducer | None:
@@ -52,13 +52,13 @@ def reducer_of(nest: Nest) -> Reducer | None:
 
 
 def _operands(value: Any) -> tuple | None:
-    """Both operands of an associative operation, its neutral number, and what makes it of others."""
+    """Return the operands of an associative operation, its neutral number, and its constructor."""
     kind = type(value)
     return (value.a, value.b, _NODES[kind.__name__], kind) if kind.__name__ in _NODES else None
 
 
 def _extremum(value: Any, own: Any) -> Reducer | None:
-    """``select(a < b or isnan(a), a, b)``, where the result so far is a or b."""
+    """Return the reducer of ``select(a < b or isnan(a), a, b)``, where the result so far is a or b."""
     first = _is_load(value.true_value, own)
     term = value.false_value if first else value.true_value
     if not (first or _is_load(value.false_value, own)) or _reads(term, own):
@@ -82,7 +82,7 @@ def _extremum(value: Any, own: Any) -> Reducer | None:
 
 
 def _kept_extremum(value: Any, comparison: Any, own: Any) -> Any:
-    """The node that is the extremum of numbers, where one that is NaN is the result."""
+    """Return the extremum node of a selection that keeps NaN."""
     asked = [each for each in (value.condition.a, getattr(value.condition, "b", None)) if isinstance(each, ir.Call)]
     names = [str(getattr(each.op, "name", "")) for each in asked]
     if names != ["tirx.isnan"] or not structural_equal(asked[0].args[0], value.true_value):
