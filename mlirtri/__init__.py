@@ -94,7 +94,7 @@ _STATIC = ("static_print", "static_assert")
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name that loads late, or the stub of a function of the language (``mlirtri.*`` spellings)."""
+    """Return a public name that loads late, or the stub of a function of the language."""
     if name in _LAZY:
         value = getattr(import_module(_LAZY[name]), name)
     elif name in _STATIC or _is_language_function(name):

@@ -1,8 +1,8 @@
-"""Every mistake a user can make is one class here, and every class prints like a compiler diagnostic.
+"""The errors that a user can cause: one class each, printed like compiler diagnostics.
 
-Takes a message, the `Span` of the user's source it is about, notes and a way out.
-Gives an exception whose text is ``file:line:column: error: …``, the source line and a caret under it.
-Refuses to know anything of Python's AST, MLIR or TVM: lowerings translate their locations into spans.
+Takes a message, the `Span` of the user's source, notes and a help text. Gives an exception whose text is
+``file:line:column: error: …``, the source line and a caret under it. Independent of Python's AST, MLIR and TVM:
+lowerings translate their locations into spans.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Span:
             return ""
         end = self.end_column if self.end_column and self.end_line == self.line else self.column + 1
         width = max(1, min(end, len(text) + 1) - self.column)
-        # Tabs stay tabs in the padding, so that the caret stands under its character in any terminal.
+        # Keep tabs in the padding, so that the caret is under its character in any terminal.
         padding = "".join("\t" if character == "\t" else " " for character in text[: self.column - 1])
         return f"    {text}\n    {padding}^{'~' * (width - 1)}"
 
@@ -85,7 +85,7 @@ class KernelError(Exception):
         return _rebuild, (type(self), self.message, self.span, self.help, self.notes, dict(self.__dict__))
 
     def at(self, span: Span | None) -> KernelError:
-        """Return this error, with the span if it had none. Lowerings far from the source raise without one."""
+        """Return this error with the span, if it had none: lowerings far from the source raise without one."""
         if self.span is None and span is not None:
             self.span = span
         return self
@@ -99,7 +99,7 @@ def _rebuild(kind, message, span, help_text, notes, state):
 
 
 class SeveralErrors(KernelError):
-    """More than one problem, found in one go and reported together."""
+    """Several problems, reported together."""
 
     def __init__(self, errors: Sequence[KernelError]):
         super().__init__("\n\n".join(str(error) for error in errors))
@@ -109,7 +109,7 @@ class SeveralErrors(KernelError):
         return "\n\n".join(str(error) for error in self.errors)
 
     def at(self, span: Span | None) -> KernelError:
-        """Return this error: each of them has a span of its own."""
+        """Return this error unchanged: each part has its own span."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -199,7 +199,7 @@ class UnsupportedOperationError(KernelError):
 
 
 class KernelMemoryError(UnsupportedOperationError, MemoryError):
-    """A tensor that does not fit into memory: known at compile time, or found when a result is to be made."""
+    """A tensor that does not fit into memory: known at compile time, or found when a result is allocated."""
 
 
 class PassFailedError(KernelError):
@@ -215,7 +215,7 @@ class DeviceError(KernelError, RuntimeError):
 
 
 class CompilerBugError(KernelError):
-    """mlirtri itself failed: an exception that no lowering expected, with the user's line that it was working on."""
+    """An internal error of mlirtri, with the user's line that it was lowering."""
 
     def __init__(self, error: BaseException, what: str, span: Span | None = None, *, notes: Sequence[Note] = ()):
         super().__init__(

@@ -1,9 +1,9 @@
 """Every ``MLIRTRI_*`` environment variable: its name, type, default and meaning, in one table.
 
-Takes a variable's name and, from a caller who has one, the argument that beats it.
-Gives the argument, else the variable's value (read from the environment on each call), else the default.
-Refuses a value that does not parse, and warns once about an ``MLIRTRI_*`` name that does not exist.
-As low as `mlirtri.errors`, so every package may import it. A warm kernel call reads no settings.
+Takes a variable's name and an optional argument. Gives the argument, else the variable's value (read from the
+environment on each call), else the default. Refuses a value that does not parse, and warns once about an unknown
+``MLIRTRI_*`` name.
+Imports only `mlirtri.errors`, so every package may import it. A warm kernel call reads no settings.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _count(text: str) -> int:
 
 
 def _threads(text: str) -> int:
-    # The stack of a caller has a few bytes for each.
+    # Each thread takes a few bytes of the caller's stack.
     if (number := _count(text)) > 4096:
         raise ValueError(text)
     return number
@@ -110,7 +110,7 @@ def get(name: str, argument: Any = None) -> Any:
 
 
 def cache_folder() -> Path:
-    """Return the user's folder for what mlirtri keeps between processes; it may not exist yet."""
+    """Return the user's cache folder of mlirtri; it may not exist yet."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "mlirtri")
 
 

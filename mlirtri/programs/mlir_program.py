@@ -55,7 +55,7 @@ def from_tosa(source: str | bytes | Path | Any) -> Program:
 
 @dataclass(frozen=True)
 class Source:
-    """A module that was parsed once: its text without large constants, and these."""
+    """A module parsed once: its text without large constants, and the constants."""
 
     text: str
     file: str
@@ -64,7 +64,7 @@ class Source:
     """The public functions that have a body, in order."""
 
     def module(self) -> Any:
-        """Parse the module into a context of its own: compiling changes it."""
+        """Parse the module into its own context: compiling changes it."""
         return _parse(self.text, self.file)
 
 
@@ -76,8 +76,8 @@ def read_source(
 ) -> Source:
     """Parse a module and separate its large constants; raises `ParseError`.
 
-    `operations` are those that hold constants as their attribute ``value``. `read` parses the text where the module has
-    dialects that are not always loaded.
+    `operations` are those that hold constants as their attribute ``value``. `read` parses the text if the module
+    has dialects that are not always loaded.
     """
     try:
         return _read_source(data, file, operations, read or _parse)
@@ -86,7 +86,7 @@ def read_source(
     except RuntimeError as error:
         if "conversion error" not in str(error):
             raise
-        # The bindings make Python strings of the names in a module.
+        # The bindings decode names as UTF-8.
         raise ParseError("a name in this module is not UTF-8", Span(file, 1, 1), help="names are text") from None
 
 
@@ -110,13 +110,13 @@ def _split_constants(module: Any, file: str, resources: Mapping[str, bytes], ope
     with module.context, ir.Location.unknown(), _errors_in(file):
         take_constants(module, params, resources, operations)
     functions = tuple(function.attributes["sym_name"].value for function in public_functions(module))
-    # The parser knows no name of the file that a text is from.
+    # The parser does not know the text's file.
     text = re.sub(r'"-":(?=\d+:\d+)', lambda _: f"{ir_string(file)}:", print_complete(module))
     return Source(text, file, params, functions)
 
 
 def _name_arguments(module: Any, text: str) -> None:
-    """Restore the arguments' names from the text: the parser keeps their locations alone."""
+    """Restore the arguments' names from the text: the parser keeps only their locations."""
     lines = text.encode("utf-8", "surrogateescape").split(b"\n")
     for function in public_functions(module):
         for position, argument in enumerate(function.regions[0].blocks[0].arguments):
@@ -141,7 +141,7 @@ def _escaped(character: str) -> str:
 
 @contextmanager
 def _errors_in(file: str) -> Iterator[None]:
-    """Name `file` in errors: locations inside do not have it yet."""
+    """Name `file` in errors: their locations do not have it yet."""
     try:
         yield
     except KernelError as error:

@@ -1,9 +1,9 @@
-"""Where MLIR comes from: text, bytecode, files; and the resources at the end of its text.
+"""Read MLIR from text, bytecode or files, and split off the resources at the end of its text.
 
     {-# dialect_resources: { builtin: { weight: "0x04000000…" } } #-}
 
-`split_resources` removes this section, which may have hundreds of megabytes of hexadecimal digits that nothing needs to
-parse again, and decodes it. A section of another form stays, so that MLIR's parser reports what is wrong with it.
+`split_resources` removes and decodes this section, which may have hundreds of megabytes of hexadecimal digits, so that
+it is not parsed again. A section of another form stays, so that MLIR's parser reports the error.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def contents_of(source: str | bytes | Path | Any, suffixes: Sequence[str] = (".m
         except OSError as problem:
             raise ParseError(f"{source} cannot be read: {problem.strerror or problem}") from None
     if isinstance(source, (bytes, bytearray, memoryview)):
-        # An earlier text is not this one's.
+        # A text read before under this name is outdated.
         linecache.cache.pop(TEXT, None)
         return bytes(source), BYTES if bytes(source[:4]) == BYTECODE else TEXT
     if isinstance(source, str):
-        # Shown with errors; the last text stands for them all.
+        # Shown with errors, which quote the last text.
         linecache.cache[TEXT] = (len(source), None, source.splitlines(keepends=True), TEXT)
         return source.encode("utf-8", "surrogatepass"), TEXT
     if hasattr(source, "operation"):
@@ -70,7 +70,7 @@ def split_resources(text: bytes) -> tuple[bytes, dict[str, bytes]]:
 
 
 class _OtherForm(Exception):
-    """The section is not what this module reads."""
+    """Raised for a section that this module cannot read."""
 
 
 def _section(tokens: Iterator[tuple[bytes, int, int]], text: bytes) -> tuple[dict[str, bytes], int]:

@@ -82,7 +82,7 @@ def _loaded(model: Any) -> tuple[Any, str]:
 
 
 def _check_names(message: Any, file: str) -> None:
-    """Refuse names that are not UTF-8, which protobuf returns as bytes or raises for."""
+    """Refuse names that are not UTF-8: protobuf returns bytes or raises for them."""
     for field, value in message.ListFields():
         if field.type not in (field.TYPE_STRING, field.TYPE_MESSAGE):
             continue

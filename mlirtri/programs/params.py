@@ -1,7 +1,7 @@
-"""The tensors that a program is bound to: a dictionary that keeps shapes and dtypes, and counts its changes.
+"""The tensors that a program is bound to: a dictionary with fixed shapes and dtypes, which counts its changes.
 
 Takes NumPy arrays or torch tensors by name. Refuses new names, and values of another shape or dtype: code is compiled
-for these, not for values.
+for shapes and dtypes, not for values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Params(MutableMapping[str, Any]):
         return self._tensors[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Raises `ArgumentMismatchError` for an unknown name, and for another shape or dtype."""
+        """Replace a tensor; raises `ArgumentMismatchError` for an unknown name, and for another shape or dtype."""
         if name not in self._tensors:
             raise ArgumentMismatchError(
                 f"the program is bound to no tensor {name!r}",
@@ -42,7 +42,7 @@ class Params(MutableMapping[str, Any]):
         self.version += 1
 
     def adopt(self, name: str, value: Any) -> None:
-        """Hold a tensor that compilation created, a state with its first value, unless the name is held already."""
+        """Add a state that compilation created, unless the name exists already."""
         self._tensors.setdefault(name, value)
 
     def __delitem__(self, name: str) -> None:

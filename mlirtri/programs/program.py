@@ -1,7 +1,7 @@
 """A program that did not come from a Python function: MLIR, torch, ONNX, StableHLO, TOSA or Relax.
 
 Takes a function that reads its module, and the tensors that it is bound to. Gives kernels, with the pipelines and
-options of `mt.jit`. The module is read again for each compilation, which changes it.
+options of `mt.jit`. Compiling changes the module, so it is read again for each compilation.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Program:
 
         No code is generated. Raises a `KernelError` for an unknown entry or option.
         """
-        # Loads MLIR, which a program does not until it compiles.
+        # loads MLIR, which a program needs only to compile
         from mlirtri.programs.report import report_on
 
         try:
@@ -224,11 +224,11 @@ class Program:
         return kernel
 
     def _interface(self, module: Any) -> Interface:
-        """Return the function's interface to Python, from the normal form after `linalg`."""
+        """Return the function's interface, from the normal form after `linalg`."""
         return function_of("mlir", module, Path(self.file))[1]
 
     def _kernel(self, *parts: Any) -> Kernel:
-        """Return the kernel object; a language with other calls overrides this."""
+        """Return the kernel object; subclasses override this for other calling conventions."""
         return Kernel(*parts)
 
     def __repr__(self) -> str:
@@ -237,7 +237,7 @@ class Program:
 
 @dataclass(frozen=True)
 class _Run:
-    """One compilation of a program, which can be repeated."""
+    """One compilation of a program, repeatable."""
 
     program: Program
     kernel: str
@@ -261,13 +261,13 @@ class _Run:
                 context.params = {name: context.params[name] for name in names if name in context.params}
             return ir if observer is None else observer(stage, ir, context)
 
-        # Parsing is work of MLIR's, too.
+        # MLIR parses here, so this needs the lock, too.
         with COMPILING:
             return walk(program._read(), self.pipeline, context, hook)
 
 
 def _known_shapes(shapes: Any) -> dict[str, tuple[int, ...]]:
-    """`shapes` as `compile` takes them; raises `KernelTypeError`."""
+    """Return `shapes` of `compile` in one form; raises `KernelTypeError`."""
     if shapes is None:
         return {}
     if not isinstance(shapes, Mapping):

@@ -1,4 +1,4 @@
-"""`mt.from_relax`: a Relax module as a program, of TVM's frontends, or of TVMScript."""
+"""`mt.from_relax`: a Relax module, of TVM's frontends or TVMScript, as a program."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from mlirtri.programs.program import Program
 def from_relax(module: Any, params: Mapping[Any, Any] | None = None) -> RelaxProgram:
     """Return the program of a Relax module: an `IRModule`, its TVMScript text, or the path of a file.
 
-    `params` binds parameters of its functions to tensors, by name, or as `relax.frontend.detach_params` returns them:
-    by function name, for its last parameters. TVMScript is Python to TVM's parser: trust such a text as you would a
-    program. Raises `ParseError` for what does not parse, `ArgumentMismatchError` for names that no function has.
+    `params` binds parameters of its functions to tensors, by name, or as `relax.frontend.detach_params` returns
+    them: by function name, for its last parameters. TVM's parser runs TVMScript as Python: trust such a text as you
+    would a program. Raises `ParseError` for what does not parse, `ArgumentMismatchError` for names that no function
+    has.
     """
     try:
         return RelaxProgram(*_read(module), params or {})
@@ -44,7 +45,7 @@ class RelaxProgram(Program):
         super().__init__("relax", lambda: module, tuple(functions), file, _bound(functions, params))
 
     def _interface(self, module: Any) -> Interface:
-        """How Python meets the function: results nest as Relax says, where the module's own stage is the first."""
+        """Return the function's interface; results nest as in Relax if its own stage comes first."""
         from mlirtri.lowering.toolchain.tvm_names import IRModule
 
         if not isinstance(module, IRModule):
@@ -129,14 +130,14 @@ def _last_parameters(functions: Mapping[str, Any], name: str, values: Sequence[A
 
 
 def _as_array(value: Any) -> Any:
-    """Return a tensor that the runtime takes; TVM's own become arrays."""
+    """Return a tensor that the runtime takes; TVM's own are converted to arrays."""
     from mlirtri.lowering.toolchain.tvm_names import tvm
 
     if not isinstance(value, tvm.runtime.Tensor):
         return value
     if str(value.dtype) != "bfloat16":
         return value.numpy()
-    # Only here, since torch is optional.
+    # torch is optional: import it only here
     import torch
 
     return torch.from_dlpack(value)

@@ -1,7 +1,7 @@
-"""Which operations of a program each pipeline translates, with all reasons why not, before any code is generated.
+"""Report which operations of a program each pipeline translates, with all reasons why not, without generating code.
 
-Takes a program and pipelines. Gives a `Report`. The stages decide: a program is compiled up to the last stage that can
-refuse an operation, refused operations are removed, and it is compiled again, so that all problems are found.
+Takes a program and pipelines. Gives a `Report`. A program is compiled up to the last stage that can refuse an
+operation, refused operations are removed, and it is compiled again, until all problems are found.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def _lowered(function: Callable[..., Any], arguments: tuple[Any, ...], keywords:
         import jax  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise KernelTypeError("from_jax needs JAX", help="pip install 'mlirtri[jax]'") from None
-    # What the function does not use is an argument all the same.
+    # Unused parameters remain arguments.
     jitted = function if hasattr(function, "lower") else jax.jit(function, keep_unused=True)
     return jitted.lower(*arguments, **keywords)
 
@@ -80,6 +80,6 @@ def _parsed(text: str, file: str) -> ir.Module:
 def _context() -> ir.Context:
     context = new_context()
     load_stablehlo(context)
-    # Attributes such as `mhlo.num_partitions` are of dialects that nobody here has.
+    # Drop attributes of unavailable dialects, such as `mhlo.num_partitions`.
     context.allow_unregistered_dialects = True
     return context

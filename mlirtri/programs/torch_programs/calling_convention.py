@@ -1,7 +1,7 @@
-"""How a torch module is called: what its arguments and results are, as the export recorded them.
+"""The calling convention of a torch module: its arguments and results, as recorded by the export.
 
-Takes what `graphs.py` reads from an exported program. Gives the flat arguments of a call. Refuses arguments of another
-structure than at the export, other values where the export made constants, and sizes outside of its ranges.
+Takes the data that `graphs.py` reads from an exported program. Gives the flat arguments of a call. Refuses arguments of
+another structure than at the export, other values of constants, and sizes outside of the exported ranges.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mlirtri.errors import ArgumentMismatchError
 
 @dataclass(frozen=True)
 class Given:
-    """Where one leaf of the arguments goes: to the function, or nowhere."""
+    """The destination of one leaf of the arguments: the function, or none."""
 
     name: str
     is_constant: bool = False
@@ -28,7 +28,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Returned:
-    """Where one leaf of the results comes from."""
+    """The source of one leaf of the results."""
 
     kind: str
     """``result`` or ``scalar`` of the function, ``input``, ``param``, or ``constant``."""
@@ -51,7 +51,7 @@ class Sizes:
         for position, axis, expression in self.expressions:
             size, where = _size(leaves[position], axis), f"axis {axis} of {given[position].name!r}"
             if size is None:
-                # Of another rank, which the kernel refuses.
+                # The kernel refuses another rank.
                 continue
             wanted = known.setdefault(expression, size) if expression.is_Symbol else int(expression.subs(known))
             if size != wanted:
@@ -62,7 +62,7 @@ class Sizes:
 
 
 def _size(leaf: Any, axis: int) -> int | None:
-    """Return the size of an axis, or the number itself where the export left a number dynamic."""
+    """Return the size of an axis, or the number itself for a dynamic number."""
     if not isinstance(leaf, torch.Tensor):
         return leaf if isinstance(leaf, int) else None
     return leaf.shape[axis] if axis < leaf.dim() else None
@@ -70,7 +70,7 @@ def _size(leaf: Any, axis: int) -> int | None:
 
 @dataclass(frozen=True)
 class Calling:
-    """How a module is called."""
+    """The calling convention of a module."""
 
     arguments: pytree.TreeSpec
     """Of ``(args, kwargs)``."""
@@ -109,7 +109,7 @@ class Calling:
         return leaves
 
     def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Move arguments that are keywords here and were positional at the export to their positions."""
+        """Move keyword arguments that were positional at the export to their positions."""
         placed, named = list(args), dict(kwargs)
         while len(placed) < len(self.names) and self.names[len(placed)] in named:
             placed.append(named.pop(self.names[len(placed)]))
@@ -136,7 +136,7 @@ class Calling:
         )
 
     def _ordered(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the keywords in the order of the export, in which structures are compared."""
+        """Return the keywords in the order of the export, as structures are compared."""
         wanted = [key for key in self.arguments.children()[1].context or () if key in kwargs]
         return {key: kwargs[key] for key in (*wanted, *(key for key in kwargs if key not in wanted))}
 

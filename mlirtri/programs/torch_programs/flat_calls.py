@@ -1,7 +1,7 @@
 """The fast path of a module that takes tensors in order: it neither flattens nor compares argument structures.
 
 Takes a `Calling`, the `Runner` of its kernel, and the general call. Gives a function of the positional arguments.
-Arguments that are no plain leaves, or too few or too many, take the general path, which reports what is wrong; so do
+Arguments that are not plain leaves, or too few or too many, take the general path, which reports the error; so do
 modules that write arguments or buffers, or take other structures.
 """
 
@@ -24,7 +24,7 @@ _LEAVES = frozenset({torch.Tensor, torch.nn.Parameter, np.ndarray})
 
 
 def flat_call(calling: Calling, runner: Runner, general: Call) -> Call:
-    """`general`, made faster for plain tensors or arrays."""
+    """Return `general`, made faster for plain tensors or arrays."""
     if calling.input_updates or calling.buffer_updates or not _takes_leaves(calling):
         return general
     if any(given.is_constant for given in calling.given):
@@ -46,7 +46,7 @@ def _takes_leaves(calling: Calling) -> bool:
 
 
 def _with_constants(calling: Calling, runner: Runner, general: Call) -> Call:
-    """Return the fast path of a module exported for constants among its arguments, which each call repeats."""
+    """Return the fast path of a module exported with constant arguments, which each call repeats."""
     count, constants = (
         len(calling.given),
         {position: leaf for position, leaf in enumerate(calling.given) if leaf.is_constant},
@@ -79,14 +79,12 @@ def _with_constants(calling: Calling, runner: Runner, general: Call) -> Call:
 
 
 def _is_compared(value: Any) -> bool:
-    """Return whether equality of the value is identity, which it is not for zeros and NaN."""
+    """Return whether the value is compared by identity, unlike zeros and NaN."""
     return value is None or type(value) in (bool, int, str) or (type(value) is float and bool(value) and value == value)
 
 
 def _rebuilding(calling: Calling, numbers: Sequence[int]) -> Callable[[Any], Any] | None:
-    """Return the function from the kernel's results to the module's; None for other structures than tensor, tuple,
-    list.
-    """
+    """Return the function from the kernel's results to the module's; None unless tensor, tuple or list."""
     spec = calling.results
     if spec.is_leaf():
         [number] = numbers
@@ -103,9 +101,7 @@ def _rebuilding(calling: Calling, numbers: Sequence[int]) -> Callable[[Any], Any
 
 
 def _single(results: pytree.TreeSpec, runner: Runner, general: Call) -> Call | None:
-    """Return the compiled function's own call in the module's structure; None if there is none or a result occurs
-    twice.
-    """
+    """Return the compiled function's own call in the module's structure; None without one or for repeated results."""
     if not results.is_leaf() and results.num_leaves != 1:
         return None
     make = None if results.is_leaf() else results.type
@@ -135,7 +131,7 @@ def _guarded(calling: Calling, runner: Runner, rebuild: Callable[[Any], Any], ge
             sizes.check(runner.name, given, arguments)
         return runner(arguments)
 
-    # What sizes have to be was seen for shapes that are known.
+    # The constraints on sizes are verified for known shapes.
     fast = runner.short_call(checked)
 
     def call(*arguments: Any, **keywords: Any) -> Any:

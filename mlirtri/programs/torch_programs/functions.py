@@ -1,8 +1,8 @@
-"""A functional torch.fx graph as a function of tensors, compiled per set of sizes that it is called with.
+"""Compile a functional torch.fx graph per set of sizes that it is called with.
 
 Takes a graph of ATen operators, in which sizes may be symbols. A graph without symbols is compiled at once; others are
-traced again with the sizes of a call, which leaves a static graph. Checks of torch.linalg, which AOTAutograd orders by
-a token, become assertions. Refuses random numbers, and what later stages refuse.
+traced again with the sizes of a call, which gives a static graph. Checks of torch.linalg, which AOTAutograd orders by a
+token, become assertions. Refuses random numbers, and what later stages refuse.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Static:
             and not any(leaf.is_constant for leaf in calling.given)
         )
         """Whether it takes tensors only, and gives what the kernel gives."""
-        # torch.compile calls us in a mode in which new tensors are fake.
+        # torch.compile calls this in a mode in which new tensors are fake.
         with unset_fake_temporarily():
             self.kernel: TorchKernel = TorchProgram(name, graph, tensors, calling).compile(**options)  # type: ignore[assignment]
 
@@ -81,7 +81,7 @@ class _Static:
 def _split_graph(
     module: torch.fx.GraphModule,
 ) -> tuple[TorchGraph, dict[str, torch.Tensor], Calling, list[tuple[int, ...] | None]]:
-    """Return a copy of the graph without symbols and constants at its borders, and how it is called."""
+    """Return a copy of the graph without symbol and constant inputs and outputs, and its calling convention."""
     module = torch.fx.GraphModule(module, _copied(module.graph))
     nodes = module.graph.nodes
     tokens = _assert_checks(module.graph)
@@ -118,7 +118,7 @@ def _split_graph(
 
 
 def _assert_checks(graph: torch.fx.Graph) -> set[str]:
-    """Rewrite the checks of `graph` to assertions; return the placeholders that are tokens alone."""
+    """Rewrite the checks of `graph` to assertions; return the placeholders that are only tokens."""
     tokens: set[str] = set()
     for node in list(graph.nodes):
         if node.target is not _EFFECTS or node.args[1] is not _CHECK:
@@ -131,7 +131,7 @@ def _assert_checks(graph: torch.fx.Graph) -> set[str]:
             user.replace_all_uses_with(token)
             graph.erase_node(user)
         graph.erase_node(node)
-        # Graphs that were traced again have None for a token.
+        # Retraced graphs have None as token.
         if token is not None and token.op == "placeholder" and _EFFECTS not in (user.target for user in token.users):
             tokens.add(token.name)
     return tokens

@@ -1,4 +1,4 @@
-"""An exported torch program as a graph without state, its tensors, and its calling convention.
+"""Convert an exported torch program to a graph without state, its tensors, and its calling convention.
 
 Takes a `torch.export.ExportedProgram` of ATen operators. Gives a `TorchGraph`, the tensors that it is bound to by their
 qualified names, and a `Calling`. Refuses script objects and effects among inputs and outputs.
@@ -54,7 +54,7 @@ def split_program(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Ca
 
 
 def _keep_own_messages(graph: Any) -> None:
-    """Remove the assertions that torch adds to one on a boolean element, which has its author's message."""
+    """Remove the assertions that torch adds to a user's assertion on a boolean element, and keep its message."""
     assertion, condition = torch.ops.aten._assert_scalar.default, torch.ops.aten._local_scalar_dense.default
     nodes = [node for node in graph.nodes if node.target is assertion]
     asserted = {node.args[0] for node in nodes if getattr(node.args[0], "target", None) is condition}
@@ -87,7 +87,7 @@ def _inputs(program: Any, graph: Any) -> tuple[dict[str, str], dict[str, torch.T
 
 
 def _effect(graph: Any) -> UnsupportedOperationError:
-    """Of the first operator that does more than compute its results."""
+    """Return the error for the first operator with an effect."""
     node = next(node for node in graph.nodes if node.target is torch.ops.higher_order.with_effects)
     operator, *arguments = node.args[1:]
     if operator is torch.ops.aten._linalg_check_errors.default:
@@ -132,7 +132,7 @@ def _outputs(program: Any, graph: Any, bound: dict[str, str], given: list[Given]
     output.args = (tuple(kept),)
     for node in graph.nodes:
         if node.op == "placeholder" and not node.users and bound.get(node.name) in kept_params:
-            # The call needs the tensor, the function does not: it stays among the parameters.
+            # The call uses the tensor, the function does not.
             bound.pop(node.name)
             graph.erase_node(node)
     return Calling(
@@ -170,7 +170,7 @@ def _refuse_another_shape(graph: Any, spec: Any, node: Any) -> None:
 
 
 def _may_be_equal(before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
-    """Return whether shapes agree in their static sizes."""
+    """Return whether shapes may be equal: static sizes are."""
     pairs = zip(before, after, strict=False)
     return len(before) == len(after) and all(x == y for x, y in pairs if type(x) is type(y) is int)
 
@@ -214,7 +214,7 @@ def bind_attributes(module: Any, bound: dict[str, str], tensors: dict[str, torch
             placeholder = graph.placeholder(f"{node.name}_held")
         placeholder.meta = {**node.meta, "val": FakeTensorMode().from_tensor(value)}
         bound[placeholder.name] = node.target
-        # torch.compile calls us in a mode in which tensors are fake; these are not.
+        # torch.compile calls this in a mode in which tensors are fake; these are not.
         with unset_fake_temporarily():
             tensors[node.target] = value.detach()
         node.replace_all_uses_with(placeholder)

@@ -1,7 +1,7 @@
 """`mt.from_torch`: a torch module as a program, through torch.export and torch-mlir.
 
-Weights and buffers stay where they are: the function takes them as bound arguments, and `program.params` has the
-module's own tensors by their qualified names.
+The function takes weights and buffers as bound arguments, without copies: `program.params` has the module's own tensors
+by their qualified names.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class TorchProgram(Program):
     def _problem(self, name: str, state: Mapping[str, Any]) -> str | None:
         held = self.params[name]
         if name not in state:
-            # Constants and buffers that are not persistent are in no state dict.
+            # State dicts have neither constants nor non-persistent buffers.
             return None if name not in self.calling.persistent else f"{name} is missing"
         new = state[name]
         if new.shape == held.shape and new.dtype == held.dtype:
@@ -113,13 +113,13 @@ def _exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynami
             if not callable(module):
                 raise KernelTypeError(f"from_torch takes a torch.nn.Module or an ExportedProgram, got {module!r}")
             module = _Function(module)
-        if isinstance(dynamic_shapes, torch.export.ShapesCollection):  # which knows tensors as objects
+        if isinstance(dynamic_shapes, torch.export.ShapesCollection):  # keyed by identity
             dynamic_shapes = dynamic_shapes.dynamic_shapes(module, args, kwargs)
         args, kwargs = _distinct((args, kwargs))
         module = _export(module, args, kwargs, dynamic_shapes, strict)
     try:
         with warnings.catch_warnings():
-            # torch warns of its own use of its own class.
+            # torch warns about its own use of its own class.
             warnings.simplefilter("ignore", FutureWarning)
             return module.run_decompositions(decompositions())
     except Exception as error:
@@ -143,7 +143,7 @@ def _export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], dynami
 
 
 def _distinct(arguments: Any) -> Any:
-    """Replace the second occurrence of a tensor by another object; torch.export would not read the first one."""
+    """Replace the second occurrence of a tensor by another object: torch.export would ignore the first one."""
     seen: set[int] = set()
 
     def own(leaf: Any) -> Any:
@@ -170,7 +170,7 @@ class _Function(torch.nn.Module):
 
 
 def _refuse_dropout(module: Any, graph: TorchGraph) -> None:
-    """Refuse a module in training mode that draws random numbers, which was most likely meant to be in eval mode."""
+    """Refuse a module in training mode that draws random numbers, most likely by mistake."""
     if not getattr(module, "training", False):
         return
     for node in graph.module.graph.nodes:

@@ -30,7 +30,7 @@ class TorchKernel(Kernel):
     """The module's tensors: those that the function is bound to, and those that only a call needs."""
 
     def rebind(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Use other weights from the next call on."""
+        """Use these weights from the next call on."""
         self.held.update(tensors)
         self.params.update({name: tensor for name, tensor in tensors.items() if name in self.params})
         self._runner = None
@@ -42,7 +42,7 @@ class TorchKernel(Kernel):
         runner = self.runner
         self.__call__ = flat_call(self.calling, runner, self._general_call)
         if self._runner is not runner:
-            # Another thread has bound other weights since.
+            # Another thread has bound other weights.
             self.__call__ = self._first_call
         return result
 
@@ -57,7 +57,7 @@ class TorchKernel(Kernel):
         return pytree.tree_unflatten(self.on_leaves(leaves), self.calling.results)
 
     def on_leaves(self, leaves: list[Any]) -> list[Any]:
-        """Call without the structures: return the leaves of the results for those of the arguments."""
+        """Call with flat arguments, and return flat results."""
         inputs = [leaf for given, leaf in zip(self.calling.given, leaves, strict=True) if not given.is_constant]
         if self.calling.input_updates or self.calling.buffer_updates:
             self._check_written(leaves)
@@ -90,7 +90,7 @@ class TorchKernel(Kernel):
 
     @cached_property
     def _owners(self) -> dict[int, list[str]]:
-        """The module's tensors by the address of their storage."""
+        """Return the module's tensors by the address of their storage."""
         owners: dict[int, list[str]] = {}
         for name, tensor in self.held.items():
             if pointer := _memory(tensor):
@@ -103,7 +103,7 @@ class TorchKernel(Kernel):
             for name, number in self.calling.buffer_updates.items():
                 self.held[name].copy_(_as_tensor(results[number]))
                 if not self.held[name].is_contiguous() or self.held[name].device.type != self.runner.device.type:
-                    # The runner has a copy of it.
+                    # The runner works on a copy.
                     self._runner = None
             for position, number in self.calling.input_updates.items():
                 target = leaves[position]
@@ -135,7 +135,7 @@ def _shared(kernel: str, one: str, other: str) -> ArgumentMismatchError:
 
 
 def _settled(leaf: Any) -> Any:
-    """Return a tensor whose memory can be inspected; the kernel refuses the others."""
+    """Return a tensor with inspectable memory; the kernel refuses others."""
     if not isinstance(leaf, torch.Tensor):
         return leaf
     return leaf.detach() if leaf.layout is torch.strided else torch.empty(0)
@@ -153,5 +153,5 @@ def _meet(a: Any, b: Any) -> bool:
     try:
         return share_elements(_settled(a), _settled(b))
     except (TypeError, RuntimeError):
-        # Strided tensors of a dtype, or with a sign, that NumPy lacks.
+        # Strided tensors of a dtype, or with a lazy negation, that NumPy lacks.
         return _memory(a) == _memory(b) != 0
