@@ -70,7 +70,7 @@ def translate(source: ir.Module) -> ir.Module:
 
 
 def has_control(source: ir.Module) -> bool:
-    """Return whether rank-0 values are scalars: loops, branches, updates and indices of run time compute with them."""
+    """Return whether rank-0 values are scalars: loops, branches, updates and run-time indices compute with them."""
     return is_imperative(source) or any(map(_is_control, tri_operations(source)))
 
 
