@@ -133,7 +133,10 @@ class Kernel:
 
     def _first_call(self, /, *arguments: Any, **keywords: Any) -> Any:
         """Run the general call once, which determines the fast path of later calls."""
-        result = self._general_call(*arguments, **keywords)
+        try:
+            result = self._general_call(*arguments, **keywords)
+        except KernelError as error:
+            raise shown_to_user(error)
         self.__call__ = self._short_call()
         return result
 

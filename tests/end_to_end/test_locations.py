@@ -333,7 +333,7 @@ def test_a_traceback_has_the_users_frames_and_the_call(tmp_path):
     assert frames_of(lambda: function.compile(x))[0] == ["frames_of", "<lambda>", "compile"]
     assert frames_of(lambda: function(x, x, x))[0] == ["frames_of", "<lambda>", "__call__"]
     kernel = fresh().compile()
-    assert frames_of(lambda: kernel(x))[0] == ["frames_of", "<lambda>", "__call__"]
+    assert frames_of(lambda: kernel(x))[0] == ["frames_of", "<lambda>", "_first_call"]
     assert frames_of(lambda: mt.resume(tmp_path / "none.mlir", "tri"))[0] == ["frames_of", "<lambda>", "resume"]
 
 

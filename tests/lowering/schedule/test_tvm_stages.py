@@ -318,7 +318,7 @@ def test_what_failed_is_in_the_kernel_on_stderr_once_and_in_the_doctors_report(m
     assert shown[0].filename == __file__
     for kernel in kernels:
         assert [(step.step, step.kernel, step.reason) for step in kernel.warnings] == [("Broken", "mul", "oops")]
-    report = runner.invoke(commands, ["doctor", "--last"]).output
+    report = "".join(runner.invoke(commands, ["doctor", "--last"]).output.split())  # long paths are wrapped
     assert all(word in report for word in ("double", "Broken", "oops", f"{__file__}:"))
 
 
@@ -339,6 +339,7 @@ def test_an_error_of_ours_in_code_generation_stays_what_it_is_on_the_users_line(
     def refuse(_function):
         raise UnsupportedOperationError("no code for this")
 
+    monkeypatch.delenv("MLIRTRI_STRICT", raising=False)
     monkeypatch.delenv("MLIRTRI_FORCE_SCHEDULES", raising=False)
     monkeypatch.setattr(build_modules, "keep_bfloat16", refuse)
     with pytest.raises(UnsupportedOperationError, match="no code for this") as caught:
