@@ -83,14 +83,14 @@ def _block_by_block(function: PrimFunc, schedule: Schedule, target: Target) -> S
             return None
         nest = nest_of(schedule, block)
         loops_of = reduction_loops if nest.reduced else element_loops
-        made = loops_of(nest, target) if "R" not in block.kinds or nest.reduced else None
-        if made is None and not nest.reduced and len(blocks) > 1 and nest.points <= FEW_ELEMENTS:
+        statement = loops_of(nest, target) if "R" not in block.kinds or nest.reduced else None
+        if statement is None and not nest.reduced and len(blocks) > 1 and nest.points <= FEW_ELEMENTS:
             # Reductions over axes of extent 1 begin with their init, too.
             body = nest.body if nest.init is None else sequence(nest.init, nest.body)
-            made = fresh(around_loops(nest.axes, body))
-        if made is None:
+            statement = fresh(around_loops(nest.axes, body))
+        if statement is None:
             return None
-        statements.append(made)
+        statements.append(statement)
         flat.update(nest.flat)
     return Schedule(function_of(schedule, function, statements, flat), error_render_level="fast")
 
@@ -218,22 +218,22 @@ def _by_rows(schedule: Schedule, rows: int, target: Target) -> list[Any]:
 def _inside_row(schedule: Schedule, block: BlockFacts) -> Any:
     """Vectorise a block within its row over its innermost spatial axis."""
     loops = [loop for loop in schedule.get_loops(block.handle)[1:] if int(schedule.get(loop).extent) > 1]
-    kept, reduced = divide_loops(schedule, block, loops)
-    if kept and reduced:
-        return _accumulate(schedule, block, reduced, kept[-1])
-    if kept:
-        vectorize(schedule, kept[-1], lanes_of(block))
+    spatial_loops, reduced = divide_loops(schedule, block, loops)
+    if spatial_loops and reduced:
+        return _accumulate(schedule, block, reduced, spatial_loops[-1])
+    if spatial_loops:
+        vectorize(schedule, spatial_loops[-1], lanes_of(block))
     return None
 
 
 def _at_root(schedule: Schedule, block: BlockFacts, target: Target) -> Any:
     """Schedule one block alone: chunks of results in parallel, the contiguous axis vectorised."""
-    kept, reduced = divide_loops(schedule, block, schedule.get_loops(block.handle))
+    spatial_loops, reduced = divide_loops(schedule, block, schedule.get_loops(block.handle))
     if not reduced:
         return spatial(schedule, block, target)
-    if not kept:
+    if not spatial_loops:
         return None
-    *outer, inner = kept
+    *outer, inner = spatial_loops
     extent = int(schedule.get(inner).extent)
     if extent > COLUMN_CHUNK and extent % COLUMN_CHUNK == 0:
         chunks, inner = schedule.split(inner, [None, COLUMN_CHUNK])

@@ -54,19 +54,19 @@ class FlatAccess:
 
     buffer: Buffer
     """The flat buffer that stands for it."""
-    place: Expr
+    offset: Expr
     """The flat index."""
     is_store: bool
 
     def step(self, variable: Var) -> int | None:
         """Return the stride along an axis, in elements; None where it is not known."""
-        form = linear(self.place, {})
+        form = linear(self.offset, {})
         if form is not None:
             return form.factor(variable)
-        known, rest = _parts(self.place)
-        if any(depends_on(each, [variable]) for each in rest):
+        forms, nonlinear = _parts(self.offset)
+        if any(depends_on(summand, [variable]) for summand in nonlinear):
             return None
-        return sum(form.factor(variable) for form in known)
+        return sum(form.factor(variable) for form in forms)
 
 
 @dataclass(frozen=True)
@@ -105,43 +105,45 @@ class FlatNest:
     @property
     def written(self) -> list[Buffer]:
         """The flat buffers that are stored to, in order."""
-        return list(dict.fromkeys(each.buffer for each in self.accesses if each.is_store))
+        return list(dict.fromkeys(access.buffer for access in self.accesses if access.is_store))
 
     @property
     def operands(self) -> list[FlatAccess]:
         """The loads of buffers that the nest does not write."""
         written = self.written
-        return [each for each in self.accesses if not each.is_store and each.buffer not in written]
+        return [access for access in self.accesses if not access.is_store and access.buffer not in written]
 
 
 def nest_of(schedule: Schedule, block: BlockFacts) -> FlatNest:
     """Return the nest of a leaf block whose axes all have static extents; raise `ValueError` for a block with views."""
-    found = schedule.get(block.handle)
-    parts = [each for each in (found.body, found.init) if each is not None]
-    if len(found.match_buffers):
+    sblock = schedule.get(block.handle)
+    parts = [statement for statement in (sblock.body, sblock.init) if statement is not None]
+    if len(sblock.match_buffers):
         raise NotApplicableError(f"block {block.name} has views")
     flat: dict[Any, Any] = {}
-    outside = _buffers_in(parts, found.alloc_buffers)
-    for buffer in outside:
+    outer_buffers = _buffers_in(parts, sblock.alloc_buffers)
+    for buffer in outer_buffers:
         size = prod(int(extent) for extent in buffer.ty.shape)
         flat[buffer] = tirx.decl_buffer([index(size)], buffer.dtype, buffer.name, layout=None)
     analyzer = Analyzer()
-    for axis in found.iter_vars:
+    for axis in sblock.iter_vars:
         analyzer.bind(axis.var, Range(index(0), index(int(axis.dom.extent))))
-    body, init = (None if part is None else _flattened(part, flat, analyzer) for part in (found.body, found.init))
+    body, init = (None if part is None else _flattened(part, flat, analyzer) for part in (sblock.body, sblock.init))
     if init is not None and block.is_spatial:  # reduction over no axes: initialised and finished in one step
         body, init = sequence(init, body), None
-    body = fresh(sequence(*(tirx.AllocBuffer(buffer) for buffer in found.alloc_buffers), body))
+    body = fresh(sequence(*(tirx.AllocBuffer(buffer) for buffer in sblock.alloc_buffers), body))
     axes = tuple(
         NestAxis(axis.var, int(axis.dom.extent), kind == "R")
-        for axis, kind in zip(found.iter_vars, block.kinds, strict=True)
+        for axis, kind in zip(sblock.iter_vars, block.kinds, strict=True)
     )
     stand_ins = {stand_in: buffer for buffer, stand_in in flat.items()}
     allocated = schedule.get(schedule.get_sblock("root")).alloc_buffers
-    inner = tuple(flat[buffer] for buffer in outside if any(buffer.same_as(each) for each in allocated))
+    inner = tuple(
+        flat[buffer] for buffer in outer_buffers if any(buffer.same_as(allocation) for allocation in allocated)
+    )
     root = schedule.get(schedule.get_sblock("root")).body
-    narrowed = tuple(each for each in inner if _is_narrowed(stand_ins[each], found, root))
-    nest = FlatNest(block.name, axes, body, init, stand_ins, not stores_bf16_constant(found), inner, narrowed)
+    narrowed = tuple(buffer for buffer in inner if _is_narrowed(stand_ins[buffer], sblock, root))
+    nest = FlatNest(block.name, axes, body, init, stand_ins, not stores_bf16_constant(sblock), inner, narrowed)
     return _joined(_ordered(_without_units(nest)))
 
 
@@ -156,8 +158,10 @@ def _is_narrowed(buffer: Any, block: Any, function: Any) -> bool:
             casts.append(node)
 
     structural_walk(function, (tirx.Cast, cast), order="pre")
-    loads, own = ([each for each in loads_in(part) if each.source.same_as(buffer)] for part in (function, block))
-    return bool(casts) and len(loads) - len(own) == len(casts)
+    loads, inner_loads = (
+        [load for load in loads_in(part) if load.source.same_as(buffer)] for part in (function, block)
+    )
+    return bool(casts) and len(loads) - len(inner_loads) == len(casts)
 
 
 def lanes_of(nest: FlatNest, buffers: Iterable[Buffer]) -> int:
@@ -177,18 +181,18 @@ def function_of(
 
 def accesses_in(statement: Stmt, flat: Mapping[Buffer, Buffer]) -> tuple[FlatAccess, ...]:
     """Return the loads and stores of flat buffers in a statement."""
-    found: list[FlatAccess] = []
+    accesses: list[FlatAccess] = []
 
     def load(node: Any) -> None:
         if node.source in flat:
-            found.append(FlatAccess(node.source, node.indices[0], False))
+            accesses.append(FlatAccess(node.source, node.indices[0], False))
 
     def store(node: Any) -> None:
         if node.buffer in flat:
-            found.append(FlatAccess(node.buffer, node.indices[0], True))
+            accesses.append(FlatAccess(node.buffer, node.indices[0], True))
 
     structural_walk(statement, [(TensorLoad, load), (tirx.BufferStore, store)], order="pre")
-    return tuple(found)
+    return tuple(accesses)
 
 
 def unflattened(statement: Stmt, flat: Mapping[Buffer, Buffer]) -> Stmt:
@@ -217,45 +221,47 @@ def unflattened(statement: Stmt, flat: Mapping[Buffer, Buffer]) -> Stmt:
     return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
 
 
-def _indices(place: Any, buffer: Any, analyzer: Analyzer) -> list[Any]:
+def _indices(offset: Any, buffer: Any, analyzer: Analyzer) -> list[Any]:
     shape = [int(extent) for extent in buffer.ty.shape]
     if not shape:
         return []
-    found = []
+    indices = []
     for extent in reversed(shape[1:]):  # innermost first: each quotient is a sum of whole multiples again
-        found.append(analyzer.simplify(tirx.floormod(place, index(extent))))
-        place = analyzer.simplify(tirx.floordiv(place, index(extent)))
-    return [analyzer.simplify(place), *reversed(found)]
+        indices.append(analyzer.simplify(tirx.floormod(offset, index(extent))))
+        offset = analyzer.simplify(tirx.floordiv(offset, index(extent)))
+    return [analyzer.simplify(offset), *reversed(indices)]
 
 
 def _buffers_in(parts: Sequence[Any], inner: Sequence[Any]) -> list[Any]:
-    found: dict[Any, None] = {}
+    buffers: dict[Any, None] = {}
 
     def load(node: Any) -> None:
-        found[node.source] = None
+        buffers[node.source] = None
 
     def store(node: Any) -> None:
-        found[node.buffer] = None
+        buffers[node.buffer] = None
 
     for part in parts:
         structural_walk(part, [(TensorLoad, load), (tirx.BufferStore, store)], order="pre")
-    return [buffer for buffer in found if not any(buffer.same_as(each) for each in inner)]
+    return [buffer for buffer in buffers if not any(buffer.same_as(allocation) for allocation in inner)]
 
 
 def _flattened(statement: Any, flat: Mapping[Any, Any], analyzer: Analyzer) -> Any:
-    def place(buffer: Any, indices: Sequence[Any]) -> Any:
-        total: Any = index(0)
-        for extent, each in zip(buffer.ty.shape, indices, strict=True):
-            total = total * index(int(extent)) + each
-        return analyzer.simplify(total)
+    def offset_of(buffer: Any, indices: Sequence[Any]) -> Any:
+        offset: Any = index(0)
+        for extent, position in zip(buffer.ty.shape, indices, strict=True):
+            offset = offset * index(int(extent)) + position
+        return analyzer.simplify(offset)
 
     def load(node: Any) -> Any:
         stand_in = flat.get(node.source)
-        return node if stand_in is None else tirx.BufferLoad(stand_in, [place(node.source, node.indices)])
+        return node if stand_in is None else tirx.BufferLoad(stand_in, [offset_of(node.source, node.indices)])
 
     def store(node: Any) -> Any:
         stand_in = flat.get(node.buffer)
-        return node if stand_in is None else tirx.BufferStore(stand_in, node.value, [place(node.buffer, node.indices)])
+        return (
+            node if stand_in is None else tirx.BufferStore(stand_in, node.value, [offset_of(node.buffer, node.indices)])
+        )
 
     def comparison(node: Any) -> Any:
         if not str(getattr(node.a, "ty", "")).startswith("int") or loads_in(node):
@@ -268,8 +274,8 @@ def _flattened(statement: Any, flat: Mapping[Any, Any], analyzer: Analyzer) -> A
 
 def _without_units(nest: FlatNest) -> FlatNest:
     units = {axis.variable: index(0) for axis in nest.axes if axis.extent == 1}
-    kept = tuple(axis for axis in nest.axes if axis.extent != 1)
-    return replace(substituted_nest(nest, units), axes=kept) if units else nest
+    axes = tuple(axis for axis in nest.axes if axis.extent != 1)
+    return replace(substituted_nest(nest, units), axes=axes) if units else nest
 
 
 def substituted_nest(nest: FlatNest, values: Mapping[Any, Any]) -> FlatNest:
@@ -281,7 +287,7 @@ def substituted_nest(nest: FlatNest, values: Mapping[Any, Any]) -> FlatNest:
     def replaced(part: Any) -> Any:
         if part is None:
             return None
-        part = structural_map(part, (tirx.Var, lambda each: values.get(each, each)))
+        part = structural_map(part, (tirx.Var, lambda variable: values.get(variable, variable)))
 
         def load(node: Any) -> Any:
             if node.source not in nest.flat:
@@ -301,12 +307,12 @@ def substituted_nest(nest: FlatNest, values: Mapping[Any, Any]) -> FlatNest:
 def _ordered(nest: FlatNest) -> FlatNest:
     """Return the nest with spatial axes ordered by the results' strides, and reduced ones by the operands'."""
     accesses = nest.accesses
-    stores = [each for each in accesses if each.is_store]
-    loads = [each for each in accesses if not each.is_store] or stores
+    stores = [access for access in accesses if access.is_store]
+    loads = [access for access in accesses if not access.is_store] or stores
 
     def key(axis: NestAxis) -> int:
-        found = [each.step(axis.variable) for each in (loads if axis.is_reduction else stores)]
-        return -max((abs(step) for step in found if step is not None), default=0)
+        steps = [access.step(axis.variable) for access in (loads if axis.is_reduction else stores)]
+        return -max((abs(step) for step in steps if step is not None), default=0)
 
     return replace(nest, axes=(*sorted(nest.spatial, key=key), *sorted(nest.reduced, key=key)))
 
@@ -327,21 +333,21 @@ def _joined(nest: FlatNest) -> FlatNest:
 
 def _runs_through(nest: FlatNest, outer: NestAxis, inner: NestAxis) -> bool:
     variables = [outer.variable, inner.variable]
-    if depends_on(_without_places(nest.body, nest.flat), variables):
+    if depends_on(_without_offsets(nest.body, nest.flat), variables):
         return False
-    if nest.init is not None and depends_on(_without_places(nest.init, nest.flat), variables):
+    if nest.init is not None and depends_on(_without_offsets(nest.init, nest.flat), variables):
         return False
     accesses = nest.accesses if nest.init is None else (*nest.accesses, *accesses_in(nest.init, nest.flat))
     for access in accesses:
-        form = linear(access.place, {})
-        if form is None and depends_on(access.place, variables):
+        form = linear(access.offset, {})
+        if form is None and depends_on(access.offset, variables):
             return False
         if form is not None and form.factor(outer.variable) != form.factor(inner.variable) * inner.extent:
             return False
     return True
 
 
-def _without_places(statement: Any, flat: Mapping[Any, Any]) -> Any:
+def _without_offsets(statement: Any, flat: Mapping[Any, Any]) -> Any:
     """Return the statement with index 0 in every access, so that axes are left in values only."""
 
     def load(node: Any) -> Any:
@@ -353,10 +359,10 @@ def _without_places(statement: Any, flat: Mapping[Any, Any]) -> Any:
     return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
 
 
-def _parts(place: Any) -> tuple[list[Any], list[Any]]:
+def _parts(offset: Any) -> tuple[list[Any], list[Any]]:
     """Return the summands of an index: the linear forms of those that have one, and the others."""
-    if isinstance(place, tirx.Add):
-        first, second = _parts(place.a), _parts(place.b)
+    if isinstance(offset, tirx.Add):
+        first, second = _parts(offset.a), _parts(offset.b)
         return first[0] + second[0], first[1] + second[1]
-    form = linear(place, {})
-    return ([form], []) if form is not None else ([], [place])
+    form = linear(offset, {})
+    return ([form], []) if form is not None else ([], [offset])

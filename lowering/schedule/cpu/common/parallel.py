@@ -52,12 +52,12 @@ def outer_loops(outer: Outer, statement: Stmt, target: Target) -> Stmt:
 def _fused(axes: Sequence[NestAxis], count: int, statement: Any) -> Any:
     both = tirx.Var(axes[0].variable.name if len(axes) == 1 else "fused", "int64")
     values, below = {}, count
-    for at, axis in enumerate(axes):
+    for position, axis in enumerate(axes):
         below //= axis.extent
         value = both if below == 1 else tirx.floordiv(both, index(below))
-        values[axis.variable] = value if at == 0 else tirx.floormod(value, index(axis.extent))
+        values[axis.variable] = value if position == 0 else tirx.floormod(value, index(axis.extent))
     return tirx.For(both, index(0), index(count), tirx.ForKind.PARALLEL, _replaced(statement, values))
 
 
 def _replaced(statement: Any, values: dict[Any, Any]) -> Any:
-    return structural_map(statement, (tirx.Var, lambda each: values.get(each, each)))
+    return structural_map(statement, (tirx.Var, lambda variable: values.get(variable, variable)))

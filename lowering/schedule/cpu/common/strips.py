@@ -65,33 +65,33 @@ class Shape:
         return self.vectors * self.lanes
 
 
-def strip_loop(loop: Stmt, done: Expr, count: Expr, shape: Shape, widened: Widened | None = None) -> Stmt | None:
-    """Return the loop over whole strips of a `For` with `count` iterations, from `done` on; None where they diverge."""
+def strip_loop(loop: Stmt, start: Expr, count: Expr, shape: Shape, widened: Widened | None = None) -> Stmt | None:
+    """Return the loop over whole strips of a `For`, iterations `start` to `count`; None where they diverge."""
     number = tirx.Var(loop.loop_var.name, loop.loop_var.ty)
-    body = strip(loop.body, loop.loop_var, plus(loop.min, done) + number * index(shape.width), shape, widened)
+    body = strip(loop.body, loop.loop_var, plus(loop.min, start) + number * index(shape.width), shape, widened)
     if body is None:
         return None
-    strips = simplified(strips_in(minus(count, done), shape.width))
+    strips = simplified(strips_in(minus(count, start), shape.width))
     return tirx.For(number, index(0), strips, tirx.ForKind.SERIAL, body, None, loop.annotations)
 
 
-def last_strip(loop: Stmt, done: Expr, count: Expr, shape: Shape) -> Stmt | None:
-    """Return one strip that ends where the loop does and leaves the iterations before `done` as they are; or None.
+def last_strip(loop: Stmt, start: Expr, count: Expr, shape: Shape) -> Stmt | None:
+    """Return one strip that ends where the loop does and leaves the iterations before `start` as they are; or None.
 
     The loop has at least as many iterations as the strip.
     """
     first = minus(count, index(shape.width))
-    return strip(loop.body, loop.loop_var, plus(loop.min, first), shape, skipped=minus(done, first))
+    return strip(loop.body, loop.loop_var, plus(loop.min, first), shape, skipped=minus(start, first))
 
 
-def rest_loop(loop: Stmt, done: Expr, count: Expr) -> list[Stmt]:
-    """Return the scalar loop over the iterations from `done` on; an empty list where there are none."""
-    rest = simplified(minus(count, done))
-    if isinstance(rest, tirx.IntImm) and rest.value <= 0:
+def rest_loop(loop: Stmt, start: Expr, count: Expr) -> list[Stmt]:
+    """Return the scalar loop over the iterations from `start` on; an empty list where there are none."""
+    remaining = simplified(minus(count, start))
+    if isinstance(remaining, tirx.IntImm) and remaining.value <= 0:
         return []
     variable = tirx.Var(loop.loop_var.name, loop.loop_var.ty)
-    body = fresh(substituted(loop.body, loop.loop_var, plus(loop.min, done) + variable))
-    return [tirx.For(variable, index(0), rest, tirx.ForKind.SERIAL, body, None, loop.annotations)]
+    body = fresh(substituted(loop.body, loop.loop_var, plus(loop.min, start) + variable))
+    return [tirx.For(variable, index(0), remaining, tirx.ForKind.SERIAL, body, None, loop.annotations)]
 
 
 def strip(
@@ -108,15 +108,15 @@ def strip(
     if any(_elements(buffer) is None for buffer in buffers):
         return None
     width = index(shape.width)
-    widened = {**(widened or {}), **{each: buffer_like(each, [*each.ty.shape, width]) for each in buffers}}
+    widened = {**(widened or {}), **{buffer: buffer_like(buffer, [*buffer.ty.shape, width]) for buffer in buffers}}
     return _Strip(offset, shape, widened.values(), skipped).push(_with_dimension(body, widened, offset))
 
 
 def allocated_in(statement: Stmt) -> list[Buffer]:
     """Return the buffers that are allocated inside a statement, in program order."""
-    found: list[Any] = []
-    structural_walk(statement, (tirx.AllocBuffer, lambda node: found.append(node.buffer)), order="pre")
-    return found
+    buffers: list[Any] = []
+    structural_walk(statement, (tirx.AllocBuffer, lambda node: buffers.append(node.buffer)), order="pre")
+    return buffers
 
 
 def _elements(buffer: Any) -> int | None:
@@ -147,8 +147,8 @@ def _without_binds(body: Any, offset: Any) -> Any:
         buffer = elements[node.var]
         return tirx.SeqStmt([tirx.AllocBuffer(buffer), tirx.BufferStore(buffer, node.value, [index(0)])])
 
-    def load(each):
-        return tirx.BufferLoad(elements[each], [index(0)]) if each in elements else each
+    def load(variable):
+        return tirx.BufferLoad(elements[variable], [index(0)]) if variable in elements else variable
 
     # Definitions before uses: a variable that is defined cannot become a load.
     body = structural_map(body, [(tirx.Bind, store), (tirx.SeqStmt, lambda node: sequence(*node.seq))], order="post")
@@ -190,8 +190,8 @@ class _Strip:
         return rule(self, statement) if rule else None
 
     def _sequence(self, statement):
-        pushed = [self.push(each) for each in statement.seq]
-        return None if any(each is None for each in pushed) else sequence(*pushed)
+        pushed = [self.push(child) for child in statement.seq]
+        return None if any(child is None for child in pushed) else sequence(*pushed)
 
     def _keep(self, statement):
         return statement
@@ -221,7 +221,7 @@ class _Strip:
         return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, body)
 
     def _store(self, store):
-        if self.skipped is not None and not any(store.buffer.same_as(each) for each in self.private):
+        if self.skipped is not None and not any(store.buffer.same_as(buffer) for buffer in self.private):
             old = tirx.BufferLoad(store.buffer, store.indices)
             value = tirx.Select(tirx.GE(self.offset, self.skipped), store.value, old)
             store = tirx.BufferStore(store.buffer, value, store.indices)
@@ -229,10 +229,12 @@ class _Strip:
         vector = tirx.Var("vector", "int64")
         first = vector * index(lanes) if vectors > 1 else index(0)
         if lanes > 1:
-            made = vector_store(store, self.offset, first, lanes)
+            statement = vector_store(store, self.offset, first, lanes)
         else:
-            made = substituted(store, self.offset, first)
-        return made if vectors == 1 else tirx.For(vector, index(0), index(vectors), tirx.ForKind.UNROLLED, made)
+            statement = substituted(store, self.offset, first)
+        return (
+            statement if vectors == 1 else tirx.For(vector, index(0), index(vectors), tirx.ForKind.UNROLLED, statement)
+        )
 
 
 _RULES = {
@@ -278,7 +280,7 @@ def _without_names(value: Any, names: list[Any]) -> Any:
 
 def _named(let: Any, value: Any, names: list[Any]) -> Any:
     """Return the body of a `Let`, whose `Bind` is appended to `names` unless it is there."""
-    same = next((each for each in names if each.var.same_as(let.var)), None)
+    same = next((bind for bind in names if bind.var.same_as(let.var)), None)
     if same is not None and structural_equal(same.value, value):
         return let.body
     variable = let.var if same is None else tirx.Var(let.var.name, let.var.ty)
@@ -287,18 +289,18 @@ def _named(let: Any, value: Any, names: list[Any]) -> Any:
 
 
 def _has_arms(value: Any) -> bool:
-    found: list[Any] = []
-    structural_walk(value, (ir.Call, lambda call: found.append(str(getattr(call.op, "name", "")))))
-    return any(name.endswith(".if_then_else") for name in found)
+    operators: list[Any] = []
+    structural_walk(value, (ir.Call, lambda call: operators.append(str(getattr(call.op, "name", "")))))
+    return any(name.endswith(".if_then_else") for name in operators)
 
 
 def _in_order(names: list[Any]) -> list[Any]:
     """Return the `Bind` in topological order."""
     ordered: list[Any] = []
-    rest = list(names)
-    while rest:
-        variables = [each.var for each in rest]
-        ready = [each for each in rest if not depends_on(each.value, variables)]
+    remaining = list(names)
+    while remaining:
+        variables = [bind.var for bind in remaining]
+        ready = [bind for bind in remaining if not depends_on(bind.value, variables)]
         ordered += ready
-        rest = [each for each in rest if each not in ready]
+        remaining = [bind for bind in remaining if bind not in ready]
     return ordered

@@ -106,8 +106,8 @@ def choose_tiles(rows: Any, vectors: int, registers: int, least: int = 1) -> Til
     """Return the tiles of the fewest cycles for one step of the reduction; of equal ones, the larger tiles."""
     options = []
     if not isinstance(rows, int):
-        many = choose_tiles(MANY, vectors, registers)
-        return Tiles(OpenCut(rows, many.rows.size, least), many.vectors)
+        typical = choose_tiles(MANY, vectors, registers)
+        return Tiles(OpenCut(rows, typical.rows.size, least), typical.vectors)
     for wide in range(1, min(vectors, MOST_VECTORS) + 1):
         cut_columns = Cut(vectors, -(-vectors // wide))
         # One register holds the element of the left operand, `wide` ones the right operand's vectors.
@@ -120,8 +120,8 @@ def tiles_for(rows: Any, columns: Any, lanes: int, registers: int, least: int = 
     """Return the tiles of `rows`, at least `least`, and `columns`, either of which may be an expression."""
     if isinstance(columns, int):
         return choose_tiles(rows, -(-columns // lanes), registers, least)
-    many = choose_tiles(rows, MANY, registers, least)
-    return Tiles(many.rows, OpenVectors(columns, many.vectors.size, lanes))
+    typical = choose_tiles(rows, MANY, registers, least)
+    return Tiles(typical.rows, OpenVectors(columns, typical.vectors.size, lanes))
 
 
 def _cycles(tiles: Tiles) -> float:
@@ -142,11 +142,11 @@ def sizes_of(cut: Cut) -> list[tuple[int, int]]:
 def tile_by_size(cut: Cut, tile: Expr, body: Callable[[Expr, int], Stmt]) -> Stmt:
     """Return ``body(first unit, size)`` of tile number `tile`, under a condition where the cut has two sizes."""
     (large, count), *small = sizes_of(cut)
-    whole = body(tile * index(large), large)
+    full = body(tile * index(large), large)
     if not small:
-        return whole
+        return full
     size, _ = small[0]
-    return tirx.IfThenElse(tirx.LT(tile, index(count)), whole, body(tile * index(large - 1) + index(count), size))
+    return tirx.IfThenElse(tirx.LT(tile, index(count)), full, body(tile * index(large - 1) + index(count), size))
 
 
 def tile_by_columns(cut: Cut, columns: int, lanes: int, tile: Expr, body: Callable[[Expr, int, int], Stmt]) -> Stmt:
@@ -154,7 +154,7 @@ def tile_by_columns(cut: Cut, columns: int, lanes: int, tile: Expr, body: Callab
 
     The last tile ends with the last column, inside of its last vector where `columns` is no multiple of `lanes`.
     """
-    full = tile_by_size(cut, tile, lambda at, size: body(at * index(lanes), size, size * lanes))
+    full = tile_by_size(cut, tile, lambda unit, size: body(unit * index(lanes), size, size * lanes))
     if not columns % lanes:
         return full
     size = sizes_of(cut)[-1][0]

@@ -58,8 +58,8 @@ class Square:
     def statements(self, start: Expr, across: Expr) -> Stmt | None:
         """Return the tile from iterations `start` and `across` on; None where lanes of a vector branch differently."""
         statements: list[Stmt] = []
-        columns = [self._transposed(load, start, across, statements) for load in self.loads]
-        elements = [new_buffer("turned", str(load.source.dtype), 1) for load in self.loads]
+        columns = [self._columns(load, start, across, statements) for load in self.loads]
+        elements = [new_buffer("transposed", str(load.source.dtype), 1) for load in self.loads]
 
         def replaced(node: TensorLoad) -> Expr:
             for load, element in zip(self.loads, elements, strict=True):
@@ -68,19 +68,19 @@ class Square:
             return node
 
         body = structural_map(self.body, (TensorLoad, replaced), order="post")
-        for at in range(self.side):
-            widened = {each: new_buffer(each.name, str(each.dtype), 1, self.side) for each in elements}
+        for position in range(self.side):
+            widened = {element: new_buffer(element.name, str(element.dtype), 1, self.side) for element in elements}
             for buffer, vectors in zip(widened.values(), columns, strict=True):
-                store = tirx.BufferStore(buffer, vectors[at], [index(0), ramp(index(0), self.side)])
+                store = tirx.BufferStore(buffer, vectors[position], [index(0), ramp(index(0), self.side)])
                 statements += [tirx.AllocBuffer(buffer), store]
-            column = substituted(body, self.across, plus(across, index(at)))
+            column = substituted(body, self.across, plus(across, index(position)))
             vector = strip(column, self.axis, start, Shape(1, self.side), widened)
             if vector is None:
                 return None
             statements.append(vector)
         return sequence(*statements)
 
-    def _transposed(self, load: TensorLoad, start: Expr, across: Expr, statements: list[Stmt]) -> list[Expr]:
+    def _columns(self, load: TensorLoad, start: Expr, across: Expr, statements: list[Stmt]) -> list[Expr]:
         def element(row: int, lane: Expr) -> Expr:
             along = substituted(load, self.axis, plus(start, index(row)))
             return substituted(along, self.across, across + lane)
@@ -119,13 +119,13 @@ def _transposed(vectors: Sequence[Expr], statements: list[Stmt]) -> list[Expr]:
 
     rows, size = list(vectors), 1
     while size < side:
-        for at in range(side):
-            if at & size:
+        for row in range(side):
+            if row & size:
                 continue
-            pair = [rows[at], rows[at + size]]
+            pair = [rows[row], rows[row + size]]
             low = [lane if not lane & size else side + lane - size for lane in range(side)]
-            rows[at] = shuffled(pair, low)
-            rows[at + size] = shuffled(pair, [lane + size for lane in low])
+            rows[row] = shuffled(pair, low)
+            rows[row + size] = shuffled(pair, [lane + size for lane in low])
         size *= 2
     return rows
 
@@ -147,11 +147,11 @@ def transposed_loops(
     square = Square(nest.body, axis.variable, across.variable, loads, side)
     outer = [other for other in nest.axes if other is not axis and other is not across]
     squares = -(-across.extent // side)
-    whole, rest = divmod(squares, SQUARES_ABREAST)
+    full_chunks, remaining = divmod(squares, SQUARES_ABREAST)
     statements = []
-    for first, count, abreast in ((0, whole, SQUARES_ABREAST), (whole * SQUARES_ABREAST, 1, rest)):
+    for first, count, abreast in ((0, full_chunks, SQUARES_ABREAST), (full_chunks * SQUARES_ABREAST, 1, remaining)):
         if count and abreast:
-            number = tirx.Var("stretch", "int64")
+            number = tirx.Var("chunk", "int64")
             body = _chunk(square, axis, across, plus(number * index(abreast), index(first)), abreast)
             points = nest.points // squares * count * abreast
             loops = Outer([*outer, NestAxis(number, count, False)], points)
@@ -185,10 +185,10 @@ def _crossing_loads(nest: FlatNest, axis: NestAxis, across: NestAxis) -> list[Te
         if step is None or access.step(across.variable) != 1 or str(access.buffer.dtype) not in DTYPES:
             return []
         if not any(
-            access.buffer.same_as(other.buffer) and structural_equal(access.place, other.place) for other in crossing
+            access.buffer.same_as(other.buffer) and structural_equal(access.offset, other.offset) for other in crossing
         ):
             crossing.append(access)
-    return [tirx.BufferLoad(access.buffer, [access.place]) for access in crossing]
+    return [tirx.BufferLoad(access.buffer, [access.offset]) for access in crossing]
 
 
 def _chunk(square: Square, axis: NestAxis, across: NestAxis, first: Expr, count: int) -> Stmt:

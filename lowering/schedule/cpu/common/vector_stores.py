@@ -44,7 +44,7 @@ def is_part(buffer: Buffer, indices: Sequence[Expr], offset: Var) -> bool:
     form = linear(indices[-2], {})
     if form is None or form.factor(offset) != 1:
         return False
-    return not any(depends_on(each, [offset]) for each in indices[:-2])
+    return not any(depends_on(position, [offset]) for position in indices[:-2])
 
 
 class _Vectors:
@@ -59,10 +59,10 @@ class _Vectors:
 
     def store(self, store: Any) -> Any:
         value = structural_map(store.value, (TensorLoad, self._load), order="post")
-        buffer, indices, after = store.buffer, store.indices, []
+        buffer, indices, copies_back = store.buffer, store.indices, []
         if is_part(buffer, indices, self.offset):
             both = self._both_parts(buffer, indices)
-            after = [self._copied(buffer, indices, both, is_back=True)]
+            copies_back = [self._copied(buffer, indices, both, is_back=True)]
             buffer, indices = both, [self._index_of(indices)]
         body = tirx.BufferStore(buffer, value, indices)
         body = substituted(body, self.offset, plus(self.first, self.lane))
@@ -70,7 +70,7 @@ class _Vectors:
         is_constant = isinstance(value, tirx.FloatImm) and str(value.ty.dtype) == "bfloat16"
         kind = tirx.ForKind.SERIAL if is_constant else tirx.ForKind.VECTORIZED
         loop = tirx.For(self.lane, index(0), index(self.lanes), kind, body)
-        return sequence(*self.before, loop, *after)
+        return sequence(*self.before, loop, *copies_back)
 
     def _load(self, load: Any) -> Any:
         if not is_part(load.source, load.indices, self.offset):
@@ -83,8 +83,8 @@ class _Vectors:
 
     def _both_parts(self, buffer: Any, indices: Any) -> Any:
         """Return the buffer that both parts of the elements are loaded into."""
-        for known, places, both in self.parts:
-            if known.same_as(buffer) and all(map(structural_equal, places, indices[:-1])):
+        for array, element_indices, both in self.parts:
+            if array.same_as(buffer) and all(map(structural_equal, element_indices, indices[:-1])):
                 return both
         both = new_buffer(f"{buffer.name}_parts", buffer.dtype, PARTS * self.lanes)
         self.parts.append((buffer, indices[:-1], both))
@@ -93,14 +93,16 @@ class _Vectors:
 
     def _copied(self, buffer: Any, indices: Any, both: Any, *, is_back: bool) -> Any:
         """Return the copy of both parts of all elements, in one vector, from the array or back to it."""
-        at = tirx.Var("part", "int64")
-        number, part = tirx.floordiv(at, index(PARTS)), tirx.floormod(at, index(PARTS))
-        places = [substituted(each, self.offset, plus(self.first, number)) for each in indices[:-1]]
+        position = tirx.Var("part", "int64")
+        number, part = tirx.floordiv(position, index(PARTS)), tirx.floormod(position, index(PARTS))
+        element_indices = [
+            substituted(expression, self.offset, plus(self.first, number)) for expression in indices[:-1]
+        ]
         if is_back:
-            body = tirx.BufferStore(buffer, tirx.BufferLoad(both, [at]), [*places, part])
+            body = tirx.BufferStore(buffer, tirx.BufferLoad(both, [position]), [*element_indices, part])
         else:
-            body = tirx.BufferStore(both, tirx.BufferLoad(buffer, [*places, part]), [at])
-        return tirx.For(at, index(0), index(PARTS * self.lanes), tirx.ForKind.VECTORIZED, body)
+            body = tirx.BufferStore(both, tirx.BufferLoad(buffer, [*element_indices, part]), [position])
+        return tirx.For(position, index(0), index(PARTS * self.lanes), tirx.ForKind.VECTORIZED, body)
 
 
 def _vectorizable(call: Any) -> Any:

@@ -65,8 +65,8 @@ def accumulators_of(nest: FlatNest) -> Accumulators | None:
     for access in nest.accesses:
         if access.buffer not in written:
             continue
-        known = places.setdefault(access.buffer, access.place)
-        if not structural_equal(known, access.place) or depends_on(access.place, reduced):
+        known = places.setdefault(access.buffer, access.offset)
+        if not structural_equal(known, access.offset) or depends_on(access.offset, reduced):
             return None
     if any(loads_of(place) for place in places.values()):
         return None

@@ -246,7 +246,7 @@ def _mixed(nest: FlatNest, short: NestAxis, along: NestAxis, start: Any, lanes: 
     vectors = [tirx.BufferLoad(each, [index(0), ramp(index(0), lanes)]) for each in rooms]
     order = [index(at * lanes + lane) for lane in range(lanes) for at in range(short.extent)]
     made += [tirx.AllocBuffer(row), tirx.BufferStore(row, tirx.Shuffle(vectors, order), [ramp(index(0), width)])]
-    first = replaced(store.place, {short.variable: index(0), along.variable: start})
+    first = replaced(store.offset, {short.variable: index(0), along.variable: start})
     made.append(
         in_lanes(width, lambda lane: tirx.BufferStore(store.buffer, tirx.BufferLoad(row, [lane]), [plus(first, lane)]))
     )

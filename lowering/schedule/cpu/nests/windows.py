@@ -79,7 +79,7 @@ def _slides(nest: FlatNest) -> bool:
 
     An operand shared by many results belongs to a product.
     """
-    if any(linear(each.place, {}) is None for each in nest.operands):
+    if any(linear(each.offset, {}) is None for each in nest.operands):
         return False
     axes = [axis for axis in nest.spatial if axis.extent >= FEW_LANES]
     moving = [*axes, *nest.reduced]
