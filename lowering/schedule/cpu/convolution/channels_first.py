@@ -89,10 +89,10 @@ def convolution_loops(contraction: Contraction, target: Target) -> Stmt | None:
     """Return the statements that compute a convolution; None where its image's padding is not recognised."""
     if not isinstance(core_of(contraction.right), TensorLoad) and not _pads_channels(contraction):
         return None
-    before: list[Stmt] = []
+    copies: list[Stmt] = []
     if not isinstance(contraction.left, TensorLoad):  # fp16 and bf16 filters are widened once, not per chunk
-        contraction, before = packed_left(contraction, target)
-    return sequence(*before, *(fresh(_all_chunks(part, target)) for part in _cut(contraction)))
+        contraction, copies = packed_left(contraction, target)
+    return sequence(*copies, *(fresh(_all_chunks(part, target)) for part in _cut(contraction)))
 
 
 def _pads_channels(contraction: Contraction) -> bool:
@@ -106,13 +106,13 @@ def _cut(contraction: Contraction) -> list[Contraction]:
     inner = contraction.columns[-1]
     if inner.extent <= MOST_PIXELS:
         return [contraction]
-    whole, rest = divmod(inner.extent, MOST_PIXELS)
-    row, pixel = Axis(tirx.Var("piece", "int64"), whole), Axis(tirx.Var("pixel", "int64"), MOST_PIXELS)
-    last = Axis(tirx.Var("pixel", "int64"), rest)
+    full, remaining = divmod(inner.extent, MOST_PIXELS)
+    row, pixel = Axis(tirx.Var("segment", "int64"), full), Axis(tirx.Var("pixel", "int64"), MOST_PIXELS)
+    last = Axis(tirx.Var("pixel", "int64"), remaining)
     rows = _with_columns(contraction, [row, pixel], row.variable * index(MOST_PIXELS) + pixel.variable)
-    if not rest:
+    if not remaining:
         return [rows]
-    return [rows, _with_columns(contraction, [last], last.variable + index(whole * MOST_PIXELS))]
+    return [rows, _with_columns(contraction, [last], last.variable + index(full * MOST_PIXELS))]
 
 
 def _with_columns(contraction: Contraction, axes: list[Axis], position: Expr) -> Contraction:
@@ -127,10 +127,10 @@ def _with_columns(contraction: Contraction, axes: list[Axis], position: Expr) ->
 
 def _all_chunks(contraction: Contraction, target: Target) -> Stmt:
     *outer, inner = contraction.columns
-    total = size_of(outer)
-    rows = min(total, _rows_of_chunk(inner.extent, lanes_for(contraction.dtype)))
-    whole, rest = divmod(total, rows)
-    cuts = [(rows, whole, 0)] + ([(rest, 1, whole * rows)] if rest else [])
+    total_rows = size_of(outer)
+    rows = min(total_rows, _rows_of_chunk(inner.extent, lanes_for(contraction.dtype)))
+    full, remaining = divmod(total_rows, rows)
+    cuts = [(rows, full, 0)] + ([(remaining, 1, full * rows)] if remaining else [])
     return sequence(*(_PackedTasks(contraction, *cut, target).statement() for cut in cuts))
 
 
@@ -145,7 +145,7 @@ def _rows_of_chunk(width: int, lanes: int) -> int:
 class _PackedTasks(ConvolutionTasks):
     """Tasks for chunks of one size, each of which packs the pixels that it reads (im2col), block by block."""
 
-    def __init__(self, contraction: Contraction, rows: int, count: int, before: int, target: Target):
+    def __init__(self, contraction: Contraction, rows: int, count: int, first_row: int, target: Target):
         super().__init__(contraction, target)
         self.width = contraction.columns[-1].extent
         self.pixels = rows * self.width
@@ -158,7 +158,7 @@ class _PackedTasks(ConvolutionTasks):
         self.depth = -(-first.extent // -(-first.extent // most))
         self.blocks = -(-first.extent // self.depth)
         self.tall = self._row_tiles_per_task(count)
-        self.chunks = Chunks(rows, count, -(-self.tiles.rows.count // self.tall), before)
+        self.chunks = Chunks(rows, count, -(-self.tiles.rows.count // self.tall), first_row)
         extents = [axis.extent for axis in self.window]
         self.packed = temporary("pixels", str(dtype), [self.depth, *extents, self.pitch])
         self.sums = None
@@ -173,8 +173,8 @@ class _PackedTasks(ConvolutionTasks):
 
     def _row_tiles_per_task(self, chunks: int) -> int:
         """Return the number of row tiles of a task: all of them where there are enough chunks for the threads."""
-        known = [axis for axis in self.contraction.batch if isinstance(axis.extent, int)]
-        tasks, count = size_of(known) * chunks, self.tiles.rows.count
+        static = [axis for axis in self.contraction.batch if isinstance(axis.extent, int)]
+        tasks, count = size_of(static) * chunks, self.tiles.rows.count
         parts = min(count, -(-2 * self.target.threads // tasks)) if self.target.threads > 1 else 1
         return -(-count // parts)
 
@@ -198,15 +198,15 @@ class _PackedTasks(ConvolutionTasks):
         first = self.contraction.reduced[0]
         start, extent = self._block(number)
 
-        def channel(at: Expr) -> Stmt:
-            copies = nested(self.window, lambda values: rows({**values, first.variable: start + at}, at))
+        def channel(position: Expr) -> Stmt:
+            copies = nested(self.window, lambda values: rows({**values, first.variable: start + position}, position))
             if self.channel is None:
                 return copies
-            values = {**batch, first.variable: start + at}
+            values = {**batch, first.variable: start + position}
             return sequence(self.channel.filled(self.padded, values, row, self.lanes), copies)
 
-        def rows(values: Values, at: Expr) -> Stmt:
-            target = [at, *(values[axis.variable] for axis in self.window)]
+        def rows(values: Values, position: Expr) -> Stmt:
+            target = [position, *(values[axis.variable] for axis in self.window)]
             values = {**batch, **values}
             lines = counted("line", self.chunks.rows, lambda line: self._line(target, values, row, line))
             if self.pitch == self.pixels:
@@ -219,9 +219,9 @@ class _PackedTasks(ConvolutionTasks):
 
     def _block(self, number: Expr) -> tuple[Expr, Expr]:
         """Return the first iteration and the extent of a block of the outermost reduction axis."""
-        start, whole = number * index(self.depth), self.contraction.reduced[0].extent
-        if whole % self.depth:
-            return start, tirx.min(index(self.depth), index(whole) - start)
+        start, length = number * index(self.depth), self.contraction.reduced[0].extent
+        if length % self.depth:
+            return start, tirx.min(index(self.depth), index(length) - start)
         return start, index(self.depth)
 
     def _line(self, target: list[Expr], values: Values, row: Expr, line: Expr) -> Stmt:
@@ -244,9 +244,9 @@ class _PackedTasks(ConvolutionTasks):
         lanes = self.lanes
         while lanes > self.width:
             lanes //= 2
-        whole, rest = divmod(self.width, lanes)
-        vectors = [vector(index(at * lanes), lanes) for at in range(whole)]
-        return sequence(*vectors, vector(index(self.width - lanes), lanes)) if rest else sequence(*vectors)
+        full, remaining = divmod(self.width, lanes)
+        vectors = [vector(index(number * lanes), lanes) for number in range(full)]
+        return sequence(*vectors, vector(index(self.width - lanes), lanes)) if remaining else sequence(*vectors)
 
     def _every_second(self, to: list[Expr], values: Values, start: Expr) -> Stmt:
         """Return the copy of every second element, by shuffling two contiguous vectors, both in bounds.
@@ -280,17 +280,17 @@ class _PackedTasks(ConvolutionTasks):
         if rows.count % self.tall:
             row_tiles = tirx.min(row_tiles, index(rows.count) - part * index(self.tall))
 
-        def column_tile(at: Expr, first: int, size: int) -> Stmt:
+        def column_tile(column_number: Expr, first: int, size: int) -> Stmt:
             columns = min(size * self.lanes, self.pixels - first * self.lanes)
 
-            def row_tile(row_at: Expr) -> Stmt:
-                block = ReductionBlock(number, self.blocks, self.depth, self.sums, (row_at, at))
+            def row_tile(row_number: Expr) -> Stmt:
+                block = ReductionBlock(number, self.blocks, self.depth, self.sums, (row_number, column_number))
 
                 def body(first_row: Expr, tall: int) -> Stmt:
                     position = TilePosition(batch, first_row, tall, index(first * self.lanes), size, columns)
                     return Tile(chunk, self.lanes, position, block).body()
 
-                return tile_by_size(rows, part * index(self.tall) + row_at, body)
+                return tile_by_size(rows, part * index(self.tall) + row_number, body)
 
             return counted("tile", row_tiles, row_tile)
 

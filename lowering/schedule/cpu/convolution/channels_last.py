@@ -81,10 +81,10 @@ def _loops(contraction: Contraction, target: Target) -> Stmt | None:
         return None
     if len(contraction.rows) == 1 and (image is None or image.bytes(contraction.rows[0].extent) > _most_bytes()):
         return None
-    before: list[Stmt] = []
+    copies: list[Stmt] = []
     if contraction.packs_right:
-        contraction, before = packed_right(contraction, lanes_for(contraction.dtype), target)
-    return sequence(*before, _InPlaceTasks(contraction, image, target).statement())
+        contraction, copies = packed_right(contraction, lanes_for(contraction.dtype), target)
+    return sequence(*copies, _InPlaceTasks(contraction, image, target).statement())
 
 
 class _InPlaceTasks(ChunkCopyTasks):
@@ -152,13 +152,13 @@ class _InPlaceTasks(ChunkCopyTasks):
         left = {} if self.copy is None else {"left": self.image.load(self.copy)}
         contraction = self.of_chunk(first, rows=(self.inner,), packs_left=False, **left)
 
-        def channels(at: Expr) -> Stmt:
+        def channels(position: Expr) -> Stmt:
             def blocks(column: Expr, vectors: int, columns: int) -> Stmt:
                 return counted("block", self.blocks, lambda block: self._lines(
                     contraction, batch, rows, (column, vectors, columns), block
                 ))  # fmt: skip
 
-            return tile_by_columns(tiles, self.columns, self.lanes, part * index(share) + at, blocks)
+            return tile_by_columns(tiles, self.columns, self.lanes, part * index(share) + position, blocks)
 
         return [*self.filled_copy(batch, first, rows), counted("channels", count, channels)]
 
@@ -170,16 +170,16 @@ class _InPlaceTasks(ChunkCopyTasks):
             for axis in self.outer:
                 row = plus(row * index(axis.extent), values[axis.variable])
 
-            def tile(at: Expr) -> Stmt:
-                block = ReductionBlock(number, self.blocks, self.depth, self.sums, (row, at))
+            def tile(row_tile: Expr) -> Stmt:
+                block = ReductionBlock(number, self.blocks, self.depth, self.sums, (row, row_tile))
 
                 def body(pixel: Expr, count: int) -> Stmt:
                     position = TilePosition({**batch, **values}, pixel, count, *columns)
                     return Tile(contraction, self.lanes, position, block, self.finished).body()
 
-                return tile_by_size(self.tiles.rows, at, body)
+                return tile_by_size(self.tiles.rows, row_tile, body)
 
             return counted("tile", self.tiles.rows.count, tile)
 
         first, *inner = self.outer
-        return counted("line", rows, lambda at: nested(inner, line, {first.variable: at}))
+        return counted("line", rows, lambda row: nested(inner, line, {first.variable: row}))

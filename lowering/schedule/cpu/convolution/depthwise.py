@@ -66,7 +66,9 @@ def is_depthwise(product: Product) -> bool:
     if not reduced or reduced[-1].extent > MOST_UNROLLED:
         return False
     image = _image(product.right)
-    if image is None or not any(depends(each, columns) and depends(each, reduced) for each in image.load.indices):
+    if image is None or not any(
+        depends(position, columns) and depends(position, reduced) for position in image.load.indices
+    ):
         return False
     chunk = chunk_of(image, columns, reduced)
     return chunk is not None and _fits(chunk, columns) and _stride(chunk, columns[-1]) in (1, 2)
@@ -82,15 +84,15 @@ def _fits(chunk: PaddedChunk, columns: tuple[Axis, ...]) -> bool:
     """Whether the copy for one row of the result is contiguous along the columns and at most a quarter of L2."""
     inner = columns[-1]
     last = chunk.sides[-1]
-    others = [side.own.factor(inner.variable) for side in chunk.sides[:-1]]
-    is_last = last.own.factor(inner.variable) > 0 and not any(others)
-    is_last = is_last and last.dimension == len(chunk.padded.load.indices) - 1 and not last.others.terms
+    others = [side.position.factor(inner.variable) for side in chunk.sides[:-1]]
+    is_last = last.position.factor(inner.variable) > 0 and not any(others)
+    is_last = is_last and last.dimension == len(chunk.padded.load.indices) - 1 and not last.offset.terms
     rows = 1 if len(columns) > 1 else inner.extent
     return is_last and chunk.bytes(rows) <= cache_bytes()[2] // 4
 
 
 def _stride(chunk: PaddedChunk, inner: Axis) -> int:
-    return chunk.sides[-1].own.factor(inner.variable)
+    return chunk.sides[-1].position.factor(inner.variable)
 
 
 def _loops(contraction: Contraction, target: Target) -> Stmt | None:
@@ -179,7 +181,9 @@ class _WindowTasks(ChunkCopyTasks):
         reduced = self.contraction.reduced
         unrolled = reduced if size_of(reduced) <= MOST_UNROLLED else reduced[-1:]
         positions = positions_of(*(range(axis.extent) for axis in unrolled))
-        taps = [{axis.variable: index(at) for axis, at in zip(unrolled, tap, strict=True)} for tap in positions]
+        taps = [
+            {axis.variable: index(position) for axis, position in zip(unrolled, tap, strict=True)} for tap in positions
+        ]
         looped = reduced[: len(reduced) - len(unrolled)]
         return nested(looped, lambda values: body([{**values, **tap} for tap in taps]))
 
@@ -190,20 +194,20 @@ class _WindowTasks(ChunkCopyTasks):
 
         def line(indices: list[Expr]) -> Stmt:
             if len(indices) < len(lines):
-                return counted("line", lines[len(indices)], lambda at: line([*indices, at]))
-            return counted("pair", width // (2 * lanes), lambda at: pair(indices, at))
+                return counted("line", lines[len(indices)], lambda position: line([*indices, position]))
+            return counted("pair", width // (2 * lanes), lambda position: pair(indices, position))
 
-        def pair(indices: list[Expr], at: Expr) -> Stmt:
+        def pair(indices: list[Expr], position: Expr) -> Stmt:
             statements, halves = [], []
             for half in (0, 1):
                 buffer = new_buffer("half", str(self.copy.dtype), lanes)
-                start = plus(at * index(2 * lanes), index(half * lanes))
+                start = plus(position * index(2 * lanes), index(half * lanes))
                 load = tirx.BufferLoad(self.copy, [*indices, ramp(start, lanes)])
                 statements += [tirx.AllocBuffer(buffer), tirx.BufferStore(buffer, load, [ramp(index(0), lanes)])]
                 halves.append(tirx.BufferLoad(buffer, [ramp(index(0), lanes)]))
             for phase in (0, 1):
                 order = [index(2 * lane + phase) for lane in range(lanes)]
-                target = [*indices, index(phase), ramp(at * index(lanes), lanes)]
+                target = [*indices, index(phase), ramp(position * index(lanes), lanes)]
                 statements.append(tirx.BufferStore(self.phases, tirx.Shuffle(halves, order), target))
             return sequence(*statements)
 
@@ -214,9 +218,9 @@ class _WindowTasks(ChunkCopyTasks):
         load = self.image.load(self.copy)
         if self.phases is None:
             return load
-        own = self.image.sides[-1].own
+        form = self.image.sides[-1].position
         window: Expr = index(0)
-        for variable, factor in own.terms.items():
+        for variable, factor in form.terms.items():
             if not variable.same_as(self.inner.variable):
                 window = plus(window, variable * index(factor))
         half = [tirx.floormod(window, index(2)), plus(self.inner.variable, tirx.floordiv(window, index(2)))]
@@ -228,30 +232,30 @@ class _WindowTasks(ChunkCopyTasks):
 
         def lines(start: Expr, count: int) -> Stmt:
             def line(values: Values) -> Stmt:
-                of_rows = [{**batch, **values, first.variable: plus(start, index(at))} for at in range(count)]
+                of_rows = [{**batch, **values, first.variable: plus(start, index(offset))} for offset in range(count)]
                 return self._columns(contraction, of_rows)
 
             return nested(middle, line)
 
         if isinstance(rows, int):
-            whole, rest = divmod(rows, ROWS)
-            tiles = [counted("tile", whole, lambda at: lines(at * index(ROWS), ROWS))] if whole else []
-            return sequence(*tiles, lines(index(whole * ROWS), rest)) if rest else sequence(*tiles)
-        whole = tirx.floordiv(rows, index(ROWS))
-        single = counted("row", rows - whole * index(ROWS), lambda at: lines(whole * index(ROWS) + at, 1))
-        return sequence(counted("tile", whole, lambda at: lines(at * index(ROWS), ROWS)), single)
+            full, remaining = divmod(rows, ROWS)
+            tiles = [counted("tile", full, lambda tile: lines(tile * index(ROWS), ROWS))] if full else []
+            return sequence(*tiles, lines(index(full * ROWS), remaining)) if remaining else sequence(*tiles)
+        full = tirx.floordiv(rows, index(ROWS))
+        single = counted("row", rows - full * index(ROWS), lambda row: lines(full * index(ROWS) + row, 1))
+        return sequence(counted("tile", full, lambda tile: lines(tile * index(ROWS), ROWS)), single)
 
     def _columns(self, contraction: Contraction, rows: list[Values]) -> Stmt:
         """Return the tiles of all columns of some rows: of whole vectors, then of the remaining columns."""
         width, wide = self.inner.extent, VECTORS * self.lanes
-        whole, rest = divmod(width, wide)
+        full, remaining = divmod(width, wide)
         tiles = []
-        if whole:
+        if full:
             tiles.append(counted(
-                "strip", whole, lambda at: self._tile(contraction, rows, at * index(wide), VECTORS, wide)
+                "strip", full, lambda position: self._tile(contraction, rows, position * index(wide), VECTORS, wide)
             ))  # fmt: skip
-        if rest:
-            tiles.append(self._tile(contraction, rows, index(whole * wide), -(-rest // self.lanes), rest))
+        if remaining:
+            tiles.append(self._tile(contraction, rows, index(full * wide), -(-remaining // self.lanes), remaining))
         return sequence(*tiles)
 
     def _tile(self, contraction: Contraction, rows: list[Values], start: Expr, vectors: int, columns: int) -> Stmt:
@@ -269,10 +273,10 @@ class _Row(Tile):
     """One row of a tile, whose steps are interleaved with those of the other rows."""
 
     def begin(self) -> Stmt:
-        return sequence(*map(tirx.AllocBuffer, self.sums), self._first())
+        return sequence(*map(tirx.AllocBuffer, self.sums), self._initial_sums())
 
     def step(self, tap: Values) -> Stmt:
         return self._step(tap)
 
     def end(self) -> Stmt:
-        return self._last()
+        return self._final_statements()

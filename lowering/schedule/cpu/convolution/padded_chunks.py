@@ -27,10 +27,10 @@ class Side:
     """A dimension of the image whose index depends on axes of the result or of the window."""
 
     dimension: int
-    own: Linear
-    """The index in the copy."""
-    others: Linear
-    """The index in the image minus that in the copy: images, groups, and minus the padding in front."""
+    position: Linear
+    """The position in the copy."""
+    offset: Linear
+    """The position in the image minus that in the copy: images, groups, and minus the padding in front."""
     extent: int
     """Elements that the whole result reads along the dimension."""
     guarded: bool
@@ -53,7 +53,7 @@ class PaddedChunk:
         """Return the shape of the copy for a number of rows; one extent is an expression where `rows` is."""
         extents: list[Any] = [side.extent for side in self.sides]
         side = self.sides[self.chunked]
-        factor = side.own.factor(self.axis.variable)
+        factor = side.position.factor(self.axis.variable)
         less = self.axis.extent - rows if isinstance(rows, int) else index(self.axis.extent) - rows
         extents[self.chunked] = side.extent - less * factor if isinstance(rows, int) else (
             index(side.extent) - less * index(factor)
@@ -66,11 +66,11 @@ class PaddedChunk:
 
     def buffer(self, rows: int) -> Buffer:
         """Return a buffer for the copy for a number of rows."""
-        return temporary("room", self.padded.dtype, self.extents(rows))
+        return temporary("padded", self.padded.dtype, self.extents(rows))
 
     def load(self, copy: Buffer) -> Expr:
         """Return the load from the copy, which replaces the operand."""
-        return tirx.BufferLoad(copy, [value_of(side.own) for side in self.sides])
+        return tirx.BufferLoad(copy, [value_of(side.position) for side in self.sides])
 
     def filled(self, copy: Buffer, values: Values, first: Expr, rows: int | Expr, lanes: int) -> Stmt:
         """Return the copy of the padded image for `rows` rows from `first` on; `values` replace batch axes."""
@@ -83,8 +83,8 @@ class _Copy:
     def __init__(self, chunk: PaddedChunk, copy: Buffer, values: Values, first: Expr, rows: Any, lanes: int):
         self.chunk, self.copy, self.values, self.lanes = chunk, copy, values, lanes
         self.extents = chunk.extents(rows)
-        stride = chunk.sides[chunk.chunked].own.factor(chunk.axis.variable)
-        self.offsets = [value_of(side.others, values) for side in chunk.sides]
+        stride = chunk.sides[chunk.chunked].position.factor(chunk.axis.variable)
+        self.offsets = [value_of(side.offset, values) for side in chunk.sides]
         is_whole = isinstance(rows, int) and rows == chunk.axis.extent
         self.chunked = None if is_whole else chunk.chunked
         if not is_whole:
@@ -117,8 +117,8 @@ class _Copy:
                 return tirx.IfThenElse(is_inside, inside(position), padding(position))
 
             return self._loop(dimension, 0, extent, checked)
-        low = min(max(0, -side.others.constant), extent)
-        high = max(low, min(size - side.others.constant, extent))
+        low = min(max(0, -side.offset.constant), extent)
+        high = max(low, min(size - side.offset.constant, extent))
         parts = ((0, low, padding), (low, high, inside), (high, extent, padding))
         return sequence(*(self._loop(dimension, start, end, body) for start, end, body in parts if start < end))
 
@@ -159,10 +159,10 @@ def chunk_of(image: Padded, rows: Sequence[Axis], reduced: Sequence[Axis]) -> Pa
     forms = [linear(position, {}) for position in image.load.indices]
     if None in forms:
         return None
-    sides = [_side(at, form, axes, at in image.guarded) for at, form in enumerate(forms)]
-    moving = tuple(side for side in sides if side is not None and side.own.terms)
-    chunked = [at for at, side in enumerate(moving) if side.own.factor(rows[0].variable)]
-    guarded = {side.dimension for side in moving if side.guarded and not side.others.terms}
+    sides = [_side(dimension, form, axes, dimension in image.guarded) for dimension, form in enumerate(forms)]
+    moving = tuple(side for side in sides if side is not None and side.position.terms)
+    chunked = [position for position, side in enumerate(moving) if side.position.factor(rows[0].variable)]
+    guarded = {side.dimension for side in moving if side.guarded and not side.offset.terms}
     if None in sides or len(chunked) != 1 or not image.guarded <= guarded:
         return None
     if len(rows) > 1 and chunked[0] == len(moving) - 1:
@@ -172,9 +172,9 @@ def chunk_of(image: Padded, rows: Sequence[Axis], reduced: Sequence[Axis]) -> Pa
 
 def _side(dimension: int, form: Linear, axes: dict[Var, Axis], guarded: bool) -> Side | None:
     """Return a dimension of the image; None where its index decreases along an axis."""
-    own = {variable: factor for variable, factor in form.terms.items() if variable in axes}
+    terms = {variable: factor for variable, factor in form.terms.items() if variable in axes}
     others = {variable: factor for variable, factor in form.terms.items() if variable not in axes}
-    if any(factor < 0 for factor in own.values()):
+    if any(factor < 0 for factor in terms.values()):
         return None
-    extent = 1 + sum(factor * (axes[variable].extent - 1) for variable, factor in own.items())
-    return Side(dimension, Linear(own), Linear(others, form.constant), extent, guarded)
+    extent = 1 + sum(factor * (axes[variable].extent - 1) for variable, factor in terms.items())
+    return Side(dimension, Linear(terms), Linear(others, form.constant), extent, guarded)

@@ -146,7 +146,7 @@ class PaddedChannel:
 
     def buffer(self) -> Buffer:
         """Return a buffer for the padded rows and columns."""
-        return temporary("room", self.padded.dtype, [self.height, self.width])
+        return temporary("padded", self.padded.dtype, [self.height, self.width])
 
     def load(self, buffer: Buffer) -> Expr:
         """Return the load that replaces the operand; rows of the result count from the chunk's first."""
@@ -168,9 +168,9 @@ class PaddedChannel:
         `values` stand for the axes of images, groups and channels.
         """
         load = self.padded.load
-        shape, before = load.source.ty.shape, -self.forms[1].constant
-        start = max(0, before)
-        count = min(int(shape[-1]) + before, self.width) - start
+        shape, padding = load.source.ty.shape, -self.forms[1].constant
+        start = max(0, padding)
+        count = min(int(shape[-1]) + padding, self.width) - start
         if count <= 0:
             return tirx.Evaluate(index(0))
         row_form = self.forms[0]
@@ -185,14 +185,14 @@ class PaddedChannel:
                 indices[self.row] = image_row
 
             def element(column: Expr) -> Stmt:
-                source = [*indices[:-1], plus(column, index(start - before))]
+                source = [*indices[:-1], plus(column, index(start - padding))]
                 return tirx.BufferStore(buffer, self.padded.element(source), [row, plus(column, index(start))])
 
             copied = in_vectors(count, lanes, element)
             if self.row not in self.padded.guarded:
                 return copied
-            inside = tirx.And(tirx.GE(image_row, index(0)), tirx.LT(image_row, shape[self.row]))
-            return tirx.IfThenElse(inside, copied, None)
+            is_inside = tirx.And(tirx.GE(image_row, index(0)), tirx.LT(image_row, shape[self.row]))
+            return tirx.IfThenElse(is_inside, copied, None)
 
         return counted("line", self.height, line)
 
@@ -212,7 +212,9 @@ def padded_channel(operand: Expr, columns: Sequence[Axis], reduced: Sequence[Axi
     if None in forms:
         return None
     moving = [axis.variable for axis in (*columns, *window.values())]
-    dimensions = [at for at, form in enumerate(forms) if any(form.factor(variable) for variable in moving)]
+    dimensions = [
+        dimension for dimension, form in enumerate(forms) if any(form.factor(variable) for variable in moving)
+    ]
     last = len(forms) - 1
     if not dimensions or dimensions[-1] != last or len(dimensions) > 2 or not image.guarded <= set(dimensions):
         return None
@@ -241,8 +243,8 @@ def _reach(form: Linear, axes: dict[Var, Axis], extents: dict[Var, int]) -> int:
 
 def value_of(form: Linear, values: Values | None = None) -> Expr:
     """Return a linear form as an expression, with `values` in place of some of its variables."""
-    total: Expr = index(form.constant)
+    result: Expr = index(form.constant)
     for variable, factor in form.terms.items():
         value = (values or {}).get(variable, variable)
-        total = plus(total, value if factor == 1 else value * index(factor))
-    return total
+        result = plus(result, value if factor == 1 else value * index(factor))
+    return result

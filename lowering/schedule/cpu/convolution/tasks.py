@@ -30,7 +30,7 @@ class Chunks:
     count: int
     parts: int = 1
     """Tasks per chunk, each of which computes a part of the output channels."""
-    before: int = 0
+    first_row: int = 0
     """Rows of the result in front of the first chunk."""
 
 
@@ -60,9 +60,9 @@ class ConvolutionTasks:
         batch, chunks = self.contraction.batch, self.chunks
 
         def task(position: Expr) -> Stmt:
-            part, rest = tirx.floormod(position, index(chunks.parts)), tirx.floordiv(position, index(chunks.parts))
-            image = spread(batch, tirx.floordiv(rest, index(chunks.count)))
-            first = plus(tirx.floormod(rest, index(chunks.count)) * index(chunks.rows), index(chunks.before))
+            part, chunk = tirx.floormod(position, index(chunks.parts)), tirx.floordiv(position, index(chunks.parts))
+            image = spread(batch, tirx.floordiv(chunk, index(chunks.count)))
+            first = plus(tirx.floormod(chunk, index(chunks.count)) * index(chunks.rows), index(chunks.first_row))
             allocations = [tirx.AllocBuffer(buffer) for buffer in self.buffers() if buffer is not None]
             return sequence(*allocations, *self.task(image, first, part))
 
@@ -110,6 +110,6 @@ class ChunkCopyTasks(ConvolutionTasks):
         `operands` are fields of the contraction that read the padded copy.
         """
         values = {self.outer[0].variable: plus(first, self.outer[0].variable)}
-        left, right = (replaced(each, values) for each in (self.contraction.left, self.contraction.right))
+        left, right = (replaced(operand, values) for operand in (self.contraction.left, self.contraction.right))
         stores = tuple(replaced(store, values) for store in self.contraction.stores)
         return replace(self.contraction, **{"left": left, "right": right, "stores": stores, **operands})
