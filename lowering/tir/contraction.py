@@ -75,7 +75,7 @@ class Contraction:
     """Whether the left operand is copied first, by rows: if its elements are computed, or rows are not contiguous."""
     packs_right: bool = True
     """Whether the right operand is copied first. Otherwise it has to be contiguous along the columns."""
-    turns_right: bool = False
+    transposes_right: bool = False
     """Whether the right operand is copied to be contiguous along the sum, for `Way.DOTS`."""
     column_range: tuple[Any, Any] | None = None
     """The first column and the end of those to compute, known at run time; tiles outside are skipped."""

@@ -60,73 +60,77 @@ class _Columns:
         size: Any = cut.size
         if cut.large < cut.count:
             size = tirx.Select(tirx.LT(number, index(cut.large)), index(cut.size), index(cut.size - 1))
-        rest = self.columns % self.lanes
-        if not rest:
+        partial_lanes = self.columns % self.lanes
+        if not partial_lanes:
             return self._vectors(batch, first, size, self.lanes, 0)
         last = cut.size - (cut.large < cut.count)
         partial = [self._vectors(batch, first, last - 1, self.lanes, 0)] if last > 1 else []
-        partial.append(self._vectors(batch, first, 1, rest, last - 1))
+        partial.append(self._vectors(batch, first, 1, partial_lanes, last - 1))
         if cut.count == 1:
             return sequence(*partial)
         is_last = tirx.EQ(number, index(cut.count - 1))
         return tirx.IfThenElse(is_last, sequence(*partial), self._vectors(batch, first, size, self.lanes, 0))
 
-    def _vectors(self, batch: Values, first: Any, count: Any, lanes: int, before: int) -> Any:
-        """Return the sums of `count` vectors of `lanes` lanes in a chunk, from vector `before` on."""
+    def _vectors(self, batch: Values, first: Any, count: Any, lanes: int, first_vector: int) -> Any:
+        """Return the sums of `count` vectors of `lanes` lanes in a chunk, from vector `first_vector` on."""
         zero = tirx.Broadcast(zero_of(self.contraction.dtype), self.lanes)
 
-        def start(row: Any, at: Any) -> Any:
-            return tirx.BufferStore(self.sums, zero, [row, at, ramp(index(0), self.lanes)])
+        def start(row: Any, vector: Any) -> Any:
+            return tirx.BufferStore(self.sums, zero, [row, vector, ramp(index(0), self.lanes)])
 
-        def finish(row: Any, at: Any) -> Any:
-            column = (first + at) * index(self.lanes)
-            place = TilePosition(batch, row, 1, column, 1, lanes)
+        def finish(row: Any, vector: Any) -> Any:
+            column = (first + vector) * index(self.lanes)
+            position = TilePosition(batch, row, 1, column, 1, lanes)
             sums = new_buffer("row_sums", self.contraction.dtype, 1, self.lanes)
             everything = ramp(index(0), self.lanes)
-            copy = tirx.BufferStore(sums, tirx.BufferLoad(self.sums, [row, at, everything]), [index(0), everything])
-            tile = Tile(self.contraction, self.lanes, place, ReductionBlock(index(0), 1, 1, None, ()))
+            copy = tirx.BufferStore(sums, tirx.BufferLoad(self.sums, [row, vector, everything]), [index(0), everything])
+            tile = Tile(self.contraction, self.lanes, position, ReductionBlock(index(0), 1, 1, None, ()))
             return sequence(tirx.AllocBuffer(sums), copy, tile.store(index(0), index(0), lanes, sums, index(0)))
 
-        def each(make: Any) -> Any:
+        def for_vectors(make: Any) -> Any:
             return counted(
-                "row", self.rows, lambda row: counted("vector", count, lambda at: make(row, at + index(before)))
+                "row",
+                self.rows,
+                lambda row: counted("vector", count, lambda vector: make(row, vector + index(first_vector))),
             )
 
         *outer, inner = self.contraction.reduced
-        whole, rest = divmod(inner.extent, STEPS)
+        groups, remaining = divmod(inner.extent, STEPS)
 
         def steps(values: Values) -> Any:
             parts = []
-            if whole:
+            if groups:
                 parts.append(
                     counted(
                         inner.variable.name,
-                        whole,
-                        lambda at: each(
-                            lambda row, v: self._add(batch, values, at * index(STEPS), STEPS, row, first, v, lanes)
+                        groups,
+                        lambda group: for_vectors(
+                            lambda row, v: self._add(batch, values, group * index(STEPS), STEPS, row, first, v, lanes)
                         ),
                     )
                 )
-            if rest:
-                at = index(whole * STEPS)
-                parts.append(each(lambda row, v: self._add(batch, values, at, rest, row, first, v, lanes)))
+            if remaining:
+                offset = index(groups * STEPS)
+                parts.append(
+                    for_vectors(lambda row, v: self._add(batch, values, offset, remaining, row, first, v, lanes))
+                )
             return sequence(*parts)
 
-        return sequence(each(start), nested(outer, steps), each(finish))
+        return sequence(for_vectors(start), nested(outer, steps), for_vectors(finish))
 
     def _add(
-        self, batch: Values, outer: Values, at: Any, steps: int, row: Any, first: Any, vector: Any, lanes: int
+        self, batch: Values, outer: Values, start: Any, steps: int, row: Any, first: Any, vector: Any, lanes: int
     ) -> Any:
         """Return the addition of some rows of the right operand to one vector of sums."""
         inner = self.contraction.reduced[-1].variable
         sums = new_buffer("vector_sums", self.contraction.dtype, self.lanes)
-        place, everything = [ramp(index(0), lanes)], ramp(index(0), self.lanes)
-        made = [
+        indices, everything = [ramp(index(0), lanes)], ramp(index(0), self.lanes)
+        statements = [
             tirx.AllocBuffer(sums),
             tirx.BufferStore(sums, tirx.BufferLoad(self.sums, [row, vector, everything]), [everything]),
         ]
         for step in range(steps):
-            values = {**batch, **outer, inner: at + index(step)}
+            values = {**batch, **outer, inner: start + index(step)}
             right = new_buffer(f"right{step}", str(self.contraction.right.ty.dtype), lanes)
 
             def element(lane: Any, values: Values = values, right: Any = right) -> Any:
@@ -135,7 +139,7 @@ class _Columns:
 
             left = replaced(self.contraction.left, {**values, **spread(self.contraction.rows, row)})
             left = left if lanes == 1 else tirx.Broadcast(left, lanes)
-            added = self.contraction.add(tirx.BufferLoad(sums, place), left, tirx.BufferLoad(right, place))
-            made += [tirx.AllocBuffer(right), in_lanes(lanes, element), tirx.BufferStore(sums, added, place)]
-        made.append(tirx.BufferStore(self.sums, tirx.BufferLoad(sums, [everything]), [row, vector, everything]))
-        return sequence(*made)
+            added = self.contraction.add(tirx.BufferLoad(sums, indices), left, tirx.BufferLoad(right, indices))
+            statements += [tirx.AllocBuffer(right), in_lanes(lanes, element), tirx.BufferStore(sums, added, indices)]
+        statements.append(tirx.BufferStore(self.sums, tirx.BufferLoad(sums, [everything]), [row, vector, everything]))
+        return sequence(*statements)

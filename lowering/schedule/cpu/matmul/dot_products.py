@@ -25,7 +25,7 @@ HALF, BYTE = "bfloat16", "int8"
 
 def in_groups(contraction: Contraction) -> Contraction:
     """Return the contraction over words along its innermost reduction axis, or itself where no instruction fits."""
-    left, right = (_narrow(each, contraction.dtype) for each in (contraction.left, contraction.right))
+    left, right = (_narrow(operand, contraction.dtype) for operand in (contraction.left, contraction.right))
     if left is None or right is None:
         return contraction
     dtypes = {str(left.ty.dtype), str(right.ty.dtype)}
@@ -99,11 +99,11 @@ def _word(load: Any, inner: Axis, word: Any, group: int) -> Any:
     bits = 32 // group
     result = None
     for position in range(group):
-        at = word * tirx.IntImm("int64", group) + tirx.IntImm("int64", position)
-        is_inside = at < sized(inner.extent)
+        offset = word * tirx.IntImm("int64", group) + tirx.IntImm("int64", position)
+        is_inside = offset < sized(inner.extent)
         if _may_end_inside(inner, group):
-            at = tirx.min(at, sized(inner.extent - 1))
-        element = replaced(load, {inner.variable: at})
+            offset = tirx.min(offset, sized(inner.extent - 1))
+        element = replaced(load, {inner.variable: offset})
         element = tirx.Cast("uint32", tirx.reinterpret(f"uint{bits}", element))
         if position and _may_end_inside(inner, group):
             element = tirx.Select(is_inside, element, tirx.IntImm("uint32", 0))
@@ -139,7 +139,7 @@ def add_halves(sums: Expr, left: Expr, right: Expr) -> Expr:
 def add_bytes(sums: Expr, left: Expr, right: Expr) -> Expr:
     """Return int32 sums plus the products of four bytes, uint8 in the left words and int8 in the right (`vpdpbusd`)."""
     bits = 32 * int(str(sums.ty.dtype).partition("x")[2])
-    operands = [tirx.reinterpret(f"int8x{bits // 8}", each) for each in (left, right)]
+    operands = [tirx.reinterpret(f"int8x{bits // 8}", operand) for operand in (left, right)]
     return tirx.call_llvm_pure_intrin(str(sums.ty.dtype), _ADD_BYTES[bits], sums, *operands)
 
 

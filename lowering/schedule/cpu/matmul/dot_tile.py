@@ -29,79 +29,91 @@ class DotTile(Tile):
 
     def body(self) -> Any:
         [sums] = self.sums
-        width = 4 if self.place.rows > 1 else 8
-        if not isinstance(self.place.columns, int):
+        width = 4 if self.position.rows > 1 else 8
+        if not isinstance(self.position.columns, int):
             return self._open_body(sums, width)
         count = self._count(0)
-        whole, rest = divmod(count, width)
-        made = [tirx.AllocBuffer(sums)]
-        if whole:
-            made.append(counted("group", whole, lambda at: self._dots(sums, at * index(width), width)))
-        if rest:
-            made.append(self._dots(sums, index(whole * width), rest))
+        groups, remaining = divmod(count, width)
+        statements = [tirx.AllocBuffer(sums)]
+        if groups:
+            statements.append(counted("group", groups, lambda group: self._dots(sums, group * index(width), width)))
+        if remaining:
+            statements.append(self._dots(sums, index(groups * width), remaining))
         rows = self._written_rows(lambda row: self.store(row, index(0), count, sums, index(0)))
-        return sequence(*made, rows)
+        return sequence(*statements, rows)
 
     def _open_body(self, sums: Any, width: int) -> Any:
         """Return the tile for a dynamic number of columns; columns after the last one read its elements."""
-        groups = parts_of(self.place.columns, width)
-        dots = counted("group", groups, lambda at: self._dots(sums, at * index(width), width))
+        groups = parts_of(self.position.columns, width)
+        dots = counted("group", groups, lambda group: self._dots(sums, group * index(width), width))
 
         def of_row(row: Any) -> Any:
-            return groups_of(self.place.columns, self.lanes, lambda at, count: self.store(row, at, count, sums, at))
+            return groups_of(
+                self.position.columns, self.lanes, lambda first, count: self.store(row, first, count, sums, first)
+            )
 
         return sequence(tirx.AllocBuffer(sums), dots, self._written_rows(of_row))
 
-    def _column(self, at: Any) -> Values:
+    def _column(self, offset: Any) -> Values:
         """Return the values of the column axes at a column of the tile."""
-        column = self.place.column + at
-        if not isinstance(self.place.columns, int):
-            column = tirx.min(column, self.place.column + self.place.columns - index(1))
+        column = self.position.column + offset
+        if not isinstance(self.position.columns, int):
+            column = tirx.min(column, self.position.column + self.position.columns - index(1))
         return spread(self.contraction.columns, column)
 
     def _dots(self, sums: Any, first: Any, width: int) -> Any:
         """Return the sums of some columns."""
-        dtype, rows = self.contraction.dtype, self.place.rows
-        dots = [new_buffer(f"dots{at}", dtype, rows, self.lanes) for at in range(width)]
+        dtype, rows = self.contraction.dtype, self.position.rows
+        dots = [new_buffer(f"dots{column}", dtype, rows, self.lanes) for column in range(width)]
         zero = tirx.Broadcast(zero_of(dtype), self.lanes)
         *outer, inner = self.contraction.reduced
-        whole, rest = divmod(inner.extent, self.lanes)
+        vectors, remaining = divmod(inner.extent, self.lanes)
 
         def step(values: Values, start: Any, count: int) -> Any:
             return self._step_of(dots, first, {**values, inner.variable: start}, count)
 
         def steps(values: Values) -> Any:
             parts = []
-            if whole:
+            if vectors:
                 parts.append(
-                    counted(inner.variable.name, whole, lambda at: step(values, at * index(self.lanes), self.lanes))
+                    counted(
+                        inner.variable.name,
+                        vectors,
+                        lambda vector: step(values, vector * index(self.lanes), self.lanes),
+                    )
                 )
-            if rest:
-                parts.append(step(values, index(whole * self.lanes), rest))
+            if remaining:
+                parts.append(step(values, index(vectors * self.lanes), remaining))
             return sequence(*parts)
 
         def together(row: Any) -> Any:
-            return self._together([tirx.BufferLoad(dot, self._at(row)) for dot in dots], sums, row, first)
+            return self._horizontal_sums(
+                [tirx.BufferLoad(dot, self._register_indices(row)) for dot in dots], sums, row, first
+            )
 
-        made = [tirx.AllocBuffer(dot) for dot in dots]
-        made.append(self._rows_of(lambda row: sequence(*(tirx.BufferStore(dot, zero, self._at(row)) for dot in dots))))
-        return sequence(*made, nested(outer, steps), self._rows_of(together))
+        statements = [tirx.AllocBuffer(dot) for dot in dots]
+        statements.append(
+            self._rows_of(
+                lambda row: sequence(*(tirx.BufferStore(dot, zero, self._register_indices(row)) for dot in dots))
+            )
+        )
+        return sequence(*statements, nested(outer, steps), self._rows_of(together))
 
     def _rows_of(self, make: Callable[[Any], Any]) -> Any:
-        return counted("row", self.place.rows, make, tirx.ForKind.UNROLLED)
+        return counted("row", self.position.rows, make, tirx.ForKind.UNROLLED)
 
     def _step_of(self, dots: list[Any], first: Any, values: Values, count: int) -> Any:
         """Return the multiply-adds of one vector along the sum, of `count` lanes."""
         inner = self.contraction.reduced[-1].variable
         start = values[inner]
         rights = [
-            new_buffer(f"right{at}", str(self.contraction.right.ty.dtype), count) for at in range(len(dots))
+            new_buffer(f"right{column}", str(self.contraction.right.ty.dtype), count) for column in range(len(dots))
         ]  # fmt: skip
-        made = []
-        for at, right in enumerate(rights):
-            columns = self._column(first + index(at))
+        statements = []
+        for column, right in enumerate(rights):
+            columns = self._column(first + index(column))
             fill = self._filled(right, self.contraction.right, {**values, **columns}, start, count)
-            made += [tirx.AllocBuffer(right), fill]
+            statements += [tirx.AllocBuffer(right), fill]
 
         def of_row(row: Any) -> Any:
             left = new_buffer("left", str(self.contraction.left.ty.dtype), count)
@@ -109,47 +121,47 @@ class DotTile(Tile):
             lanes = ramp(index(0), count)
             added = []
             for dot, right in zip(dots, rights, strict=True):
-                operands = [tirx.BufferLoad(each, [lanes]) for each in (left, right)]
-                total = self.contraction.add(tirx.BufferLoad(dot, [row, lanes]), *operands)
-                added.append(tirx.BufferStore(dot, total, [row, lanes]))
+                operands = [tirx.BufferLoad(vector, [lanes]) for vector in (left, right)]
+                sums = self.contraction.add(tirx.BufferLoad(dot, [row, lanes]), *operands)
+                added.append(tirx.BufferStore(dot, sums, [row, lanes]))
             return sequence(tirx.AllocBuffer(left), fill, *added)
 
-        return sequence(*made, self._rows_of(of_row))
+        return sequence(*statements, self._rows_of(of_row))
 
     def _filled(self, buffer: Any, operand: Any, values: Values, start: Any, count: int) -> Any:
         """Return the statements that fill a vector of an operand along the sum."""
         inner = self.contraction.reduced[-1].variable
 
         def element(lane: Any) -> Any:
-            value = replaced(operand, {**self.place.batch, **values, inner: start + lane})
+            value = replaced(operand, {**self.position.batch, **values, inner: start + lane})
             return tirx.BufferStore(buffer, value, [lane])
 
         return in_lanes(count, element)
 
-    def _together(self, dots: list[Any], sums: Any, row: Any, first: Any) -> Any:
+    def _horizontal_sums(self, dots: list[Any], sums: Any, row: Any, first: Any) -> Any:
         """Return the horizontal sums of all vectors at once: halves of vectors are added until one is left."""
-        made: list[Any] = []
+        statements: list[Any] = []
         vectors, part = dots, self.lanes
 
         def added(pair: list[Any]) -> Any:
             """Return the sums of the first and the second half of each part of one vector, or of two."""
-            lanes = [lane for lane in range(sum(_lanes_of(each) for each in pair)) if lane % part < part // 2]
-            halves = [tirx.Shuffle(pair, [index(lane + at) for lane in lanes]) for at in (0, part // 2)]
+            lanes = [lane for lane in range(sum(_lanes_of(vector) for vector in pair)) if lane % part < part // 2]
+            halves = [tirx.Shuffle(pair, [index(lane + offset) for lane in lanes]) for offset in (0, part // 2)]
             halved = new_buffer("halves", self.contraction.dtype, len(lanes))
             everything = ramp(index(0), len(lanes))
-            made.extend([tirx.AllocBuffer(halved), tirx.BufferStore(halved, halves[0] + halves[1], [everything])])
+            statements.extend([tirx.AllocBuffer(halved), tirx.BufferStore(halved, halves[0] + halves[1], [everything])])
             return tirx.BufferLoad(halved, [everything])
 
         while part > 1:
-            pairs = [vectors[at : at + 2] for at in range(0, len(vectors), 2)]
+            pairs = [vectors[start : start + 2] for start in range(0, len(vectors), 2)]
             if len(vectors) > 1:
                 # The last vector is paired with itself; the second sums are unused.
                 pairs = [pair if len(pair) == 2 else pair * 2 for pair in pairs]
             vectors = [added(pair) for pair in pairs]
             part //= 2
-        [total] = vectors
-        store = tirx.BufferStore(sums, total, [row, ramp(first, _lanes_of(total))])
-        return sequence(*made, store)
+        [result] = vectors
+        store = tirx.BufferStore(sums, result, [row, ramp(first, _lanes_of(result))])
+        return sequence(*statements, store)
 
 
 def _lanes_of(vector: Any) -> int:

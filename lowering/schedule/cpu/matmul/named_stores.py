@@ -14,19 +14,19 @@ from mlirtri.lowering.tir.bfloat16_storage import HALF
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Stmt, tirx
 
 
-def with_names_kept(stores: list[Stmt]) -> tuple[list[Stmt], list[Buffer]]:
+def without_lets(stores: list[Stmt]) -> tuple[list[Stmt], list[Buffer]]:
     """Return the stores without `Let`, and the private buffers that have been added."""
-    made: list[Any] = []
+    rewritten: list[Any] = []
     private: list[Any] = []
     for store in stores:
-        places: dict[Any, Any] = {}
+        loads: dict[Any, Any] = {}
         for let in always_bound(store.value) if _uses_names(store) else ():
             buffer = tirx.decl_buffer(store.buffer.ty.shape, str(let.var.ty.dtype), let.var.name, layout=None)
             private.append(buffer)
-            made.append(tirx.BufferStore(buffer, with_loads(let.value, places), store.indices))
-            places[let.var] = tirx.BufferLoad(buffer, store.indices)
-        made.append(tirx.BufferStore(store.buffer, with_loads(store.value, places), store.indices))
-    return made, private
+            rewritten.append(tirx.BufferStore(buffer, with_loads(let.value, loads), store.indices))
+            loads[let.var] = tirx.BufferLoad(buffer, store.indices)
+        rewritten.append(tirx.BufferStore(store.buffer, with_loads(store.value, loads), store.indices))
+    return rewritten, private
 
 
 def _uses_names(store: Any) -> bool:

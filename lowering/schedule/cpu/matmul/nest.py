@@ -35,7 +35,7 @@ from mlirtri.lowering.schedule.cpu.common.tile_sizes import (
 from mlirtri.lowering.schedule.cpu.matmul.column_sums import column_sums
 from mlirtri.lowering.schedule.cpu.matmul.dot_tile import MOST_ROWS as MOST_DOT_ROWS
 from mlirtri.lowering.schedule.cpu.matmul.dot_tile import DotTile
-from mlirtri.lowering.schedule.cpu.matmul.packing import packed_left, packed_right, packed_terms, turned_right
+from mlirtri.lowering.schedule.cpu.matmul.packing import packed_left, packed_right, packed_terms, transposed_right
 from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePosition, has_long_stores
 from mlirtri.lowering.tir.contraction import Contraction, Values, Way, size_of
 from mlirtri.lowering.tir.statements import index, sequence
@@ -58,26 +58,26 @@ def contraction_loops(contraction: Contraction, target: Target, least: int = 1) 
     lanes = lanes_for(contraction.dtype)
     if contraction.way is Way.COLUMNS:
         return column_sums(contraction, lanes, target)
-    before: list[Any] = []
+    prologue: list[Any] = []
     if contraction.way is Way.DOTS:
         rows = size_of(contraction.rows)
         cut = Cut(rows, -(-rows // MOST_DOT_ROWS)) if isinstance(rows, int) else OpenCut(rows, MOST_DOT_ROWS)
         tiles = Tiles(cut, _single_vectors(contraction, lanes))
-        if contraction.turns_right:
-            contraction, before = turned_right(contraction, target)
-        return sequence(*before, _nests(contraction, lanes, target, tiles, DotTile))
+        if contraction.transposes_right:
+            contraction, prologue = transposed_right(contraction, target)
+        return sequence(*prologue, _nests(contraction, lanes, target, tiles, DotTile))
     if contraction.packs_left:
         contraction, statements = packed_left(contraction, target)
-        before += statements
+        prologue += statements
     if contraction.column_terms is not None:
         contraction, statements = packed_terms(contraction, lanes, target)
-        before += statements
+        prologue += statements
     if contraction.packs_right:
         contraction, statements = packed_right(contraction, lanes, target)
-        before += statements
+        prologue += statements
     rows, columns = size_of(contraction.rows), size_of(contraction.columns)
     tiles = tiles_for(rows, columns, lanes, vector_registers(), least)
-    return sequence(*before, _nests(contraction, lanes, target, tiles, Tile))
+    return sequence(*prologue, _nests(contraction, lanes, target, tiles, Tile))
 
 
 def _nests(contraction: Contraction, lanes: int, target: Target, tiles: Tiles, kind: type[Tile]) -> Any:
@@ -86,8 +86,8 @@ def _nests(contraction: Contraction, lanes: int, target: Target, tiles: Tiles, k
     if isinstance(nest.work, int) or target.threads == 1:
         return nest.statement()
     alone = _Nest(contraction, lanes, replace(target, threads=1), tiles.short(), kind)
-    are_worth_it = tirx.GE(nest.work, index(PARALLEL_VECTORS))
-    return tirx.IfThenElse(are_worth_it, nest.statement(tirx.ForKind.PARALLEL), alone.statement())
+    is_profitable = tirx.GE(nest.work, index(PARALLEL_VECTORS))
+    return tirx.IfThenElse(is_profitable, nest.statement(tirx.ForKind.PARALLEL), alone.statement())
 
 
 def _single_vectors(contraction: Contraction, lanes: int) -> Cut | OpenVectors:
@@ -150,7 +150,7 @@ class _Nest:
         most = max(1, share // (deepest * step * rows.size))
         column_tiles = min(vectors.count, 4) if isinstance(vectors, Cut) else 4
         batch = size_of(contraction.batch)
-        if all(isinstance(each, int) for each in (rows.count, vectors.count, batch, depth)):
+        if all(isinstance(size, int) for size in (rows.count, vectors.count, batch, depth)):
             row_tiles, column_tiles = self._for_threads(min(rows.count, most), column_tiles)
             return _Blocks(row_tiles, row_tiles, column_tiles, depth, count)
         row_tiles = most
@@ -197,9 +197,9 @@ class _Nest:
         tasks = size_of(contraction.batch) * row_chunks * column_chunks
 
         def task(position: Any) -> Any:
-            row_chunk, rest = remainder(position, row_chunks), quotient(position, row_chunks)
-            column_chunk = remainder(rest, column_chunks)
-            values = spread(contraction.batch, quotient(rest, column_chunks))
+            row_chunk, remaining = remainder(position, row_chunks), quotient(position, row_chunks)
+            column_chunk = remainder(remaining, column_chunks)
+            values = spread(contraction.batch, quotient(remaining, column_chunks))
             body = counted("block", self.count, lambda block: self._chunk(values, row_chunk, column_chunk, block))
             allocations = [tirx.AllocBuffer(buffer) for buffer in (self.sums, self.finished) if buffer is not None]
             return sequence(*allocations, body)
@@ -212,19 +212,19 @@ class _Nest:
         """Return all tiles of a chunk, for one block of the reduction."""
         rows, blocks = self.tiles.rows, self.blocks
 
-        def column_tile(column_at: Any, tile: Any) -> Any:
+        def column_tile(column_number: Any, tile: Any) -> Any:
             def row_tiles(column: Any, vectors: int, columns: int) -> Any:
-                def row_tile(row_at: Any, number: Any) -> Any:
-                    part = ReductionBlock(block, self.count, blocks.reduced, self.sums, (column_at, row_at))
+                def row_tile(row_number: Any, number: Any) -> Any:
+                    part = ReductionBlock(block, self.count, blocks.reduced, self.sums, (column_number, row_number))
 
                     def body(row: Any, tall: int, last: Any = None) -> Any:
-                        place = TilePosition(batch, row, tall, column, vectors, columns, last)
-                        return self.kind(self.contraction, self.lanes, place, part, self.finished).body()
+                        position = TilePosition(batch, row, tall, column, vectors, columns, last)
+                        return self.kind(self.contraction, self.lanes, position, part, self.finished).body()
 
                     return (_by_height if isinstance(rows, OpenCut) else tile_by_size)(rows, number, body)
 
-                made = self._tiles_of(rows, blocks.row_tiles, row_chunk, row_tile)
-                return made if self.contraction.column_range is None else self._in_range(column, columns, made)
+                tiles = self._tiles_of(rows, blocks.row_tiles, row_chunk, row_tile)
+                return tiles if self.contraction.column_range is None else self._in_range(column, columns, tiles)
 
             vectors = self.tiles.vectors
             if isinstance(vectors, OpenVectors):
@@ -233,10 +233,10 @@ class _Nest:
 
         return self._tiles_of(self.tiles.vectors, blocks.column_tiles, column_chunk, column_tile)
 
-    def _in_range(self, column: Any, columns: int, made: Any) -> Any:
+    def _in_range(self, column: Any, columns: int, tiles: Any) -> Any:
         """Return the tiles of some columns, under the condition that they meet `column_range`."""
         low, high = self.contraction.column_range
-        return tirx.IfThenElse(tirx.And(tirx.LT(column, high), tirx.LT(low, column + index(columns))), made, None)
+        return tirx.IfThenElse(tirx.And(tirx.LT(column, high), tirx.LT(low, column + index(columns))), tiles, None)
 
     def _tiles_of(
         self, cut: Cut | OpenCut | OpenVectors, chunk: Any, number: Any, body: Callable[[Any, Any], Any]
@@ -248,9 +248,9 @@ class _Nest:
         elif cut.count % chunk:
             # Even chunks: a thread with a shorter one would wait for the others.
             chunks = parts_of(cut.count, chunk)
-            first, end = (quotient(each * index(cut.count), chunks) for each in (number, number + index(1)))
+            first, end = (quotient(boundary * index(cut.count), chunks) for boundary in (number, number + index(1)))
             extent = end - first
-        return counted("tile", extent, lambda at: body(at, first + at))
+        return counted("tile", extent, lambda position: body(position, first + position))
 
 
 def _parts(count: Any, size: Any) -> Any:
@@ -264,22 +264,22 @@ def _by_width(cut: OpenVectors, tile: Any, body: Callable[[Any, int, Any], Any])
     """Return ``body(first column, vectors, columns)`` of a tile of dynamic columns; one vector is a tile of its own."""
     width = cut.size * cut.lanes
     first = tile * index(width)
-    left = cut.columns - first
-    made = body(first, cut.size, tirx.min(left, index(width)))
+    remaining = cut.columns - first
+    full = body(first, cut.size, tirx.min(remaining, index(width)))
     if cut.size == 1:
-        return made
-    return tirx.IfThenElse(tirx.GT(left, index(cut.lanes)), made, body(first, 1, left))
+        return full
+    return tirx.IfThenElse(tirx.GT(remaining, index(cut.lanes)), full, body(first, 1, remaining))
 
 
 def _by_height(cut: OpenCut, tile: Any, body: Callable[..., Any]) -> Any:
     """Return ``body(first row, rows)`` of a whole tile, or of the smallest one that covers the rows that are left."""
     first, last = tile * index(cut.size), cut.total - index(1)
-    made, below = None, 0
+    statement, below = None, 0
     for tall in reversed(cut.heights):
         part = body(first, tall) if tall == below + 1 else body(first, tall, last)
-        made = part if made is None else tirx.IfThenElse(tirx.GE(last - first, index(below)), part, made)
+        statement = part if statement is None else tirx.IfThenElse(tirx.GE(last - first, index(below)), part, statement)
         below = tall
-    *_, lower, whole = (0, *reversed(cut.heights))
-    if whole == lower + 1:
-        return made
-    return tirx.IfThenElse(tirx.GE(last - first, index(whole - 1)), body(first, whole), made)
+    *_, lower, full = (0, *reversed(cut.heights))
+    if full == lower + 1:
+        return statement
+    return tirx.IfThenElse(tirx.GE(last - first, index(full - 1)), body(first, full), statement)

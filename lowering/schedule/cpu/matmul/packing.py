@@ -54,17 +54,17 @@ def packed_left(contraction: Contraction, target: Target) -> tuple[Contraction, 
     return replace(contraction, left=load, packs_left=False), statements
 
 
-def turned_right(contraction: Contraction, target: Target) -> tuple[Contraction, list[Any]]:
+def transposed_right(contraction: Contraction, target: Target) -> tuple[Contraction, list[Any]]:
     """Return the contraction that reads its right operand from a copy along the sum, and the statements of the copy."""
     load, statements = _copied_rows(contraction, "right", contraction.right, contraction.columns, target)
     return replace(contraction, right=load), statements
 
 
 def _copied_rows(
-    contraction: Contraction, name: str, operand: Any, own: Sequence[Axis], target: Target
+    contraction: Contraction, name: str, operand: Any, free_axes: Sequence[Axis], target: Target
 ) -> tuple[Any, list[Any]]:
     """Return a load from a copy ``[batch and own axes, sum …]`` of an operand, and the statements of the copy."""
-    axes = [*(axis for axis in contraction.batch if depends(operand, [axis])), *own]
+    axes = [*(axis for axis in contraction.batch if depends(operand, [axis])), *free_axes]
     shape = [size_of(axes), *(axis.extent for axis in contraction.reduced)]
     buffer = temporary(name, str(operand.ty.dtype), shape)
     *outer, inner = contraction.reduced
@@ -73,19 +73,21 @@ def _copied_rows(
         return nested(outer, lambda values: along({**spread(axes, position), **values}))
 
     def along(values: Values) -> Any:
-        return in_vectors(inner.extent, lanes_for("int32"), lambda at: store({**values, inner.variable: at}))
+        return in_vectors(
+            inner.extent, lanes_for("int32"), lambda position: store({**values, inner.variable: position})
+        )
 
     def store(values: Values) -> Any:
-        place = [flat(axes, values), *(values[axis.variable] for axis in contraction.reduced)]
-        return tirx.BufferStore(buffer, replaced(operand, values), place)
+        indices = [flat(axes, values), *(values[axis.variable] for axis in contraction.reduced)]
+        return tirx.BufferStore(buffer, replaced(operand, values), indices)
 
     work = size_of(axes) * parts_of(size_of(contraction.reduced), lanes_for("int32"))
     copy = shared("row", size_of(axes), row, work * 4, target)
-    place = [
+    indices = [
         flat(axes, {axis.variable: axis.variable for axis in axes}),
         *(axis.variable for axis in contraction.reduced),
     ]
-    return tirx.BufferLoad(buffer, place), [tirx.AllocBuffer(buffer), copy]
+    return tirx.BufferLoad(buffer, indices), [tirx.AllocBuffer(buffer), copy]
 
 
 def _is_contiguous(operand: Any, axes: Sequence[Axis]) -> bool:
@@ -133,12 +135,12 @@ class _VectorCopy:
     def load(self) -> Any:
         """Return the load of an element of the copy, in terms of the axes."""
         position = flat(self.axes, {axis.variable: axis.variable for axis in self.axes})
-        place = [
+        indices = [
             flat(self.batch, {axis.variable: axis.variable for axis in self.batch}),
             tirx.floordiv(position, index(self.lanes)), *(axis.variable for axis in self.reduced),
             tirx.floormod(position, index(self.lanes)),
         ]  # fmt: skip
-        return tirx.BufferLoad(self.buffer, place)
+        return tirx.BufferLoad(self.buffer, indices)
 
     def statements(self, target: Target) -> list[Any]:
         panels = size_of(self.batch) * self.vectors
@@ -154,7 +156,7 @@ class _VectorCopy:
                 return self._transposed(batch, first)
             return nested(
                 self.reduced,
-                lambda values: counted("vector", count, lambda at: self._vector(values, batch, first + at)),
+                lambda values: counted("vector", count, lambda number: self._vector(values, batch, first + number)),
             )
 
         work = panels * size_of(self.reduced) * 4
@@ -166,17 +168,17 @@ class _VectorCopy:
         last = index(inner.extent - self.lanes)
         squares = -(-inner.extent // self.lanes)
 
-        def square(values: Values, at: Any) -> Any:
+        def square(values: Values, number: Any) -> Any:
             # The last square may overlap the one before.
-            return self._square(values, batch, vector, inner, tirx.min(at * index(self.lanes), last))
+            return self._square(values, batch, vector, inner, tirx.min(number * index(self.lanes), last))
 
-        whole = nested(outer, lambda values: counted("square", squares, lambda at: square(values, at)))
+        full = nested(outer, lambda values: counted("square", squares, lambda number: square(values, number)))
         if not self.total % self.lanes:
-            return whole
-        rest = nested(self.reduced, lambda values: self._vector(values, batch, vector))
+            return full
+        partial = nested(self.reduced, lambda values: self._vector(values, batch, vector))
         if self.vectors == 1:
-            return rest
-        return tirx.IfThenElse(tirx.LT(vector, index(self.vectors - 1)), whole, rest)
+            return partial
+        return tirx.IfThenElse(tirx.LT(vector, index(self.vectors - 1)), full, partial)
 
     def _square(self, values: Values, batch: Any, vector: Any, inner: Axis, start: Any) -> Any:
         statements: list[Stmt] = []
@@ -184,35 +186,35 @@ class _VectorCopy:
 
         def element(row: int, lane: Expr) -> Expr:
             axes = spread(self.axes, vector * index(self.lanes) + index(row))
-            here = {**spread(self.batch, batch), **values, **axes}
-            return replaced(self.operand, {**here, inner.variable: first + lane})
+            positions = {**spread(self.batch, batch), **values, **axes}
+            return replaced(self.operand, {**positions, inner.variable: first + lane})
 
         columns = load_transposed(element, str(self.buffer.dtype), self.lanes, statements)
-        for at, column in enumerate(columns):
-            target = [batch, vector, *(values[axis.variable] for axis in self.reduced[:-1]), first + index(at)]
+        for number, column in enumerate(columns):
+            target = [batch, vector, *(values[axis.variable] for axis in self.reduced[:-1]), first + index(number)]
             statements.append(tirx.BufferStore(self.buffer, column, [*target, ramp(index(0), self.lanes)]))
         return sequence(tirx.Bind(first, start), *statements)
 
     def _vector(self, values: Values, batch: Any, vector: Any) -> Any:
-        place = [batch, vector, *(values[axis.variable] for axis in self.reduced)]
+        indices = [batch, vector, *(values[axis.variable] for axis in self.reduced)]
         values = {**spread(self.batch, batch), **values}
 
         def at_lane(lane: Any) -> Any:
-            here = {**values, **spread(self.axes, vector * index(self.lanes) + lane)}
-            return tirx.BufferStore(self.buffer, replaced(self.operand, here), [*place, lane])
+            positions = {**values, **spread(self.axes, vector * index(self.lanes) + lane)}
+            return tirx.BufferStore(self.buffer, replaced(self.operand, positions), [*indices, lane])
 
-        whole, rest = in_lanes(self.lanes, at_lane), self.total % self.lanes
+        full, remaining = in_lanes(self.lanes, at_lane), self.total % self.lanes
         zero = tirx.Broadcast(zero_of(str(self.buffer.dtype)), self.lanes)
-        zeros = tirx.BufferStore(self.buffer, zero, [*place, ramp(index(0), self.lanes)])
+        zeros = tirx.BufferStore(self.buffer, zero, [*indices, ramp(index(0), self.lanes)])
         if self.is_open:
-            partial = sequence(zeros, counted("lane", rest, at_lane))
-            return tirx.IfThenElse(tirx.LT(vector, quotient(self.total, self.lanes)), whole, partial)
-        if not rest:
-            return whole
-        partial = sequence(zeros, in_lanes(rest, at_lane))
+            partial = sequence(zeros, counted("lane", remaining, at_lane))
+            return tirx.IfThenElse(tirx.LT(vector, quotient(self.total, self.lanes)), full, partial)
+        if not remaining:
+            return full
+        partial = sequence(zeros, in_lanes(remaining, at_lane))
         if self.vectors == 1:
             return partial
-        return tirx.IfThenElse(tirx.LT(vector, index(self.vectors - 1)), whole, partial)
+        return tirx.IfThenElse(tirx.LT(vector, index(self.vectors - 1)), full, partial)
 
 
 def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[Contraction, list[Any]]:
@@ -225,10 +227,10 @@ def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[
     buffer = temporary("terms", contraction.dtype, [size_of(batch), padded, lanes])
 
     def vector(position: Any) -> Any:
-        at_batch, at = quotient(position, vectors), remainder(position, vectors)
-        place, rest = [at_batch, at], columns % lanes
+        batch_index, number = quotient(position, vectors), remainder(position, vectors)
+        indices, remaining = [batch_index, number], columns % lanes
         zero = tirx.Broadcast(zero_of(contraction.dtype), lanes)
-        start = tirx.BufferStore(buffer, zero, [*place, ramp(index(0), lanes)])
+        start = tirx.BufferStore(buffer, zero, [*indices, ramp(index(0), lanes)])
 
         def added(count: Any) -> Any:
             def element(values: Values) -> Any:
@@ -236,26 +238,26 @@ def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[
                     return counted("lane", count, lambda lane: add(values, lane))
                 return in_lanes(count, lambda lane: add(values, lane))
 
-            return nested(axes, element, spread(batch, at_batch))
+            return nested(axes, element, spread(batch, batch_index))
 
         def add(values: Values, lane: Any) -> Any:
-            values = {**values, **spread(contraction.columns, at * index(lanes) + lane)}
-            sums = tirx.BufferLoad(buffer, [*place, lane])
-            return tirx.BufferStore(buffer, sums + replaced(terms, values), [*place, lane])
+            values = {**values, **spread(contraction.columns, number * index(lanes) + lane)}
+            sums = tirx.BufferLoad(buffer, [*indices, lane])
+            return tirx.BufferStore(buffer, sums + replaced(terms, values), [*indices, lane])
 
         if is_open:
-            is_whole = tirx.LT(at, quotient(columns, lanes))
-            return sequence(start, tirx.IfThenElse(is_whole, added(lanes), added(rest)))
-        if not rest or vectors == 1:
-            return sequence(start, added(rest or lanes))
-        return sequence(start, tirx.IfThenElse(tirx.LT(at, index(vectors - 1)), added(lanes), added(rest)))
+            is_whole = tirx.LT(number, quotient(columns, lanes))
+            return sequence(start, tirx.IfThenElse(is_whole, added(lanes), added(remaining)))
+        if not remaining or vectors == 1:
+            return sequence(start, added(remaining or lanes))
+        return sequence(start, tirx.IfThenElse(tirx.LT(number, index(vectors - 1)), added(lanes), added(remaining)))
 
     work = size_of(batch) * vectors * size_of(axes)
-    made = shared("panel", size_of(batch) * vectors, vector, work * 4, target)
+    statement = shared("panel", size_of(batch) * vectors, vector, work * 4, target)
     position = flat(contraction.columns, {axis.variable: axis.variable for axis in contraction.columns})
-    place = [
+    indices = [
         flat(batch, {axis.variable: axis.variable for axis in batch}),
         tirx.floordiv(position, index(lanes)), tirx.floormod(position, index(lanes)),
     ]  # fmt: skip
-    copy = replace(contraction, column_terms=(tirx.BufferLoad(buffer, place), ()))
-    return copy, [tirx.AllocBuffer(buffer), made]
+    copy = replace(contraction, column_terms=(tirx.BufferLoad(buffer, indices), ()))
+    return copy, [tirx.AllocBuffer(buffer), statement]

@@ -17,7 +17,7 @@ from mlirtri.lowering.schedule.cpu.common.loops import spatial
 from mlirtri.lowering.schedule.cpu.common.tile_sizes import lanes_for
 from mlirtri.lowering.schedule.cpu.matmul.column_sums import MOST_ROWS
 from mlirtri.lowering.schedule.cpu.matmul.dot_products import add_halves, in_groups, with_functions
-from mlirtri.lowering.schedule.cpu.matmul.named_stores import with_names_kept
+from mlirtri.lowering.schedule.cpu.matmul.named_stores import without_lets
 from mlirtri.lowering.schedule.cpu.matmul.nest import contraction_loops
 from mlirtri.lowering.tir.blocks import BlockFacts, leaf_blocks
 from mlirtri.lowering.tir.contraction import (
@@ -56,17 +56,17 @@ OPERATIONS_PER_SUM = 3
 
 def matmul(function: PrimFunc, target: Target) -> Schedule | None:
     """Return the function with its product in tiles; None where there is no product, or tiles are not profitable."""
-    found = only_product(function)
-    if found is None or not _is_profitable(found[-1]) or _slides(found[-1]):
+    match = only_product(function)
+    if match is None or not _is_profitable(match[-1]) or _slides(match[-1]):
         return None
-    return in_tiles(*found, _loops, target)
+    return in_tiles(*match, _loops, target)
 
 
 def _loops(contraction: Contraction, target: Target) -> Stmt:
-    return _in_its_way(_with_way(contraction), target)
+    return _statements_for(_choose_way(contraction), target)
 
 
-def _in_its_way(contraction: Contraction, target: Target, least: int = 1) -> Stmt:
+def _statements_for(contraction: Contraction, target: Target, least: int = 1) -> Stmt:
     contraction = in_groups(contraction) if contraction.way is Way.TILES else contraction
     statement = contraction_loops(contraction, target, least)
     return with_functions(statement) if contraction.add is add_halves else statement
@@ -77,20 +77,22 @@ def open_loops(contraction: Contraction, target: Target) -> Stmt:
     rows, columns, inner = size_of(contraction.rows), contraction.columns[-1], contraction.reduced[-1]
     right = contraction.right
     if isinstance(rows, int) and rows == 1 and are_dots(contraction.left, right, contraction.reduced):
-        return _in_its_way(replace(contraction, way=Way.DOTS), target)
+        return _statements_for(replace(contraction, way=Way.DOTS), target)
     if not all(isinstance(axis.extent, int) for axis in (*contraction.columns, *contraction.reduced)):
-        return _in_its_way(contraction, target)
+        return _statements_for(contraction, target)
     few: Contraction | None = None
-    if all(_lies_along(each, inner) for each in (contraction.left, right)) and inner.extent >= lanes_for("float32"):
+    if all(_lies_along(operand, inner) for operand in (contraction.left, right)) and inner.extent >= lanes_for(
+        "float32"
+    ):
         most, few = FEW_ROWS, replace(contraction, way=Way.DOTS)
     elif isinstance(right, TensorLoad) and lies_along(right, columns):
         most, few = FEW_ROWS_IN_PLACE, replace(contraction, packs_right=False)
         if _right_bytes(contraction) <= cache_bytes()[2] // 2:
-            return _in_its_way(few, target)
+            return _statements_for(few, target)
     if few is None or isinstance(rows, int):
-        return _in_its_way(contraction if few is None or rows > most else few, target)
-    many = _in_its_way(contraction, target, most + 1)
-    return tirx.IfThenElse(tirx.LE(rows, index(most)), _in_its_way(few, target), many)
+        return _statements_for(contraction if few is None or rows > most else few, target)
+    tiled = _statements_for(contraction, target, most + 1)
+    return tirx.IfThenElse(tirx.LE(rows, index(most)), _statements_for(few, target), tiled)
 
 
 def are_dots(left: Expr, right: Expr, reduced: Sequence[Axis]) -> bool:
@@ -98,7 +100,9 @@ def are_dots(left: Expr, right: Expr, reduced: Sequence[Axis]) -> bool:
     inner = reduced[-1]
     are_known = all(isinstance(axis.extent, int) for axis in reduced)
     return (
-        are_known and inner.extent >= lanes_for("float32") and all(_lies_along(each, inner) for each in (left, right))
+        are_known
+        and inner.extent >= lanes_for("float32")
+        and all(_lies_along(operand, inner) for operand in (left, right))
     )
 
 
@@ -106,7 +110,7 @@ def _right_bytes(product: Product | Contraction) -> int:
     return size_of(product.columns) * size_of(product.reduced) * 4
 
 
-def _with_way(contraction: Contraction) -> Contraction:
+def _choose_way(contraction: Contraction) -> Contraction:
     """Return the contraction with its `Way`: few rows take less time than packing the right operand."""
     rows, inner = size_of(contraction.rows), contraction.reduced[-1]
     if rows <= MOST_ROWS and _lies_along(contraction.right, contraction.columns[-1]):
@@ -114,19 +118,19 @@ def _with_way(contraction: Contraction) -> Contraction:
     lanes = lanes_for(contraction.dtype)
     if not _lies_along(contraction.left, inner) or inner.extent < lanes_for("float32"):
         return contraction
-    turns = not _lies_along(contraction.right, inner)
+    transposes = not _lies_along(contraction.right, inner)
     # Tiles read more streams at once, which is faster where the operand is not in the cache.
     is_cached = rows * size_of(contraction.reduced) * 4 <= cache_bytes()[3]
     is_narrow = size_of(contraction.columns) <= lanes and _is_plain(contraction) and is_cached
-    if not is_narrow and (turns or rows > FEW_ROWS):
+    if not is_narrow and (transposes or rows > FEW_ROWS):
         return contraction
-    dots = replace(contraction, way=Way.DOTS, turns_right=turns)
+    dots = replace(contraction, way=Way.DOTS, transposes_right=transposes)
     return dots if _operations_of_dots(dots, lanes) < _operations_of_tiles(contraction, lanes) else contraction
 
 
 def _is_plain(contraction: Contraction) -> bool:
     """Whether operands are plain loads: any computation on them would be repeated for each group of columns."""
-    return all(isinstance(each, TensorLoad) for each in (contraction.left, contraction.right))
+    return all(isinstance(operand, TensorLoad) for operand in (contraction.left, contraction.right))
 
 
 def _operations_of_dots(contraction: Contraction, lanes: int) -> int:
@@ -134,7 +138,7 @@ def _operations_of_dots(contraction: Contraction, lanes: int) -> int:
     *outer, inner = contraction.reduced
     vectors = size_of(outer) * -(-inner.extent // lanes)
     columns = size_of(contraction.columns)
-    copied = columns * size_of(contraction.reduced) if contraction.turns_right else 0
+    copied = columns * size_of(contraction.reduced) if contraction.transposes_right else 0
     return size_of(contraction.rows) * columns * (vectors + OPERATIONS_PER_SUM) + copied
 
 
@@ -163,12 +167,12 @@ def in_tiles(
     statement = loops(_contraction(product, surroundings), target)
     if statement is None:
         return None
-    for each in blocks:
-        if each.name not in surroundings.absorbed:
-            spatial(schedule, each, target)
-    made = _with_statement(schedule.mod["main"], blocks, block, surroundings, statement)
+    for other in blocks:
+        if other.name not in surroundings.absorbed:
+            spatial(schedule, other, target)
+    scheduled = _with_statement(schedule.mod["main"], blocks, block, surroundings, statement)
     # Stored values may contain `Let`, and are repeated for each vector.
-    return Schedule(tirx.transform.ConvertSSA()(IRModule({"main": made}))["main"])
+    return Schedule(tirx.transform.ConvertSSA()(IRModule({"main": scheduled}))["main"])
 
 
 def _slides(product: Product) -> bool:
@@ -199,15 +203,17 @@ class Surroundings:
 def _surroundings(
     function: PrimFunc, schedule: Schedule, blocks: list[BlockFacts], block: BlockFacts, product: Product
 ) -> Surroundings:
-    at = next(number for number, each in enumerate(blocks) if each.name == block.name)
-    left, right, before = _with_producers(schedule, blocks[:at], [product.left, product.right])
-    followers = _followers(schedule, blocks[at + 1 :], product)
-    absorbed = {block.name, *before, *(name for name, _ in followers)}
+    position = next(number for number, candidate in enumerate(blocks) if candidate.name == block.name)
+    left, right, producers = _with_producers(schedule, blocks[:position], [product.left, product.right])
+    followers = _followers(schedule, blocks[position + 1 :], product)
+    absorbed = {block.name, *producers, *(name for name, _ in followers)}
     inner = schedule.get(schedule.get_sblock("root")).alloc_buffers
-    outside = [read.buffer for each in blocks if each.name not in absorbed for read in each.reads]
+    read_outside = [read.buffer for other in blocks if other.name not in absorbed for read in other.reads]
 
     def is_private(buffer: Any) -> bool:
-        return any(buffer.same_as(one) for one in inner) and not any(buffer.same_as(one) for one in outside)
+        return any(buffer.same_as(allocation) for allocation in inner) and not any(
+            buffer.same_as(read) for read in read_outside
+        )
 
     stores = [] if is_private(product.result) else [product.update]
     private = []
@@ -215,18 +221,24 @@ def _surroundings(
         scratch = list(body.alloc_buffers)
         private += [*scratch, *(store.buffer for store in _stores_of(body) if is_private(store.buffer))]
         stores += _stores_of(body)
-    gone = [buffer for each in blocks if each.name in absorbed for buffer in [each.target] if is_private(buffer)]
-    stores, named = with_names_kept(stores)
+    removed = [
+        buffer
+        for candidate in blocks
+        if candidate.name in absorbed
+        for buffer in [candidate.target]
+        if is_private(buffer)
+    ]
+    stores, named = without_lets(stores)
     distinct = (*dict.fromkeys(private), *named)
-    return Surroundings(left, right, tuple(stores), distinct, frozenset(absorbed), tuple(gone))
+    return Surroundings(left, right, tuple(stores), distinct, frozenset(absorbed), tuple(removed))
 
 
-def _with_producers(schedule: Schedule, before: list[BlockFacts], operands: list[Any]) -> tuple[Any, Any, list[str]]:
+def _with_producers(schedule: Schedule, earlier: list[BlockFacts], operands: list[Any]) -> tuple[Any, Any, list[str]]:
     """Return the operands with the values of elementwise producers that nothing else reads, and their names."""
     names = []
-    for block in reversed(before):
+    for block in reversed(earlier):
         body = schedule.get(block.handle)
-        if not _may_disappear(schedule, block, body, names):
+        if not _is_inlinable(schedule, block, body, names):
             continue
         variables = [axis.var for axis in body.iter_vars]
 
@@ -241,7 +253,7 @@ def _with_producers(schedule: Schedule, before: list[BlockFacts], operands: list
     return operands[0], operands[1], names
 
 
-def _may_disappear(schedule: Schedule, block: BlockFacts, body: Any, gone: list[str]) -> bool:
+def _is_inlinable(schedule: Schedule, block: BlockFacts, body: Any, removed: list[str]) -> bool:
     is_simple = block.is_spatial and isinstance(body.body, tirx.BufferStore)
     if not is_simple or sorted(axis for axis in block.writes[0].axes if axis is not None) != list(
         range(len(block.kinds))
@@ -250,51 +262,53 @@ def _may_disappear(schedule: Schedule, block: BlockFacts, body: Any, gone: list[
     if len(block.writes[0].axes) != len(block.kinds):
         return False
     readers = [schedule.get(handle) for handle in schedule.get_consumers(block.handle)]
-    is_inner = any(block.target.same_as(each) for each in schedule.get(schedule.get_sblock("root")).alloc_buffers)
-    return is_inner and all(reader.name_hint in gone or _is_reduction(reader) for reader in readers)
+    is_inner = any(
+        block.target.same_as(allocation) for allocation in schedule.get(schedule.get_sblock("root")).alloc_buffers
+    )
+    return is_inner and all(reader.name_hint in removed or _is_reduction(reader) for reader in readers)
 
 
 def _is_reduction(block: Any) -> bool:
     return any(axis.iter_type == tirx.IterVar.CommReduce for axis in block.iter_vars)
 
 
-def _followers(schedule: Schedule, after: list[BlockFacts], product: Product) -> list[tuple[str, Any]]:
+def _followers(schedule: Schedule, later: list[BlockFacts], product: Product) -> list[tuple[str, Any]]:
     """Return the elementwise consumers that tiles can compute: names, and blocks in terms of the product's axes."""
-    places = {product.result: [tuple(product.update.indices)]}
+    indices = {product.result: [tuple(product.update.indices)]}
     axes = (*product.batch, *product.rows, *product.columns)
     extents = {axis.variable: axis.extent for axis in axes}
-    taken: list[tuple[str, Any]] = []
+    fused: list[tuple[str, Any]] = []
     skipped: list[Any] = []
-    for block in after:
+    for block in later:
         body = schedule.get(block.handle)
-        renamed = _in_terms_of(block, body, places, extents, skipped)
+        renamed = _in_terms_of(block, body, indices, extents, skipped)
         if renamed is None:
             skipped += [write.buffer for write in block.writes]
             continue
-        taken.append((block.name, renamed))
+        fused.append((block.name, renamed))
         for store in _stores_of(renamed):
-            places.setdefault(store.buffer, []).append(tuple(store.indices))
-    return taken
+            indices.setdefault(store.buffer, []).append(tuple(store.indices))
+    return fused
 
 
 def _in_terms_of(
-    block: BlockFacts, body: Any, places: dict[Any, list], extents: dict[Any, int], skipped: list[Any]
+    block: BlockFacts, body: Any, indices: dict[Any, list], extents: dict[Any, int], skipped: list[Any]
 ) -> Any:
     """Return the block in terms of the product's axes; None where it does not read all of the product elementwise."""
     values: dict[Any, Any] = {}
     is_behind = False
     for read in block.reads:
-        if any(read.buffer.same_as(each) for each in skipped):
+        if any(read.buffer.same_as(buffer) for buffer in skipped):
             return None
-        if read.buffer not in places:
+        if read.buffer not in indices:
             continue
         is_behind = True
-        for axis, place in zip(read.axes, places[read.buffer][0], strict=True):
+        for axis, position in zip(read.axes, indices[read.buffer][0], strict=True):
             variable = None if axis is None else body.iter_vars[axis].var
-            if variable is None or not values.setdefault(variable, place).same_as(place):
+            if variable is None or not values.setdefault(variable, position).same_as(position):
                 return None
             # A slice covers a part of the product only: on the tile it would write out of bounds.
-            if block.extents[axis] != extents.get(place, 1):
+            if block.extents[axis] != extents.get(position, 1):
                 return None
     units = [axis.var for axis in body.iter_vars if int(axis.dom.extent) == 1]
     for variable in units:
@@ -341,7 +355,9 @@ def _contraction(product: Product, around: Surroundings) -> Contraction:
         and (_right_bytes(product) <= cache_bytes()[2] // 2 or not rows_are_many)
     )
     dtype = _accumulators(product.dtype)
-    left, right = (each if dtype == product.dtype else tirx.Cast(dtype, each) for each in (around.left, around.right))
+    left, right = (
+        operand if dtype == product.dtype else tirx.Cast(dtype, operand) for operand in (around.left, around.right)
+    )
     return Contraction(
         product.batch, product.rows, product.columns, product.reduced, left, right, dtype, product.result,
         around.stores, around.private, product.add,
@@ -369,11 +385,13 @@ def _with_statement(
     """Return the function with the contraction in place of the fused blocks."""
     root = function.body.block
     nests = _statements_of(root.body)
-    made = []
-    for each, nest in zip(blocks, nests, strict=True):
-        if each.name == block.name:
-            made.append(statement)
-        elif each.name not in around.absorbed:
-            made.append(nest)
-    buffers = [each for each in root.alloc_buffers if not any(each.same_as(one) for one in around.buffers)]
-    return function.with_body(SBlockRealize([], True, _with_body(root, sequence(*made), buffers)))
+    statements = []
+    for other, nest in zip(blocks, nests, strict=True):
+        if other.name == block.name:
+            statements.append(statement)
+        elif other.name not in around.absorbed:
+            statements.append(nest)
+    buffers = [
+        buffer for buffer in root.alloc_buffers if not any(buffer.same_as(removed) for removed in around.buffers)
+    ]
+    return function.with_body(SBlockRealize([], True, _with_body(root, sequence(*statements), buffers)))

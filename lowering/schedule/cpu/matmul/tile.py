@@ -49,10 +49,10 @@ class ReductionBlock:
     count: Any
     depth: Any
     """Iterations of the axis in one block; the last may have fewer."""
-    kept: Any
+    buffer: Any
     """A buffer, None where there is one block only."""
-    place: tuple[Any, ...]
-    """The first indices of the tile's sums in `kept`."""
+    indices: tuple[Any, ...]
+    """The first indices of the tile's sums in `buffer`."""
 
 
 class Tile:
@@ -62,63 +62,65 @@ class Tile:
         self,
         contraction: Contraction,
         lanes: int,
-        place: TilePosition,
+        position: TilePosition,
         block: ReductionBlock,
         finished: Buffer | None = None,
     ):  # fmt: skip
-        self.contraction, self.lanes, self.place, self.block = contraction, lanes, place, block
+        self.contraction, self.lanes, self.position, self.block = contraction, lanes, position, block
         self.finished = finished
         """A buffer for the sums that long stores read; None to allocate one in the tile."""
         self.sums = [
-            new_buffer(f"sums{v}", contraction.dtype, place.rows, lanes) for v in range(place.vectors)
+            new_buffer(f"sums{v}", contraction.dtype, position.rows, lanes) for v in range(position.vectors)
         ]  # fmt: skip
         """Per vector of columns, one vector for each row: registers, once the loops over rows are unrolled."""
 
     def body(self) -> Stmt:
-        made = [tirx.AllocBuffer(each) for each in self.sums]
-        made += [self._first(), self._reduction(), self._last()]
-        return sequence(*made)
+        statements = [tirx.AllocBuffer(buffer) for buffer in self.sums]
+        statements += [self._initial_sums(), self._reduction(), self._final_statements()]
+        return sequence(*statements)
 
     def _rows(self, number: Any) -> Values:
-        row = self.place.row + number
-        return spread(self.contraction.rows, row if self.place.last is None else tirx.min(row, self.place.last))
+        row = self.position.row + number
+        return spread(self.contraction.rows, row if self.position.last is None else tirx.min(row, self.position.last))
 
     def _written_rows(self, make: Callable[[Any], Any], kind: Any = None) -> Any:
         """Return ``make(row)`` for each row of the tile that the contraction has."""
-        last = self.place.last
+        last = self.position.last
         if last is None:
-            return counted("row", self.place.rows, make, kind)
+            return counted("row", self.position.rows, make, kind)
         if kind is None:
-            return counted("row", tirx.min(index(self.place.rows), last + index(1) - self.place.row), make)
+            return counted("row", tirx.min(index(self.position.rows), last + index(1) - self.position.row), make)
 
-        def if_there(row: Any) -> Any:
-            return tirx.IfThenElse(tirx.LE(self.place.row + row, last), make(row), None)
+        def guarded(row: Any) -> Any:
+            return tirx.IfThenElse(tirx.LE(self.position.row + row, last), make(row), None)
 
-        return counted("row", self.place.rows, if_there, kind)
+        return counted("row", self.position.rows, guarded, kind)
 
     def _count(self, vector: int) -> int:
         """Return the number of columns in one of the vectors."""
-        return min(self.lanes, self.place.columns - vector * self.lanes)
+        return min(self.lanes, self.position.columns - vector * self.lanes)
 
-    def _each(self, make: Callable[[Any, int, Any], Any]) -> Any:
+    def _for_vectors(self, make: Callable[[Any, int, Any], Any]) -> Any:
         """Return ``make(row, number of the vector in the row, buffer)`` for each vector of sums, unrolled."""
 
         def of_row(row: Any) -> Any:
-            return sequence(*(make(row, v, each) for v, each in enumerate(self.sums)))
+            return sequence(*(make(row, v, sums) for v, sums in enumerate(self.sums)))
 
-        return counted("row", self.place.rows, of_row, tirx.ForKind.UNROLLED)
+        return counted("row", self.position.rows, of_row, tirx.ForKind.UNROLLED)
 
-    def _at(self, row: Any) -> list[Any]:
+    def _register_indices(self, row: Any) -> list[Any]:
         return [row, ramp(index(0), self.lanes)]
 
-    def _first(self) -> Any:
+    def _initial_sums(self) -> Any:
         """Return the initial sums: the start values, or those kept by the previous block."""
-        zeros = self._each(lambda row, v, each: tirx.BufferStore(each, self._start(v), self._at(row)))
-        if self.block.kept is None:
+        zeros = self._for_vectors(
+            lambda row, v, sums: tirx.BufferStore(sums, self._start(v), self._register_indices(row))
+        )
+        if self.block.buffer is None:
             return zeros
-        loads = self._each(
-            lambda row, v, each: tirx.BufferStore(
-                each, tirx.BufferLoad(self.block.kept, self._kept(row, v)), self._at(row)
+        loads = self._for_vectors(
+            lambda row, v, sums: tirx.BufferStore(
+                sums, tirx.BufferLoad(self.block.buffer, self._buffer_indices(row, v)), self._register_indices(row)
             )
         )
         return tirx.IfThenElse(tirx.EQ(self.block.number, index(0)), zeros, loads)
@@ -128,13 +130,13 @@ class Tile:
         if self.contraction.column_terms is None:
             return tirx.Broadcast(zero_of(self.contraction.dtype), self.lanes)
         terms, _ = self.contraction.column_terms
-        first = self.place.column + index(v * self.lanes)
-        values = {**self.place.batch, **spread(self.contraction.columns, first)}
+        first = self.position.column + index(v * self.lanes)
+        values = {**self.position.batch, **spread(self.contraction.columns, first)}
         load = replaced(terms, values)
         return tirx.BufferLoad(load.source, [*load.indices[:-1], ramp(index(0), self.lanes)])
 
-    def _kept(self, row: Any, v: int) -> list[Any]:
-        return [*self.block.place, row, ramp(index(v * self.lanes), self.lanes)]
+    def _buffer_indices(self, row: Any, v: int) -> list[Any]:
+        return [*self.block.indices, row, ramp(index(v * self.lanes), self.lanes)]
 
     def _reduction(self) -> Any:
         first, *inner = self.contraction.reduced
@@ -145,7 +147,9 @@ class Tile:
         if is_whole:
             begin, end = bounds
             name = first.variable.name
-            return counted(name, end - begin, lambda at: nested(inner, self._step, {first.variable: begin + at}))
+            return counted(
+                name, end - begin, lambda offset: nested(inner, self._step, {first.variable: begin + offset})
+            )
         depth = self.block.depth
         start = self.block.number * sized(depth)
         extent: Any = sized(depth)
@@ -155,92 +159,101 @@ class Tile:
             end = tirx.min(start + extent, bounds[1])
             start = tirx.max(start, bounds[0])
             extent = tirx.max(end - start, index(0))
-        return counted(first.variable.name, extent, lambda at: nested(inner, self._step, {first.variable: start + at}))
+        return counted(
+            first.variable.name, extent, lambda offset: nested(inner, self._step, {first.variable: start + offset})
+        )
 
     def _step(self, reduced: Values) -> Any:
         """Return one step of the reduction: the vectors of the right operand, times each row's element."""
-        values = {**self.place.batch, **reduced}
+        values = {**self.position.batch, **reduced}
         vectors = [
-            new_buffer(f"right{v}", str(self.contraction.right.ty.dtype), self.lanes) for v in range(self.place.vectors)
+            new_buffer(f"right{v}", str(self.contraction.right.ty.dtype), self.lanes)
+            for v in range(self.position.vectors)
         ]
-        made = []
+        statements = []
         for v, vector in enumerate(vectors):
-            made += [tirx.AllocBuffer(vector), *self._right(values, v, vector)]
+            statements += [tirx.AllocBuffer(vector), *self._right(values, v, vector)]
 
-        def add(row: Any, v: int, each: Any) -> Any:
+        def add(row: Any, v: int, sums: Any) -> Any:
             left = replaced(self.contraction.left, {**values, **self._rows(row)})
             right = tirx.BufferLoad(vectors[v], [ramp(index(0), self.lanes)])
-            added = self.contraction.add(tirx.BufferLoad(each, self._at(row)), tirx.Broadcast(left, self.lanes), right)
-            return tirx.BufferStore(each, added, self._at(row))
+            added = self.contraction.add(
+                tirx.BufferLoad(sums, self._register_indices(row)), tirx.Broadcast(left, self.lanes), right
+            )
+            return tirx.BufferStore(sums, added, self._register_indices(row))
 
-        return sequence(*made, self._each(add))
+        return sequence(*statements, self._for_vectors(add))
 
     def _right(self, values: Values, v: int, vector: Any) -> list[Any]:
         """Return the statements that fill a vector of the right operand."""
         count = self.lanes if self.contraction.packs_right else self._count(v)
         zero = tirx.Broadcast(zero_of(str(vector.dtype)), self.lanes)
-        made = [] if count == self.lanes else [tirx.BufferStore(vector, zero, [ramp(index(0), self.lanes)])]
+        statements = [] if count == self.lanes else [tirx.BufferStore(vector, zero, [ramp(index(0), self.lanes)])]
 
         def element(lane: Any) -> Any:
-            columns = spread(self.contraction.columns, self.place.column + index(v * self.lanes) + lane)
+            columns = spread(self.contraction.columns, self.position.column + index(v * self.lanes) + lane)
             return tirx.BufferStore(vector, replaced(self.contraction.right, {**values, **columns}), [lane])
 
-        return [*made, in_lanes(count, element)]
+        return [*statements, in_lanes(count, element)]
 
-    def _last(self) -> Any:
+    def _final_statements(self) -> Any:
         """Return the stores after the last block; after other blocks the sums are kept."""
         stores = self._stores()
-        if self.block.kept is None:
+        if self.block.buffer is None:
             return stores
-        kept = self._each(
-            lambda row, v, each: tirx.BufferStore(
-                self.block.kept, tirx.BufferLoad(each, self._at(row)), self._kept(row, v)
+        copies = self._for_vectors(
+            lambda row, v, sums: tirx.BufferStore(
+                self.block.buffer, tirx.BufferLoad(sums, self._register_indices(row)), self._buffer_indices(row, v)
             )
         )
-        return tirx.IfThenElse(tirx.EQ(self.block.number, sized(self.block.count - 1)), stores, kept)
+        return tirx.IfThenElse(tirx.EQ(self.block.number, sized(self.block.count - 1)), stores, copies)
 
     def _stores(self) -> Any:
         """Return the stores after the reduction: unrolled over rows, or in a loop over the tile where they are long."""
-        if isinstance(self.place.columns, int) and not has_long_stores(self.contraction):
+        if isinstance(self.position.columns, int) and not has_long_stores(self.contraction):
 
             def vectors(row: Any) -> Any:
                 stores = [
-                    self.store(row, index(v * self.lanes), self._count(v), each, index(0))
-                    for v, each in enumerate(self.sums)
+                    self.store(row, index(v * self.lanes), self._count(v), sums, index(0))
+                    for v, sums in enumerate(self.sums)
                 ]
                 return sequence(*stores)
 
             return self._written_rows(vectors, tirx.ForKind.UNROLLED)
         # In a buffer, since registers cannot be indexed by a loop.
-        finished = self.finished if self.finished is not None else self._own_buffer()
-        copies = self._each(
-            lambda row, v, each: tirx.BufferStore(
-                finished, tirx.BufferLoad(each, self._at(row)), [row, ramp(index(v * self.lanes), self.lanes)]
+        finished = self.finished if self.finished is not None else self._new_buffer()
+        copies = self._for_vectors(
+            lambda row, v, sums: tirx.BufferStore(
+                finished,
+                tirx.BufferLoad(sums, self._register_indices(row)),
+                [row, ramp(index(v * self.lanes), self.lanes)],
             )
         )
 
         def of_row(row: Any) -> Any:
-            return groups_of(self.place.columns, self.lanes, lambda at, count: self.store(row, at, count, finished, at))
+            return groups_of(
+                self.position.columns, self.lanes, lambda first, count: self.store(row, first, count, finished, first)
+            )
 
-        made = [] if self.finished is not None else [tirx.AllocBuffer(finished)]
-        return sequence(*made, copies, self._written_rows(of_row))
+        allocations = [] if self.finished is not None else [tirx.AllocBuffer(finished)]
+        return sequence(*allocations, copies, self._written_rows(of_row))
 
-    def _own_buffer(self) -> Any:
-        return new_buffer("finished", self.contraction.dtype, self.place.rows, self.place.vectors * self.lanes)
+    def _new_buffer(self) -> Any:
+        return new_buffer("finished", self.contraction.dtype, self.position.rows, self.position.vectors * self.lanes)
 
-    def store(self, row: Any, first: Any, count: int, sums: Any, place: Any) -> Any:
-        """Return all stores for `count` columns of the tile from `first` on; their sums are at `place` in `sums`."""
+    def store(self, row: Any, first: Any, count: int, sums: Any, start: Any) -> Any:
+        """Return all stores for `count` columns of the tile from `first` on; their sums are at `start` in `sums`."""
         contraction = self.contraction
-        private = {each: _private_buffer(each, count) for each in contraction.private}
+        private = {buffer: _private_buffer(buffer, count) for buffer in contraction.private}
         rows = self._rows(row)
 
         def at_lane(store: Any, lane: Any) -> Any:
-            columns = spread(contraction.columns, self.place.column + first + lane)
+            columns = spread(contraction.columns, self.position.column + first + lane)
 
             def load(node: Any) -> Any:
                 if node.source.same_as(contraction.result):
-                    total = tirx.BufferLoad(sums, [row, place + lane])
-                    return total if total.ty == node.ty else tirx.Cast(str(node.ty.dtype), total)
+                    accumulated = tirx.BufferLoad(sums, [row, start + lane])
+                    return accumulated if accumulated.ty == node.ty else tirx.Cast(str(node.ty.dtype), accumulated)
                 if node.source not in private:
                     return node
                 value = tirx.BufferLoad(private[node.source], [lane])
@@ -252,11 +265,11 @@ class Tile:
                 store = tirx.BufferStore(private[store.buffer], value, [lane])
             else:
                 store = tirx.BufferStore(store.buffer, value, store.indices)
-            return replaced(store, {**self.place.batch, **rows, **columns})
+            return replaced(store, {**self.position.batch, **rows, **columns})
 
-        made = [tirx.AllocBuffer(each) for each in private.values()]
-        made += [in_lanes(count, lambda lane, store=store: at_lane(store, lane)) for store in contraction.stores]
-        return sequence(*made)
+        statements = [tirx.AllocBuffer(buffer) for buffer in private.values()]
+        statements += [in_lanes(count, lambda lane, store=store: at_lane(store, lane)) for store in contraction.stores]
+        return sequence(*statements)
 
 
 def _private_buffer(buffer: Any, count: int) -> Any:
@@ -271,6 +284,6 @@ def has_long_stores(contraction: Contraction) -> bool:
 
 
 def _has_call(store: Any) -> bool:
-    found: list[Any] = []
-    structural_walk(store.value, (ir.Call, found.append))
-    return bool(found)
+    calls: list[Any] = []
+    structural_walk(store.value, (ir.Call, calls.append))
+    return bool(calls)
