@@ -22,15 +22,15 @@ def cache_bytes() -> dict[int, int]:
 
 
 def _said() -> dict[int, int]:
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for cache in sorted(_CACHES.glob("index*")):
         try:
             kind, level, size = ((cache / name).read_text().strip() for name in ("type", "level", "size"))
             if kind != "Instruction":
-                found[int(level)] = int(size[:-1]) * _UNITS[size[-1]]
+                sizes[int(level)] = int(size[:-1]) * _UNITS[size[-1]]
         except (OSError, ValueError, KeyError):  # not every system reports all levels
             continue
-    return found
+    return sizes
 
 
 @dataclass(frozen=True)

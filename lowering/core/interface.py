@@ -158,13 +158,13 @@ class Capture:
     def is_current(self) -> bool:
         """Return whether the name still has the value that was compiled in."""
         try:
-            now = self.read()
+            current = self.read()
         except (KeyError, ValueError, AttributeError):
             return False
-        if now is self.value and type(now) in _FIXED:
+        if current is self.value and type(current) in _FIXED:
             return True
         try:
-            return bool(_content(now) == self.content)
+            return bool(_content(current) == self.content)
         except (TypeError, ValueError):
             return False
 
@@ -176,7 +176,7 @@ def _content(value: Any) -> Any:
     """Return what of a value decides the code: equal numbers of another type, and zeros of another sign, differ."""
     kind = type(value)
     if kind is tuple or kind is list:
-        return kind, tuple(_content(each) for each in value)
+        return kind, tuple(_content(part) for part in value)
     if kind is float or kind is complex:
         return kind, repr(value)
     # A reloaded module may change the code of the old function.

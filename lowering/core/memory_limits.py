@@ -16,11 +16,11 @@ from mlirtri.errors import KernelMemoryError, raise_all
 
 def largest_tensor() -> int:
     """Return the bytes of the largest tensor that is compiled."""
-    wanted = settings.get("MLIRTRI_MAX_TENSOR_BYTES")
-    return wanted if wanted is not None else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    setting = settings.get("MLIRTRI_MAX_TENSOR_BYTES")
+    return setting if setting is not None else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def too_large(what: str, kind: ir.ShapedType, location: ir.Location | None) -> KernelMemoryError | None:
+def too_large(label: str, kind: ir.ShapedType, location: ir.Location | None) -> KernelMemoryError | None:
     """Return the error for a tensor or buffer of static shape larger than `largest_tensor`; None for others."""
     dynamic = ir.ShapedType.get_dynamic_size()
     count = prod(size for size in kind.shape if size != dynamic)
@@ -28,7 +28,7 @@ def too_large(what: str, kind: ir.ShapedType, location: ir.Location | None) -> K
     if size <= most or 0 in kind.shape:
         return None
     return KernelMemoryError(
-        f"{what} {kind} has {count} elements: {size} bytes, where a tensor may have {most}",
+        f"{label} {kind} has {count} elements: {size} bytes, where a tensor may have {most}",
         span_of(location),
         help="check its shape; for a machine with more memory set MLIRTRI_MAX_TENSOR_BYTES",
     )
@@ -45,6 +45,8 @@ def bytes_of(element: ir.Type) -> int:
 
 def refuse_large_buffers(module: ir.Module) -> None:
     """Raise `KernelMemoryError` for allocations that would fail at run time."""
-    found = [each for name in ("memref.alloc", "memref.alloca") for each in operations_named(module, name)]
-    problems = [too_large("a temporary", each.results[0].type, each.location) for each in found]
+    allocations = [
+        allocation for name in ("memref.alloc", "memref.alloca") for allocation in operations_named(module, name)
+    ]
+    problems = [too_large("a temporary", allocation.results[0].type, allocation.location) for allocation in allocations]
     raise_all([problem for problem in problems if problem is not None])

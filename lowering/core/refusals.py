@@ -23,21 +23,21 @@ class _Refusal:
     spans: list[Span] = field(default_factory=list)
 
 
-def refuse(found: Iterable[tuple[ir.Operation, str]], translation: str, way_out: str) -> None:
-    """Raise an error for all of `found`, pairs of an operation and the reason why it has no `translation`.
+def refuse(operations: Iterable[tuple[ir.Operation, str]], translation: str, way_out: str) -> None:
+    """Raise an error for all of `operations`, pairs of an operation and the reason why it has no `translation`.
 
     The error's attribute ``refused`` has each reason with the spans of all its operations.
     """
     refusals: dict[str, _Refusal] = {}
-    for operation, reason in found:
+    for operation, reason in operations:
         refusal = refusals.setdefault(reason, _Refusal())
         refusal.count += 1
         if (span := span_of(operation.location)) and span not in refusal.spans:
             refusal.spans.append(span)
     if not refusals:
         return
-    lines = [f"{reason} ({each.count}×)" if each.count > 1 else reason for reason, each in refusals.items()]
-    spans = [(reason, span) for reason, each in refusals.items() for span in each.spans[:_SHOWN_SPANS]]
+    lines = [f"{reason} ({entry.count}×)" if entry.count > 1 else reason for reason, entry in refusals.items()]
+    spans = [(reason, span) for reason, entry in refusals.items() for span in entry.spans[:_SHOWN_SPANS]]
     notes = [Note(f"{reason} is here", span) for reason, span in spans]
     error = UnsupportedOperationError(
         f"no translation to {translation} for {', '.join(lines)}",
@@ -45,5 +45,5 @@ def refuse(found: Iterable[tuple[ir.Operation, str]], translation: str, way_out:
         help=way_out,
         notes=notes[1:] if len(notes) > 1 else (),
     )
-    error.refused = tuple((reason, tuple(each.spans)) for reason, each in refusals.items())
+    error.refused = tuple((reason, tuple(entry.spans)) for reason, entry in refusals.items())
     raise error

@@ -37,12 +37,12 @@ def checked_schedule(spelling: Any) -> str:
 
 def budget_of(spelling: Any) -> Budget | None:
     """Return the budget of a ``"meta"`` schedule, None for others; raises `UnknownOptionError` for an invalid one."""
-    name, colon, rest = spelling.partition(":") if isinstance(spelling, str) else ("", "", "")
+    name, colon, options = spelling.partition(":") if isinstance(spelling, str) else ("", "", "")
     if name not in SCHEDULES or (colon and name != "meta"):
         raise UnknownOptionError(f"unknown schedule {spelling!r}", help=_HELP)
     if name != "meta":
         return None
-    return Budget(**dict(_part(part, spelling) for part in rest.split(","))) if colon else Budget()
+    return Budget(**dict(_part(part, spelling) for part in options.split(","))) if colon else Budget()
 
 
 def _part(text: str, spelling: str) -> tuple[str, Any]:

@@ -72,14 +72,14 @@ class SizeProgram:
             elif step.name == CONSTANT:
                 values.append(step.numbers[0])
             else:
-                operands = [values[at] for at in step.operands]
-                widths = [_bits(self.steps[at].kind) for at in step.operands]
+                operands = [values[operand] for operand in step.operands]
+                widths = [_bits(self.steps[operand].kind) for operand in step.operands]
                 values.append(_rounded(OPERATIONS[step.name](step, widths, *operands), step.kind))
         return values
 
-    def shown(self, at: int, names: Sequence[str]) -> str:
+    def shown(self, index: int, names: Sequence[str]) -> str:
         """Return a step in words: ``axis 0 of 'x'``, with its arithmetic if that is short."""
-        step = self.steps[at]
+        step = self.steps[index]
         if step.name == SIZE:
             return f"axis {step.numbers[1]} of {names[step.numbers[0]]!r}"
         if step.name == ELEMENT:
@@ -87,9 +87,9 @@ class SizeProgram:
         if step.name == CONSTANT:
             return str(step.numbers[0])
         if step.name in _SIGNS:
-            left, right = (self.shown(each, names) for each in step.operands)
+            left, right = (self.shown(operand, names) for operand in step.operands)
             return f"({left} {_SIGNS[step.name]} {right})"
-        return f"{step.name.partition('.')[2]}({', '.join(self.shown(each, names) for each in step.operands)})"
+        return f"{step.name.partition('.')[2]}({', '.join(self.shown(operand, names) for operand in step.operands)})"
 
 
 _SIGNS = {"arith.addi": "+", "arith.subi": "-", "arith.muli": "*", "arith.floordivsi": "//", "arith.divsi": "//"}

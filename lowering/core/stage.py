@@ -112,18 +112,18 @@ class CompileContext:
         file, line = (step.span.file, step.span.line) if step.span else (self.kernel, 0)
         warnings.warn_explicit(str(step), SkippedStepWarning, file, line, registry=_WARNED)
 
-    def record(self, name: str, text: str, before: str) -> None:
-        """Note that pass `name` of the current stage turned text `before` into `text`.
+    def record(self, name: str, text: str, previous: str) -> None:
+        """Note that pass `name` of the current stage turned text `previous` into `text`.
 
         A name that ran before in this stage gets a ``#2``, ``#3``… so that the mapping stays one to one.
         """
         ran = self.passes.setdefault(self.stage, [])
-        taken = {record.name for record in ran}
+        names = {record.name for record in ran}
         unique, count = name, 1
-        while unique in taken:
+        while unique in names:
             count += 1
             unique = f"{name}#{count}"
-        record = PassRecord(unique, text, changed=text != before)
+        record = PassRecord(unique, text, changed=text != previous)
         ran.append(record)
         if self.on_pass is not None:
             self.on_pass(self.stage, record)

@@ -51,8 +51,8 @@ def host_cpu_digest() -> str:
 
 def host_threads() -> int:
     """Return the number of CPUs this process may run on, or ``MLIRTRI_NUM_THREADS``."""
-    if (wanted := settings.get("MLIRTRI_NUM_THREADS")) is not None:
-        return wanted
+    if (setting := settings.get("MLIRTRI_NUM_THREADS")) is not None:
+        return setting
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -51,19 +51,19 @@ def _angle_of(c: Lanes, height: Expr, width: Expr) -> tuple[Expr, Expr]:
     # In a buffer, as other values with large expressions: compiling `atan2` took 13 s otherwise.
     t = c.kept(c.quotient(above, c.select(is_large, c.sum(height, width), width)))
     z = c.named(c.product(t, t))
-    quarter, rest = (c.select(is_large, c.number(each / 2), c.number(0.0)) for each in HALF_PI[:2])
+    quarter, quarter_low = (c.select(is_large, c.number(part / 2), c.number(0.0)) for part in HALF_PI[:2])
     high = c.kept(c.sum(quarter, t))
     # The rounding error of the sum, which is the part of t it lost, or all of t.
     lost = c.difference(t, c.difference(high, quarter))
-    return high, c.kept(c.sum(_tail(c, t, z, _ATAN), c.sum(lost, rest)))
+    return high, c.kept(c.sum(_tail(c, t, z, _ATAN), c.sum(lost, quarter_low)))
 
 
-def _taken_from(c: Lanes, whole: int, high: Expr, low: Expr) -> tuple[Expr, Expr]:
-    """Return `whole` quarter turns minus an angle."""
-    first, second = (c.number(whole * each) for each in HALF_PI[:2])
-    left = c.kept(c.difference(first, high))
-    lost = c.difference(c.difference(first, left), high)
-    return left, c.kept(c.sum(lost, c.difference(second, low)))
+def _taken_from(c: Lanes, quarters: int, high: Expr, low: Expr) -> tuple[Expr, Expr]:
+    """Return `quarters` quarter turns minus an angle."""
+    first, second = (c.number(quarters * part) for part in HALF_PI[:2])
+    result = c.kept(c.difference(first, high))
+    lost = c.difference(c.difference(first, result), high)
+    return result, c.kept(c.sum(lost, c.difference(second, low)))
 
 
 @function("atan", "float64")
@@ -87,8 +87,8 @@ def _atan2(c: Lanes, y: Expr, x: Expr) -> Expr:
     top = c.kept(c.select(are_infinite, c.number(1.0), c.product(least, scale)))
     bottom = c.select(c.equal(most, c.number(0.0)), c.number(1.0), c.product(most, scale))
     high, low = _angle_of(c, top, c.kept(c.select(are_infinite, c.number(1.0), bottom)))
-    turned = _taken_from(c, 1, high, low)
-    high, low = (c.kept(c.select(is_steep, *pair)) for pair in zip(turned, (high, low), strict=True))
+    complement = _taken_from(c, 1, high, low)
+    high, low = (c.kept(c.select(is_steep, *pair)) for pair in zip(complement, (high, low), strict=True))
     is_left = c.less(c.with_sign(c.number(1.0), x), c.number(0.0))
     angle = c.select(is_left, c.sum(*_taken_from(c, 2, high, low)), c.sum(high, low))
     return c.select(c.is_nan(x), x, c.select(c.is_nan(y), y, c.with_sign(angle, y)))
@@ -98,9 +98,9 @@ def _arcsine(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
     """Return whether |x| is small, and s and q: asin |x| = s + q if so, else pi / 2 - 2 (s + q)."""
     size, half = c.named(c.magnitude(x)), c.number(0.5)
     is_small = c.less(size, half)
-    rest = c.named(c.product(c.difference(c.number(1.0), size), half))
-    z = c.named(c.select(is_small, c.product(size, size), rest))
-    s = c.named(c.select(is_small, size, c.root(rest)))
+    halved = c.named(c.product(c.difference(c.number(1.0), size), half))
+    z = c.named(c.select(is_small, c.product(size, size), halved))
+    s = c.named(c.select(is_small, size, c.root(halved)))
     return is_small, s, c.named(_tail(c, s, z, _ASIN))
 
 
@@ -155,8 +155,8 @@ def _log1p(c: Lanes, u: Expr, is_huge: Expr, huge: Expr) -> Expr:
     one = c.number(1.0)
     v = c.named(c.sum(u, one))
     lost = c.select(c.greater(u, one), c.difference(one, c.difference(v, u)), c.difference(u, c.difference(v, one)))
-    rest = c.select(is_huge, c.number(LN2), c.quotient(lost, v))
-    return c.sum(natural_logarithm(c, c.named(c.select(is_huge, huge, v))), rest)
+    correction = c.select(is_huge, c.number(LN2), c.quotient(lost, v))
+    return c.sum(natural_logarithm(c, c.named(c.select(is_huge, huge, v))), correction)
 
 
 @function("asinh", "float64")
@@ -177,8 +177,8 @@ def _acosh(c: Lanes, x: Expr) -> Expr:
     t = c.named(c.difference(x, c.number(1.0)))
     root = c.root(c.fma(t, t, c.product(t, c.number(2.0))))
     log = _log1p(c, c.named(c.sum(t, root)), c.greater(x, c.number(_HUGE)), x)
-    inside = c.select(c.less(x, c.number(1.0)), c.number(float("nan")), log)
-    return c.select(c.either(c.is_nan(x), c.equal(x, _infinity(c))), x, inside)
+    in_domain = c.select(c.less(x, c.number(1.0)), c.number(float("nan")), log)
+    return c.select(c.either(c.is_nan(x), c.equal(x, _infinity(c))), x, in_domain)
 
 
 @function("atanh", "float64")
@@ -186,10 +186,10 @@ def _atanh(c: Lanes, x: Expr) -> Expr:
     """log1p(2 |x| / (1 - |x|)) / 2."""
     size, one = c.named(c.magnitude(x)), c.number(1.0)
     ratio = c.quotient(c.product(size, c.number(2.0)), c.difference(one, size))
-    inside = c.less(size, one)
-    log = _log1p(c, c.named(c.select(inside, ratio, one)), c.greater(size, one), one)
+    is_inside = c.less(size, one)
+    log = _log1p(c, c.named(c.select(is_inside, ratio, one)), c.greater(size, one), one)
     beyond = c.select(c.equal(size, one), _infinity(c), c.number(float("nan")))
-    result = c.with_sign(c.select(inside, c.product(log, c.number(0.5)), beyond), x)
+    result = c.with_sign(c.select(is_inside, c.product(log, c.number(0.5)), beyond), x)
     return c.select(c.either(c.less(size, c.number(2.0**-28)), c.is_nan(x)), x, result)
 
 

@@ -63,10 +63,10 @@ def function(name: str, *dtypes: str, asks_library: bool = False) -> Callable[[F
     return register
 
 
-def _split(c: Lanes, value: float, rest: float) -> tuple[Expr, Expr]:
+def _split(c: Lanes, value: float, low_digits: float) -> tuple[Expr, Expr]:
     """Return a constant with more digits than a double as a sum of two numbers of the dtype."""
     if c.dtype == "float64":
-        return c.number(value), c.number(rest)
+        return c.number(value), c.number(low_digits)
     high = float(np.float32(value))
     return c.number(high), c.number(float(np.float32(value - high)))
 
@@ -223,16 +223,16 @@ def _logarithm(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
     z = c.named(c.product(s, s))
     half = c.named(c.product(square, c.number(0.5)))
     # 2 s = f - s f, and s f = s (f**2 / 2) + f**2 / 2, which keeps the digits of f.
-    rest = c.fma(c.fma(c.polynomial(z, _LOG64), z, c.number(0.0)), s, c.product(s, half))
-    return k, f, c.named(c.difference(rest, half))
+    tail = c.fma(c.fma(c.polynomial(z, _LOG64), z, c.number(0.0)), s, c.product(s, half))
+    return k, f, c.named(c.difference(tail, half))
 
 
-def _with_ends(c: Lanes, x: Expr, inside: Expr) -> Expr:
-    """Return a logarithm of x, which is `inside` for positive numbers."""
+def _with_ends(c: Lanes, x: Expr, finite: Expr) -> Expr:
+    """Return a logarithm of x, which is `finite` for positive numbers."""
     infinity, nan = c.number(float("inf")), c.number(float("nan"))
     at_zero = c.select(c.equal(x, c.number(0.0)), c.number(float("-inf")), nan)
     above = c.select(c.greater(x, c.number(0.0)), infinity, at_zero)
-    return c.select(c.both(c.greater(x, c.number(0.0)), c.less(x, infinity)), inside, above)
+    return c.select(c.both(c.greater(x, c.number(0.0)), c.less(x, infinity)), finite, above)
 
 
 def natural_logarithm(c: Lanes, x: Expr) -> Expr:
@@ -257,8 +257,8 @@ def _log2(c: Lanes, x: Expr) -> Expr:
 def _log10(c: Lanes, x: Expr) -> Expr:
     k, f, t = _logarithm(c, x)
     high, low = _split(c, LOG10E, LOG10E_REST)
-    whole, part = _split(c, LOG10_2, LOG10_2_REST)
-    return _with_ends(c, x, c.fma(k, whole, c.fma(f, high, c.fma(k, part, c.fma(f, low, c.product(t, high))))))
+    k_high, k_low = _split(c, LOG10_2, LOG10_2_REST)
+    return _with_ends(c, x, c.fma(k, k_high, c.fma(f, high, c.fma(k, k_low, c.fma(f, low, c.product(t, high))))))
 
 
 @function("log1p", "float32", "float64")
@@ -337,7 +337,7 @@ def _fmod(c: Lanes, x: Expr, y: Expr) -> Expr:
     """Return |x| - n |y|, which is exact for n the rounded quotient, and for n - 1."""
     size, other = c.named(c.magnitude(x)), c.named(c.magnitude(y))
     quotient = c.named(c.quotient(size, other))
-    left = c.kept(c.fma(c.product(c.floor(quotient), c.number(-1.0)), other, size))
-    left = c.select(c.less(left, c.number(0.0)), c.sum(left, other), left)
-    near = c.kept(c.with_sign(c.select(c.less(size, other), size, left), x))
+    remainder = c.kept(c.fma(c.product(c.floor(quotient), c.number(-1.0)), other, size))
+    remainder = c.select(c.less(remainder, c.number(0.0)), c.sum(remainder, other), remainder)
+    near = c.kept(c.with_sign(c.select(c.less(size, other), size, remainder), x))
     return c.where_all(c.less(quotient, c.number(_MOST_TURNS[c.dtype])), near, "fmod", x, y)

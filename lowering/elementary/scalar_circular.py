@@ -33,11 +33,11 @@ def quarters() -> tuple[list[float], list[float]]:
     high, low = [], []
     for exponent in range(LOWEST, HIGHEST + 1):
         # In units of 2**-places, so that all are integers.
-        places = _BITS - LOWEST + DIGITS
-        value = (TWO_OVER_PI << (exponent - LOWEST)) % (4 << places)
-        high.append(value / (1 << places))
+        fraction_bits = _BITS - LOWEST + DIGITS
+        value = (TWO_OVER_PI << (exponent - LOWEST)) % (4 << fraction_bits)
+        high.append(value / (1 << fraction_bits))
         numerator, denominator = high[-1].as_integer_ratio()
-        low.append((value * denominator - (numerator << places)) / (denominator << places))
+        low.append((value * denominator - (numerator << fraction_bits)) / (denominator << fraction_bits))
     return [*high, float("nan")], [*low, float("nan")]
 
 
@@ -45,10 +45,10 @@ def _angle(c: Any, x: Any) -> tuple[Any, Any, Any]:
     """Return n, and sin r and cos r in doubles, with x = n pi / 2 + r."""
     w = c.of_width("float64")
     y = w.converted(x)
-    at = w.exponent_of(w.bits(w.magnitude(y)))
-    at = w.clamped(w.minus(at, w.whole(1023 + LOWEST)), 0, HIGHEST - LOWEST + 1)
+    entry = w.exponent_of(w.bits(w.magnitude(y)))
+    entry = w.clamped(w.minus(entry, w.whole(1023 + LOWEST)), 0, HIGHEST - LOWEST + 1)
     digits = w.with_exponent(y, DIGITS)
-    high, low = (w.table(name, at) for name in ("high", "low"))
+    high, low = (w.table(name, entry) for name in ("high", "low"))
     n = w.floor(w.fma(digits, high, w.number(0.5)))
     part = w.sum(w.fma(digits, high, w.difference(w.number(0.0), n)), w.product(digits, low))
     sine, cosine = circular_polynomials(w, w.product(part, w.number(HALF_PI[0])))
@@ -81,7 +81,7 @@ def tangent(c: Any, x: Any) -> Any:
 
 def power(c: Any, x: Any, y: Any) -> Any:
     """Return x**y as C defines it, zeros, infinities and NaN included: of |x|, with the sign of an odd power."""
-    zero, one, infinity, nan = (c.number(each) for each in (0.0, 1.0, float("inf"), float("nan")))
+    zero, one, infinity, nan = (c.number(number) for number in (0.0, 1.0, float("inf"), float("nan")))
     size, is_up = c.magnitude(x), c.greater(y, zero)
     value = FUNCTIONS["pow"].make(c, size, y)
     value = c.select(c.equal(size, zero), c.select(is_up, zero, infinity), value)

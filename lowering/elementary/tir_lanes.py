@@ -64,19 +64,19 @@ class Lanes:
         dtype, _, lanes = str(value.ty.dtype).partition("x")
         buffer = tirx.decl_buffer((int(lanes or 1),), dtype, f"k{len(self.bindings)}", layout=None)
         first = tirx.IntImm("int32", 0)
-        at = [tirx.Ramp(first, tirx.IntImm("int32", 1), int(lanes)) if lanes else first]
-        self.bindings.append((buffer, tirx.BufferStore(buffer, value, at)))
-        return tirx.BufferLoad(buffer, at)
+        indices = [tirx.Ramp(first, tirx.IntImm("int32", 1), int(lanes)) if lanes else first]
+        self.bindings.append((buffer, tirx.BufferStore(buffer, value, indices)))
+        return tirx.BufferLoad(buffer, indices)
 
     def statements(self) -> list[Any]:
         """Return the bindings and stores that precede the use."""
-        made: list[Any] = []
+        result: list[Any] = []
         for variable, value in self.bindings:
             if isinstance(value, tirx.BufferStore):
-                made += [tirx.AllocBuffer(variable), value]
+                result += [tirx.AllocBuffer(variable), value]
             else:
-                made.append(tirx.Bind(variable, value))
-        return made
+                result.append(tirx.Bind(variable, value))
+        return result
 
     def closed(self, result: Expr) -> Expr:
         """Return `result` inside of all bindings that it needs."""
@@ -118,7 +118,7 @@ class Lanes:
 
     def polynomial_by_pairs(self, x: Expr, coefficients: Sequence[float]) -> Expr:
         """Return the same with a shorter dependence chain and some more products (G. Estrin, 1960)."""
-        parts = [self.number(each) for each in coefficients]
+        parts = [self.number(coefficient) for coefficient in coefficients]
         while len(parts) > FEW_PARTS or len(parts) == len(coefficients):
             pairs = zip(parts[::2], parts[1::2], strict=False)
             parts = [self.fma(high, x, low) for low, high in pairs] + parts[len(parts) // 2 * 2 :]
@@ -246,6 +246,6 @@ class Lanes:
         symbol = name + ("f" if self.dtype == "float32" else "")
         if self.count == 1:
             return tirx.call_pure_extern(self.dtype, symbol, *operands)
-        lane_indices = [tirx.IntImm("int32", at) for at in range(self.count)]
+        lane_indices = [tirx.IntImm("int32", number) for number in range(self.count)]
         lanes = [[tirx.Shuffle([operand], [lane]) for operand in operands] for lane in lane_indices]
-        return tirx.Shuffle([tirx.call_pure_extern(self.dtype, symbol, *each) for each in lanes], lane_indices)
+        return tirx.Shuffle([tirx.call_pure_extern(self.dtype, symbol, *scalars) for scalars in lanes], lane_indices)

@@ -39,7 +39,7 @@ def expand(mod: IRModule) -> IRModule:
     TVM's simplifier rejects variables bound inside of values. A conditional operand may load memory that is valid only
     under its condition: it stays where it is, as a call.
     """
-    if not any(isinstance(each, PrimFunc) and _has_functions(each) for _, each in mod.functions_items()):
+    if not any(isinstance(function, PrimFunc) and _has_functions(function) for _, function in mod.functions_items()):
         # Checking each statement's value takes a tenth of the time of compiling a small kernel.
         return mod
     statements = [(tirx.BufferStore, _expanded_store), (tirx.Bind, _expanded_bind), (tirx.SeqStmt, _flattened)]
@@ -47,9 +47,9 @@ def expand(mod: IRModule) -> IRModule:
 
 
 def _has_functions(function: PrimFunc) -> bool:
-    found: list[Any] = []
-    structural_walk(function.body, (ir.Call, lambda call: found.append(call) if _name(call) else None), order="pre")
-    return bool(found)
+    calls: list[Any] = []
+    structural_walk(function.body, (ir.Call, lambda call: calls.append(call) if _name(call) else None), order="pre")
+    return bool(calls)
 
 
 def _rewritten(mod: IRModule, *rewrites: Any) -> IRModule:
@@ -98,10 +98,10 @@ def _after(names: list[tuple[Any, Any]], statement: Any) -> Any:
 
 def _flattened(sequence: Any) -> Any:
     """Return nested sequences as one: a binding is visible to the statements that follow in its own sequence."""
-    if not any(isinstance(each, tirx.SeqStmt) for each in sequence.seq):
+    if not any(isinstance(statement, tirx.SeqStmt) for statement in sequence.seq):
         return sequence
-    parts = [list(each.seq) if isinstance(each, tirx.SeqStmt) else [each] for each in sequence.seq]
-    return tirx.SeqStmt([each for part in parts for each in part])
+    parts = [list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement] for statement in sequence.seq]
+    return tirx.SeqStmt([statement for part in parts for statement in part])
 
 
 def _expanded(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
@@ -119,19 +119,19 @@ def always_bound(value: Any) -> list[Any]:
 
     Left in place, a function of a bound value would nest bindings: two `mish` in a row took minutes.
     """
-    inside: list[Any] = []
-    structural_walk(value, (ir.Call, lambda call: inside.extend(_lets_in_arms(call))), order="pre")
-    found: list[Any] = []
+    conditional: list[Any] = []
+    structural_walk(value, (ir.Call, lambda call: conditional.extend(_lets_in_arms(call))), order="pre")
+    ordered: list[Any] = []
 
     def visit(part: Any) -> None:
         for let in _lets(part):
-            if _is_of(let.var, found) or _is_of(let.var, inside):
+            if _is_of(let.var, ordered) or _is_of(let.var, conditional):
                 continue
             visit(let.value)
-            found.append(let)
+            ordered.append(let)
 
     visit(value)
-    return found
+    return ordered
 
 
 def _lets_in_arms(call: Any) -> list[Any]:
@@ -141,13 +141,13 @@ def _lets_in_arms(call: Any) -> list[Any]:
 
 
 def _lets(value: Any) -> list[Any]:
-    found: list[Any] = []
-    structural_walk(value, (tirx.Let, found.append), order="pre")
-    return found
+    lets: list[Any] = []
+    structural_walk(value, (tirx.Let, lets.append), order="pre")
+    return lets
 
 
 def _is_of(variable: Any, lets: list[Any]) -> bool:
-    return any(each.var.same_as(variable) for each in lets)
+    return any(let.var.same_as(variable) for let in lets)
 
 
 def with_loads(value: Any, loads: dict[Any, Any]) -> Any:
@@ -180,10 +180,10 @@ def _bound_inside(value: Any) -> list[Any]:
 
 
 def _uses(value: Any, variables: list[Any]) -> bool:
-    found: list[Any] = []
+    used: list[Any] = []
     if variables:
-        structural_walk(value, (tirx.Var, lambda each: found.append(each)), order="pre")
-    return any(each.same_as(variable) for each in found for variable in variables)
+        structural_walk(value, (tirx.Var, lambda reference: used.append(reference)), order="pre")
+    return any(reference.same_as(variable) for reference in used for variable in variables)
 
 
 def _name(call: Any) -> str | None:

@@ -33,8 +33,8 @@ def _positive_arctangent(w: Lanes, x: Expr) -> Expr:
     """Return atan of numbers from 0 to 1: pi / 4 + atan((x - 1) / (x + 1)) where x is not small."""
     one = w.number(1.0)
     is_small = w.less(x, w.number(_TAN_EIGHTH))
-    turned = w.quotient(w.difference(x, one), w.sum(x, one))
-    t = w.named(w.select(is_small, x, turned))
+    reduced = w.quotient(w.difference(x, one), w.sum(x, one))
+    t = w.named(w.select(is_small, x, reduced))
     z = w.named(w.product(t, t))
     series = w.named(w.fma(w.product(t, z), w.polynomial(z, _ATAN), t))
     return w.select(is_small, series, w.sum(series, w.number(HALF_PI[0] / 2)))
@@ -45,8 +45,8 @@ def _arctangent(w: Lanes, x: Expr) -> Expr:
     size = w.named(w.magnitude(x))
     one = w.number(1.0)
     is_large = w.greater(size, one)
-    inside = w.named(_positive_arctangent(w, w.named(w.select(is_large, w.quotient(one, size), size))))
-    return w.with_sign(w.select(is_large, w.difference(w.number(HALF_PI[0]), inside), inside), x)
+    angle = w.named(_positive_arctangent(w, w.named(w.select(is_large, w.quotient(one, size), size))))
+    return w.with_sign(w.select(is_large, w.difference(w.number(HALF_PI[0]), angle), angle), x)
 
 
 def _from_wide(c: Lanes, x: Expr, result: Expr) -> Expr:
@@ -71,8 +71,8 @@ def _atan2(c: Lanes, y: Expr, x: Expr) -> Expr:
     least, most = w.named(w.select(is_steep, width, height)), w.named(w.select(is_steep, height, width))
     ratio = w.quotient(least, w.select(w.equal(most, w.number(0.0)), w.number(1.0), most))
     ratio = w.kept(w.select(w.equal(least, w.number(float("inf"))), w.number(1.0), ratio))
-    inside = w.named(_positive_arctangent(w, ratio))
-    upright = w.named(w.select(is_steep, w.difference(w.number(HALF_PI[0]), inside), inside))
+    acute = w.named(_positive_arctangent(w, ratio))
+    upright = w.named(w.select(is_steep, w.difference(w.number(HALF_PI[0]), acute), acute))
     is_left = w.less(w.with_sign(w.number(1.0), u), w.number(0.0))
     angle = w.select(is_left, w.difference(w.number(2 * HALF_PI[0]), upright), upright)
     result = c.converted(w.with_sign(angle, v))
@@ -163,8 +163,8 @@ def _atanh(c: Lanes, x: Expr) -> Expr:
     w = c.of_width("float64")
     y, one = w.named(w.converted(x)), w.number(1.0)
     size = w.named(w.magnitude(y))
-    inside = w.named(w.between(size, 0.0, 1 - 2.0**-30))
-    log = natural_logarithm(w, w.named(w.quotient(w.sum(one, inside), w.difference(one, inside))))
+    clamped = w.named(w.between(size, 0.0, 1 - 2.0**-30))
+    log = natural_logarithm(w, w.named(w.quotient(w.sum(one, clamped), w.difference(one, clamped))))
     half = w.select(w.equal(size, one), w.number(float("inf")), w.product(log, w.number(0.5)))
     return _from_wide(c, x, _beyond(w, size, _odd(w, y, 1 / 3, half)))
 

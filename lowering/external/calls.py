@@ -40,34 +40,37 @@ def call(
     """Create a call at the builder's insertion point and location, and return its results, of `types`."""
     if kind != "device":
         tensors = builder.on_device(tensors)
-    given = {f"{PREFIX}{key}": ir.StringAttr.get(value) for key, value in values.items()}
-    given[KIND] = ir.StringAttr.get(kind)
+    attributes = {f"{PREFIX}{key}": ir.StringAttr.get(value) for key, value in values.items()}
+    attributes[KIND] = ir.StringAttr.get(kind)
     dtypes = [kind.dtype.name for kind in (*(tensor.type for tensor in tensors), *types)]
-    given[DTYPES] = ir.ArrayAttr.get([ir.StringAttr.get(dtype) for dtype in dtypes])
+    attributes[DTYPES] = ir.ArrayAttr.get([ir.StringAttr.get(dtype) for dtype in dtypes])
     results = [mlir_type(kind) for kind in types]
     function = ir.FunctionType.get([tensor.value.type for tensor in tensors], results)
-    symbol = _declared(f"{kind}.{name}", function, given)
+    symbol = _declared(f"{kind}.{name}", function, attributes)
     operation = func.CallOp(results, symbol, [tensor.value for tensor in tensors], loc=builder.location)
-    return [builder.placed(Tensor(value, of)) for value, of in zip(operation.operation.results, types, strict=True)]
+    return [
+        builder.placed(Tensor(value, tensor_type))
+        for value, tensor_type in zip(operation.operation.results, types, strict=True)
+    ]
 
 
-def _declared(stem: str, kind: ir.FunctionType, given: dict[str, ir.Attribute]) -> str:
+def _declared(stem: str, kind: ir.FunctionType, attributes: dict[str, ir.Attribute]) -> str:
     """Return the symbol of a declaration with this type and these attributes, which is created where there is none."""
     block = _module_around(ir.InsertionPoint.current.block.owner).regions[0].blocks[0]
-    taken = {function.attributes["sym_name"].value: function for function in block.operations}
+    declared = {function.attributes["sym_name"].value: function for function in block.operations}
     names = (f"{stem}_{number}" if number else stem for number in count())
-    symbol = next(name for name in names if name not in taken or _matches(taken[name], kind, given))
-    if symbol not in taken:
+    symbol = next(name for name in names if name not in declared or _matches(declared[name], kind, attributes))
+    if symbol not in declared:
         with ir.InsertionPoint(block), ir.Location.unknown():
             declaration = func.FuncOp(symbol, kind, visibility="private")
-        for name, attribute in given.items():
+        for name, attribute in attributes.items():
             declaration.attributes[name] = attribute
     return symbol
 
 
-def _matches(function: ir.OpView, kind: ir.FunctionType, given: dict[str, ir.Attribute]) -> bool:
+def _matches(function: ir.OpView, kind: ir.FunctionType, attributes: dict[str, ir.Attribute]) -> bool:
     ours = {name: function.attributes[name] for name in function.attributes if name.startswith(PREFIX)}
-    return function.attributes["function_type"].value == kind and ours == given
+    return function.attributes["function_type"].value == kind and ours == attributes
 
 
 def _module_around(operation: ir.OpView | ir.Operation) -> ir.Operation:
@@ -98,8 +101,8 @@ def declaration_of(operation: ir.Operation) -> ir.OpView | None:
     if operation.name != "func.call":
         return None
     functions = _module_around(operation).regions[0].blocks[0].operations
-    wanted = operation.attributes["callee"].value
-    callee = next((function for function in functions if function.attributes["sym_name"].value == wanted), None)
+    callee_name = operation.attributes["callee"].value
+    callee = next((function for function in functions if function.attributes["sym_name"].value == callee_name), None)
     return callee if callee is not None and is_declaration(callee) else None
 
 
@@ -142,5 +145,5 @@ def refuse_beside_loops(module: ir.Module, loop: ir.Operation | None) -> None:
 
 def refuse_without_tvm(module: ir.Module) -> None:
     """Raise `UnsupportedOperationError` for all external calls of a module, which only TVM compiles."""
-    found = ((call, NAMES[declaration.attributes[KIND].value]) for call, declaration in calls_in(module))
-    refuse(found, "code without TVM", 'use pipeline="linalg" or pipeline="relax"')
+    refused = ((call, NAMES[declaration.attributes[KIND].value]) for call, declaration in calls_in(module))
+    refuse(refused, "code without TVM", 'use pipeline="linalg" or pipeline="relax"')

@@ -57,12 +57,12 @@ class _Split:
         name = callee.name_hint
         if (name, kind) not in self.callees:
             function = self.originals[name]
-            own = function.without_attr(TARGET) if TARGET in (function.attrs or {}) else function
-            own = own.with_attr(DEVICE_KIND, kind)
-            if any(known == name for known, _ in self.callees):
-                self.callees[name, kind] = self.builder.add_func(own, f"{name}_{kind}")
+            marked = function.without_attr(TARGET) if TARGET in (function.attrs or {}) else function
+            marked = marked.with_attr(DEVICE_KIND, kind)
+            if any(other == name for other, _ in self.callees):
+                self.callees[name, kind] = self.builder.add_func(marked, f"{name}_{kind}")
             else:
-                self.builder.update_func(callee, own)
+                self.builder.update_func(callee, marked)
                 self.callees[name, kind] = callee
         return self.callees[name, kind]
 

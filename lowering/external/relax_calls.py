@@ -24,16 +24,16 @@ from mlirtri.lowering.toolchain.tvm_passes import short_message
 
 def function_of(path: str) -> Any:
     """Return the Python function of `relax.op` with that dotted name; raise `UnknownNameError` with near names."""
-    found: Any = relax.op
+    member: Any = relax.op
     for part in path.split("."):
-        found = getattr(found, part, None)
-    if callable(found) and not isinstance(found, type):
-        return found
+        member = getattr(member, part, None)
+    if callable(member) and not isinstance(member, type):
+        return member
     near = did_you_mean(path, _names(), count=3).rstrip()
     word = path.rpartition(".")[2]
     near = near or did_you_mean(word, [name.rpartition(".")[2] for name in _names()], count=3).rstrip()
-    what = "is a group of functions" if isinstance(found, ModuleType) else "is not a function of Relax's library"
-    raise UnknownNameError(f"relax.{path} {what}", help=near or None)
+    problem = "is a group of functions" if isinstance(member, ModuleType) else "is not a function of Relax's library"
+    raise UnknownNameError(f"relax.{path} {problem}", help=near or None)
 
 
 @lru_cache(maxsize=1)

@@ -57,21 +57,21 @@ def specialized(registered: Any, arguments: list[Any], keywords: dict[str, Any])
     if function is not registered.function:
         arguments, keywords = [value for value in (*arguments, *keywords.values()) if _is_tensor(value)], {}
     bound = _bind(name, inputs, arguments, keywords)
-    known: dict[Any, Any] = {}
+    bindings: dict[Any, Any] = {}
     for parameter, value in zip(inputs, bound, strict=True):
-        _match(name, parameter, value, known)
+        _match(name, parameter, value, bindings)
     for parameter, shape in _ruled(registered, outputs, bound):
-        _unify(f"{name}(): its shape rule says {shown_shape(shape)} for", parameter, shape, known)
-    _check_free(name, outputs, known)
-    fixed = _finished(function, known)
+        _unify(f"{name}(): its shape rule says {shown_shape(shape)} for", parameter, shape, bindings)
+    _check_free(name, outputs, bindings)
+    fixed = _finished(function, bindings)
     tensors = tuple(value for value in bound if _is_tensor(value))
     types = [_type_of(name, parameter) for parameter in fixed.params]
-    for parameter, of, tensor in zip(fixed.params, types, tensors, strict=False):
-        if of != tensor.type:
-            raise KernelTypeError(f"{name}(): {parameter.name!r} is {of} here, got {tensor.type}")
+    for parameter, tensor_type, tensor in zip(fixed.params, types, tensors, strict=False):
+        if tensor_type != tensor.type:
+            raise KernelTypeError(f"{name}(): {parameter.name!r} is {tensor_type} here, got {tensor.type}")
     _check_writes(name, fixed, len(tensors))
-    own = str((function.attrs or {}).get("global_symbol", name))
-    symbol = re.sub(r"\W", "_", own, flags=re.ASCII)
+    own_name = str((function.attrs or {}).get("global_symbol", name))
+    symbol = re.sub(r"\W", "_", own_name, flags=re.ASCII)
     return TensorIRCall(symbol, _with_wide_sizes(fixed.script(show_meta=True)), tensors, tuple(types[len(tensors) :]))
 
 
@@ -89,9 +89,9 @@ def _is_tensor(value: Any) -> bool:
 def _prim_func(registered: Any, arguments: list[Any], keywords: dict[str, Any]) -> PrimFunc:
     function = registered.function
     if not isinstance(function, PrimFunc):
-        given = {name: _fact(value) for name, value in keywords.items()}
+        keyword_facts = {name: _fact(value) for name, value in keywords.items()}
         try:
-            function = function(*map(_fact, arguments), **given)
+            function = function(*map(_fact, arguments), **keyword_facts)
         except KernelError:
             raise
         except Exception as error:
@@ -125,32 +125,32 @@ def _bind(name: str, parameters: list[Any], arguments: list[Any], keywords: Mapp
     return [values[key] for key in names]
 
 
-def _match(name: str, parameter: Any, value: Any, known: dict[Any, Any]) -> None:
-    """Bind the variables of a parameter by an argument, in `known`; raise `KernelTypeError` where it does not fit."""
+def _match(name: str, parameter: Any, value: Any, bindings: dict[Any, Any]) -> None:
+    """Bind the variables of a parameter by its argument, in `bindings`; raise `KernelTypeError` if it does not fit."""
     if not isinstance(parameter.ty, tirx.BufferType):
         if _is_tensor(value) or not isinstance(value, (bool, int, float)):
             raise KernelTypeError(f"{name}(): {parameter.name!r} is a number, which has to be known at compile time")
-        known[parameter] = tirx.const(value, str(parameter.ty.dtype))
+        bindings[parameter] = tirx.const(value, str(parameter.ty.dtype))
         return
     if not _is_tensor(value):
         raise KernelTypeError(f"{name}(): {parameter.name!r} is a buffer, got {value!r}", help="pass a tensor")
     if not value.type.is_static or str(parameter.ty.dtype) != value.type.dtype.name:
         raise KernelTypeError(f"{name}(): {parameter.name!r} is {_shown(parameter)}, got {value.type}")
-    _unify(f"{name}(): got {value.type} for", parameter, value.type.shape, known)
+    _unify(f"{name}(): got {value.type} for", parameter, value.type.shape, bindings)
 
 
-def _unify(start: str, parameter: Any, shape: Any, known: dict[Any, Any]) -> None:
-    """Bind the variables of a shape, in `known`; raise `KernelTypeError` where a size differs."""
+def _unify(start: str, parameter: Any, shape: Any, bindings: dict[Any, Any]) -> None:
+    """Bind the variables of a shape, in `bindings`; raise `KernelTypeError` where a size differs."""
     sizes = parameter.ty.shape
     if len(sizes) != len(shape):
         raise KernelTypeError(f"{start} {parameter.name!r}, which is {_shown(parameter)}")
     for size, number in zip(sizes, shape, strict=True):
-        if isinstance(size, tirx.Var) and size not in known:
-            known[size] = tirx.IntImm(str(size.ty.dtype), int(number))
-        now = known.get(size, size)
-        if hasattr(now, "value") and int(now.value) != int(number):
-            of = f", where {size} is {now.value}" if isinstance(size, tirx.Var) else ""
-            raise KernelTypeError(f"{start} {parameter.name!r}, which is {_shown(parameter)}{of}")
+        if isinstance(size, tirx.Var) and size not in bindings:
+            bindings[size] = tirx.IntImm(str(size.ty.dtype), int(number))
+        bound_size = bindings.get(size, size)
+        if hasattr(bound_size, "value") and int(bound_size.value) != int(number):
+            binding = f", where {size} is {bound_size.value}" if isinstance(size, tirx.Var) else ""
+            raise KernelTypeError(f"{start} {parameter.name!r}, which is {_shown(parameter)}{binding}")
 
 
 def _ruled(registered: Any, outputs: list[Any], bound: list[Any]) -> Iterator[tuple[Any, Any]]:
@@ -164,7 +164,7 @@ def _ruled(registered: Any, outputs: list[Any], bound: list[Any]) -> Iterator[tu
     yield from zip(outputs, (tuple(shape) for shape in shapes), strict=True)
 
 
-def _check_free(name: str, outputs: list[Any], known: Mapping[Any, Any]) -> None:
+def _check_free(name: str, outputs: list[Any], bindings: Mapping[Any, Any]) -> None:
     for parameter in outputs:
         if not isinstance(parameter.ty, tirx.BufferType):
             raise KernelTypeError(f"{name}(): its result {parameter.name!r} is no buffer")
@@ -172,7 +172,7 @@ def _check_free(name: str, outputs: list[Any], known: Mapping[Any, Any]) -> None
         for size in parameter.ty.shape:
             note = free.append
             structural_walk(
-                size, (tirx.Var, lambda v, note=note: note(v.name) if v not in known else None), order="pre"
+                size, (tirx.Var, lambda v, note=note: note(v.name) if v not in bindings else None), order="pre"
             )
         if free:
             raise KernelTypeError(
@@ -181,11 +181,11 @@ def _check_free(name: str, outputs: list[Any], known: Mapping[Any, Any]) -> None
             )
 
 
-def _finished(function: PrimFunc, known: Mapping[Any, Any]) -> PrimFunc:
+def _finished(function: PrimFunc, bindings: Mapping[Any, Any]) -> PrimFunc:
     """Return the function with known variables replaced, and with the attributes for fusion and schedules."""
     buffers = [parameter for parameter in function.params if isinstance(parameter.ty, tirx.BufferType)]
     trimmed = PrimFunc(buffers, function.body, function.ret_type, function.attrs)
-    rewrites = [(tirx.Var, lambda variable: known.get(variable, variable)), *((kind, _folded) for kind in _FOLDED)]
+    rewrites = [(tirx.Var, lambda variable: bindings.get(variable, variable)), *((kind, _folded) for kind in _FOLDED)]
     fixed = structural_map(trimmed, rewrites, order="post").with_attr("tirx.noalias", True)
     if "op_pattern" in (function.attrs or {}):
         return fixed

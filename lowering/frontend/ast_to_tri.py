@@ -148,10 +148,10 @@ def _result_tree(value: Any, builder: Language, results: list[Tensor], span: Spa
         results.append(result)
         return Leaf(len(results) - 1, result.type)
     try:
-        wanted = kind(result)
+        result_kind = kind(result)
     except Differs as differs:
         raise KernelTypeError(f"a kernel cannot return {differs}", span) from None
     first = len(results)
-    results += packed(builder, result, wanted)
-    counts = tuple((axis, first + 1 + position) for position, axis in enumerate(wanted.varying))
-    return Leaf(first, wanted.type, counts)
+    results += packed(builder, result, result_kind)
+    counts = tuple((axis, first + 1 + position) for position, axis in enumerate(result_kind.varying))
+    return Leaf(first, result_kind.type, counts)

@@ -60,9 +60,9 @@ def visit_if(context: FunctionContext, node: ast.If) -> Returned | None:
 
 def _visit_arm(context: FunctionContext, body: list[ast.stmt]) -> bool:
     """Return whether an arm returns; its value is bound to a name, to be merged like other names."""
-    before = len(context.errors)
+    error_count = len(context.errors)
     returned = visit_block(context, body)
-    if len(context.errors) > before:
+    if len(context.errors) > error_count:
         raise Poisoned
     if returned is None:
         return False
@@ -102,30 +102,30 @@ def visit_bool_op(context: FunctionContext, node: ast.BoolOp) -> Any:
     is_or = isinstance(node.op, ast.Or)
     value = visit(context, node.values[0])
     for operand in node.values[1:]:
-        truth = truth_at(context, value, node.values[0])
-        if isinstance(truth, Tensor):
-            value = _either(context, is_or, value, truth, operand)
-        elif truth == is_or:
+        predicate = truth_at(context, value, node.values[0])
+        if isinstance(predicate, Tensor):
+            value = _either(context, is_or, value, predicate, operand)
+        elif predicate == is_or:
             return value
         else:
             value = visit(context, operand)
     return value
 
 
-def _either(context: FunctionContext, is_or: bool, value: Any, truth: Tensor, right: ast.expr) -> Any:
+def _either(context: FunctionContext, is_or: bool, value: Any, predicate: Tensor, right: ast.expr) -> Any:
     b = context.b
     has_effect = any(isinstance(part, (ast.Call, ast.NamedExpr)) for part in ast.walk(right))
-    if not has_effect and truth is value and not b.debug:
+    if not has_effect and predicate is value and not b.debug:
         # Without side effects both sides can be computed and combined without a branch.
         other = visit(context, right)
-        if isinstance(other, Tensor) and other.type == truth.type:
-            combined = (b.tri.logical_or if is_or else b.tri.logical_and)(truth, other)
-            return replace(combined, weak=truth.weak and other.weak)
+        if isinstance(other, Tensor) and other.type == predicate.type:
+            combined = (b.tri.logical_or if is_or else b.tri.logical_and)(predicate, other)
+            return replace(combined, weak=predicate.weak and other.weak)
         decided = lambda: other  # noqa: E731 - the same value, whichever way it is combined
     else:
         decided = lambda: visit(context, right)  # noqa: E731
     arms = (lambda: value, decided) if is_or else (decided, lambda: value)
-    return _select(context, truth, *arms, right)
+    return _select(context, predicate, *arms, right)
 
 
 # --- scf.if ----------------------------------------------------------------------------------------------------------
@@ -153,16 +153,16 @@ def emit_if(
     """
     location, memory = context.b.tri.location, context.b.memory
     operation = Arms(condition_of(test, location), location)
-    before, serial = dict(context.scope.locals), memory.serial
+    outer_names, serial = dict(context.scope.locals), memory.serial
     try:
         arms = []
         for block, body in zip(operation.blocks, bodies, strict=True):
-            context.scope.locals = dict(before)
+            context.scope.locals = dict(outer_names)
             arms.append(_emit_arm(context, block, body, live))
-        context.scope.locals = dict(before)
-        _Merge(context, operation, arms, before, spans, serial).run(sorted({*live, *context.scope.referenced}))
+        context.scope.locals = dict(outer_names)
+        _Merge(context, operation, arms, outer_names, spans, serial).run(sorted({*live, *context.scope.referenced}))
     except BaseException:
-        context.scope.locals = before
+        context.scope.locals = outer_names
         operation.abandon()
         raise
     return arms[0].value, arms[1].value
@@ -264,11 +264,11 @@ class _Merge:
         if len(leaves[0]) != len(leaves[1]):
             raise Differs(f"{describe(x)} and {describe(y)}")
         kinds = [common(kind(first), kind(second)) for first, second in zip(*leaves, strict=True)]
-        for first, second, wanted in zip(*leaves, kinds, strict=True):
+        for first, second, merged_kind in zip(*leaves, kinds, strict=True):
             sides = []
             for block, side in zip(self.operation.blocks, (first, second), strict=True):
                 with ir.InsertionPoint(block):
-                    sides.append(packed(self.context.b, side, wanted))
+                    sides.append(packed(self.context.b, side, merged_kind))
             self.yielded += zip(*sides, strict=True)
         return _Pending(x, tuple(kinds))
 
@@ -277,12 +277,12 @@ def _shown(name: str) -> str:
     return name if not name.startswith(".") else "the value"
 
 
-def _common_view(x: Any, y: Any, before: Any) -> Any:
+def _common_view(x: Any, y: Any, previous: Any) -> Any:
     """Return the name's previous value, if in both arms it is still that view of memory, whose content may differ."""
-    views = [value.origin if isinstance(value, Tensor) else None for value in (x, y, before)]
+    views = [value.origin if isinstance(value, Tensor) else None for value in (x, y, previous)]
     if None in views or any(v.storage is not views[2].storage or v.steps != views[2].steps for v in views):
         return None
-    return replace(before, origin=replace(views[2], version=-1))
+    return replace(previous, origin=replace(views[2], version=-1))
 
 
 def _freeze(value: Any, name: str, arms: list[_Arm], serial: int) -> None:
@@ -295,7 +295,7 @@ def _freeze(value: Any, name: str, arms: list[_Arm], serial: int) -> None:
         storage = arm.names[name].origin.storage
         if storage.serial <= serial:
             value.origin.storage.share(name, [storage])
-        elif any(other != name and _holds(held, storage) for other, held in arm.names.items()):
+        elif any(other != name and _holds(other_value, storage) for other, other_value in arm.names.items()):
             value.origin.storage.share(name, [])
 
 

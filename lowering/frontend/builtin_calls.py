@@ -53,8 +53,8 @@ def _real_scalar(b: Language, x: Tensor, name: str) -> Tensor:
 
 
 def _bool(b: Language, x: Tensor) -> Any:
-    truth = truth_of(b, x)
-    return replace(truth, weak=True) if isinstance(truth, Tensor) else truth
+    predicate = truth_of(b, x)
+    return replace(predicate, weak=True) if isinstance(predicate, Tensor) else predicate
 
 
 def _complex(b: Language, real: Any, imag: Any = None) -> Any:

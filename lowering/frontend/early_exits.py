@@ -40,41 +40,41 @@ def structured(body: Sequence[ast.stmt], read_after: Iterable[str] = ()) -> list
 
 
 def _note_exits(body: Sequence[ast.stmt], read_after: frozenset[str]) -> None:
-    for each in (each for statement in body for each in ast.walk(statement) if isinstance(each, ast.Return)):
-        each.read_after = read_after  # type: ignore[attr-defined]
+    for node in (node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Return)):
+        node.read_after = read_after  # type: ignore[attr-defined]
 
 
-def _block(body: list[ast.stmt], inside: _Inside | None, serial: Iterator[int]) -> list[ast.stmt]:
-    made: list[ast.stmt] = []
-    for at, statement in enumerate(body):
-        rest = body[at + 1 :]
+def _block(body: list[ast.stmt], enclosing: _Inside | None, serial: Iterator[int]) -> list[ast.stmt]:
+    rewritten: list[ast.stmt] = []
+    for index, statement in enumerate(body):
+        following = body[index + 1 :]
         if isinstance(statement, (ast.Return, ast.Break, ast.Continue)):
-            return made + _leave(statement, inside)
+            return rewritten + _leave(statement, enclosing)
         if isinstance(statement, ast.If) and _leaves(statement):
-            arms = [_block([*arm, *rest], inside, serial) for arm in (statement.body, statement.orelse)]
-            return [*made, _copy(statement, body=arms[0], orelse=arms[1])]
+            arms = [_block([*arm, *following], enclosing, serial) for arm in (statement.body, statement.orelse)]
+            return [*rewritten, _copy(statement, body=arms[0], orelse=arms[1])]
         if isinstance(statement, ast.With):
-            made.append(_copy(statement, body=_block(statement.body, inside, serial)))
+            rewritten.append(_copy(statement, body=_block(statement.body, enclosing, serial)))
         elif isinstance(statement, ast.If):
-            arms = [_block(arm, inside, serial) for arm in (statement.body, statement.orelse)]
-            made.append(_copy(statement, body=arms[0], orelse=arms[1]))
+            arms = [_block(arm, enclosing, serial) for arm in (statement.body, statement.orelse)]
+            rewritten.append(_copy(statement, body=arms[0], orelse=arms[1]))
         elif isinstance(statement, (ast.For, ast.While)):
             returns = _returns(statement)
-            made += [_assign(RETURNED, ast.Constant(False), statement)] * returns
-            made.append(_loop(statement, serial))
+            rewritten += [_assign(RETURNED, ast.Constant(False), statement)] * returns
+            rewritten.append(_loop(statement, serial))
             if returns:
-                return [*made, _after_return(statement, rest, inside, serial)]
+                return [*rewritten, _after_return(statement, following, enclosing, serial)]
         else:
-            made.append(statement)
-    return made
+            rewritten.append(statement)
+    return rewritten
 
 
-def _leave(statement: ast.stmt, inside: _Inside | None) -> list[ast.stmt]:
-    if isinstance(statement, ast.Return) and inside is None:
+def _leave(statement: ast.stmt, enclosing: _Inside | None) -> list[ast.stmt]:
+    if isinstance(statement, ast.Return) and enclosing is None:
         return [statement]
-    if inside is None or isinstance(statement, ast.Continue):
+    if enclosing is None or isinstance(statement, ast.Continue):
         return []
-    out = _assign(inside.flag, ast.Constant(False), statement)
+    out = _assign(enclosing.flag, ast.Constant(False), statement)
     if isinstance(statement, ast.Break):
         return [out]
     value = statement.value if isinstance(statement, ast.Return) and statement.value else ast.Constant(None)
@@ -83,21 +83,23 @@ def _leave(statement: ast.stmt, inside: _Inside | None) -> list[ast.stmt]:
 
 def _loop(statement: Any, serial: Iterator[int]) -> ast.stmt:
     flag = f".running{next(serial)}"
-    made: Any = _copy(statement, body=_block(statement.body, _Inside(flag), serial))
-    made.flag = flag if flag in stored(made.body) else None
-    return made
+    rewritten: Any = _copy(statement, body=_block(statement.body, _Inside(flag), serial))
+    rewritten.flag = flag if flag in stored(rewritten.body) else None
+    return rewritten
 
 
-def _after_return(statement: ast.stmt, rest: list[ast.stmt], inside: _Inside | None, serial: Iterator[int]) -> ast.stmt:
+def _after_return(
+    statement: ast.stmt, following: list[ast.stmt], enclosing: _Inside | None, serial: Iterator[int]
+) -> ast.stmt:
     """Return the statements after a loop that may return: they run only if it did not."""
-    if inside is None:
+    if enclosing is None:
         leave: ast.stmt = ast.copy_location(ast.Return(_name(VALUE, statement)), statement)
     else:
-        leave = _assign(inside.flag, ast.Constant(False), statement)
+        leave = _assign(enclosing.flag, ast.Constant(False), statement)
     if _ends_by_return_only(statement):
         return leave
-    made = ast.If(test=_name(RETURNED, statement), body=[leave], orelse=_block(rest, inside, serial))
-    return ast.copy_location(made, statement)
+    branch = ast.If(test=_name(RETURNED, statement), body=[leave], orelse=_block(following, enclosing, serial))
+    return ast.copy_location(branch, statement)
 
 
 def _ends_by_return_only(loop: ast.stmt) -> bool:
@@ -107,7 +109,7 @@ def _ends_by_return_only(loop: ast.stmt) -> bool:
 
 
 def _breaks(statement: ast.AST) -> bool:
-    children = (each for each in ast.iter_child_nodes(statement) if not isinstance(each, (ast.For, ast.While)))
+    children = (node for node in ast.iter_child_nodes(statement) if not isinstance(node, (ast.For, ast.While)))
     return any(isinstance(child, ast.Break) or _breaks(child) for child in children)
 
 
@@ -126,13 +128,13 @@ def _leaves(statement: ast.AST) -> bool:
 
 def _returns(statement: ast.AST) -> bool:
     """Return whether a statement contains a `return`, other than of a function defined in it."""
-    children = (each for each in ast.iter_child_nodes(statement) if not isinstance(each, (ast.FunctionDef, ast.Lambda)))
+    children = (node for node in ast.iter_child_nodes(statement) if not isinstance(node, (ast.FunctionDef, ast.Lambda)))
     return any(isinstance(child, ast.Return) or _returns(child) for child in children)
 
 
 def _copy(statement: Any, **fields: Any) -> Any:
-    made = type(statement)(**{**dict(ast.iter_fields(statement)), **fields})
-    return ast.copy_location(made, statement)
+    duplicate = type(statement)(**{**dict(ast.iter_fields(statement)), **fields})
+    return ast.copy_location(duplicate, statement)
 
 
 def _name(name: str, where: ast.AST) -> ast.Name:
@@ -151,82 +153,84 @@ def _assign(name: str, value: ast.expr, where: ast.AST) -> ast.Assign:
 def stored(nodes: ast.AST | Sequence[ast.AST]) -> set[str]:
     """Return every name that statements may bind."""
     nodes = [nodes] if isinstance(nodes, ast.AST) else nodes
-    walked = (each for node in nodes for each in ast.walk(node))
-    return {each.id for each in walked if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    walked = (part for node in nodes for part in ast.walk(node))
+    return {part.id for part in walked if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
 
 def rebound(body: Sequence[ast.AST]) -> set[str]:
     """Return the names that statements may rebind; ``x += y``, which rebinds only numbers, does not count."""
     updates = {
-        id(each.target) for node in body for each in ast.walk(node)
-        if isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Name)
+        id(part.target) for node in body for part in ast.walk(node)
+        if isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name)
     }  # fmt: skip
-    walked = (each for node in body for each in ast.walk(node))
-    names = (each for each in walked if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store))
-    return {each.id for each in names if id(each) not in updates}
+    walked = (part for node in body for part in ast.walk(node))
+    names = (part for part in walked if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
+    return {part.id for part in names if id(part) not in updates}
 
 
 def loaded(*nodes: ast.AST | None) -> set[str]:
     """Return every name that is read."""
-    walked = (each for node in nodes if node is not None for each in ast.walk(node))
-    return {each.id for each in walked if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Store)}
+    walked = (part for node in nodes if node is not None for part in ast.walk(node))
+    return {part.id for part in walked if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Store)}
 
 
 def written(body: Sequence[ast.AST]) -> set[str]:
     """Return the names whose memory statements visibly write: by subscript or attribute, in updates, as `out`."""
-    found: set[str] = set()
-    for node in (each for statement in body for each in ast.walk(statement)):
+    names: set[str] = set()
+    for node in (part for statement in body for part in ast.walk(statement)):
         if isinstance(node, ast.Assign):
-            found |= {name for target in node.targets for name in _bases(target)}
+            names |= {name for target in node.targets for name in _bases(target)}
         elif isinstance(node, ast.AugAssign):
-            found |= {node.target.id} if isinstance(node.target, ast.Name) else set(_bases(node.target))
+            names |= {node.target.id} if isinstance(node.target, ast.Name) else set(_bases(node.target))
         elif isinstance(node, ast.keyword) and node.arg == "out":
-            found |= loaded(node.value)
-    return found
+            names |= loaded(node.value)
+    return names
 
 
 def _bases(target: ast.AST) -> Iterator[str]:
     if isinstance(target, (ast.Tuple, ast.List)):
-        for each in target.elts:
-            yield from _bases(each)
+        for element in target.elts:
+            yield from _bases(element)
     elif isinstance(target, (ast.Subscript, ast.Attribute)):
         yield from loaded(target.value)
 
 
-def _live(body: Sequence[ast.stmt], after: frozenset[str]) -> frozenset[str]:
+def _live(body: Sequence[ast.stmt], live: frozenset[str]) -> frozenset[str]:
     """Return the names live before statements, given those live after; annotates loops and branches with them."""
     for statement in reversed(body):
-        after = _live_before(statement, after)
-    return after
+        live = _live_before(statement, live)
+    return live
 
 
-def _live_before(statement: Any, after: frozenset[str]) -> frozenset[str]:
+def _live_before(statement: Any, live_after: frozenset[str]) -> frozenset[str]:
     if isinstance(statement, ast.Return):
         return frozenset(loaded(statement)) | getattr(statement, "read_after", frozenset())
     if isinstance(statement, ast.If):
-        statement.live_out = after
-        return _live(statement.body, after) | _live(statement.orelse, after) | loaded(statement.test)
+        statement.live_out = live_after
+        return _live(statement.body, live_after) | _live(statement.orelse, live_after) | loaded(statement.test)
     if isinstance(statement, ast.With):
-        return _live(statement.body, after) | {name for item in statement.items for name in loaded(item.context_expr)}
+        return _live(statement.body, live_after) | {
+            name for item in statement.items for name in loaded(item.context_expr)
+        }
     if isinstance(statement, (ast.For, ast.While)):
-        return _live_before_loop(statement, after)
+        return _live_before_loop(statement, live_after)
     if isinstance(statement, ast.FunctionDef):
-        return (after - {statement.name}) | loaded(statement)
+        return (live_after - {statement.name}) | loaded(statement)
     targets = stored(statement)
     if isinstance(statement, ast.AugAssign):
-        return after | loaded(statement) | targets
-    return (after - targets) | loaded(statement)
+        return live_after | loaded(statement) | targets
+    return (live_after - targets) | loaded(statement)
 
 
-def _live_before_loop(loop: Any, after: frozenset[str]) -> frozenset[str]:
-    loop.live_out = after
-    head = after | (loaded(loop.test) if isinstance(loop, ast.While) else frozenset())
+def _live_before_loop(loop: Any, live_after: frozenset[str]) -> frozenset[str]:
+    loop.live_out = live_after
+    head = live_after | (loaded(loop.test) if isinstance(loop, ast.While) else frozenset())
     head |= {loop.flag} if loop.flag else frozenset()
     assigned = stored(loop.target) if isinstance(loop, ast.For) else set()
     while True:
-        before = head | (_live(loop.body, head) - assigned)
-        if before == head:
+        grown = head | (_live(loop.body, head) - assigned)
+        if grown == head:
             break
-        head = before
+        head = grown
     loop.live_body = head
     return head | (loaded(loop.iter) if isinstance(loop, ast.For) else frozenset())

@@ -59,10 +59,10 @@ def expanded(b: Language, tensor: Tensor, index: tuple[Any, ...]) -> list[Any]:
     consumed = sum(_axes_taken(part) for part in index)
     if consumed > tensor.type.rank:
         raise KernelValueError(f"{consumed} indices for {tensor.type}, which has rank {tensor.type.rank}")
-    rest = [slice(None)] * (tensor.type.rank - consumed)
+    unindexed = [slice(None)] * (tensor.type.rank - consumed)
     if not any(part is ... for part in index):
         index = (*index, ...)
-    parts: list[Any] = [expansion for part in index for expansion in (rest if part is ... else [part])]
+    parts: list[Any] = [expansion for part in index for expansion in (unindexed if part is ... else [part])]
     if any(_is_mask(part) for part in parts):
         return parts
     sizes = iter(tensor.type.shape)
@@ -135,14 +135,14 @@ def arranged(b: Language, tensor: Tensor, parts: list[Any]) -> tuple[Tensor, lis
     picked = [axis for axis, part in enumerate(parts) if not isinstance(part, slice)]
     basic = [part if isinstance(part, slice) else slice(None) for part in parts]
     base = subscript(b, tensor, tuple(basic))
-    rest = [axis for axis in range(len(parts)) if axis not in picked]
+    other_axes = [axis for axis in range(len(parts)) if axis not in picked]
     arrays = _indices(b, [parts[axis] for axis in picked], [base.type.shape[axis] for axis in picked])
     rank = arrays[0].type.rank
     are_adjacent = picked == list(range(picked[0], picked[0] + len(picked)))
     first = picked[0] if are_adjacent else 0
     # In the result the indexed axes keep their position if they were adjacent, else come first.
-    order = [*range(rank, rank + first), *range(rank), *range(rank + first, rank + len(rest))]
-    return b.transpose(base, (*picked, *rest)), arrays, order
+    order = [*range(rank, rank + first), *range(rank), *range(rank + first, rank + len(other_axes))]
+    return b.transpose(base, (*picked, *other_axes)), arrays, order
 
 
 def _indices(b: Language, parts: list[Any], sizes: list[int | Size]) -> list[Tensor]:
@@ -182,8 +182,8 @@ def _compressed(b: Language, tensor: Tensor, mask: Tensor) -> Tensor:
 
 def mask_of(parts: list[Any]) -> Tensor | None:
     """Return the mask of an index that is a mask over the leading axes alone, else None."""
-    first, *rest = parts or [None]
-    return first if _is_mask(first) and all(part == slice(None) for part in rest) else None
+    first, *others = parts or [None]
+    return first if _is_mask(first) and all(part == slice(None) for part in others) else None
 
 
 @dataclass(frozen=True)
@@ -216,10 +216,10 @@ def masked_axes(parts: list[Any]) -> MaskedAxes | None:
     if len(arrays) != 1 or not _is_mask(parts[arrays[0]]) or not parts[arrays[0]].type.rank:
         return None
     [position] = arrays
-    mask, kept = parts[position], [part is None or isinstance(part, slice) for part in parts]
+    mask, are_basic = parts[position], [part is None or isinstance(part, slice) for part in parts]
     basic = (*parts[:position], *[slice(None)] * mask.type.rank, *parts[position + 1 :])
-    picked = [number for number, is_kept in enumerate(kept) if not is_kept]
-    return MaskedAxes(mask, basic, sum(kept[:position]), picked != list(range(picked[0], picked[-1] + 1)))
+    picked = [number for number, is_basic in enumerate(are_basic) if not is_basic]
+    return MaskedAxes(mask, basic, sum(are_basic[:position]), picked != list(range(picked[0], picked[-1] + 1)))
 
 
 def strong(tensor: Tensor) -> Tensor:

@@ -94,8 +94,8 @@ def _run(
     try:
         return visit_body(inner, body, read_after)
     except KernelError as error:
-        for one in getattr(error, "errors", (error,)):
-            one.notes = (*one.notes, Note(f"in {name}, called from here", call))
+        for mistake in getattr(error, "errors", (error,)):
+            mistake.notes = (*mistake.notes, Note(f"in {name}, called from here", call))
         raise
 
 
@@ -126,9 +126,9 @@ class LocalFunction:
         parameters = self.node.args
         names = [parameter.arg for parameter in (*parameters.posonlyargs, *parameters.args)]
         bound = dict(self.defaults) | dict(zip(names, arguments, strict=False)) | keywords
-        known = [*names, *(parameter.arg for parameter in parameters.kwonlyargs)]
-        unknown = [name for name in keywords if name not in known]
-        missing = [name for name in known if name not in bound]
+        accepted = [*names, *(parameter.arg for parameter in parameters.kwonlyargs)]
+        unknown = [name for name in keywords if name not in accepted]
+        missing = [name for name in accepted if name not in bound]
         if len(arguments) > len(names) or unknown or missing:
             problem = f"missing {missing[0]!r}" if missing else f"got an unexpected {unknown[0]!r}" if unknown else (
                 f"takes {len(names)} arguments, got {len(arguments)}")  # fmt: skip
@@ -196,16 +196,16 @@ def inline_macro(context: FunctionContext, macro: Any, call: ast.Call) -> Any:
     if any(isinstance(node, ast.Starred) for node in call.args) or any(k.arg is None for k in call.keywords):
         raise UnsupportedSyntaxError("a macro that writes its arguments takes no * or **", span)
     nodes = _bind(function, list(call.args), {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg})
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name, node in nodes.items():
         if not isinstance(node, ast.expr):
-            given[name] = node
+            arguments[name] = node
         else:
-            given[name] = _reference(context, node) if name in macro.references else visit(context, node)
+            arguments[name] = _reference(context, node) if name in macro.references else visit(context, node)
     file, definition = parse_function(function)
     scope = _scope_of(context, function)
-    variables = {name: value for name, value in given.items() if isinstance(value, Variable)}
-    scope.locals.update(_owned(given | {name: variable.value for name, variable in variables.items()}))
+    variables = {name: value for name, value in arguments.items() if isinstance(value, Variable)}
+    scope.locals.update(_owned(arguments | {name: variable.value for name, variable in variables.items()}))
     result = _run(context, scope, file, definition.body, function.__name__, span, tuple(variables))
     for name, variable in variables.items():
         variable.assign(scope.read(name, context.b))

@@ -119,10 +119,10 @@ def _range_of_run_time_step(b: Language, start: Size, stop: Size, step: Size) ->
 
 
 def _static_range(context: FunctionContext, node: ast.Call) -> Iterable:
-    over = _range_call(context, node)
-    if over.known is None:
+    iterable = _range_call(context, node)
+    if iterable.known is None:
         raise KernelTypeError("static_range takes integers known at compile time", context.span(node))
-    return Iterable(over.count, over.item, unroll=True)
+    return Iterable(iterable.count, iterable.item, unroll=True)
 
 
 def _zip(context: FunctionContext, node: ast.Call) -> Iterable:
@@ -139,27 +139,27 @@ def _enumerate(context: FunctionContext, node: ast.Call) -> Iterable:
     if not 1 <= len(node.args) + len(node.keywords) <= 2:
         raise KernelTypeError("enumerate takes something to loop over, and a start")
     nodes = [*node.args[1:], *(keyword.value for keyword in node.keywords)]
-    rest = [visit(context, argument) for argument in nodes]
-    over, first = iterable_of(context, node.args[0]), rest[0] if rest else 0
+    starts = [visit(context, argument) for argument in nodes]
+    iterable, first = iterable_of(context, node.args[0]), starts[0] if starts else 0
 
     def number(iteration: Any) -> Any:
         position = context.b.indices.size_of(iteration) + context.b.indices.size_of(first)
         return position.constant if position.is_constant else context.b.indices.tensor_of(position)
 
-    return Iterable(over.count, lambda iteration: (number(iteration), over.item(iteration)), over.unroll)
+    return Iterable(iterable.count, lambda iteration: (number(iteration), iterable.item(iteration)), iterable.unroll)
 
 
 def _reversed(context: FunctionContext, node: ast.Call) -> Iterable:
     if len(node.args) != 1:
         raise KernelTypeError("reversed takes one argument")
-    over = iterable_of(context, node.args[0])
+    iterable = iterable_of(context, node.args[0])
     indices = context.b.indices
 
     def item(iteration: Any) -> Any:
-        position = over.count - 1 - indices.size_of(iteration)
-        return over.item(position.constant if position.is_constant else indices.tensor_of(position))
+        position = iterable.count - 1 - indices.size_of(iteration)
+        return iterable.item(position.constant if position.is_constant else indices.tensor_of(position))
 
-    return Iterable(over.count, item, over.unroll)
+    return Iterable(iterable.count, item, iterable.unroll)
 
 
 _CALLS: dict[Any, Callable[[FunctionContext, ast.Call], Iterable]] = {

@@ -68,9 +68,9 @@ def _into(b: Language, out: Any, spelling: Spelling, arguments: list[Any], keywo
     if not has_memory(out):
         raise KernelTypeError(f"out has to be an array, got {describe(out)}")
     names = list(spelling.signature.parameters)
-    given = arguments[1:] if spelling.is_method else arguments
-    if "out" in names and len(given) > names.index("out"):
-        position = names.index("out") + (len(arguments) - len(given))
+    positional = arguments[1:] if spelling.is_method else arguments
+    if "out" in names and len(positional) > names.index("out"):
+        position = names.index("out") + (len(arguments) - len(positional))
         arguments = [*arguments[:position], *arguments[position + 1 :]]
     keywords = {name: value for name, value in keywords.items() if name != "out"}
     write(b, out, (...,), b.tensor(fresh(spelling.call(b, *arguments, **keywords))))

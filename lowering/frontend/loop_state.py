@@ -64,10 +64,10 @@ class LoopState:
         self.initial += [storage.value for storage in self.storages]
 
     def _find_names(self) -> None:
-        wanted = self.changed & (self.node.live_body | {self.node.flag} | self.plan.referenced)
-        for name in sorted(wanted | (self.plan.likes.keys() & self.changed)):
-            if (like := self.plan.likes.get(name)) is not None and name not in self.scope.locals:
-                self._carry(name, rebuilt(like, iter([self._unread(leaf) for leaf in flat(like)])))
+        carried = self.changed & (self.node.live_body | {self.node.flag} | self.plan.referenced)
+        for name in sorted(carried | (self.plan.likes.keys() & self.changed)):
+            if (template := self.plan.likes.get(name)) is not None and name not in self.scope.locals:
+                self._carry(name, rebuilt(template, iter([self._unread(leaf) for leaf in flat(template)])))
             elif name in self.scope.locals:
                 value = self.scope.locals[name] = current(self.b.tri, self.scope.locals[name])
                 if is_value(value):
@@ -84,8 +84,8 @@ class LoopState:
                 f"{name!r} goes around this loop as {differs}", self.context.span(self.node)
             ) from None
         self.names[name], self.kinds[name] = value, kinds
-        for leaf, wanted in zip(leaves, kinds, strict=True):
-            self.initial += packed(self.b, leaf, wanted)
+        for leaf, leaf_kind in zip(leaves, kinds, strict=True):
+            self.initial += packed(self.b, leaf, leaf_kind)
         if name not in self.plan.likes:
             self._note_sharing(name, [leaf.origin.storage for leaf in leaves if has_memory(leaf)])
 
@@ -96,10 +96,10 @@ class LoopState:
             if others or storage.serial < self.context.entry_serial:
                 self.plan.shared.setdefault(name, set()).add(storage)
 
-    def _unread(self, like: Kind) -> Tensor:
+    def _unread(self, leaf_kind: Kind) -> Tensor:
         """Return the initial value of a name that the first iteration assigns before it is read."""
-        zero = self.b.tri.constant(0, like.type.dtype, like.type.shape)
-        return Tensor(zero.value, zero.type, like.weak)
+        zero = self.b.tri.constant(0, leaf_kind.type.dtype, leaf_kind.type.shape)
+        return Tensor(zero.value, zero.type, leaf_kind.weak)
 
     def _find_storages(self) -> list[Storage]:
         storages: dict[Storage, None] = {}
@@ -111,14 +111,14 @@ class LoopState:
 
     def split(self, values: Sequence[Tensor]) -> tuple[dict[str, Any], list[Tensor]]:
         """Return the values of the iter_args by name, and those of the memory."""
-        left, names = iter(values), {}
+        remaining, names = iter(values), {}
         for name, first in self.names.items():
-            parts = [[next(left) for _ in wanted.types] for wanted in self.kinds[name]]
-            self.entered[name] = [whole for whole, *_ in parts]
+            parts = [[next(remaining) for _ in leaf_kind.types] for leaf_kind in self.kinds[name]]
+            self.entered[name] = [buffer for buffer, *_ in parts]
             pairs = zip(self.kinds[name], map(iter, parts), strict=True)
-            leaves = [unpacked(self.b, wanted, values) for wanted, values in pairs]
+            leaves = [unpacked(self.b, leaf_kind, values) for leaf_kind, values in pairs]
             names[name] = rebuilt(first, iter(leaves))
-        return names, list(left)
+        return names, list(remaining)
 
     def enter(self, values: Sequence[Tensor]) -> None:
         """Bind names and memory to the values of the iter_args at the start of an iteration, or after the loop."""
@@ -134,19 +134,19 @@ class LoopState:
 
     def leave(self) -> list[Tensor]:
         """Return the values that an iteration yields; raises `PlanChanged` if the loop needs other iter_args."""
-        again = self._find_unplanned()
+        is_changed = self._find_unplanned()
         yielded: list[Tensor] = []
         for name, first in self.names.items():
             leaves, kinds = self._leaves(name, first), self.kinds[name]
             parts = zip(flat(first), kinds, leaves, strict=True)
-            grown = [self._grown(name, initial, known, leaf) for initial, known, leaf in parts]
+            grown = [self._grown(name, initial, planned, leaf) for initial, planned, leaf in parts]
             if grown != kinds:
                 self.plan.kinds[name] = grown
-                again = True
-            elif not again:
-                for leaf, wanted, whole in zip(leaves, kinds, self.entered[name], strict=True):
-                    yielded += packed(self.b, leaf, wanted, whole)
-        if self._find_sharing() or again:
+                is_changed = True
+            elif not is_changed:
+                for leaf, leaf_kind, buffer in zip(leaves, kinds, self.entered[name], strict=True):
+                    yielded += packed(self.b, leaf, leaf_kind, buffer)
+        if self._find_sharing() or is_changed:
             raise PlanChanged
         return [*yielded, *(storage.value for storage in self.storages)]
 
@@ -160,9 +160,9 @@ class LoopState:
             self._refuse(name, first, value)
         return leaves
 
-    def _grown(self, name: str, first: Any, known: Kind, leaf: Any) -> Kind:
+    def _grown(self, name: str, first: Any, planned: Kind, leaf: Any) -> Kind:
         try:
-            return common(known, kind(leaf), growing=True)
+            return common(planned, kind(leaf), growing=True)
         except Differs:
             self._refuse(name, first, leaf)
 
@@ -176,12 +176,12 @@ class LoopState:
 
     def _find_unplanned(self) -> bool:
         """Plan for memory that is written but not carried, and for names first assigned here and read later."""
-        known = {*self.storages, *self.plan.storages}
-        unplanned = [s for s in self.b.memory.journals[-1] if s not in known and s.serial < self.serial]
+        carried = {*self.storages, *self.plan.storages}
+        unplanned = [s for s in self.b.memory.journals[-1] if s not in carried and s.serial < self.serial]
         self.plan.storages += unplanned
         by_macros = (self.scope.referenced - self.plan.referenced) & self.before
         self.plan.referenced |= by_macros
-        again = bool(unplanned or by_macros)
+        is_changed = bool(unplanned or by_macros)
         for name in sorted((self.changed & self.node.live_out) - self.names.keys()):
             value = self.scope.locals.get(name)
             if name in self.fixed:
@@ -192,14 +192,14 @@ class LoopState:
             elif self.runs or name.startswith("."):
                 value = current(self.b.tri, value)
                 self.plan.likes[name] = rebuilt(value, iter([kind(leaf) for leaf in flat(value)]))
-                again = True
+                is_changed = True
             else:
                 self.late[name] = UnknownNameError(
                     f"name {name!r} is assigned in this loop only, which may have no turn",
                     self.context.span(self.node),
                     help="assign it before the loop",
                 )
-        return again
+        return is_changed
 
     def _find_sharing(self) -> bool:
         """Plan for names that end an iteration as views of other memory: the next one begins with a copy of it."""
@@ -208,16 +208,16 @@ class LoopState:
             for leaf in flat(self.scope.locals[name]):
                 if has_memory(leaf):
                     owners.setdefault(leaf.origin.storage, set()).add(name)
-        again = False
+        is_changed = False
         for storage, names in owners.items():
             if len(names) < 2 and storage.serial > self.serial:
                 continue
             for name in names:
                 shared = self.plan.shared.setdefault(name, set())
                 fresh = storage if storage.serial < self.serial else None
-                again = again or fresh not in shared
+                is_changed = is_changed or fresh not in shared
                 shared.add(fresh)
-        return again
+        return is_changed
 
     def exit(self, results: Sequence[Tensor]) -> None:
         """Bind names and memory to the results of the loop."""

@@ -37,11 +37,11 @@ MOST_FORCED_ITERATIONS = 256
 @handles(ast.For)
 def visit_for(context: FunctionContext, node: ast.For) -> None:
     _refuse_else(node)
-    over = iterable_of(context, node.iter)
-    if over.known is not None and (over.unroll or (over.known <= context.b.unroll and _is_innermost(node))):
-        _unroll(context, node, over, 0)
+    iterable = iterable_of(context, node.iter)
+    if iterable.known is not None and (iterable.unroll or (iterable.known <= context.b.unroll and _is_innermost(node))):
+        _unroll(context, node, iterable, 0)
     else:
-        _emit_or_unroll(context, node, over)
+        _emit_or_unroll(context, node, iterable)
 
 
 def _refuse_else(node: ast.For | ast.While) -> None:
@@ -54,11 +54,11 @@ def _is_innermost(node: ast.For) -> bool:
     return not any(isinstance(part, (ast.For, ast.While)) for statement in node.body for part in ast.walk(statement))
 
 
-def _emit_or_unroll(context: FunctionContext, node: ast.For, over: Iterable) -> None:
+def _emit_or_unroll(context: FunctionContext, node: ast.For, iterable: Iterable) -> None:
     """Emit a loop; unroll it if its body turns out to need a constant index (for a size, say)."""
-    b, errors, count = context.b, len(context.errors), over.known
+    b, errors, count = context.b, len(context.errors), iterable.known
     try:
-        return _emit(context, node, lambda plan: _emit_for(context, node, over, plan))
+        return _emit(context, node, lambda plan: _emit_for(context, node, iterable, plan))
     except (KernelError, Poisoned) as reason:
         if count is None or count > UNROLLED_IF_NEEDED or b.forced_iterations > MOST_FORCED_ITERATIONS:
             raise
@@ -66,7 +66,7 @@ def _emit_or_unroll(context: FunctionContext, node: ast.For, over: Iterable) -> 
         refused = context.errors[errors:]
         del context.errors[errors:]
         try:
-            _unroll(context, node, over, 0)
+            _unroll(context, node, iterable, 0)
         except (KernelError, Poisoned):
             context.errors[errors:] = refused
             raise reason from None
@@ -90,20 +90,20 @@ def _visit_iteration(context: FunctionContext, node: ast.For | ast.While, item: 
 # --- unrolled --------------------------------------------------------------------------------------------------------
 
 
-def _unroll(context: FunctionContext, node: Any, over: Iterable, iteration: int) -> None:
+def _unroll(context: FunctionContext, node: Any, iterable: Iterable, iteration: int) -> None:
     """Visit the iterations from `iteration` on; the loop's exit flag stops them at compile time or at run time."""
     if node.flag and iteration == 0:
         context.scope.locals[node.flag] = True
-    while iteration < (over.known or 0):
+    while iteration < (iterable.known or 0):
         for part in ast.walk(node):
             context.plans.pop(part, None)
-        _visit_iteration(context, node, over.item(iteration))
+        _visit_iteration(context, node, iterable.item(iteration))
         iteration += 1
         running = context.scope.locals[node.flag] if node.flag else True
         if isinstance(running, Tensor):
             span = context.span(node)
-            rest = [lambda first=iteration: _unroll(context, node, over, first), lambda: None]
-            emit_if(context, running, rest, node.live_body | {node.flag}, (span, span))
+            arms = [lambda first=iteration: _unroll(context, node, iterable, first), lambda: None]
+            emit_if(context, running, arms, node.live_body | {node.flag}, (span, span))
             return
         if not running:
             return
@@ -125,21 +125,21 @@ def _comprehend(
     if not generators:
         values.append(visit(context, element))
         return
-    first, *rest = generators
-    over = iterable_of(context, first.iter)
-    if over.known is None:
+    first, *inner = generators
+    iterable = iterable_of(context, first.iter)
+    if iterable.known is None:
         raise KernelTypeError(
             "a comprehension has as many turns as are known at compile time",
             context.span(first.iter),
             help="write a loop that fills an array",
         )
-    for iteration in range(over.known):
-        assign(context, first.target, over.item(iteration))
+    for iteration in range(iterable.known):
+        assign(context, first.target, iterable.item(iteration))
         tests = [condition(context, test) for test in first.ifs]
         if any(isinstance(test, Tensor) for test in tests):
             raise KernelTypeError("the `if` of a comprehension has to be known at compile time")
         if all(tests):
-            _comprehend(context, rest, element, values)
+            _comprehend(context, inner, element, values)
 
 
 # --- emitted ---------------------------------------------------------------------------------------------------------
@@ -149,14 +149,14 @@ def _emit(context: FunctionContext, node: ast.For | ast.While, attempt: Callable
     """Emit the loop repeatedly until its iter_args are known."""
     plan = context.plans.setdefault(node, LoopPlan())
     memory = context.b.memory
-    before, errors, serial = dict(context.scope.locals), len(context.errors), memory.serial
+    outer_names, errors, serial = dict(context.scope.locals), len(context.errors), memory.serial
     for _ in range(ATTEMPTS):
         with memory.watched() as journal:
             try:
                 return attempt(plan)
             except BaseException as reason:
                 memory.rewind(journal)
-                context.scope.locals = dict(before)
+                context.scope.locals = dict(outer_names)
                 context.b.indices.forget()
                 for inner in context.plans.values():
                     # Memory that was created in the abandoned body is gone.
@@ -167,28 +167,28 @@ def _emit(context: FunctionContext, node: ast.For | ast.While, attempt: Callable
     raise KernelValueError("the types of what this loop changes do not settle", context.span(node))
 
 
-def _emit_for(context: FunctionContext, node: Any, over: Iterable, plan: LoopPlan) -> None:
-    least = over.count.least()
+def _emit_for(context: FunctionContext, node: Any, iterable: Iterable, plan: LoopPlan) -> None:
+    least = iterable.count.least()
     state = LoopState(context, node, plan, runs=least is not None and least > 0)
     if node.flag is None:
-        _emit_counted(context, node, over, state)
+        _emit_counted(context, node, iterable, state)
     else:
-        _emit_breaking(context, node, over, state)
+        _emit_breaking(context, node, iterable, state)
 
 
-def _emit_counted(context: FunctionContext, node: Any, over: Iterable, state: LoopState) -> None:
+def _emit_counted(context: FunctionContext, node: Any, iterable: Iterable, state: LoopState) -> None:
     """Emit an `scf.for`."""
     b, location = context.b, context.b.tri.location
-    lower, upper, step = Size.of(0), over.count, 1
-    if over.start is not None:
-        lower, step = over.start, over.step
-        upper = lower + over.count * step
+    lower, upper, step = Size.of(0), iterable.count, 1
+    if iterable.start is not None:
+        lower, step = iterable.start, iterable.step
+        upper = lower + iterable.count * step
     bounds = (_index(b, lower), _index(b, upper), index_constant(step, location))
 
     def body(index: ir.Value, values: list[Tensor]) -> list[Tensor]:
         state.enter(values)
         number = _loop_index(b, tensor_of_index(index, location), node, lower, upper)
-        _visit_iteration(context, node, number if over.start is not None else over.item(number))
+        _visit_iteration(context, node, number if iterable.start is not None else iterable.item(number))
         return state.leave()
 
     state.exit(for_loop(bounds, state.initial, body, location))
@@ -208,10 +208,10 @@ def _loop_index(b: Language, value: Tensor, node: ast.For, lower: Size, upper: S
     return Tensor(value.value, value.type, weak=True, linear=Size.of(symbol))
 
 
-def _emit_breaking(context: FunctionContext, node: Any, over: Iterable, state: LoopState) -> None:
+def _emit_breaking(context: FunctionContext, node: Any, iterable: Iterable, state: LoopState) -> None:
     """Emit an `scf.while` that carries the iteration number and the names; the exit flag is one of them."""
     b, tri = context.b, context.b.tri
-    count = tri.index(over.count)
+    count = tri.index(iterable.count)
 
     def test(values: list[Tensor]) -> Tensor:
         names, _ = state.split(values[1:])
@@ -219,9 +219,9 @@ def _emit_breaking(context: FunctionContext, node: Any, over: Iterable, state: L
 
     def body(values: list[Tensor]) -> list[Tensor]:
         state.enter(values[1:])
-        _visit_iteration(context, node, over.item(_loop_index(b, values[0], node, Size.of(0), over.count)))
-        rest = state.leave()
-        return [tri.add(values[0], tri.constant(1, INT64)), *rest]
+        _visit_iteration(context, node, iterable.item(_loop_index(b, values[0], node, Size.of(0), iterable.count)))
+        yielded = state.leave()
+        return [tri.add(values[0], tri.constant(1, INT64)), *yielded]
 
     state.exit(while_loop([tri.constant(0, INT64), *state.initial], test, body, tri.location)[1:])
 
@@ -232,11 +232,11 @@ def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
 
     def test(values: list[Tensor]) -> Tensor:
         state.enter(values)
-        truth = condition(context, node.test)
-        if not isinstance(truth, Tensor):
-            endless.append(bool(truth) and node.flag is None)
-            truth = tri.constant(truth, BOOL)
-        return tri.logical_and(context.scope.locals[node.flag], truth) if node.flag else truth
+        predicate = condition(context, node.test)
+        if not isinstance(predicate, Tensor):
+            endless.append(bool(predicate) and node.flag is None)
+            predicate = tri.constant(predicate, BOOL)
+        return tri.logical_and(context.scope.locals[node.flag], predicate) if node.flag else predicate
 
     def body(values: list[Tensor]) -> list[Tensor]:
         state.enter(values)

@@ -91,32 +91,32 @@ def _parse_file(file: str, text: str) -> ast.Module:
 
 def _find(tree: ast.Module, code, name: str) -> list[tuple[ast.AST, ast.AST]]:
     """Return the functions of that name on the code object's first line, each with the node that encloses it."""
-    found = []
+    definitions = []
     for parent in ast.walk(tree):
         for node in ast.iter_child_nodes(parent):
             if name == "<lambda>" and isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
                 parameters = [argument.arg for argument in node.args.args]
                 if parameters == list(code.co_varnames[: code.co_argcount]):
-                    found.append((parent, node))
+                    definitions.append((parent, node))
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
                 first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
                 if code.co_firstlineno in (first, node.lineno):
-                    found.append((parent, node))
-    return found
+                    definitions.append((parent, node))
+    return definitions
 
 
-def _checked(found: list[tuple[ast.AST, ast.AST]], file: str, name: str) -> ast.FunctionDef:
-    if not found:
+def _checked(definitions: list[tuple[ast.AST, ast.AST]], file: str, name: str) -> ast.FunctionDef:
+    if not definitions:
         raise SourceNotAvailableError(
             f"{name!r} is not where Python says it was defined in {file}", help="the file changed since it was imported"
         )
-    if len(found) > 1:
+    if len(definitions) > 1:
         raise SourceNotAvailableError(
             f"several functions called {name!r} start on the same line",
-            span_of_node(file, found[0][1]),
+            span_of_node(file, definitions[0][1]),
             help="put each on a line of its own",
         )
-    [(parent, node)] = found
+    [(parent, node)] = definitions
     if isinstance(parent, ast.ClassDef):
         raise SourceNotAvailableError(
             f"{name!r} is a method, and a kernel is a function of tensors alone",

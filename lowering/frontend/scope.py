@@ -123,8 +123,8 @@ class Scope:
         return [*self.locals, *self.function.__code__.co_freevars, *self.function.__globals__, *BUILTINS]
 
 
-def check_constant(value: Any, what: str) -> None:
-    """Raise `KernelTypeError` for a value that cannot be a compile-time constant of a kernel; `what` names it."""
+def check_constant(value: Any, label: str) -> None:
+    """Raise `KernelTypeError` for a value that cannot be a compile-time constant of a kernel; `label` names it."""
     if value is np.s_ or value is np.index_exp:
         return
     if isinstance(value, np.generic) and value.ndim == 0 and find_dtype(value.dtype) is not None:
@@ -135,11 +135,11 @@ def check_constant(value: Any, what: str) -> None:
         return
     if isinstance(value, (tuple, list)):
         for item in value:
-            check_constant(item, what)
+            check_constant(item, label)
         return
     if hasattr(value, "shape") and hasattr(value, "dtype"):
-        raise KernelTypeError(f"{what} is an array or tensor", help="pass it to the kernel as an argument")
+        raise KernelTypeError(f"{label} is an array or tensor", help="pass it to the kernel as an argument")
     raise KernelTypeError(
-        f"{what} is a {type(value).__name__}, which a kernel cannot hold",
+        f"{label} is a {type(value).__name__}, which a kernel cannot hold",
         help="a kernel reads numbers, strings, None, dtypes, tuples of these, functions and modules from outside",
     )

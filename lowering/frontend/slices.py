@@ -151,10 +151,10 @@ def read(b: Language, tensor: Tensor, subset: Subset) -> Tensor:
 def steps_of(b: Language, tensor: Tensor, subset: Subset) -> list[Step]:
     """Return the view operations from an array to a subset of its elements."""
     steps = []
-    kept = [size.simplified() for axis, size in enumerate(subset.sizes) if axis not in subset.drop]
+    kept_sizes = [size.simplified() for axis, size in enumerate(subset.sizes) if axis not in subset.drop]
     ranges = zip(subset.offsets, subset.sizes, subset.strides, tensor.type.shape, strict=True)
     is_whole = not subset.drop and all(
-        offset == Size.of(0) and stride == 1 and size.simplified() == whole for offset, size, stride, whole in ranges
+        offset == Size.of(0) and stride == 1 and size.simplified() == full for offset, size, stride, full in ranges
     )
     if not is_whole:
         attributes = {
@@ -168,7 +168,7 @@ def steps_of(b: Language, tensor: Tensor, subset: Subset) -> list[Step]:
     if subset.backwards:
         axes = [axis - sum(1 for dropped in subset.drop if dropped < axis) for axis in subset.backwards]
         steps.append(Step("flip", {"axes": tuple(axes)}))
-    if subset.shape != kept:
+    if subset.shape != kept_sizes:
         steps.append(_reshape_step(b, tuple(subset.shape)))
     return steps
 

@@ -53,13 +53,13 @@ def visit_delete(context: FunctionContext, node: ast.Delete) -> None:
 @handles(ast.Assert)
 def visit_assert(context: FunctionContext, node: ast.Assert) -> None:
     """Check a compile-time condition now, a run-time one after the call in a kernel compiled with ``debug``."""
-    b, truth = context.b, condition(context, node.test)
+    b, predicate = context.b, condition(context, node.test)
     message = visit(context, node.msg) if node.msg else None
     shown = f"assertion failed: {message if isinstance(message, str) else ast.unparse(node.test)}"
-    if isinstance(truth, Tensor):
+    if isinstance(predicate, Tensor):
         if b.debug:
-            b.check(b.tri.logical_not(truth), KernelAssertionError, shown)
-    elif not truth:
+            b.check(b.tri.logical_not(predicate), KernelAssertionError, shown)
+    elif not predicate:
         raise KernelAssertionError(shown, context.span(node.test))
 
 

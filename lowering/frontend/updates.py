@@ -78,10 +78,10 @@ def _write_masked(b: Language, tensor: Tensor, masked: MaskedAxes, value: Any) -
     axis = 0 if masked.in_front else masked.first
     if not masked.in_front and update.type.rank >= rank - axis:
         # The axis of the selected elements moves to the front of the update, as the mask's axes do.
-        whole = b.reshape(update, (*[1] * (rank - update.type.rank), *update.type.shape))
-        before = [target.type.shape[outer] for outer in range(axis)]
-        whole = b.broadcast_to(whole, (*before, *whole.type.shape[axis:]))
-        update = b.transpose(whole, (axis, *(other for other in range(rank) if other != axis)))
+        padded = b.reshape(update, (*[1] * (rank - update.type.rank), *update.type.shape))
+        leading_sizes = [target.type.shape[outer] for outer in range(axis)]
+        padded = b.broadcast_to(padded, (*leading_sizes, *padded.type.shape[axis:]))
+        update = b.transpose(padded, (axis, *(other for other in range(rank) if other != axis)))
         if update.type.shape[0] == 1:
             update = b.reshape(update, update.type.shape[1:])
     written = _masked(b, strong(b.transpose(target, order)), masked.mask, update)
@@ -104,7 +104,7 @@ def _same_sizes(b: Language, target: Tensor, update: Tensor) -> tuple[Tensor, Te
 def _leading(b: Language, target: Tensor, axis: int, size: int | Size) -> Tensor:
     """Return the view of the first elements along an axis."""
     rank = target.type.rank
-    sizes = tuple(size if number == axis else whole for number, whole in enumerate(target.type.shape))
+    sizes = tuple(size if number == axis else full for number, full in enumerate(target.type.shape))
     attributes = {"offsets": (0,) * rank, "sizes": sizes, "strides": (1,) * rank, "drop": ()}
     step = Step("extract_slice", attributes, tuple(b.tri.index(size) for size in sizes if is_dynamic(size)))
     part = step.read(b.tri, Tensor(target.value, target.type))
@@ -113,10 +113,10 @@ def _leading(b: Language, target: Tensor, axis: int, size: int | Size) -> Tensor
 
 def _masked(b: Language, tensor: Tensor, mask: Tensor, value: Any) -> Tensor:
     """Return the tensor with `value` where the mask, over its leading axes, is true."""
-    rest = tensor.type.shape[mask.type.rank :]
+    inner_shape = tensor.type.shape[mask.type.rank :]
     update = b.tensor(value, tensor.type.dtype)
-    spread = b.reshape(mask, (*mask.type.shape, *([1] * len(rest)))) if rest else mask
-    if update.type.rank <= len(rest):
+    spread = b.reshape(mask, (*mask.type.shape, *([1] * len(inner_shape)))) if inner_shape else mask
+    if update.type.rank <= len(inner_shape):
         return b.tri.where(b.broadcast_to(spread, tensor.type.shape), update, tensor)
     return b.tri.place(tensor, mask, update)
 

@@ -30,12 +30,15 @@ def step_of_call(declaration: ir.OpView) -> Step:
     if kind == "device":
         return lambda operand: (operand,)
     inputs = declaration.attributes["function_type"].value.inputs
-    types = [TensorType(tuple(of.shape), dtype) for of, dtype in zip(inputs, dtypes_of(declaration), strict=False)]
+    types = [
+        TensorType(tuple(input_type.shape), dtype)
+        for input_type, dtype in zip(inputs, dtypes_of(declaration), strict=False)
+    ]
     machine = _machine(kind, values, types)
 
     def run(*operands: np.ndarray) -> Sequence[np.ndarray]:
-        made = machine["call"](*(tvm.runtime.tensor(np.array(each, order="C")) for each in operands))
-        parts = [made] if isinstance(made, tvm.runtime.Tensor) else list(made)
+        result = machine["call"](*(tvm.runtime.tensor(np.array(array, order="C")) for array in operands))
+        parts = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
         return [part.numpy() for part in parts]
 
     return run
@@ -43,10 +46,10 @@ def step_of_call(declaration: ir.OpView) -> Step:
 
 def _machine(kind: str, values: dict[str, str], types: list[TensorType]) -> Any:
     block = BlockBuilder()
-    parameters = [relax.Var(f"x{at}", each) for at, each in enumerate(types)]
+    parameters = [relax.Var(f"x{index}", tensor_type) for index, tensor_type in enumerate(types)]
     with block.function("call", parameters):
-        made = CALLS[kind](RelaxBuilder(block, Names(["call"])), values, parameters)
-        block.emit_func_output(block.emit(made))
+        result = CALLS[kind](RelaxBuilder(block, Names(["call"])), values, parameters)
+        block.emit_func_output(block.emit(result))
     try:
         return relax.VirtualMachine(relax.build(implement_sorts(block.get()), "llvm"), tvm.cpu())
     except Exception as error:

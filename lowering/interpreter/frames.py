@@ -36,9 +36,9 @@ def chain_of(location: ir.Location) -> tuple[Place, ...]:
 def lines_of(actions: Sequence[tuple[tuple[Place, ...], Action]]) -> list[Action]:
     """Return the actions in the same order, consecutive ones of one line in one frame."""
     lines: list[Action] = []
-    for place, group in groupby(actions, key=lambda action: action[0][:1]):
-        if place:
-            lines.append(Line(*place[0], lines_of([(chain[1:], action) for chain, action in group])))
+    for first_line, group in groupby(actions, key=lambda action: action[0][:1]):
+        if first_line:
+            lines.append(Line(*first_line[0], lines_of([(chain[1:], action) for chain, action in group])))
         else:
             lines += [action for _, action in group]
     return lines

@@ -41,7 +41,7 @@ def step_of(operation: ir.Operation) -> Step | None:
 
 
 def _table_step(operation: ir.Operation) -> Step:
-    op, wanted = op_of(operation), type_of(operation.results[0].type)
+    op, result_type = op_of(operation), type_of(operation.results[0].type)
     values = attributes.from_mlir(op, operation)
     compute = _REFERENCES.get(op.name, op.numpy)
     # Keep no MLIR objects for the run: the module is gone by then.
@@ -50,7 +50,7 @@ def _table_step(operation: ir.Operation) -> Step:
     def run(*operands: np.ndarray) -> Sequence[np.ndarray]:
         try:
             with np.errstate(all="ignore"):
-                return (_fitting(compute(*_widened(op, operands), **values), wanted),)
+                return (_fitting(compute(*_widened(op, operands), **values), result_type),)
         except Exception as error:
             raise CompilerBugError(error, f"tri.{op.name}", span) from error
 
@@ -69,12 +69,12 @@ def is_half(dtype: np.dtype) -> bool:
     return dtype.itemsize == 2 and dtype.kind in "fV"
 
 
-def _fitting(result: Any, wanted: TensorType) -> np.ndarray:
+def _fitting(result: Any, result_type: TensorType) -> np.ndarray:
     """Return the result in the IR's dtype; a shape other than the IR's is a bug of the frontend."""
     array = np.asarray(result)
-    if not same_shape(array.shape, wanted.shape):
-        raise ValueError(f"the result has shape {array.shape}, but its type is {wanted}")
-    return array.astype(wanted.dtype.numpy, copy=False)
+    if not same_shape(array.shape, result_type.shape):
+        raise ValueError(f"the result has shape {array.shape}, but its type is {result_type}")
+    return array.astype(result_type.dtype.numpy, copy=False)
 
 
 def _integer_power(x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -137,8 +137,8 @@ def _while(state: State, bodies: list[Body], *carried: Any) -> Sequence[Any]:
 
 
 def _if(state: State, bodies: list[Body], condition: Any) -> Sequence[Any]:
-    taken = 0 if condition else 1
-    return bodies[taken].run(state, ()) if taken < len(bodies) else ()
+    arm = 0 if condition else 1
+    return bodies[arm].run(state, ()) if arm < len(bodies) else ()
 
 
 _CONTROL: dict[str, Callable[..., Sequence[Any]]] = {"scf.for": _for, "scf.while": _while, "scf.if": _if}

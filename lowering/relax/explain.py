@@ -28,9 +28,9 @@ def explain(mod: IRModule, context: CompileContext) -> list[Edge]:
     steps = relax_to_tir.fused(marked, context)
     by_tvm, final = _groups(steps[0]), _groups(steps[1])
     edges = []
-    for at, binding in enumerate(calls):
+    for index, binding in enumerate(calls):
         for producer in _read_by(binding, calls):
-            verdict = _verdict(mod, calls, (producer, at), (by_tvm, final), steps[0], context)
+            verdict = _verdict(mod, calls, (producer, index), (by_tvm, final), steps[0], context)
             names = (_shown(calls[producer]), _shown(binding))
             edges.append(Edge("tir", *names, lines.get(binding.var.name, ""), *verdict))
     return edges
@@ -43,9 +43,9 @@ def _shown(binding: Any) -> str:
 
 
 def _read_by(binding: Any, calls: list[Any]) -> list[int]:
-    found: list[Any] = []
-    structural_walk(binding.value, (relax.Var, found.append), order="post")
-    return [at for at, each in enumerate(calls) if any(each.var.same_as(variable) for variable in found)]
+    variables: list[Any] = []
+    structural_walk(binding.value, (relax.Var, variables.append), order="post")
+    return [index for index, call in enumerate(calls) if any(call.var.same_as(variable) for variable in variables)]
 
 
 def _marked(mod: IRModule, name: str, function: Any, calls: list[Any]) -> IRModule:
@@ -59,13 +59,13 @@ def _marked(mod: IRModule, name: str, function: Any, calls: list[Any]) -> IRModu
         )  # fmt: skip
 
     functions = {}
-    for gv, each in mod.functions_items():
-        if isinstance(each, PrimFunc):
-            each = each.with_body(structural_map(each.body, (SBlock, bare), order="post"))
+    for gv, callee in mod.functions_items():
+        if isinstance(callee, PrimFunc):
+            callee = callee.with_body(structural_map(callee.body, (SBlock, bare), order="post"))
         elif gv.name_hint == name:
-            numbers = {binding.var.name: f"{at}:1:1" for at, binding in enumerate(calls)}
-            each = function.with_attr(BINDING_LOCATIONS, numbers)
-        functions[gv] = each
+            numbers = {binding.var.name: f"{index}:1:1" for index, binding in enumerate(calls)}
+            callee = function.with_attr(BINDING_LOCATIONS, numbers)
+        functions[gv] = callee
     return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
@@ -93,11 +93,11 @@ def _verdict(
     for group in final:
         if both <= group:
             return True, "rows", "both go along the same rows, which stay in cache"
-    producer, consumer = (calls[at] for at in edge)
-    for each in (producer, consumer):
-        if _is_opaque(mod, each):
-            return False, "extern", f"{_shown(each).split()[0]} says no op_pattern: nothing looks into it"
-    if not all(any(at in group for group in final) for at in edge):
+    producer, consumer = (calls[index] for index in edge)
+    for call in (producer, consumer):
+        if _is_opaque(mod, call):
+            return False, "extern", f"{_shown(call).split()[0]} says no op_pattern: nothing looks into it"
+    if not all(any(index in group for group in final) for index in edge):
         return True, "folded", "one of both is a view, or known before the kernel runs"
     reason = explain_apart(before_rows, lambda function: edge[0] in _groups_of(function),
                            lambda function: edge[1] in _groups_of(function), context.target)  # fmt: skip

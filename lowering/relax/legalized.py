@@ -153,7 +153,7 @@ def _fold_nest(loop: tirx.For):
     while isinstance(inner, tirx.For):
         loops.append(inner)
         inner = inner.body
-    if not isinstance(inner, SBlockRealize) or all(_extent(each) != 0 for each in loops):
+    if not isinstance(inner, SBlockRealize) or all(_extent(enclosing) != 0 for enclosing in loops):
         return loop
     block = inner.block
     spatial = [
@@ -169,9 +169,16 @@ def _fold_nest(loop: tirx.For):
         [axis for axis, _ in spatial], [], block.writes, block.name_hint, init, annotations=block.annotations
     )
     result = SBlockRealize([value for _, value in spatial], inner.predicate, initial)
-    for each in reversed(loops):
-        if _extent(each) != 0:
-            result = tirx.For(each.loop_var, each.min, each.extent, each.kind, result, annotations=each.annotations)
+    for enclosing in reversed(loops):
+        if _extent(enclosing) != 0:
+            result = tirx.For(
+                enclosing.loop_var,
+                enclosing.min,
+                enclosing.extent,
+                enclosing.kind,
+                result,
+                annotations=enclosing.annotations,
+            )
     return result
 
 

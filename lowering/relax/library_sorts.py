@@ -17,15 +17,17 @@ OPAQUE = 8
 
 def has_sorts(mod: IRModule) -> bool:
     """Return whether the module calls such an operator."""
-    return any(operator_of(each) in SORTS for _, function in relax_functions(mod) for each in bindings_of(function))
+    return any(
+        operator_of(binding) in SORTS for _, function in relax_functions(mod) for binding in bindings_of(function)
+    )
 
 
 def implement_sorts(mod: IRModule) -> IRModule:
     """Return the module with these operators as calls of opaque PrimFuncs, which are neither fused nor scheduled."""
-    before = {gv.name_hint for gv, _ in mod.functions_items()}
+    existing = {gv.name_hint for gv, _ in mod.functions_items()}
     with tvm.target.Target("llvm"):
         result = relax.backend.DispatchSortScan()(mod)
     for gv, function in result.functions_items():
-        if isinstance(function, PrimFunc) and gv.name_hint not in before:
+        if isinstance(function, PrimFunc) and gv.name_hint not in existing:
             result.update_func(gv, function.with_attr({"op_pattern": OPAQUE, IS_SCHEDULED: True}))
     return result

@@ -46,8 +46,8 @@ def _kind(function: PrimFunc) -> int | None:
 
 def _is_of_elements(block: BlockFacts) -> bool:
     """Return whether the block's axes index results and operands in order, operands perhaps by some of them."""
-    whole = tuple(range(len(block.kinds)))
-    return block.writes[0].axes == whole and all(_is_ordered(read.axes) for read in block.operands)
+    all_axes = tuple(range(len(block.kinds)))
+    return block.writes[0].axes == all_axes and all(_is_ordered(read.axes) for read in block.operands)
 
 
 def _is_ordered(axes: Any) -> bool:

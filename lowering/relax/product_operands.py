@@ -41,9 +41,9 @@ from mlirtri.lowering.toolchain.tvm_passes import bindings_of, operator_of, rela
 def fold_operands(mod: IRModule) -> IRModule:
     """Return the module with the producers of moved or widened operands folded into products."""
 
-    def stays_image(before: Any, after: Any) -> bool:
+    def stays_image(original: Any, folded: Any) -> bool:
         """Return whether a convolution keeps the form that its schedule rule needs."""
-        return not is_channels_first(find_product(*before)) or is_channels_first(find_product(*after))
+        return not is_channels_first(find_product(*original)) or is_channels_first(find_product(*folded))
 
     return _folded(mod, _Folding(mod, _is_mover, stays_image))
 
@@ -51,8 +51,8 @@ def fold_operands(mod: IRModule) -> IRModule:
 def fold_padding(mod: IRModule) -> IRModule:
     """Return the module with the CPU's convolutions that pad their images themselves."""
 
-    def is_padded_image(_: Any, after: Any) -> bool:
-        product = find_product(*after)
+    def is_padded_image(_: Any, folded: Any) -> bool:
+        product = find_product(*folded)
         return product is not None and any(
             reads(product) for reads in (is_padded_channels_first, is_padded_channels_last, is_depthwise)
         )
@@ -77,7 +77,9 @@ class _Folding:
     def __init__(self, mod: IRModule, moves: Callable[[Any, Any], bool], fits: Callable[[Any, Any], bool]):
         self.moves, self.fits = moves, fits
         """Whether a block, with its facts, moves an operand; whether a folded product may replace the original."""
-        self.functions = {gv.name_hint: each for gv, each in mod.functions_items() if isinstance(each, PrimFunc)}
+        self.functions = {
+            gv.name_hint: function for gv, function in mod.functions_items() if isinstance(function, PrimFunc)
+        }
         self.builder = BlockBuilder(mod)
         self.movers: dict[Any, tuple[PrimFunc, Any]] = {}
         """From the variable of a moved tensor to the function that moves it and that function's operand."""
@@ -92,22 +94,22 @@ class _Folding:
 
     def binding(self, binding: Any) -> Any:
         called = self._called(binding)
-        if called is None or not any(each in self.movers for each in binding.value.args[1].fields):
+        if called is None or not any(operand in self.movers for operand in binding.value.args[1].fields):
             return binding
-        found = self._block(called)
-        if found is None or find_product(*found) is None:
+        original = self._block(called)
+        if original is None or find_product(*original) is None:
             return binding
         call, function = binding.value, self.functions[called]
         arguments, name = list(call.args[1].fields), called
-        for at, argument in enumerate(arguments):
+        for position, argument in enumerate(arguments):
             while argument in self.movers:
                 mover, source = self.movers[argument]
-                through = _reading_through(function, at, mover)
-                after = _only_block(through)
-                if after is None or not self.fits(found, after):
+                through = _reading_through(function, position, mover)
+                folded = _only_block(through)
+                if folded is None or not self.fits(original, folded):
                     break
                 function, argument, name = through, source, f"{called}_of_moved"
-            arguments[at] = argument
+            arguments[position] = argument
         if function is self.functions[called]:
             return binding
         self.is_changed = True
@@ -126,8 +128,8 @@ class _Folding:
         return name if name in self.functions else None
 
     def _moves(self, name: str) -> bool:
-        found = self._block(name)
-        return found is not None and self.moves(*found)
+        facts = self._block(name)
+        return facts is not None and self.moves(*facts)
 
     def _block(self, name: str) -> Any:
         """Return the facts and the block of a function of one block; None for any other function."""
@@ -156,14 +158,15 @@ def _is_mover(facts: Any, block: Any) -> bool:
         return False
     [read] = facts.reads
     return all(
-        axis is not None or isinstance(place, tirx.IntImm) for axis, place in zip(read.axes, read.indices, strict=True)
+        axis is not None or isinstance(position, tirx.IntImm)
+        for axis, position in zip(read.axes, read.indices, strict=True)
     )
 
 
 def _is_view_of_bits(value: Any) -> bool:
     """Return whether a value reinterprets an integer's bits with or without sign."""
     is_call = isinstance(value, ir.Call) and str(getattr(value.op, "name", "")).endswith("reinterpret")
-    return is_call and all(str(each.ty.dtype).lstrip("u").startswith("int") for each in (value, value.args[0]))
+    return is_call and all(str(operand.ty.dtype).lstrip("u").startswith("int") for operand in (value, value.args[0]))
 
 
 def _is_padding(facts: Any, block: Any) -> bool:
@@ -180,8 +183,8 @@ def _bits(value: Any) -> int:
     return int(value.ty.dtype.bits)
 
 
-def _reading_through(function: PrimFunc, at: int, mover: PrimFunc) -> PrimFunc:
-    """Return the function with `mover` folded into its loads of parameter number `at`."""
+def _reading_through(function: PrimFunc, position: int, mover: PrimFunc) -> PrimFunc:
+    """Return the function with `mover` folded into its loads of parameter number `position`."""
     source = mover.params[0]
     _, block = _only_block(mover)
     fresh = tirx.decl_buffer(source.shape, source.dtype, source.name, layout=None)
@@ -189,14 +192,14 @@ def _reading_through(function: PrimFunc, at: int, mover: PrimFunc) -> PrimFunc:
         block.body.value, (TensorLoad, lambda node: tirx.BufferLoad(fresh, node.indices)), order="post"
     )
     variables = [axis.var for axis in block.iter_vars]
-    operand = function.params[at]
+    operand = function.params[position]
 
     analyzer = Analyzer()
     for axis in _only_block(function)[1].iter_vars:
         analyzer.bind(axis.var, Range(index(0), axis.dom.extent))
 
     def simple(node: Any) -> Any:
-        return tirx.BufferLoad(node.source, [analyzer.simplify(each) for each in node.indices])
+        return tirx.BufferLoad(node.source, [analyzer.simplify(expression) for expression in node.indices])
 
     def load(node: Any) -> Any:
         if not node.source.same_as(operand):
@@ -205,12 +208,12 @@ def _reading_through(function: PrimFunc, at: int, mover: PrimFunc) -> PrimFunc:
         moved = replaced(value, dict(zip(variables, node.indices, strict=True)))
         return structural_map(moved, (TensorLoad, simple), order="post")
 
-    parameters = [fresh if number == at else each for number, each in enumerate(function.params)]
+    parameters = [fresh if number == position else parameter for number, parameter in enumerate(function.params)]
 
     def with_regions(node: Any) -> Any:
         if not node.iter_vars:
             return node
-        buffers = {each: each for each in parameters}
+        buffers = {parameter: parameter for parameter in parameters}
         bare = SBlock(node.iter_vars, [], [], node.name_hint, node.body, node.init)
         reads, writes = read_write_region(bare, buffers)[:2]
         return SBlock(

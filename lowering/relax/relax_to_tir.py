@@ -57,8 +57,8 @@ SORTS = Pass("ImplementSorts", implement_sorts, "sorts and scans of Relax's libr
 
 def lower(mod: IRModule, context: CompileContext) -> IRModule:
     """Return the module with operators legalised and fused; raises `PassFailedError`, `UnsupportedOperationError`."""
-    after = (DEVICES,) if has_devices(mod) else ()
-    passes = (*_first_passes(mod, context), *_row_passes(mod, context), CLEAN, VIEWS, *after)
+    device_passes = (DEVICES,) if has_devices(mod) else ()
+    passes = (*_first_passes(mod, context), *_row_passes(mod, context), CLEAN, VIEWS, *device_passes)
     mod = run_passes(mod, passes, context)
     _refuse_operators(mod)
     return mod
@@ -73,8 +73,8 @@ def fused(mod: IRModule, context: CompileContext) -> tuple[IRModule, IRModule]:
 def _first_passes(mod: IRModule, context: CompileContext) -> tuple[Pass, ...]:
     if context.target.is_cuda:
         return PASSES
-    at = PASSES.index(OPERANDS) + 1
-    passes = PASSES if has_devices(mod) else (*PASSES[:at], PADDING, *PASSES[at:])
+    position = PASSES.index(OPERANDS) + 1
+    passes = PASSES if has_devices(mod) else (*PASSES[:position], PADDING, *PASSES[position:])
     return (SORTS, *passes) if has_sorts(mod) else passes
 
 
@@ -88,14 +88,14 @@ def _row_passes(mod: IRModule, context: CompileContext) -> tuple[Pass, ...]:
 
 def _refuse_operators(mod: IRModule) -> None:
     """Refuse operators that TVM did not legalise: the virtual machine would report them far from their line."""
-    left = {}
+    refused = {}
     for _, function in relax_functions(mod):
         locations = (function.attrs or {}).get(BINDING_LOCATIONS, {})
         for binding in bindings_of(function):
             operator = operator_of(binding)
             if operator is not None and operator not in CALLS:
-                left.setdefault(operator, []).append(span_of(locations.get(binding.var.name)))
-    if left:
-        counts = ", ".join(f"{name} ({len(places)})" for name, places in sorted(left.items()))
-        place = next((span for spans in left.values() for span in spans if span), None)
-        raise UnsupportedOperationError(f"TVM has no TIR for these operators: {counts}", place)
+                refused.setdefault(operator, []).append(span_of(locations.get(binding.var.name)))
+    if refused:
+        counts = ", ".join(f"{name} ({len(uses)})" for name, uses in sorted(refused.items()))
+        first_span = next((span for spans in refused.values() for span in spans if span), None)
+        raise UnsupportedOperationError(f"TVM has no TIR for these operators: {counts}", first_span)

@@ -94,7 +94,10 @@ def explain_apart(mod: IRModule, is_producer: Marks, is_consumer: Marks, target:
                 search = _Search(block, mod, target)
                 search.groups()
                 first, second = (
-                    next((group for at, group in search.group_of.items() if marks(search.launches[at].function)), None)
+                    next(
+                        (group for index, group in search.group_of.items() if marks(search.launches[index].function)),
+                        None,
+                    )
                     for marks in (is_producer, is_consumer)
                 )
                 if first is not None and second is not None:
@@ -120,18 +123,20 @@ class _Search:
     def __init__(self, block: Any, mod: IRModule, target: Target):
         self.block, self.target = block, target
         self.bindings = list(block.bindings)
-        self.launches = {at: launch for at, each in enumerate(self.bindings) if (launch := _launch(each, mod))}
-        self.made = {binding.var: at for at, binding in enumerate(self.bindings)}
+        self.launches = {
+            index: launch for index, candidate in enumerate(self.bindings) if (launch := _launch(candidate, mod))
+        }
+        self.made = {binding.var: index for index, binding in enumerate(self.bindings)}
         self.reads = [sorted(self._read_by(binding)) for binding in self.bindings]
         self.readers: list[list[int]] = [[] for _ in self.bindings]
-        for at, read in enumerate(self.reads):
-            for one in read:
-                self.readers[one].append(at)
-        self.group_of: dict[int, Group] = {at: (at,) for at in self.launches}
+        for index, read in enumerate(self.reads):
+            for source in read:
+                self.readers[source].append(index)
+        self.group_of: dict[int, Group] = {index: (index,) for index in self.launches}
         kinds = {callee: _kind(function) for callee, function in self._callees().items()}
-        self.kinds = {at: kinds[launch.name] for at, launch in self.launches.items()}
+        self.kinds = {index: kinds[launch.name] for index, launch in self.launches.items()}
         self.positions = frozenset() if target.is_cuda else frozenset(
-            at for at, launch in self.launches.items() if not launch.arguments and says_positions(launch.function)
+            index for index, launch in self.launches.items() if not launch.arguments and says_positions(launch.function)
         )  # fmt: skip
         """Calls that only compute indices; their consumers recompute them."""
 
@@ -139,38 +144,40 @@ class _Search:
         return {launch.name: launch.function for launch in self.launches.values()}
 
     def _read_by(self, binding: Any) -> set[int]:
-        found: list[Any] = []
-        structural_walk(binding.value, (relax.Var, found.append), order="post")
-        return {self.made[variable] for variable in found if variable in self.made}
+        variables: list[Any] = []
+        structural_walk(binding.value, (relax.Var, variables.append), order="post")
+        return {self.made[variable] for variable in variables if variable in self.made}
 
     def groups(self) -> list[Group]:
         """Return the groups in the order of their last calls."""
-        for at in self.launches:
-            self._join_producers(at)
-        for at in self.launches:
-            if self.kinds[at] == _Kind.PRODUCT:
-                self._join_attention(at)
+        for index in self.launches:
+            self._join_producers(index)
+        for index in self.launches:
+            if self.kinds[index] == _Kind.PRODUCT:
+                self._join_attention(index)
         return sorted(set(self.group_of.values()), key=lambda group: group[-1])
 
-    def _join_producers(self, at: int) -> None:
+    def _join_producers(self, index: int) -> None:
         """Join a call with the groups that produce its operands: all, else as many as possible, latest first."""
-        producers = sorted({self.group_of[one] for one in self.reads[at] if one in self.launches}, reverse=True)
+        producers = sorted(
+            {self.group_of[source] for source in self.reads[index] if source in self.launches}, reverse=True
+        )
         if not producers:
             return
-        everything = _union([(at,), *producers])
+        everything = _union([(index,), *producers])
         if len(producers) > 1 and self._fits(everything):
             self._set(everything)
             return
         for producer in producers:
-            together = _union([self.group_of[at], producer])
+            together = _union([self.group_of[index], producer])
             if self._fits(together):
                 self._set(together)
 
-    def _join_attention(self, at: int) -> None:
+    def _join_attention(self, index: int) -> None:
         """Join a product with the row kernel and the product that feed it, if a schedule rule takes all three."""
-        for rows in self._producers((at,)):
+        for rows in self._producers((index,)):
             for source in self._producers(rows):
-                group = _union([source, rows, (at,)])
+                group = _union([source, rows, (index,)])
                 if len(source) == 1 and self.kinds[source[0]] == _Kind.PRODUCT and not self._is_circular(group):
                     if not self.target.is_cuda and takes_attention(self.merged(group).function):
                         self._set(group)
@@ -178,15 +185,15 @@ class _Search:
 
     def _producers(self, group: Group) -> list[Group]:
         """Return the groups that produce a group's operands."""
-        read = {self.group_of[one] for at in group for one in self.reads[at] if one in self.launches}
+        read = {self.group_of[source] for index in group for source in self.reads[index] if source in self.launches}
         return sorted(read - {group})
 
     def _set(self, group: Group) -> None:
-        for at in group:
-            self.group_of[at] = group
+        for index in group:
+            self.group_of[index] = group
 
     def _fits(self, group: Group) -> bool:
-        kinds = {self.kinds[at] for at in group}
+        kinds = {self.kinds[index] for index in group}
         if _Kind.REDUCTION not in kinds or not kinds <= {_Kind.ELEMENTWISE, _Kind.REDUCTION}:
             return False
         if self._is_circular(group):
@@ -211,31 +218,32 @@ class _Search:
     def _is_circular(self, group: Group) -> bool:
         """Return whether a call outside of the group depends on one of its calls and feeds another."""
         behind: set[int] = set()
-        for at in range(group[0], group[-1] + 1):
-            is_behind = any(one in behind or one in group for one in self.reads[at])
-            if at not in group and is_behind:
-                behind.add(at)
-            if at in group and any(one in behind for one in self.reads[at]):
+        for index in range(group[0], group[-1] + 1):
+            is_behind = any(source in behind or source in group for source in self.reads[index])
+            if index not in group and is_behind:
+                behind.add(index)
+            if index in group and any(source in behind for source in self.reads[index]):
                 return True
         return False
 
     def merged(self, group: Group) -> Merged:
-        known = {one for at in group for one in self.reads[at] if one in self.positions}
+        position_calls = {source for index in group for source in self.reads[index] if source in self.positions}
         return merged(
-            [self.launches[at] for at in _union([group, tuple(known)])], lambda each: self._is_seen(each, group)
+            [self.launches[index] for index in _union([group, tuple(position_calls)])],
+            lambda result: self._is_seen(result, group),
         )
 
     def _is_seen(self, result: Any, group: Group) -> bool:
         """Return whether a result is read outside of the group, or is an output of the block."""
-        at = self.made[result]
-        if at not in group:
+        index = self.made[result]
+        if index not in group:
             return False
-        return not isinstance(result, relax.DataflowVar) or any(one not in group for one in self.readers[at])
+        return not isinstance(result, relax.DataflowVar) or any(reader not in group for reader in self.readers[index])
 
 
 def _callees(block: Any, mod: IRModule) -> list[PrimFunc]:
     """Return the functions that a block calls."""
-    return [mod[each.value.args[0]] for each in block.bindings if operator_of(each) == "relax.call_tir"]
+    return [mod[binding.value.args[0]] for binding in block.bindings if operator_of(binding) == "relax.call_tir"]
 
 
 def _kind(function: PrimFunc) -> _Kind:
@@ -252,7 +260,7 @@ def _kind(function: PrimFunc) -> _Kind:
 
 
 def _union(groups: Iterable[Group]) -> Group:
-    return tuple(sorted({at for group in groups for at in group}))
+    return tuple(sorted({index for group in groups for index in group}))
 
 
 def _launch(binding: Any, mod: IRModule) -> Launch | None:
@@ -265,35 +273,40 @@ def _launch(binding: Any, mod: IRModule) -> Launch | None:
     arguments = tuple(call.args[1].fields)
     if not is_plain or len(function.params) != len(arguments) + 1:
         return None
-    if not all(isinstance(each, (relax.Var, ir.GenericConst)) for each in arguments):
+    if not all(isinstance(argument, (relax.Var, ir.GenericConst)) for argument in arguments):
         return None
     return Launch(binding, call.args[0].name_hint, function, arguments)
 
 
 def _rebuilt(search: _Search, groups: Sequence[Group], builder: BlockBuilder) -> Iterator[Any]:
     """Yield the bindings, with each group's merged call in place of its last call and before its consumers."""
-    group_of = {at: group for group in groups for at in group}
-    units = list(dict.fromkeys(group_of.get(at, (at,)) for at in range(len(search.bindings))))
-    needed = {unit: {group_of.get(one, (one,)) for at in unit for one in search.reads[at]} - {unit} for unit in units}
+    group_of = {index: group for group in groups for index in group}
+    units = list(dict.fromkeys(group_of.get(index, (index,)) for index in range(len(search.bindings))))
+    needed = {
+        unit: {group_of.get(source, (source,)) for index in unit for source in search.reads[index]} - {unit}
+        for unit in units
+    }
     units.sort(key=lambda unit: unit[-1])
-    done: set[Group] = set()
+    emitted: set[Group] = set()
     while units:
-        unit = next(each for each in units if needed[each] <= done)
+        unit = next(candidate for candidate in units if needed[candidate] <= emitted)
         units.remove(unit)
-        done.add(unit)
+        emitted.add(unit)
         yield from [search.bindings[unit[0]]] if len(unit) == 1 else _call(search, unit, builder)
 
 
 def _call(search: _Search, group: Group, builder: BlockBuilder) -> Iterator[Any]:
     """Yield the call of a group's function and the projections of its result tuple."""
-    made = search.merged(group)
-    name = merged_name([search.launches[at].name for at in group])
-    callee = builder.add_func(made.function, name)
-    if len(made.results) == 1:
-        yield relax.VarBinding(made.results[0], relax.call_tir(callee, relax.Tuple(made.arguments), made.types[0]))
+    replacement = search.merged(group)
+    name = merged_name([search.launches[index].name for index in group])
+    callee = builder.add_func(replacement.function, name)
+    if len(replacement.results) == 1:
+        yield relax.VarBinding(
+            replacement.results[0], relax.call_tir(callee, relax.Tuple(replacement.arguments), replacement.types[0])
+        )
         return
-    value = builder.normalize(relax.call_tir(callee, relax.Tuple(made.arguments), list(made.types)))
+    value = builder.normalize(relax.call_tir(callee, relax.Tuple(replacement.arguments), list(replacement.types)))
     several = relax.DataflowVar(name, value.ty)
     yield relax.VarBinding(several, value)
-    for at, result in enumerate(made.results):
-        yield relax.VarBinding(result, builder.normalize(relax.TupleGetItem(several, at)))
+    for index, result in enumerate(replacement.results):
+        yield relax.VarBinding(result, builder.normalize(relax.TupleGetItem(several, index)))

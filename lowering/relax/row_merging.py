@@ -57,34 +57,36 @@ class Merged:
 def merged(launches: Sequence[Launch], is_seen: Callable[[Any], bool]) -> Merged:
     """Return one function for `launches`; a result that `is_seen` outside is an output. Constants become literals."""
     inputs: dict[Any, Any] = {}
-    inside: dict[Any, Any] = {}
+    produced: dict[Any, Any] = {}
     bodies, memory, outputs, results = [], [], [], []
     for launch in launches:
         function = _renewed(launch.function)
         *parameters, target = function.params
-        places: dict[Any, Any] = {}
-        numbers: dict[Any, Any] = {}
+        replacements: dict[Any, Any] = {}
+        literals: dict[Any, Any] = {}
         for parameter, argument in zip(parameters, launch.arguments, strict=True):
-            number = _number(argument)
-            if number is not None and not (number.value == 0 and _is_factor(parameter, function)):
-                numbers[parameter] = number
+            literal = _number(argument)
+            if literal is not None and not (literal.value == 0 and _is_factor(parameter, function)):
+                literals[parameter] = literal
                 continue
-            if argument not in inside and argument not in inputs:
+            if argument not in produced and argument not in inputs:
                 inputs[argument] = _like(parameter, parameter.name)
-            places[parameter] = inside.get(argument, inputs.get(argument))
-        inside[launch.result] = places[target] = _like(target, launch.result.name)
+            replacements[parameter] = produced.get(argument, inputs.get(argument))
+        produced[launch.result] = replacements[target] = _like(target, launch.result.name)
         if is_seen(launch.result):
-            outputs.append(inside[launch.result])
+            outputs.append(produced[launch.result])
             results.append(launch.result)
         else:
-            memory.append(inside[launch.result])
-        body = _with_numbers(function.body, numbers) if numbers else function.body
-        root = structural_map(body, (tirx.Var, lambda each, places=places: places.get(each, each))).block
+            memory.append(produced[launch.result])
+        body = _with_numbers(function.body, literals) if literals else function.body
+        root = structural_map(
+            body, (tirx.Var, lambda variable, replacements=replacements: replacements.get(variable, variable))
+        ).block
         bodies.extend(root.body.seq if isinstance(root.body, tirx.SeqStmt) else [root.body])
         memory.extend(root.alloc_buffers)
     body = SBlock([], [], [], "root", tirx.SeqStmt(_named_apart(bodies)), None, memory)
     function = PrimFunc([*inputs.values(), *outputs], SBlockRealize([], True, body))
-    types = tuple(relax.TensorType(each.ty.shape, each.ty.dtype) for each in results)
+    types = tuple(relax.TensorType(variable.ty.shape, variable.ty.dtype) for variable in results)
     return Merged(function.with_attr({"s_tir": True, "tirx.noalias": True}), tuple(inputs), tuple(results), types)
 
 
@@ -98,24 +100,24 @@ def _number(argument: Any) -> Any:
 
 def _is_factor(parameter: Any, function: PrimFunc) -> bool:
     """Return whether the function multiplies or divides by a parameter: TVM folds that with a literal 0, or fails."""
-    found: list[Any] = []
+    factors: list[Any] = []
 
     def visit(node: Any) -> None:
-        sides = [each.value if isinstance(each, tirx.Cast) else each for each in (node.a, node.b)]
-        found.extend(each for each in sides if isinstance(each, TensorLoad) and each.source.same_as(parameter))
+        sides = [side.value if isinstance(side, tirx.Cast) else side for side in (node.a, node.b)]
+        factors.extend(side for side in sides if isinstance(side, TensorLoad) and side.source.same_as(parameter))
 
     structural_walk(function.body, [(kind, visit) for kind in (tirx.Mul, tirx.Div)])
-    return bool(found)
+    return bool(factors)
 
 
-def _with_numbers(body: Any, numbers: dict[Any, Any]) -> Any:
-    """Return the body with `numbers` in place of loads."""
+def _with_numbers(body: Any, literals: dict[Any, Any]) -> Any:
+    """Return the body with `literals` in place of loads."""
 
     def load(node: Any) -> Any:
-        return numbers.get(node.source, node)
+        return literals.get(node.source, node)
 
     def block(node: Any) -> Any:
-        reads = [each for each in node.reads if each.source not in numbers]
+        reads = [region for region in node.reads if region.source not in literals]
         return SBlock(
             node.iter_vars, reads, node.writes, node.name_hint, node.body, node.init,
             node.alloc_buffers, node.match_buffers, node.annotations, node.span,
@@ -130,14 +132,14 @@ def _like(parameter: Any, name: str) -> Any:
 
 def _named_apart(bodies: list[Any]) -> list[Any]:
     """Return the statements with unique block names."""
-    taken: set[str] = set()
+    names: set[str] = set()
 
     def visit(block: Any) -> Any:
         name, count = str(block.name_hint), 0
-        while name in taken:
+        while name in names:
             count += 1
             name = f"{block.name_hint}_{count}"
-        taken.add(name)
+        names.add(name)
         if name == block.name_hint:
             return block
         return SBlock(

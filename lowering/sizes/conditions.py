@@ -191,11 +191,11 @@ def _reshape(operation: ir.Operation) -> Iterator[Needed]:
     for axis in range(source.type.rank):
         count = arith.muli(count, dim(source, axis))
     for position, size in enumerate(operation.results[0].type.shape):
-        asked = _as_index(tensor.extract(shape, [index_constant(position)]))
-        product = arith.muli(product, asked)
-        yield Needed(index_constant(0), NOT_MORE, asked, operation)
+        requested = _as_index(tensor.extract(shape, [index_constant(position)]))
+        product = arith.muli(product, requested)
+        yield Needed(index_constant(0), NOT_MORE, requested, operation)
         if size >= 0:
-            yield Needed(asked, EQUAL, index_constant(size), operation)
+            yield Needed(requested, EQUAL, index_constant(size), operation)
     yield Needed(product, EQUAL, count, operation)
 
 
@@ -208,22 +208,22 @@ def _insert_slice(operation: ir.Operation) -> Iterator[Needed]:
     source, target = list(operation.operands)[:2]
     offsets, sizes, strides = slice_of(operation)
     yield from _slice_within(operation, target, offsets, sizes, strides)
-    kept = sizes
+    source_sizes = sizes
     if source.type.rank < len(sizes):
         static = list(operation.attributes["static_sizes"])
-        kept = [sizes[axis] for axis in kept_axes(static, source.type.rank)]
-    for axis, size in enumerate(kept):
+        source_sizes = [sizes[axis] for axis in kept_axes(static, source.type.rank)]
+    for axis, size in enumerate(source_sizes):
         yield Needed(dim(source, axis), EQUAL, size, operation)
 
 
 def _slice_within(
-    operation: ir.Operation, whole: ir.Value, offsets: Values, sizes: Values, strides: Values
+    operation: ir.Operation, sliced: ir.Value, offsets: Values, sizes: Values, strides: Values
 ) -> Iterator[Needed]:
     for axis, (offset, size, stride) in enumerate(zip(offsets, sizes, strides, strict=True)):
         yield Needed(index_constant(0), NOT_MORE, offset, operation)
         yield Needed(index_constant(0), NOT_MORE, size, operation)
         end = arith.addi(offset, arith.addi(arith.muli(arith.subi(size, index_constant(1)), stride), index_constant(1)))
-        yield Needed(_if_any({axis: size}, end), NOT_MORE, dim(whole, axis), operation)
+        yield Needed(_if_any({axis: size}, end), NOT_MORE, dim(sliced, axis), operation)
 
 
 def _concat(operation: ir.Operation) -> Iterator[Needed]:
@@ -245,8 +245,8 @@ def _pad(operation: ir.Operation) -> Iterator[Needed]:
         yield Needed(index_constant(0), NOT_MORE, width, operation)
     for axis, size in enumerate(operation.results[0].type.shape):
         if size >= 0:
-            whole = arith.addi(arith.addi(low[axis], dim(operation.operands[0], axis)), high[axis])
-            yield Needed(whole, EQUAL, index_constant(size), operation)
+            padded = arith.addi(arith.addi(low[axis], dim(operation.operands[0], axis)), high[axis])
+            yield Needed(padded, EQUAL, index_constant(size), operation)
 
 
 def _sized(operation: ir.Operation) -> Iterator[Needed]:
@@ -257,10 +257,10 @@ def _sized(operation: ir.Operation) -> Iterator[Needed]:
 
 
 def _element_access(operation: ir.Operation) -> Iterator[Needed]:
-    whole, *indices = list(operation.operands)[operation.name == "tensor.insert" :]
+    accessed, *indices = list(operation.operands)[operation.name == "tensor.insert" :]
     for axis, index in enumerate(indices):
         yield Needed(index_constant(0), NOT_MORE, index, operation)
-        yield Needed(arith.addi(index, index_constant(1)), NOT_MORE, dim(whole, axis), operation)
+        yield Needed(arith.addi(index, index_constant(1)), NOT_MORE, dim(accessed, axis), operation)
 
 
 _RULES: dict[str, Rule] = {
@@ -304,13 +304,13 @@ def slice_of(operation: ir.Operation) -> tuple[Values, Values, Values]:
 
 def kept_axes(sizes: Sequence[int], rank: int) -> list[int]:
     """Return the axes that a rank-reduced slice of `rank` keeps: the first axes of size 1 are dropped."""
-    surplus, kept = len(sizes) - rank, []
+    surplus, axes = len(sizes) - rank, []
     for axis, size in enumerate(sizes):
         if size == 1 and surplus:
             surplus -= 1
         else:
-            kept.append(axis)
-    return kept
+            axes.append(axis)
+    return axes
 
 
 def _as_index(value: ir.Value) -> ir.Value:

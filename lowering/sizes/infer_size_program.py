@@ -50,8 +50,8 @@ def size_program(module: ir.Module) -> SizeProgram | None:
     [function] = public_functions(module)
     if is_static(function) and not any(map(_has_open_size, all_operations(module))):
         return None
-    asked = _Asked([], [])
-    program = _program(size_values_of(module, lambda clone: _ask(clone, asked)), asked)
+    requested = _Asked([], [])
+    program = _program(size_values_of(module, lambda clone: _ask(clone, requested)), requested)
     return program if program.sizes or program.conditions or not is_static(function) else None
 
 
@@ -132,8 +132,8 @@ class _Asked:
     checks: list[tuple[str, Span | None]] = field(default_factory=list)
 
 
-def _ask(function: func.FuncOp, asked: _Asked) -> list[ir.Value]:
-    """Return all values of the size program, emitted before the terminator; `asked` records their meaning."""
+def _ask(function: func.FuncOp, requested: _Asked) -> list[ir.Value]:
+    """Return all values of the size program, emitted before the terminator; `requested` records their meaning."""
     block = function.regions[0].blocks[0]
     *operations, terminator = [operation.operation for operation in block.operations]
     results = list(terminator.operands)
@@ -141,20 +141,20 @@ def _ask(function: func.FuncOp, asked: _Asked) -> list[ir.Value]:
     for result, value in enumerate(results):
         for axis, size in enumerate(value.type.shape):
             if size < 0:
-                asked.sizes.append((result, axis))
+                requested.sizes.append((result, axis))
                 returned.append(dim(value, axis))
     for left, right, name in _equal_by_name(function):
-        asked.conditions.append((EQUAL, f"the signature (size {name!r})", None))
+        requested.conditions.append((EQUAL, f"the signature (size {name!r})", None))
         returned += [left, right, arith.cmpi(_PREDICATES[EQUAL], left, right)]
     for condition in (condition for operation in operations for condition in conditions_of(operation)):
-        asked.conditions.append((condition.relation, _why(condition), span_of(condition.operation.location)))
+        requested.conditions.append((condition.relation, _why(condition), span_of(condition.operation.location)))
         returned += [
             condition.left,
             condition.right,
             arith.cmpi(_PREDICATES[condition.relation], condition.left, condition.right),
         ]
     for condition, why in _conditions_in_regions(function):
-        asked.conditions.append((condition.relation, why, span_of(condition.operation.location)))
+        requested.conditions.append((condition.relation, why, span_of(condition.operation.location)))
         returned += [
             condition.left,
             condition.right,
@@ -162,7 +162,7 @@ def _ask(function: func.FuncOp, asked: _Asked) -> list[ir.Value]:
         ]
     for result, attributes in enumerate(result_attributes(function)):
         if CHECK in attributes and (failed := _scalar_of(results[result])) is not None:
-            asked.checks.append((ir.StringAttr(attributes[CHECK]).value, _span(results[result])))
+            requested.checks.append((ir.StringAttr(attributes[CHECK]).value, _span(results[result])))
             returned.append(failed)
     return returned
 
@@ -184,8 +184,8 @@ def _conditions_in_regions(function: func.FuncOp) -> Iterator[tuple[Needed, str]
     for operation, predicates in loop_sizes.operations_in_regions(function):
         for needed in conditions_of(operation):
             left = needed.left
-            for predicate, wanted in predicates:
-                left = arith.select(predicate, *((left, needed.right) if wanted else (needed.right, left)))
+            for predicate, expected in predicates:
+                left = arith.select(predicate, *((left, needed.right) if expected else (needed.right, left)))
             yield replace(needed, left=left), _IN_BODY
             yield needed, _IF_NOT_KNOWN
 
@@ -204,10 +204,10 @@ def _scalar_of(value: ir.Value) -> ir.Value | None:
     return value.owner.operation.operands[0]
 
 
-def _program(known: SizeValues, asked: _Asked) -> SizeProgram:
-    steps, values = known.steps, iter(known.values)
+def _program(evaluated: SizeValues, requested: _Asked) -> SizeProgram:
+    steps, values = evaluated.steps, iter(evaluated.values)
     sizes = []
-    for (result, axis), step, position in zip(asked.sizes, values, known.spans, strict=False):
+    for (result, axis), step, position in zip(requested.sizes, values, evaluated.spans, strict=False):
         if step is None:
             raise UnsupportedOperationError(
                 f"the size of axis {axis} of result {result} depends on the arguments' elements",
@@ -217,7 +217,7 @@ def _program(known: SizeValues, asked: _Asked) -> SizeProgram:
         sizes.append((result, axis, step))
     conditions: dict[Condition, None] = {}
     is_known = False
-    for relation, why, span in asked.conditions:
+    for relation, why, span in requested.conditions:
         left, right, holds = next(values), next(values), next(values)
         if why == _IF_NOT_KNOWN and is_known:
             continue
@@ -230,7 +230,7 @@ def _program(known: SizeValues, asked: _Asked) -> SizeProgram:
         condition = Condition(left, relation, right, why, span)
         if not _holds(condition, steps):
             conditions.setdefault(condition)
-    for message, span in asked.checks:
+    for message, span in requested.checks:
         if (step := next(values)) is not None:
             steps.append(Step(CONSTANT, "i1", (), (0,)))
             conditions.setdefault(Condition(step, EQUAL, len(steps) - 1, "cf.assert", span, message))

@@ -132,10 +132,10 @@ def _carried_from(value: ir.Value) -> ir.Value | None:
     before, after = (region.blocks[0] for region in loop.regions)
     if value.owner == after:
         return _start_of_while(loop, position)
-    again = _root(terminator(after).operands[position])
-    if again not in list(after.arguments):
+    yielded = _root(terminator(after).operands[position])
+    if yielded not in list(after.arguments):
         return None
-    back = _root(terminator(before).operands[1 + list(after.arguments).index(again)])
+    back = _root(terminator(before).operands[1 + list(after.arguments).index(yielded)])
     return loop.operands[position] if back == value else None
 
 
@@ -171,10 +171,10 @@ def _start_of_while(loop: ir.Operation, position: int) -> ir.Value | None:
     if root not in list(before.arguments):
         return None
     argument = list(before.arguments).index(root)
-    again = _root(terminator(after).operands[argument])
-    if again not in list(after.arguments):
+    returned = _root(terminator(after).operands[argument])
+    if returned not in list(after.arguments):
         return None
-    back = _root(yielded[list(after.arguments).index(again)])
+    back = _root(yielded[list(after.arguments).index(returned)])
     return loop.operands[argument] if back == root else None
 
 
@@ -186,8 +186,8 @@ def _root(value: ir.Value) -> ir.Value:
             value = operation.operands[DESTINATIONS[operation.name]]
         elif operation.name.startswith(DESTINATION_STYLE):
             value = operation.operands[len(operation.operands) - len(operation.results) + value.result_number]
-        elif operation.name == "tensor.empty" and (like := _tensor_of_sizes(value)) is not None:
-            value = like
+        elif operation.name == "tensor.empty" and (same_sized := _tensor_of_sizes(value)) is not None:
+            value = same_sized
         elif operation.name.startswith("scf.") and (start := _start(value)) is not None:
             value = start
         else:

@@ -46,10 +46,12 @@ def _see_as_memref(buffer: ir.Value, dynamic_sizes: Sequence[ir.Value]) -> None:
         sizes = [next(unknown) if size < 0 else index_constant(size) for size in kind.shape]
         strides, dynamic = _strides(kind.shape, sizes)
         layout = ir.StridedLayoutAttr.get(0, strides)
-        seen = ir.MemRefType.get(kind.shape, kind.element_type, layout)
-        view = memref.ReinterpretCastOp(seen, buffer, [], list(dynamic_sizes), dynamic, [0], list(kind.shape), strides)
-        whole = memref.CastOp(kind, view.result)
-    buffer.replace_all_uses_except(whole.result, view.operation)
+        strided_type = ir.MemRefType.get(kind.shape, kind.element_type, layout)
+        view = memref.ReinterpretCastOp(
+            strided_type, buffer, [], list(dynamic_sizes), dynamic, [0], list(kind.shape), strides
+        )
+        restored = memref.CastOp(kind, view.result)
+    buffer.replace_all_uses_except(restored.result, view.operation)
 
 
 def _strides(shape: Sequence[int], sizes: Sequence[ir.Value]) -> tuple[list[int], list[ir.Value]]:
@@ -58,8 +60,8 @@ def _strides(shape: Sequence[int], sizes: Sequence[ir.Value]) -> tuple[list[int]
     value = index_constant(1)
     for axis in range(len(shape) - 1, 0, -1):
         value = arith.muli(value, sizes[axis])
-        known = static[0] >= 0 and shape[axis] >= 0
-        static.insert(0, static[0] * shape[axis] if known else _DYNAMIC)
-        if not known:
+        is_static = static[0] >= 0 and shape[axis] >= 0
+        static.insert(0, static[0] * shape[axis] if is_static else _DYNAMIC)
+        if not is_static:
             dynamic.insert(0, value)
     return static, dynamic

@@ -98,13 +98,13 @@ def before_views(source: ir.Value, indices: list[int]) -> tuple[ir.Value, list[i
 _SLICE = ("offsets", "sizes", "strides")
 
 
-def _reshaped(indices: list[int], after: list[int], before: list[int]) -> list[int]:
-    """Return the indices, in a tensor of shape `before`, of an element of the same tensor reshaped to `after`."""
+def _reshaped(indices: list[int], new_shape: list[int], old_shape: list[int]) -> list[int]:
+    """Return an element's indices in a tensor of shape `old_shape`, from those in its reshape to `new_shape`."""
     offset = 0
-    for index, size in zip(indices, after, strict=True):
+    for index, size in zip(indices, new_shape, strict=True):
         offset = offset * size + index
     position = []
-    for size in reversed(before):
+    for size in reversed(old_shape):
         position.insert(0, offset % size)
         offset //= size
     return position

@@ -24,7 +24,7 @@ def cut(b: Language, x: Any, axis: int, part: slice) -> Tensor:
     """Return ``x[…, part, …]``, a slice of one axis; run-time bounds must lie within the axis."""
     x = b.tensor(x)
     if x.type.is_static and not any(map(is_dynamic, (part.start, part.stop))):
-        ranges = [range(size)[part] if at == axis else range(size) for at, size in enumerate(x.type.shape)]
+        ranges = [range(size)[part] if position == axis else range(size) for position, size in enumerate(x.type.shape)]
         return strided(b, x, ranges)
     size, step = x.type.shape[axis], part.step or 1
     start, stop = (_bound(part.start, size, 0), _bound(part.stop, size, size))
@@ -34,10 +34,10 @@ def cut(b: Language, x: Any, axis: int, part: slice) -> Tensor:
 
 def _window(b: Language, x: Tensor, axis: int, start: int | Size, count: int | Size, step: int = 1) -> Tensor:
     """Return `count` elements of an axis from `start` on; they must exist."""
-    offsets = tuple(start if at == axis else 0 for at in range(x.type.rank))
-    sizes = tuple(count if at == axis else each for at, each in enumerate(x.type.shape))
-    indices = [b.tri.index(each) for each in (*offsets, *sizes) if is_dynamic(each)]
-    strides = tuple(step if at == axis else 1 for at in range(x.type.rank))
+    offsets = tuple(start if position == axis else 0 for position in range(x.type.rank))
+    sizes = tuple(count if position == axis else size for position, size in enumerate(x.type.shape))
+    indices = [b.tri.index(size) for size in (*offsets, *sizes) if is_dynamic(size)]
+    strides = tuple(step if position == axis else 1 for position in range(x.type.rank))
     return b.tri.extract_slice(x, *indices, offsets=offsets, sizes=sizes, strides=strides, drop=())
 
 
@@ -45,8 +45,8 @@ def _bound(bound: int | Size | None, size: int | Size, default: int | Size) -> A
     """Return a bound of a slice counted from the front; a negative int counts from the end."""
     if bound is None:
         return default
-    found = size + bound if isinstance(bound, int) and bound < 0 else bound
-    return found.simplified() if isinstance(found, Size) else found
+    position = size + bound if isinstance(bound, int) and bound < 0 else bound
+    return position.simplified() if isinstance(position, Size) else position
 
 
 @language
@@ -81,15 +81,15 @@ def roll(b: Language, x: Any, shift: Any, axis: int) -> Tensor:
         moved = integer(shift, "the shift") % size
     if moved == 0:
         return x
-    rest = (Size.of(size) - moved).simplified()
-    return concatenate(b, (_window(b, x, axis, rest, moved), _window(b, x, axis, 0, rest)), axis)
+    unmoved = (Size.of(size) - moved).simplified()
+    return concatenate(b, (_window(b, x, axis, unmoved, moved), _window(b, x, axis, 0, unmoved)), axis)
 
 
 @language
 def pad(b: Language, x: Any, widths: Sequence[tuple[int, int]], value: int | float | bool) -> Tensor:
     """Return `x` padded before and after each axis with a constant."""
     x = b.tensor(x)
-    low, high = (integers(tuple(each), "a width") for each in zip(*widths, strict=True)) if widths else ((), ())
+    low, high = (integers(tuple(side), "a width") for side in zip(*widths, strict=True)) if widths else ((), ())
     if not any((*low, *high)):
         return x
     return b.tri.pad(x, low=low, high=high, value=x.type.dtype.python(value))
@@ -165,11 +165,11 @@ def add_at(b: Language, x: Any, positions: Any, values: Any) -> Tensor:
 def correlate(b: Language, x: Any, y: Any) -> Tensor:
     """Return the dot products of `y` with every window of `x` of the same length."""
     plan = promotion.result_dtypes(b.semantics, "dot", [b.operand(x), b.operand(y)])
-    x, y = (b.tensor(each, dtype) for each, dtype in zip((x, y), plan.compute, strict=True))
+    x, y = (b.tensor(operand, dtype) for operand, dtype in zip((x, y), plan.compute, strict=True))
     return b.tri.cast(b.tri.correlate(x, y), plan.result)
 
 
 @language
 def pick(b: Language, x: Any, *positions: Any) -> Tensor:
     """Return the elements of `x` at integer `positions`, one array per leading axis, all of one shape."""
-    return b.tri.gather(b.tensor(x), *(b.tensor(each, INT64) for each in positions))
+    return b.tri.gather(b.tensor(x), *(b.tensor(index, INT64) for index in positions))

@@ -151,8 +151,8 @@ class Language:
 
     def _status(self, error: type[Exception], message: str) -> Storage:
         """Return the memory of a check's flag inside loops and branches, which carry it like any other memory."""
-        for status, *known in self.pending_checks:
-            if isinstance(status, Storage) and known == [error, message, self.tri.location]:
+        for status, *recorded in self.pending_checks:
+            if isinstance(status, Storage) and recorded == [error, message, self.tri.location]:
                 return status
         with ir.InsertionPoint.at_block_begin(self.entry):
             status = Storage(self.tri.constant(False, DTYPES["bool"]), serial=0)
@@ -213,28 +213,28 @@ def describe(x: Any) -> str:
     return f"the function {name}" if callable(x) and name else f"{type(x).__name__} {x!r}"
 
 
-def integer(x: Any, what: str) -> int:
+def integer(x: Any, label: str) -> int:
     """Return a compile-time int; raises `KernelTypeError` for bools and tensors."""
     if isinstance(x, bool) or not hasattr(type(x), "__index__"):
         raise KernelTypeError(
-            f"{what} has to be an integer known at compile time, got {describe(x)}",
+            f"{label} has to be an integer known at compile time, got {describe(x)}",
             help="pass it as a Python int argument of the kernel" if isinstance(x, Tensor) else None,
         )
     return int(x)
 
 
-def integers(x: Any, what: str) -> tuple[int, ...]:
+def integers(x: Any, label: str) -> tuple[int, ...]:
     """Return a compile-time int, or a tuple or list of them, as a tuple."""
     if isinstance(x, (tuple, list)):
-        return tuple(integer(item, what) for item in x)
-    return (integer(x, what),)
+        return tuple(integer(item, label) for item in x)
+    return (integer(x, label),)
 
 
-def axis_of(axis: Any, rank: int, what: str = "axis") -> int:
+def axis_of(axis: Any, rank: int, label: str = "axis") -> int:
     """Return an axis of a tensor of `rank` as a non-negative int; raises `KernelValueError`."""
-    axis = integer(axis, what)
+    axis = integer(axis, label)
     if not -rank <= axis < rank:
-        raise KernelValueError(f"{what} {axis} is out of range for a tensor of rank {rank}")
+        raise KernelValueError(f"{label} {axis} is out of range for a tensor of rank {rank}")
     return axis % rank
 
 

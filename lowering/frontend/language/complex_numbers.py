@@ -31,8 +31,8 @@ def imag(b: Language, x: Any) -> Any:
         return _weak_as(x, b.tri.imag(_own(b, x)))
     if b.semantics == "torch":
         b.fail(f"torch.imag takes complex tensors, not {b.operand(x)}", help="the imaginary part of real numbers is 0")
-    of = _own(b, x).type
-    return full(b, of.shape, 0, of.dtype)
+    real_type = _own(b, x).type
+    return full(b, real_type.shape, 0, real_type.dtype)
 
 
 @language
@@ -64,12 +64,12 @@ def complex(b: Language, real: Any, imaginary: Any) -> Tensor:
 
 def integer_power(b: Language, base: Tensor, exponent: int) -> Tensor:
     """Return base to a constant integer exponent, by repeated squaring, as `npy_cpow` does."""
-    left, square, result = abs(exponent), base, None
-    while left:
-        if left & 1:
+    remaining, square, result = abs(exponent), base, None
+    while remaining:
+        if remaining & 1:
             result = square if result is None else b.tri.multiply(result, square)
-        left >>= 1
-        square = b.tri.square(square) if left else square
+        remaining >>= 1
+        square = b.tri.square(square) if remaining else square
     if result is None:
         return b.tri.constant(1, base.type.dtype, base.type.shape)
     return b.tri.reciprocal(result) if exponent < 0 else result

@@ -41,15 +41,19 @@ class DevicePrints:
         assert self.count is not None
         parts: list[Any] = []
         values = [b.tri.constant(float(len(self.sites)), FLOAT64)]
-        for each in arguments:
-            if not isinstance(each, Tensor):
-                parts.append(str(each))
+        for argument in arguments:
+            if not isinstance(argument, Tensor):
+                parts.append(str(argument))
                 continue
-            if each.type.dtype.is_complex or any(map(is_dynamic, each.type.shape)):
-                raise KernelTypeError(f"device_print does not print {each.type}")
-            parts.append(each.type)
-            flat = b.reshape(b.tri.cast(each, FLOAT64), (-1,)) if each.type.rank else b.tri.cast(each, FLOAT64)
-            values += [b.element(flat, at) for at in range(each.type.size)] if each.type.rank else [flat]
+            if argument.type.dtype.is_complex or any(map(is_dynamic, argument.type.shape)):
+                raise KernelTypeError(f"device_print does not print {argument.type}")
+            parts.append(argument.type)
+            flat = (
+                b.reshape(b.tri.cast(argument, FLOAT64), (-1,)) if argument.type.rank else b.tri.cast(argument, FLOAT64)
+            )
+            values += (
+                [b.element(flat, position) for position in range(argument.type.size)] if argument.type.rank else [flat]
+            )
         if len(values) > WIDTH:
             raise KernelTypeError(f"device_print prints up to {WIDTH - 1} numbers", help="print a part of the array")
         self.sites.append(PrintSite(span_of(b.tri.location), tuple(parts)))

@@ -49,8 +49,8 @@ class IndexArithmetic:
 
     def tensor_of(self, size: int | Size) -> Tensor:
         """Return a size as a run-time Python int."""
-        made = self.b.index(size)
-        return Tensor(made.value, made.type, weak=True, linear=Size.of(size))
+        index = self.b.index(size)
+        return Tensor(index.value, index.type, weak=True, linear=Size.of(size))
 
     def symbol(self, value: Tensor, name: str, lower: Size | None = None, upper: Size | None = None) -> Symbol:
         self.count += 1
@@ -65,16 +65,16 @@ class IndexArithmetic:
         if value in self.keys:
             return self.keys[value]
         self.count += 1
-        found: Hashable = -self.count
+        result: Hashable = -self.count
         owner = value.owner
         if not isinstance(owner, ir.Block) and owner.operation.name.startswith(_PURE):
             operation = owner.operation
-            attributes = tuple((each, str(operation.attributes[each])) for each in operation.attributes)
+            attributes = tuple((name, str(operation.attributes[name])) for name in operation.attributes)
             computed = (operation.name, attributes, *(self.key(operand) for operand in operation.operands))
             # Number the computations: comparing whole expression trees would be too slow.
-            found = self.computed.setdefault(computed, len(self.computed))
-        self.keys[value] = found
-        return found
+            result = self.computed.setdefault(computed, len(self.computed))
+        self.keys[value] = result
+        return result
 
     # --- arithmetic that may emit operations -----------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ class IndexArithmetic:
         if (bound := (x - y).least()) is not None and bound >= 0:
             return y
         value = self.b.minimum(self.b.index(x), self.b.index(y))
-        lowest = [each.least() for each in (x, y)]
+        lowest = [size.least() for size in (x, y)]
         lower = None if None in lowest else Size.of(min(lowest))
         upper = x if y.most() is None else y
         return Size.of(self.symbol(value, "n", lower, upper))
@@ -95,7 +95,7 @@ class IndexArithmetic:
         if (bound := (y - x).least()) is not None and bound >= 0:
             return y
         value = self.b.maximum(self.b.index(x), self.b.index(y))
-        highest = [each.most() for each in (x, y)]
+        highest = [size.most() for size in (x, y)]
         upper = None if None in highest else Size.of(max(highest))
         lower = x if y.least() is None else y
         return Size.of(self.symbol(value, "n", lower, upper))
@@ -190,9 +190,9 @@ def aligned(b: Language, tensors: Sequence[Tensor]) -> list[Tensor]:
 
 def common_size(b: Language, sizes: Sequence[int | Size]) -> int | Size:
     """Return the smallest of sizes that must be equal; a check raises after the call if they differ."""
-    first, *rest = dict.fromkeys(sizes)
+    first, *others = dict.fromkeys(sizes)
     least = Size.of(first)
-    for other in rest:
+    for other in others:
         differ = b.tri.not_equal(b.tri.index(first), b.tri.index(other))
         b.check(differ, KernelValueError, "sizes known at run time only, which have to be equal, are not")
         least = b.indices.minimum(least, Size.of(other))
@@ -203,7 +203,7 @@ def cut(b: Language, x: Tensor, axis: int, size: int | Size) -> Tensor:
     """Return the first `size` elements of x along an axis."""
     if x.type.shape[axis] == size:
         return x
-    sizes = tuple(size if number == axis else whole for number, whole in enumerate(x.type.shape))
+    sizes = tuple(size if number == axis else full for number, full in enumerate(x.type.shape))
     dynamic = [b.tri.index(bound) for bound in sizes if is_dynamic(bound)]
     return b.tri.emit(
         "extract_slice", Tensor(x.value, x.type), *dynamic,

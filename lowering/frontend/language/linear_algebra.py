@@ -40,9 +40,9 @@ def factored(a):
             row = a[k].copy()
             a[k] = a[pivot]
             a[pivot] = row
-            place = order[k]
+            swapped = order[k]
             order[k] = order[pivot]
-            order[pivot] = place
+            order[pivot] = swapped
             sign = -sign
         if a[k, k] == 0:
             singular = True
@@ -107,19 +107,19 @@ def cholesky(a):
         return x
     square(a)
     n = a.shape[0]
-    given = inexact(a)
-    lower = np.zeros_like(given)
+    matrix = inexact(a)
+    lower = np.zeros_like(matrix)
     positive = True
     for j in range(n):
         row = np.conj(lower[j, :j])
-        rest = np.real(given[j, j] - lower[j, :j] @ row)
-        if rest > 0:
-            pivot = np.sqrt(rest)
+        diagonal = np.real(matrix[j, j] - lower[j, :j] @ row)
+        if diagonal > 0:
+            pivot = np.sqrt(diagonal)
         else:
             positive = False
-            pivot = rest * 0 + 1
+            pivot = diagonal * 0 + 1
         lower[j, j] = pivot
-        lower[j + 1 :, j] = (given[j + 1 :, j] - lower[j + 1 :, :j] @ row) / pivot
+        lower[j + 1 :, j] = (matrix[j + 1 :, j] - lower[j + 1 :, :j] @ row) / pivot
     require(positive, "Matrix is not positive definite")
     return lower
 

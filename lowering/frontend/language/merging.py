@@ -149,36 +149,36 @@ def _shown(x: Kind) -> str:
 # --- packing and unpacking -------------------------------------------------------------------------------------------
 
 
-def packed(b: Language, value: Any, wanted: Kind, into: Tensor | None = None) -> list[Tensor]:
+def packed(b: Language, value: Any, target: Kind, into: Tensor | None = None) -> list[Tensor]:
     """Return a value as tensors of a kind; `into` is a buffer of its largest size that may be overwritten."""
     if not isinstance(value, Tensor):
-        return [b.tri.constant(value, wanted.type.dtype, wanted.type.shape)] + _counts(b, wanted, wanted.type.shape)
-    made = b.tri.cast(value, wanted.type.dtype)
-    if made.type.rank != wanted.type.rank:
-        made = b.broadcast_to(made, wanted.type.shape)
-    if not wanted.varying:
-        return [Tensor(made.value, wanted.type)]
-    sizes = made.type.shape
-    whole = into or b.tri.constant(0, wanted.type.dtype, wanted.type.shape)
-    if sizes != wanted.type.shape:
-        made = b.tri.emit("insert_slice", whole, made, *_dynamic(b, sizes), **_leading(sizes))
-    return [Tensor(made.value, wanted.type), *_counts(b, wanted, sizes)]
+        return [b.tri.constant(value, target.type.dtype, target.type.shape)] + _counts(b, target, target.type.shape)
+    result = b.tri.cast(value, target.type.dtype)
+    if result.type.rank != target.type.rank:
+        result = b.broadcast_to(result, target.type.shape)
+    if not target.varying:
+        return [Tensor(result.value, target.type)]
+    sizes = result.type.shape
+    buffer = into or b.tri.constant(0, target.type.dtype, target.type.shape)
+    if sizes != target.type.shape:
+        result = b.tri.emit("insert_slice", buffer, result, *_dynamic(b, sizes), **_leading(sizes))
+    return [Tensor(result.value, target.type), *_counts(b, target, sizes)]
 
 
-def unpacked(b: Language, wanted: Kind, values: Iterator[Tensor]) -> Tensor:
+def unpacked(b: Language, target: Kind, values: Iterator[Tensor]) -> Tensor:
     """Return the value of a kind from its tensors."""
-    whole = next(values)
-    if not wanted.varying:
-        return Tensor(whole.value, wanted.type, wanted.weak)
-    sizes: list[int | Size] = list(wanted.type.shape)
-    for axis in wanted.varying:
+    buffer = next(values)
+    if not target.varying:
+        return Tensor(buffer.value, target.type, target.weak)
+    sizes: list[int | Size] = list(target.type.shape)
+    for axis in target.varying:
         symbol = b.indices.symbol(next(values), "n", Size.of(0), Size.of(sizes[axis]))
         sizes[axis] = Size.of(symbol)
-    return b.tri.emit("extract_slice", whole, *_dynamic(b, sizes), **_leading(tuple(sizes)))
+    return b.tri.emit("extract_slice", buffer, *_dynamic(b, sizes), **_leading(tuple(sizes)))
 
 
-def _counts(b: Language, wanted: Kind, sizes: Any) -> list[Tensor]:
-    return [b.tri.index(sizes[axis]) for axis in wanted.varying]
+def _counts(b: Language, target: Kind, sizes: Any) -> list[Tensor]:
+    return [b.tri.index(sizes[axis]) for axis in target.varying]
 
 
 def _dynamic(b: Language, sizes: Any) -> list[Tensor]:
@@ -193,12 +193,12 @@ def _leading(sizes: Any) -> dict[str, Any]:
 
 def flat(value: Any) -> list[Any]:
     """Return the tensors and numbers of a value, in order."""
-    return [each for part in value for each in flat(part)] if isinstance(value, (tuple, list)) else [value]
+    return [leaf for part in value for leaf in flat(part)] if isinstance(value, (tuple, list)) else [value]
 
 
 def rebuilt(value: Any, leaves: Iterator[Any]) -> Any:
     """Return a value of the same structure with other leaves."""
     if isinstance(value, (tuple, list)):
-        parts = [rebuilt(each, leaves) for each in value]
+        parts = [rebuilt(part, leaves) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     return next(leaves)

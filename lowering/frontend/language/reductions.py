@@ -56,10 +56,10 @@ def softplus(b: Language, x: Any, beta: float = 1.0, threshold: float = 20.0) ->
 @language
 def clip(b: Language, x: Any, low: Any, high: Any) -> Tensor:
     """Return minimum(maximum(x, low), high), in the common dtype of the given operands."""
-    given = [bound for bound in (x, low, high) if bound is not None]
-    if len(given) < 2:
+    operands = [bound for bound in (x, low, high) if bound is not None]
+    if len(operands) < 2:
         b.fail("clip needs a lower or an upper bound")
-    plan = promotion.result_dtypes(b.semantics, "clip", [b.operand(each) for each in given])
+    plan = promotion.result_dtypes(b.semantics, "clip", [b.operand(operand) for operand in operands])
     dtypes = iter(plan.compute)
     result = b.tensor(x, next(dtypes))
     if low is not None:
@@ -163,8 +163,8 @@ def log_softmax(b: Language, x: Any, axis: Any) -> Tensor:
 
 def _normalized(b: Language, name: str, x: Any, count: Any, parameters: Sequence[Any], eps: Any) -> Tensor:
     operands = [x, *parameters]
-    plan = promotion.result_dtypes(b.semantics, name, [b.operand(each) for each in operands])
-    tensors = [b.tensor(each, dtype) for each, dtype in zip(operands, plan.compute, strict=True)]
+    plan = promotion.result_dtypes(b.semantics, name, [b.operand(operand) for operand in operands])
+    tensors = [b.tensor(operand, dtype) for operand, dtype in zip(operands, plan.compute, strict=True)]
     if isinstance(eps, Tensor):
         b.fail("eps has to be a number known at compile time")
     count = integer(count, "the number of normalised axes")
@@ -176,7 +176,7 @@ def layer_norm(b, x, normalized_axes=1, weight=None, bias=None, eps=1e-5) -> Ten
     if weight is None and bias is not None:
         shape = b.type_of(bias).shape
         weight = full(b, shape, 1.0, b.type_of(bias).dtype)
-    parameters = [each for each in (weight, bias) if each is not None]
+    parameters = [parameter for parameter in (weight, bias) if parameter is not None]
     return _normalized(b, "layer_norm", x, normalized_axes, parameters, eps)
 
 
@@ -184,8 +184,8 @@ def layer_norm(b, x, normalized_axes=1, weight=None, bias=None, eps=1e-5) -> Ten
 def rms_norm(b, x, normalized_axes=1, weight=None, eps=None) -> Tensor:
     if eps is None:
         # torch's default: the machine epsilon of the input's dtype.
-        of = b.type_of(x)
-        eps = (of.dtype if of and of.dtype.is_float else DTYPES["float32"]).epsilon
+        tensor_type = b.type_of(x)
+        eps = (tensor_type.dtype if tensor_type and tensor_type.dtype.is_float else DTYPES["float32"]).epsilon
     return _normalized(b, "rms_norm", x, normalized_axes, [] if weight is None else [weight], eps)
 
 
@@ -200,7 +200,7 @@ def matmul(b: Language, x: Any, y: Any) -> Tensor:
 
 def _product(b: Language, name: str, x: Any, y: Any) -> Tensor:
     plan = promotion.result_dtypes(b.semantics, name, [b.operand(x), b.operand(y)])
-    x, y = (b.tensor(each, dtype) for each, dtype in zip((x, y), plan.compute, strict=True))
+    x, y = (b.tensor(operand, dtype) for operand, dtype in zip((x, y), plan.compute, strict=True))
     if x.type.rank == 0 or y.type.rank == 0:
         raise KernelTypeError(f"matmul takes no scalars: got {x.type} and {y.type}", help="use * to scale")
     left = x if x.type.rank > 1 else reshape(b, x, (1, *x.type.shape))
@@ -229,7 +229,7 @@ def _truth(b: Language, x: Tensor, y: Tensor) -> Tensor:
 @language
 def dot(b: Language, x: Any, y: Any) -> Tensor:
     """Return `numpy.dot`: multiply by a scalar, else contract x's last axis with y's second-last (or only) axis."""
-    ranks = [b.type_of(each).rank if b.type_of(each) else 0 for each in (x, y)]
+    ranks = [b.type_of(operand).rank if b.type_of(operand) else 0 for operand in (x, y)]
     if 0 in ranks:
         return b.multiply(x, y)
     if ranks[1] <= 2 or b.semantics == "torch":
@@ -258,7 +258,7 @@ def convolution(
 ) -> Tensor:  # fmt: skip
     """Return the sums of products of `w` with windows of `x`, padded and with ``spread - 1`` zeros between elements."""
     plan = promotion.result_dtypes(b.semantics, "matmul", [b.operand(x), b.operand(w)])
-    x, w = (b.tensor(each, dtype) for each, dtype in zip((x, w), plan.compute, strict=True))
+    x, w = (b.tensor(operand, dtype) for operand, dtype in zip((x, w), plan.compute, strict=True))
     numbers = {"strides": strides, "dilations": dilations, "low": low, "high": high, "spread": spread}
     numbers = {name: integers(tuple(value), name) for name, value in numbers.items()}
     return b.tri.cast(b.tri.convolution(x, w, **numbers, groups=integer(groups, "groups")), plan.result)

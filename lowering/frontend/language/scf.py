@@ -45,12 +45,12 @@ def for_loop(
     location: ir.Location | None,
 ) -> list[Tensor]:
     """Emit an `scf.for` and return its results; an exception in the body erases the loop."""
-    loop = scf.ForOp(*bounds, [each.value for each in initial], loc=location)
+    loop = scf.ForOp(*bounds, [operand.value for operand in initial], loc=location)
     try:
         with ir.InsertionPoint(loop.body):
             carried = [Tensor(value, x.type) for value, x in zip(loop.inner_iter_args, initial, strict=True)]
             yielded = body(loop.induction_variable, carried)
-            scf.YieldOp([each.value for each in yielded], loc=location)
+            scf.YieldOp([operand.value for operand in yielded], loc=location)
     except BaseException:
         loop.operation.erase()
         raise
@@ -64,8 +64,8 @@ def while_loop(
     location: ir.Location | None,
 ) -> list[Tensor]:
     """Emit an `scf.while` that carries the same values through its test and its body, and return its results."""
-    types = [each.value.type for each in initial]
-    loop = scf.WhileOp(types, [each.value for each in initial], loc=location)
+    types = [operand.value.type for operand in initial]
+    loop = scf.WhileOp(types, [operand.value for operand in initial], loc=location)
     locations = [location or ir.Location.unknown()] * len(types)
     try:
         before = loop.regions[0].blocks.append(*types, arg_locs=locations)
@@ -75,7 +75,7 @@ def while_loop(
             scf.ConditionOp(condition_of(test(carried), location), list(before.arguments), loc=location)
         with ir.InsertionPoint(after):
             carried = [Tensor(value, x.type) for value, x in zip(after.arguments, initial, strict=True)]
-            scf.YieldOp([each.value for each in body(carried)], loc=location)
+            scf.YieldOp([operand.value for operand in body(carried)], loc=location)
     except BaseException:
         loop.operation.erase()
         raise
@@ -98,10 +98,12 @@ class Arms:
         """Finish the `scf.if` with arms that yield these pairs of equal type; return its results."""
         for block, values in zip(self.blocks, zip(*yielded, strict=True) if yielded else ((), ()), strict=True):
             with ir.InsertionPoint(block):
-                scf.YieldOp([each.value for each in values], loc=self.location)
+                scf.YieldOp([operand.value for operand in values], loc=self.location)
         types = [first.value.type for first, _ in yielded]
-        made = ir.Operation.create("scf.if", results=types, operands=[self.condition], regions=2, loc=self.location)
-        for block, region in zip(self.blocks, made.regions, strict=True):
+        operation = ir.Operation.create(
+            "scf.if", results=types, operands=[self.condition], regions=2, loc=self.location
+        )
+        for block, region in zip(self.blocks, operation.regions, strict=True):
             block.append_to(region)
         self.draft.operation.erase()
-        return [Tensor(value, first.type) for value, (first, _) in zip(made.results, yielded, strict=True)]
+        return [Tensor(value, first.type) for value, (first, _) in zip(operation.results, yielded, strict=True)]

@@ -37,10 +37,10 @@ def reshape(b: Language, x: Any, shape: Any) -> Tensor:
     if shape.count(-1) > 1:
         raise KernelValueError(f"only one size of {tuple(shape)} can be -1")
     if -1 in shape:
-        known = prod(size for size in shape if size != -1)
-        if known == 0 or x.type.size % known:
+        known_size = prod(size for size in shape if size != -1)
+        if known_size == 0 or x.type.size % known_size:
             raise KernelValueError(f"{x.type} with {x.type.size} elements does not reshape to {tuple(shape)}")
-        shape[shape.index(-1)] = x.type.size // known
+        shape[shape.index(-1)] = x.type.size // known_size
     if tuple(shape) == x.type.shape:
         return x
     if x.type.size == 0 and prod(shape) == 0:
@@ -53,11 +53,11 @@ def _dynamic_reshape(b: Language, x: Tensor, shape: list[int | Size]) -> Tensor:
     """Reshape to sizes that are linear in symbols; refuse unless both sides have the same number of elements."""
     count = total_size(x.type.shape)
     if shape.count(-1) == 1 and count is not None:
-        known = total_size([size for size in shape if size != -1])
-        left = _quotient(Size.of(count), known)
-        if left is None:
+        known_size = total_size([size for size in shape if size != -1])
+        inferred = _quotient(Size.of(count), known_size)
+        if inferred is None:
             raise KernelValueError(f"{x.type} does not reshape to {shown_shape(tuple(shape))}")
-        shape[shape.index(-1)] = left
+        shape[shape.index(-1)] = inferred
     if tuple(shape) == x.type.shape:
         return x
     if count is None or total_size(shape) != count:
@@ -103,7 +103,7 @@ def broadcast_to(b: Language, x: Any, shape: Any) -> Tensor:
 def sizes_of(b: Language, shape: Any) -> tuple[int | Size, ...]:
     """Return the sizes of a shape; run-time integers become `Size`s."""
     parts = shape if isinstance(shape, (tuple, list)) else (shape,)
-    return tuple(_size(b, each) for each in parts)
+    return tuple(_size(b, part) for part in parts)
 
 
 def _size(b: Language, part: Any) -> int | Size:
@@ -141,7 +141,7 @@ def unsqueeze(b: Language, x: Any, axis: Any) -> Tensor:
     x = b.tensor(x)
     axes = integers(axis, "axis")
     rank = x.type.rank + len(axes)
-    new = sorted(axis_of(each, rank) for each in axes)
+    new = sorted(axis_of(number, rank) for number in axes)
     if len(set(new)) != len(new):
         raise KernelValueError(f"an axis stands twice in {axis}")
     sizes = iter(x.type.shape)
@@ -261,12 +261,12 @@ def empty(b: Language, shape: Any, dtype: Any) -> Tensor:
 
 @language
 def arange(b: Language, start: Any, stop: Any, step: Any, dtype: Any) -> Tensor:
-    start, stop = (b.indices.tensor_of(each) if is_dynamic(each) else each for each in (start, stop))
-    if any(isinstance(each, Tensor) for each in (start, stop, step)):
+    start, stop = (b.indices.tensor_of(bound) if is_dynamic(bound) else bound for bound in (start, stop))
+    if any(isinstance(bound, Tensor) for bound in (start, stop, step)):
         return _run_time_arange(b, start, stop, step, as_dtype(dtype))
     if step == 0:
         raise KernelValueError("the step of arange is 0")
-    return b.tri.arange(start=start, step=step, size=max(0, ceil((stop - start) / step)), dtype=_name(dtype))
+    return b.tri.arange(start=start, step=step, size=max(0, ceil((stop - start) / step)), dtype=as_dtype(dtype).name)
 
 
 def _run_time_arange(b: Language, start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
@@ -293,17 +293,12 @@ def spaced(b: Language, first: Size, count: Size, step: int | Tensor, dtype: DTy
     return b.tri.cast(b.tri.add(b.tri.multiply(along, factor), b.tri.index(first)), dtype)
 
 
-def _name(dtype: Any) -> str:
-    found: DType = as_dtype(dtype)
-    return found.name
-
-
 @language
 def eye(b: Language, n: Any, m: Any, k: Any, dtype: Any) -> Tensor:
     m = n if m is None else m
-    if any(isinstance(each, Tensor) or is_dynamic(each) for each in (n, m)):
-        row, column = (arange(b, 0, each, 1, "int64") for each in (n, m))
+    if any(isinstance(size, Tensor) or is_dynamic(size) for size in (n, m)):
+        row, column = (arange(b, 0, size, 1, "int64") for size in (n, m))
         return b.tri.cast(b.equal(b.subtract(unsqueeze(b, column, 0), unsqueeze(b, row, 1)), k), as_dtype(dtype))
     return b.tri.eye(
-        rows=integer(n, "a size"), columns=integer(m, "a size"), diagonal=integer(k, "k"), dtype=_name(dtype)
+        rows=integer(n, "a size"), columns=integer(m, "a size"), diagonal=integer(k, "k"), dtype=as_dtype(dtype).name
     )

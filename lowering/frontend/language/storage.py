@@ -146,7 +146,7 @@ class Memory:
         try:
             yield journal
         finally:
-            self.journals = [each for each in self.journals if each is not journal]
+            self.journals = [other for other in self.journals if other is not journal]
 
     def rewind(self, journal: dict[Storage, tuple[Tensor, int]]) -> None:
         """Undo all writes since the journal began."""
@@ -157,7 +157,7 @@ class Memory:
 def own(value: Any) -> Any:
     """Return a value to bind to a name: an array without memory gets a storage."""
     if isinstance(value, (tuple, list)):
-        parts = [own(each) for each in value]
+        parts = [own(part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     if not isinstance(value, Tensor) or value.origin is not None or value.weak or not value.type.rank:
         return value
@@ -167,7 +167,7 @@ def own(value: Any) -> Any:
 def current(b: TriBuilder, value: Any) -> Any:
     """Return the current value of a name: views of memory written since are read again."""
     if isinstance(value, (tuple, list)):
-        parts = [current(b, each) for each in value]
+        parts = [current(b, part) for part in value]
         if all(new is old for new, old in zip(parts, value, strict=True)):
             return value
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)

@@ -31,8 +31,8 @@ def is_einsum_view(name: str, arguments: list[Any]) -> bool:
     """Return whether an einsum of one array sums nothing: a view in NumPy, a read-only copy here."""
     if name != "numpy.einsum" or len(arguments) != 2 or not isinstance(arguments[0], str):
         return False
-    taken, arrow, given = arguments[0].replace(" ", "").partition("->")
-    return bool(arrow) and set(taken) == set(given)
+    inputs, arrow, outputs = arguments[0].replace(" ", "").partition("->")
+    return bool(arrow) and set(inputs) == set(outputs)
 
 
 def returns_itself(name: str, source: Tensor, result: Tensor, arguments: dict[str, Any]) -> bool:
@@ -46,7 +46,7 @@ def returns_itself(name: str, source: Tensor, result: Tensor, arguments: dict[st
 def viewed(b: Any, source: Tensor, result: Any) -> Any:
     """Return a function's result with the memory of `source`, if only view operations lie between them."""
     if isinstance(result, (tuple, list)):
-        return type(result)(viewed(b, source, each) for each in result)
+        return type(result)(viewed(b, source, part) for part in result)
     if not isinstance(result, Tensor) or not has_memory(source):
         return result
     steps = _between(source.value, result.value)
@@ -55,9 +55,9 @@ def viewed(b: Any, source: Tensor, result: Any) -> Any:
     view, shape = source.origin, source.type.shape
     for step in steps:
         if step.op in ("reshape", "dynamic_reshape"):
-            after = step.attributes["shape"]
-            step = replace(step, moves_axes=[n for n in shape if n != 1] != [n for n in after if n != 1])
-            shape = after
+            new_shape = step.attributes["shape"]
+            step = replace(step, moves_axes=[n for n in shape if n != 1] != [n for n in new_shape if n != 1])
+            shape = new_shape
         else:
             # The shape after other steps is not known here: treat a following reshape as one that moves elements.
             shape = ()
@@ -68,7 +68,7 @@ def viewed(b: Any, source: Tensor, result: Any) -> Any:
 def fresh(result: Any) -> Any:
     """Return a function's result as a new array, even if no operation was emitted for it."""
     if isinstance(result, (tuple, list)):
-        parts = [fresh(each) for each in result]
+        parts = [fresh(part) for part in result]
         return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
     return replace(result, origin=None) if has_memory(result) else result
 
@@ -88,7 +88,7 @@ def _step(operation: ir.Operation) -> Step:
     values = attributes.from_mlir(op, operation)
     if op.name == "slice":
         return Step("extract_slice", {**values, "drop": ()})
-    indices = tuple(Tensor(each, type_of(each.type)) for each in list(operation.operands)[1:])
+    indices = tuple(Tensor(operand, type_of(operand.type)) for operand in list(operation.operands)[1:])
     return Step(op.name, values, indices)
 
 
@@ -97,9 +97,9 @@ def _keeps_memory(source: Tensor, steps: list[Step]) -> bool:
     shape, is_whole = source.type.shape, not source.origin.steps or _lies_in_order(source)
     for step in steps:
         if step.op in ("reshape", "dynamic_reshape"):
-            before = [size for size in shape if size != 1]
-            after = [size for size in step.attributes["shape"] if size != 1]
-            if before != after and not is_whole:
+            old_sizes = [size for size in shape if size != 1]
+            new_sizes = [size for size in step.attributes["shape"] if size != 1]
+            if old_sizes != new_sizes and not is_whole:
                 return False
             shape = tuple(step.attributes["shape"])
         else:
@@ -115,12 +115,12 @@ def _lies_in_order(source: Tensor) -> bool:
             continue
         if step.op != "extract_slice" or any(stride != 1 for stride in step.attributes["strides"]):
             return False
-        sizes, seen = step.attributes["sizes"], False
-        whole = source.origin.storage.value.type.shape
-        if step is not source.origin.steps[0] or len(sizes) != len(whole):
+        sizes, is_partial = step.attributes["sizes"], False
+        full_shape = source.origin.storage.value.type.shape
+        if step is not source.origin.steps[0] or len(sizes) != len(full_shape):
             return False
-        for size, full in zip(reversed(sizes), reversed(whole), strict=True):
-            if seen and size != 1:
+        for size, full in zip(reversed(sizes), reversed(full_shape), strict=True):
+            if is_partial and size != 1:
                 return False
-            seen = seen or size != full
+            is_partial = is_partial or size != full
     return True
