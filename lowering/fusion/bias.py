@@ -45,10 +45,10 @@ def _split(operation: ir.Operation) -> None:
             operation.operands[last] = linalg.fill(arith.constant(kind.element_type, zero), outs=[empty])
         with ir.InsertionPoint.after(operation):
             value, access = _read(start, rank)
-            whole = ir.AffineMap.get_identity(rank)
+            identity = ir.AffineMap.get_identity(rank)
             add = arith.addf if is_float else arith.addi
             [added] = generic(
-                [result, value], [empty], [whole, access, whole], ["parallel"] * rank,
+                [result, value], [empty], [identity, access, identity], ["parallel"] * rank,
                 lambda product, other, _: [add(product, other)],
             )  # fmt: skip
     result.replace_all_uses_except(added, added.owner.operation)
@@ -59,6 +59,6 @@ def _read(start: ir.Value, rank: int) -> tuple[ir.Value, ir.AffineMap]:
     owner = start.owner
     if isinstance(owner, ir.Operation | ir.OpView) and owner.name == "linalg.broadcast":
         added = list(ir.DenseI64ArrayAttr(owner.attributes["dimensions"]))
-        kept = [ir.AffineDimExpr.get(axis) for axis in range(rank) if axis not in added]
-        return owner.operands[0], ir.AffineMap.get(rank, 0, kept)
+        axes = [ir.AffineDimExpr.get(axis) for axis in range(rank) if axis not in added]
+        return owner.operands[0], ir.AffineMap.get(rank, 0, axes)
     return start, ir.AffineMap.get_identity(rank)

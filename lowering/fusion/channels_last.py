@@ -151,9 +151,9 @@ def _padded(pad: ir.Operation | None, image: ir.Value) -> ir.Value:
     low, high = (list(ir.DenseI64ArrayAttr(pad.attributes[f"static_{name}"])) for name in ("low", "high"))
     order = _to_channels_last(image.type.rank)
     kind = pad.results[0].type
-    whole = ir.RankedTensorType.get([kind.shape[axis] for axis in order], kind.element_type)
+    result = ir.RankedTensorType.get([kind.shape[axis] for axis in order], kind.element_type)
     padding = arith.constant(kind.element_type, _pad_constant(pad))
-    padded = tensor.PadOp(whole, image, [], [], [low[axis] for axis in order], [high[axis] for axis in order])
+    padded = tensor.PadOp(result, image, [], [], [low[axis] for axis in order], [high[axis] for axis in order])
     location = ir.Location.current
     block = padded.regions[0].blocks.append(*[ir.IndexType.get()] * len(order), arg_locs=[location] * len(order))
     with ir.InsertionPoint(block):
@@ -165,7 +165,7 @@ def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
     """Return `value` with axis `order[i]` as axis i."""
     kind = value.type
     read = ir.AffineMap.get_permutation([list(order).index(axis) for axis in range(kind.rank)])
-    whole = ir.AffineMap.get_identity(kind.rank)
+    identity = ir.AffineMap.get_identity(kind.rank)
     empty = tensor.empty([kind.shape[axis] for axis in order], kind.element_type)
-    [transposed] = generic([value], [empty], [read, whole], ["parallel"] * kind.rank, lambda element, _: [element])
+    [transposed] = generic([value], [empty], [read, identity], ["parallel"] * kind.rank, lambda element, _: [element])
     return transposed

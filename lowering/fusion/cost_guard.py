@@ -31,13 +31,13 @@ FREE = ("linalg.yield", "arith.extf", "arith.extsi", "arith.extui")
 
 def guard(module: ir.Module) -> None:
     """Give a second use to the producers that must stay kernels of their own, in place."""
-    kept: list[ir.Value] = []
-    overwrites, always = Overwrites(module, kept), is_imperative(module)
+    unfused: list[ir.Value] = []
+    overwrites, always = Overwrites(module, unfused), is_imperative(module)
     for operation in operations_named(module, "linalg.*"):
-        wanted = [*_read_often(operation, always), *_read_by_loop(operation), *overwrites.read_too_late(operation)]
-        kept.extend(value for value in dict.fromkeys(wanted) if value not in kept)
-    kept += [value for value in _padded_and_expanded(module) if value not in kept]
-    for value in kept:
+        producers = [*_read_often(operation, always), *_read_by_loop(operation), *overwrites.read_too_late(operation)]
+        unfused.extend(value for value in dict.fromkeys(producers) if value not in unfused)
+    unfused += [value for value in _padded_and_expanded(module) if value not in unfused]
+    for value in unfused:
         with ir.InsertionPoint.after(value.owner), value.owner.location:
             bufferization.DeallocTensorOp(value).attributes[KEPT] = ir.UnitAttr.get()
 
@@ -159,9 +159,9 @@ class Overwrites:
             if inner.operation.name == "tensor.extract"
         ]
         for value in read:
-            fuses = _is_generic(before := _owner(value)) and _has_one_use(value) and value not in self.kept
+            fuses = _is_generic(producer_before := _owner(value)) and _has_one_use(value) and value not in self.kept
             if fuses:
-                yield from self._read(before)
+                yield from self._read(producer_before)
             else:
                 yield _array_of(value)
 

@@ -28,13 +28,13 @@ def explain(text: str, context: CompileContext) -> list[Edge]:
         module = ir.Module.parse(text)
         nodes = [operation for function in operations_named(module, "func.func") for operation in _nodes(function)]
         described = [_Node(operation) for operation in nodes]
-        kept = _kept(module)
+        unfused = _kept(module)
         edges = [
             (number, consumer, value)
             for consumer, operation in enumerate(nodes)
             for number, value in _reads(operation, nodes)
         ]
-        facts = [(producer, consumer, _obstacle(nodes[producer], nodes[consumer], value, kept))
+        facts = [(producer, consumer, _obstacle(nodes[producer], nodes[consumer], value, unfused))
                  for producer, consumer, value in edges]  # fmt: skip
         for number, operation in enumerate(nodes):
             for inner in all_operations_in(operation):
@@ -72,13 +72,13 @@ def _nodes(function: ir.Operation) -> Iterator[ir.Operation]:
 
 def _reads(operation: ir.Operation, nodes: list[ir.Operation]) -> Iterator[tuple[int, ir.Value]]:
     """Yield the nodes that an operation reads results of, each once, with the value."""
-    seen = set()
+    numbers = set()
     for value in map(_before_reshapes, operation.operands):
         if isinstance(value.owner, ir.Block):
             continue
         number = next((position for position, node in enumerate(nodes) if node == value.owner.operation), None)
-        if number is not None and number not in seen:
-            seen.add(number)
+        if number is not None and number not in numbers:
+            numbers.add(number)
             yield number, value
 
 
@@ -106,12 +106,14 @@ def _kept(module: ir.Module) -> list[ir.Value]:
         for operation in operations_named(module, "bufferization.dealloc_tensor")
         if cost_guard.KEPT in operation.attributes
     ]
-    kept = [operation.operands[0] for operation in marks]
+    values = [operation.operands[0] for operation in marks]
     cost_guard.release(module)
-    return kept
+    return values
 
 
-def _obstacle(producer: ir.Operation, consumer: ir.Operation, value: ir.Value, kept: list[ir.Value]) -> tuple[str, str]:
+def _obstacle(
+    producer: ir.Operation, consumer: ir.Operation, value: ir.Value, unfused: list[ir.Value]
+) -> tuple[str, str]:
     """Return what prevents the fusion of two operations, as a kind and a sentence."""
     users = _users(value)
     for operation in (producer, consumer):
@@ -121,7 +123,7 @@ def _obstacle(producer: ir.Operation, consumer: ir.Operation, value: ir.Value, k
         return "reduction", "a reduction's result is known after its loop only; TVM fuses rows later"
     if any(user.name == "func.return" for user in users):
         return "output", "it is also a result of the function, and so it is stored"
-    if value in kept:
+    if value in unfused:
         return "expensive", "each element that reads it would compute it again"
     if len(users) > 1:
         return "uses", f"{len(users)} operations read it, and each would compute it"
@@ -144,8 +146,8 @@ def _groups(module: ir.Module) -> list[set[int]]:
     for function in operations_named(module, "func.func"):
         for operation in _nodes(function):
             # The location of the operation itself also names operations that were merged beside it.
-            inside = [inner for inner in all_operations_in(operation) if inner != operation] or [operation]
-            text = "".join(str(inner.location) for inner in inside)
+            operations = [inner for inner in all_operations_in(operation) if inner != operation] or [operation]
+            text = "".join(str(inner.location) for inner in operations)
             groups.append({int(number) for number in _NUMBER.findall(text)})
     return groups
 

@@ -125,8 +125,8 @@ def _zero(element: ir.Type) -> ir.Value:
 
 def _convolved(operation: ir.Operation, image: ir.Value, phases: Sequence[_Phase], extents: list[int]) -> ir.Value:
     """Return the outputs of one remainder along each axis."""
-    of = operation.results[0].type
-    zeros = linalg.fill(_zero(of.element_type), outs=[tensor.empty([*of.shape[:2], *extents], of.element_type)])
+    kind = operation.results[0].type
+    zeros = linalg.fill(_zero(kind.element_type), outs=[tensor.empty([*kind.shape[:2], *extents], kind.element_type)])
     if not all(phase.count for phase in phases):
         return zeros
     part = _image_part(image, phases, extents)
@@ -154,8 +154,8 @@ def _image_part(image: ir.Value, phases: Sequence[_Phase], extents: list[int]) -
         low.append(start - phase.start)
         high.append(end - stop)
     if sizes != list(image.type.shape):
-        of = ir.RankedTensorType.get(sizes, image.type.element_type)
-        image = tensor.extract_slice(of, image, [], [], [], starts, sizes, [1] * len(sizes))
+        kind = ir.RankedTensorType.get(sizes, image.type.element_type)
+        image = tensor.extract_slice(kind, image, [], [], [], starts, sizes, [1] * len(sizes))
     return _padded(image, low, high) if any((*low, *high)) else image
 
 
@@ -182,12 +182,12 @@ def _interleaved(parts: list[ir.Value], kind: ir.RankedTensorType, strides: list
         return [_select_by_remainder(list(elements[:-1]), strides, [3 + 2 * axis for axis in range(axes)])]
 
     [interleaved] = generic(parts, [tensor.empty(split, element)], maps, ["parallel"] * rank, body)
-    whole = [*kind.shape[:2], *(extent * step for extent, step in zip(extents, strides, strict=True))]
+    shape = [*kind.shape[:2], *(extent * step for extent, step in zip(extents, strides, strict=True))]
     groups = [[0], [1], *([axis, axis + 1] for axis in range(2, rank, 2))]
-    interleaved = tensor.collapse_shape(ir.RankedTensorType.get(whole, element), interleaved, groups)
-    if whole == list(kind.shape):
+    interleaved = tensor.collapse_shape(ir.RankedTensorType.get(shape, element), interleaved, groups)
+    if shape == list(kind.shape):
         return interleaved
-    return tensor.extract_slice(kind, interleaved, [], [], [], [0] * len(whole), list(kind.shape), [1] * len(whole))
+    return tensor.extract_slice(kind, interleaved, [], [], [], [0] * len(shape), list(kind.shape), [1] * len(shape))
 
 
 def _select_by_remainder(values: list[ir.Value], strides: Sequence[int], loops: Sequence[int]) -> ir.Value:

@@ -38,12 +38,12 @@ def _extents(operation: ir.Operation, maps: list[ir.AffineMap]) -> dict[int, int
     return extents
 
 
-def _slice_operand(operation: ir.Operation, position: int, of: ir.AffineMap, extents: dict[int, int]) -> None:
+def _slice_operand(operation: ir.Operation, position: int, access: ir.AffineMap, extents: dict[int, int]) -> None:
     operand = operation.operands[position]
     if not isinstance(operand.type, ir.RankedTensorType) or not operand.type.has_static_shape:
         return
     sizes = list(operand.type.shape)
-    for axis, expression in enumerate(of.results):
+    for axis, expression in enumerate(access.results):
         last = None if isinstance(expression, ir.AffineDimExpr) else _largest_index(expression, extents)
         if last is not None and last[1] and last[0] + 1 < sizes[axis]:
             sizes[axis] = last[0] + 1

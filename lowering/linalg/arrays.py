@@ -54,8 +54,8 @@ def _pad(op, operation, operands):
     [x] = operands
     widths = zip(sizes_of(x), parameters["low"], parameters["high"], strict=True)
     sizes = [_sum(size, low + high) for size, low, high in widths]
-    whole = filled(result, parameters["value"], sizes)
-    return whole if 0 in x.type.shape else insert_slice(x, whole, parameters["low"], sizes_of(x))
+    padded = filled(result, parameters["value"], sizes)
+    return padded if 0 in x.type.shape else insert_slice(x, padded, parameters["low"], sizes_of(x))
 
 
 def _sum(size: int | ir.Value, width: int) -> int | ir.Value:
@@ -139,16 +139,16 @@ def _scan_rows(x: ir.Value, out: ir.Value, combined) -> ir.Value:
     """Scan along the last axis, with a scalar accumulator."""
     *batch, size = sizes_of(x)
 
-    def row(at: Indices, carried: Indices) -> list[ir.Value]:
+    def row(row_index: Indices, carried: Indices) -> list[ir.Value]:
         def start(first: Indices, inner: Indices) -> list[ir.Value]:
-            element = tensor.extract(x, [*at, *first])
-            written = tensor.insert(element, inner[0], [*at, *first])
+            element = tensor.extract(x, [*row_index, *first])
+            written = tensor.insert(element, inner[0], [*row_index, *first])
             return loop_nest([_after_first(size)], [written, element], step)[:1]
 
         def step(position: Indices, inner: Indices) -> list[ir.Value]:
-            here = [*at, arith.addi(position[0], index_constant(1))]
-            accumulated = combined(inner[1], tensor.extract(x, here))
-            return [tensor.insert(accumulated, inner[0], here), accumulated]
+            target = [*row_index, arith.addi(position[0], index_constant(1))]
+            accumulated = combined(inner[1], tensor.extract(x, target))
+            return [tensor.insert(accumulated, inner[0], target), accumulated]
 
         return loop_nest([_first(size)], carried, start)
 
@@ -159,13 +159,13 @@ def _scan_planes(x: ir.Value, out: ir.Value, axis: int, combined) -> ir.Value:
     """Scan along another axis: combine each element with its predecessor; the innermost loop has stride 1."""
     sizes = sizes_of(x)
 
-    def copy(at: Indices, carried: Indices) -> list[ir.Value]:
-        return [tensor.insert(tensor.extract(x, at), carried[0], at)]
+    def copy(indices: Indices, carried: Indices) -> list[ir.Value]:
+        return [tensor.insert(tensor.extract(x, indices), carried[0], indices)]
 
-    def step(at: Indices, carried: Indices) -> list[ir.Value]:
-        here = [arith.addi(index, index_constant(1)) if loop == axis else index for loop, index in enumerate(at)]
-        accumulated = combined(tensor.extract(carried[0], at), tensor.extract(x, here))
-        return [tensor.insert(accumulated, carried[0], here)]
+    def step(indices: Indices, carried: Indices) -> list[ir.Value]:
+        target = [arith.addi(index, index_constant(1)) if loop == axis else index for loop, index in enumerate(indices)]
+        accumulated = combined(tensor.extract(carried[0], indices), tensor.extract(x, target))
+        return [tensor.insert(accumulated, carried[0], target)]
 
     [out] = loop_nest([_first(size) if loop == axis else size for loop, size in enumerate(sizes)], [out], copy)
     later = [_after_first(size) if loop == axis else size for loop, size in enumerate(sizes)]
@@ -180,23 +180,23 @@ def _searchsorted(op, operation, operands):
     """Lower to a binary search per element; for a static size branch-free, with a constant number of steps."""
     result, parameters = _parameters(op, operation)
     x, values = operands
-    of = type_of(operation.operands[1].type)
+    haystack = type_of(operation.operands[1].type)
     length, size = size_of(x, 0), _length(x)
 
-    def halved(wanted: Scalar, low: Scalar, high: Scalar) -> tuple[Scalar, Scalar]:
+    def halved(needle: Scalar, low: Scalar, high: Scalar) -> tuple[Scalar, Scalar]:
         middle = Scalar(arith.shrui(scalar.add(low, high).value, _int64(1).value), INT64)
         last = scalar.minimum(middle, scalar.subtract(size, _int64(1)))
-        element = Scalar(tensor.extract(x, [_as_index(scalar.maximum(last, _int64(0)))]), of.dtype)
-        before = scalar.logical_not(less(wanted, element)) if parameters["right"] else less(element, wanted)
-        is_open = scalar.bit_and(scalar.compare("lt", low, high), before)
+        element = Scalar(tensor.extract(x, [_as_index(scalar.maximum(last, _int64(0)))]), haystack.dtype)
+        is_before = scalar.logical_not(less(needle, element)) if parameters["right"] else less(element, needle)
+        is_open = scalar.bit_and(scalar.compare("lt", low, high), is_before)
         return scalar.select(is_open, scalar.add(middle, _int64(1)), low), scalar.select(is_open, high, middle)
 
     def body(value: ir.Value) -> Scalar:
-        wanted, low, high = Scalar(value, of.dtype), _int64(0), size
+        needle, low, high = Scalar(value, haystack.dtype), _int64(0), size
         if not isinstance(length, int):
-            return _while_open(low, high, lambda low, high: halved(wanted, low, high))
+            return _while_open(low, high, lambda low, high: halved(needle, low, high))
         for _ in range(length.bit_length()):
-            low, high = halved(wanted, low, high)
+            low, high = halved(needle, low, high)
         return low
 
     return _mapped(result, values, body)
@@ -251,8 +251,8 @@ def _bins(op, operation, operands):
         above = scalar.compare("ge", element, edge(scalar.add(number, _int64(1))))
         too_low = scalar.bit_and(above, scalar.compare("ne", number, last_bin))
         number = scalar.add(number, scalar.cast(too_low, INT64))
-        inside = scalar.bit_and(scalar.compare("ge", element, low), scalar.compare("le", element, high))
-        return scalar.select(inside, number, count)
+        is_inside = scalar.bit_and(scalar.compare("ge", element, low), scalar.compare("le", element, high))
+        return scalar.select(is_inside, number, count)
 
     return _mapped(result, x, body)
 
@@ -265,11 +265,11 @@ def _add_at(op, operation, operands):
     limit, dtype = _length(x), result.dtype
     zero = scalar.constant(-0.0 if dtype.is_float else 0, dtype)
 
-    def step(at: Indices, carried: Indices) -> list[ir.Value]:
-        index = Scalar(tensor.extract(indices, at), INT64)
-        inside = scalar.bit_and(scalar.compare("ge", index, _int64(0)), scalar.compare("lt", index, limit))
-        target = [_as_index(scalar.select(inside, index, _int64(0)))]
-        value = scalar.select(inside, Scalar(tensor.extract(values, at), dtype), zero)
+    def step(position: Indices, carried: Indices) -> list[ir.Value]:
+        index = Scalar(tensor.extract(indices, position), INT64)
+        is_inside = scalar.bit_and(scalar.compare("ge", index, _int64(0)), scalar.compare("lt", index, limit))
+        target = [_as_index(scalar.select(is_inside, index, _int64(0)))]
+        value = scalar.select(is_inside, Scalar(tensor.extract(values, position), dtype), zero)
         wide = FLOAT32 if dtype.is_half else dtype
         old = scalar.cast(Scalar(tensor.extract(carried[0], target), dtype), wide)
         updated = scalar.cast(scalar.add(old, scalar.cast(value, wide)), dtype)

@@ -60,7 +60,7 @@ def _translate_tri(op: Op, operation: ir.Operation, values: Values) -> ir.Value:
     if op.name in SCALAR_RULES:
         value = SCALAR_RULES[op.name](op, operation, operands)
     else:
-        tensors = [_as_tensor(value, of.type) for value, of in zip(operands, operation.operands, strict=True)]
+        tensors = [_as_tensor(value, source.type) for value, source in zip(operands, operation.operands, strict=True)]
         value = RULES[op.name](op, operation, tensors)
     return tensor.extract(value, []) if is_tensor(value) and not type_of(result.type).rank else value
 
@@ -95,12 +95,12 @@ def _copy_block(block: ir.Block, region: ir.Region, values: Values) -> None:
 def lowered_type(kind: ir.Type) -> ir.Type:
     """Return the type of a `tri` value after the lowering: signless, and a scalar for a rank-0 tensor."""
     if isinstance(kind, ir.RankedTensorType):
-        of = type_of(kind)
-        return tensor_type(of) if of.rank else element_type(of.dtype)
+        type_ = type_of(kind)
+        return tensor_type(type_) if type_.rank else element_type(type_.dtype)
     if isinstance(kind, ir.IntegerType) and kind.is_unsigned:
         return ir.IntegerType.get_signless(kind.width)
     return kind
 
 
-def _as_tensor(value: ir.Value, of: ir.Type) -> ir.Value:
-    return value if is_tensor(value) else tensor.from_elements(tensor_type(type_of(of)), [value])
+def _as_tensor(value: ir.Value, kind: ir.Type) -> ir.Value:
+    return value if is_tensor(value) else tensor.from_elements(tensor_type(type_of(kind)), [value])

@@ -30,13 +30,13 @@ def tri_operations(module: ir.Module) -> list[ir.Operation]:
     return operations
 
 
-def decompose(module: ir.Module, wanted: Callable[[Op, ir.Operation], bool]) -> None:
-    """Replace every composite operation for which `wanted` holds, until none is left."""
+def decompose(module: ir.Module, is_decomposed: Callable[[Op, ir.Operation], bool]) -> None:
+    """Replace every composite operation for which `is_decomposed` holds, until none is left."""
     builder = TriBuilder()
     while composites := [
         operation
         for operation in tri_operations(module)
-        if (op := op_of(operation)).decompose is not None and wanted(op, operation)
+        if (op := op_of(operation)).decompose is not None and is_decomposed(op, operation)
     ]:
         for operation in composites:
             with errors_at(operation):

@@ -75,10 +75,10 @@ def _insert_slice(op, operation, operands):
         return update
     if not is_tensor(update):
         return tensor.insert(update, x, [index_value(offset) for offset in offsets])
-    kept = [size for axis, size in enumerate(split_sizes(sizes)[1]) if axis not in parameters["drop"]]
-    if 0 in kept:
+    shape = [size for axis, size in enumerate(split_sizes(sizes)[1]) if axis not in parameters["drop"]]
+    if 0 in shape:
         return x
-    update = cast_to(update, ir.RankedTensorType.get(kept, update.type.element_type))
+    update = cast_to(update, ir.RankedTensorType.get(shape, update.type.element_type))
     return insert_slice(update, x, offsets, sizes, parameters["strides"])
 
 
@@ -148,9 +148,12 @@ def _gather(op, operation, operands):
     limits = [index_value(size_of(x, axis)) for axis in range(len(positions))]
     lead = types[0].rank
 
-    def read(found: list[ir.Value], rest: list[ir.Value]) -> ir.Value:
-        places = [_place(Scalar(p, of.dtype), limit) for p, of, limit in zip(found, types, limits, strict=True)]
-        return tensor.extract(x, [*places, *rest])
+    def read(indices: list[ir.Value], trailing: list[ir.Value]) -> ir.Value:
+        leading = [
+            _clamped_index(Scalar(p, type_.dtype), limit)
+            for p, type_, limit in zip(indices, types, limits, strict=True)
+        ]
+        return tensor.extract(x, [*leading, *trailing])
 
     if not result.rank and not any(map(is_tensor, positions)):
         return read(positions, [])
@@ -159,57 +162,59 @@ def _gather(op, operation, operands):
     sizes = [*(sizes_of(tensors[0]) if tensors else []), *sizes_of(x)[len(positions) :]]
 
     def body(*elements: ir.Value) -> Scalar:
-        rest = [linalg.IndexOp(axis).result for axis in range(lead, result.rank)]
-        return Scalar(read(list(elements) if tensors else positions, rest), result.dtype)
+        trailing = [linalg.IndexOp(axis).result for axis in range(lead, result.rank)]
+        return Scalar(read(list(elements) if tensors else positions, trailing), result.dtype)
 
     return map_elements(result, tensors, maps, body, sizes)
 
 
-def _place(position: Scalar, limit: ir.Value) -> ir.Value:
+def _clamped_index(position: Scalar, limit: ir.Value) -> ir.Value:
     """Return an index that may be negative, counted from the start and clamped to the limit."""
-    place = as_index(scalar.cast(position, INT64).value)
+    clamped = as_index(scalar.cast(position, INT64).value)
     zero, one = index_constant(0), index_constant(1)
-    is_negative = arith.cmpi(arith.CmpIPredicate.slt, place, zero)
-    place = arith.select(is_negative, arith.addi(place, limit), place)
-    return arith.maxsi(arith.minsi(place, arith.subi(limit, one)), zero)
+    is_negative = arith.cmpi(arith.CmpIPredicate.slt, clamped, zero)
+    clamped = arith.select(is_negative, arith.addi(clamped, limit), clamped)
+    return arith.maxsi(arith.minsi(clamped, arith.subi(limit, one)), zero)
 
 
 @scalar_rule("scatter")
 def _scatter(op, operation, operands):
     """Write sequentially, so that the last write to an index wins."""
     x, update, *positions = operands
-    of, _, *types = (type_of(operand.type) for operand in operation.operands)
+    type_, _, *types = (type_of(operand.type) for operand in operation.operands)
     limits = [index_value(size_of(x, axis)) for axis in range(len(positions))]
     sizes = sizes_of(positions[0]) if is_tensor(positions[0]) else []
-    row = of.with_shape(of.shape[len(positions) :])
+    row = type_.with_shape(type_.shape[len(positions) :])
 
-    def step(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
-        found = [_element(position, at) for position in positions]
-        places = [_place(Scalar(p, t.dtype), limit) for p, t, limit in zip(found, types, limits, strict=True)]
-        return [_write(_read(update, at, row), carried[0], places, row)]
+    def step(indices: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        elements = [_element(position, indices) for position in positions]
+        target = [
+            _clamped_index(Scalar(p, t.dtype), limit) for p, t, limit in zip(elements, types, limits, strict=True)
+        ]
+        return [_write(_read(update, indices, row), carried[0], target, row)]
 
     return loop_nest(sizes, [x], step)[0]
 
 
-def _element(value: ir.Value, at: list[ir.Value]) -> ir.Value:
-    return tensor.extract(value, at) if is_tensor(value) else value
+def _element(value: ir.Value, indices: list[ir.Value]) -> ir.Value:
+    return tensor.extract(value, indices) if is_tensor(value) else value
 
 
-def _read(value: ir.Value, at: list[ir.Value], row: TensorType) -> ir.Value:
+def _read(value: ir.Value, indices: list[ir.Value], row: TensorType) -> ir.Value:
     """Return the element at an index of the leading axes, or the row of trailing axes there."""
     if not row.rank:
-        return _element(value, at)
-    rest = sizes_of(value)[len(at) :]
-    return extract_slice(value, row, [*at, *(0 for _ in rest)], [*(1 for _ in at), *rest])
+        return _element(value, indices)
+    trailing = sizes_of(value)[len(indices) :]
+    return extract_slice(value, row, [*indices, *(0 for _ in trailing)], [*(1 for _ in indices), *trailing])
 
 
-def _write(value: ir.Value, target: ir.Value, at: list[ir.Value], row: TensorType) -> ir.Value:
+def _write(value: ir.Value, target: ir.Value, indices: list[ir.Value], row: TensorType) -> ir.Value:
     if not row.rank:
-        return tensor.insert(value, target, at)
-    rest = sizes_of(target)[len(at) :]
-    kept = [size if isinstance(size, int) else ir.ShapedType.get_dynamic_size() for size in rest]
-    value = cast_to(value, ir.RankedTensorType.get(kept, value.type.element_type))
-    return insert_slice(value, target, [*at, *(0 for _ in rest)], [*(1 for _ in at), *rest])
+        return tensor.insert(value, target, indices)
+    trailing = sizes_of(target)[len(indices) :]
+    shape = [size if isinstance(size, int) else ir.ShapedType.get_dynamic_size() for size in trailing]
+    value = cast_to(value, ir.RankedTensorType.get(shape, value.type.element_type))
+    return insert_slice(value, target, [*indices, *(0 for _ in trailing)], [*(1 for _ in indices), *trailing])
 
 
 # --- masks ---------------------------------------------------------------------------------------------------------
@@ -219,35 +224,35 @@ def _write(value: ir.Value, target: ir.Value, at: list[ir.Value], row: TensorTyp
 def _compress(op, operation, operands):
     """Write every element at the next free index, which advances past selected elements only: branch-free."""
     x, mask = operands
-    of, result = type_of(operation.operands[0].type), type_of(operation.results[0].type)
-    sizes, row = sizes_of(mask), of.with_shape(result.shape[1:])
+    type_, result = type_of(operation.operands[0].type), type_of(operation.results[0].type)
+    sizes, row = sizes_of(mask), type_.with_shape(result.shape[1:])
     bound = index_constant(1)
     for size in sizes:
         bound = arith.muli(bound, index_value(size))
-    rest = sizes_of(x)[len(sizes) :]
-    space = empty(result, [bound, *rest])
+    trailing = sizes_of(x)[len(sizes) :]
+    space = empty(result, [bound, *trailing])
 
-    def step(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
-        taken, count = carried
-        taken = _write(_read(x, at, row), taken, [count], row)
-        more = arith.index_castui(ir.IndexType.get(), tensor.extract(mask, at))
-        return [taken, arith.addi(count, more)]
+    def step(indices: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        selected, count = carried
+        selected = _write(_read(x, indices, row), selected, [count], row)
+        more = arith.index_castui(ir.IndexType.get(), tensor.extract(mask, indices))
+        return [selected, arith.addi(count, more)]
 
-    taken, count = loop_nest(sizes, [space, index_constant(0)], step)
-    return extract_slice(taken, result, [0, *(0 for _ in rest)], [count, *rest])
+    selected, count = loop_nest(sizes, [space, index_constant(0)], step)
+    return extract_slice(selected, result, [0, *(0 for _ in trailing)], [count, *trailing])
 
 
 @scalar_rule("place")
-def _place_update(op, operation, operands):
+def _place_rule(op, operation, operands):
     x, mask, update = operands
-    of = type_of(operation.operands[0].type)
-    row = of.with_shape(of.shape[mask.type.rank :])
+    type_ = type_of(operation.operands[0].type)
+    row = type_.with_shape(type_.shape[mask.type.rank :])
 
-    def step(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+    def step(indices: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
         target, count = carried
-        branch = scf.IfOp(tensor.extract(mask, at), [target.type, count.type], has_else=True)
+        branch = scf.IfOp(tensor.extract(mask, indices), [target.type, count.type], has_else=True)
         with ir.InsertionPoint(branch.then_block):
-            written = _write(_read(update, [count], row), target, at, row)
+            written = _write(_read(update, [count], row), target, indices, row)
             scf.YieldOp([written, arith.addi(count, index_constant(1))])
         with ir.InsertionPoint(branch.else_block):
             scf.YieldOp([target, count])

@@ -56,8 +56,12 @@ class Masks:
     def _without_selection(self, operation: ir.Operation) -> Tensor | None:
         if operation.name == "tri.place":
             x, mask, update = operation.operands
-            found = self.mask_of(update)
-            return self._placed(_tensor(x), mask, update) if found is not None and found == mask else None
+            mask_of_update = self.mask_of(update)
+            return (
+                self._placed(_tensor(x), mask, update)
+                if mask_of_update is not None and mask_of_update == mask
+                else None
+            )
         if operation.name not in (*REDUCTIONS, "tri.size") or (mask := self.mask_of(operation.operands[0])) is None:
             return None
         parameters = attributes.from_mlir(op_of(operation), operation)
@@ -76,15 +80,15 @@ class Masks:
         t, name = self.builder, operation.name.removeprefix("tri.")
         x, rank = self.dense_of(operation.operands[0]), type_of(mask.type).rank
         nothing = t.constant(identity(name, x.type.dtype), x.type.dtype)
-        kept = t.where(self._over(_tensor(mask), x.type), x, nothing)
+        selected = t.where(self._over(_tensor(mask), x.type), x, nothing)
         axes = (*range(rank), *(axis + rank - 1 for axis in parameters["axes"] if axis))
-        result = t.emit(name, kept, axes=axes, keepdims=False)
-        wanted = type_of(operation.results[0].type)
-        return result if result.type.rank == wanted.rank else t.reshape(result, shape=wanted.shape)
+        result = t.emit(name, selected, axes=axes, keepdims=False)
+        expected = type_of(operation.results[0].type)
+        return result if result.type.rank == expected.rank else t.reshape(result, shape=expected.shape)
 
-    def _over(self, mask: Tensor, of: TensorType) -> Tensor:
+    def _over(self, mask: Tensor, type_: TensorType) -> Tensor:
         """Return the mask with axes of size 1 for those that it selects as a whole."""
-        ones = (1,) * (of.rank - mask.type.rank)
+        ones = (1,) * (type_.rank - mask.type.rank)
         return self.builder.reshape(mask, shape=(*mask.type.shape, *ones)) if ones else mask
 
     def mask_of(self, value: ir.Value) -> ir.Value | None:
@@ -105,8 +109,8 @@ class Masks:
         masks = [mask for _, mask in by_operand if mask is not None]
         if not masks or any(mask != masks[0] for mask in masks):
             return None
-        rest = type_of(value.type).rank - 1
-        are_alike = all(_is_same_for_all(operand, rest) for operand, mask in by_operand if mask is None)
+        row_rank = type_of(value.type).rank - 1
+        are_alike = all(_is_same_for_all(operand, row_rank) for operand, mask in by_operand if mask is None)
         return masks[0] if are_alike else None
 
     def dense_of(self, value: ir.Value) -> Tensor:
@@ -120,9 +124,9 @@ class Masks:
             rank = type_of(value.type).rank
             operands = [self._dense_operand(operand, rank) for operand in operation.operands]
             op = op_of(operation)
-            made = self.builder.emit(op.name, *operands, **attributes.from_mlir(op, operation))
-        self.dense[value] = made
-        return made
+            dense = self.builder.emit(op.name, *operands, **attributes.from_mlir(op, operation))
+        self.dense[value] = dense
+        return dense
 
     def _dense_operand(self, operand: ir.Value, rank: int) -> Tensor:
         if self.mask_of(operand) is not None:
@@ -135,7 +139,7 @@ def _tensor(value: ir.Value) -> Tensor:
     return Tensor(value, type_of(value.type))
 
 
-def _is_same_for_all(operand: ir.Value, rest: int) -> bool:
+def _is_same_for_all(operand: ir.Value, row_rank: int) -> bool:
     """Return whether every selected row reads the same elements of an operand."""
-    of = type_of(operand.type)
-    return of.rank <= rest or (of.rank == rest + 1 and of.shape[0] == 1)
+    type_ = type_of(operand.type)
+    return type_.rank <= row_rank or (type_.rank == row_rank + 1 and type_.shape[0] == 1)

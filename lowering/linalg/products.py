@@ -44,7 +44,7 @@ def _is_large(x: TensorType, y: TensorType) -> bool:
 
 def _by_parts(operands, x: TensorType, y: TensorType, result: TensorType) -> ir.Value:
     """Multiply complex matrices by real products: (a + bi)(c + di) = (ac - bd) + (ad + bc)i."""
-    (a, b), (c, d) = (_parts(value, of) for value, of in zip(operands, (x, y), strict=True))
+    (a, b), (c, d) = (_parts(value, type_) for value, type_ in zip(operands, (x, y), strict=True))
     real = result.with_dtype(result.dtype.part)
     products = [
         _product(pair, x.with_dtype(real.dtype), y.with_dtype(real.dtype), real)
@@ -58,11 +58,14 @@ def _by_parts(operands, x: TensorType, y: TensorType, result: TensorType) -> ir.
     return map_elements(result, products, [ir.AffineMap.get_identity(result.rank)] * 4, body)
 
 
-def _parts(value: ir.Value, of: TensorType) -> list[ir.Value]:
-    identity = ir.AffineMap.get_identity(of.rank)
+def _parts(value: ir.Value, type_: TensorType) -> list[ir.Value]:
+    identity = ir.AffineMap.get_identity(type_.rank)
     return [
         map_elements(
-            of.with_dtype(of.dtype.part), [value], [identity], lambda e, p=part: scalar.parts(Scalar(e, of.dtype))[p]
+            type_.with_dtype(type_.dtype.part),
+            [value],
+            [identity],
+            lambda e, p=part: scalar.parts(Scalar(e, type_.dtype))[p],
         )
         for part in (0, 1)
     ]
@@ -107,11 +110,11 @@ def _broadcast_matmul(operands, x: TensorType, y: TensorType, result: TensorType
     rank = result.rank + 1
     row, column, inner = rank - 3, rank - 2, rank - 1
     values, maps = [], []
-    for value, of, last in ((operands[0], x, (row, inner)), (operands[1], y, (inner, column))):
-        lead = result.rank - of.rank
-        batch = [axis for axis in axes_walked(of, result) if axis < of.rank - 2]
-        shape = [*(of.shape[axis] for axis in batch), *of.shape[-2:]]
-        values.append(reshape(value, shape, of.dtype))
+    for value, type_, last in ((operands[0], x, (row, inner)), (operands[1], y, (inner, column))):
+        lead = result.rank - type_.rank
+        batch = [axis for axis in axes_walked(type_, result) if axis < type_.rank - 2]
+        shape = [*(type_.shape[axis] for axis in batch), *type_.shape[-2:]]
+        values.append(reshape(value, shape, type_.dtype))
         maps.append(dimensions(*(lead + axis for axis in batch), *last, rank=rank))
 
     body = _multiply_and_add(x.dtype, result.dtype)
@@ -125,24 +128,24 @@ def _vector_product(operands, x: TensorType, y: TensorType, result: TensorType) 
     """Return a product with a row or a column as a sum: its producers can fuse, since it reads each element once."""
     carried = FLOAT32 if result.dtype.is_half else result.dtype
     # Loops (row, column, inner), without those of one iteration.
-    kept = [axis for axis, size in enumerate((*result.shape, None)) if size != 1]
-    position = {axis: at for at, axis in enumerate(kept)}
+    loops = [axis for axis, size in enumerate((*result.shape, None)) if size != 1]
+    position = {axis: number for number, axis in enumerate(loops)}
     values, maps = [], []
-    for value, of, axes in ((operands[0], x, (0, 2)), (operands[1], y, (2, 1))):
-        walked = [(axis, size) for axis, size in zip(axes, of.shape, strict=True) if axis in position]
-        values.append(reshape(value, [size for _, size in walked], of.dtype))
-        maps.append(dimensions(*(position[axis] for axis, _ in walked), rank=len(kept)))
+    for value, type_, axes in ((operands[0], x, (0, 2)), (operands[1], y, (2, 1))):
+        walked = [(axis, size) for axis, size in zip(axes, type_.shape, strict=True) if axis in position]
+        values.append(reshape(value, [size for _, size in walked], type_.dtype))
+        maps.append(dimensions(*(position[axis] for axis, _ in walked), rank=len(loops)))
     flat = TensorType(tuple(size for size in result.shape if size != 1), carried)
     init = filled(flat, 0, loop_sizes(flat, values, maps))
-    maps.append(dimensions(*range(flat.rank), rank=len(kept)))
+    maps.append(dimensions(*range(flat.rank), rank=len(loops)))
     body = _multiply_and_add(x.dtype, carried)
-    [value] = generic(values, [init], maps, iterators(len(kept), (len(kept) - 1,)), body)
+    [value] = generic(values, [init], maps, iterators(len(loops), (len(loops) - 1,)), body)
     return reshape(converted(value, flat, result.dtype), result.shape, result.dtype)
 
 
-def _multiply_and_add(of: DType, carried: DType):
+def _multiply_and_add(dtype: DType, carried: DType):
     def body(left, right, accumulator):
-        factors = [scalar.cast(Scalar(e, of), carried) for e in (left, right)]
+        factors = [scalar.cast(Scalar(e, dtype), carried) for e in (left, right)]
         return [scalar.add(Scalar(accumulator, carried), scalar.multiply(*factors)).value]
 
     return body

@@ -87,11 +87,13 @@ def iterators(rank: int, axes) -> list[str]:
     return ["reduction" if axis in axes else "parallel" for axis in range(rank)]
 
 
-def converted(value: ir.Value, of: TensorType, dtype: DType) -> ir.Value:
-    if of.dtype == dtype:
+def converted(value: ir.Value, type_: TensorType, dtype: DType) -> ir.Value:
+    if type_.dtype == dtype:
         return value
-    identity = ir.AffineMap.get_identity(of.rank)
-    return map_elements(of.with_dtype(dtype), [value], [identity], lambda e: scalar.cast(Scalar(e, of.dtype), dtype))
+    identity = ir.AffineMap.get_identity(type_.rank)
+    return map_elements(
+        type_.with_dtype(dtype), [value], [identity], lambda e: scalar.cast(Scalar(e, type_.dtype), dtype)
+    )
 
 
 @rule("argmax", "argmin")

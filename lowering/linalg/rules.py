@@ -52,14 +52,14 @@ def elementwise(op: Op, operation: ir.Operation, operands: list[ir.Value]) -> ir
     result = type_of(operation.results[0].type)
     types = [type_of(operand.type) for operand in operation.operands]
     parameters = attributes.from_mlir(op, operation)
-    tensors = [at for at, operand in enumerate(operands) if is_tensor(operand)]
+    tensors = [position for position, operand in enumerate(operands) if is_tensor(operand)]
 
     def body(*elements: ir.Value) -> Scalar:
         # A scalar operand is the same for all elements: the body captures it.
-        found = operands.copy()
-        for at, element in zip(tensors, elements, strict=True):
-            found[at] = element
-        scalars = [Scalar(element, of.dtype) for element, of in zip(found, types, strict=True)]
+        arguments = operands.copy()
+        for position, element in zip(tensors, elements, strict=True):
+            arguments[position] = element
+        scalars = [Scalar(element, type_.dtype) for element, type_ in zip(arguments, types, strict=True)]
         if op.name == "cast":
             return op.scalar(*scalars, **parameters)
         value = op.scalar(*(_widened(element) for element in scalars), **parameters)
@@ -67,7 +67,7 @@ def elementwise(op: Op, operation: ir.Operation, operands: list[ir.Value]) -> ir
 
     if not tensors:
         return body().value
-    values, maps = zip(*(aligned(operands[at], types[at], result) for at in tensors), strict=True)
+    values, maps = zip(*(aligned(operands[position], types[position], result) for position in tensors), strict=True)
     return map_elements(result, values, maps, body)
 
 
@@ -76,23 +76,25 @@ def _widened(element: Scalar) -> Scalar:
     return scalar.cast(element, FLOAT32) if element.dtype.is_half else element
 
 
-def aligned(value: ir.Value, of: TensorType, result: TensorType) -> tuple[ir.Value, ir.AffineMap]:
+def aligned(value: ir.Value, type_: TensorType, result: TensorType) -> tuple[ir.Value, ir.AffineMap]:
     """Return the operand without its broadcast axes, and the map that reads it from the result's loops."""
-    kept = axes_walked(of, result)
+    axes = axes_walked(type_, result)
     # Without broadcast axes, `keepdims` reductions fuse with their consumers, with no reshape in between.
-    lead = result.rank - of.rank
+    lead = result.rank - type_.rank
     return (
-        reshape(value, [of.shape[axis] for axis in kept], of.dtype),
-        dimensions(*(lead + axis for axis in kept), rank=result.rank),
+        reshape(value, [type_.shape[axis] for axis in axes], type_.dtype),
+        dimensions(*(lead + axis for axis in axes), rank=result.rank),
     )
 
 
-def axes_walked(of: TensorType, result: TensorType) -> list[int]:
+def axes_walked(operand: TensorType, result: TensorType) -> list[int]:
     """Return the axes along which an operand is not broadcast to the result's last axes."""
     return [
         axis
-        for axis, (size, wanted) in enumerate(zip(of.shape, result.shape[result.rank - of.rank :], strict=True))
-        if size != 1 or wanted == 1
+        for axis, (size, extent) in enumerate(
+            zip(operand.shape, result.shape[result.rank - operand.rank :], strict=True)
+        )
+        if size != 1 or extent == 1
     ]
 
 
@@ -180,8 +182,10 @@ def _flipped_at_run_time(result: TensorType, value: ir.Value, axes) -> ir.Value:
     last = {axis: arith.subi(index_value(size_of(value, axis)), index_constant(1)) for axis in axes}
 
     def body() -> Scalar:
-        here = [linalg.IndexOp(axis).result for axis in range(result.rank)]
-        reads = [arith.subi(last[axis], at) if axis in last else at for axis, at in enumerate(here)]
+        indices = [linalg.IndexOp(axis).result for axis in range(result.rank)]
+        reads = [
+            arith.subi(last[axis], position) if axis in last else position for axis, position in enumerate(indices)
+        ]
         return Scalar(tensor.extract(value, reads), result.dtype)
 
     return map_elements(result, [], [], body, sizes_of(value))
@@ -222,20 +226,20 @@ def _joined_at_run_time(result: TensorType, operands: list[ir.Value], axis: int)
     starts = [index_constant(0)]
     for operand in operands:
         starts.append(arith.addi(starts[-1], index_value(size_of(operand, axis)), loc=unnamed()))
-    whole = empty(result, [starts[-1] if at == axis else size for at, size in enumerate(sizes)])
+    joined = empty(result, [starts[-1] if number == axis else size for number, size in enumerate(sizes)])
     for operand, start in zip(operands, starts[:-1], strict=True):
-        offsets = [start if at == axis else 0 for at in range(result.rank)]
-        whole = insert_slice(operand, whole, offsets, sizes_of(operand))
-    return whole
+        offsets = [start if number == axis else 0 for number in range(result.rank)]
+        joined = insert_slice(operand, joined, offsets, sizes_of(operand))
+    return joined
 
 
 def insert_slice(
-    update: ir.Value, whole: ir.Value, offsets: Sequence, sizes: Sequence, strides: Sequence[int] | None = None
+    update: ir.Value, target: ir.Value, offsets: Sequence, sizes: Sequence, strides: Sequence[int] | None = None
 ) -> ir.Value:
     """Return a `tensor.insert_slice`; offsets and sizes are ints or `index` values."""
-    moving_offsets, static_offsets = split_sizes(offsets_in(whole, offsets))
+    moving_offsets, static_offsets = split_sizes(offsets_in(target, offsets))
     moving_sizes, static_sizes = split_sizes(sizes)
     return tensor.insert_slice(
-        update, whole, moving_offsets, moving_sizes, [], static_offsets, static_sizes,
+        update, target, moving_offsets, moving_sizes, [], static_offsets, static_sizes,
         list(strides or [1] * len(static_sizes)),
     )  # fmt: skip

@@ -32,8 +32,8 @@ _KINDS = {
 def mark_scans(module: ir.Module) -> None:
     """Mark the scans of static sizes, which become reductions instead of loops."""
     for operation in operations_named(module, "tri.scan"):
-        of = type_of(operation.operands[0].type)
-        if of.is_static and not of.dtype.is_complex:
+        type_ = type_of(operation.operands[0].type)
+        if type_.is_static and not type_.dtype.is_complex:
             operation.attributes[MARK] = ir.UnitAttr.get(module.context)
 
 
@@ -48,27 +48,27 @@ def kind_of(block: ir.Block) -> str | None:
     return _KINDS.get(first) if len(others) == 1 else None
 
 
-def scan_as_reduction(x: ir.Value, of: TensorType, axis: int, kind: str) -> ir.Value:
-    """Return ``out[i] = combine(x[j] for j <= i)`` along `axis` of `x`, whose type is `of`."""
-    wide = FLOAT32 if of.dtype.is_half else of.dtype
+def scan_as_reduction(x: ir.Value, type_: TensorType, axis: int, kind: str) -> ir.Value:
+    """Return ``out[i] = combine(x[j] for j <= i)`` along `axis` of `x`, whose type is `type_`."""
+    wide = FLOAT32 if type_.dtype.is_half else type_.dtype
     combine, neutral = COMBINERS[kind], _neutral(kind, wide)
-    rank = of.rank
+    rank = type_.rank
     read = [rank if number == axis else number for number in range(rank)]
 
     def body(element: ir.Value, accumulator: ir.Value) -> list[ir.Value]:
-        here, other = (linalg.IndexOp(loop).result for loop in (axis, rank))
-        is_before = arith.cmpi(arith.CmpIPredicate.sle, other, here)
-        value = scalar.cast(Scalar(element, of.dtype), wide)
+        position, other = (linalg.IndexOp(loop).result for loop in (axis, rank))
+        is_before = arith.cmpi(arith.CmpIPredicate.sle, other, position)
+        value = scalar.cast(Scalar(element, type_.dtype), wide)
         term = arith.select(is_before, value.value, scalar.constant(neutral, wide).value)
         return [combine(Scalar(accumulator, wide), Scalar(term, wide)).value]
 
     maps = [dimensions(*read, rank=rank + 1), dimensions(*range(rank), rank=rank + 1)]
-    start = filled(of.with_dtype(wide), neutral)
+    start = filled(type_.with_dtype(wide), neutral)
     [result] = generic([x], [start], maps, [*["parallel"] * rank, "reduction"], body)
-    if wide is of.dtype:
+    if wide is type_.dtype:
         return result
     same = [ir.AffineMap.get_identity(rank)]
-    return map_elements(of, [result], same, lambda element: scalar.cast(Scalar(element, wide), of.dtype))
+    return map_elements(type_, [result], same, lambda element: scalar.cast(Scalar(element, wide), type_.dtype))
 
 
 def _neutral(kind: str, dtype: DType) -> complex | float | int:

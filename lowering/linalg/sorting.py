@@ -52,15 +52,15 @@ def _sort(op, operation, operands):
 @rule("argsort")
 def _argsort(op, operation, operands):
     """Sort with the indices as a second field."""
-    parameters, of = attributes.from_mlir(op, operation), type_of(operation.operands[0].type)
+    parameters, dtype = attributes.from_mlir(op, operation), type_of(operation.operands[0].type)
     [x] = operands
     axis, position = parameters["axis"], element_type(INT64)
 
-    def element(at: Values) -> Values:
-        return [tensor.extract(x, at), arith.index_cast(position, at[axis])]
+    def element(indices: Values) -> Values:
+        return [tensor.extract(x, indices), arith.index_cast(position, indices[axis])]
 
     rows = merge_sort.Rows(sizes_of(x), axis, [x.type.element_type, position], element)
-    _, positions = merge_sort.sort(rows, _overtakes(of.dtype))
+    _, positions = merge_sort.sort(rows, _overtakes(dtype.dtype))
     return positions
 
 

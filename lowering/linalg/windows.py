@@ -46,13 +46,16 @@ _NAMED = {
 
 @rule("convolution")
 def _convolution(op, operation, operands):
-    (image, kernel), result = (type_of(each.type) for each in operation.operands), type_of(operation.results[0].type)
+    (image, kernel), result = (
+        (type_of(operand.type) for operand in operation.operands),
+        type_of(operation.results[0].type),
+    )
     if 0 in result.shape:
         return empty(result)
     parameters, axes, carried = attributes.from_mlir(op, operation), image.rank - 2, _carried(result.dtype)
-    groups, (channels, each) = parameters["groups"], kernel.shape[:2]
+    groups, (channels, depth) = parameters["groups"], kernel.shape[:2]
     x = _padded(_widened(operands[0], image, carried), image.with_dtype(carried), parameters)
-    is_by_channel = groups == channels and each == 1
+    is_by_channel = groups == channels and depth == 1
     if (groups > 1 and not is_by_channel) or carried != result.dtype:
         return _in_groups(x, operands[1], kernel, result, parameters)
     w = reshape(operands[1], (channels, *kernel.shape[2:]), kernel.dtype) if is_by_channel else operands[1]
@@ -69,51 +72,51 @@ def _in_groups(
     lead = (groups,) if groups > 1 else ()
     x = reshape(x, (images, *lead, channels // groups, *sizes), carried)
     w = reshape(w, (*lead, kernel.shape[0] // groups, *kernel.shape[1:]), kernel.dtype)
-    of = TensorType((images, *lead, kernel.shape[0] // groups, *result.shape[2:]), carried)
+    accumulated = TensorType((images, *lead, kernel.shape[0] // groups, *result.shape[2:]), carried)
 
     def body(left: ir.Value, right: ir.Value, accumulator: ir.Value) -> list[ir.Value]:
         factors = Scalar(left, carried), scalar.cast(Scalar(right, kernel.dtype), carried)
         return [scalar.add(Scalar(accumulator, carried), scalar.multiply(*factors)).value]
 
     maps, axes = _maps(len(lead), len(sizes), parameters), len(sizes)
-    [value] = generic([x, w], [filled(of, 0)], maps, _kinds(of.rank, axes + 1), body)
-    return reshape(converted(value, of, result.dtype), result.shape, result.dtype)
+    [value] = generic([x, w], [filled(accumulated, 0)], maps, _kinds(accumulated.rank, axes + 1), body)
+    return reshape(converted(value, accumulated, result.dtype), result.shape, result.dtype)
 
 
 def _carried(dtype: DType) -> DType:
     return FLOAT32 if dtype.is_half else dtype
 
 
-def _widened(value: ir.Value, of: TensorType, dtype: DType) -> ir.Value:
-    if of.dtype == dtype:
+def _widened(value: ir.Value, type_: TensorType, dtype: DType) -> ir.Value:
+    if type_.dtype == dtype:
         return value
     return map_elements(
-        of.with_dtype(dtype), [value], [ir.AffineMap.get_identity(of.rank)],
-        lambda element: scalar.cast(Scalar(element, of.dtype), dtype),
+        type_.with_dtype(dtype), [value], [ir.AffineMap.get_identity(type_.rank)],
+        lambda element: scalar.cast(Scalar(element, type_.dtype), dtype),
     )  # fmt: skip
 
 
-def _padded(value: ir.Value, of: TensorType, parameters: dict[str, Any]) -> ir.Value:
+def _padded(value: ir.Value, type_: TensorType, parameters: dict[str, Any]) -> ir.Value:
     """Return the image with zeros around and between its elements."""
     low, high, spread = (parameters[name] for name in ("low", "high", "spread"))
     if not any((*low, *high)) and set(spread) == {1}:
         return value
-    sizes = [spread_size(size, step) for size, step in zip(of.shape[2:], spread, strict=True)]
-    whole = of.with_shape((*of.shape[:2], *map(sum, zip(sizes, low, high, strict=True))))
-    if 0 in of.shape:
-        return filled(whole, 0)
+    sizes = [spread_size(size, step) for size, step in zip(type_.shape[2:], spread, strict=True)]
+    padded = type_.with_shape((*type_.shape[:2], *map(sum, zip(sizes, low, high, strict=True))))
+    if 0 in type_.shape:
+        return filled(padded, 0)
     if set(spread) == {1}:
-        return _surrounded(value, whole, low, high)
-    return insert_slice(value, filled(whole, 0), (0, 0, *low), of.shape, (1, 1, *spread))
+        return _surrounded(value, padded, low, high)
+    return insert_slice(value, filled(padded, 0), (0, 0, *low), type_.shape, (1, 1, *spread))
 
 
-def _surrounded(value: ir.Value, whole: TensorType, low: Sequence[int], high: Sequence[int]) -> ir.Value:
-    zero = scalar.constant(0, whole.dtype).value
-    made = tensor.PadOp(tensor_type(whole), value, [], [], [0, 0, *low], [0, 0, *high])
-    block = made.regions[0].blocks.append(*[ir.IndexType.get()] * whole.rank, arg_locs=[unnamed()] * whole.rank)
+def _surrounded(value: ir.Value, padded: TensorType, low: Sequence[int], high: Sequence[int]) -> ir.Value:
+    zero = scalar.constant(0, padded.dtype).value
+    pad = tensor.PadOp(tensor_type(padded), value, [], [], [0, 0, *low], [0, 0, *high])
+    block = pad.regions[0].blocks.append(*[ir.IndexType.get()] * padded.rank, arg_locs=[unnamed()] * padded.rank)
     with ir.InsertionPoint(block), unnamed():
         tensor.YieldOp(zero)
-    return made.result
+    return pad.result
 
 
 def _maps(lead: int, axes: int, parameters: dict[str, Any]) -> list[ir.AffineMap]:
@@ -122,7 +125,7 @@ def _maps(lead: int, axes: int, parameters: dict[str, Any]) -> list[ir.AffineMap
     channel, rank = first + axes, first + 2 * axes + 1
     groups = range(1, 1 + lead)
     indices = _image_indices(range(first, first + axes), range(channel + 1, rank), parameters)
-    image = [*(ir.AffineDimExpr.get(at) for at in (0, *groups, channel)), *indices]
+    image = [*(ir.AffineDimExpr.get(loop) for loop in (0, *groups, channel)), *indices]
     return [
         ir.AffineMap.get(rank, 0, image),
         dimensions(*groups, first - 1, *range(channel, rank), rank=rank),
@@ -133,11 +136,14 @@ def _maps(lead: int, axes: int, parameters: dict[str, Any]) -> list[ir.AffineMap
 def _image_indices(outer: Sequence[int], inner: Sequence[int], parameters: dict[str, Any]) -> list[ir.AffineExpr]:
     """Return the indices at which windows read: the result's loops by strides, the window's by dilations."""
 
-    def scaled(at: int, by: int) -> ir.AffineExpr:
-        return ir.AffineDimExpr.get(at) if by == 1 else ir.AffineExpr.get_mul(ir.AffineDimExpr.get(at), by)
+    def scaled(loop: int, by: int) -> ir.AffineExpr:
+        return ir.AffineDimExpr.get(loop) if by == 1 else ir.AffineExpr.get_mul(ir.AffineDimExpr.get(loop), by)
 
-    each = zip(outer, parameters["strides"], inner, parameters["dilations"], strict=True)
-    return [ir.AffineExpr.get_add(scaled(of, by), scaled(at, dilation)) for of, by, at, dilation in each]
+    steps = zip(outer, parameters["strides"], inner, parameters["dilations"], strict=True)
+    return [
+        ir.AffineExpr.get_add(scaled(outer_loop, by), scaled(loop, dilation))
+        for outer_loop, by, loop, dilation in steps
+    ]
 
 
 def _kinds(results: int, reduced: int) -> list[str]:
@@ -146,28 +152,28 @@ def _kinds(results: int, reduced: int) -> list[str]:
 
 @rule("pool")
 def _pool(op, operation, operands):
-    of, result = type_of(operation.operands[0].type), type_of(operation.results[0].type)
+    image, result = type_of(operation.operands[0].type), type_of(operation.results[0].type)
     if 0 in result.shape:
         return empty(result)
     parameters = attributes.from_mlir(op, operation)
-    kind, window, dtype = parameters["kind"], parameters["window"], _carried(of.dtype)
-    axes, rank = len(window), of.rank + len(window)
-    lead, inner = range(of.rank - axes), range(of.rank, rank)
-    indices = _image_indices(range(of.rank - axes, of.rank), inner, parameters)
+    kind, window, dtype = parameters["kind"], parameters["window"], _carried(image.dtype)
+    axes, rank = len(window), image.rank + len(window)
+    lead, inner = range(image.rank - axes), range(image.rank, rank)
+    indices = _image_indices(range(image.rank - axes, image.rank), inner, parameters)
     maps = [
-        ir.AffineMap.get(rank, 0, [*(ir.AffineDimExpr.get(at) for at in lead), *indices]),
+        ir.AffineMap.get(rank, 0, [*(ir.AffineDimExpr.get(axis) for axis in lead), *indices]),
         # Only the sizes of this operand are used, as the window's.
         dimensions(*inner, rank=rank),
-        dimensions(*range(of.rank), rank=rank),
+        dimensions(*range(image.rank), rank=rank),
     ]
 
     def body(element: ir.Value, _: ir.Value, accumulator: ir.Value) -> list[ir.Value]:
-        value = scalar.cast(Scalar(element, of.dtype), dtype)
+        value = scalar.cast(Scalar(element, image.dtype), dtype)
         return [_COMBINERS[kind](Scalar(accumulator, dtype), value).value]
 
     carried = result.with_dtype(dtype)
     [value] = generic(
         [operands[0], empty(TensorType(window, dtype))], [filled(carried, identity(kind, dtype))], maps,
-        _kinds(of.rank, axes), body,
+        _kinds(image.rank, axes), body,
     )  # fmt: skip
     return converted(value, carried, result.dtype)

@@ -75,11 +75,11 @@ def root_of(value: ir.Value) -> ir.Value:
 
 def _of_while(loop: ir.Operation, position: int) -> Sequence[ir.Value]:
     """Return the initial value that is in the buffer of a result of a `while`; empty where none is."""
-    before = loop.regions[0].blocks[0]
-    forwarded = terminator(before).operands[1 + position]
-    if is_block_argument(forwarded) and forwarded.owner == before:
+    condition = loop.regions[0].blocks[0]
+    forwarded = terminator(condition).operands[1 + position]
+    if is_block_argument(forwarded) and forwarded.owner == condition:
         return [loop.operands[forwarded.arg_number]]
-    if position < len(before.arguments) and is_content_of(forwarded, before.arguments[position]):
+    if position < len(condition.arguments) and is_content_of(forwarded, condition.arguments[position]):
         return [loop.operands[position]]
     return []
 
@@ -89,8 +89,10 @@ def outside(value: ir.Value, branch: ir.Operation) -> ir.Value | None:
     if not is_inside(value, branch) and value.owner != branch:
         return value
     # A nested branch has a source in each of its arms.
-    found = [outside(source, branch) for source in same_buffer(value)]
-    return None if not found or any(each is None or each != found[0] for each in found) else found[0]
+    contents = [outside(source, branch) for source in same_buffer(value)]
+    return (
+        None if not contents or any(content is None or content != contents[0] for content in contents) else contents[0]
+    )
 
 
 def is_inside(value: ir.Value, branch: ir.Operation) -> bool:

@@ -53,11 +53,13 @@ def set_signature(
     """Set the function's type to that of its body, with these attributes."""
     block = function.regions[0].blocks[0]
     terminator = block.operations[len(block.operations) - 1]
-    kind = ir.FunctionType.get([each.type for each in block.arguments], [each.type for each in terminator.operands])
+    kind = ir.FunctionType.get(
+        [argument.type for argument in block.arguments], [operand.type for operand in terminator.operands]
+    )
     function.attributes["function_type"] = ir.TypeAttr.get(kind)
     for name, groups in (("arg_attrs", arguments), ("res_attrs", results)):
         if any(groups):
-            function.attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in groups])
+            function.attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get(group) for group in groups])
         elif name in function.attributes:
             del function.attributes[name]
 
@@ -67,16 +69,16 @@ def note_signs(function: func.FuncOp) -> None:
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     for name, types in (("arg_attrs", kind.inputs), ("res_attrs", kind.results)):
         groups = _dictionaries(function, name, len(types))
-        for group, each in zip(groups, types, strict=True):
+        for group, type_ in zip(groups, types, strict=True):
             # Also for types that are not builtin tensors, such as `!torch.vtensor<[2],ui8>`.
-            if width := re.search(r"ui(8|16|32|64)\b", str(each)):
+            if width := re.search(r"ui(8|16|32|64)\b", str(type_)):
                 group[DTYPE] = ir.StringAttr.get(f"uint{width[1]}")
         if any(groups):
-            function.attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in groups])
+            function.attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get(group) for group in groups])
 
 
 def _dictionaries(function: func.FuncOp, name: str, count: int) -> list[dict[str, ir.Attribute]]:
     if name not in function.attributes:
         return [{} for _ in range(count)]
-    groups = [ir.DictAttr(each) for each in ir.ArrayAttr(function.attributes[name])]
-    return [{each[at].name: each[at].attr for at in range(len(each))} for each in groups]
+    groups = [ir.DictAttr(group) for group in ir.ArrayAttr(function.attributes[name])]
+    return [{group[index].name: group[index].attr for index in range(len(group))} for group in groups]

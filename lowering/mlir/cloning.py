@@ -10,26 +10,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir
 
 
-def clone(operation: ir.Operation, known: Mapping[ir.Value, ir.Value]) -> ir.Operation:
-    """Clone an operation at the insertion point; operands in `known`, also inside its regions, are replaced."""
+def clone(operation: ir.Operation, values: Mapping[ir.Value, ir.Value]) -> ir.Operation:
+    """Clone an operation at the insertion point; operands in `values`, also inside its regions, are replaced."""
     copy = operation.clone().operation
     for inner in all_operations_in(copy):
-        for at, value in enumerate(inner.operands):
-            if value in known:
-                inner.operands[at] = known[value]
+        for position, value in enumerate(inner.operands):
+            if value in values:
+                inner.operands[position] = values[value]
     return copy
 
 
-def clone_all(operations: Iterable[ir.Operation], known: dict[ir.Value, ir.Value]) -> None:
-    """Clone `operations` in order, and add their results to `known`."""
+def clone_all(operations: Iterable[ir.Operation], values: dict[ir.Value, ir.Value]) -> None:
+    """Clone `operations` in order, and add their results to `values`."""
     for operation in operations:
-        known.update(zip(operation.results, clone(operation, known).results, strict=True))
+        values.update(zip(operation.results, clone(operation, values).results, strict=True))
 
 
-def inlined(block: ir.Block, arguments: Sequence[ir.Value], known: Mapping[ir.Value, ir.Value] = {}) -> list[ir.Value]:
+def inlined(
+    block: ir.Block, arguments: Sequence[ir.Value], captured: Mapping[ir.Value, ir.Value] = {}
+) -> list[ir.Value]:
     """Clone a block's operations with values for its arguments; return the operands of its terminator."""
-    *steps, last = [each.operation for each in block.operations]
-    values = {**known, **dict(zip(block.arguments, arguments, strict=True))}
+    *steps, last = [view.operation for view in block.operations]
+    values = {**captured, **dict(zip(block.arguments, arguments, strict=True))}
     clone_all(steps, values)
     return [values.get(value, value) for value in last.operands]
 
@@ -48,9 +50,9 @@ def needed_by(operation: ir.Operation) -> list[ir.Value]:
 
 def leading_to(block: ir.Block, values: Iterable[ir.Value]) -> list[ir.Operation]:
     """Return the backward slice of `values` within `block`, in order."""
-    wanted, found = set(values), []
-    for operation in reversed([each.operation for each in block.operations]):
-        if any(result in wanted for result in operation.results):
-            found.append(operation)
-            wanted.update(needed_by(operation))
-    return found[::-1]
+    needed, slice_ = set(values), []
+    for operation in reversed([view.operation for view in block.operations]):
+        if any(result in needed for result in operation.results):
+            slice_.append(operation)
+            needed.update(needed_by(operation))
+    return slice_[::-1]

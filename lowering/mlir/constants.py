@@ -71,9 +71,9 @@ def odd_constant(operation: ir.Operation) -> np.ndarray:
         numbers = np.array([int(word) for word in re.findall(r"-?\d+", body[1])], dtype)
         return np.broadcast_to(numbers.reshape(kind.shape) if len(numbers) == count else numbers[0], kind.shape)
     # Each element takes whole bytes, possibly fewer than the NumPy dtype has.
-    given = np.frombuffer(bytes.fromhex(body[1][3:-1]), np.uint8).reshape(-1, -(-width // 8))
-    wide = np.zeros((len(given), dtype.itemsize), np.uint8)
-    wide[:, : given.shape[1]] = given
+    narrow = np.frombuffer(bytes.fromhex(body[1][3:-1]), np.uint8).reshape(-1, -(-width // 8))
+    wide = np.zeros((len(narrow), dtype.itemsize), np.uint8)
+    wide[:, : narrow.shape[1]] = narrow
     unused = dtype.itemsize * 8 - width
     numbers = ((wide.view(dtype)[:, 0] << unused) >> unused).astype(dtype)
     return np.broadcast_to(numbers.reshape(kind.shape) if len(numbers) == count else numbers[0], kind.shape)
@@ -91,10 +91,10 @@ def global_constant(operation: ir.Operation) -> np.ndarray:
 def resource_key(attribute: ir.Attribute) -> str | None:
     """Return the key of a `dense_resource`; None for any other attribute."""
     # The bindings have no class for this attribute, only for those whose text may be long.
-    found = _KEY.match(str(attribute)) if type(attribute) is ir.Attribute else None
-    if found is None:
+    match = _KEY.match(str(attribute)) if type(attribute) is ir.Attribute else None
+    if match is None:
         return None
-    key = found[1]
+    key = match[1]
     return re.sub(r"\\(.)", r"\1", key[1:-1]) if key.startswith('"') else key
 
 

@@ -23,7 +23,7 @@ def constant_of(array: np.ndarray, kind: ir.RankedTensorType) -> ir.Value:
 def dense_attribute(array: np.ndarray, kind: ir.RankedTensorType) -> ir.Attribute:
     """Return the dense attribute of that type; a splat where all elements have the same bits."""
     if array.dtype == np.bool_ and array.size:
-        return ir.DenseElementsAttr.get([ir.BoolAttr.get(bool(each)) for each in array.flat], kind)
+        return ir.DenseElementsAttr.get([ir.BoolAttr.get(bool(element)) for element in array.flat], kind)
     return ir.Attribute.parse(_dense_text(array, kind))
 
 

@@ -18,14 +18,14 @@ def generalize(operation: ir.Operation) -> ir.Operation:
     operands = list(operation.operands)[: len(maps)]
     block = operation.regions[0].blocks[0]
     with ir.InsertionPoint(operation), operation.location:
-        made = empty_generic(operands[:count], operands[count:], maps, _iterators(operation, maps))
-    body = made.regions[0].blocks.append(*[argument.type for argument in block.arguments])
+        generic = empty_generic(operands[:count], operands[count:], maps, _iterators(operation, maps))
+    body = generic.regions[0].blocks.append(*[argument.type for argument in block.arguments])
     for old, new in zip(block.arguments, body.arguments, strict=True):
         old.replace_all_uses_with(new)
     for inner in list(block.operations):
         body.append(inner.operation)
-    replace(operation, made.results)
-    return made
+    replace(operation, generic.results)
+    return generic
 
 
 def elements(
@@ -35,15 +35,15 @@ def elements(
 ) -> ir.Value:
     """Return a new tensor of static shape with elements ``make(indices, elements of the inputs)``."""
     identity = ir.AffineMap.get_identity(kind.rank)
-    maps = [*(one for _, one in inputs), identity]
+    maps = [*(mapping for _, mapping in inputs), identity]
     out = tensor.empty(kind.shape, kind.element_type)
     values = [value for value, _ in inputs]
-    attributes = ir.ArrayAttr.get([ir.AffineMapAttr.get(one) for one in maps])
+    attributes = ir.ArrayAttr.get([ir.AffineMapAttr.get(mapping) for mapping in maps])
     generic = empty_generic(values, [out], attributes, [PARALLEL] * kind.rank)
     kinds = [value.type.element_type if isinstance(value.type, ir.ShapedType) else value.type for value in values]
     body = generic.regions[0].blocks.append(*kinds, kind.element_type)
     with ir.InsertionPoint(body):
-        indices = [linalg.IndexOp(at).result for at in range(kind.rank)]
+        indices = [linalg.IndexOp(axis).result for axis in range(kind.rank)]
         linalg.YieldOp([make(indices, list(body.arguments)[:-1])])
     _erase_unused(indices)
     return generic.results[0]
@@ -63,13 +63,13 @@ def generic_of_region(
     maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(identity)])
     generic = empty_generic([], [out], maps, [PARALLEL] * kind.rank)
     body = generic.regions[0].blocks.append(kind.element_type)
-    *operations, end = [each.operation for each in block.operations]
+    *operations, end = [view.operation for view in block.operations]
     with ir.InsertionPoint(body):
-        indices = [linalg.IndexOp(at).result for at in range(kind.rank)]
+        indices = [linalg.IndexOp(axis).result for axis in range(kind.rank)]
     for argument, index in zip(block.arguments, indices, strict=True):
         argument.replace_all_uses_with(index)
-    for each in operations:
-        body.append(each)
+    for operation in operations:
+        body.append(operation)
     with ir.InsertionPoint(body):
         linalg.YieldOp([finish(indices, end.operands[0])])
     _erase_unused(indices)
@@ -86,14 +86,16 @@ def empty_generic(
     inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], maps: ir.ArrayAttr, iterators: Sequence[str]
 ) -> ir.Operation:
     """Create a `linalg.generic` on tensors or memrefs with an empty body."""
-    kinds = ir.ArrayAttr.get([ir.Attribute.parse(one) for one in iterators])
-    results = [one.type for one in outputs if isinstance(one.type, ir.RankedTensorType)]
-    made = linalg.GenericOp(results, list(inputs), list(outputs), maps, kinds)
-    return made.operation
+    kinds = ir.ArrayAttr.get([ir.Attribute.parse(output) for output in iterators])
+    results = [output.type for output in outputs if isinstance(output.type, ir.RankedTensorType)]
+    generic = linalg.GenericOp(results, list(inputs), list(outputs), maps, kinds)
+    return generic.operation
 
 
 def _iterators(operation: ir.Operation, maps: ir.ArrayAttr) -> list[str]:
     if "iterator_types" in operation.attributes:
-        return [str(each) for each in operation.attributes["iterator_types"]]
-    kept = set.intersection(*(used_dimensions(maps[at].value) for at in range(len(maps))[-len(operation.results) :]))
-    return [PARALLEL if at in kept else REDUCTION for at in range(maps[0].value.n_dims)]
+        return [str(kind) for kind in operation.attributes["iterator_types"]]
+    parallel = set.intersection(
+        *(used_dimensions(maps[position].value) for position in range(len(maps))[-len(operation.results) :])
+    )
+    return [PARALLEL if position in parallel else REDUCTION for position in range(maps[0].value.n_dims)]

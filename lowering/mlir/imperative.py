@@ -48,7 +48,11 @@ def updates_of(function: ir.OpView) -> dict[int, int]:
     if "arg_attrs" not in function.attributes:
         return {}
     attributes = list(ir.ArrayAttr(function.attributes["arg_attrs"]))
-    return {at: one[UPDATED_BY].value for at, one in enumerate(attributes) if UPDATED_BY in one}
+    return {
+        position: attribute[UPDATED_BY].value
+        for position, attribute in enumerate(attributes)
+        if UPDATED_BY in attribute
+    }
 
 
 def is_imperative_operation(operation: ir.Operation) -> bool:

@@ -25,10 +25,10 @@ _WIDEST = (-(2**63), 2**63 - 1)
 
 def bounds_of(value: ir.Value, depth: int = 12) -> Bounds | None:
     """Return the bounds of `value`, looking `depth` operations back."""
-    found = _bounds(value, depth)
-    if found is None or found[0] < _WIDEST[0] or found[1] > _WIDEST[1]:
-        found = _of_type(value.type)
-    return None if found is None else Bounds(*found)
+    bounds = _bounds(value, depth)
+    if bounds is None or bounds[0] < _WIDEST[0] or bounds[1] > _WIDEST[1]:
+        bounds = _of_type(value.type)
+    return None if bounds is None else Bounds(*bounds)
 
 
 def _bounds(value: ir.Value, depth: int) -> _Pair | None:
@@ -40,7 +40,7 @@ def _bounds(value: ir.Value, depth: int) -> _Pair | None:
     if operation.name in _RULES:
         return _RULES[operation.name](operation, depth)
     if operation.name in _OF_OPERANDS:
-        operands = [bounds_of(each, depth - 1) for each in operation.operands]
+        operands = [bounds_of(operand, depth - 1) for operand in operation.operands]
         return None if None in operands else _OF_OPERANDS[operation.name](*operands)
     return None
 
@@ -58,7 +58,7 @@ def _of_counter(value: ir.Value, depth: int) -> _Pair | None:
     loop = block.owner.operation if block.owner is not None else None
     if loop is None or loop.name != "scf.for" or value.arg_number != 0:
         return None
-    lower, upper = (bounds_of(loop.operands[at], depth - 1) for at in (0, 1))
+    lower, upper = (bounds_of(loop.operands[position], depth - 1) for position in (0, 1))
     return None if lower is None or upper is None else (lower[0], max(upper[1] - 1, lower[0]))
 
 
@@ -90,7 +90,7 @@ def _size(operation: ir.Operation, depth: int) -> _Pair | None:
 
 
 def _select(operation: ir.Operation, depth: int) -> _Pair | None:
-    arms = [bounds_of(each, depth - 1) for each in list(operation.operands)[1:]]
+    arms = [bounds_of(arm, depth - 1) for arm in list(operation.operands)[1:]]
     return None if None in arms else (min(low for low, _ in arms), max(high for _, high in arms))
 
 
@@ -98,10 +98,10 @@ def _clamped(larger: bool) -> Callable[[ir.Operation, int], _Pair | None]:
     """Bound a maximum or minimum; one known operand bounds one side."""
 
     def rule(operation: ir.Operation, depth: int) -> _Pair | None:
-        known = [each for operand in operation.operands if (each := bounds_of(operand, depth - 1)) is not None]
-        if not known:
+        bounded = [bounds for operand in operation.operands if (bounds := bounds_of(operand, depth - 1)) is not None]
+        if not bounded:
             return None
-        both = [*known, *([_WIDEST] if len(known) == 1 else [])]
+        both = [*bounded, *([_WIDEST] if len(bounded) == 1 else [])]
         choose = max if larger else min
         return choose(low for low, _ in both), choose(high for _, high in both)
 
@@ -131,18 +131,18 @@ def _product(x: _Pair, y: _Pair) -> _Pair:
 def _widened(operation: ir.Operation, depth: int) -> _Pair | None:
     """Bound a conversion: it keeps the value, or truncates to the bounds of its type."""
     [operand] = operation.operands
-    known = bounds_of(operand, depth - 1)
-    if known is None:
+    bounds = bounds_of(operand, depth - 1)
+    if bounds is None:
         return None
     fits = _of_type(operation.results[0].type) or _WIDEST
-    return known if fits[0] <= known[0] and known[1] <= fits[1] else None
+    return bounds if fits[0] <= bounds[0] and bounds[1] <= fits[1] else None
 
 
 def _zero_extended(operation: ir.Operation, depth: int) -> _Pair | None:
     [operand] = operation.operands
-    known = bounds_of(operand, depth - 1)
-    if known is not None and known[0] >= 0:
-        return known
+    bounds = bounds_of(operand, depth - 1)
+    if bounds is not None and bounds[0] >= 0:
+        return bounds
     width = operand.type.width if isinstance(operand.type, ir.IntegerType) else 64
     return (0, 2**width - 1) if width < 63 else None
 

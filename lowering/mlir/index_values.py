@@ -16,8 +16,8 @@ Step = Callable[[list[ir.Value], list[ir.Value]], list[ir.Value]]
 
 def unnamed() -> ir.Location:
     """The current location without the user's variable name, which belongs to the result alone."""
-    here = ir.Location.current
-    return here.child_loc if isinstance(here, ir.NameLoc) else here
+    location = ir.Location.current
+    return location.child_loc if isinstance(location, ir.NameLoc) else location
 
 
 def index_constant(number: int, location: ir.Location | None = None) -> ir.Value:
@@ -71,19 +71,19 @@ def offsets_in(value: ir.Value, offsets: Sequence[int | ir.Value]) -> list[int |
 
 def mixed_sizes(kind: ir.RankedTensorType, dynamic: Sequence[ir.Value]) -> list[int | ir.Value]:
     """Return the shape of a type with its dynamic sizes replaced by values."""
-    given = iter(dynamic)
-    return [size if size >= 0 else next(given) for size in kind.shape]
+    values = iter(dynamic)
+    return [size if size >= 0 else next(values) for size in kind.shape]
 
 
 def loop_nest(sizes: Sequence[int | ir.Value], carried: Sequence[ir.Value], step: Step) -> list[ir.Value]:
     """Run ``step(index, carried) -> carried`` for every index of `sizes`, the last axis fastest; return the results."""
 
-    def nest(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
-        if len(at) == len(sizes):
-            return step(at, carried)
-        loop = scf.ForOp(index_constant(0), index_value(sizes[len(at)]), index_constant(1), carried)
+    def nest(indices: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        if len(indices) == len(sizes):
+            return step(indices, carried)
+        loop = scf.ForOp(index_constant(0), index_value(sizes[len(indices)]), index_constant(1), carried)
         with ir.InsertionPoint(loop.body):
-            scf.YieldOp(nest([*at, loop.induction_variable], list(loop.inner_iter_args)))
+            scf.YieldOp(nest([*indices, loop.induction_variable], list(loop.inner_iter_args)))
         return list(loop.results)
 
     return nest([], list(carried))

@@ -23,8 +23,10 @@ def element_type(dtype: DType) -> ir.Type:
     return ir.Type.parse(dtype.signless)
 
 
-def tensor_type(of: TensorType) -> ir.RankedTensorType:
-    return ir.RankedTensorType.get([DYNAMIC if is_dynamic(size) else size for size in of.shape], element_type(of.dtype))
+def tensor_type(kind: TensorType) -> ir.RankedTensorType:
+    return ir.RankedTensorType.get(
+        [DYNAMIC if is_dynamic(size) else size for size in kind.shape], element_type(kind.dtype)
+    )
 
 
 def is_tensor(value: ir.Value) -> bool:
@@ -44,34 +46,34 @@ def is_zeros(array: ir.Value) -> bool:
     return constant is not None and constant.attributes["value"].value == 0
 
 
-def empty(of: TensorType, sizes: Sequence[int | ir.Value] = ()) -> ir.Value:
+def empty(kind: TensorType, sizes: Sequence[int | ir.Value] = ()) -> ir.Value:
     """Return a `tensor.empty`; `sizes` has the dynamic sizes of the type."""
-    wanted = [index_value(sizes[axis]) if is_dynamic(size) else size for axis, size in enumerate(of.shape)]
-    return tensor.empty(wanted, element_type(of.dtype), loc=unnamed())
+    shape = [index_value(sizes[axis]) if is_dynamic(size) else size for axis, size in enumerate(kind.shape)]
+    return tensor.empty(shape, element_type(kind.dtype), loc=unnamed())
 
 
-def filled(of: TensorType, number: complex | float | int, sizes: Sequence[int | ir.Value] = ()) -> ir.Value:
+def filled(kind: TensorType, number: complex | float | int, sizes: Sequence[int | ir.Value] = ()) -> ir.Value:
     """Return a `linalg.fill` of a literal into a fresh tensor, the initial value of reductions and matmuls."""
-    value = scalar.constant(number, of.dtype).value
-    return linalg.fill(value, outs=[empty(of, sizes)])
+    value = scalar.constant(number, kind.dtype).value
+    return linalg.fill(value, outs=[empty(kind, sizes)])
 
 
-def cast_to(value: ir.Value, of: ir.Type) -> ir.Value:
+def cast_to(value: ir.Value, kind: ir.Type) -> ir.Value:
     """Cast the tensor to a type with more or fewer static sizes."""
-    return value if value.type == of else tensor.cast(of, value, loc=unnamed())
+    return value if value.type == kind else tensor.cast(kind, value, loc=unnamed())
 
 
-def splat(of: TensorType, number: complex | float | int | bool) -> ir.Value:
+def splat(kind: TensorType, number: complex | float | int | bool) -> ir.Value:
     """Return an `arith.constant` splat; complex numbers are filled in."""
-    kind = element_type(of.dtype)
-    if of.dtype.is_complex:
+    element_kind = element_type(kind.dtype)
+    if kind.dtype.is_complex:
         # The bindings lack attributes of complex elements.
-        return filled(of, number)
-    if of.dtype.is_float:
-        element = ir.FloatAttr.get(kind, float(number))
+        return filled(kind, number)
+    if kind.dtype.is_float:
+        element = ir.FloatAttr.get(element_kind, float(number))
     else:
-        element = ir.IntegerAttr.get(kind, scalar.wrapped(int(number), of.dtype))
-    return arith.constant(tensor_type(of), ir.DenseElementsAttr.get_splat(tensor_type(of), element))
+        element = ir.IntegerAttr.get(element_kind, scalar.wrapped(int(number), kind.dtype))
+    return arith.constant(tensor_type(kind), ir.DenseElementsAttr.get_splat(tensor_type(kind), element))
 
 
 def dimensions(*positions: int, rank: int) -> ir.AffineMap:
@@ -96,9 +98,9 @@ def generic(
         kinds,
     )
     elements = [value.type.element_type for value in (*inputs, *inits)]
-    here = unnamed()
-    block = operation.regions[0].blocks.append(*elements, arg_locs=[here] * len(elements))
-    with ir.InsertionPoint(block), here:
+    location = unnamed()
+    block = operation.regions[0].blocks.append(*elements, arg_locs=[location] * len(elements))
+    with ir.InsertionPoint(block), location:
         linalg.YieldOp(list(body(*block.arguments)))
     return list(operation.results)
 
@@ -181,17 +183,17 @@ def _expanded_flat(value: ir.Value, target: TensorType, sizes) -> ir.Value:
 
 
 def _expanded(value: ir.Value, target: TensorType, groups: list[list[int]], sizes) -> ir.Value:
-    wanted: list[int | ir.Value] = list(target.shape)
+    shape: list[int | ir.Value] = list(target.shape)
     for axis, group in enumerate(groups):
-        dynamic = [at for at in group if is_dynamic(target.shape[at])]
+        dynamic = [position for position in group if is_dynamic(target.shape[position])]
         if sizes is None and len(dynamic) > 1:
             raise KernelValueError(f"how a size of run time is shared out to {target} is not known")
-        for at in dynamic:
-            known = prod(target.shape[other] for other in group if other != at) if sizes is None else 1
-            wanted[at] = index_value(sizes[at] if sizes is not None else size_of(value, axis))
-            if known > 1:
-                wanted[at] = arith.divui(wanted[at], index_constant(known))
-    return tensor.expand_shape(tensor_type(target), value, groups, *split_sizes(wanted))
+        for position in dynamic:
+            factor = prod(target.shape[other] for other in group if other != position) if sizes is None else 1
+            shape[position] = index_value(sizes[position] if sizes is not None else size_of(value, axis))
+            if factor > 1:
+                shape[position] = arith.divui(shape[position], index_constant(factor))
+    return tensor.expand_shape(tensor_type(target), value, groups, *split_sizes(shape))
 
 
 def _product(shape: Sequence[int | Size]) -> int | Size:
@@ -217,6 +219,6 @@ def _runs(long: tuple, short: tuple, start: int) -> list[list[int]] | None:
     for end in range(start + 1, len(long) + 1):
         product = _product(long[start:end])
         fits = (is_dynamic(product) and is_dynamic(short[0])) or product == short[0]
-        if fits and (rest := _runs(long, short[1:], end)) is not None:
-            return [list(range(start, end)), *rest]
+        if fits and (remaining := _runs(long, short[1:], end)) is not None:
+            return [list(range(start, end)), *remaining]
     return None

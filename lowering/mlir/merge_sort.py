@@ -35,8 +35,8 @@ class Rows:
 
 def rows_of(tensors: Sequence[ir.Value], sizes: Sequence[int | ir.Value], axis: int) -> Rows:
     """Return the rows whose fields are the elements of `tensors`."""
-    kinds = [each.type.element_type for each in tensors]
-    return Rows(sizes, axis, kinds, lambda at: [tensor.extract(each, at) for each in tensors])
+    kinds = [field.type.element_type for field in tensors]
+    return Rows(sizes, axis, kinds, lambda indices: [tensor.extract(field, indices) for field in tensors])
 
 
 def sort(rows: Rows, overtakes: Overtakes, is_order: bool = True) -> Values:
@@ -47,29 +47,29 @@ def sort(rows: Rows, overtakes: Overtakes, is_order: bool = True) -> Values:
     block = BLOCK if is_order else 1
     lines = [1 if loop == rows.axis else size for loop, size in enumerate(rows.sizes)]
     count = len(rows.fields)
-    here, there = ([tensor.empty(rows.sizes, kind) for kind in rows.fields] for _ in range(2))
+    source, target = ([tensor.empty(rows.sizes, kind) for kind in rows.fields] for _ in range(2))
 
-    def line(at: Values) -> _Line:
-        return _Line(rows, overtakes, at, is_order)
+    def line(indices: Values) -> _Line:
+        return _Line(rows, overtakes, indices, is_order)
 
-    here = loop_nest(lines, here, lambda at, carried: line(at).blocks(carried))
+    source = loop_nest(lines, source, lambda indices, carried: line(indices).blocks(carried))
 
     def passes(width: ir.Value, carried: Values) -> Values:
         double = arith.addi(width, width)
         first, second = carried[:count], carried[count:]
-        second = loop_nest(lines, second, lambda at, to: line(at).merged(first, to, width))
-        first = loop_nest(lines, first, lambda at, to: line(at).merged(second, to, double))
+        second = loop_nest(lines, second, lambda indices, to: line(indices).merged(first, to, width))
+        first = loop_nest(lines, first, lambda indices, to: line(indices).merged(second, to, double))
         return [arith.addi(double, double), *first, *second]
 
     size = index_value(rows.sizes[rows.axis])
-    return _while_narrow(size, [index_constant(block), *here, *there], passes)[1 : count + 1]
+    return _while_narrow(size, [index_constant(block), *source, *target], passes)[1 : count + 1]
 
 
 class _Line:
     """One line along the axis, at fixed indices `at` of the other axes."""
 
-    def __init__(self, rows: Rows, overtakes: Overtakes, at: Sequence[ir.Value], is_order: bool):
-        self.rows, self.overtakes, self.at, self.is_order = rows, overtakes, list(at), is_order
+    def __init__(self, rows: Rows, overtakes: Overtakes, indices: Sequence[ir.Value], is_order: bool):
+        self.rows, self.overtakes, self.at, self.is_order = rows, overtakes, list(indices), is_order
         self.size = index_value(rows.sizes[rows.axis])
 
     def place(self, position: ir.Value) -> Values:
@@ -88,20 +88,20 @@ class _Line:
     def blocks(self, fields: Values) -> Values:
         """Sort runs of `BLOCK` elements and a shorter last one; runs of one if `overtakes` is no order."""
         if not self.is_order:
-            return loop_nest([self.size], fields, lambda at, to: self.write(self.original(at[0]), to, at[0]))
-        whole = arith.divui(self.size, index_constant(BLOCK))
+            return loop_nest([self.size], fields, lambda index, to: self.write(self.original(index[0]), to, index[0]))
+        full = arith.divui(self.size, index_constant(BLOCK))
 
         def block(number: Values, carried: Values) -> Values:
             start = arith.muli(number[0], index_constant(BLOCK))
             return self.counted(start, carried)
 
-        fields = loop_nest([whole], fields, block)
-        start = arith.muli(whole, index_constant(BLOCK))
+        fields = loop_nest([full], fields, block)
+        start = arith.muli(full, index_constant(BLOCK))
         return self.counted_one_by_one(start, arith.subi(self.size, start), fields)
 
     def counted(self, start: ir.Value, fields: Values) -> Values:
         """Sort a block: each element's position is the number of those that go before it."""
-        rows = [self.original(arith.addi(start, index_constant(at))) for at in range(BLOCK)]
+        rows = [self.original(arith.addi(start, index_constant(offset))) for offset in range(BLOCK)]
         ranks = [index_constant(0)] * BLOCK
         for first in range(BLOCK):
             for second in range(first + 1, BLOCK):
@@ -115,31 +115,31 @@ class _Line:
     def counted_one_by_one(self, start: ir.Value, count: ir.Value, fields: Values) -> Values:
         """Sort a block of any length by counting."""
 
-        def one(at: Values, carried: Values) -> Values:
-            row = self.original(arith.addi(start, at[0]))
+        def insert(index: Values, carried: Values) -> Values:
+            row = self.original(arith.addi(start, index[0]))
 
             def against(other: Values, ranks: Values) -> Values:
                 other_row = self.original(arith.addi(start, other[0]))
-                is_earlier = arith.cmpi(arith.CmpIPredicate.slt, other[0], at[0])
-                is_itself = arith.cmpi(arith.CmpIPredicate.eq, other[0], at[0])
+                is_earlier = arith.cmpi(arith.CmpIPredicate.slt, other[0], index[0])
+                is_itself = arith.cmpi(arith.CmpIPredicate.eq, other[0], index[0])
                 # Each pair is compared once: the reverse comparison may contradict it.
                 stays = _not(self.overtakes(row, other_row))
                 passed = arith.andi(self.overtakes(other_row, row), _not(is_itself))
-                before = arith.select(is_earlier, stays, passed)
-                return [arith.addi(ranks[0], arith.index_castui(ir.IndexType.get(), before))]
+                is_before = arith.select(is_earlier, stays, passed)
+                return [arith.addi(ranks[0], arith.index_castui(ir.IndexType.get(), is_before))]
 
             [rank] = loop_nest([count], [index_constant(0)], against)
             return self.write(row, carried, arith.addi(start, rank))
 
-        return loop_nest([count], fields, one)
+        return loop_nest([count], fields, insert)
 
     def merged(self, source: Values, target: Values, width: ir.Value) -> Values:
         """Merge pairs of runs of `width`, then the rest: a shorter pair, a single run or nothing."""
         double = arith.addi(width, width)
         pairs = arith.divui(self.size, double)
 
-        def pair(at: Values, to: Values) -> Values:
-            low = arith.muli(at[0], double)
+        def pair(index: Values, to: Values) -> Values:
+            low = arith.muli(index[0], double)
             if self.is_order:
                 return self.merged_pair(source, to, low, width)
             return self.merged_from_front(source, to, low, width, arith.addi(low, double))
@@ -153,12 +153,12 @@ class _Line:
         middle = arith.addi(low, width)
         last_left, last_right = arith.subi(middle, one), arith.subi(arith.addi(middle, width), one)
 
-        def step(at: Values, carried: Values) -> Values:
+        def step(index: Values, carried: Values) -> Values:
             *to, left, right, left_end, right_end = carried
             front = self.chosen(source, left, right, takes_left=lambda a, b: _not(self.overtakes(b, a)))
             back = self.chosen(source, left_end, right_end, takes_left=lambda a, b: self.overtakes(b, a))
-            to = self.write(front[0], to, arith.addi(low, at[0]))
-            to = self.write(back[0], to, arith.subi(last_right, at[0]))
+            to = self.write(front[0], to, arith.addi(low, index[0]))
+            to = self.write(back[0], to, arith.subi(last_right, index[0]))
             return [
                 *to, arith.addi(left, front[1]), arith.addi(right, arith.subi(one, front[1])),
                 arith.subi(left_end, back[1]), arith.subi(right_end, arith.subi(one, back[1])),
@@ -182,7 +182,7 @@ class _Line:
         one = index_constant(1)
         middle, last = arith.minsi(arith.addi(low, width), end), arith.subi(end, one)
 
-        def step(at: Values, carried: Values) -> Values:
+        def step(index: Values, carried: Values) -> Values:
             *to, left, right = carried
             has_left = arith.cmpi(arith.CmpIPredicate.slt, left, middle)
             has_right = arith.cmpi(arith.CmpIPredicate.slt, right, end)
@@ -191,7 +191,7 @@ class _Line:
                 return arith.andi(has_left, arith.ori(_not(has_right), _not(self.overtakes(b, a))))
 
             row, moves = self.chosen(source, arith.minsi(left, last), arith.minsi(right, last), takes_left)
-            to = self.write(row, to, arith.addi(low, at[0]))
+            to = self.write(row, to, arith.addi(low, index[0]))
             return [*to, arith.addi(left, moves), arith.addi(right, arith.subi(one, moves))]
 
         return loop_nest([arith.subi(end, low)], [*target, low, middle], step)[: len(target)]
@@ -205,9 +205,9 @@ def _while_narrow(size: ir.Value, initial: Values, body: Callable[[ir.Value, Val
     """Run the body while the width, the first loop-carried value, is below the size."""
     types = [value.type for value in initial]
     loop = scf.WhileOp(types, list(initial))
-    places = [ir.Location.current] * len(types)
-    before = loop.regions[0].blocks.append(*types, arg_locs=places)
-    after = loop.regions[1].blocks.append(*types, arg_locs=places)
+    locations = [ir.Location.current] * len(types)
+    before = loop.regions[0].blocks.append(*types, arg_locs=locations)
+    after = loop.regions[1].blocks.append(*types, arg_locs=locations)
     with ir.InsertionPoint(before):
         narrow = arith.cmpi(arith.CmpIPredicate.slt, before.arguments[0], size)
         scf.ConditionOp(narrow, list(before.arguments))

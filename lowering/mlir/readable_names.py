@@ -42,7 +42,7 @@ def name_of_scalar(operation: ir.Operation) -> str:
 
 def _body_words(operation: ir.Operation) -> list[str]:
     block = operation.regions[0].blocks[0]
-    words = (each.operation.name.split(".")[-1] for each in block.operations)
+    words = (view.operation.name.split(".")[-1] for view in block.operations)
     return [word for word in words if word not in _SILENT]
 
 
@@ -68,7 +68,7 @@ def _shortened(words: list[str]) -> list[str]:
 def _data_movement_name(operation: ir.Operation) -> str:
     maps = [attribute.value for attribute in linalg.get_indexing_maps(operation)]
     block = operation.regions[0].blocks[0]
-    converts = next((each.operation for each in block.operations if each.operation.name != "linalg.yield"), None)
+    converts = next((view.operation for view in block.operations if view.operation.name != "linalg.yield"), None)
     if converts is not None:
         return "cast" if converts.results and len(list(block.operations)) == 2 else "copy"
     if len(maps) < 2:

@@ -87,12 +87,12 @@ def affine_index(
 
 def used_dimensions(mapping: ir.AffineMap) -> set[int]:
     """Return the positions of the dimensions used in results of `mapping`."""
-    found: set[int] = set()
+    positions: set[int] = set()
     pending = list(mapping.results)
     while pending:
         expression = pending.pop()
         if isinstance(expression, ir.AffineDimExpr):
-            found.add(expression.position)
+            positions.add(expression.position)
         elif isinstance(expression, ir.AffineBinaryExpr):
             pending += [expression.lhs, expression.rhs]
-    return found
+    return positions
