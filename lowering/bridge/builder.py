@@ -54,7 +54,7 @@ class Uninitialized:
 
 def vdevice_of_all(expressions: Sequence[Any]) -> Any:
     """Return the device that a call on these operands runs on, None where none is named."""
-    return next((found for each in expressions if (found := vdevice_of(each.ty)) is not None), None)
+    return next((vdevice for expression in expressions if (vdevice := vdevice_of(expression.ty)) is not None), None)
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,8 @@ class RelaxBuilder:
         variable = self.bind(operation, expression, name)
         if len(operation.results) == 1:
             return self.write(operation.results[0], variable)
-        for at, result in enumerate(operation.results):
-            part = self.bind(operation, relax.TupleGetItem(variable, at), f"{variable.name}_{at}")
+        for position, result in enumerate(operation.results):
+            part = self.bind(operation, relax.TupleGetItem(variable, position), f"{variable.name}_{position}")
             self.write(result, part)
         return None
 
@@ -151,8 +151,8 @@ class RelaxBuilder:
 
     def add_function(self, function: PrimFunc, name: str) -> GlobalVar:
         """Add `function` to the module, unless an equal one is there, and return its name."""
-        for callee, known in self.block.get().functions_items():
-            if isinstance(known, PrimFunc) and structural_equal(known, function):
+        for callee, existing in self.block.get().functions_items():
+            if isinstance(existing, PrimFunc) and structural_equal(existing, function):
                 return callee
         return self.block.add_func(function, self.function_names.unique(name))
 
@@ -166,7 +166,12 @@ class RelaxBuilder:
         axes = [Axis(size) for size in meaning.shape]
         span = span_of(value.owner.location)
         function = build(
-            "fill", [], [output], axes, lambda at: Statements(store(output, meaning.element, at)), span and str(span)
+            "fill",
+            [],
+            [output],
+            axes,
+            lambda point: Statements(store(output, meaning.element, point)),
+            span and str(span),
         )
         callee = self.add_function(function, "fill")
         return self.bind(value.owner, relax.call_tir(callee, relax.Tuple([]), self.type_of(value)))

@@ -28,7 +28,7 @@ def _tensorir(builder: RelaxBuilder, values: Values, operands: Sequence[Any]) ->
     callee = builder.add_function(function, values["function"])
     vdevice = vdevice_of_all(operands)
     outputs = list(function.params)[len(operands) :]
-    types = [TensorType(each.ty.shape, each.ty.dtype, vdevice=vdevice) for each in outputs]
+    types = [TensorType(output.ty.shape, output.ty.dtype, vdevice=vdevice) for output in outputs]
     return relax.call_tir(callee, relax.Tuple(operands), types if len(types) > 1 else types[0])
 
 
@@ -51,15 +51,15 @@ def _call(builder: RelaxBuilder, operation: ir.Operation) -> None:
     values, dtypes = values_of(function), dtypes_of(function)
     if function.attributes[KIND].value == "device":
         return builder.emit(operation, _copy(builder, values, builder.read_all(operation.operands)), "copy")
-    operands = [_as(builder, operation, *each) for each in zip(operation.operands, dtypes, strict=False)]
-    made = CALLS[function.attributes[KIND].value](builder, values, operands)
+    operands = [_as(builder, operation, *pair) for pair in zip(operation.operands, dtypes, strict=False)]
+    expression = CALLS[function.attributes[KIND].value](builder, values, operands)
     results = list(zip(operation.results, dtypes[len(operands) :], strict=True))
     name = values["function"].rpartition(".")[2]
     if all(_dtype(builder, result) == dtype for result, dtype in results):
-        return builder.emit(operation, made, name)
-    whole = builder.bind_as("unsigned", operation, made)
-    for at, (result, dtype) in enumerate(results):
-        part = whole if len(results) == 1 else builder.bind_as("unsigned", operation, relax.TupleGetItem(whole, at))
+        return builder.emit(operation, expression, name)
+    bound = builder.bind_as("unsigned", operation, expression)
+    for number, (result, dtype) in enumerate(results):
+        part = bound if len(results) == 1 else builder.bind_as("unsigned", operation, relax.TupleGetItem(bound, number))
         signed = part if _dtype(builder, result) == dtype else relax.op.astype(part, _dtype(builder, result))
         builder.write(result, builder.bind(operation, signed, name))
     return None

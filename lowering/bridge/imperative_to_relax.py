@@ -87,8 +87,8 @@ class _Facts:
     @property
     def buffers(self) -> list[str]:
         """Return the dtypes of the buffers of the arguments, and of the results that have their own."""
-        own = [kind for kind, at in zip(self.results, self.in_place, strict=True) if at == _NEW]
-        return [str(kind.dtype) for kind in (*self.arguments, *own)]
+        new = [kind for kind, argument in zip(self.results, self.in_place, strict=True) if argument == _NEW]
+        return [str(kind.dtype) for kind in (*self.arguments, *new)]
 
 
 def _facts(function: Any, signature: tuple[Dtypes, Dtypes] | None, symbols: Symbols) -> _Facts:
@@ -101,10 +101,10 @@ def _facts(function: Any, signature: tuple[Dtypes, Dtypes] | None, symbols: Symb
     )
     updates = {result: argument for argument, result in updates_of(function).items()}
     unique, name = Names([function.sym_name.value]), function.sym_name.value
-    wishes = [name_of(argument.location) or f"arg{at}" for at, argument in enumerate(function.arguments)]
+    wishes = [name_of(argument.location) or f"arg{position}" for position, argument in enumerate(function.arguments)]
     return _Facts(
         name, span_of(function.location), tuple(unique.unique(wish) for wish in wishes), arguments, results,
-        tuple(updates.get(at, _NEW) for at in range(len(results))),
+        tuple(updates.get(position, _NEW) for position in range(len(results))),
         any(DTYPES[dtype].is_complex for group in dtypes for dtype in group),
     )  # fmt: skip
 
@@ -112,8 +112,8 @@ def _facts(function: Any, signature: tuple[Dtypes, Dtypes] | None, symbols: Symb
 def _buffer_shapes(function: Any, facts: _Facts, symbols: Symbols) -> list[Any]:
     """Return the shapes of the buffers of the arguments, and of the results that have their own."""
     results = symbols.arguments(function.type.inputs), symbols.results(function.type.results, is_whole=False)
-    own = [shape for shape, at in zip(results[1], facts.in_place, strict=True) if at == _NEW]
-    return [*results[0], *own]
+    new = [shape for shape, argument in zip(results[1], facts.in_place, strict=True) if argument == _NEW]
+    return [*results[0], *new]
 
 
 def _relax_module(facts: _Facts, loops: PrimFunc, constants: list[Any]) -> IRModule:
@@ -148,9 +148,9 @@ def _type(shape: Sequence[Any], dtype: DType) -> TensorType:
 
 def _constant(module: ir.Module, symbol: str) -> Any:
     """Return the constant array of a global that bufferization created."""
-    for made in operations_named(module, "memref.global"):
-        if made.attributes["sym_name"].value == symbol:
-            array = global_constant(made)
+    for definition in operations_named(module, "memref.global"):
+        if definition.attributes["sym_name"].value == symbol:
+            array = global_constant(definition)
             return relax.const(array, array.dtype.name)
     raise UnsupportedOperationError(f"the module has no constant {symbol!r}")
 
@@ -163,18 +163,20 @@ def _refuse_cuda(module: ir.Module) -> None:
             span_of(function.location),
             help="give the shapes of the arguments: compile(…, shapes={…})",
         )
-    loop = next((one for one in all_operations(module) if one.name in ("scf.for", "scf.while", "scf.if")), None)
-    number = next((one for one in all_operations(module) if one.name.startswith("complex.")), None)
+    operations = all_operations(module)
+    descriptions = {"scf.for": "a loop", "scf.while": "a loop", "scf.if": "a branch"}
+    loop = next((operation for operation in operations if operation.name in descriptions), None)
+    number = next((operation for operation in operations if operation.name.startswith("complex.")), None)
     if loop is None and number is not None:
         raise UnsupportedOperationError(
             "complex numbers are not computed on CUDA devices",
             span_of(number.location),
             help='use target="cpu", or write it with real and imaginary parts',
         )
-    what = {"scf.for": "a loop", "scf.while": "a loop", "scf.if": "a branch"}
-    place = loop or next((one for one in all_operations(module) if one.name.startswith("tensor.insert")), None)
+    update = next((operation for operation in operations if operation.name.startswith("tensor.insert")), None)
+    description = descriptions[loop.name] if loop else "in-place updates"
     raise UnsupportedOperationError(
-        f"CUDA code is made of whole-array operations only, not of {what[loop.name] if loop else 'in-place updates'}",
-        span_of((place or public_functions(module)[0]).location),
+        f"CUDA code is made of whole-array operations only, not of {description}",
+        span_of((loop or update or function).location),
         help='use target="cpu", or write it with whole-array operations',
     )

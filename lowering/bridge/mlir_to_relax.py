@@ -34,9 +34,9 @@ def translate(module: ir.Module, loops: Mapping[str, Loops] | None = None) -> IR
 
     `loops` has the imperative PrimFuncs by the symbol that calls them.
     """
-    functions = [each.operation for each in module.body.operations if not is_declaration(each)]
-    found = (each for function in functions for each in _unsupported(function))
-    refuse(found, "Relax", 'write it with other operations, or use pipeline="mlir"')
+    functions = [view.operation for view in module.body.operations if not is_declaration(view)]
+    unsupported = (problem for function in functions for problem in _unsupported(function))
+    refuse(unsupported, "Relax", 'write it with other operations, or use pipeline="mlir"')
     block, devices = BlockBuilder(), devices_of(module)
     symbols = [function.attributes["sym_name"].value for function in functions]
     names = Names(symbols)
@@ -56,8 +56,8 @@ def translate(module: ir.Module, loops: Mapping[str, Loops] | None = None) -> IR
 def _translate_function(builder: RelaxBuilder, function: ir.Operation) -> None:
     """Add the Relax function of `function` to the builder's block."""
     body = function.regions[0].blocks[0]
-    for at, argument in enumerate(body.arguments):
-        name = builder.names.unique(name_of(argument.location) or f"arg{at}")
+    for position, argument in enumerate(body.arguments):
+        name = builder.names.unique(name_of(argument.location) or f"arg{position}")
         builder.write(argument, relax.Var(name, builder.type_on(argument, builder.devices.home)))
     parameters = [builder.meaning(argument) for argument in body.arguments]
     with builder.block.function(function.attributes["sym_name"].value, parameters):
@@ -85,8 +85,8 @@ def _unsupported(function: ir.Operation) -> Iterator[tuple[ir.Operation, str]]:
     if function.name != "func.func" or not function.regions[0].blocks:
         yield function, f"{function.name} without a body"
         return
-    for each in function.regions[0].blocks[0].operations:
-        operation = each.operation
+    for view in function.regions[0].blocks[0].operations:
+        operation = view.operation
         if (rule := _rule_of(operation)) is None:
             yield operation, operation.name
         elif type_problem := _type_problem(operation):
@@ -96,10 +96,10 @@ def _unsupported(function: ir.Operation) -> Iterator[tuple[ir.Operation, str]]:
 
 
 def _unsupported_in_body(operation: ir.Operation) -> Iterator[tuple[ir.Operation, str]]:
-    for each in operation.regions[0].blocks[0].operations:
-        name = each.operation.name
+    for inner in operation.regions[0].blocks[0].operations:
+        name = inner.operation.name
         if name not in SCALAR_RULES and name not in BODY_OPERATIONS:
-            yield each.operation, f"{name} inside {operation.name}"
+            yield inner.operation, f"{name} inside {operation.name}"
 
 
 def _type_problem(operation: ir.Operation) -> str | None:

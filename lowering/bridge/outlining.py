@@ -46,8 +46,8 @@ def outline(module: ir.Module) -> dict[str, ir.Module]:
     if IMPORTED not in function.attributes or updates_of(function):
         return {}
     marked = _marked(block)
-    outside = [each.operation for each in block.operations if each.operation not in marked]
-    if not any(map(_is_worth_a_schedule, outside)):
+    straight = [item.operation for item in block.operations if item.operation not in marked]
+    if not any(map(_is_worth_a_schedule, straight)):
         return {}
     order, islands = _in_order(block, marked)
     for island in islands:
@@ -57,16 +57,16 @@ def outline(module: ir.Module) -> dict[str, ir.Module]:
     if not _can_be_called(islands, block):
         return {}
     end = terminator(block)
-    for each in order:
-        for operation in each.operations if isinstance(each, Island) else [each]:
+    for item in order:
+        for operation in item.operations if isinstance(item, Island) else [item]:
             operation.move_before(end)
     symbol = function.attributes["sym_name"].value
-    named = {f"{symbol}_loops_{at}": island for at, island in enumerate(islands)}
+    named = {f"{symbol}_loops_{number}": island for number, island in enumerate(islands)}
     with ir.Location.unknown():
-        made = {name: _function_of(island, name) for name, island in named.items()}
+        modules = {name: _function_of(island, name) for name, island in named.items()}
         _call(module, named)
     _erase(islands, block)
-    return made
+    return modules
 
 
 def _can_be_called(islands: Sequence[Island], block: ir.Block) -> bool:
@@ -82,7 +82,7 @@ def _erase(islands: Sequence[Island], block: ir.Block) -> None:
     for island in reversed(islands):
         for operation in reversed(island.operations):
             operation.erase()
-    for operation in reversed([each.operation for each in block.operations][:-1]):
+    for operation in reversed([view.operation for view in block.operations][:-1]):
         is_used = any(True for result in operation.results for _ in result.uses)
         if _is_cheap(operation) and not is_used:
             operation.erase()
@@ -109,7 +109,7 @@ def _is_static_tensor(kind: ir.Type) -> bool:
 
 def _marked(block: ir.Block) -> set[ir.Operation]:
     """Return the operations of islands: imperative ones, and those that only exchange scalars with them."""
-    operations = [each.operation for each in block.operations][:-1]
+    operations = [view.operation for view in block.operations][:-1]
     marked: set[ir.Operation] = set()
     scalars: set[ir.Value] = set()
     depending: set[ir.Value] = set()
@@ -117,7 +117,7 @@ def _marked(block: ir.Block) -> set[ir.Operation]:
         needed = needed_by(operation)
         if any(value in scalars for value in needed) or any(map(is_imperative_operation, all_operations_in(operation))):
             marked.add(operation)
-            scalars.update(each for each in operation.results if not isinstance(each.type, ir.RankedTensorType))
+            scalars.update(value for value in operation.results if not isinstance(value.type, ir.RankedTensorType))
         if operation in marked or any(value in depending for value in needed):
             depending.update(operation.results)
     for operation in reversed(operations):
@@ -130,7 +130,7 @@ def _marked(block: ir.Block) -> set[ir.Operation]:
 
 def _is_cheap(operation: ir.Operation) -> bool:
     """Return whether it is a literal or a computation of scalars."""
-    is_scalar = not any(isinstance(each.type, ir.ShapedType) for each in operation.results)
+    is_scalar = not any(isinstance(result.type, ir.ShapedType) for result in operation.results)
     return operation.name in LITERALS or (is_scalar and not operation.regions)
 
 
@@ -144,24 +144,24 @@ def _in_order(block: ir.Block, marked: set[ir.Operation]) -> tuple[list[ir.Opera
     """Return maximal runs of marked operations, reordered with what they need before and their users after."""
     order: list[ir.Operation | Island] = []
     islands: list[Island] = []
-    run, behind, made, tainted = Island(), [], set(), set()
+    run, behind, results, tainted = Island(), [], set(), set()
 
     def close() -> None:
-        nonlocal run, behind, made, tainted
+        nonlocal run, behind, results, tainted
         if run.operations:
             islands.append(run)
             order.append(run)
         order.extend(behind)
-        run, behind, made, tainted = Island(), [], set(), set()
+        run, behind, results, tainted = Island(), [], set(), set()
 
-    for operation in [each.operation for each in block.operations][:-1]:
+    for operation in [view.operation for view in block.operations][:-1]:
         needed = set(needed_by(operation))
         if operation in marked:
             if not needed.isdisjoint(tainted):
                 close()
             run.operations.append(operation)
-            made.update(operation.results)
-        elif not (needed.isdisjoint(made) and needed.isdisjoint(tainted)):
+            results.update(operation.results)
+        elif not (needed.isdisjoint(results) and needed.isdisjoint(tainted)):
             behind.append(operation)
             tainted.update(operation.results)
         else:
@@ -172,37 +172,37 @@ def _in_order(block: ir.Block, marked: set[ir.Operation]) -> tuple[list[ir.Opera
 
 def _plan_inputs(island: Island) -> None:
     """Find the values that it takes from outside, and which of those are cloned inside."""
-    wanted = _from_outside(island.operations)
+    outer = _from_outside(island.operations)
     inputs: dict[ir.Value, None] = {}
     copied: set[ir.Operation] = set()
-    for value in wanted:
+    for value in outer:
         owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
         if owner is None or not _is_cheap(owner):
             inputs[value] = None
         elif owner not in copied:
             copied.add(owner)
-            wanted += _from_outside([owner])
+            outer += _from_outside([owner])
     block = island.operations[0].block
-    position = {each.operation: at for at, each in enumerate(block.operations)}
+    position = {view.operation: number for number, view in enumerate(block.operations)}
     island.inputs, island.copied = list(inputs), sorted(copied, key=position.__getitem__)
 
 
 def _plan_outputs(island: Island, islands: Sequence[Island], marked: set[ir.Operation]) -> None:
     """Find the values that straight-line code, the return or other islands take from it."""
-    taken = {value for each in islands for value in each.inputs}
+    island_inputs = {value for other in islands for value in other.inputs}
     block = island.operations[0].block
 
     def is_taken(value: ir.Value) -> bool:
-        return value in taken or any(_at_top(use.owner.operation, block) not in marked for use in value.uses)
+        return value in island_inputs or any(_at_top(use.owner.operation, block) not in marked for use in value.uses)
 
-    island.outputs = [each for operation in island.operations for each in operation.results if is_taken(each)]
+    island.outputs = [value for operation in island.operations for value in operation.results if is_taken(value)]
 
 
 def _from_outside(operations: Sequence[ir.Operation]) -> list[ir.Value]:
     """Return the values used by operations or their regions but defined outside, in order."""
-    inner = [each for operation in operations for each in all_operations_in(operation)]
-    defined = {result for each in inner for result in each.results}
-    defined.update(argument for each in inner for region in each.regions for block in region.blocks
+    inner = [nested for operation in operations for nested in all_operations_in(operation)]
+    defined = {result for nested in inner for result in nested.results}
+    defined.update(argument for nested in inner for region in nested.regions for block in region.blocks
                    for argument in block.arguments)  # fmt: skip
     used = (value for operation in operations for value in needed_by(operation))
     return list(dict.fromkeys(value for value in used if value not in defined))
@@ -210,16 +210,16 @@ def _from_outside(operations: Sequence[ir.Operation]) -> list[ir.Value]:
 
 def _function_of(island: Island, symbol: str) -> ir.Module:
     """Return a module of one function that computes the island."""
-    made = ir.Module.create()
+    module = ir.Module.create()
     kinds = [[value.type for value in values] for values in (island.inputs, island.outputs)]
-    with ir.InsertionPoint(made.body), island.operations[0].location:
+    with ir.InsertionPoint(module.body), island.operations[0].location:
         function = func.FuncOp(symbol, tuple(kinds))
         block = function.regions[0].blocks.append(*kinds[0], arg_locs=[_named(value) for value in island.inputs])
-        known = dict(zip(island.inputs, block.arguments, strict=True))
+        clones = dict(zip(island.inputs, block.arguments, strict=True))
         with ir.InsertionPoint(block):
-            clone_all([*island.copied, *island.operations], known)
-            func.ReturnOp([known[value] for value in island.outputs])
-    return made
+            clone_all([*island.copied, *island.operations], clones)
+            func.ReturnOp([clones[value] for value in island.outputs])
+    return module
 
 
 def _call(module: ir.Module, islands: Mapping[str, Island]) -> None:
@@ -239,6 +239,6 @@ def _call(module: ir.Module, islands: Mapping[str, Island]) -> None:
 
 
 def _named(value: ir.Value) -> ir.Location:
-    place = value.location if isinstance(value.owner, ir.Block) else value.owner.location
-    name = name_of(place)
-    return ir.Location.name(name, place) if name else place
+    location = value.location if isinstance(value.owner, ir.Block) else value.owner.location
+    name = name_of(location)
+    return ir.Location.name(name, location) if name else location

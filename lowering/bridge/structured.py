@@ -112,29 +112,29 @@ class _Nest:
         self.values = list(operation.operands)[: len(self.maps)]
         self.first_output = len(self.maps) - len(operation.results)
         self.axes = _axes(operation, self.maps, self.values)
-        self.reductions = {at for at, axis in enumerate(self.axes) if axis.is_reduction}
+        self.reductions = {number for number, axis in enumerate(self.axes) if axis.is_reduction}
         self.outputs = [self.reader.output_buffer(operation, result) for result in operation.results]
 
     def statements(self, variables: list) -> Statements:
         """Return the block's body and init for one variable per dimension."""
-        accesses = [[affine_index(each, variables, index) for each in mapping.results] for mapping in self.maps]
+        accesses = [[affine_index(result, variables, index) for result in mapping.results] for mapping in self.maps]
         block = self.operation.regions[0].blocks[0]
         body = ScalarBody(variables, self.reader.read)
         initial = []
-        for at, (argument, value) in enumerate(zip(block.arguments, self.values, strict=True)):
-            output = at - self.first_output
-            if output < 0 or not self._accumulates(at):
-                body.define_lazily(argument, lambda value=value, at=at: self.reader.read(value, accesses[at]))
+        for number, (argument, value) in enumerate(zip(block.arguments, self.values, strict=True)):
+            output = number - self.first_output
+            if output < 0 or not self._accumulates(number):
+                body.define_lazily(argument, lambda value=value, n=number: self.reader.read(value, accesses[n]))
                 continue
-            body.define(argument, load(self.outputs[output], accesses[at]), is_accumulator=True)
-            initial.append(store(self.outputs[output], self.reader.read(value, accesses[at]), accesses[at]))
+            body.define(argument, load(self.outputs[output], accesses[number]), is_accumulator=True)
+            initial.append(store(self.outputs[output], self.reader.read(value, accesses[number]), accesses[number]))
         targets = list(zip(self.outputs, accesses[self.first_output :], strict=True))
         statement, scratch = body.translate(block, targets)
         return Statements(statement, _sequence(initial), scratch)
 
-    def _accumulates(self, at: int) -> bool:
+    def _accumulates(self, number: int) -> bool:
         """Return whether this output accumulates over the reduction axes; otherwise each element is written once."""
-        return bool(self.reductions) and not (used_dimensions(self.maps[at]) & self.reductions)
+        return bool(self.reductions) and not (used_dimensions(self.maps[number]) & self.reductions)
 
 
 def _sequence(statements: list):
@@ -150,16 +150,17 @@ def _axes(operation: ir.Operation, maps: list[ir.AffineMap], values: list[ir.Val
             if isinstance(expression, ir.AffineDimExpr):
                 extents[expression.position] = size
     count = maps[0].n_dims
-    if missing := [at for at in range(count) if at not in extents]:
+    if missing := [dimension for dimension in range(count) if dimension not in extents]:
         raise UnsupportedOperationError(f"no operand of {operation.name} tells how long dimension d{missing[0]} is")
     reductions = _reduction_dimensions(operation, maps)
-    return [Axis(extents[at], at in reductions) for at in range(count)]
+    return [Axis(extents[dimension], dimension in reductions) for dimension in range(count)]
 
 
 def _reduction_dimensions(operation: ir.Operation, maps: list[ir.AffineMap]) -> set[int]:
     """Return the reduction axes of a generic; of a named op, whose types the bindings hide, those in no output map."""
     count = maps[0].n_dims
     if "iterator_types" in operation.attributes:
-        return {at for at, kind in enumerate(operation.attributes["iterator_types"]) if "reduction" in str(kind)}
-    kept = set().union(*(used_dimensions(mapping) for mapping in maps[-len(operation.results) :]))
-    return set(range(count)) - kept
+        kinds = operation.attributes["iterator_types"]
+        return {dimension for dimension, kind in enumerate(kinds) if "reduction" in str(kind)}
+    output_axes = set().union(*(used_dimensions(mapping) for mapping in maps[-len(operation.results) :]))
+    return set(range(count)) - output_axes

@@ -38,7 +38,7 @@ def _cast(builder: RelaxBuilder, operation: ir.Operation) -> None:
 @rule("tensor.concat")
 def _concatenate(builder: RelaxBuilder, operation: ir.Operation) -> None:
     axis = operation.attributes["dim"].value
-    parts = [each for each in operation.operands if shape_of(each.type)[axis] != 0] or [operation.operands[0]]
+    parts = [operand for operand in operation.operands if shape_of(operand.type)[axis] != 0] or [operation.operands[0]]
     if len(parts) == 1:
         return builder.write(operation.results[0], builder.meaning(parts[0]))
     return builder.emit(operation, relax.op.concat(builder.read_all(parts), axis))
@@ -53,7 +53,7 @@ def _extract_slice(builder: RelaxBuilder, operation: ir.Operation) -> None:
     def element(variables: Sequence, read):
         position = iter(variables)
         steps = [next(position) if is_kept else index(0) for is_kept in kept]
-        return read(0, [_affine(*each) for each in zip(steps, offsets, strides, strict=True)])
+        return read(0, [_affine(*bounds) for bounds in zip(steps, offsets, strides, strict=True)])
 
     _emit_copy(builder, operation, "slice", [source], element)
 
@@ -65,14 +65,14 @@ def _insert_slice(builder: RelaxBuilder, operation: ir.Operation) -> None:
     kept = _kept_dimensions(sizes, shape_of(source.type))
 
     def element(variables: Sequence, read):
-        inside, position = [], []
-        for variable, bounds, is_kept, whole in zip(
+        in_slice, position = [], []
+        for variable, bounds, is_kept, size in zip(
             variables, zip(offsets, sizes, strides, strict=True), kept, shape_of(target.type), strict=True
         ):
-            conditions, step = _within(variable, bounds, whole)
-            inside += conditions
+            conditions, step = _within(variable, bounds, size)
+            in_slice += conditions
             position += [step] if is_kept else []
-        return _choose(inside, read(0, position), read(1, variables))
+        return _choose(in_slice, read(0, position), read(1, variables))
 
     _emit_copy(builder, operation, "insert_slice", [source, target], element)
 
@@ -84,19 +84,19 @@ def _pad(builder: RelaxBuilder, operation: ir.Operation) -> None:
     yielded = operation.regions[0].blocks[0].operations
     terminator = yielded[len(yielded) - 1].operation
     value = terminator.operands[0]
-    for each in yielded:
-        if each.operation.name == "arith.constant":
-            RULES["arith.constant"](builder, each.operation)
-    whole = shape_of(operation.results[0].type)
+    for view in yielded:
+        if view.operation.name == "arith.constant":
+            RULES["arith.constant"](builder, view.operation)
+    padded = shape_of(operation.results[0].type)
 
     def element(variables: Sequence, read):
-        inside, position = [], []
+        in_source, position = [], []
         bounds = zip(low, shape_of(source.type), [1] * len(low), strict=True)
-        for variable, each, size in zip(variables, bounds, whole, strict=True):
-            conditions, step = _within(variable, each, size)
-            inside += conditions
+        for variable, dimension, size in zip(variables, bounds, padded, strict=True):
+            conditions, step = _within(variable, dimension, size)
+            in_source += conditions
             position.append(step)
-        return _choose(inside, read(0, position), read(1, []))
+        return _choose(in_source, read(0, position), read(1, []))
 
     _emit_copy(builder, operation, "pad", [source, value], element)
 
@@ -104,7 +104,7 @@ def _pad(builder: RelaxBuilder, operation: ir.Operation) -> None:
 @rule("tensor.extract")
 def _extract(builder: RelaxBuilder, operation: ir.Operation) -> None:
     source, *indices = operation.operands
-    numbers = [builder.literal(each) for each in indices]
+    numbers = [builder.literal(operand) for operand in indices]
     if not indices or builder.literal(source) is not None:
         meaning = builder.meaning(source)
         element = builder.literal(source)
@@ -112,7 +112,7 @@ def _extract(builder: RelaxBuilder, operation: ir.Operation) -> None:
     if any(number is None for number in numbers):
         return _emit_copy(
             builder, operation, "extract", [source, *indices],
-            lambda _, read: read(0, [read(at + 1, []) for at in range(len(indices))]),
+            lambda _, read: read(0, [read(axis + 1, []) for axis in range(len(indices))]),
         )  # fmt: skip
     return _emit_copy(builder, operation, "extract", [source], lambda _, read: read(0, numbers))
 
@@ -123,7 +123,7 @@ def _from_elements(builder: RelaxBuilder, operation: ir.Operation) -> None:
     shape = shape_of(result.type)
     if not shape:
         return builder.write(result, builder.meaning(elements[0]))
-    parts = [relax.op.reshape(each, (1,)) for each in builder.read_all(elements)]
+    parts = [relax.op.reshape(element, (1,)) for element in builder.read_all(elements)]
     flat = relax.op.concat(parts, 0) if len(parts) > 1 else parts[0]
     return builder.emit(operation, flat if len(shape) == 1 else relax.op.reshape(flat, shape))
 
@@ -155,11 +155,11 @@ def _slice_numbers(operation: ir.Operation) -> tuple[list[int], list[int], list[
 
 def _kept_dimensions(sizes: Sequence[int], reduced: Sequence[int]) -> list[bool]:
     """Return the dimensions that a rank-reduced slice keeps: from the left, those that match (as MLIR infers it)."""
-    kept, at = [], 0
+    kept, matched = [], 0
     for size in sizes:
-        matches = at < len(reduced) and reduced[at] == size
+        matches = matched < len(reduced) and reduced[matched] == size
         kept.append(matches)
-        at += matches
+        matched += matches
     return kept
 
 
@@ -168,16 +168,16 @@ def _affine(variable, offset: int, stride: int):
     return scaled if offset == 0 else scaled + index(offset)
 
 
-def _within(variable, bounds: tuple[int, int, int], whole: int) -> tuple[list, object]:
+def _within(variable, bounds: tuple[int, int, int], extent: int) -> tuple[list, object]:
     """Return the conditions for `variable` to be in the slice (offset, size, stride), and its index in it."""
     offset, size, stride = bounds
-    if (offset, size, stride) == (0, whole, 1):
+    if (offset, size, stride) == (0, extent, 1):
         return [], variable
     distance = variable if offset == 0 else variable - index(offset)
     conditions = []
     if offset > 0:
         conditions.append(tirx.GE(variable, index(offset)))
-    if offset + (size - 1) * stride + 1 < whole or size == 0:
+    if offset + (size - 1) * stride + 1 < extent or size == 0:
         conditions.append(tirx.LT(distance, index((size - 1) * stride + 1)))
     if stride == 1:
         return conditions, distance
@@ -185,14 +185,14 @@ def _within(variable, bounds: tuple[int, int, int], whole: int) -> tuple[list, o
     return conditions, tirx.floordiv(distance, index(stride))
 
 
-def _choose(inside: list, then, otherwise):
-    if not inside:
-        return then
-    condition = inside[0]
-    for each in inside[1:]:
-        condition = tirx.And(condition, each)
+def _choose(conditions: list, value, otherwise):
+    if not conditions:
+        return value
+    condition = conditions[0]
+    for other in conditions[1:]:
+        condition = tirx.And(condition, other)
     # Not a Select: outside of the slice there is nothing to load.
-    return tirx.if_then_else(condition, then, otherwise)
+    return tirx.if_then_else(condition, value, otherwise)
 
 
 def _emit_copy(builder: RelaxBuilder, operation: ir.Operation, name: str, values: Sequence[ir.Value], element) -> None:
@@ -201,11 +201,11 @@ def _emit_copy(builder: RelaxBuilder, operation: ir.Operation, name: str, values
     shape = shape_of(result.type)
     names = Names()
     output = buffer(names.unique(name_of(operation.location) or "out"), shape, dtype_of(result.type))
-    inputs = {at: buffer(names.unique("in"), shape_of(value.type), dtype_of(value.type))
-              for at, value in enumerate(values) if builder.literal(value) is None}  # fmt: skip
+    inputs = {number: buffer(names.unique("in"), shape_of(value.type), dtype_of(value.type))
+              for number, value in enumerate(values) if builder.literal(value) is None}  # fmt: skip
 
-    def read(at: int, indices: Sequence):
-        return load(inputs[at], indices) if at in inputs else builder.literal(values[at])
+    def read(number: int, indices: Sequence):
+        return load(inputs[number], indices) if number in inputs else builder.literal(values[number])
 
     def statements(variables: list) -> Statements:
         indices = variables[: len(shape)]
@@ -214,4 +214,4 @@ def _emit_copy(builder: RelaxBuilder, operation: ir.Operation, name: str, values
     span = span_of(operation.location)
     axes = [Axis(size) for size in shape]
     function = build(name, list(inputs.values()), [output], axes, statements, str(span) if span else None)
-    builder.call(operation, function, name, [values[at] for at in inputs])
+    builder.call(operation, function, name, [values[number] for number in inputs])

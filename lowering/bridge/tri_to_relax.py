@@ -61,8 +61,8 @@ def has_operator(op: Op, operation: ir.Operation) -> bool:
     dtypes = [type_of(operand.type).dtype for operand in operation.operands] or [
         type_of(operation.results[0].type).dtype
     ]
-    of = dtypes[1] if op.name == "where" else dtypes[0]
-    if of.letter not in op.relax_dtypes:
+    dtype = dtypes[1] if op.name == "where" else dtypes[0]
+    if dtype.letter not in op.relax_dtypes:
         return False
     if op.relax_when is None:
         return True
@@ -74,16 +74,16 @@ def _to_linalg(op: Op, operation: ir.Operation) -> None:
     with ir.InsertionPoint(operation), operation.location:
         operands = [_signless(operand) for operand in operation.operands]
         value = rule_of(op)(op, operation, operands)
-        wanted = mlir_type(type_of(operation.results[0].type))
-        if value.type != wanted:
-            value = tensor.bitcast(wanted, value)
+        kind = mlir_type(type_of(operation.results[0].type))
+        if value.type != kind:
+            value = tensor.bitcast(kind, value)
     operation.results[0].replace_all_uses_with(value)
     operation.erase()
 
 
 def _signless(value: ir.Value) -> ir.Value:
-    wanted = tensor_type(type_of(value.type))
-    return value if value.type == wanted else tensor.bitcast(wanted, value)
+    kind = tensor_type(type_of(value.type))
+    return value if value.type == kind else tensor.bitcast(kind, value)
 
 
 @rule("tensor.bitcast")
@@ -95,9 +95,9 @@ def _bitcast(builder: RelaxBuilder, operation: ir.Operation) -> None:
 
 @rule("tri.constant")
 def _constant(builder: RelaxBuilder, operation: ir.Operation) -> None:
-    of = type_of(operation.results[0].type)
+    kind = type_of(operation.results[0].type)
     value = attributes.from_mlir(TABLE["constant"], operation)["value"]
-    builder.write(operation.results[0], Splat(literal(value, of.dtype.name), of.shape))
+    builder.write(operation.results[0], Splat(literal(value, kind.dtype.name), kind.shape))
 
 
 def _operator(builder: RelaxBuilder, operation: ir.Operation) -> None:

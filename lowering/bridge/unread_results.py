@@ -30,11 +30,11 @@ def _needed(operation: ir.Operation) -> list[int]:
     *_, end = block.operations
     first = len(block.arguments) - len(operation.results)
     kept: set[int] = set()
-    found = {at for at, result in enumerate(operation.results) if _is_read(result)}
-    while found - kept:
-        kept |= found
-        read = _arguments_of([end.operands[at] for at in kept])
-        found = {at - first for at in read if at >= first}
+    needed = {number for number, result in enumerate(operation.results) if _is_read(result)}
+    while needed - kept:
+        kept |= needed
+        read = _arguments_of([end.operands[number] for number in kept])
+        needed = {number - first for number in read if number >= first}
     return sorted(kept)
 
 
@@ -44,42 +44,42 @@ def _is_read(value: ir.Value) -> bool:
 
 def _arguments_of(values: Sequence[ir.Value]) -> set[int]:
     """Return the indices of the block arguments that values derive from."""
-    waiting, seen, found = list(values), [], set()
+    waiting, visited, arguments = list(values), [], set()
     while waiting:
         value = waiting.pop()
         if isinstance(value.owner, ir.Block):
-            found.add(ir.BlockArgument(value).arg_number)
-        elif value.owner.operation not in seen:
-            seen.append(value.owner.operation)
+            arguments.add(ir.BlockArgument(value).arg_number)
+        elif value.owner.operation not in visited:
+            visited.append(value.owner.operation)
             waiting += value.owner.operands
-    return found
+    return arguments
 
 
 def _without_others(operation: ir.Operation, kept: Sequence[int]) -> None:
     """Replace an operation by one with only the results `kept`."""
     block = operation.regions[0].blocks[0]
     count = len(block.arguments) - len(operation.results)
-    places = [*range(count), *(count + at for at in kept)]
+    numbers = [*range(count), *(count + number for number in kept)]
     operands, maps = list(operation.operands), linalg.get_indexing_maps(operation)
-    kinds = [str(each) for each in operation.attributes["iterator_types"]]
+    kinds = [str(kind) for kind in operation.attributes["iterator_types"]]
     with ir.InsertionPoint(operation), operation.location:
-        few = ir.ArrayAttr.get([maps[at] for at in places])
-        made = empty_generic(operands[:count], [operands[count + at] for at in kept], few, kinds)
-    arguments = [block.arguments[at] for at in places]
-    body = made.regions[0].blocks.append(
-        *[each.type for each in arguments], arg_locs=[each.location for each in arguments]
+        few = ir.ArrayAttr.get([maps[number] for number in numbers])
+        replacement = empty_generic(operands[:count], [operands[count + number] for number in kept], few, kinds)
+    arguments = [block.arguments[number] for number in numbers]
+    body = replacement.regions[0].blocks.append(
+        *[argument.type for argument in arguments], arg_locs=[argument.location for argument in arguments]
     )
     for old, new in zip(arguments, body.arguments, strict=True):
         old.replace_all_uses_with(new)
-    *steps, end = [each.operation for each in block.operations]
+    *steps, end = [view.operation for view in block.operations]
     for step in steps:
         body.append(step)
     with ir.InsertionPoint(body), end.location:
-        linalg.YieldOp([end.operands[at] for at in kept])
+        linalg.YieldOp([end.operands[number] for number in kept])
     end.erase()
     for step in reversed(steps):
         if step.results and not any(_is_read(result) for result in step.results):
             step.erase()
-    for at, result in zip(kept, made.results, strict=True):
-        operation.results[at].replace_all_uses_with(result)
+    for number, result in zip(kept, replacement.results, strict=True):
+        operation.results[number].replace_all_uses_with(result)
     operation.erase()

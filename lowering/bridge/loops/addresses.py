@@ -26,7 +26,7 @@ _QUOTIENTS = {
     "arith.remsi": tirx.FloorMod, "arith.floordivsi": tirx.FloorDiv,
 }  # fmt: skip
 """For non-negative numbers all of these round alike."""
-_PASSED_ON = frozenset({*_RING, "arith.maxsi", "arith.minsi", "arith.select"})
+_FORWARDING = frozenset({*_RING, "arith.maxsi", "arith.minsi", "arith.select"})
 
 
 def bounds_of(operation: ir.Operation, operands: Sequence[Scalar]) -> Bounds:
@@ -49,7 +49,7 @@ def _known(scalar: Scalar) -> Bounds:
 
 
 def _product(x: Bounds, y: Bounds) -> Bounds:
-    products = [one * other for one in x for other in y]
+    products = [factor * other for factor in x for other in y]
     return min(products), max(products)
 
 
@@ -99,7 +99,7 @@ def is_plain(operation: ir.Operation, bounds: Bounds) -> bool:
     if str(result.type) not in ("i64", "index"):
         return False
     if operation.name in _RING:
-        return bounds != ANY or _is_place(result)
+        return bounds != ANY or _is_index_only(result)
     return operation.name in _QUOTIENTS and (bounds != ANY or _is_of_index(operation))
 
 
@@ -118,21 +118,21 @@ def decided(operation: ir.Operation, operands: Sequence[Scalar]) -> bool | None:
     return _DECIDED[number](*(_known(operand) for operand in operands)) if number < len(_DECIDED) else None
 
 
-def place(operation: ir.Operation, operands: Sequence[Scalar], bounds: Bounds) -> Scalar:
+def plain_arithmetic(operation: ir.Operation, operands: Sequence[Scalar], bounds: Bounds) -> Scalar:
     """Build plain arithmetic, simplified."""
     expression = {**_RING, **_QUOTIENTS}[operation.name](*(operand.expression for operand in operands))
-    made = joined(expression, operands, bounds)
-    if made.reads:
-        return made
+    scalar = joined(expression, operands, bounds)
+    if scalar.reads:
+        return scalar
     expression, nodes = Analyzer().simplify(expression), []
     structural_walk(expression, (tirx.Expr, nodes.append), order="post")
-    return replace(made, expression=expression, size=len(nodes))
+    return replace(scalar, expression=expression, size=len(nodes))
 
 
-def _is_place(value: ir.Value) -> bool:
+def _is_index_only(value: ir.Value) -> bool:
     """Return whether a value is used only in indices, and in comparisons on the way there."""
-    users = [use.owner.operation for use in value.uses]
-    reach = [user for user in users if user.name != "arith.cmpi"]
-    return bool(reach) and all(
-        user.name == "arith.index_cast" or (user.name in _PASSED_ON and _is_place(user.results[0])) for user in reach
+    users = [use.owner.operation for use in value.uses if use.owner.name != "arith.cmpi"]
+    return bool(users) and all(
+        user.name == "arith.index_cast" or (user.name in _FORWARDING and _is_index_only(user.results[0]))
+        for user in users
     )

@@ -17,7 +17,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.bridge.loops.addresses import ANY, LARGEST_COUNT
 from mlirtri.lowering.bridge.loops.memory import is_number, product, total
 from mlirtri.lowering.bridge.loops.statements import LoopTranslation, sequence, statement
-from mlirtri.lowering.bridge.loops.values import Cell, Scalar, part_dtypes
+from mlirtri.lowering.bridge.loops.values import Scalar, ScalarBuffer, part_dtypes
 from mlirtri.lowering.bridge.scalar.rules import literal
 from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_attributes import LOCATION, PARALLEL
@@ -32,25 +32,25 @@ class Carried:
 
     def __init__(self, translation: LoopTranslation, values: Sequence[ir.Value], wishes: Sequence[str]):
         self.translation = translation
-        self.cells: list[list[Cell]] = []
+        self.buffers: list[list[ScalarBuffer]] = []
         for value, wish in zip(values, wishes, strict=True):
-            self.cells.append([translation.values.cell(dtype, wish) for dtype in part_dtypes(value.type)])
+            self.buffers.append([translation.values.scalar_buffer(dtype, wish) for dtype in part_dtypes(value.type)])
 
     def assign(self, values: Sequence[ir.Value]) -> None:
         """Store these values, all of them evaluated before the first store."""
-        cells = [cell for cells in self.cells for cell in cells]
+        buffers = [buffer for buffers in self.buffers for buffer in buffers]
         parts = [part for value in values for part in self.translation.values.parts(value)]
         self.translation.values.name_all()
-        self.translation.values.assign(cells, parts)
+        self.translation.values.assign(buffers, parts)
 
-    def meaning(self, at: int) -> Any:
-        cells = self.cells[at]
-        return cells[0].scalar if len(cells) == 1 else (cells[0].scalar, cells[1].scalar)
+    def meaning(self, position: int) -> Any:
+        buffers = self.buffers[position]
+        return buffers[0].scalar if len(buffers) == 1 else (buffers[0].scalar, buffers[1].scalar)
 
     def define(self, values: Sequence[ir.Value]) -> None:
         """Record that these SSA values are the contents of the buffers."""
-        for at, value in enumerate(values):
-            self.translation.values.set(value, self.meaning(at))
+        for position, value in enumerate(values):
+            self.translation.values.set(value, self.meaning(position))
 
 
 @statement("scf.for")
@@ -77,8 +77,8 @@ def _parallel(translation: LoopTranslation, operation: ir.Operation) -> None:
     count = len(block.arguments)
     bounds, initial = operation.operands[: 3 * count], list(operation.operands)[3 * count :]
     loops = [
-        _Loop(translation, block.arguments[at], bounds[at], bounds[count + at], bounds[2 * count + at])
-        for at in range(count)
+        _Loop(translation, block.arguments[axis], bounds[axis], bounds[count + axis], bounds[2 * count + axis])
+        for axis in range(count)
     ]
     translation.values.name_all()
     carried = Carried(translation, operation.results, _names(operation, operation.results))
@@ -99,11 +99,11 @@ def _parallel(translation: LoopTranslation, operation: ir.Operation) -> None:
 def _combine(translation: LoopTranslation, end: ir.Operation, carried: Carried) -> None:
     """Emit the reductions of a parallel loop: each region combines the accumulator with one operand."""
     values = list(end.operands)
-    for at, region in enumerate(end.regions):
+    for position, region in enumerate(end.regions):
         so_far, more = region.blocks[0].arguments
-        translation.values.set(so_far, carried.meaning(at))
-        translation.values.set(more, translation.values.get(values[at]))
-        values[at] = translation.translate(region.blocks[0]).operands[0]
+        translation.values.set(so_far, carried.meaning(position))
+        translation.values.set(more, translation.values.get(values[position]))
+        values[position] = translation.translate(region.blocks[0]).operands[0]
     carried.assign(values)
 
 
@@ -140,15 +140,15 @@ def _while(translation: LoopTranslation, operation: ir.Operation) -> None:
     # A loop-carried value that the condition region forwards unchanged keeps its buffer.
     others = [value for value in forwarded if value not in set(before.arguments)]
     if prologue or others:
-        cells = Carried(translation, others, _names(operation, others))
-        goes = values.cell("bool", "goes")
+        kept_buffers = Carried(translation, others, _names(operation, others))
+        goes = values.scalar_buffer("bool", "goes")
         values.statements.append(goes.store(Scalar(literal(True, "bool"))))
         with values.nested() as body:
             body += prologue
             ends = ends if ends.is_free else values.name(ends, "condition")
-            cells.assign(others)
+            kept_buffers.assign(others)
             values.statements.append(goes.store(ends))
-            cells.define(others)
+            kept_buffers.define(others)
             _forward(translation, forwarded, after.arguments)
             with values.nested() as continued:
                 state.assign(translation.translate(after).operands)
@@ -189,7 +189,7 @@ class _Loop:
         self.counter = counter
         self.variable = tirx.Var(values.names.unique(name_of(counter.location) or "i"), "int64")
         self.lower, self.upper, self.step = (
-            values.settled(each, wish) for each, wish in ((lower, "start"), (upper, "stop"), (step, "step"))
+            values.settled(value, wish) for value, wish in ((lower, "start"), (upper, "stop"), (step, "step"))
         )
         extent = self.upper.expression - self.lower.expression
         if not is_number(self.step.expression, 1):
@@ -212,10 +212,10 @@ class _Loop:
 
 def _names(operation: ir.Operation, values: Sequence[ir.Value], end: ir.Block | None = None) -> list[str]:
     """Return names for the buffers of these values: the user's, from the values or from what `end` yields for them."""
-    of_all = name_of(operation.location) or ("chosen" if operation.name == "scf.if" else "carried")
+    default = name_of(operation.location) or ("chosen" if operation.name == "scf.if" else "carried")
     yielded = end.operations[len(end.operations) - 1].operands if end is not None else values
-    places = [[_location(value) for value in pair] for pair in zip(values, yielded, strict=True)]
-    return [next((name for place in pair if (name := name_of(place))), of_all) for pair in places]
+    locations = [[_location(value) for value in pair] for pair in zip(values, yielded, strict=True)]
+    return [next((name for location in pair if (name := name_of(location))), default) for pair in locations]
 
 
 def _location(value: ir.Value) -> ir.Location | None:

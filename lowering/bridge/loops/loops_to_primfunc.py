@@ -59,10 +59,10 @@ def build_imperative(
     block = function.regions[0].blocks[0]
     translation = LoopTranslation()
     parameters = []
-    for at, argument in enumerate(block.arguments):
-        wish = name_of(argument.location) or (f"arg{at}" if at < inputs else f"out{at - inputs}")
-        sizes = shapes[at] if shapes else [index(size) for size in argument.type.shape]
-        parameters.append(translation.memory(argument, sizes, wish, dtypes and dtypes[at]).buffer)
+    for position, argument in enumerate(block.arguments):
+        wish = name_of(argument.location) or (f"arg{position}" if position < inputs else f"out{position - inputs}")
+        sizes = shapes[position] if shapes else [index(size) for size in argument.type.shape]
+        parameters.append(translation.memory(argument, sizes, wish, dtypes and dtypes[position]).buffer)
     with translation.values.nested() as statements:
         translation.translate(block)
     constants = [buffer for buffer, _ in translation.constants]
@@ -89,12 +89,12 @@ def _whole(parameter):
 def _unsupported(operation: ir.Operation) -> Iterator[tuple[ir.Operation, str]]:
     """Return the operations inside `operation` that have no rule, with their names, in program order."""
     for region in operation.regions:
-        for each in (one.operation for block in region.blocks for one in block.operations):
-            if each.name not in STATEMENTS and each.name not in SCALAR_RULES and each.name not in _TERMINATORS:
-                yield each, each.name
-            elif problem := _type_problem(each):
-                yield each, problem
-            yield from _unsupported(each)
+        for inner in (child.operation for block in region.blocks for child in block.operations):
+            if inner.name not in STATEMENTS and inner.name not in SCALAR_RULES and inner.name not in _TERMINATORS:
+                yield inner, inner.name
+            elif problem := _type_problem(inner):
+                yield inner, problem
+            yield from _unsupported(inner)
 
 
 def _type_problem(operation: ir.Operation) -> str | None:

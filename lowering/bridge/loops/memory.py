@@ -29,27 +29,28 @@ class Memory:
     sizes: tuple[Any, ...]
     dtypes: tuple[str, ...]
     """The dtypes of an element's parts: two for complex elements."""
-    place: Callable[[Indices], Indices] = list
+    map_indices: Callable[[Indices], Indices] = list
     """Map indices into the memref to indices into the buffer."""
 
-    def indices(self, at: Sequence[Any]) -> list[Indices]:
-        """Return the indices into the buffer of each part of the element `at`."""
-        place = self.place(list(at))
-        return [[*place, index(part)] for part in range(2)] if len(self.dtypes) == 2 else [place]
+    def positions(self, indices: Sequence[Any]) -> list[Indices]:
+        """Return the indices into the buffer of each part of the element at `indices`."""
+        mapped = self.map_indices(list(indices))
+        return [[*mapped, index(part)] for part in range(2)] if len(self.dtypes) == 2 else [mapped]
 
-    def load(self, at: Sequence[Any]) -> list[Any]:
-        """Load the parts of the element `at`."""
-        places = zip(self.dtypes, self.indices(at), strict=True)
-        return [same_bits(load(self.buffer, place), dtype) for dtype, place in places]
+    def load(self, indices: Sequence[Any]) -> list[Any]:
+        """Load the parts of the element at `indices`."""
+        accesses = zip(self.dtypes, self.positions(indices), strict=True)
+        return [same_bits(load(self.buffer, position), dtype) for dtype, position in accesses]
 
-    def store(self, parts: Sequence[Any], at: Sequence[Any]) -> list[Any]:
-        """Return the statements that store these parts at the element `at`."""
-        dtype, places = str(self.buffer.dtype), self.indices(at)
-        return [store(self.buffer, same_bits(part, dtype), place) for part, place in zip(parts, places, strict=True)]
+    def store(self, parts: Sequence[Any], indices: Sequence[Any]) -> list[Any]:
+        """Return the statements that store these parts at the element at `indices`."""
+        dtype, positions = str(self.buffer.dtype), self.positions(indices)
+        pairs = zip(parts, positions, strict=True)
+        return [store(self.buffer, same_bits(part, dtype), position) for part, position in pairs]
 
-    def seen_as(self, sizes: Sequence[Any], place: Callable[[Indices], Indices]) -> Memory:
-        """Return a view of other sizes; `place` maps its indices to this memory's."""
-        return Memory(self.buffer, tuple(sizes), self.dtypes, lambda at: self.place(place(at)))
+    def view(self, sizes: Sequence[Any], to_source: Callable[[Indices], Indices]) -> Memory:
+        """Return a view of other sizes; `to_source` maps its indices to this memory's."""
+        return Memory(self.buffer, tuple(sizes), self.dtypes, lambda indices: self.map_indices(to_source(indices)))
 
 
 def memory(name: str, kind: ir.MemRefType, sizes: Sequence[Any], dtype: str | None = None) -> Memory:
@@ -69,54 +70,55 @@ def mixed(static: Sequence[int], dynamic: Sequence[Any]) -> list[Any]:
 def subview(source: Memory, offsets: Indices, sizes: Indices, strides: Indices, kept: Sequence[int]) -> Memory:
     """Return a strided slice along each axis; only the axes `kept` remain."""
 
-    def place(at: Indices) -> Indices:
-        steps = dict(zip(kept, at, strict=True))
+    def to_source(indices: Indices) -> Indices:
+        steps = dict(zip(kept, indices, strict=True))
         return [
             total(offset, product(steps[axis], stride)) if axis in steps else offset
             for axis, (offset, stride) in enumerate(zip(offsets, strides, strict=True))
         ]
 
-    return source.seen_as([sizes[axis] for axis in kept], place)
+    return source.view([sizes[axis] for axis in kept], to_source)
 
 
 def collapsed(source: Memory, groups: Sequence[Sequence[int]]) -> Memory:
     """Collapse each group of axes into one axis."""
     sizes = [_size([source.sizes[axis] for axis in group]) for group in groups]
 
-    def place(at: Indices) -> Indices:
+    def to_source(indices: Indices) -> Indices:
         if not groups:
             return [index(0) for _ in source.sizes]
-        return [each for one, group in zip(at, groups, strict=True) for each in _apart(one, source.sizes, group)]
+        pairs = zip(indices, groups, strict=True)
+        return [i for position, group in pairs for i in _split_index(position, source.sizes, group)]
 
-    return source.seen_as(sizes, place)
+    return source.view(sizes, to_source)
 
 
 def expanded(source: Memory, groups: Sequence[Sequence[int]], sizes: Sequence[Any]) -> Memory:
     """Expand each axis into a group of axes of the given sizes."""
 
-    def place(at: Indices) -> Indices:
-        return [_together(at, sizes, group) for group in groups]
+    def to_source(indices: Indices) -> Indices:
+        return [_join_indices(indices, sizes, group) for group in groups]
 
-    return source.seen_as(sizes, place)
+    return source.view(sizes, to_source)
 
 
-def _apart(one: Any, sizes: Sequence[Any], group: Sequence[int]) -> Indices:
+def _split_index(position: Any, sizes: Sequence[Any], group: Sequence[int]) -> Indices:
     """Split the index into a collapsed group into one index per axis; axes of size 1 cost nothing."""
     long = [axis for axis in group if not is_number(sizes[axis], 1)]
     result = dict.fromkeys(group, index(0))
-    for place, axis in enumerate(long):
-        inner = _size([sizes[each] for each in long[place + 1 :]])
-        quotient = one if is_number(inner, 1) else tirx.FloorDiv(one, inner)
-        result[axis] = quotient if place == 0 else tirx.FloorMod(quotient, sizes[axis])
+    for number, axis in enumerate(long):
+        inner = _size([sizes[inner_axis] for inner_axis in long[number + 1 :]])
+        quotient = position if is_number(inner, 1) else tirx.FloorDiv(position, inner)
+        result[axis] = quotient if number == 0 else tirx.FloorMod(quotient, sizes[axis])
     return [result[axis] for axis in group]
 
 
-def _together(at: Indices, sizes: Sequence[Any], group: Sequence[int]) -> Any:
-    place = index(0)
+def _join_indices(indices: Indices, sizes: Sequence[Any], group: Sequence[int]) -> Any:
+    position = index(0)
     for axis in group:
         if not is_number(sizes[axis], 1):
-            place = total(product(place, sizes[axis]), at[axis])
-    return place
+            position = total(product(position, sizes[axis]), indices[axis])
+    return position
 
 
 def _size(sizes: Sequence[Any]) -> Any:

@@ -36,14 +36,14 @@ class Symbols:
 
     def arguments(self, kinds: Sequence[ir.Type]) -> list[Shape]:
         """Return the shapes of arguments of these types."""
-        return [self._shape(kind, lambda axis, at=at: self._argument(at, axis)) for at, kind in enumerate(kinds)]
+        return [self._shape(kind, lambda axis, n=n: self._argument(n, axis)) for n, kind in enumerate(kinds)]
 
     def results(self, kinds: Sequence[ir.Type], is_whole: bool) -> list[Shape]:
         """Return the shapes of results of these types; `is_whole` writes out quotients and the like."""
         sizes = {(result, axis): step for result, axis, step in (self.program.sizes if self.program else ())}
         rules = {**_WHOLE, **_MORE} if is_whole else _WHOLE
         return [
-            self._shape(kind, lambda axis, at=at: self._result(sizes[at, axis], rules)) for at, kind in enumerate(kinds)
+            self._shape(kind, lambda axis, n=n: self._result(sizes[n, axis], rules)) for n, kind in enumerate(kinds)
         ]
 
     def _shape(self, kind: ir.Type, unknown: Callable[[int], Any]) -> Shape:
@@ -51,22 +51,22 @@ class Symbols:
 
     def _argument(self, argument: int, axis: int) -> Any:
         steps = enumerate(self.program.steps if self.program else ())
-        at = next((at for at, one in steps if one.name == SIZE and one.numbers == (argument, axis)), None)
+        number = next((n for n, step in steps if step.name == SIZE and step.numbers == (argument, axis)), None)
         # A size that no step computes is a variable equal to no other.
-        return self._variable((argument, axis) if at is None else self._same.get(at, at))
+        return self._variable((argument, axis) if number is None else self._same.get(number, number))
 
     def _result(self, step: int, rules: dict[str, Any]) -> Any:
         expression = self._expression(step, rules)
         return self._variable(("result", step)) if expression is None else Analyzer().simplify(expression)
 
-    def _expression(self, at: int, rules: dict[str, Any]) -> Any:
-        step = self.program.steps[at]  # type: ignore[union-attr]
+    def _expression(self, number: int, rules: dict[str, Any]) -> Any:
+        step = self.program.steps[number]  # type: ignore[union-attr]
         if step.name == SIZE:
-            return self._variable(self._same.get(at, at))
+            return self._variable(self._same.get(number, number))
         if step.name == CONSTANT:
             return index(step.numbers[0]) if isinstance(step.numbers[0], int) else None
-        operands = [self._expression(each, rules) for each in step.operands]
-        if any(each is None for each in operands):
+        operands = [self._expression(operand, rules) for operand in step.operands]
+        if any(operand is None for operand in operands):
             return None
         if step.name in ("arith.index_cast", "arith.extsi") and step.kind in ("index", "i64"):
             return operands[0]
@@ -84,16 +84,16 @@ def _united(program: SizeProgram) -> dict[int, int]:
     """Map each argument size's step to the first one that it has to equal."""
     parents: dict[int, int] = {}
 
-    def first(at: int) -> int:
-        while at in parents:
-            at = parents[at]
-        return at
+    def first(step: int) -> int:
+        while step in parents:
+            step = parents[step]
+        return step
 
     for condition in program.conditions:
         sides = condition.left, condition.right
-        if condition.relation != "==" or any(program.steps[at].name != SIZE for at in sides):
+        if condition.relation != "==" or any(program.steps[step].name != SIZE for step in sides):
             continue
         left, right = sorted(map(first, sides))
         if left != right:
             parents[right] = left
-    return {at: first(at) for at in parents}
+    return {step: first(step) for step in parents}

@@ -14,7 +14,7 @@ from mlirtri.dialect.bindings.locations import errors_at, name_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.loops import memory as loop_memory
-from mlirtri.lowering.bridge.loops.addresses import LARGEST_COUNT, bounds_of, decided, is_plain, place
+from mlirtri.lowering.bridge.loops.addresses import LARGEST_COUNT, bounds_of, decided, is_plain, plain_arithmetic
 from mlirtri.lowering.bridge.loops.memory import Memory, mixed
 from mlirtri.lowering.bridge.loops.values import LoopValues, Scalar, joined, kept_as, part_dtypes
 from mlirtri.lowering.bridge.scalar.body import mentions
@@ -42,7 +42,7 @@ class LoopTranslation:
 
     def translate(self, block: ir.Block) -> ir.Operation:
         """Translate the statements of a block, and return its terminator."""
-        *operations, terminator = [each.operation for each in block.operations]
+        *operations, terminator = [view.operation for view in block.operations]
         for operation in operations:
             with errors_at(operation):
                 STATEMENTS.get(operation.name, _scalar)(self, operation)
@@ -50,12 +50,12 @@ class LoopTranslation:
 
     def memory(self, value: ir.Value, sizes: Sequence[Any], wish: str, dtype: str | None = None) -> Memory:
         """Create a buffer for a memref; the caller decides where it is allocated."""
-        made = loop_memory.memory(self.values.names.unique(wish), value.type, sizes, dtype)
-        self.memories[value] = made
-        return made
+        memory = loop_memory.memory(self.values.names.unique(wish), value.type, sizes, dtype)
+        self.memories[value] = memory
+        return memory
 
-    def at(self, indices: Sequence[ir.Value]) -> list[Scalar]:
-        return [self.values.get(each) for each in indices]
+    def scalars(self, indices: Sequence[ir.Value]) -> list[Scalar]:
+        return [self.values.get(index_value) for index_value in indices]
 
 
 def sequence(statements: Sequence[Any]) -> Any:
@@ -77,10 +77,10 @@ def _scalar(translation: LoopTranslation, operation: ir.Operation) -> None:
         return values.set(operation.results[0], Scalar(literal(answer, "bool")))
     bounds = bounds_of(operation, operands)
     if is_plain(operation, bounds):
-        made = place(operation, operands, bounds)
+        scalar = plain_arithmetic(operation, operands, bounds)
     else:
-        made = joined(rule.build(operation, [operand.expression for operand in operands]), operands, bounds)
-    return values.define(operation.results[0], made, word(operation))
+        scalar = joined(rule.build(operation, [operand.expression for operand in operands]), operands, bounds)
+    return values.define(operation.results[0], scalar, word(operation))
 
 
 @statement("arith.constant")
@@ -143,10 +143,10 @@ def _complex_constant(translation, operation):
 def _load(translation, operation):
     source, *indices = operation.operands
     [result] = operation.results
-    memory, at = translation.memories[source], translation.at(indices)
+    memory, scalars = translation.memories[source], translation.scalars(indices)
     name = memory.buffer.name
-    reads = joined(None, at).reads | {name}
-    loads = [Scalar(part, reads) for part in memory.load([each.expression for each in at])]
+    reads = joined(None, scalars).reads | {name}
+    loads = [Scalar(part, reads) for part in memory.load([scalar.expression for scalar in scalars])]
     wish = name_of(operation.location) or name
     if len(loads) == 2:
         return translation.values.define_complex(result, *loads, wish)
@@ -157,9 +157,9 @@ def _load(translation, operation):
 def _store(translation, operation):
     value, target, *indices = operation.operands
     values, memory = translation.values, translation.memories[target]
-    parts, at = values.parts(value), translation.at(indices)
+    parts, scalars = values.parts(value), translation.scalars(indices)
     values.name_what_reads(memory.buffer.name)
-    values.statements += memory.store([part.expression for part in parts], [each.expression for each in at])
+    values.statements += memory.store([part.expression for part in parts], [scalar.expression for scalar in scalars])
     translation.written.add(memory.buffer.name)
 
 
@@ -167,7 +167,7 @@ def _store(translation, operation):
 def _allocate(translation, operation):
     [result] = operation.results
     sizes = mixed(
-        result.type.shape, [translation.values.settled(each, "size").expression for each in operation.operands]
+        result.type.shape, [translation.values.settled(operand, "size").expression for operand in operation.operands]
     )
     if any(loop_memory.is_number(size, 0) for size in sizes):
         # TVM cannot allocate an empty buffer.
@@ -198,8 +198,8 @@ def _dim(translation, operation):
             operation.results[0], Scalar(sizes[int(number.expression.value)], bounds=(0, LARGEST_COUNT))
         )
     chosen = index(0)
-    for at, size in enumerate(sizes):
-        chosen = tirx.Select(tirx.EQ(number.expression, index(at)), size, chosen)
+    for position, size in enumerate(sizes):
+        chosen = tirx.Select(tirx.EQ(number.expression, index(position)), size, chosen)
     return translation.values.define(
         operation.results[0], Scalar(chosen, number.reads, bounds=(0, LARGEST_COUNT)), word(operation)
     )
@@ -228,7 +228,7 @@ def _subview(translation, operation):
     source, *dynamic = operation.operands
     [result] = operation.results
     counts = list(operation.attributes["operandSegmentSizes"])[1:]
-    operands = iter([translation.values.settled(each, "offset").expression for each in dynamic])
+    operands = iter([translation.values.settled(operand, "offset").expression for operand in dynamic])
     offsets, sizes, strides = (
         mixed(list(operation.attributes[f"static_{name}"]), [next(operands) for _ in range(count)])
         for name, count in zip(("offsets", "sizes", "strides"), counts, strict=True)
@@ -260,7 +260,7 @@ def _expand(translation, operation):
     source, *dynamic = operation.operands
     sizes = mixed(
         list(operation.attributes["static_output_shape"]),
-        [translation.values.settled(each, "size").expression for each in dynamic],
+        [translation.values.settled(operand, "size").expression for operand in dynamic],
     )
     memory = translation.memories[source]
     translation.memories[operation.results[0]] = loop_memory.expanded(memory, loop_memory.groups_of(operation), sizes)

@@ -47,7 +47,7 @@ class Scalar:
         return not self.reads and (self.size == 1 or is_index or isinstance(self.expression, tirx.Var))
 
 
-class Cell:
+class ScalarBuffer:
     """A scalar buffer for a value that changes; LLVM promotes it to a register."""
 
     def __init__(self, name: str, dtype: str):
@@ -110,9 +110,9 @@ class LoopValues:
         """Return a variable that holds the current value of `scalar`."""
         dtype = dtype_name(scalar.expression)
         if not scalar.reads and not _is_analysed(scalar):
-            cell = self.cell(dtype, wish)
-            self.statements.append(cell.store(scalar))
-            scalar = replace(cell.scalar, bounds=scalar.bounds)
+            storage = self.scalar_buffer(dtype, wish)
+            self.statements.append(storage.store(scalar))
+            scalar = replace(storage.scalar, bounds=scalar.bounds)
         variable = tirx.Var(self.names.unique(wish), dtype)
         self.statements.append(tirx.Bind(variable, scalar.expression))
         return Scalar(variable, size=1 if scalar.reads else scalar.size + 1, bounds=scalar.bounds)
@@ -130,24 +130,26 @@ class LoopValues:
         scalar = self.get(value)
         return scalar if scalar.is_free else self.name(scalar, wish)
 
-    def cell(self, dtype: str, wish: str) -> Cell:
+    def scalar_buffer(self, dtype: str, wish: str) -> ScalarBuffer:
         """Allocate a scalar buffer here."""
-        cell = Cell(self.names.unique(wish), dtype)
-        self.statements.append(tirx.AllocBuffer(cell.buffer))
-        return cell
+        storage = ScalarBuffer(self.names.unique(wish), dtype)
+        self.statements.append(tirx.AllocBuffer(storage.buffer))
+        return storage
 
-    def assign(self, cells: Sequence[Cell], scalars: Sequence[Scalar]) -> None:
+    def assign(self, targets: Sequence[ScalarBuffer], scalars: Sequence[Scalar]) -> None:
         """Store all scalars, each as it is before any of these stores."""
-        left = {cell: scalar for cell, scalar in zip(cells, scalars, strict=True) if scalar is not cell.scalar}
-        while left:
-            read = [frozenset().union(*(left[other].reads for other in left if other is not cell)) for cell in left]
-            free = [cell for cell, names in zip(left, read, strict=True) if cell.buffer.name not in names]
-            for cell in free[:1]:
-                self.statements.append(cell.store(left.pop(cell)))
+        pairs = zip(targets, scalars, strict=True)
+        pending = {target: scalar for target, scalar in pairs if scalar is not target.scalar}
+        while pending:
+            reads = [frozenset().union(*(pending[other].reads for other in pending if other is not target))
+                     for target in pending]  # fmt: skip
+            free = [target for target, names in zip(pending, reads, strict=True) if target.buffer.name not in names]
+            for target in free[:1]:
+                self.statements.append(target.store(pending.pop(target)))
             if not free:
                 # The stores form a cycle: one value is kept in a variable.
-                reader = next(cell for cell in reversed(left) if left[cell].reads)
-                left[reader] = self.name(left[reader], reader.buffer.name)
+                reader = next(target for target in reversed(pending) if pending[target].reads)
+                pending[reader] = self.name(pending[reader], reader.buffer.name)
 
     @contextmanager
     def nested(self) -> Iterator[list[Any]]:
@@ -159,7 +161,7 @@ class LoopValues:
             self.statements = outer
 
     def _name_waiting(self, applies: Callable[[Scalar], bool]) -> None:
-        for value in [each for each in self._waiting if applies(self._meanings[each])]:
+        for value in [waiting for waiting in self._waiting if applies(self._meanings[waiting])]:
             del self._waiting[value]
             self._meanings[value] = self.name(self._meanings[value], _word(value))
 
@@ -190,7 +192,7 @@ def _is_analysed(scalar: Scalar) -> bool:
         return False
     conversions: list[Any] = []
     structural_walk(scalar.expression, (tirx.Cast, conversions.append), order="post")
-    return not any(dtype_name(each.value) in _WHOLE_NUMBERS for each in conversions)
+    return not any(dtype_name(conversion.value) in _WHOLE_NUMBERS for conversion in conversions)
 
 
 def joined(expression: Any, operands: Sequence[Scalar], bounds: Bounds | None = None) -> Scalar:

@@ -72,7 +72,7 @@ class ScalarBody:
 
     def translate(self, block: ir.Block, targets: Sequence[tuple[Any, Sequence]]) -> tuple[Any, tuple]:
         """Return the statement that stores `block` to the (buffer, indices) of `targets`, and its scratch buffers."""
-        operations = [each.operation for each in block.operations]
+        operations = [view.operation for view in block.operations]
         for operation in operations[:-1]:
             self.translate_operation(operation)
         return self.finish(list(operations[-1].operands), targets)
@@ -85,10 +85,10 @@ class ScalarBody:
         # Every value is computed before any store: a store may change what another value reads (argmax).
         values = [self.get(result) for result in results]
         if len(results) > 1:
-            values = [self._bind(value, f"out{at}") for at, value in enumerate(values)]
+            values = [self._bind(value, f"out{position}") for position, value in enumerate(values)]
         stores = [store(target, value, to) for (target, to), value in zip(targets, values, strict=True)]
         if self._fits_lets():
-            return tirx.SeqStmt([*(tirx.Bind(*each) for each in self.variables), *stores]), ()
+            return tirx.SeqStmt([*(tirx.Bind(*binding) for binding in self.variables), *stores]), ()
         return self._with_scratch(stores)
 
     def _fits_lets(self) -> bool:
@@ -99,8 +99,8 @@ class ScalarBody:
     def _with_scratch(self, stores: list) -> tuple[Any, tuple]:
         """Return the statements with a scratch buffer for every variable."""
         scratch = {
-            variable: buffer(f"{variable.name}_{at}", (1,), dtype_name(variable), "local")
-            for at, (variable, _) in enumerate(self.variables)
+            variable: buffer(f"{variable.name}_{number}", (1,), dtype_name(variable), "local")
+            for number, (variable, _) in enumerate(self.variables)
         }
         first = [index(0)]
 
@@ -117,14 +117,14 @@ class ScalarBody:
         if operation.name == "affine.apply":
             # Where a reshape was folded into a body that computes with its index.
             mapping = operation.attributes["map"].value
-            at = [self.get(each) for each in operation.operands]
-            place = affine_index(mapping.results[0], at[: mapping.n_dims], index, at[mapping.n_dims :])
-            return self.define(operation.results[0], place)
+            arguments = [self.get(argument) for argument in operation.operands]
+            computed = affine_index(mapping.results[0], arguments[: mapping.n_dims], index, arguments[mapping.n_dims :])
+            return self.define(operation.results[0], computed)
         if operation.name == "tensor.extract":
             tensor, *indices = operation.operands
-            return self.define(operation.results[0], self.read(tensor, [self.get(each) for each in indices]))
+            return self.define(operation.results[0], self.read(tensor, [self.get(argument) for argument in indices]))
         if operation.name == "math.ipowi":
-            base, exponent = (self.get(each) for each in operation.operands)
+            base, exponent = (self.get(argument) for argument in operation.operands)
             power = integer_power(base, exponent, self._bind_twice)
             return self.define(operation.results[0], power)
         rule = SCALAR_RULES.get(operation.name)
@@ -184,8 +184,8 @@ class ScalarBody:
         combine = operation and _COMBINERS.get(operation.name)
         if not combine or not self._is_reduction(operation):
             return self._with_variables(self.get(result))
-        accumulator, rest = (self.get(operand) for operand in operation.operands)
-        return combine(accumulator, self._with_variables(rest))
+        accumulator, term = (self.get(operand) for operand in operation.operands)
+        return combine(accumulator, self._with_variables(term))
 
     def _is_reduction(self, operation: ir.Operation) -> bool:
         first = operation.operands[0]

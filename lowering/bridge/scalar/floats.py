@@ -161,9 +161,9 @@ def _reciprocal_root(operation, operands):
 def _round_half_away(operation, operands):
     def compute(x: Expr) -> Expr:
         dtype = dtype_name(x)
-        whole = tirx.trunc(x)
-        is_far = tirx.GE(tirx.abs(tirx.Sub(x, whole)), literal(0.5, dtype))
-        return tirx.Select(is_far, tirx.Add(whole, tirx.copysign(literal(1, dtype), x)), whole)
+        truncated = tirx.trunc(x)
+        is_far = tirx.GE(tirx.abs(tirx.Sub(x, truncated)), literal(0.5, dtype))
+        return tirx.Select(is_far, tirx.Add(truncated, tirx.copysign(literal(1, dtype), x)), truncated)
 
     return in_float32(compute)(*operands)
 

@@ -181,7 +181,7 @@ def _compare_integers(operation, operands):
     if dtype_name(x) == "bool":
         # As a signed number, true is -1.
         sign = 1 if number < 2 or number >= _FIRST_UNSIGNED else -1
-        x, y = (tirx.Select(each, literal(sign, "int32"), literal(0, "int32")) for each in operands)
+        x, y = (tirx.Select(operand, literal(sign, "int32"), literal(0, "int32")) for operand in operands)
     elif number >= _FIRST_UNSIGNED:
         x, y = _ordered_as_unsigned(x), _ordered_as_unsigned(y)
     if isinstance(x, tirx.IntImm) and isinstance(y, tirx.IntImm):
