@@ -73,10 +73,10 @@ def _widths(operation: ir.Operation, name: str, segment: int) -> list[int] | Non
     """Return the widths as integers; None where one is known at run time only."""
     sizes = list(ir.DenseI32ArrayAttr(operation.attributes["operandSegmentSizes"]))
     start = sum(sizes[:segment])
-    given = iter(list(operation.operands)[start : start + sizes[segment]])
+    dynamic_widths = iter(list(operation.operands)[start : start + sizes[segment]])
     dynamic = ir.ShapedType.get_dynamic_size()
     static = list(ir.DenseI64ArrayAttr(operation.attributes[name]))
-    widths = [_constant_value(next(given)) if width == dynamic else width for width in static]
+    widths = [_constant_value(next(dynamic_widths)) if width == dynamic else width for width in static]
     return None if None in widths else widths
 
 

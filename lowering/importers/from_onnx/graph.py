@@ -150,19 +150,19 @@ def _widen_integers(graph: Any) -> None:
         if value.type.tensor_type.elem_type in SMALL and value.name not in likes:
             value.type.tensor_type.elem_type = SMALL[value.type.tensor_type.elem_type]
     # What was inferred from those inputs is inferred anew.
-    kept = [value for value in graph.value_info if value.type.tensor_type.elem_type not in SMALL]
+    other_values = [value for value in graph.value_info if value.type.tensor_type.elem_type not in SMALL]
     del graph.value_info[:]
-    graph.value_info.extend(kept)
+    graph.value_info.extend(other_values)
 
 
 def _name(nodes: Sequence[Any]) -> None:
     """Give every node a unique name, which errors show, and ONNX's default domain."""
-    taken: set[str] = set()
+    names: set[str] = set()
     for number, node in enumerate(nodes):
         node.domain = ""
         name = node.name or next((output for output in node.output if output), node.op_type)
-        node.name = f"{name}#{number}" if name in taken else name
-        taken.add(node.name)
+        node.name = f"{name}#{number}" if name in names else name
+        names.add(node.name)
 
 
 def _unify_constants(node: Any) -> None:

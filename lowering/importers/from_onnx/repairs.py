@@ -28,10 +28,10 @@ def repair(graph: Any, types: dict[str, Any]) -> None:
 
 def types_of(graph: Any) -> dict[str, Any]:
     """Return the types of the values of a graph, as far as they were inferred, and of its initializers."""
-    held = {
+    types = {
         tensor.name: helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims)) for tensor in graph.initializer
     }
-    return held | {value.name: value.type for value in (*graph.value_info, *graph.input, *graph.output)}
+    return types | {value.name: value.type for value in (*graph.value_info, *graph.input, *graph.output)}
 
 
 def _repair(graph: Any, types: dict[str, Any], errors: list[KernelError]) -> None:
@@ -60,9 +60,9 @@ def _padded_before(node: Any, types: dict[str, Any]) -> list[Any]:
     if not attribute_of(node, "count_include_pad", 0) or not overhangs:
         return [node]
     pads = attribute_of(node, "pads", None)
-    kept = [attribute for attribute in node.attribute if attribute.name not in ("count_include_pad", "pads")]
+    attributes = [attribute for attribute in node.attribute if attribute.name not in ("count_include_pad", "pads")]
     del node.attribute[:]
-    node.attribute.extend(kept)
+    node.attribute.extend(attributes)
     if not pads or not any(pads):
         return [node]
     source, name = node.input[0], node.output[0]
@@ -98,8 +98,8 @@ def _windows(node: Any, types: dict[str, Any]) -> list[_Windows]:
     for size, width, step, gap, low, high in zip(sizes, kernel, steps, gaps, pads[:rank], pads[rank:], strict=True):
         length, reach = low + size + high, (width - 1) * gap + 1
         last = -((reach - length) // step) * step
-        outside = size > 0 and last >= low + size
-        result.append(_Windows(last // step + 1, last + reach - length, outside, is_open=not size))
+        is_outside = size > 0 and last >= low + size
+        result.append(_Windows(last // step + 1, last + reach - length, is_outside, is_open=not size))
     return result
 
 

@@ -40,22 +40,22 @@ class _Nodes:
 
     def __init__(self, node: Any):
         self.node = node
-        self.made: list[Any] = []
+        self.nodes: list[Any] = []
 
     def __call__(self, operator: str, *inputs: str, part: str, **attributes: Any) -> str:
         """Create a node with one result and return its name; an empty `part` is the result of the replaced node."""
         name = f"{self.node.output[0]}.{part}" if part else self.node.output[0]
         label = f"{self.node.name}.{part}" if part else self.node.name
-        self.made.append(helper.make_node(operator, list(inputs), [name], name=label, **attributes))
+        self.nodes.append(helper.make_node(operator, list(inputs), [name], name=label, **attributes))
         return name
 
     def constant(self, value: Any, part: str) -> str:
         name = f"{self.node.output[0]}.{part}"
-        self.made.append(constant(name, np.asarray(value)))
+        self.nodes.append(constant(name, np.asarray(value)))
         return name
 
 
-def _saturating(node: Any, types: Types) -> list[Any]:
+def _saturating_cast(node: Any, types: Types) -> list[Any]:
     to = attribute_of(node, "to", None) or element_of(types, node.input[1] if len(node.input) > 1 else "")
     source = element_of(types, node.input[0])
     if to not in NARROW or not attribute_of(node, "saturate", 1) or source in NARROW or not source:
@@ -71,11 +71,11 @@ def _saturating(node: Any, types: Types) -> list[Any]:
     )
     # The bounds of a clip are for numbers: what is none stays what it is.
     isnan = helper.make_node("IsNaN", [node.input[0]], [f"{name}.isnan"], name=f"{node.name}.isnan")
-    kept = helper.make_node(
+    selected = helper.make_node(
         "Where", [f"{name}.isnan", node.input[0], f"{name}.clipped"], [f"{name}.kept"], name=f"{node.name}.kept"
     )
     node.input[0] = f"{name}.kept"
-    return [*nodes, clip, isnan, kept, node]
+    return [*nodes, clip, isnan, selected, node]
 
 
 def _normalised(node: Any, types: Types) -> list[Any]:
@@ -105,8 +105,8 @@ def _signs(node: Any, types: Types) -> list[Any]:
         return [node]
     node.output[0] = f"{name}.sign"
     isnan = helper.make_node("IsNaN", [source], [f"{name}.isnan"], name=f"{node.name}.isnan")
-    kept = helper.make_node("Where", [f"{name}.isnan", source, f"{name}.sign"], [name], name=f"{node.name}.kept")
-    return [node, isnan, kept]
+    selected = helper.make_node("Where", [f"{name}.isnan", source, f"{name}.sign"], [name], name=f"{node.name}.kept")
+    return [node, isnan, selected]
 
 
 def _powers(node: Any, types: Types) -> list[Any]:
@@ -119,21 +119,21 @@ def _powers(node: Any, types: Types) -> list[Any]:
     zero, one, two = (
         add.constant(np.array(operand, helper.tensor_dtype_to_np_dtype(kind)), f"_{operand}") for operand in (0, 1, 2)
     )
-    rest = add("Cast", exponent, part="e", to=kind)
+    remaining = add("Cast", exponent, part="e", to=kind)
     # Numbers less than zero are no exponents of integers; so that the loop of squares ends, they are zero here.
-    rest = add("Max", rest, zero, part="rest")
+    remaining = add("Max", remaining, zero, part="rest")
     square, result = add("Add", base, zero, part="square"), one
     for bit in range(INTEGERS[kind]):
-        odd = add("Equal", add("Mod", rest, two, part=f"mod{bit}"), one, part=f"odd{bit}")
+        odd = add("Equal", add("Mod", remaining, two, part=f"mod{bit}"), one, part=f"odd{bit}")
         factor = add("Where", odd, square, one, part=f"factor{bit}")
         result = add("Mul", result, factor, part=f"product{bit}")
-        rest = add("Div", rest, two, part=f"rest{bit}")
+        remaining = add("Div", remaining, two, part=f"rest{bit}")
         square = add("Mul", square, square, part=f"square{bit}")
     add("Identity", result, part="")
-    return add.made
+    return add.nodes
 
 
-def _places(node: Any, types: Types) -> list[Any]:
+def _extremum_index(node: Any, types: Types) -> list[Any]:
     """Return the index of the first, or last, NaN if there is one: to ONNX it is both maximum and minimum."""
     source = node.input[0]
     if element_of(types, source) not in FLOATS:
@@ -148,7 +148,7 @@ def _places(node: Any, types: Types) -> list[Any]:
     where = add("ArgMax", nans, part="where", axis=axis, keepdims=keep, select_last_index=last)
     plain = add(node.op_type, source, part="plain", axis=axis, keepdims=keep, select_last_index=last)
     add("Where", has, where, plain, part="")
-    return add.made
+    return add.nodes
 
 
 def _quantised_product(node: Any, types: Types) -> list[Any]:
@@ -172,12 +172,12 @@ def _quantised_product(node: Any, types: Types) -> list[Any]:
     ]
     clipped = add("Clip", add("Round", exact, part="rounded"), *bounds, part="clipped")
     add("Cast", clipped, part="", to=kind)
-    return add.made
+    return add.nodes
 
 
 REWRITES: dict[str, Callable[[Any, Types], list[Any]]] = {
-    "Cast": _saturating, "CastLike": _saturating, "LpNormalization": _normalised, "Sign": _signs, "Pow": _powers,
-    "ArgMax": _places, "ArgMin": _places, "QLinearMatMul": _quantised_product,
+    "Cast": _saturating_cast, "CastLike": _saturating_cast, "LpNormalization": _normalised, "Sign": _signs,
+    "Pow": _powers, "ArgMax": _extremum_index, "ArgMin": _extremum_index, "QLinearMatMul": _quantised_product,
 }  # fmt: skip
 
 

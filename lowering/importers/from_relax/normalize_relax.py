@@ -85,30 +85,30 @@ def _called(function: relax.Function, others: dict[str, relax.Function]) -> list
 
 
 def _without_others(mod: IRModule, entry: str, function: relax.Function) -> IRModule:
-    kept = {callee: function for callee, function in mod.functions_items() if isinstance(function, PrimFunc)}
+    primfuncs = {callee: function for callee, function in mod.functions_items() if isinstance(function, PrimFunc)}
     named = function.with_attr("global_symbol", entry)
-    module = IRModule({**kept, GlobalVar(entry): named}, attrs=mod.attrs, global_infos=mod.global_infos)
+    module = IRModule({**primfuncs, GlobalVar(entry): named}, attrs=mod.attrs, global_infos=mod.global_infos)
     return relax.transform.DeadCodeElimination([entry])(module)
 
 
 def _with_known_shapes(mod: IRModule, shapes: Mapping[str, Sequence[int]]) -> IRModule:
     """Replace symbolic sizes by the integers that the shapes of parameters determine."""
     callee, function = entry_of(mod)
-    known: dict[Var, int] = {}
+    sizes: dict[Var, int] = {}
     for parameter in function.params:
         if parameter.name in shapes:
-            _bind_sizes(parameter, shapes[parameter.name], known)
+            _bind_sizes(parameter, shapes[parameter.name], sizes)
     if unknown := [name for name in shapes if name not in {parameter.name for parameter in function.params}]:
         raise ArgumentMismatchError(f"shapes names {unknown[0]!r}, which is not a parameter")
-    return _updated(mod, callee, function.bind_symbolic_vars(known)) if known else mod
+    return _updated(mod, callee, function.bind_symbolic_vars(sizes)) if sizes else mod
 
 
-def _bind_sizes(parameter: relax.Var, shape: Sequence[int], known: dict[Var, int]) -> None:
+def _bind_sizes(parameter: relax.Var, shape: Sequence[int], bindings: dict[Var, int]) -> None:
     sizes = sizes_in(parameter.ty)
     is_consistent = len(sizes) == len(shape)
     for size, value in zip(sizes, shape, strict=False):
         if isinstance(size, tirx.Var):
-            is_consistent &= known.setdefault(size, value) == value
+            is_consistent &= bindings.setdefault(size, value) == value
         elif isinstance(size, tirx.IntImm):
             is_consistent &= int(size) == value
     if not is_consistent:
@@ -166,12 +166,12 @@ def _with_bound_parameters(mod: IRModule, context: CompileContext) -> IRModule:
         return _parameter(constant, constants, context)
 
     body = structural_map(function.body, (tvm_ir.GenericConst, visit), order="post")
-    own = [parameter for parameter in function.params if parameter.name not in context.params]
+    unbound = [parameter for parameter in function.params if parameter.name not in context.params]
     bound = [parameter for parameter in function.params if parameter.name in context.params]
     bound += [variable for variable, _ in constants.values()]
     for name, (_, array) in constants.items():
         context.params[name] = array
-    changed = relax.Function([*own, *bound], body, function.ret_ty, function.is_pure, function.attrs)
+    changed = relax.Function([*unbound, *bound], body, function.ret_ty, function.is_pure, function.attrs)
     if bound:
         changed = changed.with_attr(BOUND, [parameter.name for parameter in bound])
     return _updated(mod, callee, changed)
@@ -182,8 +182,8 @@ def _parameter(constant: Expr, constants: dict[str, tuple[relax.Var, np.ndarray]
     array = array_of(constant) if isinstance(constant.ty, relax.TensorType) else None
     if array is None or array.size <= LARGEST_LITERAL or (array == array.flat[0]).all():
         return constant
-    for variable, known in constants.values():
-        if known.dtype == array.dtype and known.shape == array.shape and known.tobytes() == array.tobytes():
+    for variable, other in constants.values():
+        if other.dtype == array.dtype and other.shape == array.shape and other.tobytes() == array.tobytes():
             return variable
     name, count = "constant", 0
     while name in constants or name in context.params:

@@ -68,17 +68,17 @@ def reshaped(source: ir.Value, sizes: Sequence[int | ir.Value]) -> ir.Value:
     """Return the tensor in another shape, elements in the same order."""
     element = source.type.element_type
     static = [size if isinstance(size, int) else DYNAMIC for size in sizes]
-    wanted = ir.RankedTensorType.get(static, element)
-    if source.type == wanted and wanted.has_static_shape:
+    kind = ir.RankedTensorType.get(static, element)
+    if source.type == kind and kind.has_static_shape:
         return source
-    if not (source.type.has_static_shape and wanted.has_static_shape):
-        return _reshaped_at_run_time(source, sizes, wanted)
+    if not (source.type.has_static_shape and kind.has_static_shape):
+        return _reshaped_at_run_time(source, sizes, kind)
     flat = ir.RankedTensorType.get([prod(static)], element)
     if source.type.rank != 1:
         source = _collapsed(flat, source)
-    if wanted.rank == 1:
+    if kind.rank == 1:
         return source
-    return _expanded(wanted, source)
+    return _expanded(kind, source)
 
 
 def _collapsed(flat: ir.Type, source: ir.Value) -> ir.Value:
@@ -88,17 +88,17 @@ def _collapsed(flat: ir.Type, source: ir.Value) -> ir.Value:
     return tensor.collapse_shape(flat, source, [list(range(rank))])
 
 
-def _expanded(wanted: ir.RankedTensorType, source: ir.Value) -> ir.Value:
-    if not wanted.rank:
-        return tensor.collapse_shape(wanted, source, [])
-    return tensor.expand_shape(wanted, source, [list(range(wanted.rank))], [], list(wanted.shape))
+def _expanded(kind: ir.RankedTensorType, source: ir.Value) -> ir.Value:
+    if not kind.rank:
+        return tensor.collapse_shape(kind, source, [])
+    return tensor.expand_shape(kind, source, [list(range(kind.rank))], [], list(kind.shape))
 
 
-def _reshaped_at_run_time(source: ir.Value, sizes: Sequence[int | ir.Value], wanted: ir.Type) -> ir.Value:
+def _reshaped_at_run_time(source: ir.Value, sizes: Sequence[int | ir.Value], kind: ir.Type) -> ir.Value:
     index = ir.IndexType.get()
     values = [index_value(size) for size in sizes]
     shape = tensor.from_elements(ir.RankedTensorType.get([len(values)], index), values)
-    return tensor.reshape(wanted, source, shape)
+    return tensor.reshape(kind, source, shape)
 
 
 @operator("concat", is_better=True)
@@ -139,14 +139,14 @@ def _scan(function: Translation, call: relax.Call) -> ir.Value:
     loop = scf.ForOp(*bounds, [tensor.empty(list(kind.shape), kind.element_type), start])
     identity = ir.AffineMap.get_identity(kind.rank)
     with ir.InsertionPoint(loop.body):
-        whole, last = loop.inner_iter_args
+        result, last = loop.inner_iter_args
         offsets = [loop.induction_variable if position == axis else 0 for position in range(kind.rank)]
-        taken = _slice(source, offsets, carried)
+        part = _slice(source, offsets, carried)
         out = tensor.empty(shape, kind.element_type)
         [combined] = generic(
-            [last, taken], [out], [identity] * 3, ["parallel"] * kind.rank, lambda x, y, _: [build(x, y)]
+            [last, part], [out], [identity] * 3, ["parallel"] * kind.rank, lambda x, y, _: [build(x, y)]
         )
-        scf.YieldOp([_inserted(last if bool(call.attrs.exclusive) else combined, whole, offsets), combined])
+        scf.YieldOp([_inserted(last if bool(call.attrs.exclusive) else combined, result, offsets), combined])
     return reshaped(loop.results[0], function.sizes_of(call.ty))
 
 
@@ -159,16 +159,16 @@ _COMBINE = {
 def _as_result(function: Translation, call: relax.Call) -> tuple[ir.Value, str]:
     """Return the operand in the dtype of the result."""
     source = function.value(call.args[0])
-    given, wanted = str(call.args[0].ty.dtype), str(call.ty.dtype)
+    source_dtype, dtype = str(call.args[0].ty.dtype), str(call.ty.dtype)
     if not source.type.has_static_shape:
         raise UnsupportedOperationError(f"{call.op.name} over a size that is only known at run time")
-    if given == wanted:
-        return source, wanted
+    if source_dtype == dtype:
+        return source, dtype
     identity = ir.AffineMap.get_identity(source.type.rank)
-    out = tensor.empty(list(source.type.shape), mlir_type(wanted))
+    out = tensor.empty(list(source.type.shape), mlir_type(dtype))
     kinds = ["parallel"] * source.type.rank
-    [cast] = generic([source], [out], [identity] * 2, kinds, lambda x, _: [converted(x, given, wanted)])
-    return cast, wanted
+    [cast] = generic([source], [out], [identity] * 2, kinds, lambda x, _: [converted(x, source_dtype, dtype)])
+    return cast, dtype
 
 
 def _axis(call: relax.Call, source: ir.Value) -> tuple[int, ir.Value]:
@@ -178,16 +178,16 @@ def _axis(call: relax.Call, source: ir.Value) -> tuple[int, ir.Value]:
     return int(call.attrs.axis) % max(source.type.rank, 1), source
 
 
-def _slice(source: ir.Value, position: Sequence[int | ir.Value], of: ir.RankedTensorType) -> ir.Value:
+def _slice(source: ir.Value, position: Sequence[int | ir.Value], kind: ir.RankedTensorType) -> ir.Value:
     offsets = [offset for offset in position if isinstance(offset, ir.Value)]
     static = [DYNAMIC if isinstance(offset, ir.Value) else offset for offset in position]
-    return tensor.extract_slice(of, source, offsets, [], [], static, list(of.shape), [1] * of.rank)
+    return tensor.extract_slice(kind, source, offsets, [], [], static, list(kind.shape), [1] * kind.rank)
 
 
-def _inserted(part: ir.Value, whole: ir.Value, position: Sequence[int | ir.Value]) -> ir.Value:
+def _inserted(part: ir.Value, destination: ir.Value, position: Sequence[int | ir.Value]) -> ir.Value:
     offsets = [offset for offset in position if isinstance(offset, ir.Value)]
     static = [DYNAMIC if isinstance(offset, ir.Value) else offset for offset in position]
-    return tensor.insert_slice(part, whole, offsets, [], [], static, list(part.type.shape), [1] * part.type.rank)
+    return tensor.insert_slice(part, destination, offsets, [], [], static, list(part.type.shape), [1] * part.type.rank)
 
 
 # --- sorts -----------------------------------------------------------------------------------------------------------
@@ -210,16 +210,16 @@ def _sorted(function: Translation, call: relax.Call) -> Value:
 
 
 def _top_k(source: ir.Value, order: ir.Value, axis: int, call: relax.Call) -> Value:
-    count, wanted = int(call.attrs.k), str(call.attrs.ret_type)
+    count, results = int(call.attrs.k), str(call.attrs.ret_type)
     size = source.type.shape[axis]
     count = size if count < 1 else min(count, size)
     values, indices = _gather(source, order, axis), _converted_order(order, str(call.attrs.dtype))
     parts = []
     for result in (values, indices):
         shape = [count if position == axis else size for position, size in enumerate(result.type.shape)]
-        of = ir.RankedTensorType.get(shape, result.type.element_type)
-        parts.append(_slice(result, [0] * of.rank, of))
-    return {"both": parts, "values": parts[0], "indices": parts[1]}[wanted]
+        kind = ir.RankedTensorType.get(shape, result.type.element_type)
+        parts.append(_slice(result, [0] * kind.rank, kind))
+    return {"both": parts, "values": parts[0], "indices": parts[1]}[results]
 
 
 def _ranks(source: ir.Value, axis: int, descends: bool, dtype: str) -> ir.Value:
@@ -241,11 +241,11 @@ def _order(source: ir.Value, ranks: ir.Value, axis: int) -> ir.Value:
     """Return for every index of the sorted axis which element goes there: the one of that rank."""
     rank = source.type.rank
 
-    def body(_: ir.Value, of: ir.Value, accumulator: ir.Value) -> list[ir.Value]:
+    def body(_: ir.Value, element_rank: ir.Value, accumulator: ir.Value) -> list[ir.Value]:
         position = arith.index_cast(accumulator.type, linalg.IndexOp(axis).result)
         other = arith.index_cast(accumulator.type, linalg.IndexOp(rank).result)
-        is_it = arith.cmpi(arith.CmpIPredicate.eq, of, position)
-        return [arith.addi(accumulator, arith.select(is_it, other, arith.constant(accumulator.type, 0)))]
+        is_match = arith.cmpi(arith.CmpIPredicate.eq, element_rank, position)
+        return [arith.addi(accumulator, arith.select(is_match, other, arith.constant(accumulator.type, 0)))]
 
     return _over_pairs([ranks, ranks], axis, rank, body)
 

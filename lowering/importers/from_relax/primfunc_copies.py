@@ -34,7 +34,7 @@ class _Copy:
     """An output whose elements are a source's, in the same order."""
 
     source: Buffer
-    places: tuple[tuple[int | None, int, int], ...]
+    accesses: tuple[tuple[int | None, int, int], ...]
     """For each axis of the source: the axis of the output or None, the stride and the offset."""
     sizes: tuple[int, ...]
     """The shape of the output."""
@@ -68,7 +68,7 @@ def _guarded_copy(value: Expr, nest: Nest, sizes: tuple[int, ...]) -> _Copy | No
     indices, bounds = _affine_axes(load, nest), list(_bounds(condition, nest))
     if indices is None or None in bounds:
         return None
-    return _Copy(load.source, indices, sizes, padding, frozenset(each for each in bounds if each is not None))
+    return _Copy(load.source, indices, sizes, padding, frozenset(bound for bound in bounds if bound is not None))
 
 
 def _affine_axes(load: TensorLoad, nest: Nest) -> tuple[tuple[int | None, int, int], ...] | None:
@@ -118,8 +118,8 @@ def _bound(kind: str, x: Expr, y: Expr, nest: Nest) -> Bound | None:
 
 
 def _slice(copy: _Copy, source: ir.Value) -> ir.Value | None:
-    sizes = [1 if axis is None else copy.sizes[axis] for axis, _, _ in copy.places]
-    offsets, strides = [offset for _, _, offset in copy.places], [stride for _, stride, _ in copy.places]
+    sizes = [1 if axis is None else copy.sizes[axis] for axis, _, _ in copy.accesses]
+    offsets, strides = [offset for _, _, offset in copy.accesses], [stride for _, stride, _ in copy.accesses]
     last = [offset + (size - 1) * stride for offset, size, stride in zip(offsets, sizes, strides, strict=True)]
     is_within = all(0 <= position < size for position, size in zip(last, source.type.shape, strict=True))
     if not is_within or min(offsets, default=0) < 0 or 0 in sizes:
@@ -132,10 +132,12 @@ def _slice(copy: _Copy, source: ir.Value) -> ir.Value | None:
 
 def _padded(copy: _Copy, source: ir.Value) -> ir.Value | None:
     """Emit a `tensor.pad`; None unless the bounds match the source exactly."""
-    if any(axis is None or stride != 1 or offset > 0 for axis, stride, offset in copy.places):
+    if any(axis is None or stride != 1 or offset > 0 for axis, stride, offset in copy.accesses):
         return None
-    low = [-offset for _, _, offset in copy.places]
-    high = [whole - start - size for whole, start, size in zip(copy.sizes, low, source.type.shape, strict=True)]
+    low = [-offset for _, _, offset in copy.accesses]
+    high = [
+        padded_size - start - size for padded_size, start, size in zip(copy.sizes, low, source.type.shape, strict=True)
+    ]
     lower = {(axis, ">=", start) for axis, start in enumerate(low) if start > 0}
     upper = {(axis, "<", copy.sizes[axis] - end) for axis, end in enumerate(high) if end > 0}
     trivial = {bound for bound in copy.bounds if bound[2] == (0 if bound[1] == ">=" else copy.sizes[bound[0]])}

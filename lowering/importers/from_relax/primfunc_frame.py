@@ -39,9 +39,9 @@ class Frame:
                 f"the buffer {buffer.name} has strides",
                 help="tensors of linalg are contiguous: leave the strides out",
             )
-        for size, known in zip(buffer.shape, sizes, strict=True):
+        for size, given_size in zip(buffer.shape, sizes, strict=True):
             if isinstance(size, tirx.Var) and size not in self.scalars.indices:
-                value = known if isinstance(known, ir.Value) else index_constant(known)
+                value = given_size if isinstance(given_size, ir.Value) else index_constant(given_size)
                 self.scalars.indices[size] = value
 
     def size(self, extent: Expr) -> Size:
@@ -63,7 +63,7 @@ class Frame:
 
     def inside(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[list[ir.Value], ir.Value | None]:
         """Return the indices clamped to the buffer, and an i1 whether they were in bounds (None if proven)."""
-        kept, within = [], None
+        clamped_indices, in_bounds = [], None
         for index, extent in zip(indices, buffer.shape, strict=True):
             value = self.scalars.index(index)
             is_safe = self.scalars.least(index) >= 0, self.scalars.is_below(index, extent)
@@ -72,10 +72,10 @@ class Frame:
                 # As unsigned, a negative index is too large, too.
                 clamped = arith.minui(value, high)
                 is_inside = arith.cmpi(arith.CmpIPredicate.eq, value, clamped)
-                within = is_inside if within is None else arith.andi(within, is_inside)
+                in_bounds = is_inside if in_bounds is None else arith.andi(in_bounds, is_inside)
                 value = clamped
-            kept.append(value)
-        return kept, within
+            clamped_indices.append(value)
+        return clamped_indices, in_bounds
 
 
 @contextmanager

@@ -51,9 +51,9 @@ def emit_nest(frame: Frame, nest: Nest) -> None:
     kinds = ["reduction" if nest.is_reduction(position) else "parallel" for position in range(len(nest.axes))]
 
     def body(*elements: ir.Value) -> list[ir.Value]:
-        known = dict(zip(loads, elements, strict=False))
-        known |= dict(zip(nest.outputs.items(), elements[len(inputs) :], strict=True))
-        return _body(frame, nest, nest.statements, known)
+        values = dict(zip(loads, elements, strict=False))
+        values |= dict(zip(nest.outputs.items(), elements[len(inputs) :], strict=True))
+        return _body(frame, nest, nest.statements, values)
 
     results = generic(inputs, inits, maps, kinds, body)
     for buffer, result in zip(nest.outputs, results, strict=True):
@@ -67,10 +67,10 @@ def _initial(frame: Frame, nest: Nest, buffer: Buffer) -> ir.Value:
     stores = [store for store in statements_of(nest.block.init) if store.buffer.same_as(buffer)]
     if len(stores) == 1 and not loads_in(stores) and isinstance(stores[0].value, (tirx.IntImm, tirx.FloatImm)):
         return linalg.fill(frame.scalars.evaluate(stores[0].value), outs=[_fresh(frame, buffer)])
-    kept = [position for position in range(len(nest.axes)) if not nest.is_reduction(position)]
-    spatial = Nest(nest.block, stores, [nest.axes[position] for position in kept], single=nest.single)
+    spatial_axes = [position for position in range(len(nest.axes)) if not nest.is_reduction(position)]
+    spatial = Nest(nest.block, stores, [nest.axes[position] for position in spatial_axes], single=nest.single)
     indices = tuple(
-        AffineIndex(tuple((kept.index(position), factor) for position, factor in index.terms))
+        AffineIndex(tuple((spatial_axes.index(position), factor) for position, factor in index.terms))
         for index in nest.outputs[buffer]
     )
 
@@ -78,13 +78,15 @@ def _initial(frame: Frame, nest: Nest, buffer: Buffer) -> ir.Value:
         return _body(frame, spatial, stores, {}, [buffer])
 
     maps = [_map(spatial, indices)]
-    return generic([], [_fresh(frame, buffer)], maps, ["parallel"] * len(kept), body)[0]
+    return generic([], [_fresh(frame, buffer)], maps, ["parallel"] * len(spatial_axes), body)[0]
 
 
 def _fresh(frame: Frame, buffer: Buffer) -> ir.Value:
     kind = frame.tensors[buffer].type
     sizes = [frame.size(extent) for extent in buffer.shape]
-    static = [known if known != DYNAMIC else size for known, size in zip(kind.shape, sizes, strict=True)]
+    static = [
+        static_size if static_size != DYNAMIC else size for static_size, size in zip(kind.shape, sizes, strict=True)
+    ]
     return tensor.empty(static, kind.element_type)
 
 
@@ -125,58 +127,58 @@ def _affine_expression(index: AffineIndex) -> ir.AffineExpr:
         for position, factor in index.terms
     ]
     parts += [ir.AffineExpr.get_constant(index.offset)] if index.offset or not parts else []
-    whole = parts[0]
+    total = parts[0]
     for part in parts[1:]:
-        whole = whole + part
-    return whole
+        total = total + part
+    return total
 
 
 def _unseen_reductions(nest: Nest, maps: Sequence[ir.AffineMap]) -> list[int]:
     """Return the reduction axes whose extent no input determines."""
-    seen = {
+    indexed = {
         expression.position
         for mapping in maps
         for expression in mapping.results
         if isinstance(expression, ir.AffineDimExpr)
     }
-    return [position for position in nest.reductions if position not in seen]
+    return [position for position in nest.reductions if position not in indexed]
 
 
 def _body(
     frame: Frame,
     nest: Nest,
     statements: list[Stmt],
-    known: dict[Access, ir.Value],
+    values: dict[Access, ir.Value],
     targets: Sequence[Buffer] | None = None,
 ) -> list[ir.Value]:
     """Emit the statements of a block on scalars, and return the elements of the outputs."""
     scratch: dict[tuple[object, ...], ir.Value] = {}
     outputs: dict[Buffer, ir.Value] = {}
-    outside = frame.scalars
+    outer_scalars = frame.scalars
 
     def load(buffer: Buffer, indices: Sequence[Expr]) -> ir.Value:
         if (value := scratch.get(_element_key(buffer, indices))) is not None:
             return value
         affine_indices = tuple(affine_index_of(index, nest.positions) for index in indices)
-        return known[buffer, affine_indices] if (buffer, affine_indices) in known else frame.load(buffer, indices)
+        return values[buffer, affine_indices] if (buffer, affine_indices) in values else frame.load(buffer, indices)
 
     scalars = Scalars(load, frame.analyzer)
-    scalars.variables, scalars.indices = dict(outside.variables), dict(outside.indices)
+    scalars.variables, scalars.indices = dict(outer_scalars.variables), dict(outer_scalars.indices)
     frame.scalars = scalars
     for position, axis in enumerate(nest.axes):
         scalars.indices[axis.var] = linalg.IndexOp(position).result
     for variable in nest.single:
         scalars.indices[variable] = index_constant(0)
-    own = set(nest.block.alloc_buffers)
+    scratch_buffers = set(nest.block.alloc_buffers)
     for statement in statements:
         value = scalars.evaluate(statement.value)
         if isinstance(statement, tirx.Bind):
             scalars.variables[statement.var] = value
-        elif statement.buffer in own:
+        elif statement.buffer in scratch_buffers:
             scratch[_element_key(statement.buffer, statement.indices)] = value
         else:
             outputs[statement.buffer] = value
-    frame.scalars = outside
+    frame.scalars = outer_scalars
     return [outputs[buffer] for buffer in targets or nest.outputs]
 
 

@@ -86,7 +86,7 @@ def nest_of(statement: Stmt, analyzer: Analyzer) -> Nest | None:
         return None
     block = inner.block
     axes = list(block.iter_vars)
-    if not _binds_each(loops, axes, inner.iter_values) or (block.init is None) == any(map(_is_reduced, axes)):
+    if not _binds_loops_to_axes(loops, axes, inner.iter_values) or (block.init is None) == any(map(_is_reduced, axes)):
         return None
     statements = statements_of(block.body)
     if not all(isinstance(statement, (tirx.BufferStore, tirx.Bind)) for statement in statements):
@@ -95,8 +95,8 @@ def nest_of(statement: Stmt, analyzer: Analyzer) -> Nest | None:
     single = [
         axis for axis in axes if not _is_reduced(axis) and _is_number(axis.dom.extent, 1) and axis.var not in walked
     ]
-    kept = [axis for axis in axes if axis not in single]
-    nest = Nest(block, statements, kept, single=tuple(axis.var for axis in single))
+    loop_axes = [axis for axis in axes if axis not in single]
+    nest = Nest(block, statements, loop_axes, single=tuple(axis.var for axis in single))
     return nest if _has_clear_outputs(nest, analyzer) else None
 
 
@@ -146,7 +146,7 @@ def _is_reduced(axis: tirx.IterVar) -> bool:
     return int(axis.iter_type) == tirx.IterVar.CommReduce
 
 
-def _binds_each(loops: dict[Var, Expr], axes: list[tirx.IterVar], values: Sequence[Expr]) -> bool:
+def _binds_loops_to_axes(loops: dict[Var, Expr], axes: list[tirx.IterVar], values: Sequence[Expr]) -> bool:
     """Return whether every axis of the block is a distinct loop of the same extent, or has extent 1."""
     used = []
     for axis, value in zip(axes, values, strict=True):
@@ -170,16 +170,16 @@ def _has_clear_outputs(nest: Nest, analyzer: Analyzer) -> bool:
     for store in (statement for statement in nest.statements if isinstance(statement, tirx.BufferStore)):
         if store.buffer in scratch:
             continue
-        if store.buffer in nest.outputs or (indices := _output_places(nest, store, analyzer)) is None:
+        if store.buffer in nest.outputs or (indices := _output_indices(nest, store, analyzer)) is None:
             return False
         nest.outputs[store.buffer] = indices
     inits = (
         {store.buffer for store in statements_of(nest.block.init)} if nest.block.init is not None else set(nest.outputs)
     )
-    return bool(nest.outputs) and inits == set(nest.outputs) and _reads_well(nest)
+    return bool(nest.outputs) and inits == set(nest.outputs) and _reads_own_elements_only(nest)
 
 
-def _output_places(nest: Nest, store: tirx.BufferStore, analyzer: Analyzer) -> tuple[AffineIndex, ...] | None:
+def _output_indices(nest: Nest, store: tirx.BufferStore, analyzer: Analyzer) -> tuple[AffineIndex, ...] | None:
     indices = []
     for index, size in zip(store.indices, store.buffer.shape, strict=True):
         affine = affine_index_of(index, nest.positions)
@@ -198,7 +198,7 @@ def _output_places(nest: Nest, store: tirx.BufferStore, analyzer: Analyzer) -> t
     return tuple(indices) if is_clear else None
 
 
-def _reads_well(nest: Nest) -> bool:
+def _reads_own_elements_only(nest: Nest) -> bool:
     """Record the updated outputs; False if one is read at another index than written, or after the store."""
     written: set[Buffer] = set()
     for statement in nest.statements:

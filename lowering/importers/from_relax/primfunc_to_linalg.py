@@ -54,8 +54,8 @@ def inline(
     for parameter, argument in zip(inputs, arguments, strict=True):
         _bind_parameter(frame, parameter, argument)
     shared = list(updates) or [-1] * len(results)
-    own = iter(outputs)
-    targets = [inputs[position] if position >= 0 else next(own) for position in shared]
+    remaining_outputs = iter(outputs)
+    targets = [inputs[position] if position >= 0 else next(remaining_outputs) for position in shared]
     for target, sizes in zip(targets, results, strict=True):
         if target not in frame.tensors:
             frame.bind_sizes(target, sizes)
@@ -118,11 +118,11 @@ def _store(frame: Frame, store: tirx.BufferStore) -> None:
     if store.buffer not in frame.tensors:
         raise UnsupportedOperationError(f"the buffer {store.buffer.name} is memory that the function does not own")
     value = frame.scalars.evaluate(store.value)
-    held = frame.tensors[store.buffer]
+    contents = frame.tensors[store.buffer]
     indices, is_inside = frame.inside(store.buffer, store.indices)
     if is_inside is not None:
-        value = arith.select(is_inside, value, tensor.extract(held, indices))
-    frame.tensors[store.buffer] = tensor.insert(value, held, indices)
+        value = arith.select(is_inside, value, tensor.extract(contents, indices))
+    frame.tensors[store.buffer] = tensor.insert(value, contents, indices)
 
 
 def _bind(frame: Frame, statement: tirx.Bind) -> None:
@@ -167,28 +167,28 @@ def _for(frame: Frame, loop: tirx.For) -> None:
     high = frame.scalars.index(loop.min + loop.extent)
     buffers = written_buffers(loop.body, frame)
     for_op = scf.ForOp(low, high, step, [frame.tensors[buffer] for buffer in buffers])
-    outside = dict(frame.tensors)
+    outer_tensors = dict(frame.tensors)
     with ir.InsertionPoint(for_op.body):
         frame.tensors |= zip(buffers, for_op.inner_iter_args, strict=True)
         frame.scalars.indices[loop.loop_var] = for_op.induction_variable
         _run_statement(frame, loop.body)
         scf.YieldOp([frame.tensors[buffer] for buffer in buffers])
-    frame.tensors = outside | dict(zip(buffers, for_op.results, strict=True))
+    frame.tensors = outer_tensors | dict(zip(buffers, for_op.results, strict=True))
 
 
 def _if(frame: Frame, branch: tirx.IfThenElse) -> None:
     condition = frame.scalars.evaluate(branch.condition)
-    buffers, outside = written_buffers(branch, frame), dict(frame.tensors)
+    buffers, outer_tensors = written_buffers(branch, frame), dict(frame.tensors)
     types = [frame.tensors[buffer].type for buffer in buffers]
     if_op = ir.Operation.create("scf.if", results=types, operands=[condition], regions=2)
     arms = (branch.then_case, branch.condition), (branch.else_case, tirx.Not(branch.condition))
-    for region, (arm, known) in zip(if_op.regions, arms, strict=True):
-        frame.tensors = dict(outside)
-        with ir.InsertionPoint(region.blocks.append()), _assuming(frame, known):
+    for region, (arm, assumption) in zip(if_op.regions, arms, strict=True):
+        frame.tensors = dict(outer_tensors)
+        with ir.InsertionPoint(region.blocks.append()), _assuming(frame, assumption):
             if arm is not None:
                 _run_statement(frame, arm)
             scf.YieldOp([frame.tensors[buffer] for buffer in buffers])
-    frame.tensors = outside | dict(zip(buffers, if_op.results, strict=True))
+    frame.tensors = outer_tensors | dict(zip(buffers, if_op.results, strict=True))
 
 
 def _assuming(frame: Frame, condition: Expr) -> AbstractContextManager:
@@ -199,20 +199,20 @@ def _assuming(frame: Frame, condition: Expr) -> AbstractContextManager:
 
 
 def _while(frame: Frame, loop: tirx.While) -> None:
-    buffers, outside = written_buffers(loop.body, frame), dict(frame.tensors)
+    buffers, outer_tensors = written_buffers(loop.body, frame), dict(frame.tensors)
     types = [frame.tensors[buffer].type for buffer in buffers]
     while_op = scf.WhileOp(types, [frame.tensors[buffer] for buffer in buffers])
     locations = [ir.Location.current] * len(types)
-    before = while_op.regions[0].blocks.append(*types, arg_locs=locations)
-    with ir.InsertionPoint(before):
-        frame.tensors = outside | dict(zip(buffers, before.arguments, strict=True))
-        scf.ConditionOp(frame.scalars.evaluate(loop.condition), list(before.arguments))
-    after = while_op.regions[1].blocks.append(*types, arg_locs=locations)
-    with ir.InsertionPoint(after):
-        frame.tensors = outside | dict(zip(buffers, after.arguments, strict=True))
+    condition_block = while_op.regions[0].blocks.append(*types, arg_locs=locations)
+    with ir.InsertionPoint(condition_block):
+        frame.tensors = outer_tensors | dict(zip(buffers, condition_block.arguments, strict=True))
+        scf.ConditionOp(frame.scalars.evaluate(loop.condition), list(condition_block.arguments))
+    body_block = while_op.regions[1].blocks.append(*types, arg_locs=locations)
+    with ir.InsertionPoint(body_block):
+        frame.tensors = outer_tensors | dict(zip(buffers, body_block.arguments, strict=True))
         _run_statement(frame, loop.body)
         scf.YieldOp([frame.tensors[buffer] for buffer in buffers])
-    frame.tensors = outside | dict(zip(buffers, while_op.results, strict=True))
+    frame.tensors = outer_tensors | dict(zip(buffers, while_op.results, strict=True))
 
 
 def _block(frame: Frame, realize: SBlockRealize) -> None:

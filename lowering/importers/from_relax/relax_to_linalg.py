@@ -169,8 +169,8 @@ class _Function:
 
     def _matched(self, kind: tvm_ir.Type, value: Value) -> Value:
         self.learn_sizes(kind, value)
-        if isinstance(value, ir.Value) and value.type != (wanted := tensor_type(kind)):
-            return tensor.cast(wanted, value)
+        if isinstance(value, ir.Value) and value.type != (matched_type := tensor_type(kind)):
+            return tensor.cast(matched_type, value)
         return value
 
     # --- expressions -----------------------------------------------------------------------------------------------
@@ -257,5 +257,5 @@ def _packed(kind: tvm_ir.Type, values: Iterator[ir.Value]) -> Value:
     return next(values)
 
 
-def _cast(value: ir.Value, wanted: ir.Type) -> ir.Value:
-    return value if value.type == wanted else tensor.cast(wanted, value)
+def _cast(value: ir.Value, kind: ir.Type) -> ir.Value:
+    return value if value.type == kind else tensor.cast(kind, value)

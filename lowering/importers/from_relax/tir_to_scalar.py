@@ -85,7 +85,7 @@ class Scalars:
         """TIR variables, in their own dtype."""
         self.indices: dict[Var, ir.Value] = {}
         """Loop variables and sizes, as `index`."""
-        self._known: dict[int, tuple[Expr, ir.Value]] = {}
+        self._emitted_values: dict[int, tuple[Expr, ir.Value]] = {}
         self._is_guarded = False
         self._depth = 0
 
@@ -95,24 +95,24 @@ class Scalars:
 
     def value(self, expression: Expr) -> ir.Value:
         """Return the value of a part of the current expression; shared parts are emitted once."""
-        known = self._known.get(hash(expression))
+        emitted = self._emitted_values.get(hash(expression))
         # Constants of different dtypes have one hash.
-        if known is None or not known[0].same_as(expression):
-            known = self._known[hash(expression)] = (expression, self._emitted(expression))
-        return known[1]
+        if emitted is None or not emitted[0].same_as(expression):
+            emitted = self._emitted_values[hash(expression)] = (expression, self._emitted(expression))
+        return emitted[1]
 
     def index(self, expression: Expr) -> ir.Value:
         """Return the value of an integer as `index`; loop variables and sizes need no cast."""
         return self._index(expression) if self._depth else self._evaluated(self._index, expression)
 
     def _evaluated(self, make: Callable[[Expr], ir.Value], expression: Expr) -> ir.Value:
-        self._known.clear()
+        self._emitted_values.clear()
         self._depth += 1
         try:
             return make(expression)
         finally:
             self._depth -= 1
-            self._known.clear()
+            self._emitted_values.clear()
 
     def _index(self, expression: Expr) -> ir.Value:
         if isinstance(expression, tirx.IntImm):
@@ -194,8 +194,8 @@ class Scalars:
 
     def _float_division(self, kind: str, node: Expr) -> ir.Value:
         dtype, x, y = dtype_of(node.a), self.value(node.a), self.value(node.b)
-        whole = FUNCTIONS["floor"](dtype, [arith.divf(x, y)])
-        return whole if kind == "FloorDiv" else arith.subf(x, arith.mulf(whole, y))
+        quotient = FUNCTIONS["floor"](dtype, [arith.divf(x, y)])
+        return quotient if kind == "FloorDiv" else arith.subf(x, arith.mulf(quotient, y))
 
     def _division(self, kind: str, dtype: str, node: Expr) -> ir.Value:
         x, y = self.value(node.a), self.value(node.b)
@@ -205,23 +205,23 @@ class Scalars:
             return _NONNEGATIVE[kind](x, y)
         if (kind, is_signed(dtype)) in _DIVISIONS:
             return _DIVISIONS[kind, is_signed(dtype)](x, y)
-        rest, zero = arith.remsi(x, y), constant(0, dtype)
+        remainder, zero = arith.remsi(x, y), constant(0, dtype)
         is_off = arith.andi(
-            self._comparison("NE", dtype, rest, zero),
-            arith.xori(self._comparison("LT", dtype, rest, zero), self._comparison("LT", dtype, y, zero)),
+            self._comparison("NE", dtype, remainder, zero),
+            arith.xori(self._comparison("LT", dtype, remainder, zero), self._comparison("LT", dtype, y, zero)),
         )
-        return arith.select(is_off, arith.addi(rest, y), rest)
+        return arith.select(is_off, arith.addi(remainder, y), remainder)
 
     def _is_positive(self, expression: Expr) -> bool:
         return bits_of(dtype_of(expression)) <= 64 and self.least(expression) > 0
 
     def _safe_divisor(self, dtype: str, x: ir.Value, y: ir.Value) -> ir.Value:
-        is_bad = self._comparison("EQ", dtype, y, constant(0, dtype))
+        is_undefined = self._comparison("EQ", dtype, y, constant(0, dtype))
         if is_signed(dtype):
             lowest = self._comparison("EQ", dtype, x, constant(1 << (bits_of(dtype) - 1), dtype))
             overflows = arith.andi(lowest, self._comparison("EQ", dtype, y, constant(-1, dtype)))
-            is_bad = arith.ori(is_bad, overflows)
-        return arith.select(is_bad, constant(1, dtype), y)
+            is_undefined = arith.ori(is_undefined, overflows)
+        return arith.select(is_undefined, constant(1, dtype), y)
 
     def _not(self, node: Expr) -> ir.Value:
         return arith.xori(self.value(node.a), constant(True, "bool"))
@@ -264,7 +264,7 @@ class Scalars:
     def _call(self, node: Expr) -> ir.Value:
         name = str(getattr(node.op, "name", node.op)).rpartition(".")[2]
         if name == "if_then_else":
-            return self._guarded_choice(node)
+            return self._if_then_else(node)
         if name == "reinterpret":
             return _same_bits(self.value(node.args[0]), dtype_of(node))
         if name == "popcount" or name == "clz":
@@ -282,7 +282,7 @@ class Scalars:
             return self._integer_function(name, operands)
         return FUNCTIONS[name](dtype_of(operands[0]), [self.value(operand) for operand in operands])
 
-    def _guarded_choice(self, node: Expr) -> ir.Value:
+    def _if_then_else(self, node: Expr) -> ir.Value:
         condition, then, otherwise = node.args
         test = self.value(condition)
         outer, self._is_guarded = self._is_guarded, True

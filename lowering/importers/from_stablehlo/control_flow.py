@@ -120,22 +120,24 @@ def _case_chain(operation: ir.Operation, selector: ir.Value, case: int, blocks: 
     condition = arith.cmpi(arith.CmpIPredicate.eq, selector, constant)
     if len(others) == 1:
         return _branch(condition, operation, first, others[0])
-    choice = _empty_branch(condition, operation)
-    first.append_to(choice.regions[0])
+    branch = _empty_branch(condition, operation)
+    first.append_to(branch.regions[0])
     _yield(first)
-    rest = choice.regions[1].blocks.append()
-    with ir.InsertionPoint(rest):
+    else_block = branch.regions[1].blocks.append()
+    with ir.InsertionPoint(else_block):
         values = _case_chain(operation, selector, case + 1, others)
         ir.Operation.create("scf.yield", operands=list(values))
-    return choice.results
+    return branch.results
 
 
-def _branch(condition: ir.Value, operation: ir.Operation, then: ir.Block, otherwise: ir.Block) -> Sequence[ir.Value]:
-    choice = _empty_branch(condition, operation)
-    for region, block in zip(choice.regions, (then, otherwise), strict=True):
+def _branch(
+    condition: ir.Value, operation: ir.Operation, then_block: ir.Block, else_block: ir.Block
+) -> Sequence[ir.Value]:
+    branch = _empty_branch(condition, operation)
+    for region, block in zip(branch.regions, (then_block, else_block), strict=True):
         block.append_to(region)
         _yield(block)
-    return choice.results
+    return branch.results
 
 
 def _empty_branch(condition: ir.Value, operation: ir.Operation) -> ir.Operation:

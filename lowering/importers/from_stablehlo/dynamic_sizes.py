@@ -70,7 +70,7 @@ def _assert(operation: ir.Operation) -> None:
     message = "the sizes of the arguments do not match"
     if "error_message" in operation.attributes:
         # The message refers by number to values that nobody fills in.
-        said = ir.StringAttr(operation.attributes["error_message"]).value
-        message = re.sub(r"\s*[^.;]*\{\d+\}[^.;]*[.;]?", "", said).strip() or message
+        error_message = ir.StringAttr(operation.attributes["error_message"]).value
+        message = re.sub(r"\s*[^.;]*\{\d+\}[^.;]*[.;]?", "", error_message).strip() or message
     holds = tensor.extract(operation.operands[0], [])
     ir.Operation.create("cf.assert", operands=[holds], attributes={"msg": ir.StringAttr.get(message)})

@@ -109,21 +109,21 @@ def _forward(parts: _Parts, axis: int, sign: int) -> _Parts:
         return _product(parts, axis, sign)
     inner = length // outer
     shape = parts.shape
-    apart = [*shape[:axis], outer, inner, *shape[axis + 1 :]]
-    parts = _each(parts, lambda x: _reshaped(x, apart))
+    split_shape = [*shape[:axis], outer, inner, *shape[axis + 1 :]]
+    parts = _on_parts(parts, lambda x: _reshaped(x, split_shape))
     parts = _forward(parts, axis, sign)
     parts = _twiddled(parts, axis, outer, inner, sign)
     parts = _forward(parts, axis + 1, sign)
-    order = [*range(axis), axis + 1, axis, *range(axis + 2, len(apart))]
-    return _each(parts, lambda x: _reshaped(_transposed(x, order), shape))
+    order = [*range(axis), axis + 1, axis, *range(axis + 2, len(split_shape))]
+    return _on_parts(parts, lambda x: _reshaped(_transposed(x, order), shape))
 
 
 def _outer_factor(length: int) -> int:
     """Return the largest factor up to `LARGEST_MATRIX`; 1 for a length that one matrix transforms, and for a prime."""
     if length <= LARGEST_MATRIX:
         return 1
-    choices = [factor for factor in range(2, LARGEST_MATRIX + 1) if length % factor == 0 and factor < length]
-    return max(choices, default=1)
+    factors = [factor for factor in range(2, LARGEST_MATRIX + 1) if length % factor == 0 and factor < length]
+    return max(factors, default=1)
 
 
 def _product(parts: _Parts, axis: int, sign: int) -> _Parts:
@@ -168,13 +168,13 @@ def _full_spectrum(parts: _Parts, axis: int, length: int) -> _Parts:
 
 
 def _shortened(parts: _Parts, axis: int, count: int) -> _Parts:
-    return _each(parts, lambda x: _sliced(x, axis, 0, count))
+    return _on_parts(parts, lambda x: _sliced(x, axis, 0, count))
 
 
 # --- Operations ----------------------------------------------------------------------------------------------------
 
 
-def _each(parts: _Parts, function: Callable[[ir.Value], ir.Value]) -> _Parts:
+def _on_parts(parts: _Parts, function: Callable[[ir.Value], ir.Value]) -> _Parts:
     return _Parts(function(parts.real), function(parts.imaginary))
 
 

@@ -44,8 +44,8 @@ def _rewrite_sort(operation: ir.Operation) -> None:
         # there, which holds for equal elements.
         pairs = list(zip(block.arguments[0::2], block.arguments[1::2], strict=True))
         swapped = [element for first, second in pairs for element in (second, first)]
-        [after] = inline_scalars(operation.regions[0].blocks[0], swapped)
-        stays = arith.xori(after, arith.constant(after.type, 1))
+        [comes_after] = inline_scalars(operation.regions[0].blocks[0], swapped)
+        stays = arith.xori(comes_after, arith.constant(comes_after.type, 1))
         ir.Operation.create("tm_tensor.yield", operands=[stays])
     replace(operation, sort.results)
 
@@ -72,16 +72,16 @@ def _scattered(operation: ir.Operation) -> Sequence[ir.Value]:
 
     def element(loop_indices: list[ir.Value], carried: list[ir.Value]) -> Sequence[ir.Value]:
         target = _target_index(loop_indices, indices, dimensions, operands[0].type.rank)
-        inside = is_in_bounds(target, operands[0])
-        choice = scf.IfOp(inside, [value.type for value in carried], has_else=True)
-        with ir.InsertionPoint(choice.then_block):
+        in_bounds = is_in_bounds(target, operands[0])
+        branch = scf.IfOp(in_bounds, [value.type for value in carried], has_else=True)
+        with ir.InsertionPoint(branch.then_block):
             old = [tensor.extract(operand, target) for operand in carried]
             new = [tensor.extract(update, loop_indices) for update in updates]
             values = inline_scalars(operation.regions[0].blocks[0], [*old, *new])
             scf.YieldOp([tensor.insert(v, into, target) for v, into in zip(values, carried, strict=True)])
-        with ir.InsertionPoint(choice.else_block):
+        with ir.InsertionPoint(branch.else_block):
             scf.YieldOp(carried)
-        return choice.results
+        return branch.results
 
     return loops(list(updates[0].type.shape), [], operands, element)
 
@@ -121,10 +121,10 @@ def _start(indices: ir.Value, scattered: list[ir.Value], column: int, vector_dim
 
 def is_in_bounds(position: list[ir.Value], operand: ir.Value) -> ir.Value:
     """Return whether `position` is in bounds; as unsigned, a negative index is too large."""
-    inside = arith.constant(ir.IntegerType.get_signless(1), 1)
+    in_bounds = arith.constant(ir.IntegerType.get_signless(1), 1)
     for index, size in zip(position, operand.type.shape, strict=True):
-        inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.ult, index, index_constant(size)))
-    return inside
+        in_bounds = arith.andi(in_bounds, arith.cmpi(arith.CmpIPredicate.ult, index, index_constant(size)))
+    return in_bounds
 
 
 # --- Selections ---------------------------------------------------------------------------------------------------
@@ -150,25 +150,25 @@ def _selected(operation: ir.Operation) -> Sequence[ir.Value]:
     empty = tensor.empty(operand.type.shape, operand.type.element_type)
     filled = linalg.fill(tensor.extract(start, []), outs=[empty])
 
-    def share(at: Values, carried: Values) -> Sequence[ir.Value]:
+    def add_to_selected(window_index: Values, carried: Values) -> Sequence[ir.Value]:
         corner = [
             arith.subi(arith.muli(index, index_constant(step)), index_constant(low))
-            for index, step, low in zip(at, strides, padding, strict=True)
+            for index, step, low in zip(window_index, strides, padding, strict=True)
         ]
         first = [_boolean(False), tensor.extract(start, []), *[index_constant(0)] * rank]
         is_found, _, *position = loops(
             window, [], first, lambda offset, best: _select_element(operation, corner, offset, best)
         )
-        choice = scf.IfOp(is_found, [carried[0].type], has_else=True)
-        with ir.InsertionPoint(choice.then_block):
-            elements = [tensor.extract(carried[0], position), tensor.extract(source, at)]
+        branch = scf.IfOp(is_found, [carried[0].type], has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            elements = [tensor.extract(carried[0], position), tensor.extract(source, window_index)]
             [value] = inline_scalars(operation.regions[1].blocks[0], elements)
             scf.YieldOp([tensor.insert(value, carried[0], position)])
-        with ir.InsertionPoint(choice.else_block):
+        with ir.InsertionPoint(branch.else_block):
             scf.YieldOp(carried)
-        return choice.results
+        return branch.results
 
-    return loops(list(source.type.shape), [], [filled], share)
+    return loops(list(source.type.shape), [], [filled], add_to_selected)
 
 
 def _select_element(operation: ir.Operation, corner: Values, offset: Values, best: Values) -> Sequence[ir.Value]:
@@ -176,16 +176,16 @@ def _select_element(operation: ir.Operation, corner: Values, offset: Values, bes
     operand = operation.operands[0]
     is_found, value, *position = best
     element = [arith.addi(*pair) for pair in zip(corner, offset, strict=True)]
-    choice = scf.IfOp(is_in_bounds(element, operand), [value.type for value in best], has_else=True)
-    with ir.InsertionPoint(choice.then_block):
+    branch = scf.IfOp(is_in_bounds(element, operand), [value.type for value in best], has_else=True)
+    with ir.InsertionPoint(branch.then_block):
         new = tensor.extract(operand, element)
         [keeps] = inline_scalars(operation.regions[0].blocks[0], [value, new])
         keeps = arith.andi(is_found, keeps)
         values = [arith.select(keeps, *pair) for pair in zip([value, *position], [new, *element], strict=True)]
         scf.YieldOp([_boolean(True), *values])
-    with ir.InsertionPoint(choice.else_block):
+    with ir.InsertionPoint(branch.else_block):
         scf.YieldOp(best)
-    return choice.results
+    return branch.results
 
 
 def _numbers(operation: ir.Operation, name: str, otherwise: list[int]) -> list[int]:
@@ -212,12 +212,12 @@ def inline_scalars(block: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Va
 
     Raises `UnsupportedOperationError` where the block has tensors of more than one element.
     """
-    known: Scalars = dict(zip(block.arguments, arguments, strict=True))
+    scalars: Scalars = dict(zip(block.arguments, arguments, strict=True))
     *operations, last = block.operations
     for inner in operations:
         operation = inner.operation
         if operation.name in _RULES:
-            _RULES[operation.name](operation, known)
+            _RULES[operation.name](operation, scalars)
         elif operation.regions or any(isinstance(result.type, ir.ShapedType) for result in operation.results):
             raise UnsupportedOperationError(
                 f"{operation.name} in a region that compares or combines elements is not lowered to linalg",
@@ -225,47 +225,47 @@ def inline_scalars(block: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Va
                 help="compare or combine elements by scalar operations",
             )
         else:
-            _clone(operation, known)
-    return [_scalar(value, known) for value in last.operands]
+            _clone(operation, scalars)
+    return [_scalar(value, scalars) for value in last.operands]
 
 
-def _scalar(value: ir.Value, known: Scalars) -> ir.Value:
+def _scalar(value: ir.Value, scalars: Scalars) -> ir.Value:
     """Return the scalar of a rank-0 tensor, which may be defined outside of the block."""
-    if value not in known:
-        known[value] = tensor.extract(value, []) if isinstance(value.type, ir.ShapedType) else value
-    return known[value]
+    if value not in scalars:
+        scalars[value] = tensor.extract(value, []) if isinstance(value.type, ir.ShapedType) else value
+    return scalars[value]
 
 
-def _clone(operation: ir.Operation, known: Scalars) -> None:
+def _clone(operation: ir.Operation, scalars: Scalars) -> None:
     copy = operation.clone()
     for position, operand in enumerate(operation.operands):
-        copy.operands[position] = known.get(operand, operand)
-    known.update(zip(operation.results, copy.results, strict=True))
+        copy.operands[position] = scalars.get(operand, operand)
+    scalars.update(zip(operation.results, copy.results, strict=True))
 
 
-def _generic(operation: ir.Operation, known: Scalars) -> None:
+def _generic(operation: ir.Operation, scalars: Scalars) -> None:
     body = operation.regions[0].blocks[0]
     for argument, operand in zip(body.arguments, operation.operands, strict=True):
         if any(True for _ in argument.uses):
-            known[argument] = _scalar(operand, known)
+            scalars[argument] = _scalar(operand, scalars)
     *inner, last = body.operations
-    for each in inner:
-        _clone(each.operation, known)
-    known.update(zip(operation.results, [known.get(value, value) for value in last.operands], strict=True))
+    for step in inner:
+        _clone(step.operation, scalars)
+    scalars.update(zip(operation.results, [scalars.get(value, value) for value in last.operands], strict=True))
 
 
-def _constant(operation: ir.Operation, known: Scalars) -> None:
+def _constant(operation: ir.Operation, scalars: Scalars) -> None:
     attribute = operation.attributes["value"]
     if isinstance(operation.results[0].type, ir.ShapedType):
         attribute = ir.DenseElementsAttr(attribute).get_splat_value()
-    known[operation.results[0]] = arith.ConstantOp(attribute.type, attribute).result
+    scalars[operation.results[0]] = arith.ConstantOp(attribute.type, attribute).result
 
 
-def _extract(operation: ir.Operation, known: Scalars) -> None:
-    known[operation.results[0]] = _scalar(operation.operands[0], known)
+def _extract(operation: ir.Operation, scalars: Scalars) -> None:
+    scalars[operation.results[0]] = _scalar(operation.operands[0], scalars)
 
 
-def _skip(operation: ir.Operation, known: Scalars) -> None:
+def _skip(operation: ir.Operation, scalars: Scalars) -> None:
     """Skip a `tensor.empty`: its elements are not read."""
 
 

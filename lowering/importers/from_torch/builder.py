@@ -61,8 +61,8 @@ def element_of(value: ir.Value) -> str:
 
 def shape_of(value: ir.Value) -> list[int | None]:
     """Return the sizes of a tensor, None for dynamic ones."""
-    inside = str(value.type).partition("[")[2].partition("]")[0]
-    return [None if size == "?" else int(size) for size in inside.split(",") if size]
+    sizes = str(value.type).partition("[")[2].partition("]")[0]
+    return [None if size == "?" else int(size) for size in sizes.split(",") if size]
 
 
 def as_type(kind: ir.Type, element: str) -> ir.Type:

@@ -25,12 +25,12 @@ def with_branches(importer: Any) -> Any:
 
 
 def _import(importer: Any, location: ir.Location, node: Any) -> None:
-    predicate, *branches, given = node.args
+    predicate, *branches, arguments = node.args
     values = node.meta["val"]
     if not all(isinstance(value, torch.Tensor) for value in values):
         raise ValueError("torch.cond gives something that is no tensor")
     kinds = [importer._cc.value_info_to_type(value) for value in values]
-    operands = [importer._import_argument(location, operand) for operand in given]
+    operands = [importer._import_argument(location, operand) for operand in arguments]
     with location:
         condition = _boolean(importer._import_argument(location, predicate))
         branch = ir.Operation.create("torch.prim.If", kinds, [condition], regions=2)

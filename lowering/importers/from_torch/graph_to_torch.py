@@ -79,8 +79,8 @@ def lower(graph: TorchGraph, context: CompileContext) -> ir.Module:
 def span_of_node(node: Any) -> Span | None:
     """Return the innermost line of the user's code that a node was traced from."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    own = [frame for frame in frames if not frame[0].startswith(LIBRARIES)]
-    return Span(own[-1][0], int(own[-1][1]), 1) if own else None
+    user_frames = [frame for frame in frames if not frame[0].startswith(LIBRARIES)]
+    return Span(user_frames[-1][0], int(user_frames[-1][1]), 1) if user_frames else None
 
 
 def known_size(size: Any) -> int | None:

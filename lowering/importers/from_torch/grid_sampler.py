@@ -30,8 +30,8 @@ def sample(operation: ir.Operation) -> None:
     """Replace `operation`; raises `UnsupportedOperationError`."""
     mode, padding, aligned = (_number(operand) for operand in list(operation.operands)[2:])
     sizes = shape_of(operation.operands[0]), shape_of(operation.operands[1])
-    known = None not in (*sizes[0], *sizes[1]) and aligned is not None
-    if mode not in (BILINEAR, NEAREST) or padding != 0 or not known or len(sizes[0]) != 4:
+    is_static = None not in (*sizes[0], *sizes[1]) and aligned is not None
+    if mode not in (BILINEAR, NEAREST) or padding != 0 or not is_static or len(sizes[0]) != 4:
         raise UnsupportedOperationError(
             "no lowering of aten.grid_sampler in this mode",
             span_of(operation.location),
@@ -101,30 +101,32 @@ def _read(image: ir.Value, x: Coordinate, y: Coordinate) -> ir.Value:
     batch, channels, height, width = shape_of(image)
     rows, columns = shape_of(x)[1:3]
     element = element_of(image)
-    (column, inside), (row, too) = _kept(x, width), _kept(y, height)
+    (column, column_is_inside), (row, row_is_inside) = _clamped(x, width), _clamped(y, height)
     index = tensor_op("mul.Scalar", row.type, row, integer(width))
     index = tensor_op("add.Tensor", row.type, index, column, integer(1))
     index = tensor_op(
         "view", tensor_type([batch, 1, rows * columns], "si64"), index, integers([batch, 1, rows * columns])
     )
-    wanted, held = [batch, channels, rows * columns], [batch, channels, height * width]
-    index = tensor_op("broadcast_to", tensor_type(wanted, "si64"), index, integers(wanted))
-    lines = tensor_op("view", tensor_type(held, element), image, integers(held))
-    result = tensor_op("gather", tensor_type(wanted, element), lines, integer(2), index, boolean(False))
+    result_shape, image_shape = [batch, channels, rows * columns], [batch, channels, height * width]
+    index = tensor_op("broadcast_to", tensor_type(result_shape, "si64"), index, integers(result_shape))
+    lines = tensor_op("view", tensor_type(image_shape, element), image, integers(image_shape))
+    result = tensor_op("gather", tensor_type(result_shape, element), lines, integer(2), index, boolean(False))
     shape = [batch, channels, rows, columns]
     result = tensor_op("view", tensor_type(shape, element), result, integers(shape))
-    both = _over_channels(tensor_op("logical_and", inside.type, inside, too))
+    both = _over_channels(tensor_op("logical_and", column_is_inside.type, column_is_inside, row_is_inside))
     return tensor_op("where.self", result.type, both, result, zero(element))
 
 
-def _kept(position: Coordinate, size: int) -> tuple[ir.Value, ir.Value]:
+def _clamped(position: Coordinate, size: int) -> tuple[ir.Value, ir.Value]:
     """Return the coordinate as an integer, 0 outside the axis, and whether it is inside."""
     condition = as_type(position.type, "i1")
     not_below = tensor_op("ge.Scalar", condition, position, number(0.0))
-    inside = tensor_op(
+    is_inside = tensor_op(
         "logical_and", condition, not_below, tensor_op("lt.Scalar", condition, position, number(float(size)))
     )
-    return cast(tensor_op("where.self", position.type, inside, position, zero(element_of(position))), "si64"), inside
+    return cast(
+        tensor_op("where.self", position.type, is_inside, position, zero(element_of(position))), "si64"
+    ), is_inside
 
 
 def _over_channels(value: ir.Value) -> ir.Value:

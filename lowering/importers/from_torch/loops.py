@@ -37,18 +37,18 @@ def _replace(loop: ir.Operation) -> None:
     kinds = [value.type for value in loop.results]
     first = [*map(_bare, list(loop.operands)[2:]), _bare(loop.operands[1])]
     loop_op = scf.WhileOp([value.type for value in first[:-1]], first)
-    before = loop_op.before.blocks.append(*[value.type for value in first])
-    after = loop_op.after.blocks.append(*[value.type for value in first[:-1]])
-    with ir.InsertionPoint(before):
-        *values, keep_going = before.arguments
+    condition_block = loop_op.before.blocks.append(*[value.type for value in first])
+    body_block = loop_op.after.blocks.append(*[value.type for value in first[:-1]])
+    with ir.InsertionPoint(condition_block):
+        *values, keep_going = condition_block.arguments
         scf.ConditionOp(keep_going, values)
-    with ir.InsertionPoint(after):
-        carried = [_torch(value, kind) for value, kind in zip(after.arguments, kinds, strict=True)]
+    with ir.InsertionPoint(body_block):
+        carried = [_torch(value, kind) for value, kind in zip(body_block.arguments, kinds, strict=True)]
         for old, new in zip(list(body.arguments)[1:], carried, strict=True):
             old.replace_all_uses_with(new)
     for operation in list(body.operations)[:-1]:
-        after.append(operation.operation)
-    with ir.InsertionPoint(after):
+        body_block.append(operation.operation)
+    with ir.InsertionPoint(body_block):
         condition, *yielded = last.operands
         scf.YieldOp([*map(_bare, yielded), _bare(condition)])
     for old, new, kind in zip(loop.results, loop_op.results, kinds, strict=True):

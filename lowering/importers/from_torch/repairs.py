@@ -65,14 +65,14 @@ def _dequantised(operation: ir.Operation) -> None:
     index = ir.IntegerAttr(axis.owner.attributes["value"]).value
     sizes = [1 for _ in shape_of(value)]
     [sizes[index]] = shape_of(scale)
-    lined_up = [
+    factors = [
         tensor_op("view", tensor_type(sizes, element_of(operand)), operand, integers(sizes))
         for operand in (scale, zero_point)
     ]
     difference = cast(value, "si32")
-    difference = tensor_op("sub.Tensor", difference.type, difference, cast(lined_up[1], "si32"), integer(1))
+    difference = tensor_op("sub.Tensor", difference.type, difference, cast(factors[1], "si32"), integer(1))
     kind = operation.results[0].type
-    result = tensor_op("mul.Tensor", kind, cast(difference, element_of(operation.results[0])), lined_up[0])
+    result = tensor_op("mul.Tensor", kind, cast(difference, element_of(operation.results[0])), factors[0])
     operation.results[0].replace_all_uses_with(result)
     operation.erase()
 
@@ -86,15 +86,15 @@ def _without_zero_point(value: ir.Value, zero_point: ir.Value) -> ir.Value:
     return tensor_op("sub.Scalar", wide.type, wide, zero_point, integer(1))
 
 
-def _seen_as(operation: ir.Operation) -> None:
+def _bitcast(operation: ir.Operation) -> None:
     result = operation.results[0]
     shape, element = shape_of(result), element_of(result)
     if shape != shape_of(operation.operands[0]):
         return
-    before, after = (bare_type(shape, operand) for operand in (element_of(operation.operands[0]), element))
-    bits = ir.Operation.create("torch_c.to_builtin_tensor", [before], [operation.operands[0]]).result
-    if before != after:
-        bits = ir.Operation.create("tensor.bitcast", [after], [bits]).result
+    source, target = (bare_type(shape, operand) for operand in (element_of(operation.operands[0]), element))
+    bits = ir.Operation.create("torch_c.to_builtin_tensor", [source], [operation.operands[0]]).result
+    if source != target:
+        bits = ir.Operation.create("tensor.bitcast", [target], [bits]).result
     result.replace_all_uses_with(ir.Operation.create("torch_c.from_builtin_tensor", [result.type], [bits]).result)
     operation.erase()
 
@@ -118,6 +118,6 @@ _REPAIRS: dict[str, Callable[[ir.Operation], None]] = {
     "torch.aten.dequantize.self": _dequantised,
     "torch.aten.dequantize.tensor": _dequantised,
     "torch.aten.grid_sampler": sample,
-    "torch.aten.view.dtype": _seen_as,
+    "torch.aten.view.dtype": _bitcast,
     "torch.aten.pow.Tensor_Tensor": _power,
 }

@@ -72,17 +72,17 @@ _UNSIGNED = re.compile(r",ui(8|16|32|64)>")
 def rewrite(module: ir.Module) -> None:
     """Rewrite all such operations of `module`; raises `UnsupportedOperationError`."""
     for operation in all_operations(module):
-        if (make := _made_of_64_bits(operation)) is not None:
+        if (make := _builder_of_uint64(operation)) is not None:
             with operation.location, ir.InsertionPoint(operation):
                 compute(operation, make)
-    operations = [operation for operation in all_operations(module) if _looks_at_sign(operation)]
+    operations = [operation for operation in all_operations(module) if _depends_on_sign(operation)]
     refuse(_too_wide(operations), "signed integers", "cast to int64 before, where the numbers fit")
     for operation in operations:
         with operation.location, ir.InsertionPoint(operation):
             _widen(operation)
 
 
-def _made_of_64_bits(operation: ir.Operation) -> Callable[..., ir.Value] | None:
+def _builder_of_uint64(operation: ir.Operation) -> Callable[..., ir.Value] | None:
     """Return the builder of a result element on builtin uint64 scalars; None for operations without one."""
     if operation.name in CASTS and _width(operation.operands[0]) == 64 and "f" in element_of(operation.results[0]):
         kind = bare_type([], element_of(operation.results[0])).element_type
@@ -107,7 +107,7 @@ def _width(value: ir.Value) -> int:
     return int(match[1]) if match and str(value.type).startswith("!torch.vtensor") else 0
 
 
-def _looks_at_sign(operation: ir.Operation) -> bool:
+def _depends_on_sign(operation: ir.Operation) -> bool:
     if not operation.name.startswith(("torch.aten.", "torch.prims.")):
         return False
     if operation.name in QUANTISED:
@@ -147,20 +147,20 @@ def _widen(operation: ir.Operation) -> None:
         operation.erase()
         return
     is_cast = operation.name in CASTS
-    moved = any(_width(operand) == 64 for operand in operation.operands) and not is_cast
+    is_shifted = any(_width(operand) == 64 for operand in operation.operands) and not is_cast
     for position, operand in enumerate(operation.operands):
         if width := _width(operand):
-            operation.operands[position] = _moved(operand) if moved else _signed(operand, width)
+            operation.operands[position] = _shifted_signed(operand) if is_shifted else _signed(operand, width)
     if is_cast:
         if "f" in element_of(operation.operands[0]):
             operation.operands[0] = cast(operation.operands[0], "si64")
         return
     results = [_width(result) for result in operation.results]
     if any(results):
-        _replace(operation, results, moved)
+        _replace(operation, results, is_shifted)
 
 
-def _replace(operation: ir.Operation, widths: list[int], moved: bool) -> None:
+def _replace(operation: ir.Operation, widths: list[int], is_shifted: bool) -> None:
     types = [
         as_type(result.type, "si64") if width else result.type
         for result, width in zip(operation.results, widths, strict=True)
@@ -168,29 +168,29 @@ def _replace(operation: ir.Operation, widths: list[int], moved: bool) -> None:
     attributes = {name: operation.attributes[name] for name in operation.attributes}
     wide = ir.Operation.create(operation.name, types, list(operation.operands), attributes)
     for old, new, width in zip(operation.results, wide.results, widths, strict=True):
-        value = _shifted(new) if moved and width else new
+        value = _shifted(new) if is_shifted and width else new
         old.replace_all_uses_with(_unsigned(value, width) if width else value)
     operation.erase()
 
 
 def _signed(value: ir.Value, width: int) -> ir.Value:
     """Return an unsigned tensor as si64."""
-    wide = cast(_seen_as(value, f"si{width}", width), "si64")
+    wide = cast(_bitcast(value, f"si{width}", width), "si64")
     if width == 64:
         return wide
     mask = integer((1 << width) - 1)
     return tensor_op("bitwise_and.Scalar", wide.type, wide, mask)
 
 
-def _moved(value: ir.Value) -> ir.Value:
+def _shifted_signed(value: ir.Value) -> ir.Value:
     return _shifted(_signed(value, 64))
 
 
 def _unsigned(value: ir.Value, width: int) -> ir.Value:
-    return _seen_as(cast(value, f"si{width}"), f"ui{width}", width)
+    return _bitcast(cast(value, f"si{width}"), f"ui{width}", width)
 
 
-def _seen_as(value: ir.Value, element: str, width: int) -> ir.Value:
+def _bitcast(value: ir.Value, element: str, width: int) -> ir.Value:
     """Return the same bits with another sign, by way of a signless builtin tensor."""
     shape = str(value.type).partition("[")[2].partition("]")[0]
     bare = ir.Type.parse(f"tensor<{''.join(f'{size}x' for size in shape.split(',') if size)}i{width}>")

@@ -133,9 +133,9 @@ def _merged(failures: Sequence[Failure]) -> list[Failure]:
     """Combine failures of one message by `arith.ori`, at the insertion point."""
     merged: dict[str, Failure] = {}
     for failure in failures:
-        known = merged.get(failure.message, failure)
-        value = failure.value if known is failure else arith.ori(known.value, failure.value)
-        merged[failure.message] = Failure(value, failure.message, known.span)
+        first = merged.get(failure.message, failure)
+        value = failure.value if first is failure else arith.ori(first.value, failure.value)
+        merged[failure.message] = Failure(value, failure.message, first.span)
     return list(merged.values())
 
 
@@ -143,11 +143,11 @@ def _shared(failures: list[Failure]) -> list[Failure]:
     """Limit the failures to `MOST_CHECKS`: those beyond it share one message."""
     if len(failures) <= MOST_CHECKS:
         return failures
-    own, rest = failures[: MOST_CHECKS - 1], failures[MOST_CHECKS - 1 :]
-    message = "one of these fails: " + "; ".join(failure.message for failure in rest)
-    end = terminator(rest[0].value.owner.operation.block)
+    separate, shared = failures[: MOST_CHECKS - 1], failures[MOST_CHECKS - 1 :]
+    message = "one of these fails: " + "; ".join(failure.message for failure in shared)
+    end = terminator(shared[0].value.owner.operation.block)
     with ir.InsertionPoint(end), end.location:
-        return [*own, *_merged([Failure(failure.value, message, failure.span) for failure in rest])]
+        return [*separate, *_merged([Failure(failure.value, message, failure.span) for failure in shared])]
 
 
 def _bool() -> ir.Type:
@@ -173,27 +173,27 @@ def _over_all_elements(operation: ir.Operation, failed: ir.Value) -> ir.Value | 
     used = {value for step in steps for value in needed_by(step)} | {failed}
     read = [position for position, argument in enumerate(loops.body.arguments) if argument in used]
     loops.refuse_accumulated(read)
-    kept = sorted(_indexed(steps).union(*(used_dimensions(loops.maps[position]) for position in read)))
-    if any(loops.size(loop) == 0 for loop in range(loops.count) if loop not in kept):
+    needed = sorted(_indexed(steps).union(*(used_dimensions(loops.maps[position]) for position in read)))
+    if any(loops.size(loop) == 0 for loop in range(loops.count) if loop not in needed):
         return None
-    extents = [loop for loop in kept if not any(_is_indexed_by(loops.maps[position], loop) for position in read)]
+    extents = [loop for loop in needed if not any(_is_indexed_by(loops.maps[position], loop) for position in read)]
     inputs = [*(loops.operands[position] for position in read), *(loops.extent(loop) for loop in extents)]
-    renumbered = _renumbering(loops.count, kept)
+    renumbered = _renumbering(loops.count, needed)
     maps = [
         *(_renumbered(loops.maps[position], renumbered) for position in read),
-        *(_along(kept, loop) for loop in extents),
+        *(_along(needed, loop) for loop in extents),
     ]
 
     def body(*elements: ir.Value) -> list[ir.Value]:
-        known = dict(zip((loops.body.arguments[position] for position in read), elements, strict=False))
-        clone_all(steps, known)
+        values = dict(zip((loops.body.arguments[position] for position in read), elements, strict=False))
+        clone_all(steps, values)
         for step in steps:
-            _renumber_indices(known[step.results[0]].owner.operation if step.results else step, kept)
-        return [arith.ori(elements[-1], known.get(failed, failed))]
+            _renumber_indices(values[step.results[0]].owner.operation if step.results else step, needed)
+        return [arith.ori(elements[-1], values.get(failed, failed))]
 
     start = tensor.from_elements(ir.RankedTensorType.get([], _bool()), [arith.constant(_bool(), 0)])
-    maps.append(ir.AffineMap.get(len(kept), 0, []))
-    [result] = generic(inputs, [start], maps, ["reduction"] * len(kept), body)
+    maps.append(ir.AffineMap.get(len(needed), 0, []))
+    [result] = generic(inputs, [start], maps, ["reduction"] * len(needed), body)
     return tensor.extract(result, [])
 
 
@@ -242,24 +242,24 @@ def _is_indexed_by(mapping: ir.AffineMap, loop: int) -> bool:
     return any(isinstance(index, ir.AffineDimExpr) and index.position == loop for index in mapping.results)
 
 
-def _along(kept: Sequence[int], loop: int) -> ir.AffineMap:
-    return ir.AffineMap.get(len(kept), 0, [ir.AffineDimExpr.get(kept.index(loop))])
+def _along(loops: Sequence[int], loop: int) -> ir.AffineMap:
+    return ir.AffineMap.get(len(loops), 0, [ir.AffineDimExpr.get(loops.index(loop))])
 
 
-def _renumbering(count: int, kept: Sequence[int]) -> ir.AffineMap:
+def _renumbering(count: int, loops: Sequence[int]) -> ir.AffineMap:
     """Return the map from the kept loops to all loops; the others, which nothing reads, are 0."""
-    expressions = [ir.AffineDimExpr.get(kept.index(loop)) if loop in kept else None for loop in range(count)]
-    return ir.AffineMap.get(len(kept), 0, [expression or ir.AffineConstantExpr.get(0) for expression in expressions])
+    expressions = [ir.AffineDimExpr.get(loops.index(loop)) if loop in loops else None for loop in range(count)]
+    return ir.AffineMap.get(len(loops), 0, [expression or ir.AffineConstantExpr.get(0) for expression in expressions])
 
 
 def _renumbered(mapping: ir.AffineMap, renumbering: ir.AffineMap) -> ir.AffineMap:
     return ir.AffineMap.get(renumbering.n_dims, 0, [expression.compose(renumbering) for expression in mapping.results])
 
 
-def _renumber_indices(step: ir.Operation, kept: Sequence[int]) -> None:
+def _renumber_indices(step: ir.Operation, loops: Sequence[int]) -> None:
     for inner in all_operations_in(step):
         if inner.name == "linalg.index":
-            position = kept.index(inner.attributes["dim"].value)
+            position = loops.index(inner.attributes["dim"].value)
             inner.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), position)
 
 
@@ -332,11 +332,11 @@ def _more_arguments(block: ir.Block, count: int) -> list[ir.Value]:
     return [block.add_argument(bit, ir.Location.unknown()) for _ in range(count)]
 
 
-def _yield_also(block: ir.Block, bits: Bits, before: Bits = ()) -> None:
+def _yield_also(block: ir.Block, bits: Bits, arguments: Bits = ()) -> None:
     """Add `bits` to the operands of the block's terminator, or-ed with the values that were carried in."""
     end = terminator(block)
     with ir.InsertionPoint(end), end.location:
-        earlier = list(before) or [None] * len(bits)
+        earlier = list(arguments) or [None] * len(bits)
         values = [_either(*pair) for pair in zip(earlier, bits, strict=True)]
         ir.Operation.create(end.name, operands=[*end.operands, *values])
     end.erase()

@@ -47,23 +47,23 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
 
 def _clamp_indices(operation: ir.Operation, first: int) -> None:
     """Clamp the indices of an access, which are its operands from `first` on."""
-    whole = operation.operands[first - 1]
-    if 0 in list(whole.type.shape):
+    accessed = operation.operands[first - 1]
+    if 0 in list(accessed.type.shape):
         # A tensor without elements: there is nothing to read or write.
-        value = whole if first > 1 else _any_element(whole.type.element_type)
+        value = accessed if first > 1 else _any_element(accessed.type.element_type)
         if value is not None:
             operation.results[0].replace_all_uses_with(value)
             operation.erase()
         return
     for axis, index in enumerate(list(operation.operands)[first:]):
-        size = whole.type.shape[axis]
+        size = accessed.type.shape[axis]
         bounds = bounds_of(index)
         if bounds is not None and size > 0 and bounds.low >= 0 and bounds.high < size:
             continue
         if size > 0:
             last = index_constant(size - 1)
         else:
-            last = arith.subi(tensor.dim(whole, index_constant(axis)), index_constant(1))
+            last = arith.subi(tensor.dim(accessed, index_constant(axis)), index_constant(1))
         operation.operands[first + axis] = arith.maxsi(arith.minsi(index, last), index_constant(0))
 
 

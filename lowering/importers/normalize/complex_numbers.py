@@ -44,8 +44,8 @@ def rewrite(module: ir.Module, _context: CompileContext) -> None:
 
 
 def _value_of(operation: ir.Operation) -> ir.Value:
-    if (own := _OWN.get(operation.name)) is not None:
-        return own(operation)
+    if (lowering := _OWN.get(operation.name)) is not None:
+        return lowering(operation)
     if (rule := _RULES.get(operation.name)) is None:
         raise UnsupportedOperationError(f"{operation.name} is not known")
     return rule(*(_scalar(operand) for operand in operation.operands)).value

@@ -79,7 +79,7 @@ def take_constants(
     `operations` are the names of the operations whose attribute ``value`` is read; `resources` has the data by key.
     Raises `ParseError` for a resource without data.
     """
-    known: dict[Any, ir.Attribute] = {}
+    references: dict[Any, ir.Attribute] = {}
     for operation in all_operations(module):
         if operation.name not in operations or (kind := _kind_of(operation)) is None:
             continue
@@ -89,7 +89,7 @@ def take_constants(
                     continue
                 operation = _stored_wider(operation, kind)
                 kind = operation.results[0].type
-            _move(operation, kind, params, resources or {}, known)
+            _move(operation, kind, params, resources or {}, references)
 
 
 def _stored_wider(operation: ir.Operation, kind: ir.RankedTensorType) -> ir.Operation:
@@ -109,7 +109,7 @@ def _move(
     kind: ir.RankedTensorType,
     params: dict[str, Any],
     resources: Mapping[str, bytes],
-    known: dict[Any, ir.Attribute],
+    references: dict[Any, ir.Attribute],
 ) -> None:
     if (key := _key_of(operation)) is not None:
         if key not in resources and key not in params:
@@ -125,12 +125,12 @@ def _move(
     else:
         array = operation_constant(operation)
     content = (str(kind), blake2b(np.ascontiguousarray(array).view(np.uint8).data, digest_size=16).digest())
-    if content not in known and key is not None:
-        known[content], params[key] = operation.attributes["value"], array
-    elif content not in known:
-        name, known[content] = _reference(name_of(operation.location) or "constant", kind, params)
+    if content not in references and key is not None:
+        references[content], params[key] = operation.attributes["value"], array
+    elif content not in references:
+        name, references[content] = _reference(name_of(operation.location) or "constant", kind, params)
         params[name] = array
-    operation.attributes["value"] = known[content]
+    operation.attributes["value"] = references[content]
 
 
 def _reference(wish: str, kind: ir.RankedTensorType, params: dict[str, Any]) -> tuple[str, ir.Attribute]:

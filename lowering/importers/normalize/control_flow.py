@@ -122,26 +122,26 @@ def _forall(operation: ir.Operation) -> Values:
 
     def body(indices: Values, carried: Values) -> Values:
         *steps, last = [inner.operation for inner in block.operations]
-        known = dict(zip(block.arguments, [*indices, *carried], strict=True))
-        clone_all(steps, known)
+        values = dict(zip(block.arguments, [*indices, *carried], strict=True))
+        clone_all(steps, values)
         content = dict(zip(list(block.arguments)[len(indices) :], carried, strict=True))
         for insertion in [inner.operation for inner in last.regions[0].blocks[0].operations]:
-            _insert(insertion, content, known)
+            _insert(insertion, content, values)
         return list(content.values())
 
     return _sequential_loops(*bounds, outputs, body)
 
 
-def _insert(insertion: ir.Operation, content: dict[ir.Value, ir.Value], known: dict[ir.Value, ir.Value]) -> None:
+def _insert(insertion: ir.Operation, content: dict[ir.Value, ir.Value], values: dict[ir.Value, ir.Value]) -> None:
     """Write a slice into the current `content` of one of the shared tensors."""
     source, target, *positions = insertion.operands
     inserted = ir.Operation.create(
         "tensor.insert_slice",
         results=[target.type],
         operands=[
-            known.get(source, source),
+            values.get(source, source),
             content[target],
-            *(known.get(position, position) for position in positions),
+            *(values.get(position, position) for position in positions),
         ],
         attributes={name: insertion.attributes[name] for name in insertion.attributes},
     )
@@ -168,12 +168,12 @@ def _parallel(operation: ir.Operation) -> Values:
 
     def body(indices: Values, carried: Values) -> Values:
         *steps, last = [inner.operation for inner in block.operations]
-        known = dict(zip(block.arguments, indices, strict=True))
-        clone_all(steps, known)
-        elements = [known.get(operand, operand) for operand in last.operands]
+        values = dict(zip(block.arguments, indices, strict=True))
+        clone_all(steps, values)
+        elements = [values.get(operand, operand) for operand in last.operands]
         combined = zip(last.regions, carried, elements, strict=True)
         return [
-            inlined(region.blocks[0], [accumulator, element], known)[0] for region, accumulator, element in combined
+            inlined(region.blocks[0], [accumulator, element], values)[0] for region, accumulator, element in combined
         ]
 
     return _sequential_loops(*bounds, operands[3 * count :], body)

@@ -25,10 +25,10 @@ from mlirtri.lowering.mlir.index_values import index_constant, loop_nest, mixed_
 DECOMPOSE = """
 module attributes {{transform.with_named_sequence}} {{
   transform.named_sequence @__transform_main(%root: !transform.any_op {{transform.readonly}}) {{
-    %found = transform.structured.match ops{{["{name}"]}} in %root : (!transform.any_op) -> !transform.any_op
-    transform.foreach %found : !transform.any_op {{
-    ^bb0(%one: !transform.any_op):
-      %made = transform.structured.{decompose} %one : (!transform.any_op) -> !transform.any_op
+    %matches = transform.structured.match ops{{["{name}"]}} in %root : (!transform.any_op) -> !transform.any_op
+    transform.foreach %matches : !transform.any_op {{
+    ^bb0(%match: !transform.any_op):
+      %parts = transform.structured.{decompose} %match : (!transform.any_op) -> !transform.any_op
     }}
     transform.yield
   }}
@@ -95,13 +95,13 @@ def _pad(operation: ir.Operation) -> Sequence[ir.Value] | None:
         return [generic_of_region(block, tensor.empty(kind.shape, kind.element_type))]
 
     def choose(indices: Sequence[ir.Value], padding: ir.Value) -> ir.Value:
-        inside, positions = literal(ir.IntegerType.get_signless(1), 1), []
-        for index, before, size in zip(indices, low, source.type.shape, strict=True):
-            position = arith.subi(index, index_constant(before))
+        is_inside, positions = literal(ir.IntegerType.get_signless(1), 1), []
+        for index, offset, size in zip(indices, low, source.type.shape, strict=True):
+            position = arith.subi(index, index_constant(offset))
             # Compared as unsigned, an index before the tensor is out of bounds, too.
-            inside = arith.andi(inside, compare("ult", position, index_constant(size)))
+            is_inside = arith.andi(is_inside, compare("ult", position, index_constant(size)))
             positions.append(arith.maxsi(arith.minsi(position, index_constant(size - 1)), index_constant(0)))
-        return arith.select(inside, tensor.extract(source, positions), padding)
+        return arith.select(is_inside, tensor.extract(source, positions), padding)
 
     return [generic_of_region(block, tensor.empty(kind.shape, kind.element_type), choose)]
 
@@ -114,11 +114,11 @@ def _pack(operation: ir.Operation) -> Sequence[ir.Value] | None:
     if tiles is None or DYNAMIC in (*kind.shape, *source.type.shape):
         return None
     tiled_axes, order = list(operation.attributes["inner_dims_pos"]), _outer_order(operation, source.type.rank)
-    whole = list(source.type.shape)
+    padded_shape = list(source.type.shape)
     for axis, tile in zip(tiled_axes, tiles, strict=True):
-        whole[axis] = kind.shape[order.index(axis)] * tile
-    if whole != list(source.type.shape):
-        source = _padded(source, whole, operation)
+        padded_shape[axis] = kind.shape[order.index(axis)] * tile
+    if padded_shape != list(source.type.shape):
+        source = _padded(source, padded_shape, operation)
     loops = [ir.AffineDimExpr.get(loop) for loop in range(kind.rank)]
     into = [loops[order.index(axis)] for axis in range(source.type.rank)]
     for position, (axis, tile) in enumerate(zip(tiled_axes, tiles, strict=True)):
@@ -131,7 +131,7 @@ def _padded(source: ir.Value, shape: Sequence[int], operation: ir.Operation) -> 
     has_number = list(operation.attributes["operandSegmentSizes"])[2]
     element = operation.operands[2] if has_number else literal(source.type.element_type, 0)
     kind = ir.RankedTensorType.get(shape, source.type.element_type)
-    high = [whole - size for whole, size in zip(shape, source.type.shape, strict=True)]
+    high = [padded_size - size for padded_size, size in zip(shape, source.type.shape, strict=True)]
     padded = tensor.PadOp(kind, source, [], [], [0] * kind.rank, high)
     block = padded.regions[0].blocks.append(*[ir.IndexType.get()] * kind.rank)
     with ir.InsertionPoint(block):
@@ -162,8 +162,8 @@ def _tiles(operation: ir.Operation) -> list[int] | None:
 
 def _outer_order(operation: ir.Operation, rank: int) -> list[int]:
     """Return the axis of the unpacked tensor that each outer axis of the packed tensor is."""
-    given = list(operation.attributes["outer_dims_perm"]) if "outer_dims_perm" in operation.attributes else []
-    return given or list(range(rank))
+    permutation = list(operation.attributes["outer_dims_perm"]) if "outer_dims_perm" in operation.attributes else []
+    return permutation or list(range(rank))
 
 
 @decomposes("tensor.gather")
@@ -173,11 +173,11 @@ def _gather(operation: ir.Operation) -> Sequence[ir.Value] | None:
     if not kind.has_static_shape or not source.type.has_static_shape:
         return None
     batch = coordinates.type.rank - 1
-    kept = _kept_axes(source.type, axes, kind.rank - batch)
+    slice_axes = _kept_axes(source.type, axes, kind.rank - batch)
 
     def read(indices: Sequence[ir.Value], _: Sequence[ir.Value]) -> ir.Value:
         position = dict(zip(axes, _coordinates(coordinates, indices[:batch], len(axes)), strict=True))
-        for axis, index in zip(kept, indices[batch:], strict=True):
+        for axis, index in zip(slice_axes, indices[batch:], strict=True):
             position[axis] = position.get(axis, index)
         return tensor.extract(source, [position[axis] for axis in range(source.type.rank)])
 
@@ -191,11 +191,11 @@ def _scatter(operation: ir.Operation) -> Sequence[ir.Value] | None:
     if not all(operand.type.has_static_shape for operand in (source, target, coordinates)):
         return None
     batch = coordinates.type.rank - 1
-    kept = _kept_axes(target.type, axes, source.type.rank - batch)
+    slice_axes = _kept_axes(target.type, axes, source.type.rank - batch)
 
     def write(indices: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
         position = dict(zip(axes, _coordinates(coordinates, indices[:batch], len(axes)), strict=True))
-        for axis, index in zip(kept, indices[batch:], strict=True):
+        for axis, index in zip(slice_axes, indices[batch:], strict=True):
             position[axis] = position.get(axis, index)
         target_indices = [position[axis] for axis in range(target.type.rank)]
         return [tensor.insert(tensor.extract(source, indices), carried[0], target_indices)]
@@ -203,16 +203,16 @@ def _scatter(operation: ir.Operation) -> Sequence[ir.Value] | None:
     return loop_nest(list(source.type.shape), [target], write)
 
 
-def _kept_axes(whole: ir.RankedTensorType, axes: Sequence[int], rank: int) -> list[int]:
+def _kept_axes(indexed: ir.RankedTensorType, axes: Sequence[int], rank: int) -> list[int]:
     """Return the axes that a gathered slice keeps: all of them, with those of `axes` of size 1, or all but these."""
-    every = list(range(whole.rank))
-    return every if rank == whole.rank else [axis for axis in every if axis not in axes]
+    every = list(range(indexed.rank))
+    return every if rank == indexed.rank else [axis for axis in every if axis not in axes]
 
 
-def _coordinates(tensor_of_them: ir.Value, batch: Sequence[ir.Value], count: int) -> list[ir.Value]:
+def _coordinates(indices: ir.Value, batch: Sequence[ir.Value], count: int) -> list[ir.Value]:
     index, coordinates = ir.IndexType.get(), []
     for column in range(count):
-        value = tensor.extract(tensor_of_them, [*batch, index_constant(column)])
+        value = tensor.extract(indices, [*batch, index_constant(column)])
         coordinates.append(value if value.type == index else arith.index_cast(index, value))
     return coordinates
 

@@ -46,11 +46,11 @@ def keep_entry(module: ir.Module, context: CompileContext) -> None:
     """Drop what the entry does not need; symbols keep their names. Raises `ParseError` without such an entry."""
     functions = public_functions(module)
     kernels = kernel_names([name_of(function) for function in functions])
-    wanted = [function for function in functions if kernels[name_of(function)] == context.kernel]
-    if not wanted:
+    entries = [function for function in functions if kernels[name_of(function)] == context.kernel]
+    if not entries:
         raise ParseError(f"the module has no public function {context.kernel!r}")
     for operation in module.body.operations:
-        if "sym_name" in operation.attributes and operation not in wanted:
+        if "sym_name" in operation.attributes and operation not in entries:
             operation.attributes["sym_visibility"] = ir.StringAttr.get("private")
     run_passes(module, DROP, context)
 

@@ -49,13 +49,13 @@ def _refuse_long(module: ir.Module) -> None:
 
 def refuse_unknown(module: ir.Module) -> None:
     """Raise `UnsupportedOperationError` for operations that are not registered; forbid new ones from here on."""
-    known: dict[str, bool] = {}
+    is_registered: dict[str, bool] = {}
     unknown = []
     for operation in all_operations(module):
         name = operation.name
-        if name not in known:
-            known[name] = module.context.is_registered_operation(name)
-        if not known[name]:
+        if name not in is_registered:
+            is_registered[name] = module.context.is_registered_operation(name)
+        if not is_registered[name]:
             unknown.append(operation)
     refuse(
         [(operation, f"{operation.name!r}") for operation in unknown],

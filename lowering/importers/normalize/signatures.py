@@ -31,7 +31,8 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
     [function] = public_functions(module)
     _check_types(function)
     arguments, results = (
-        [_own_attributes(attributes) for attributes in of(function)] for of in (argument_attributes, result_attributes)
+        [_own_attributes(attributes) for attributes in attributes_of(function)]
+        for attributes_of in (argument_attributes, result_attributes)
     )
     block = function.regions[0].blocks[0]
     with ir.InsertionPoint.at_block_begin(block):
@@ -79,7 +80,7 @@ def _problem(kind: ir.Type) -> tuple[str, str | None] | None:
         except UnsupportedOperationError as error:
             return f"is a {kind}, and {error.message}", error.help
         return None
-    way_out = next((way for start, way in _HELP.items() if str(kind).startswith(start)), None)
+    way_out = next((suggestion for start, suggestion in _HELP.items() if str(kind).startswith(start)), None)
     return f"is a {kind}", way_out or "arguments and results are ranked tensors and scalars"
 
 
@@ -132,7 +133,7 @@ def _convert_result(value: ir.Value) -> ir.Value:
 
 def _name_arguments(block: ir.Block) -> None:
     """Give each argument a distinct name: Python passes them by keyword."""
-    taken = {
+    names = {
         f"arg{position}" for position, argument in enumerate(block.arguments) if name_of(argument.location) is None
     }
     for argument in block.arguments:
@@ -140,9 +141,9 @@ def _name_arguments(block: ir.Block) -> None:
         if wish is None:
             continue
         name, count = wish, 0
-        while name in taken:
+        while name in names:
             name, count = f"{wish}_{count}", count + 1
-        taken.add(name)
+        names.add(name)
         if name != wish:
             argument.set_location(location_of(span_of(argument.location), name))
 

@@ -94,9 +94,9 @@ def _note_dtypes(function: func.FuncOp) -> None:
     groups = argument_attributes(function), result_attributes(function)
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     for types, attributes in zip((kind.inputs, kind.results), groups, strict=True):
-        for of, group in zip(types, attributes, strict=True):
-            if _element(of) in FORMATS:
-                group[DTYPE] = ir.StringAttr.get(find_stored(_element(of)).name)
+        for type_, group in zip(types, attributes, strict=True):
+            if _element(type_) in FORMATS:
+                group[DTYPE] = ir.StringAttr.get(find_stored(_element(type_)).name)
     set_signature(function, *groups)
 
 
@@ -120,8 +120,8 @@ def _lower_foreign_arithmetic(module: ir.Module, context: CompileContext) -> Non
 
 
 def _computes(operation: ir.Operation) -> bool:
-    inside = [inner.operation for region in operation.regions for block in region for inner in block]
-    return any(_is_arithmetic(inner, form) for inner in inside for form in (_ODD, _FLOAT8))
+    operations = [inner.operation for region in operation.regions for block in region for inner in block]
+    return any(_is_arithmetic(inner, form) for inner in operations for form in (_ODD, _FLOAT8))
 
 
 def _is_arithmetic(operation: ir.Operation, form: re.Pattern[str]) -> bool:

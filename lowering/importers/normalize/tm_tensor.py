@@ -64,8 +64,8 @@ def _scan_as_reduction(operation: ir.Operation) -> Values | None:
     is_plain = ir.BoolAttr(operation.attributes["inclusive"]).value and not any(operation.results[1].uses)
     if not is_plain or None in (dtype, kind) or not source.type.has_static_shape:
         return None
-    of = TensorType(tuple(source.type.shape), dtype)
-    return [scan_as_reduction(source, of, operation.attributes["dimension"].value, kind), start]
+    tensor_type = TensorType(tuple(source.type.shape), dtype)
+    return [scan_as_reduction(source, tensor_type, operation.attributes["dimension"].value, kind), start]
 
 
 def _scatter(operation: ir.Operation) -> Values:
@@ -75,10 +75,10 @@ def _scatter(operation: ir.Operation) -> Values:
 
 
 def _topk(operation: ir.Operation) -> Values:
-    given = operation.attributes["operandSegmentSizes"][0]
-    inputs, outputs = list(operation.operands)[:given], list(operation.operands)[given:]
+    count = operation.attributes["operandSegmentSizes"][0]
+    inputs, outputs = list(operation.operands)[:count], list(operation.operands)[count:]
     axis = operation.attributes["dimension"].value
-    return top_k(inputs[0], inputs[1] if given > 1 else None, outputs, axis, _region(operation))
+    return top_k(inputs[0], inputs[1] if count > 1 else None, outputs, axis, _region(operation))
 
 
 def _attention(operation: ir.Operation) -> Values:
@@ -205,8 +205,8 @@ def _scan_planes(
     sizes = sizes_of(source)
 
     def begin(indices: Values, carried: Values) -> Values:
-        outside = [index for loop, index in enumerate(indices) if loop != axis]
-        first = tensor.extract(source, indices) if inclusive else tensor.extract(start, outside)
+        start_indices = [index for loop, index in enumerate(indices) if loop != axis]
+        first = tensor.extract(source, indices) if inclusive else tensor.extract(start, start_indices)
         return [tensor.insert(first, carried[0], indices)]
 
     def step(indices: Values, carried: Values) -> Values:
@@ -231,13 +231,13 @@ def _last(scanned: ir.Value, start: ir.Value, axis: int) -> ir.Value:
     identity = ir.AffineMap.get_identity(rank)
     last = arith.subi(index_value(size), index_constant(1))
 
-    def body(before: ir.Value, *_: ir.Value) -> Values:
+    def body(previous: ir.Value, *_: ir.Value) -> Values:
         indices = [linalg.IndexOp(loop).result for loop in range(rank)]
-        inside = arith.maxsi(last, index_constant(0))
-        element = tensor.extract(scanned, [*indices[:axis], inside, *indices[axis:]])
+        position = arith.maxsi(last, index_constant(0))
+        element = tensor.extract(scanned, [*indices[:axis], position, *indices[axis:]])
         if isinstance(size, int):
             return [element]
-        return [arith.select(arith.cmpi(arith.CmpIPredicate.sgt, last, index_constant(0)), element, before)]
+        return [arith.select(arith.cmpi(arith.CmpIPredicate.sgt, last, index_constant(0)), element, previous)]
 
     out = tensor.empty(sizes_of(start), start.type.element_type)
     [result] = generic([start], [out], [identity, identity], ["parallel"] * rank, body)
@@ -303,9 +303,9 @@ def _starts(
         start = arith.index_cast(ir.IndexType.get(), tensor.extract(indices, [*update_index, index_constant(column)]))
         extent = inner[axis - behind] if axis >= behind else 1
         last_start = arith.subi(index_value(size_of(original, axis)), index_value(extent))
-        inside = arith.cmpi(arith.CmpIPredicate.sge, start, index_constant(0))
-        inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.sle, start, last_start))
-        is_inside = arith.andi(is_inside, inside)
+        in_bounds = arith.cmpi(arith.CmpIPredicate.sge, start, index_constant(0))
+        in_bounds = arith.andi(in_bounds, arith.cmpi(arith.CmpIPredicate.sle, start, last_start))
+        is_inside = arith.andi(is_inside, in_bounds)
         starts[axis] = arith.maxsi(arith.minsi(start, last_start), index_constant(0))
     return starts, is_inside
 
@@ -323,21 +323,25 @@ def top_k(
     def element(indices: Values, carried: Values) -> Values:
         position = arith.index_cast(kind, indices[axis]) if positions is None else tensor.extract(positions, indices)
 
-        def against(position: Values, inner: Values) -> Values:
-            *kept, value, position_of_value = inner
-            where = [*indices[:axis], *position, *indices[axis + 1 :]]
-            other, other_position = (tensor.extract(destination, where) for destination in kept)
+        def insert(position: Values, inner: Values) -> Values:
+            *sorted_outputs, value, position_of_value = inner
+            indices_of_other = [*indices[:axis], *position, *indices[axis + 1 :]]
+            other, other_position = (tensor.extract(destination, indices_of_other) for destination in sorted_outputs)
             wins, loses = is_better(value, other), is_better(other, value)
             is_equal = arith.cmpi(arith.CmpIPredicate.eq, wins, loses)
             is_first = arith.cmpi(arith.CmpIPredicate.slt, position_of_value, other_position)
             goes_before = arith.ori(wins, arith.andi(is_equal, is_first))
-            kept = [
-                tensor.insert(arith.select(goes_before, *pair), destination, where)
-                for destination, pair in zip(kept, ((value, other), (position_of_value, other_position)), strict=True)
+            sorted_outputs = [
+                tensor.insert(arith.select(goes_before, *pair), destination, indices_of_other)
+                for destination, pair in zip(
+                    sorted_outputs, ((value, other), (position_of_value, other_position)), strict=True
+                )
             ]
-            rest = [arith.select(goes_before, *pair) for pair in ((other, value), (other_position, position_of_value))]
-            return [*kept, *rest]
+            displaced = [
+                arith.select(goes_before, *pair) for pair in ((other, value), (other_position, position_of_value))
+            ]
+            return [*sorted_outputs, *displaced]
 
-        return loop_nest([count], [*carried, tensor.extract(values, indices), position], against)[:2]
+        return loop_nest([count], [*carried, tensor.extract(values, indices), position], insert)[:2]
 
     return loop_nest(sizes, list(outputs), element)

@@ -26,22 +26,22 @@ def attention(
     wide = FLOAT64 if str(query.type.element_type) == "f64" else FLOAT32
     rank = query.type.rank
     batch, row, column, inner = list(range(rank - 2)), rank - 2, rank - 1, rank
-    whole = [*batch, row, column]
+    axes = [*batch, row, column]
     work = _Work(wide, sizes_of(query)[:-1])
     weights = work.contracted(query, [*batch, row, inner], key, [*batch, column, inner], size_of(key, rank - 2))
     root = _root(size_of(query, rank - 1), work.kind)
-    weights = work.mapped([weights], [whole], lambda weight: arith.divf(weight, root))
+    weights = work.mapped([weights], [axes], lambda weight: arith.divf(weight, root))
     if mask is not None:
-        fitting = whole[len(whole) - mask.type.rank :]
-        weights = work.mapped([weights, mask], [whole, fitting], lambda weight, bias: work.biased(weight, bias))
+        fitting = axes[len(axes) - mask.type.rank :]
+        weights = work.mapped([weights, mask], [axes, fitting], lambda weight, bias: work.biased(weight, bias))
     largest = work.reduced(weights, float("-inf"), arith.maximumf)
-    shifted = work.mapped([weights, largest], [whole, whole[:-1]], lambda weight, top: _exp_of_difference(weight, top))
+    shifted = work.mapped([weights, largest], [axes, axes[:-1]], lambda weight, top: _exp_of_difference(weight, top))
     sums = work.reduced(shifted, 0.0, arith.addf)
-    weights = work.mapped([shifted, sums], [whole, whole[:-1]], arith.divf)
+    weights = work.mapped([shifted, sums], [axes, axes[:-1]], arith.divf)
     result = work.contracted(weights, [*batch, row, inner], value, [*batch, inner, column], size_of(value, rank - 1))
     narrow = find_dtype(str(out.type.element_type))
     return work.mapped(
-        [result], [whole], lambda element: cast(Scalar(element, wide), narrow).value, out.type.element_type
+        [result], [axes], lambda element: cast(Scalar(element, wide), narrow).value, out.type.element_type
     )
 
 
@@ -57,11 +57,11 @@ class _Work:
         return cast(Scalar(element, find_dtype(str(element.type))), self.wide).value
 
     def contracted(
-        self, left: ir.Value, of_left: Axes, right: ir.Value, of_right: Axes, columns: int | ir.Value
+        self, left: ir.Value, left_axes: Axes, right: ir.Value, right_axes: Axes, columns: int | ir.Value
     ) -> ir.Value:
         """Return the matrix product, reduced over the innermost loop."""
         loops = self.rank + 1
-        maps = [dimensions(*axes, rank=loops) for axes in (of_left, of_right, range(self.rank))]
+        maps = [dimensions(*axes, rank=loops) for axes in (left_axes, right_axes, range(self.rank))]
 
         def body(x: ir.Value, y: ir.Value, accumulator: ir.Value) -> list[ir.Value]:
             return [arith.addf(accumulator, arith.mulf(self.widened(x), self.widened(y)))]
@@ -104,8 +104,8 @@ class _Work:
 def _root(size: int | ir.Value, kind: ir.Type) -> ir.Value:
     if isinstance(size, int):
         return arith.constant(kind, float(size) ** 0.5)
-    whole = arith.index_cast(ir.IntegerType.get_signless(64), index_value(size))
-    return math.sqrt(arith.sitofp(kind, whole))
+    integer = arith.index_cast(ir.IntegerType.get_signless(64), index_value(size))
+    return math.sqrt(arith.sitofp(kind, integer))
 
 
 def _exp_of_difference(weight: ir.Value, top: ir.Value) -> ir.Value:

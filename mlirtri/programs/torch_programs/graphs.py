@@ -22,7 +22,7 @@ from mlirtri.lowering.importers.from_torch.graph_passes import (
     items as torch_items,
 )
 from mlirtri.lowering.importers.from_torch.graph_passes import (
-    masked_writes as torch_places,
+    masked_writes as torch_writes,
 )
 from mlirtri.lowering.importers.from_torch.graph_passes import (
     python_numbers as torch_numbers,
@@ -36,7 +36,7 @@ _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 def split_program(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Calling]:
     """Return the parts of `program`, whose graph is changed; raises `KernelError`."""
     graph = program.graph_module.graph
-    torch_places.settle(graph)
+    torch_writes.rewrite(graph)
     _keep_own_messages(graph)
     torch_items.rewrite(graph)
     torch_numbers.rewrite(graph)

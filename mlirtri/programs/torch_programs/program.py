@@ -28,7 +28,7 @@ from mlirtri.kernels.kernel import Kernel, shown_to_user
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph, span_of_node
-from mlirtri.lowering.importers.from_torch.tracing.tracing import settle_views, traceable
+from mlirtri.lowering.importers.from_torch.tracing.tracing import replace_prims_views, traceable
 from mlirtri.programs.params import why_not_held
 from mlirtri.programs.program import Program
 from mlirtri.programs.torch_programs.calling_convention import Calling
@@ -130,7 +130,7 @@ def _export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], dynami
     try:
         with traceable(module, strict):
             exported = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
-        settle_views(exported.graph_module)
+        replace_prims_views(exported.graph_module)
         return exported
     except KernelError:
         raise

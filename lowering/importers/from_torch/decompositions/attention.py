@@ -48,8 +48,8 @@ def attention(
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = torch.matmul(queries, keys.transpose(-2, -1)) * factor
     if is_causal:
-        seen = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
-        scores = torch.where(seen, scores, -math.inf)
+        is_visible = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
+        scores = torch.where(is_visible, scores, -math.inf)
     elif mask is not None:
         scores = torch.where(mask, scores, -math.inf) if mask.dtype == torch.bool else scores + mask.to(wide)
     return torch.matmul(aten._safe_softmax.default(scores, -1), values).to(kind)
@@ -79,8 +79,8 @@ def multi_head_attention(
     mask_type: int | None = None,
 ) -> Any:
     """Return the result and weights of a batched `torch.nn.MultiheadAttention`; a non-zero `mask` hides a key."""
-    given = zip((query, key, value), qkv_weight.chunk(3), qkv_bias.chunk(3), strict=True)
-    projected = (F.linear(x, weight, bias) for x, weight, bias in given)
+    inputs = zip((query, key, value), qkv_weight.chunk(3), qkv_bias.chunk(3), strict=True)
+    projected = (F.linear(x, weight, bias) for x, weight, bias in inputs)
     queries, keys, values = (x.unflatten(-1, (num_head, -1)).transpose(1, 2) for x in projected)
     hidden = None if mask is None else _hidden_mask(mask, mask_type)
     if need_weights:

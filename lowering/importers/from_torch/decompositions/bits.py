@@ -22,13 +22,13 @@ FRACTIONS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 23, torch.floa
 @decomposes(aten.view.dtype)
 def view_as_dtype(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Reinterpret the bytes along the last axis as little-endian elements of another width."""
-    before, after = x.element_size(), dtype.itemsize
-    if before == after == 1 and torch.bool in (x.dtype, dtype):
+    source_width, width = x.element_size(), dtype.itemsize
+    if source_width == width == 1 and torch.bool in (x.dtype, dtype):
         return x.to(dtype)
-    if x.dtype.is_complex or dtype.is_complex or before == after:
+    if x.dtype.is_complex or dtype.is_complex or source_width == width:
         return NotImplemented
-    bits = x.view(INTEGERS[before])
-    return (_split_elements(bits, after) if before > after else _merge_elements(bits, after)).view(dtype)
+    bits = x.view(INTEGERS[source_width])
+    return (_split_elements(bits, width) if source_width > width else _merge_elements(bits, width)).view(dtype)
 
 
 def _split_elements(bits: torch.Tensor, width: int) -> torch.Tensor:
@@ -39,10 +39,10 @@ def _split_elements(bits: torch.Tensor, width: int) -> torch.Tensor:
 def _merge_elements(bits: torch.Tensor, width: int) -> torch.Tensor:
     step, count = bits.element_size(), width // bits.element_size()
     parts = bits.unflatten(-1, (bits.shape[-1] // count, count)).to(INTEGERS[width])
-    whole = parts[..., count - 1] << (8 * step * (count - 1))
+    merged = parts[..., count - 1] << (8 * step * (count - 1))
     for position in range(count - 1):
-        whole = whole | ((parts[..., position] & ((1 << (8 * step)) - 1)) << (8 * step * position))
-    return whole
+        merged = merged | ((parts[..., position] & ((1 << (8 * step)) - 1)) << (8 * step * position))
+    return merged
 
 
 @decomposes(aten.signbit.default)

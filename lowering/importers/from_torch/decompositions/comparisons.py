@@ -27,8 +27,8 @@ def comparison(operator: Any) -> Callable[[Tensor, Any], Tensor]:
         if type(y) is int and x.dtype.is_floating_point:
             # torch-mlir compares the bits of an integer constant.
             return operator(x, float(y))
-        is_settled = x.dtype == kind and (not isinstance(y, Tensor) or y.dtype == kind)
-        if is_settled:
+        is_promoted = x.dtype == kind and (not isinstance(y, Tensor) or y.dtype == kind)
+        if is_promoted:
             return NotImplemented
         return operator(x.to(kind), y.to(kind) if isinstance(y, Tensor) else y)
 
@@ -76,15 +76,15 @@ def isfinite(x: Tensor) -> Tensor:
 
 @decomposes(aten.isclose.default)
 def isclose(x: Tensor, y: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """Compare with tolerances; torch-mlir folds ``isclose(x, x)`` and finds infinities close to finite values."""
-    close = x == y
+    """Compare with tolerances; torch-mlir folds ``isclose(x, x)`` and finds infinities is_close to finite values."""
+    is_close = x == y
     if equal_nan and not _is_integral(x):
-        close = close | (torch.isnan(x) & torch.isnan(y))
+        is_close = is_close | (torch.isnan(x) & torch.isnan(y))
     if rtol == 0 and atol == 0:
-        return close
+        return is_close
     other = y.to(torch.get_default_dtype()) if _is_integral(y) else y
-    apart = torch.abs(x - other)
-    return close | (torch.isfinite(apart) & (apart <= atol + torch.abs(rtol * other)))
+    distance = torch.abs(x - other)
+    return is_close | (torch.isfinite(distance) & (distance <= atol + torch.abs(rtol * other)))
 
 
 def _is_integral(x: Tensor) -> bool:

@@ -286,9 +286,9 @@ def _product(x: Tensor, y: Tensor) -> Tensor:
 
 def _boxed(z: Tensor, is_endless: Tensor) -> tuple[Tensor, Tensor]:
     """Return unit parts for an infinite number, and the parts with NaN replaced by 0 for others."""
-    known = [torch.where(torch.isnan(part), _zero(part), part) for part in _parts(z)]
+    finite = [torch.where(torch.isnan(part), _zero(part), part) for part in _parts(z)]
     units = [torch.copysign(torch.isinf(part).to(part.dtype), part) for part in _parts(z)]
-    real, imaginary = (torch.where(is_endless, unit, part) for unit, part in zip(units, known, strict=True))
+    real, imaginary = (torch.where(is_endless, unit, part) for unit, part in zip(units, finite, strict=True))
     return real, imaginary
 
 

@@ -108,8 +108,8 @@ def angle(x: Tensor) -> Tensor:
     """Return the argument of a complex number; 0 or pi of a real one, NaN of NaN."""
     if x.dtype.is_complex:
         return torch.atan2(x.imag, x.real)
-    turned = torch.where(x < 0, math.pi, 0.0)
-    return torch.where(torch.isnan(x), x, turned.to(x.dtype)) if x.dtype.is_floating_point else turned
+    argument = torch.where(x < 0, math.pi, 0.0)
+    return torch.where(torch.isnan(x), x, argument.to(x.dtype)) if x.dtype.is_floating_point else argument
 
 
 @decomposes(aten.polar.default)
@@ -254,8 +254,8 @@ def cumprod(z: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
     if not isinstance(count, int):
         return NotImplemented
     while step < count:
-        left = count - step
-        z = torch.cat([z.narrow(dim, 0, step), z.narrow(dim, step, left) * z.narrow(dim, 0, left)], dim)
+        length = count - step
+        z = torch.cat([z.narrow(dim, 0, step), z.narrow(dim, step, length) * z.narrow(dim, 0, length)], dim)
         step *= 2
     return z.clone()
 

@@ -42,8 +42,8 @@ def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Ten
     kind, repeats = repeats.dtype, repeats.long()
     ends = torch.cumsum(repeats, 0)
     if output_size is not None:
-        is_so = (repeats >= 0).all() & (repeats.sum() == output_size)
-        aten._assert_async.msg(is_so, "repeat_interleave takes repeats that add up to output_size, none negative")
+        is_valid = (repeats >= 0).all() & (repeats.sum() == output_size)
+        aten._assert_async.msg(is_valid, "repeat_interleave takes repeats that add up to output_size, none negative")
         return torch.searchsorted(ends, torch.arange(output_size, device=repeats.device), right=True).to(kind)
     if not repeats.shape[0]:
         return torch.zeros_like(repeats, dtype=kind)
@@ -74,8 +74,8 @@ def histc(x: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:  # noq
     edges = torch.where(iota < (bins + 1) // 2, low + step * iota, high - step * (bins - iota))
     flat = x.flatten().unsqueeze(-1)
     index = torch.clamp((flat >= edges).long().sum(-1) - 1, max=bins - 1)
-    inside = (flat >= low) & (flat <= high)
-    return ((index.unsqueeze(-1) == iota[:bins]) & inside).long().sum(0).to(x.dtype)
+    in_range = (flat >= low) & (flat <= high)
+    return ((index.unsqueeze(-1) == iota[:bins]) & in_range).long().sum(0).to(x.dtype)
 
 
 @decomposes(aten.multinomial.default)

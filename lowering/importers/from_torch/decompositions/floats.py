@@ -171,13 +171,13 @@ def floor_divide(x: Tensor, y: Any) -> Tensor:
     """Return the rounded-down quotient as eager: ``(x - remainder) / y``."""
     kind = torch.result_type(x, y)
     x, y = _wide(x.to(kind)), _wide(_as_tensor(y, x.to(kind)))
-    left, quotient = torch.fmod(x, y), x / y
-    exact = (x - left) / y
-    exact = torch.where((left != 0) & ((y < 0) != (left < 0)), exact - 1, exact)
-    whole = torch.floor(exact)
-    whole = torch.where(exact - whole > 0.5, whole + 1, whole)
-    whole = torch.where(exact == 0, torch.where(quotient == 0, quotient, 0.0), whole)
-    return torch.where(y == 0, quotient, whole).to(kind)
+    remainder, quotient = torch.fmod(x, y), x / y
+    exact = (x - remainder) / y
+    exact = torch.where((remainder != 0) & ((y < 0) != (remainder < 0)), exact - 1, exact)
+    floor = torch.floor(exact)
+    floor = torch.where(exact - floor > 0.5, floor + 1, floor)
+    floor = torch.where(exact == 0, torch.where(quotient == 0, quotient, 0.0), floor)
+    return torch.where(y == 0, quotient, floor).to(kind)
 
 
 @decomposes(aten.threshold_backward.default)

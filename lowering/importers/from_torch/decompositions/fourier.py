@@ -82,8 +82,8 @@ def _real_from_half(real: Tensor, imaginary: Tensor, length: int) -> Tensor:
         return real @ (cosine * twice) - inner @ (sine[1:mirrored] * 2)
     ends = torch.zeros_like(imaginary[..., :1])
     inner = imaginary[..., 1:mirrored]
-    own = ends if length % 2 == 0 else ends[..., :0]
-    imaginary = torch.cat([ends, inner, own, -inner.flip(-1)], -1)
+    middle = ends if length % 2 == 0 else ends[..., :0]
+    imaginary = torch.cat([ends, inner, middle, -inner.flip(-1)], -1)
     real = torch.cat([real, real[..., 1:mirrored].flip(-1)], -1)
     return _transform(real, imaginary, 1)[0]
 

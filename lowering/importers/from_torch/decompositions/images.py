@@ -27,31 +27,31 @@ def adaptive_max_pool(operator: Any, rank: int) -> Callable[..., tuple[Tensor, T
     The elements of each window become an axis as long as the longest window; missing elements are minus infinity.
     """
 
-    def pool(x: Tensor, wanted: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def pool(x: Tensor, counts: Sequence[int]) -> tuple[Tensor, Tensor]:
         if x.dim() == rank + 1:
-            values, indices = pool(x.unsqueeze(0), wanted)
+            values, indices = pool(x.unsqueeze(0), counts)
             return values.squeeze(0), indices.squeeze(0)
         sizes = x.shape[2:]
-        if all(isinstance(size, int) and size and size % count == 0 for size, count in zip(sizes, wanted, strict=True)):
-            window = [size // count for size, count in zip(sizes, wanted, strict=True)]
+        if all(isinstance(size, int) and size and size % count == 0 for size, count in zip(sizes, counts, strict=True)):
+            window = [size // count for size, count in zip(sizes, counts, strict=True)]
             return operator(x, window, window)
-        elements, indices = _window_elements(x, wanted)
-        which = _first_largest(elements)
-        return torch.amax(elements, -1), indices.expand(elements.shape).gather(-1, which).squeeze(-1)
+        elements, indices = _window_elements(x, counts)
+        index = _first_largest(elements)
+        return torch.amax(elements, -1), indices.expand(elements.shape).gather(-1, index).squeeze(-1)
 
     return pool
 
 
-def _window_elements(x: Tensor, wanted: Sequence[int]) -> tuple[Tensor, Tensor]:
+def _window_elements(x: Tensor, counts: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Return the elements of each window as a last axis, and their flat indices in the image."""
-    rank = len(wanted)
+    rank = len(counts)
     indices = torch.zeros([1] * x.dim(), dtype=torch.int64, device=x.device)
-    for i, count in enumerate(wanted):
+    for i, count in enumerate(counts):
         axis, size = 2 + 2 * i, x.shape[2 + 2 * i]
-        position, inside = _windows(size, count, x.device)
+        position, is_inside = _windows(size, count, x.device)
         along = [*[1] * axis, *position.shape, *[1] * (x.dim() - axis - 1)]
         x = x.index_select(axis, position.flatten()).view([*x.shape[:axis], *position.shape, *x.shape[axis + 1 :]])
-        x = torch.where(inside.view(along), x, float("-inf"))
+        x = torch.where(is_inside.view(along), x, float("-inf"))
         indices = indices.unsqueeze(axis) * size + position.view(along)
     order = [0, 1, *range(2, 2 + 2 * rank, 2), *range(3, 3 + 2 * rank, 2)]
     return _collapse_last(x.permute(order), rank), _collapse_last(indices.permute(order), rank)
@@ -171,10 +171,10 @@ def avg_pool2d_backward(
     divisor = divisor_override or (lengths[0].unsqueeze(1) * lengths[1]).to(gradient.dtype)
     share = (gradient / divisor).reshape(-1, 1, *counts)
     spread = torch.conv_transpose2d(share, torch.ones(1, 1, *kernel, dtype=x.dtype, device=x.device), stride=steps)
-    for axis, size, before in zip((2, 3), sizes, padding, strict=True):
-        missing = max(size + before - spread.shape[axis], 0)
+    for axis, size, pad in zip((2, 3), sizes, padding, strict=True):
+        missing = max(size + pad - spread.shape[axis], 0)
         spread = aten.constant_pad_nd(spread, [0, missing] if axis == 3 else [0, 0, 0, missing])
-        spread = spread.narrow(axis, before, size)
+        spread = spread.narrow(axis, pad, size)
     return spread.reshape(x.shape)
 
 
@@ -249,9 +249,9 @@ def _gather_pixels(x: Tensor, position: list[Tensor]) -> Tensor:
     """Read the elements of all channels at integral coordinates, 0 outside the image."""
     flat_index, is_inside = torch.zeros_like(position[0]).long(), torch.ones_like(position[0], dtype=torch.bool)
     for index, size in zip(position, x.shape[2:], strict=True):
-        inside = (index >= 0) & (index < size)
-        flat_index = flat_index * size + torch.where(inside, index, 0.0).long()
-        is_inside = is_inside & inside
+        in_bounds = (index >= 0) & (index < size)
+        flat_index = flat_index * size + torch.where(in_bounds, index, 0.0).long()
+        is_inside = is_inside & in_bounds
     shape = (*x.shape[:2], *flat_index.shape[1:])
     flat_index = torch.where(is_inside, flat_index, 0).flatten(1).unsqueeze(1).expand(*x.shape[:2], -1)
     return torch.where(is_inside.unsqueeze(1), x.flatten(2).gather(2, flat_index).view(shape), 0.0).to(x.dtype)

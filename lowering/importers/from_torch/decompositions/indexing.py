@@ -24,10 +24,12 @@ def index_tensor(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """Return ``x[indices]``; torch-mlir takes int64 indices, one of dynamic size, and no masks."""
     if has_masks(indices):
         return read_through_masks(x, indices)
-    given = [index for index in indices if index is not None]
-    if len(given) > 1 and any(isinstance(size, torch.SymInt) for operand in given for size in operand.shape):
+    index_tensors = [index for index in indices if index is not None]
+    if len(index_tensors) > 1 and any(
+        isinstance(size, torch.SymInt) for operand in index_tensors for size in operand.shape
+    ):
         return _read_at_flat_index(x, indices)
-    if all(operand.dtype == torch.int64 for operand in given):
+    if all(operand.dtype == torch.int64 for operand in index_tensors):
         return NotImplemented
     return aten.index.Tensor(x, [index if index is None else index.long() for index in indices])
 
@@ -76,14 +78,14 @@ def _expanded_values(x: Tensor, indices: Sequence[Tensor | None], values: Tensor
         return None
     if all(isinstance(size, int) for size in shape):
         return values
-    wanted = [*x.shape[: axes[0]], *shape, *x.shape[axes[-1] + 1 :]]
-    missing = len(wanted) - values.dim()
+    target = [*x.shape[: axes[0]], *shape, *x.shape[axes[-1] + 1 :]]
+    missing = len(target) - values.dim()
     positions = range(axes[0], axes[0] + len(shape))
     is_one = any(
         position < missing or (type(size := values.shape[position - missing]) is int and size == 1)
         for position in positions
     )
-    return values.expand(wanted).contiguous() if is_one else values
+    return values.expand(target).contiguous() if is_one else values
 
 
 @decomposes(aten.put.default)
@@ -105,9 +107,9 @@ def index_put(x: Tensor, indices: Any, values: Tensor, accumulate: bool = False)
         order = [*axes, *[axis for axis in range(x.dim()) if axis not in axes]]
         result = aten.index_put.default(x.permute(order), [indices[axis] for axis in axes], values, accumulate)
         return result.permute([order.index(axis) for axis in range(x.dim())])
-    if (settled := _expanded_values(x, indices, values)) is None:
+    if (expanded := _expanded_values(x, indices, values)) is None:
         return x.clone()
-    values = settled
+    values = expanded
     if (result := _write_at_flat_index(x, indices, values, accumulate)) is not None:
         return result
     positive = [
@@ -181,8 +183,8 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 def _single_mask(indices: Indices) -> tuple[int, Tensor] | None:
     """Return the first axis and the mask, if it is the only index."""
-    given = [(axis, index) for axis, index in enumerate(indices) if index is not None]
-    return given[0] if len(given) == 1 else None
+    tensors = [(axis, index) for axis, index in enumerate(indices) if index is not None]
+    return tensors[0] if len(tensors) == 1 else None
 
 
 def _collapsed(x: Tensor, first: int, count: int) -> Tensor:

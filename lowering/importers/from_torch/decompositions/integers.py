@@ -56,8 +56,8 @@ def divide_integers(x: Any, y: Any, *, rounding_mode: str | None = None) -> Tens
         return NotImplemented
     if kind == torch.int64 and rounding_mode == "floor":
         return _floor_divide(*(_widen(operand, kind) for operand in (x, y)))
-    is_settled = isinstance(x, Tensor) and (isinstance(y, Tensor) or is_in_range(y, kind))
-    if kind not in NARROW_INTEGERS or (kind in (torch.int16, torch.int32) and is_settled):
+    needs_no_rule = isinstance(x, Tensor) and (isinstance(y, Tensor) or is_in_range(y, kind))
+    if kind not in NARROW_INTEGERS or (kind in (torch.int16, torch.int32) and needs_no_rule):
         return NotImplemented
     rounding_mode = "trunc" if kind in UNSIGNED else rounding_mode
     return in_int64(torch.div, x, y, rounding_mode=rounding_mode).to(kind)
@@ -141,8 +141,8 @@ def gcd(x: Tensor, y: Tensor) -> Tensor:
 
     def body(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         is_done = y == 0
-        left = torch.fmod(x, torch.where(is_done, 1, y))
-        return torch.where(is_done, x, y), torch.where(is_done, 0, left)
+        remainder = torch.fmod(x, torch.where(is_done, 1, y))
+        return torch.where(is_done, x, y), torch.where(is_done, 0, remainder)
 
     return while_loop_op(condition, body, (x.contiguous(), y.contiguous()), ())[0].to(kind)
 
@@ -176,9 +176,9 @@ _ROOTS: dict[float, Callable[[Tensor], Tensor]] = {0.5: torch.sqrt, -0.5: torch.
 def pow_scalar(x: Tensor, exponent: Any) -> Tensor:
     """Return ``x ** exponent``: integers by multiplications, floats with eager's special exponents."""
     kind = torch.result_type(x, exponent)
-    known = _FLOAT_POWERS if kind == torch.float16 else {**_FLOAT_POWERS, **_ROOTS}
-    if kind.is_floating_point and type(exponent) in (int, float) and exponent in known:
-        return known[exponent](x.to(kind))
+    powers = _FLOAT_POWERS if kind == torch.float16 else {**_FLOAT_POWERS, **_ROOTS}
+    if kind.is_floating_point and type(exponent) in (int, float) and exponent in powers:
+        return powers[exponent](x.to(kind))
     if kind.is_floating_point and not x.dtype.is_floating_point:
         return aten.pow.Tensor_Scalar(x.to(kind), exponent)
     if kind.is_floating_point or kind.is_complex:
@@ -205,8 +205,8 @@ def pow_of_scalar(base: Any, exponent: Tensor) -> Tensor:
 def pow_tensor(x: Tensor, exponent: Tensor) -> Tensor:
     """Convert both integers to the result's dtype and shape, which the repair lowers; unsigned ones in int64."""
     kind = torch.result_type(x, exponent)
-    is_settled = x.dtype == exponent.dtype == kind and x.shape == exponent.shape
-    if kind.is_floating_point or kind.is_complex or (is_settled and kind.is_signed):
+    needs_no_rule = x.dtype == exponent.dtype == kind and x.shape == exponent.shape
+    if kind.is_floating_point or kind.is_complex or (needs_no_rule and kind.is_signed):
         return NotImplemented
     wide = kind if kind.is_signed else torch.int64
     x, exponent = torch.broadcast_tensors(x.to(kind).to(wide), exponent.to(kind).to(wide))

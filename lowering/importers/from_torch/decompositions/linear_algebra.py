@@ -191,8 +191,8 @@ def _solve_triangular(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Tensor:
         rows, _ = _row_and_column_indices(x)
         column = _column(a, k)
         row = _row(x, k) if unit else _row(x, k) / _row(column, k)
-        rest = rows < k if upper else rows > k
-        return (torch.where(rows == k, row, torch.where(rest, x - column * row, x)),)
+        is_unsolved = rows < k if upper else rows > k
+        return (torch.where(rows == k, row, torch.where(is_unsolved, x - column * row, x)),)
 
     batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     x = b.expand(*batch, *b.shape[-2:]).contiguous()
@@ -359,9 +359,9 @@ def _householder_step(k: Tensor, r: Tensor, q: Tensor) -> Sequence[Tensor]:
     scale = torch.where(scale == 0, 1.0, scale)
     length = scale * (torch.where(rows >= k, column / scale, 0.0) ** 2).sum(-2, keepdim=True).sqrt()
     is_done = (below == 0).all(-2, keepdim=True)
-    turned = torch.where(is_done, 1.0, -torch.copysign(length, first))
-    vector = torch.where(rows == k, 1.0, below / torch.where(is_done, 1.0, first - turned)).to(r.dtype)
-    factor = torch.where(is_done, 0.0, (turned - first) / turned).to(r.dtype)
+    image = torch.where(is_done, 1.0, -torch.copysign(length, first))
+    vector = torch.where(rows == k, 1.0, below / torch.where(is_done, 1.0, first - image)).to(r.dtype)
+    factor = torch.where(is_done, 0.0, (image - first) / image).to(r.dtype)
     r = r - factor * vector * (vector * r).sum(-2, keepdim=True)
     return r, q - factor * (q * vector.mT).sum(-1, keepdim=True) * vector.mT
 

@@ -40,10 +40,10 @@ def group_norm(
         return x.clone(), rows, rows.clone()
     if not _is_supported(x, weight, bias):
         return NotImplemented
-    inside = [channels // groups, *x.shape[2:]]
+    group_shape = [channels // groups, *x.shape[2:]]
     # Keep the spatial axes: collapsing and expanding them would split the kernel.
     centred, mean, scale = _centre_and_scale(
-        x.float().reshape(batch, groups, *inside), list(range(2, 2 + len(inside))), eps
+        x.float().reshape(batch, groups, *group_shape), list(range(2, 2 + len(group_shape))), eps
     )
     of_channel = [1, groups, channels // groups] + [1] * (x.dim() - 2)
     factors = (None if operand is None else operand.view(of_channel) for operand in (weight, bias))

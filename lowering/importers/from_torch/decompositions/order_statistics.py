@@ -133,13 +133,13 @@ def cumulative_extremum(is_beyond: Callable[[Tensor, Tensor], Tensor]) -> Callab
         return x, positions.clone()
 
     def _joined(x: Tensor, indices: Tensor, dim: int, step: int) -> tuple[Tensor, Tensor]:
-        left = x.shape[dim] - step
-        before, after = x.narrow(dim, 0, left), x.narrow(dim, step, left)
-        is_later = is_beyond(after, before)
+        length = x.shape[dim] - step
+        earlier, later = x.narrow(dim, 0, length), x.narrow(dim, step, length)
+        is_later = is_beyond(later, earlier)
         if x.is_floating_point():
-            is_later = torch.isnan(after) | (torch.logical_not(torch.isnan(before)) & is_later)
-        values = torch.where(is_later, after, before)
-        result = torch.where(is_later, indices.narrow(dim, step, left), indices.narrow(dim, 0, left))
+            is_later = torch.isnan(later) | (torch.logical_not(torch.isnan(earlier)) & is_later)
+        values = torch.where(is_later, later, earlier)
+        result = torch.where(is_later, indices.narrow(dim, step, length), indices.narrow(dim, 0, length))
         return (
             torch.cat([x.narrow(dim, 0, step), values], dim),
             torch.cat([indices.narrow(dim, 0, step), result], dim),
@@ -196,10 +196,10 @@ def searchsorted(
     boundaries = boundaries if sorter is None else boundaries.gather(-1, sorter)
     boundaries = boundaries if boundaries.dim() == 1 else boundaries.unsqueeze(-2)
     values = values.unsqueeze(-1)
-    before = boundaries <= values if right or side == "right" else boundaries < values
+    is_below = boundaries <= values if right or side == "right" else boundaries < values
     if values.is_floating_point():
-        before = before | torch.isnan(values)
-    return before.sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
+        is_below = is_below | torch.isnan(values)
+    return is_below.sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
 
 
 @decomposes(aten.searchsorted.Scalar)

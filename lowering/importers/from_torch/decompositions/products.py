@@ -65,12 +65,12 @@ def trilinear(
     unroll_dim: int = 1,
 ) -> Tensor:
     """Return the product of three tensors with added axes of size 1, summed over the axes `sumdim`."""
-    lined_up = []
+    expanded = []
     for operand, axes in ((x, expand1), (y, expand2), (z, expand3)):
         for axis in sorted(axes):
             operand = operand.unsqueeze(axis)
-        lined_up.append(operand)
-    product = lined_up[0] * lined_up[1] * lined_up[2]
+        expanded.append(operand)
+    product = expanded[0] * expanded[1] * expanded[2]
     for axis in {*expand1} & {*expand2} & {*expand3}:
         # An axis that all three tensors expand has size 0 in eager.
         product = product.narrow(axis, 0, 0)

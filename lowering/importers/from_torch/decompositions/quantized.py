@@ -20,8 +20,8 @@ def quantise_by_scalars(
     """Quantise with one scale and zero point, rank-0 tensors; the limits may also be tensors."""
     # Eager reads the scale as a Python float, divides by it there, and multiplies in float32.
     inverse = (1.0 / scale.double()).float().reshape(())
-    placed = torch.round(x.float() * inverse) + zero_point.float().reshape(())
-    return _limited(placed, low, high).to(dtype)
+    shifted = torch.round(x.float() * inverse) + zero_point.float().reshape(())
+    return _limited(shifted, low, high).to(dtype)
 
 
 def dequantise_by_scalars(
@@ -37,8 +37,8 @@ def quantise_by_channel(
 ) -> Tensor:
     """Quantise with a scale and a zero point per index along `axis`."""
     shape = _along(axis, x.dim())
-    placed = torch.round(x.float() * (1.0 / scales).view(shape)) + zero_points.view(shape)
-    return torch.clamp(placed, low, high).to(dtype)
+    shifted = torch.round(x.float() * (1.0 / scales).view(shape)) + zero_points.view(shape)
+    return torch.clamp(shifted, low, high).to(dtype)
 
 
 def dequantise_by_channel(
@@ -159,7 +159,7 @@ def _group(x: Tensor, scales: Tensor, group_size: int) -> int:
     return x.shape[-1] if group_size > x.shape[-1] and scales.shape[-1] == 1 else group_size
 
 
-_WRITTEN: dict[str, Callable[..., Any]] = {
+_RULES: dict[str, Callable[..., Any]] = {
     "quantize_per_tensor.tensor": quantise_by_scalars,
     "quantize_per_tensor.tensor2": quantise_by_scalars,
     "dequantize_per_tensor.tensor": dequantise_by_scalars,
@@ -180,7 +180,7 @@ _WRITTEN: dict[str, Callable[..., Any]] = {
 def quantised() -> dict[Any, Callable[..., Any]]:
     """Return the rules by operator, of those registered by now: torch registers them on a program's import."""
     result = {}
-    for name, function in _WRITTEN.items():
+    for name, function in _RULES.items():
         packet, _, overload = name.partition(".")
         operator = getattr(torch.ops.quantized_decomposed, packet, None)
         if operator is not None:

@@ -80,9 +80,9 @@ def erfc_inverse(x: Tensor) -> Tensor:
     return torch.where((x < 0) | (x > 1), math.nan, _erfinv(1 - x, x))
 
 
-def _erfinv(size: Tensor, rest: Tensor) -> Tensor:
+def _erfinv(size: Tensor, complement: Tensor) -> Tensor:
     """Return the inverse of erf at ``size = 1 - rest``, by Newton steps from Winitzki's approximation."""
-    logarithm = torch.log(rest * (2 - rest))
+    logarithm = torch.log(complement * (2 - complement))
     middle = 2 / (math.pi * 0.147) + logarithm / 2
     guess = torch.sqrt(torch.sqrt(middle * middle - logarithm / 0.147) - middle)
     for _ in range(3):
@@ -90,9 +90,9 @@ def _erfinv(size: Tensor, rest: Tensor) -> Tensor:
         step = (size - torch.erf(guess)) / slope
         result = erfc(guess)
         # Far from 0, step on the logarithm of the complement, which is nearly quadratic.
-        far = torch.log(result / torch.where(rest > 0.5, 1.0, rest)) * result / slope
-        guess = guess + torch.where(rest > 0.5, step / (1 + guess * step), far)
-    return torch.where(rest == 0, math.inf, torch.where(size == 0, 0.0, guess))
+        far = torch.log(result / torch.where(complement > 0.5, 1.0, complement)) * result / slope
+        guess = guess + torch.where(complement > 0.5, step / (1 + guess * step), far)
+    return torch.where(complement == 0, math.inf, torch.where(size == 0, 0.0, guess))
 
 
 def erfc(x: Tensor) -> Tensor:
@@ -180,9 +180,9 @@ def erfcx(x: Tensor) -> Tensor:
 
 def log_ndtr(x: Tensor) -> Tensor:
     """Return the logarithm of the normal cumulative distribution function."""
-    turned = x * -math.sqrt(0.5)
-    left = torch.log(erfcx(torch.where(x < -1, turned, 1.0)) / 2) - turned * turned
-    return torch.where(x < -1, left, torch.log1p(erfc(-turned) * -0.5))
+    scaled = x * -math.sqrt(0.5)
+    left = torch.log(erfcx(torch.where(x < -1, scaled, 1.0)) / 2) - scaled * scaled
+    return torch.where(x < -1, left, torch.log1p(erfc(-scaled) * -0.5))
 
 
 def ndtri(p: Tensor) -> Tensor:
@@ -194,8 +194,8 @@ def ndtri(p: Tensor) -> Tensor:
 
 def entr(x: Tensor) -> Tensor:
     """Return ``-x * log(x)``."""
-    inside = -x * torch.log(torch.where(x > 0, x, 1.0))
-    return torch.where(torch.isnan(x), x, torch.where(x < 0, -math.inf, torch.where(x == 0, 0.0, inside)))
+    entropy = -x * torch.log(torch.where(x > 0, x, 1.0))
+    return torch.where(torch.isnan(x), x, torch.where(x < 0, -math.inf, torch.where(x == 0, 0.0, entropy)))
 
 
 def xlog1py(x: Tensor, y: Tensor) -> Tensor:

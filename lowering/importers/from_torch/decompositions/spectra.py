@@ -44,14 +44,14 @@ def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driv
 
 def _svd_tall(a: Tensor, full: bool, with_vectors: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Return U, S and V of a matrix with at least as many rows as columns."""
-    turned, v, scale = _jacobi(a)
-    lengths, order = torch.sort((turned * turned).sum(-2, keepdim=True).sqrt(), -1, descending=True)
+    rotated, v, scale = _jacobi(a)
+    lengths, order = torch.sort((rotated * rotated).sum(-2, keepdim=True).sqrt(), -1, descending=True)
     s = (lengths * scale).squeeze(-2)
     if not with_vectors:
-        return turned, s, v
-    turned, v = (operand.gather(-1, order.expand(operand.shape)) for operand in (turned, v))
+        return rotated, s, v
+    rotated, v = (operand.gather(-1, order.expand(operand.shape)) for operand in (rotated, v))
     # Q completes the columns of norm 0.
-    q, r = qr(turned, "complete" if full else "reduced")
+    q, r = qr(rotated, "complete" if full else "reduced")
     count = a.shape[-1]
     signs = torch.where(r.diagonal(0, -2, -1).unsqueeze(-2) < 0, -1.0, 1.0).to(q.dtype)
     u = q[..., :count] * signs
@@ -85,7 +85,7 @@ def matrix_exp(a: Tensor) -> Any:
     norm = wide.abs().sum(-2).amax(-1).unsqueeze(-1).unsqueeze(-1)
     halvings = torch.ceil(torch.log2(torch.where(torch.isfinite(norm) & (norm > 1), norm, 1.0)))
     small = wide * torch.exp2(-halvings)
-    one = _identity(small)
+    unit = _identity(small)
 
     def add_term(k: Tensor, total: Tensor, small: Tensor) -> Tensor:
         return _identity(small) + small @ total / (TERMS - k)
@@ -93,7 +93,7 @@ def matrix_exp(a: Tensor) -> Any:
     def square(k: Tensor, power: Tensor, halvings: Tensor) -> Tensor:
         return torch.where(k < halvings, power @ power, power)
 
-    power = _loop(lambda k, *_: k < TERMS, add_term, one, small)
+    power = _loop(lambda k, *_: k < TERMS, add_term, unit, small)
     return _loop(lambda k, power, halvings: k < halvings.amax(), square, power, halvings).to(a.dtype)
 
 
@@ -181,12 +181,12 @@ def _jacobi_sweeps(x: Tensor, rows: int) -> Tensor:
     least = EPSILON * max(8, rows)
 
     def condition(k: Tensor, x: Tensor, worst: Tensor) -> Tensor:
-        is_settled = (k % rounds == 0) & (k > 0) & (worst <= least)
-        return (k < SWEEPS * rounds) & torch.logical_not(is_settled)
+        has_converged = (k % rounds == 0) & (k > 0) & (worst <= least)
+        return (k < SWEEPS * rounds) & torch.logical_not(has_converged)
 
     def body(k: Tensor, x: Tensor, worst: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x, here = _rotate_pairs(x, rows, least)
-        return k + 1, x, torch.maximum(torch.where(k % rounds == 0, 0.0, worst), here)
+        x, largest = _rotate_pairs(x, rows, least)
+        return k + 1, x, torch.maximum(torch.where(k % rounds == 0, 0.0, worst), largest)
 
     start = torch.zeros((), dtype=torch.int64, device=x.device)
     worst = torch.zeros((), dtype=x.dtype, device=x.device)

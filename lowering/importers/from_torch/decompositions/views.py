@@ -88,9 +88,9 @@ def split_with_sizes(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:
 @decomposes(aten.cat.default)
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Concatenate tensors of different dtypes, or to an empty result, which torch-mlir refuses."""
-    kept = [tensor for tensor in tensors if tensor.dim() != 1 or not has_no_elements(tensor.shape)] or tensors[:1]
-    shape = list(kept[0].shape)
-    shape[dim] = sum(operand.shape[dim] for operand in kept)
+    non_empty = [tensor for tensor in tensors if tensor.dim() != 1 or not has_no_elements(tensor.shape)] or tensors[:1]
+    shape = list(non_empty[0].shape)
+    shape[dim] = sum(operand.shape[dim] for operand in non_empty)
     kind = tensors[0].dtype
     for tensor in tensors[1:]:
         kind = torch.promote_types(kind, tensor.dtype)
@@ -143,13 +143,13 @@ def roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
     sizes = [x.shape[axis] for axis in dims]
     if any(isinstance(size, int) and size == 0 for size in sizes):
         return x.clone()
-    inside = [
+    reduced = [
         shift % size if isinstance(size, int) and isinstance(shift, int) else shift
         for shift, size in zip(shifts, sizes, strict=True)
     ]
-    if inside == list(shifts) and all(isinstance(size, int) for size in sizes):
+    if reduced == list(shifts) and all(isinstance(size, int) for size in sizes):
         return NotImplemented
-    for axis, shift, size in zip(dims, inside, sizes, strict=True):
+    for axis, shift, size in zip(dims, reduced, sizes, strict=True):
         position = torch.arange(size, device=x.device)
         x = x.roll([shift], [axis]) if isinstance(size, int) else x.index_select(axis, (position - shift) % size)
     return x

@@ -28,15 +28,15 @@ def rewrite(graph: Graph) -> None:
         if node.op != "call_function" or node.target is not aten.view.default:
             continue
         before, after = node.args[0].meta["val"].shape, node.meta["val"].shape
-        if max(_open_sizes(before), _open_sizes(after)) < 2:
+        if max(_dynamic_sizes(before), _dynamic_sizes(after)) < 2:
             continue
         groups = _groups([_expression(size) for size in before], [_expression(size) for size in after])
         if groups is not None:
-            node.replace_all_uses_with(_written(node, groups))
+            node.replace_all_uses_with(_rewritten(node, groups))
             graph.erase_node(node)
 
 
-def _open_sizes(shape: Sequence[Any]) -> int:
+def _dynamic_sizes(shape: Sequence[Any]) -> int:
     return sum(not _expression(size).is_number for size in shape)
 
 
@@ -51,8 +51,8 @@ def _groups(before: list[sympy.Expr], after: list[sympy.Expr]) -> list[Group] | 
     while i < len(before) and j < len(after):
         first_i, first_j = i, j
         i, j = i + 1, j + 1
-        while (rest := sympy.cancel(prod(after[first_j:j]) / prod(before[first_i:i]))) != 1:
-            above, below = sympy.fraction(rest)
+        while (ratio := sympy.cancel(prod(after[first_j:j]) / prod(before[first_i:i]))) != 1:
+            above, below = sympy.fraction(ratio)
             if below == 1 and i < len(before):
                 i += 1
             elif above == 1 and j < len(after):
@@ -66,7 +66,7 @@ def _groups(before: list[sympy.Expr], after: list[sympy.Expr]) -> list[Group] | 
     return [*groups, (range(last_before.start, len(before)), range(last_after.start, len(after)))]
 
 
-def _written(node: Node, groups: list[Group]) -> Node:
+def _rewritten(node: Node, groups: list[Group]) -> Node:
     """Create the collapses, last axes first, then the expansions, so that leading axes keep their indices."""
     result, sizes = node.args
     for before, _ in reversed(groups):

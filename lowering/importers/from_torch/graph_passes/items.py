@@ -53,8 +53,8 @@ def rewrite(graph: Any) -> None:
 
 def _compute(graph: Any, node: Any, function: Function, arguments: list[Any], kind: torch.dtype) -> None:
     is_bool = isinstance(node.meta["val"], torch.SymBool)
-    wanted = torch.int64 if is_bool else _dtype_of(node.meta["val"])
-    traced = make_fx(lambda *x: (function(*x).to(wanted),), decompositions(), tracing_mode="fake")
+    dtype = torch.int64 if is_bool else _dtype_of(node.meta["val"])
+    traced = make_fx(lambda *x: (function(*x).to(dtype),), decompositions(), tracing_mode="fake")
     rule = traced(*[torch.ones((), dtype=kind) for _ in arguments])
     tensors = [_as_tensor(graph, node, argument, kind) for argument in arguments]
     inputs = [node for node in rule.graph.nodes if node.op == "placeholder"]

@@ -18,28 +18,28 @@ aten = torch.ops.aten
 WRITES = (aten.index_put.default, aten._unsafe_index_put.default)
 
 
-def settle(graph: Any) -> None:
+def rewrite(graph: Any) -> None:
     """Merge common subexpressions of `nonzero`; raises `UnsupportedOperationError`."""
     if not any(node.target == aten.nonzero.default for node in graph.nodes):
         return
-    same = _share(graph)
+    same = _merge_equal_nodes(graph)
     for node in graph.nodes:
         if node.target in WRITES and not _fits(node, same):
             raise UnsupportedOperationError(
-                "nothing says that there are as many values as places that they are written to",
+                "nothing says that there are as many values as indices that they are written to",
                 span_of_node(node),
                 help="take them through the same mask, as in z[mask] = y[mask], or use torch.where",
             )
 
 
-def _share(graph: Any) -> dict[Any, Any]:
+def _merge_equal_nodes(graph: Any) -> dict[Any, Any]:
     """Merge equal operations; return the symbols of index counts that became equal."""
-    known: dict[str, Any] = {}
+    nodes: dict[str, Any] = {}
     same: dict[Any, Any] = {}
     for node in list(graph.nodes):
         if node.op != "call_function" or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             continue
-        first = known.setdefault(str((node.target, node.args, node.kwargs)), node)
+        first = nodes.setdefault(str((node.target, node.args, node.kwargs)), node)
         if first is node:
             continue
         if node.target == aten.nonzero.default:
@@ -52,17 +52,17 @@ def _share(graph: Any) -> dict[Any, Any]:
 
 def _fits(node: Any, same: dict[Any, Any]) -> bool:
     x, indices, values = node.args[:3]
-    given = {axis: index.meta["val"] for axis, index in enumerate(indices) if index is not None}
-    shape = torch.broadcast_shapes(*[index.shape for index in given.values() if not _is_open(index)])
-    opened = [index for index in given.values() if _is_open(index)]
-    if not opened:
+    index_tensors = {axis: index.meta["val"] for axis, index in enumerate(indices) if index is not None}
+    shape = torch.broadcast_shapes(*[index.shape for index in index_tensors.values() if not _has_dynamic_size(index)])
+    dynamic = [index for index in index_tensors.values() if _has_dynamic_size(index)]
+    if not dynamic:
         return True
-    counts = {_expression(size, same) for index in opened for size in index.shape}
+    counts = {_expression(size, same) for index in dynamic for size in index.shape}
     sizes = list(values.meta["val"].shape)
     if all(isinstance(size, int) and size == 1 for size in sizes):
         return True
-    first, last = min(given), max(given)
-    if len(counts) != 1 or len(shape) or len(given) != last - first + 1:
+    first, last = min(index_tensors), max(index_tensors)
+    if len(counts) != 1 or len(shape) or len(index_tensors) != last - first + 1:
         return False
     behind = x.meta["val"].dim() - last - 1
     if len(sizes) <= behind:
@@ -71,7 +71,7 @@ def _fits(node: Any, same: dict[Any, Any]) -> bool:
     return (isinstance(size, int) and size == 1) or _expression(size, same) in counts
 
 
-def _is_open(value: torch.Tensor) -> bool:
+def _has_dynamic_size(value: torch.Tensor) -> bool:
     return any(isinstance(size, torch.SymInt) and free_unbacked_symbols(size) for size in value.shape)
 
 

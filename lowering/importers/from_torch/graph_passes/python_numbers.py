@@ -22,13 +22,13 @@ aten, prim = torch.ops.aten, torch.ops.prim
 def rewrite(graph: Graph) -> None:
     """Rewrite the arithmetic of `graph`, in place."""
     for node in list(graph.nodes):
-        spelling = SPELLINGS.get(node.target) if node.op == "call_function" else None
-        if spelling is None:
+        rule = RULES.get(node.target) if node.op == "call_function" else None
+        if rule is None:
             continue
         with graph.inserting_before(node):
-            written = spelling(Writer(node), *node.args)
-        if written is not None:
-            node.replace_all_uses_with(written)
+            replacement = rule(Writer(node), *node.args)
+        if replacement is not None:
+            node.replace_all_uses_with(replacement)
             graph.erase_node(node)
 
 
@@ -37,7 +37,7 @@ class Writer:
 
     def __init__(self, node: Node):
         self.node = node
-        self.whole = isinstance(node.meta.get("val"), (torch.SymInt, int))
+        self.is_integer = isinstance(node.meta.get("val"), (torch.SymInt, int))
 
     def __call__(self, target: Any, compute: Callable[..., Any], *operands: Any) -> Node:
         """Create a call of `target`; `compute` returns its value, given the operands' values."""
@@ -69,40 +69,40 @@ def _to_real(write: Writer, x: Any) -> Any:
     return write.real(x)
 
 
-def _to_whole(write: Writer, x: Any) -> Any:
+def _to_integer(write: Writer, x: Any) -> Any:
     return write(aten.Int.Scalar, torch.sym_int, x) if is_real(x) else x
 
 
-def _least(write: Writer, x: Any, y: Any) -> Node | None:
-    return write(prim.min.int, torch.sym_min, x, y) if write.whole else None
+def _minimum(write: Writer, x: Any, y: Any) -> Node | None:
+    return write(prim.min.int, torch.sym_min, x, y) if write.is_integer else None
 
 
-def _greatest(write: Writer, x: Any, y: Any) -> Node | None:
-    return write(prim.max.int, torch.sym_max, x, y) if write.whole else None
+def _maximum(write: Writer, x: Any, y: Any) -> Node | None:
+    return write(prim.max.int, torch.sym_max, x, y) if write.is_integer else None
 
 
-def _chosen(write: Writer, condition: Any, x: Any, y: Any) -> Node | None:
-    if not write.whole:
+def _select(write: Writer, condition: Any, x: Any, y: Any) -> Node | None:
+    if not write.is_integer:
         return None
-    is_so = write(aten.Int.bool, lambda condition: torch.sym_ite(condition, 1, 0), condition)
-    more = write(operator.sub, operator.sub, x, y) if isinstance(x, Node) or isinstance(y, Node) else x - y
-    return write(operator.add, operator.add, write(operator.mul, operator.mul, is_so, more), y)
+    number = write(aten.Int.bool, lambda condition: torch.sym_ite(condition, 1, 0), condition)
+    difference = write(operator.sub, operator.sub, x, y) if isinstance(x, Node) or isinstance(y, Node) else x - y
+    return write(operator.add, operator.add, write(operator.mul, operator.mul, number, difference), y)
 
 
-def _denied(write: Writer, condition: Any) -> Node:
+def _negation(write: Writer, condition: Any) -> Node:
     return write(aten.ne.bool, lambda condition, _: torch.sym_not(condition), condition, True)
 
 
-def _joined(combine: Any, on_booleans: Callable[[Any, Any], Any]) -> Callable[..., Node]:
+def _on_integers(combine: Any, on_booleans: Callable[[Any, Any], Any]) -> Callable[..., Node]:
     """Return the rule that combines two bools as integers 0 and 1, and compares the result with 0."""
 
-    def spelled(write: Writer, x: Any, y: Any) -> Node:
+    def combine_integers(write: Writer, x: Any, y: Any) -> Node:
         x, y = (_as_number(write, operand) for operand in (x, y))
         number = write(combine, combine, x, y)
         condition = on_booleans(*map(value_of, write.node.args))
         return write(operator.gt, lambda *_: condition, number, 0)
 
-    return spelled
+    return combine_integers
 
 
 def _as_number(write: Writer, condition: Any) -> Any:
@@ -112,7 +112,7 @@ def _as_number(write: Writer, condition: Any) -> Any:
 
 
 def _remainder(write: Writer, x: Any, y: Any) -> Node | None:
-    return write(aten.remainder.int, operator.mod, x, y) if write.whole else None
+    return write(aten.remainder.int, operator.mod, x, y) if write.is_integer else None
 
 
 def _power(write: Writer, x: Any, exponent: Any) -> Node | None:
@@ -122,7 +122,7 @@ def _power(write: Writer, x: Any, exponent: Any) -> Node | None:
         for _ in range(exponent - 1):
             result = write(operator.mul, operator.mul, result, x)
         return result
-    if write.whole:
+    if write.is_integer:
         return None
     return _of_tensors(write, lambda base: (aten.pow.Tensor_Scalar, base, float(exponent)), x)
 
@@ -176,45 +176,45 @@ def _element(write: Writer, x: Any) -> Node | None:
     return write(aten.Bool.Tensor, lambda _: condition, x) if isinstance(condition, torch.SymBool) else None
 
 
-def _turned(target: Any, compare: Callable[[Any, Any], Any]) -> Callable[[Writer, Any, Any], Node | None]:
+def _swapped(target: Any, compare: Callable[[Any, Any], Any]) -> Callable[[Writer, Any, Any], Node | None]:
     """Return the rule that swaps the operands of a comparison: torch-mlir lowers two float comparisons only."""
 
-    def write_turned(write: Writer, x: Any, y: Any) -> Node | None:
+    def write_swapped(write: Writer, x: Any, y: Any) -> Node | None:
         if not is_real(x) and not is_real(y):
             return None
         return write(target, lambda a, b: compare(b, a), write.real(y), write.real(x))
 
-    return write_turned
+    return write_swapped
 
 
 def _differ(write: Writer, x: Any, y: Any) -> Node | None:
     if not is_real(x) and not is_real(y):
         return None
-    return _denied(write, write(aten.eq.float, operator.eq, write.real(x), write.real(y)))
+    return _negation(write, write(aten.eq.float, operator.eq, write.real(x), write.real(y)))
 
 
-SPELLINGS: dict[Any, Callable[..., Node | None]] = {
+RULES: dict[Any, Callable[..., Node | None]] = {
     torch.sym_float: _to_real,
-    torch.sym_int: _to_whole,
-    torch.sym_min: _least,
-    torch.sym_max: _greatest,
-    torch.sym_ite: _chosen,
-    torch.sym_not: _denied,
+    torch.sym_int: _to_integer,
+    torch.sym_min: _minimum,
+    torch.sym_max: _maximum,
+    torch.sym_ite: _select,
+    torch.sym_not: _negation,
     torch.sym_sum: _sum,
     torch.sym_sqrt: _root,
     torch._sym_sqrt: _root,
-    operator.and_: _joined(operator.mul, operator.and_),
-    operator.or_: _joined(operator.add, operator.or_),
+    operator.and_: _on_integers(operator.mul, operator.and_),
+    operator.or_: _on_integers(operator.add, operator.or_),
     operator.mod: _remainder,
     operator.pow: _power,
-    operator.lt: _turned(aten.gt.float, operator.lt),
-    operator.le: _turned(aten.ge.float, operator.le),
+    operator.lt: _swapped(aten.gt.float, operator.lt),
+    operator.le: _swapped(aten.ge.float, operator.le),
     operator.ne: _differ,
     aten._local_scalar_dense.default: _element,
     aten.item.default: _element,
     math.sqrt: _root,
     math.ceil: _ceiling,
     math.floor: _floor,
-    math.trunc: _to_whole,
+    math.trunc: _to_integer,
     builtins.round: _rounded,
 }

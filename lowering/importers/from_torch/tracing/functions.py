@@ -43,10 +43,10 @@ def covariance(
 
 
 def _are_weights(count: Any, frequencies: Tensor | None, weights: Tensor | None) -> bool:
-    given = [weight for weight in (frequencies, weights) if weight is not None]
-    fit = all(weight.dim() <= 1 and weight.numel() == count for weight in given)
+    tensors = [weight for weight in (frequencies, weights) if weight is not None]
+    fits = all(weight.dim() <= 1 and weight.numel() == count for weight in tensors)
     is_counted = frequencies is None or not (frequencies.is_floating_point() or frequencies.is_complex())
-    return fit and is_counted and (weights is None or weights.is_floating_point())
+    return fits and is_counted and (weights is None or weights.is_floating_point())
 
 
 def correlation(input: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ def subsets(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor
     return input[torch.tensor(indices, device=input.device)] if indices else input.new_zeros((0, r))
 
 
-def part(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """Return `torch.narrow` with a start that is an element of a tensor."""
     if not isinstance(start, Tensor):
         return NotImplemented
@@ -85,7 +85,7 @@ def part(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     return input.index_select(dim, first + torch.arange(length, device=input.device))
 
 
-def chosen(input: Tensor, mask: Tensor) -> Tensor:
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """Return `torch.masked_select` of broadcast operands; torch takes the size bound from the input alone."""
     if input.shape == mask.shape:
         return NotImplemented
@@ -162,8 +162,8 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((torch.cov, Tensor.cov), covariance),
     **dict.fromkeys((torch.corrcoef, Tensor.corrcoef), correlation),
     torch.combinations: subsets,
-    **dict.fromkeys((torch.narrow, Tensor.narrow), part),
-    **dict.fromkeys((torch.masked_select, Tensor.masked_select), chosen),
+    **dict.fromkeys((torch.narrow, Tensor.narrow), narrow),
+    **dict.fromkeys((torch.masked_select, Tensor.masked_select), masked_select),
     **dict.fromkeys((torch.allclose, Tensor.allclose), are_close),
     **dict.fromkeys((torch.equal, Tensor.equal), are_equal),
     F.gaussian_nll_loss: gaussian_loss,

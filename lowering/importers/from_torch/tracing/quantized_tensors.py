@@ -28,7 +28,7 @@ class Quantised:
     zero_point: Any
     axis: int | None = None
 
-    def lined_up(self, numbers: Any) -> Any:
+    def along_axis(self, numbers: Any) -> Any:
         """Reshape a scale or zero point to broadcast over the tensor."""
         if self.axis is None:
             return numbers
@@ -41,15 +41,15 @@ class QuantisedTensors:
     """The quantised tensors of one trace, by the id of their integers."""
 
     def __init__(self) -> None:
-        self.known: dict[int, Quantised] = {}
+        self.by_id: dict[int, Quantised] = {}
 
     def call(self, function: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Return the result of a `function` that creates or takes a quantised tensor; NotImplemented for others."""
         if function in _MAKERS:
             quantised = _MAKERS[function](*args, **kwargs)
-            self.known[id(quantised.integers)] = quantised
+            self.by_id[id(quantised.integers)] = quantised
             return quantised.integers
-        if not any(id(argument) in self.known for argument in (*args, *kwargs.values())):
+        if not any(id(argument) in self.by_id for argument in (*args, *kwargs.values())):
             return NotImplemented
         if getattr(function, "__name__", "") == "__get__" and getattr(function, "__self__", None) in _PROPERTIES:
             return NotImplemented
@@ -58,11 +58,11 @@ class QuantisedTensors:
             raise UnsupportedOperationError(
                 f"{name} of a quantised tensor is not lowered", help="dequantize it before, and quantize the result"
             )
-        return _READERS[function](self.known[id(args[0])])
+        return _READERS[function](self.by_id[id(args[0])])
 
     def refuse_results(self, results: Any) -> None:
         """Raise `UnsupportedOperationError` if the module returns a quantised tensor."""
-        if any(id(leaf) in self.known for leaf in torch.utils._pytree.tree_leaves(results)):
+        if any(id(leaf) in self.by_id for leaf in torch.utils._pytree.tree_leaves(results)):
             raise UnsupportedOperationError(
                 "the module returns a quantised tensor", help="return its int_repr(), or dequantize it"
             )
@@ -75,8 +75,8 @@ def _by_tensor(x: torch.Tensor, scale: float, zero_point: int, dtype: torch.dtyp
     """Quantise as eager: multiply by the inverse of the scale in float32, then round."""
     kind = STORED[dtype]
     limits = torch.iinfo(kind)
-    placed = torch.round(x * (1.0 / scale)) + zero_point
-    return Quantised(torch.clamp(placed, limits.min, limits.max).to(kind), scale, zero_point)
+    shifted = torch.round(x * (1.0 / scale)) + zero_point
+    return Quantised(torch.clamp(shifted, limits.min, limits.max).to(kind), scale, zero_point)
 
 
 def _of_integers(x: torch.Tensor, scale: float, zero_point: int) -> Quantised:
@@ -88,9 +88,9 @@ def _of_channels(x: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor,
 
 
 def _dequantised(x: Quantised) -> torch.Tensor:
-    zero_point = x.lined_up(x.zero_point)
+    zero_point = x.along_axis(x.zero_point)
     wide = x.integers.to(torch.float32) - (zero_point if x.axis is None else zero_point.to(torch.float32))
-    scale = x.lined_up(x.scale)
+    scale = x.along_axis(x.scale)
     return wide * (scale if x.axis is None else scale.to(torch.float32))
 
 

@@ -28,11 +28,11 @@ def traceable(module: torch.nn.Module, strict: bool) -> Iterator[None]:
     Changes `torch.ops.aten`, so only one thread may trace at a time.
     """
     # Dynamo looks for an overload before it asks a mode.
-    before = {name: getattr(aten, name) for name in _WITHOUT_TENSORS}
+    originals = {name: getattr(aten, name) for name in _WITHOUT_TENSORS}
     try:
         for name, spelling in _WITHOUT_TENSORS.items():
             setattr(aten, name, spelling)
-        with _Spelled(strict) as mode:
+        with _TracingMode(strict) as mode:
             hook = None if strict else module.register_forward_hook(mode.check_results)
             try:
                 yield
@@ -40,11 +40,11 @@ def traceable(module: torch.nn.Module, strict: bool) -> Iterator[None]:
                 if hook is not None:
                     hook.remove()
     finally:
-        for name, packet in before.items():
+        for name, packet in originals.items():
             setattr(aten, name, packet)
 
 
-class _Spelled(TorchFunctionMode):
+class _TracingMode(TorchFunctionMode):
     def __init__(self, strict: bool) -> None:
         super().__init__()
         self.strict = strict
@@ -69,7 +69,7 @@ class _Spelled(TorchFunctionMode):
         if func is torch.Tensor.item and id(args[0]) in self.filled:
             return self.filled[id(args[0])][1]
         if func is torch.arange and isinstance(kwargs.get("out"), torch.Tensor):
-            return _counted_into(kwargs.pop("out"), *args, **kwargs)
+            return _arange_into(kwargs.pop("out"), *args, **kwargs)
         if func in _CONVOLUTIONS_BACK:
             args, kwargs = _with_sizes_of_bias(args, kwargs)
         for argument in (*args, *kwargs.values()):
@@ -105,7 +105,7 @@ def _with_sizes_of_bias(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dic
     return args, {**kwargs, "bias_sizes": sizes} if kwargs.get("bias_sizes", 0) is None else kwargs
 
 
-def _counted_into(out: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+def _arange_into(out: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     """Return `out` filled by `torch.arange`, also with several axes, which torch does not trace."""
     return out.copy_(torch.arange(*args, **{"dtype": out.dtype, **kwargs}).view(out.shape))
 
@@ -117,11 +117,11 @@ def _element(x: Any) -> Any:
     return x.item() if isinstance(x, torch.Tensor) else x
 
 
-def _truth(x: Any) -> Any:
+def _boolean(x: Any) -> Any:
     return _element(x) != 0
 
 
-def _whole(x: Any) -> Any:
+def _integer(x: Any) -> Any:
     if isinstance(x, torch.Tensor):
         return x.to(torch.int64).item()
     return torch.sym_ite(x, 1, 0) if isinstance(x, (bool, torch.SymBool)) else torch.sym_int(x)
@@ -135,8 +135,8 @@ _WITHOUT_TENSORS: dict[str, Callable[[Any], Any]] = {
     "ScalarImplicit": _element,
     "FloatImplicit": _element,
     "IntImplicit": _element,
-    "Bool": _truth,
-    "Int": _whole,
+    "Bool": _boolean,
+    "Int": _integer,
     "Float": _real,
 }
 _SCALAR_FUNCTIONS: dict[Any, Callable[..., Any]] = {
@@ -156,7 +156,7 @@ _SCALAR_FUNCTIONS: dict[Any, Callable[..., Any]] = {
 }
 
 
-def settle_views(module: torch.fx.GraphModule) -> None:
+def replace_prims_views(module: torch.fx.GraphModule) -> None:
     """Replace views of `prims` by those of ATen, in place."""
     for node in module.graph.nodes:
         spelling = _VIEWS.get(node.target) if node.op == "call_function" else None

@@ -47,49 +47,49 @@ _FLOAT = {32: (23, 127), 64: (52, 1023)}
 """By width of a float: the width of its mantissa, and its bias."""
 
 
-def widened(bits: ir.Value, of: Format) -> ir.Value:
+def widened(bits: ir.Value, source: Format) -> ir.Value:
     """Return the fp32 of an 8-bit float; exact."""
     b = _Bits(32)
     word = arith.extui(b.integer, bits)
     magnitude = arith.andi(word, b(0x7F))
-    shifted = arith.shli(magnitude, b(23 - of.mantissa))
-    normal = b.as_float(arith.addi(shifted, b((127 - of.bias) << 23)))
-    digits = arith.uitofp(b.float, arith.andi(magnitude, b((1 << of.mantissa) - 1)))
-    denormal = arith.mulf(digits, b.number(2.0 ** (1 - of.bias - of.mantissa)))
-    value = arith.select(b.less(magnitude, 1 << of.mantissa), denormal, normal)
-    if of.infinity is not None:
+    shifted = arith.shli(magnitude, b(23 - source.mantissa))
+    normal = b.as_float(arith.addi(shifted, b((127 - source.bias) << 23)))
+    digits = arith.uitofp(b.float, arith.andi(magnitude, b((1 << source.mantissa) - 1)))
+    denormal = arith.mulf(digits, b.number(2.0 ** (1 - source.bias - source.mantissa)))
+    value = arith.select(b.less(magnitude, 1 << source.mantissa), denormal, normal)
+    if source.infinity is not None:
         special = b.as_float(arith.ori(shifted, b(0xFF << 23)))
-        value = arith.select(b.less(magnitude, of.infinity), value, special)
+        value = arith.select(b.less(magnitude, source.infinity), value, special)
     else:
-        is_nan = b.equal(magnitude if of.has_negative_zero else word, of.nan)
+        is_nan = b.equal(magnitude if source.has_negative_zero else word, source.nan)
         value = arith.select(is_nan, b.number(float("nan")), value)
     sign = arith.shli(arith.andi(word, b(0x80)), b(24))
     return b.as_float(arith.ori(arith.bitcast(b.integer, value), sign))
 
 
-def narrowed(value: ir.Value, to: Format) -> ir.Value:
+def narrowed(value: ir.Value, target: Format) -> ir.Value:
     """Return the bits of the 8-bit float nearest to an fp32 or fp64; denormal results are rounded once, too."""
     b = _Bits(ir.FloatType(value.type).width)
     digits, bias = _FLOAT[b.width]
     word = arith.bitcast(b.integer, value)
     magnitude = arith.andi(word, b((1 << (b.width - 1)) - 1))
-    shift = digits - to.mantissa
+    shift = digits - target.mantissa
     # Half of the last bit kept, less one where that bit is even: the carry rounds.
     is_odd = arith.andi(arith.shrui(magnitude, b(shift)), b(1))
     carried = arith.addi(arith.addi(magnitude, b((1 << (shift - 1)) - 1)), is_odd)
-    normal = arith.subi(arith.shrui(carried, b(shift)), b((bias - to.bias) << to.mantissa))
+    normal = arith.subi(arith.shrui(carried, b(shift)), b((bias - target.bias) << target.mantissa))
     # The sum with a power of two whose last bit is the smallest denormal number: the addition rounds.
-    anchor = b.number(2.0 ** (1 - to.bias - to.mantissa + digits))
+    anchor = b.number(2.0 ** (1 - target.bias - target.mantissa + digits))
     summed = arith.bitcast(b.integer, arith.addf(b.as_float(magnitude), anchor))
     denormal = arith.subi(summed, arith.bitcast(b.integer, anchor))
-    code = arith.select(b.less(magnitude, (bias + 1 - to.bias) << digits), denormal, normal)
-    too_large = to.infinity if to.infinity is not None else to.nan
-    code = arith.select(b.less(code, to.largest + 1), code, b(too_large))
+    code = arith.select(b.less(magnitude, (bias + 1 - target.bias) << digits), denormal, normal)
+    too_large = target.infinity if target.infinity is not None else target.nan
+    code = arith.select(b.less(code, target.largest + 1), code, b(too_large))
     is_nan = b.less(b(((1 << (b.width - 1 - digits)) - 1) << digits), magnitude)
-    code = arith.select(is_nan, b(to.nan), code)
+    code = arith.select(is_nan, b(target.nan), code)
     sign = arith.andi(arith.shrui(word, b(b.width - 8)), b(0x80))
     signed = arith.ori(code, sign)
-    if not to.has_negative_zero:
+    if not target.has_negative_zero:
         signed = arith.select(b.equal(code, 0), code, signed)
     return arith.trunci(ir.IntegerType.get_signless(8), signed)
 

@@ -63,8 +63,8 @@ for _name in ("divui", "remui", "ceildivui"):
 def _shift(operation: ir.Operation) -> Sequence[ir.Value] | None:
     x, amount = operation.operands
     width, builder = width_of(x.type), getattr(arith, operation.name.removeprefix("arith."))
-    known = known_integer(amount)
-    if known is not None and 0 <= known < width:
+    constant_amount = known_integer(amount)
+    if constant_amount is not None and 0 <= constant_amount < width:
         return None
     is_in_range = (
         compare("ult", amount, literal(x.type, width)) if width > 1 else compare("eq", amount, literal(x.type, 0))

@@ -72,15 +72,15 @@ class _Widths:
     @property
     def kind(self) -> ir.Type:
         """The type that stores the result."""
-        of = self.operation.results[0].type
-        return storage_type(of) or of
+        result_type = self.operation.results[0].type
+        return storage_type(result_type) or result_type
 
     def plain(self, operands: Sequence[ir.Value] | None = None) -> ir.Value:
         """Return the same operation on stored operands."""
-        given = self.operands if operands is None else operands
+        operands = self.operands if operands is None else operands
         attributes = {name: self.operation.attributes[name] for name in self.operation.attributes}
         return ir.Operation.create(
-            self.operation.name, results=[self.kind], operands=given, attributes=attributes
+            self.operation.name, results=[self.kind], operands=operands, attributes=attributes
         ).results[0]
 
     def unsigned(self) -> list[ir.Value]:
@@ -134,10 +134,10 @@ def _extended(wide: _Widths) -> ir.Value:
     return _resized(wide.operands[0], wide.kind)
 
 
-def _extended_unsigned(each: _Widths) -> ir.Value:
-    value = each.unsigned()[0]
-    wide = value.type == each.kind
-    return each.wrap(value if wide else arith.extui(each.kind, value))
+def _extended_unsigned(wide: _Widths) -> ir.Value:
+    value = wide.unsigned()[0]
+    is_stored = value.type == wide.kind
+    return wide.wrap(value if is_stored else arith.extui(wide.kind, value))
 
 
 def _truncated(wide: _Widths) -> ir.Value:

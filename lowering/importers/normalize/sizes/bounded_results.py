@@ -30,10 +30,10 @@ def rewrite(module: ir.Module) -> None:
     axes = _open_axes(function)
     if not axes:
         return
-    known = size_values_of(
+    inferred = size_values_of(
         module, lambda clone: [dim(_results(clone)[result], axis) for result, axis in _open_axes(clone)]
     )
-    unknown = [axis for axis, value in zip(axes, known.values, strict=True) if value is None]
+    unknown = [axis for axis, value in zip(axes, inferred.values, strict=True) if value is None]
     if not unknown:
         return
     end = terminator(function.regions[0].blocks[0])
@@ -82,9 +82,9 @@ def _size_bound(value: ir.Value, axis: int, depth: int) -> ir.Value | None:
 
 def _bound_of_slice(operation: ir.Operation, axis: int, depth: int) -> ir.Value | None:
     static = list(operation.attributes["static_sizes"])
-    before = sum(size < 0 for size in static[:axis])
+    dynamic_before = sum(size < 0 for size in static[:axis])
     offsets = list(operation.attributes["operandSegmentSizes"])[1]
-    size = _upper_bound(operation.operands[1 + offsets + before], depth)
+    size = _upper_bound(operation.operands[1 + offsets + dynamic_before], depth)
     return size if size is not None else _size_bound(operation.operands[0], axis, depth)
 
 
@@ -108,8 +108,9 @@ def _upper_bound(value: ir.Value, depth: int) -> ir.Value | None:
     operation = value.owner.operation
     if operation.name == "tensor.dim":
         axis = operation.operands[1].owner.operation if not isinstance(operation.operands[1].owner, ir.Block) else None
-        known = axis is not None and axis.name == "arith.constant"
-        return _size_bound(operation.operands[0], axis.attributes["value"].value, depth - 1) if known else None
+        if axis is None or axis.name != "arith.constant":
+            return None
+        return _size_bound(operation.operands[0], axis.attributes["value"].value, depth - 1)
     if operation.name == "arith.index_cast":
         return _upper_bound(operation.operands[0], depth - 1)
     bounds = (
@@ -118,8 +119,8 @@ def _upper_bound(value: ir.Value, depth: int) -> ir.Value | None:
         else []
     )
     if operation.name == "arith.minsi":
-        known = [bound for bound in bounds if bound is not None]
-        return arith.minsi(*known) if len(known) == 2 else next(iter(known), None)
+        determined = [bound for bound in bounds if bound is not None]
+        return arith.minsi(*determined) if len(determined) == 2 else next(iter(determined), None)
     if not bounds or any(bound is None for bound in bounds):
         return None
     return arith.addi(*bounds) if operation.name == "arith.addi" else arith.maxsi(*bounds)
@@ -168,9 +169,9 @@ def _return_bounded(function: func.FuncOp, bounds: dict[Axis, ir.Value]) -> None
 def _inserted(value: ir.Value, largest: dict[int, ir.Value]) -> ir.Value:
     kind, rank = value.type, value.type.rank
     sizes = [largest[axis] if axis in largest else dim(value, axis) for axis in range(rank) if kind.shape[axis] < 0]
-    whole = tensor.EmptyOp(_mixed(kind, sizes), kind.element_type).result
-    own = [dim(value, axis) for axis in range(rank) if kind.shape[axis] < 0]
-    return tensor.insert_slice(value, whole, [], own, [], [0] * rank, list(kind.shape), [1] * rank)
+    destination = tensor.EmptyOp(_mixed(kind, sizes), kind.element_type).result
+    inner_sizes = [dim(value, axis) for axis in range(rank) if kind.shape[axis] < 0]
+    return tensor.insert_slice(value, destination, [], inner_sizes, [], [0] * rank, list(kind.shape), [1] * rank)
 
 
 def _mixed(kind: ir.RankedTensorType, sizes: list[ir.Value]) -> list[int | ir.Value]:

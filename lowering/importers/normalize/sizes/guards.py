@@ -34,14 +34,14 @@ def guard_slices(module: ir.Module) -> None:
     slices = _dynamic_slices(module)
     if not slices:
         return
-    known = size_values_of(
+    inferred = size_values_of(
         module,
         lambda function: [value for operation in _dynamic_slices(function) for value in _slice_operands(operation)],
     )
     position = 0
     for operation in slices:
         count = len(_slice_operands(operation))
-        is_known = all(map(known.is_of_sizes, range(position, position + count)))
+        is_known = all(map(inferred.is_of_sizes, range(position, position + count)))
         position += count
         if not is_known or not _is_at_top(operation):
             with ir.InsertionPoint(operation), operation.location:
@@ -67,33 +67,33 @@ def _is_at_top(operation: ir.Operation) -> bool:
 
 
 def _guard_slice(operation: ir.Operation) -> None:
-    whole = operation.operands[_tensor_operands(operation) - 1]
+    sliced = operation.operands[_tensor_operands(operation) - 1]
     offsets, sizes, strides = slice_of(operation)
     static_sizes, static_offsets = (list(operation.attributes[f"static_{name}"]) for name in ("sizes", "offsets"))
     unknown = ir.ShapedType.get_dynamic_size()
-    inside_offsets, inside_sizes = list(offsets), list(sizes)
+    clamped_offsets, clamped_sizes = list(offsets), list(sizes)
     for axis, (offset, size, stride) in enumerate(zip(offsets, sizes, strides, strict=True)):
-        end = dim(whole, axis)
+        end = dim(sliced, axis)
         if static_sizes[axis] == unknown:
             if static_offsets[axis] != 0:
-                inside_offsets[axis] = _clamped(offset, end)
-                end = arith.subi(end, inside_offsets[axis])
+                clamped_offsets[axis] = _clamped(offset, end)
+                end = arith.subi(end, clamped_offsets[axis])
             available = end if operation.attributes["static_strides"][axis] == 1 else arith.ceildivsi(end, stride)
-            inside_sizes[axis] = _clamped(size, available)
+            clamped_sizes[axis] = _clamped(size, available)
         elif static_offsets[axis] == unknown:
             reach = arith.addi(arith.muli(arith.subi(size, index_constant(1)), stride), index_constant(1))
-            if not _is_inside(offset, whole.type.shape[axis], static_sizes[axis]):
-                inside_offsets[axis] = _clamped(offset, arith.subi(end, reach) if static_sizes[axis] else end)
-    pairs = _shorten_source(operation, static_sizes, inside_sizes) if operation.name == "tensor.insert_slice" else []
-    _assert_same([*pairs, *zip(offsets, inside_offsets, strict=True), *zip(sizes, inside_sizes, strict=True)])
-    for size, inside in zip(sizes, inside_sizes, strict=True):
-        _replace_size(size, inside, operation)
-    _set_operands(operation, (static_offsets, inside_offsets), (static_sizes, inside_sizes), strides)
+            if not _is_inside(offset, sliced.type.shape[axis], static_sizes[axis]):
+                clamped_offsets[axis] = _clamped(offset, arith.subi(end, reach) if static_sizes[axis] else end)
+    pairs = _shorten_source(operation, static_sizes, clamped_sizes) if operation.name == "tensor.insert_slice" else []
+    _assert_same([*pairs, *zip(offsets, clamped_offsets, strict=True), *zip(sizes, clamped_sizes, strict=True)])
+    for size, clamped_size in zip(sizes, clamped_sizes, strict=True):
+        _replace_size(size, clamped_size, operation)
+    _set_operands(operation, (static_offsets, clamped_offsets), (static_sizes, clamped_sizes), strides)
 
 
-def _is_inside(offset: ir.Value, whole: int, size: int) -> bool:
+def _is_inside(offset: ir.Value, length: int, size: int) -> bool:
     bounds = bounds_of(offset)
-    return whole >= 0 and bounds is not None and bounds.low >= 0 and bounds.high + size <= whole
+    return length >= 0 and bounds is not None and bounds.low >= 0 and bounds.high + size <= length
 
 
 def _clamped(value: ir.Value, largest: ir.Value) -> ir.Value:
@@ -103,36 +103,36 @@ def _clamped(value: ir.Value, largest: ir.Value) -> ir.Value:
 
 
 def _shorten_source(
-    operation: ir.Operation, static_sizes: list[int], inside: Values
+    operation: ir.Operation, static_sizes: list[int], clamped: Values
 ) -> list[tuple[ir.Value, ir.Value]]:
-    """Insert only the part of the source that fits; `inside` are the sizes of that part.
+    """Insert only the part of the source that fits; `clamped` are the sizes of that part.
 
     Returns the pairs of sizes that are equal where the whole source is inserted.
     """
     source = operation.operands[0]
-    kept = kept_axes(static_sizes, source.type.rank) if source.type.rank < len(static_sizes) else range(len(inside))
-    for position, axis in enumerate(kept):
+    axes = kept_axes(static_sizes, source.type.rank) if source.type.rank < len(static_sizes) else range(len(clamped))
+    for position, axis in enumerate(axes):
         if source.type.shape[position] < 0:
-            inside[axis] = _clamped(inside[axis], dim(source, position))
-    shape = [size if size < 0 else static_sizes[axis] for size, axis in zip(source.type.shape, kept, strict=True)]
+            clamped[axis] = _clamped(clamped[axis], dim(source, position))
+    shape = [size if size < 0 else static_sizes[axis] for size, axis in zip(source.type.shape, axes, strict=True)]
     if all(size >= 0 for size in shape):
         return []
     zero, one_step = [0] * len(shape), [1] * len(shape)
-    sizes = [inside[axis] for position, axis in enumerate(kept) if shape[position] < 0]
+    sizes = [clamped[axis] for position, axis in enumerate(axes) if shape[position] < 0]
     operation.operands[0] = tensor.extract_slice(source.type, source, [], sizes, [], zero, shape, one_step)
     return [
-        (dim(source, position), inside[axis]) for position, axis in enumerate(kept) if source.type.shape[position] < 0
+        (dim(source, position), clamped[axis]) for position, axis in enumerate(axes) if source.type.shape[position] < 0
     ]
 
 
-def _replace_size(size: ir.Value, inside: ir.Value, operation: ir.Operation) -> None:
+def _replace_size(size: ir.Value, clamped: ir.Value, operation: ir.Operation) -> None:
     """Let later users of a slice's size see the clamped one, also where the assertion is going to fail."""
-    if size == inside:
+    if size == clamped:
         return
     for use in list(size.uses):
         user = use.owner.operation
         if user.block == operation.block and operation.is_before_in_block(user):
-            user.operands[use.operand_number] = inside
+            user.operands[use.operand_number] = clamped
 
 
 def _assert_same(pairs: list[tuple[ir.Value, ir.Value]]) -> None:

@@ -103,10 +103,10 @@ def _join_known_parts(module: ir.Module) -> None:
             continue
         shape = list(parts[0].type.shape)
         shape[axis] = sum(part.type.shape[axis] for part in parts)
-        known = ir.RankedTensorType.get(shape, kind.element_type)
+        static_type = ir.RankedTensorType.get(shape, kind.element_type)
         with ir.InsertionPoint(concat), concat.location:
-            whole = tensor.cast(kind, tensor.concat(known, axis, parts))
-        concat.results[0].replace_all_uses_with(whole)
+            joined = tensor.cast(kind, tensor.concat(static_type, axis, parts))
+        concat.results[0].replace_all_uses_with(joined)
         concat.erase()
 
 
@@ -121,8 +121,8 @@ def _return_what_is_known(function: func.FuncOp) -> None:
     attributes = argument_attributes(function), result_attributes(function)
     terminator = block.operations[len(block.operations) - 1].operation
     for position, value in enumerate(terminator.operands):
-        if (known := _before_cast(value)) != value and not _is_dynamic(known.type):
-            terminator.operands[position] = known
+        if (static_value := _before_cast(value)) != value and not _is_dynamic(static_value.type):
+            terminator.operands[position] = static_value
             if not list(value.uses):
                 value.owner.operation.erase()
     set_signature(function, *attributes)

@@ -49,38 +49,38 @@ def _sizes(module: ir.Module) -> list[tuple[list[Size], list[Size]]]:
     """Return the sizes before and after each reshape."""
     ranks: list[tuple[int, int]] = []
 
-    def ask(function: func.FuncOp) -> list[ir.Value]:
-        asked = []
+    def requested_sizes(function: func.FuncOp) -> list[ir.Value]:
+        requested = []
         for reshape in operations_named(function, "tensor.reshape"):
             source, result = reshape.operands[0], reshape.results[0]
             ranks.append((source.type.rank, result.type.rank))
             # A value inside of a loop does not dominate the function's end.
             if reshape.parent.name == "func.func":
-                asked += [dim(source, axis) for axis in range(source.type.rank)] + _result_sizes(reshape)
+                requested += [dim(source, axis) for axis in range(source.type.rank)] + _result_sizes(reshape)
             else:
-                asked += [index_constant(0)] * (source.type.rank + result.type.rank)
-        return asked
+                requested += [index_constant(0)] * (source.type.rank + result.type.rank)
+        return requested
 
-    known = size_values_of(module, ask)
+    inferred = size_values_of(module, requested_sizes)
     sizes_of_reshapes, position = [], 0
-    for before, after in ranks:
-        sizes = [_size_of(known, position + axis) for axis in range(before + after)]
-        position += before + after
-        sizes_of_reshapes.append((sizes[:before], sizes[before:]))
+    for source_rank, result_rank in ranks:
+        sizes = [_size_of(inferred, position + axis) for axis in range(source_rank + result_rank)]
+        position += source_rank + result_rank
+        sizes_of_reshapes.append((sizes[:source_rank], sizes[source_rank:]))
     return sizes_of_reshapes
 
 
-def _size_of(known: SizeValues, position: int) -> Size:
-    step = known.values[position]
-    return (1, Counter([("unknown", position)])) if step is None else _factors(known, step)
+def _size_of(inferred: SizeValues, position: int) -> Size:
+    step = inferred.values[position]
+    return (1, Counter([("unknown", position)])) if step is None else _factors(inferred, step)
 
 
-def _factors(known: SizeValues, position: int) -> Size:
-    step = known.steps[position]
+def _factors(inferred: SizeValues, position: int) -> Size:
+    step = inferred.steps[position]
     if step.name == "arith.index_cast":
-        return _factors(known, step.operands[0])
+        return _factors(inferred, step.operands[0])
     if step.name == "arith.muli":
-        return _product([_factors(known, operand) for operand in step.operands])
+        return _product([_factors(inferred, operand) for operand in step.operands])
     return (step.numbers[0], Counter()) if step.name == CONSTANT else (1, Counter([step]))
 
 
@@ -116,7 +116,7 @@ def _replace(reshape: ir.Operation, before: list[Size], after: list[Size]) -> No
 
 def _groups(before: Sequence[Size], after: Sequence[Size]) -> list[Group]:
     """Return the smallest groups of axes with equal products of sizes; remaining axes join the last group."""
-    if any(known == 0 for known, _ in (*before, *after)):
+    if any(constant == 0 for constant, _ in (*before, *after)):
         return [(list(range(len(before))), list(range(len(after))))] if before and after else []
     groups: list[Group] = []
     first, second = 0, 0
@@ -152,7 +152,7 @@ def _split_tail(axes: list[int], results: list[int], before: Sequence[Size], aft
 
 
 def _product(sizes: Sequence[Size]) -> Size:
-    return prod(known for known, _ in sizes), sum((factors for _, factors in sizes), Counter())
+    return prod(constant for constant, _ in sizes), sum((factors for _, factors in sizes), Counter())
 
 
 def _collapsed(value: ir.Value, groups: list[list[int]]) -> ir.Value:
@@ -160,8 +160,8 @@ def _collapsed(value: ir.Value, groups: list[list[int]]) -> ir.Value:
         return value
     # A tensor of one element is reshaped without any group.
     shape = list(value.type.shape) if groups else [1] * value.type.rank
-    whole = ir.RankedTensorType.get(shape, value.type.element_type)
-    value = value if value.type == whole else tensor.cast(whole, value)
+    source = ir.RankedTensorType.get(shape, value.type.element_type)
+    value = value if value.type == source else tensor.cast(source, value)
     sizes = [_size([shape[axis] for axis in group]) for group in groups]
     kind = ir.RankedTensorType.get(sizes, value.type.element_type)
     return tensor.collapse_shape(kind, value, groups)
