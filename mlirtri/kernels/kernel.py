@@ -95,6 +95,11 @@ class Kernel:
         return self.walked.context.params
 
     @property
+    def writes(self) -> tuple[str, ...]:
+        """The parameters that a call writes, by name."""
+        return tuple(self.interface.parameters[position].name for position, _ in self.interface.updates)
+
+    @property
     def warnings(self) -> tuple[SkippedStep, ...]:
         """The schedule rules and passes that failed and were skipped: the kernel is correct, but may be slower."""
         return tuple(self.walked.context.warnings)

@@ -8,6 +8,7 @@ Read in this order:
 
 - `comparison.py`: every pipeline beside torch or NumPy, as rows and as tables.
 - `eager.py`: the plain Python function on torch or NumPy.
+- `copies.py`: copies of arguments for calls that write them.
 - `accuracy.py`: absolute errors, and errors in units in the last place.
 - `timing.py`: samples of several calls, round by round.
 - `tuning.py`: the default schedule beside one that a search found.

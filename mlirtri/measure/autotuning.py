@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from numbers import Real
 from typing import Any
@@ -30,7 +31,8 @@ from mlirtri.language.signature import is_array, is_torch, key_of
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.schedule.meta.tuning_file import recall, remember
 from mlirtri.measure.configurations import Config, Pruning, as_pruning
-from mlirtri.measure.timing import samples, wait_for
+from mlirtri.measure.copies import copied, restore, written
+from mlirtri.measure.timing import Timed, samples, wait_for
 
 TUNING = renewed(threading.RLock())
 """One at a time: kernels that are measured side by side slow each other down."""
@@ -197,18 +199,19 @@ class _Resets:
 
 
 class _Measuring:
-    """One measurement of configurations, on its own copies: kernels may write their arguments."""
+    """One measurement of configurations, on copies of the arguments that are restored before each run."""
 
     def __init__(self, tuned: AutotunedFunction, named: dict[str, Any]):
         self.tuned = tuned
         self.target, _, _ = resolved(tuned.fn.options)
         device = device_for(self.target)
-        filled = {
+        self.originals = {
             name: random_tensor(name, value.type, device) if isinstance(value, Tensor) else value
             for name, value in named.items()
         }
-        self.named = {name: _copied(value) for name, value in filled.items()}
-        self.restored = {name: _copied(filled[name]) for name in tuned._resets.restored if name in filled}
+        self.named = copied(self.originals)
+        self.restored = {name for name in tuned._resets.restored if name in named}
+        """What runs have written so far, too."""
         self.wait = wait_for(device)
 
     def fastest(self, configs: Sequence[Config]) -> Choice:
@@ -220,36 +223,34 @@ class _Measuring:
             first.help = f"none of {len(configs)} configurations runs, and this is the first: {next(iter(refusals))}"
             raise first
         if self.tuned._bench is not None:
-            taken = [_seconds(self.tuned._bench(call)) for call in calls.values()]
+            taken = [_seconds(self.tuned._bench(call.prepared)) for call in calls.values()]
         else:
             budget = _BUDGET_SECONDS * len(calls)
-            taken = [statistics.median(each) for each in samples(list(calls.values()), None, budget, self.wait)]
+            timed = [call if self._is_prepared(config) else Timed(call.call) for config, call in calls.items()]
+            taken = [statistics.median(each) for each in samples(timed, None, budget, self.wait)]
         timings = {**dict.fromkeys(refusals, inf), **dict(zip(calls, taken, strict=True))}
         return Choice(min(calls, key=timings.__getitem__), timings, time.perf_counter() - start)
 
-    def _call(self, config: Config, refusals: dict[Config, KernelError]) -> Callable[[], Any] | None:
+    def _call(self, config: Config, refusals: dict[Config, KernelError]) -> Timed | None:
         """Return a call of a configuration; None if it does not compile or run."""
-        function = self.tuned._variant(config)
         arguments = {**self.named, **config.kwargs}
-
-        def call() -> Any:
-            self._reset()
-            if config.pre_hook is not None:
-                config.pre_hook(arguments)
-            return function(**arguments)
-
+        call = Timed(partial(self.tuned._variant(config), **arguments), partial(self._prepare, config, arguments))
         try:
-            call()
+            call.prepared()
         except KernelError as error:
             refusals[config] = error
-            return None
-        return call
+        self.restored.update(written(self.named, self.originals))
+        return None if config in refusals else call
 
-    def _reset(self) -> None:
+    def _is_prepared(self, config: Config) -> bool:
+        return bool(self.restored or self.tuned._resets.to_zero or config.pre_hook)
+
+    def _prepare(self, config: Config, arguments: dict[str, Any]) -> None:
+        restore(self.named, self.originals, self.restored)
         for name in self.tuned._resets.to_zero:
             self.named[name][...] = 0
-        for name, value in self.restored.items():
-            self.named[name][...] = value
+        if config.pre_hook is not None:
+            config.pre_hook(arguments)
 
 
 def _seconds(taken: Any) -> float:
@@ -257,12 +258,6 @@ def _seconds(taken: Any) -> float:
     if isinstance(taken, Real):
         return float(taken)
     raise KernelTypeError(f"do_bench gives the seconds of a call, not {taken!r}", help="let it return one number")
-
-
-def _copied(value: Any) -> Any:
-    if is_torch(value):
-        return value.detach().clone()
-    return value.copy() if is_array(value) else value
 
 
 def autotune(
@@ -278,10 +273,11 @@ def autotune(
     """Let a jit function run by the fastest of several configurations.
 
     It is measured anew when one of the arguments that `key` names changes (tensors by shape), or a dtype; without
-    `key`, when any does. Measuring runs on copies of the arguments; between runs those in `reset_to_zero` are zeroed
-    and those in `restore_value` restored. `prune_configs_by` is a dictionary: ``early_config_prune(configs,
-    named_args)`` gives the configurations that make sense, ``perf_model(**arguments)`` estimates a time, of which the
-    ``top_k`` best are measured (a number, or a fraction). `do_bench` takes a call and gives its seconds.
+    `key`, when any does. Measuring runs on copies of the arguments. Before each run, untimed, those that runs write and
+    those in `restore_value` are restored, those in `reset_to_zero` zeroed, and hooks called. `prune_configs_by` is a
+    dictionary: ``early_config_prune(configs, named_args)`` gives the configurations that make sense,
+    ``perf_model(**arguments)`` estimates a time, of which the ``top_k`` best are measured (a number, or a fraction).
+    `do_bench` takes a call, preparation included, and gives its seconds.
     With `cache_results` a choice is kept in ``MLIRTRI_TUNING_FILE``. Raises `KernelTypeError` for what is no jit
     function or no configuration, `UnknownNameError` for names that are no parameters.
     """

@@ -10,8 +10,9 @@ import io
 import json
 import math
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,16 +24,16 @@ from rich.table import Table
 from mlirtri.errors import KernelError, KernelTypeError
 from mlirtri.kernels.arguments import device_for, random_tensor
 from mlirtri.kernels.jit import JitFunction
-from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.options import Options, resolved
 from mlirtri.kernels.session import compile_function
 from mlirtri.language.names import Tensor
 from mlirtri.language.signature import shown_type, tensor_type
-from mlirtri.lowering.core.interface import ConstantParameter, Specialization
+from mlirtri.lowering.core.interface import Specialization
 from mlirtri.lowering.pipelines import COMPARED, MLIR_ALONE
 from mlirtri.measure.accuracy import absolute_error, is_float, ulp_error
-from mlirtri.measure.eager import as_plain, leaves
-from mlirtri.measure.timing import samples, wait_for
+from mlirtri.measure.copies import copied, host_array, restore, written
+from mlirtri.measure.eager import as_plain, leaves, widened
+from mlirtri.measure.timing import Timed, samples, wait_for
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,8 @@ class Comparison:
     reference: str
     """What the errors are measured against."""
     rows: tuple[Row, ...]
+    written: tuple[str, ...] = ()
+    """Arguments that a row's call writes: compared like results, and restored before each call."""
 
     def __getitem__(self, name: str) -> Row:
         return {row.name: row for row in self.rows}[name]
@@ -103,9 +106,17 @@ class _Contender:
     """One implementation that is timed and compared."""
 
     row: Row
+    values: dict[str, Any] = field(default_factory=dict)
+    """The arguments that it runs on: the caller's own, or copies where it writes them."""
+    writes: tuple[str, ...] = ()
     call: Callable[[], Any] | None = None
     result: list[np.ndarray] | None = None
-    samples: tuple[float, ...] = ()
+
+    def with_written(self, names: Iterable[str]) -> list[np.ndarray] | None:
+        """Return its results, then the contents of these arguments; None if it does not run."""
+        if self.result is None:
+            return None
+        return [*self.result, *(host_array(self.values[name]) for name in names)]
 
 
 def compare(
@@ -120,8 +131,9 @@ def compare(
     """Compile `f` by each pipeline, run the kernels on the arguments and the plain function beside them.
 
     Errors are measured against the plain function run in float64, else as it is, else against the first pipeline;
-    `Comparison.reference` says which. Timing rounds of all contenders alternate. Raises `KernelTypeError` for what is
-    no jit function, and errors of arguments that do not fit the signature.
+    `Comparison.reference` says which. Timing rounds of all contenders alternate. The arguments are left as they are:
+    a call that writes some runs on copies, restored before each call, untimed. Raises `KernelTypeError` for what is no
+    jit function, and errors of arguments that do not fit the signature.
     """
     if not isinstance(f, JitFunction):
         raise KernelTypeError(f"compare takes a jit function, not {f!r}", help="decorate it with @mlirtri.jit")
@@ -130,17 +142,19 @@ def compare(
     device = device_for(where)
     named = _with_data(f.signature.bind(arguments, keywords, abstract=True), device)
     specialization = f.signature.specialize(named, f.options.semantics)
-    values = list(named.values())
     ways = [replace(options, pipeline=name) for name in pipelines]
     # The schedule applies to pipelines that have one; the others run without.
     ways = [replace(way, schedule="default") if way.pipeline in MLIR_ALONE else way for way in ways]
-    contenders = [_compiled(f, specialization, way, values) for way in ways]
-    contenders.append(_first_run(Row(specialization.semantics), as_plain(f, named)))
-    reference, expected = _reference(as_plain(f, named, widen=True), contenders)
-    _time(contenders, repeat, device)
-    rows = tuple(_finished(contender, expected, reference) for contender in contenders)
+    contenders = [_compiled(f, specialization, way, named) for way in ways]
+    contenders.append(_plain(Row(specialization.semantics), f, copied(named)))
+    contenders[-1].writes = written(contenders[-1].values, named)
+    names = tuple(name for name in named if any(name in each.writes for each in contenders))
+    reference, expected = _reference(_plain(Row(""), f, widened(named)), contenders, names)
+    for contender in contenders:
+        contender.row = _with_errors(contender, names, expected, reference)
+    _time(contenders, named, names, repeat, device)
     shown = tuple(f"{name}: {_argument(value)}" for name, value in named.items())
-    return Comparison(f.__name__, str(where), shown, reference, rows)
+    return Comparison(f.__name__, str(where), shown, reference, tuple(each.row for each in contenders), names)
 
 
 def _with_data(named: dict[str, Any], device: str) -> dict[str, Any]:
@@ -159,7 +173,7 @@ def _argument(value: Any) -> str:
 # --- the contenders ------------------------------------------------------------------------------------------------
 
 
-def _compiled(f: JitFunction, specialization: Specialization, options: Options, values: list[Any]) -> _Contender:
+def _compiled(f: JitFunction, specialization: Specialization, options: Options, named: dict[str, Any]) -> _Contender:
     """Return a new compilation of the kernel, with a first result; errors are recorded in its row."""
     row = Row(options.pipeline)
     try:
@@ -170,73 +184,82 @@ def _compiled(f: JitFunction, specialization: Specialization, options: Options, 
         return _Contender(replace(row, refusal=str(error)))
     stats = kernel.stats
     row = replace(row, kernels=stats["kernels"], bytes=stats["bytes"], compile_seconds=dict(stats["compile_seconds"]))
-    given = [v for p, v in zip(specialization.parameters, values, strict=True) if not isinstance(p, ConstantParameter)]
-    return _first_run(row, _caller(kernel, given))
+    values = copied(named) if kernel.writes else named
+    given = [values[parameter.name] for parameter in specialization.tensors]
+    return _first_run(_Contender(row, values, kernel.writes, lambda: kernel(*given)))
 
 
-def _caller(kernel: Kernel, values: list[Any]) -> Callable[[], Any]:
-    return lambda: kernel(*values)
+def _plain(row: Row, f: JitFunction, values: dict[str, Any]) -> _Contender:
+    """Return the plain function on these arguments, with a first result."""
+    return _first_run(_Contender(row, values, call=as_plain(f, values)))
 
 
-def _first_run(row: Row, call: Callable[[], Any]) -> _Contender:
+def _first_run(contender: _Contender) -> _Contender:
+    """Return the contender with its first result, or with the reason why it has none."""
+    assert contender.call is not None
     try:
         with torch.no_grad(), np.errstate(all="ignore"):
-            return _Contender(row, call, leaves(call()))
+            contender.result = leaves(contender.call())
     except Exception as error:
         # A plain function may raise anything: record it in its row.
         refusal = str(error) if isinstance(error, KernelError) else f"{type(error).__name__}: {error}"
-        if row.compile_seconds is None:
+        if contender.row.compile_seconds is None:
             refusal = f"does not run as plain Python: {refusal.splitlines()[0]}"
-        return _Contender(replace(row, refusal=refusal))
+        contender.row = replace(contender.row, refusal=refusal)
+    return contender
 
 
 # --- errors --------------------------------------------------------------------------------------------------------
 
 
-def _reference(widened: Callable[[], Any], contenders: Sequence[_Contender]) -> tuple[str, list[np.ndarray] | None]:
-    """Return a description of the reference, and its results."""
+def _reference(
+    wide: _Contender, contenders: Sequence[_Contender], names: Sequence[str]
+) -> tuple[str, list[np.ndarray] | None]:
+    """Return a description of the reference, and its results with the contents of written arguments."""
     eager = contenders[-1]
     if eager.result is not None:
-        wide = _first_run(Row(""), widened).result
-        if wide is not None and [leaf.shape for leaf in wide] == [leaf.shape for leaf in eager.result]:
-            return f"{eager.row.name} in float64", wide
-        return eager.row.name, eager.result
+        if wide.result is not None and _shapes(wide.result) == _shapes(eager.result):
+            return f"{eager.row.name} in float64", wide.with_written(names)
+        return eager.row.name, eager.with_written(names)
     for contender in contenders:
         if contender.result is not None:
-            return f"pipeline {contender.row.name!r}, since the plain function does not run", contender.result
+            reference = f"pipeline {contender.row.name!r}, since the plain function does not run"
+            return reference, contender.with_written(names)
     return "nothing, since nothing ran", None
 
 
-def _finished(contender: _Contender, expected: list[np.ndarray] | None, reference: str) -> Row:
-    """Return the row with its errors and times."""
-    row, found = contender.row, contender.result
-    if found is None or expected is None:
+def _shapes(arrays: Sequence[np.ndarray]) -> list[list[int]]:
+    return [list(array.shape) for array in arrays]
+
+
+def _with_errors(contender: _Contender, names: Sequence[str], expected: list[np.ndarray] | None, reference: str) -> Row:
+    """Return the row with its errors, or refused if its results have other shapes."""
+    row, results = contender.row, contender.with_written(names)
+    if results is None or expected is None:
         return row
-    if [leaf.shape for leaf in found] != [leaf.shape for leaf in expected]:
-        shapes = [[list(leaf.shape) for leaf in each] for each in (found, expected)]
-        return replace(row, refusal=f"results have shapes {shapes[0]}, but {reference} gives {shapes[1]}")
-    pairs = list(zip(found, expected, strict=True))
+    if _shapes(results) != _shapes(expected):
+        refusal = f"results have shapes {_shapes(results)}, but {reference} gives {_shapes(expected)}"
+        return replace(row, refusal=refusal)
+    pairs = list(zip(results, expected, strict=True))
     ulps = [ulp_error(got, wanted) for got, wanted in pairs if is_float(got)]
-    return replace(
-        row,
-        run_seconds=statistics.median(contender.samples),
-        run_min=min(contender.samples),
-        run_max=max(contender.samples),
-        max_error=max((absolute_error(got, wanted) for got, wanted in pairs), default=0.0),
-        max_ulp=max(ulps, default=None),
-    )
+    max_error = max((absolute_error(got, wanted) for got, wanted in pairs), default=0.0)
+    return replace(row, max_error=max_error, max_ulp=max(ulps, default=None))
 
 
 # --- time ----------------------------------------------------------------------------------------------------------
 
 
-def _time(contenders: Sequence[_Contender], repeat: int | None, device: str) -> None:
-    """Return samples for every contender that runs."""
-    running = [(each, each.call) for each in contenders if each.result is not None and each.call is not None]
+def _time(
+    contenders: Sequence[_Contender], named: dict[str, Any], names: Sequence[str], repeat: int | None, device: str
+) -> None:
+    """Set the times of every contender that runs."""
+    running = [(each, each.call) for each in contenders if each.row.refusal is None and each.call is not None]
+    calls = [Timed(call, partial(restore, each.values, named, names) if names else None) for each, call in running]
     with torch.no_grad(), np.errstate(all="ignore"):
-        taken = samples([call for _, call in running], repeat, wait=wait_for(device))
+        taken = samples(calls, repeat, wait=wait_for(device))
     for (contender, _), seconds in zip(running, taken, strict=True):
-        contender.samples = seconds
+        times = {"run_seconds": statistics.median(seconds), "run_min": min(seconds), "run_max": max(seconds)}
+        contender.row = replace(contender.row, **times)
 
 
 # --- tables --------------------------------------------------------------------------------------------------------
@@ -256,7 +279,8 @@ def _as_tables(comparison: Comparison) -> Group:
         table.add_row(*(line[position] for position in shown))
     # A column of sentences would squeeze the numbers.
     refusals = [f"{row.name}: {escape(row.refusal)}" for row in comparison.rows if row.refusal]
-    notes = [f"errors against {escape(comparison.reference)}", *refusals]
+    also = f", of results and of what is written to {', '.join(comparison.written)}" if comparison.written else ""
+    notes = [f"errors against {escape(comparison.reference)}{escape(also)}", *refusals]
     return Group(escape(title), table, "", _compile_table(comparison.rows), "", *notes)
 
 

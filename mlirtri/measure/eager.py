@@ -1,21 +1,21 @@
 """Run a kernel's Python function as plain Python on torch or NumPy: the baseline of `compare`.
 
-Takes a function and arguments. Gives the libraries' own results, in the arguments' dtypes or in float64.
+Takes a function and arguments, as they are or widened to float64. Gives the libraries' own results.
 Kernels that the function calls run as plain functions too. Errors of the function are raised as they are.
 """
 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
-from mlirtri.calls.arrays import as_array
 from mlirtri.kernels.jit import JitFunction
 from mlirtri.language.signature import is_array, is_torch
+from mlirtri.measure.copies import host_array
 
 
 def plain(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,23 +48,28 @@ class _Plain:
         return self.of(value.__mlirtri_function__) if isinstance(value, JitFunction) else value
 
 
-def as_plain(f: JitFunction, named: dict[str, Any], widen: bool = False) -> Callable[[], Any]:
-    """Return a call of the plain function on copies of the arguments; `widen` converts to float64 and complex128."""
+def as_plain(f: JitFunction, named: Mapping[str, Any]) -> Callable[[], Any]:
+    """Return a call of the plain function on these arguments, which it may write."""
     function = plain(f.__mlirtri_function__)
-    own = {name: _copied(value, widen) for name, value in named.items()}
+    own = dict(named)
     by_name = {name: own.pop(name) for name, p in f.signature.parameters.items() if p.kind is p.KEYWORD_ONLY}
     return lambda: function(*own.values(), **by_name)
 
 
-def _copied(value: Any, widen: bool) -> Any:
+def widened(named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return copies of the arguments, floats as float64 and complex numbers as complex128."""
+    return {name: _widened(value) for name, value in named.items()}
+
+
+def _widened(value: Any) -> Any:
     if is_torch(value):
         wide = torch.complex128 if value.is_complex() else torch.float64
         is_inexact = value.is_complex() or value.is_floating_point()
-        return value.to(wide, copy=True) if widen and is_inexact else value.clone()
+        return value.to(wide, copy=True) if is_inexact else value.clone()
     if is_array(value):
         is_inexact = value.dtype.kind in "fc" or value.dtype.name == "bfloat16"
         wide = np.complex128 if value.dtype.kind == "c" else np.float64
-        return np.array(value, dtype=wide if widen and is_inexact else value.dtype)
+        return np.array(value, dtype=wide if is_inexact else value.dtype)
     return value
 
 
@@ -74,6 +79,4 @@ def leaves(result: Any) -> list[np.ndarray]:
         return []
     if isinstance(result, (tuple, list)):
         return [leaf for each in result for leaf in leaves(each)]
-    if is_torch(result):
-        result = as_array(result.detach().cpu().resolve_conj().resolve_neg().contiguous())
-    return [np.asarray(result)]
+    return [host_array(result)]

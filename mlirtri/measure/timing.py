@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,18 +17,33 @@ Wait = Callable[[], None]
 """Returns when what was launched is done."""
 
 
+@dataclass(frozen=True)
+class Timed:
+    """A call to time."""
+
+    call: Callable[[], Any]
+    prepare: Callable[[], Any] | None = None
+    """Runs before each call and is not timed: restores what the call writes."""
+
+    def prepared(self) -> Any:
+        """Prepare, then call."""
+        if self.prepare is not None:
+            self.prepare()
+        return self.call()
+
+
 def samples(
-    calls: Sequence[Callable[[], Any]], rounds: int | None = None, budget: float = 0.5, wait: Wait | None = None
+    calls: Sequence[Timed], rounds: int | None = None, budget: float = 0.5, wait: Wait | None = None
 ) -> list[tuple[float, ...]]:
     """Return seconds of each call, once per round; without `rounds`, as many as fit the budget for the slowest call."""
-    counts = [_calls_per_sample(call, wait) for call in calls]
+    counts = [_calls_per_sample(timed, wait) for timed in calls]
     longest = max((seconds for _, seconds in counts), default=_SAMPLE_SECONDS)
     fewest, most = _ROUNDS
     rounds = rounds or min(most, max(fewest, int(budget / longest)))
     taken: list[tuple[float, ...]] = [() for _ in calls]
     for _ in range(rounds):
-        for at, (call, (count, _)) in enumerate(zip(calls, counts, strict=True)):
-            taken[at] += (_sample(call, count, wait) / count,)
+        for position, (timed, (count, _)) in enumerate(zip(calls, counts, strict=True)):
+            taken[position] += (_sample(timed, count, wait) / count,)
     return taken
 
 
@@ -38,15 +54,30 @@ def wait_for(device: str) -> Wait | None:
     return torch.cuda.synchronize
 
 
-def _calls_per_sample(call: Callable[[], Any], wait: Wait | None) -> tuple[int, float]:
-    """Return the number of calls per sample, and the approximate seconds of a sample."""
-    _sample(call, 1, wait)
-    single = _sample(call, 1, wait)
+def _calls_per_sample(timed: Timed, wait: Wait | None) -> tuple[int, float]:
+    """Return the number of calls per sample, and the approximate seconds of a sample, preparations included."""
+    _sample(timed, 1, wait)
+    start = time.perf_counter()
+    _sample(timed, 1, wait)
+    single = time.perf_counter() - start
     count = max(1, math.ceil(_SAMPLE_SECONDS / max(single, 1e-7)))
     return count, count * single
 
 
-def _sample(call: Callable[[], Any], count: int, wait: Wait | None) -> float:
+def _sample(timed: Timed, count: int, wait: Wait | None) -> float:
+    """Return the seconds of `count` calls."""
+    if timed.prepare is None:
+        return _seconds(timed.call, count, wait)
+    total = 0.0
+    for _ in range(count):
+        timed.prepare()
+        if wait is not None:
+            wait()
+        total += _seconds(timed.call, 1, wait)
+    return total
+
+
+def _seconds(call: Callable[[], Any], count: int, wait: Wait | None) -> float:
     start = time.perf_counter()
     for _ in range(count):
         call()

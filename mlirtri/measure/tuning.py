@@ -12,6 +12,7 @@ import re
 import statistics
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -25,7 +26,8 @@ from mlirtri.kernels.kernel import Kernel
 from mlirtri.lowering.core.schedule_option import Budget
 from mlirtri.lowering.toolchain.tvm_attributes import SCHEDULE_RULE
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
-from mlirtri.measure.timing import samples, wait_for
+from mlirtri.measure.copies import copied, restore
+from mlirtri.measure.timing import Timed, samples, wait_for
 
 _COLUMN = 96
 """Characters of a line that each side shows."""
@@ -122,10 +124,14 @@ def _rules(kernel: Kernel) -> dict[str, str]:
 
 def _times(*kernels: Kernel) -> list[float | None]:
     device = device_for(kernels[0].target)
-    values = [random_tensor(each.name, each.type, device) for each in kernels[0].interface.parameters]
-    calls = [lambda kernel=kernel: kernel(*values) for kernel in kernels]
+    originals = {each.name: random_tensor(each.name, each.type, device) for each in kernels[0].interface.parameters}
+    values, names = copied(originals), kernels[0].writes
+    prepare = partial(restore, values, originals, names) if names else None
     try:
-        return [statistics.median(seconds) for seconds in samples(calls, wait=wait_for(device))]
+        taken = samples(
+            [Timed(partial(kernel, *values.values()), prepare) for kernel in kernels], wait=wait_for(device)
+        )
+        return [statistics.median(seconds) for seconds in taken]
     except DeviceError:
         return [None for _ in kernels]
 

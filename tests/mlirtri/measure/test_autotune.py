@@ -112,6 +112,21 @@ def test_arguments_are_reset_between_runs():
         assert a[0] == 8.0
 
 
+def test_every_run_finds_what_runs_write_as_the_caller_gave_it():
+    seen = []
+
+    def look(arguments):
+        seen.append(float(arguments["a"][0]))
+
+    configs = [mt.Config({"step": 1}, pre_hook=look), mt.Config({"step": 2}, pre_hook=look)]
+    kernel = mt.autotune(configs)(counted)
+    a = np.full(2, 7.0)
+    kernel(a)
+    assert set(seen) == {7.0}
+    assert len(seen) > 10
+    assert a[0] in (8.0, 9.0)
+
+
 def test_pruning():
     def early(configs, named):
         return [config for config in configs if config.kwargs["times"] > named["a"].size]

@@ -112,6 +112,100 @@ def test_arguments_stay_as_they_are():
     assert torch.equal(x, before)
 
 
+# --- kernels that write their arguments ----------------------------------------------------------------------------
+
+
+@mt.jit
+def count_up(a, b):
+    a += b
+    return a.sum()
+
+
+@mt.jit
+def halve_until_small(a):
+    """Writes, and takes long only the first time."""
+    sweeps = 0
+    while a.max() > 1.0:
+        a *= 0.5
+        sweeps += 1
+    return sweeps
+
+
+@mt.jit
+def write_only(a):
+    a[...] = 3
+
+
+def strided(make):
+    return make(24).reshape(4, 6)[1:, ::2]
+
+
+WRITTEN = {
+    "array": lambda: np.arange(4, dtype=np.float32),
+    "integers": lambda: np.arange(4, dtype=np.uint8),
+    "strided array": lambda: strided(np.arange),
+    "array backwards": lambda: np.arange(6.0)[::-2],
+    "array of bfloat16": lambda: np.ones(3, ml_dtypes.bfloat16),
+    "tensor": lambda: torch.arange(4.0),
+    "strided tensor": lambda: strided(torch.arange),
+    "bfloat16": lambda: torch.ones(3, dtype=torch.bfloat16),
+    "complex": lambda: torch.ones(3, dtype=torch.complex64),
+    "NaN": lambda: torch.full((3,), math.nan),
+}
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+def test_the_callers_arguments_are_left_alone_and_written_ones_are_compared(kind):
+    a = WRITTEN[kind]()
+    before = a.clone() if isinstance(a, torch.Tensor) else a.copy()
+    found = mt.compare(count_up, a, 1, repeat=2)
+    assert str(before) == str(a)
+    for row in found.rows:
+        assert row.refusal is None
+        assert row.max_error == 0
+        assert row.run_seconds > 0
+    assert found.written == ("a",)
+
+
+def test_abstract_arguments_are_restored_too():
+    found = mt.compare(count_up, mt.Tensor((5,), mt.float64), 1.5, repeat=2)
+    assert found.written == ("a",)
+    assert max(row.max_error for row in found.rows) < 1e-14
+    assert "errors against torch in float64, of results and of what is written to a" in str(found)
+
+
+def test_every_call_of_a_round_finds_the_arguments_as_they_were():
+    a = np.full(30_000, 2.0**200)
+    found = mt.compare(halve_until_small, a, pipelines=("linalg",), repeat=2)
+    assert a[0] == 2.0**200
+    for row in found.rows:
+        # 200 sweeps of 30,000 elements take far longer than one read of them.
+        assert row.run_min > 200e-6
+        assert row.max_error == 0
+
+
+def test_kernels_without_results_are_compared_by_what_they_write(monkeypatch):
+    found = mt.compare(write_only, np.zeros(3), pipelines=("mlir",), repeat=1)
+    assert found["mlir"].max_error == 0
+
+    def other(_f, values):
+        return lambda: values["a"].fill(5)
+
+    monkeypatch.setattr("mlirtri.measure.comparison.as_plain", other)
+    found = mt.compare(write_only, np.zeros(3), pipelines=("mlir",), repeat=1)
+    assert found["mlir"].max_error == 2
+
+
+def test_what_a_call_refuses_a_comparison_refuses():
+    a = np.zeros(4)
+    shared = mt.compare(count_up, a[:3], a[1:], pipelines=("mlir",), repeat=1)
+    assert "'a', which the kernel writes, shares memory with 'b'" in shared["mlir"].refusal
+    a.flags.writeable = False
+    read_only = mt.compare(count_up, a, 1, pipelines=("mlir",), repeat=1)
+    assert "is read-only" in read_only["mlir"].refusal
+    assert "read-only" in read_only["numpy"].refusal
+
+
 def test_compiling_is_always_anew():
     x = torch.randn(5)
     twice.compile(x, pipeline="mlir")
