@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from mlirtri.lowering.codegen.passes import wrapping_integers
 from mlirtri.lowering.codegen.passes.exact_products import fence_products
-from mlirtri.lowering.codegen.passes.index_bits import cast_index_bits
+from mlirtri.lowering.codegen.passes.index_bits import cast_index_bits, select_predicates
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.elementary import tir_pass as vector_math
 from mlirtri.lowering.toolchain import tvm_names
@@ -79,8 +79,8 @@ def _build_pipeline():
     lowering = _pass("Lowering", _with_statements_in_place(lowering))
     # Also before, because fusion and inlining repeat `let` variables, and TVM's simplifier refuses that.
     unique = tvm_names.tirx.transform.ConvertSSA()
-    before = [unique, _pass("IndexBits", cast_index_bits), _pass("MarkFunctions", vector_math.mark)]
-    before.append(_pass("MarkIntegers", wrapping_integers.mark))
+    before = [unique, _pass("IndexBits", cast_index_bits), _pass("Predicates", select_predicates)]
+    before += [_pass("MarkFunctions", vector_math.mark), _pass("MarkIntegers", wrapping_integers.mark)]
     # Late: our operators are neither to be simplified nor fenced.
     after = [_pass("FenceProducts", fence_products), _pass("ExpandFunctions", vector_math.expand), unique]
     after.append(_pass("ExpandIntegers", wrapping_integers.expand))

@@ -216,15 +216,24 @@ class _Search:
         return NotRows("a larger group left it out")
 
     def _is_circular(self, group: Group) -> bool:
-        """Return whether a call outside of the group depends on one of its calls and feeds another."""
-        behind: set[int] = set()
-        for index in range(group[0], group[-1] + 1):
-            is_behind = any(source in behind or source in group for source in self.reads[index])
-            if index not in group and is_behind:
-                behind.add(index)
-            if index in group and any(source in behind for source in self.reads[index]):
+        """Return whether a call or group outside of `group` depends on one of its calls and feeds another."""
+        visited: set[Group] = set()
+        pending = self._readers_of(group)
+        while pending:
+            call = pending.pop()
+            other = self.group_of.get(call, (call,))
+            if other in visited or other[0] > group[-1]:
+                continue
+            visited.add(other)
+            readers = self._readers_of(other)
+            if not readers.isdisjoint(group):
                 return True
+            pending |= readers
         return False
+
+    def _readers_of(self, group: Group) -> set[int]:
+        """Return the calls outside of a group that read its results."""
+        return {reader for call in group for reader in self.readers[call]}.difference(group)
 
     def merged(self, group: Group) -> Merged:
         position_calls = {source for index in group for source in self.reads[index] if source in self.positions}

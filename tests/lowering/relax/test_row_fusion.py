@@ -323,6 +323,23 @@ def test_a_reader_between_two_parts_of_a_row_kernel():
     torch.testing.assert_close(between(x, w), x / x.sum(-1, keepdim=True) + x.sum(-1) @ w)
 
 
+class CrossedRows(torch.nn.Module):
+    """Two sums over rows, each of which feeds an operand of the other, as class tokens of crossed attention do."""
+
+    def forward(self, a, b, w, v):
+        first = torch.cat([a[:1] @ w, b[1:]]).sum(0, keepdim=True)
+        second = torch.cat([b[:1] @ w, a[1:]]).sum(0, keepdim=True)
+        return torch.cat([first @ v, a[1:]]), torch.cat([second @ v, b[1:]])
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "relax"])
+def test_groups_that_would_wait_for_one_another_stay_apart(pipeline):
+    arguments = (random(5, 8), random(5, 8), random(8, 8), random(8, 8))
+    results = mt.from_torch(CrossedRows(), arguments).compile(pipeline=pipeline)(*arguments)
+    for result, expected in zip(results, CrossedRows()(*arguments), strict=True):
+        torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_numpy_semantics():
     @mt.jit
     def standardised(x):
