@@ -20,7 +20,9 @@ def device_module(functions: Iterable[tuple[str, PrimFunc]], target) -> IRModule
     """Return the device functions: ``<name>_kernel``, ``<name>_kernel_1``… for each PrimFunc."""
     pipeline, _, finish_device = tvm.tirx.get_tir_pipeline(BUILD_PIPELINE)
     mod = pipeline(tirx.transform.BindTarget(target)(cuda_module(functions)))
-    on_device = tirx.transform.Filter(lambda each: int(each.attrs.get("calling_conv", 0)) == DEVICE_FUNCTION)(mod)
+    on_device = tirx.transform.Filter(lambda function: int(function.attrs.get("calling_conv", 0)) == DEVICE_FUNCTION)(
+        mod
+    )
     return finish_device()(on_device)
 
 

@@ -30,18 +30,18 @@ def run_nvcc(source: str, architecture: str, product: str) -> bytes:
             help='install the CUDA toolkit, or stop at the stage "cuda"',
         )
     with tempfile.TemporaryDirectory() as folder:
-        given, made = Path(folder, "kernels.cu"), Path(folder, "kernels.out")
-        given.write_text(source)
-        command = [nvcc, f"-arch={architecture}", product, "-o", str(made), str(given)]
+        source_file, output_file = Path(folder, "kernels.cu"), Path(folder, "kernels.out")
+        source_file.write_text(source)
+        command = [nvcc, f"-arch={architecture}", product, "-o", str(output_file), str(source_file)]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         if ran.returncode != 0:
             raise _refused(ran.stderr + ran.stdout, architecture)
-        return made.read_bytes()
+        return output_file.read_bytes()
 
 
-def _refused(said: str, architecture: str) -> CodegenError:
+def _refused(output: str, architecture: str) -> CodegenError:
     """Return nvcc's first error, on the user's line if it names one."""
-    message = next((line for line in said.splitlines() if "error" in line or "fatal" in line), said.strip())
+    message = next((line for line in output.splitlines() if "error" in line or "fatal" in line), output.strip())
     if match := re.match(r"(.+)\((\d+)\): (?:catastrophic )?error.*?: (.+)", message):
         file, line, text = match.groups()
         span = None if file.endswith("kernels.cu") else Span(file, int(line), 1)

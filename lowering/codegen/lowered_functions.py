@@ -35,7 +35,9 @@ class _Lowered:
         """Return whether `function` would be lowered to the same."""
         return (
             len(function.params) == len(self.function.params)
-            and all(mine.same_as(own) for mine, own in zip(function.params, self.function.params, strict=True))
+            and all(
+                other.same_as(parameter) for other, parameter in zip(function.params, self.function.params, strict=True)
+            )
             and _attributes(function) == self.attributes
         )
 
@@ -56,28 +58,28 @@ def built(functions: Iterable[Named], target: Target, results: Mapping[str, int]
 
     Those in `results` raise if the parameter at the given index shares memory with another.
     """
-    whole = IRModule({})
+    merged = IRModule({})
     for name, function in functions:
-        found = _tried.pop(_key(name, function, target), None)
-        is_known = found is not None and found.is_of(function)
-        lowered = found.module if is_known else _lower(name, function, target)
+        cached = _tried.pop(_key(name, function, target), None)
+        is_known = cached is not None and cached.is_of(function)
+        lowered = cached.module if is_known else _lower(name, function, target)
         if results and name in results:
-            parts = [(at, with_separate_result(each, results[name], len(function.params)))
-                     for at, each in lowered.functions_items()]  # fmt: skip
+            parts = [(variable, with_separate_result(part, results[name], len(function.params)))
+                     for variable, part in lowered.functions_items()]  # fmt: skip
             lowered = IRModule(dict(parts), attrs=lowered.attrs)
-        whole.update(lowered)
-    return tvm.tirx.build(whole, target=target, pipeline=LOWERED_PIPELINE)
+        merged.update(lowered)
+    return tvm.tirx.build(merged, target=target, pipeline=LOWERED_PIPELINE)
 
 
 def _lower(name: str, function: PrimFunc, target: Target) -> IRModule:
     pipeline, _, _ = tvm.tirx.get_tir_pipeline(BUILD_PIPELINE)
-    made = pipeline(tirx.transform.BindTarget(target.with_host(target))(host_module([(name, function)])))
+    lowered = pipeline(tirx.transform.BindTarget(target.with_host(target))(host_module([(name, function)])))
     tasks = TASKS * int(target.attrs.get("num-cores", 1))
 
-    def finished(each: PrimFunc) -> PrimFunc:
-        return in_even_tasks(with_streaming_stores(with_one_message(each)), tasks)
+    def finished(part: PrimFunc) -> PrimFunc:
+        return in_even_tasks(with_streaming_stores(with_one_message(part)), tasks)
 
-    return IRModule({variable: finished(each) for variable, each in made.functions_items()}, attrs=made.attrs)
+    return IRModule({variable: finished(part) for variable, part in lowered.functions_items()}, attrs=lowered.attrs)
 
 
 def _key(name: str, function: PrimFunc, target: Target) -> tuple[Any, ...]:

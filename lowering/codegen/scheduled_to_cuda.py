@@ -34,7 +34,7 @@ def lower(mod: IRModule, context: CompileContext) -> Code:
     """Return the CUDA source of all kernels."""
     functions = [pair for pair in prim_funcs(mod) if is_for(pair[1], "cuda")]
     targets = targets_in(mod, context.target)
-    target = tvm_target(next(each for each in targets if each.is_cuda))
+    target = tvm_target(next(candidate for candidate in targets if candidate.is_cuda))
     # A kernel for both kinds of devices is complete after `cuda_to_llvm`.
     executable = CudaExecutable(functions, make_plan(mod), target) if len(targets) == 1 else None
     payload = mod if executable is None else None

@@ -107,9 +107,9 @@ def _with_statements_in_place(lowering):
 
 
 def _has_lets(function) -> bool:
-    found = []
-    tvm_names.structural_walk(function.body, (tvm_names.tirx.Let, found.append))
-    return bool(found)
+    lets = []
+    tvm_names.structural_walk(function.body, (tvm_names.tirx.Let, lets.append))
+    return bool(lets)
 
 
 def _pass(name: str, rewrite):

@@ -86,7 +86,7 @@ def power(c: Any, x: Any, y: Any) -> Any:
     value = FUNCTIONS["pow"].make(c, size, y)
     value = c.select(c.equal(size, zero), c.select(is_up, zero, infinity), value)
     value = c.select(c.equal(size, infinity), c.select(is_up, infinity, zero), value)
-    grows = c.equal_truths(c.greater(size, one), is_up)
+    grows = c.equal_predicates(c.greater(size, one), is_up)
     endless = c.select(c.equal(size, one), one, c.select(grows, infinity, zero))
     value = c.select(c.equal(c.magnitude(y), infinity), endless, value)
     half = c.product(y, c.number(0.5))

@@ -27,7 +27,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     tirx,
 )
 from mlirtri.lowering.toolchain.tvm_passes import short_message
-from mlirtri.lowering.toolchain.tvm_text import without_places
+from mlirtri.lowering.toolchain.tvm_text import without_spans
 
 OPAQUE = 8
 """TVM's `op_pattern` of a function that fuses with nothing."""
@@ -78,7 +78,7 @@ def specialized(registered: Any, arguments: list[Any], keywords: dict[str, Any])
 def prim_func_of(source: str) -> PrimFunc:
     """Return the PrimFunc of a text that `specialized` returned."""
     function = from_source(source, dict(SCRIPT_NAMES))
-    [(_, parsed)] = without_places(IRModule({"main": function})).functions_items()
+    [(_, parsed)] = without_spans(IRModule({"main": function})).functions_items()
     return parsed.without_attr("global_symbol")
 
 

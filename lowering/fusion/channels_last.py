@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
-from mlirtri.lowering.mlir.linalg_builder import generic, is_zeros, made_by
+from mlirtri.lowering.mlir.linalg_builder import defined_by, generic, is_zeros
 
 CONVOLUTIONS = {
     "linalg.conv_1d_ncw_fcw": linalg.conv_1d_nwc_wcf,
@@ -63,7 +63,7 @@ def _is_smaller(operation: ir.Operation) -> bool:
 def _channels_last_image(operation: ir.Operation) -> ir.Value | None:
     """Return the channels-last image of which the operand is a transpose, perhaps padded; None where it is not."""
     value = operation.operands[0]
-    pad = made_by(value, "tensor.pad")
+    pad = defined_by(value, "tensor.pad")
     if pad is not None:
         if len(pad.operands) != 1 or _pad_constant(pad) is None:
             return None
@@ -127,7 +127,7 @@ def _transpose_of(operation: ir.Operation) -> tuple[ir.Value, list[int]] | None:
 def _pad_constant(pad: ir.Operation) -> ir.Attribute | None:
     """Return the constant that a pad inserts; None where it is computed."""
     *_, terminator = pad.regions[0].blocks[0].operations
-    constant = made_by(terminator.operands[0], "arith.constant")
+    constant = defined_by(terminator.operands[0], "arith.constant")
     return None if constant is None else constant.attributes["value"]
 
 
@@ -135,7 +135,7 @@ def _channels_last(operation: ir.Operation, image: ir.Value) -> ir.Value:
     """Return the convolution of the channels-last image, its result transposed to the original layout."""
     kind = operation.results[0].type
     rank, element = kind.rank, kind.element_type
-    image = _padded(made_by(operation.operands[0], "tensor.pad"), image)
+    image = _padded(defined_by(operation.operands[0], "tensor.pad"), image)
     kernel = _transposed(operation.operands[1], [*range(2, rank), 1, 0])
     is_float = isinstance(element, ir.FloatType)
     zero = arith.constant(element, ir.FloatAttr.get(element, 0.0) if is_float else ir.IntegerAttr.get(element, 0))

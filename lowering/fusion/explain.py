@@ -19,7 +19,7 @@ from mlirtri.lowering.mlir.readable_names import name_of_structured
 
 _NUMBER = re.compile(r'"fusion:(\d+)"')
 _NO_NODES = ("tensor.empty", "arith.constant", "linalg.fill", "func.return", "tensor.dim", *cost_guard.RESHAPES)
-"""Operations that are no node: they compute no tensor worth a kernel, and reshapes are traced through."""
+"""Operations that are no node: they get no kernel of their own, and reshapes are traced through."""
 
 
 def explain(text: str, context: CompileContext) -> list[Edge]:

@@ -16,7 +16,7 @@ from math import gcd, prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
 from mlirtri.lowering.mlir.index_values import index_constant
-from mlirtri.lowering.mlir.linalg_builder import generic, is_zeros, made_by
+from mlirtri.lowering.mlir.linalg_builder import defined_by, generic, is_zeros
 
 CONVOLUTIONS = {
     "linalg.conv_1d_ncw_fcw": linalg.conv_1d_ncw_fcw,
@@ -30,7 +30,7 @@ MOST_PHASES = 16
 def has_dilated_images(module: ir.Module) -> bool:
     """Return whether `module` may have something to rewrite."""
     convolutions = [convolution for name in CONVOLUTIONS for convolution in operations_named(module, name)]
-    return any(made_by(convolution.operands[0], "tensor.insert_slice") for convolution in convolutions)
+    return any(defined_by(convolution.operands[0], "tensor.insert_slice") for convolution in convolutions)
 
 
 def rewrite(module: ir.Module) -> None:
@@ -54,7 +54,7 @@ class _DilatedImage:
 
 
 def _dilated_image(operation: ir.Operation) -> _DilatedImage | None:
-    insertion = made_by(operation.operands[0], "tensor.insert_slice")
+    insertion = defined_by(operation.operands[0], "tensor.insert_slice")
     if (
         insertion is None
         or not operation.results[0].type.has_static_shape

@@ -14,7 +14,7 @@ from mlirtri.dialect.bindings.mlir import ir
 
 SAME_BUFFER = {"tensor.insert": 1, "tensor.insert_slice": 1, "bufferization.materialize_in_destination": 1}
 """Operations whose result is the new content of an operand, with that operand's index."""
-PLACE = ("static_offsets", "static_sizes", "static_strides")
+SLICE_ATTRIBUTES = ("static_offsets", "static_sizes", "static_strides")
 """Attributes that, with the operands after the arrays, identify the slice of an operation."""
 VIEWS = ("tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
 """Operations whose result is a view of their first operand."""

@@ -33,7 +33,7 @@ def is_tensor(value: ir.Value) -> bool:
     return isinstance(value.type, ir.RankedTensorType)
 
 
-def made_by(value: ir.Value, name: str) -> ir.Operation | None:
+def defined_by(value: ir.Value, name: str) -> ir.Operation | None:
     """Return the defining operation of a value if it has that name, else None."""
     owner = value.owner
     is_made = not isinstance(owner, ir.Block) and owner.operation.name == name
@@ -41,8 +41,8 @@ def made_by(value: ir.Value, name: str) -> ir.Operation | None:
 
 
 def is_zeros(array: ir.Value) -> bool:
-    fill = made_by(array, "linalg.fill")
-    constant = None if fill is None else made_by(fill.operands[0], "arith.constant")
+    fill = defined_by(array, "linalg.fill")
+    constant = None if fill is None else defined_by(fill.operands[0], "arith.constant")
     return constant is not None and constant.attributes["value"].value == 0
 
 

@@ -25,7 +25,7 @@ Overtakes = Callable[[Values, Values], ir.Value]
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows to sort: `element(places)` returns the fields of one row."""
+    """The rows to sort: `element(indices)` returns the fields of one row."""
 
     sizes: Sequence[int | ir.Value]
     axis: int
@@ -69,21 +69,23 @@ class _Line:
     """One line along the axis, at fixed indices `at` of the other axes."""
 
     def __init__(self, rows: Rows, overtakes: Overtakes, indices: Sequence[ir.Value], is_order: bool):
-        self.rows, self.overtakes, self.at, self.is_order = rows, overtakes, list(indices), is_order
+        self.rows, self.overtakes, self.indices, self.is_order = rows, overtakes, list(indices), is_order
         self.size = index_value(rows.sizes[rows.axis])
 
-    def place(self, position: ir.Value) -> Values:
-        return [*self.at[: self.rows.axis], position, *self.at[self.rows.axis + 1 :]]
+    def indices_of(self, position: ir.Value) -> Values:
+        return [*self.indices[: self.rows.axis], position, *self.indices[self.rows.axis + 1 :]]
 
     def read(self, fields: Values, position: ir.Value) -> Values:
-        return [tensor.extract(field, self.place(position)) for field in fields]
+        return [tensor.extract(field, self.indices_of(position)) for field in fields]
 
     def write(self, row: Values, fields: Values, position: ir.Value) -> Values:
-        return [tensor.insert(value, field, self.place(position)) for value, field in zip(row, fields, strict=True)]
+        return [
+            tensor.insert(value, field, self.indices_of(position)) for value, field in zip(row, fields, strict=True)
+        ]
 
     def original(self, position: ir.Value) -> Values:
         """Return the fields of an element of the input."""
-        return self.rows.element(self.place(position))
+        return self.rows.element(self.indices_of(position))
 
     def blocks(self, fields: Values) -> Values:
         """Sort runs of `BLOCK` elements and a shorter last one; runs of one if `overtakes` is no order."""

@@ -129,8 +129,8 @@ class _Planner:
         result = self.value(function.body.body)
         self.plan.results = tuple(_flat(result))
         # Intermediate values need their shapes for allocation: the virtual machine evaluates them.
-        given = {*range(self.plan.arguments), *self.plan.results}
-        if any(not value.is_static and number not in given for number, value in enumerate(self.plan.values)):
+        caller_values = {*range(self.plan.arguments), *self.plan.results}
+        if any(not value.is_static and number not in caller_values for number, value in enumerate(self.plan.values)):
             raise _NeedsMachine
         self.plan.steps = _needed(self.plan)
 
@@ -174,13 +174,15 @@ class _Planner:
         kind = call.ty_args[0]
         several = isinstance(kind, relax.TupleType)
         inputs = tuple(_flat(self.value(arguments)))
-        results = tuple(self.new(each) for each in (kind.fields if several else [kind]))
+        results = tuple(self.new(item) for item in (kind.fields if several else [kind]))
         if results and (device := self.plan.values[results[0]].device) is not None:
             inputs = tuple(self.on(number, device) for number in inputs)
-        in_place = [int(at) for at in call.attrs.inplace_indices] if call.op.name.endswith("_inplace") else []
-        for result, at in zip(results, in_place, strict=False):
-            if at >= 0:
-                self.update(result, inputs[at])
+        in_place = (
+            [int(position) for position in call.attrs.inplace_indices] if call.op.name.endswith("_inplace") else []
+        )
+        for result, position in zip(results, in_place, strict=False):
+            if position >= 0:
+                self.update(result, inputs[position])
         outputs = tuple(number for number in results if number not in self.plan.updates)
         kernel = None if VIEW in self.mod[callee].attrs else callee.name_hint
         self.plan.steps.append(Step(kernel, inputs, outputs))
@@ -212,11 +214,11 @@ def _flat(value: int | tuple) -> list[int]:
 
 def _needed(plan: Plan) -> list[Step]:
     """Return the steps that update an argument, or whose outputs are read later and not empty."""
-    wanted, kept = set(plan.results), []
+    live, steps = set(plan.results), []
     updated = {argument for argument in plan.updates.values() if plan.values[argument].size}
     for step in reversed(plan.steps):
-        used = [number for number in step.outputs if number in wanted and plan.values[number].size]
+        used = [number for number in step.outputs if number in live and plan.values[number].size]
         if used or updated & set(step.inputs):
-            wanted.update(step.inputs)
-            kept.append(step)
-    return kept[::-1]
+            live.update(step.inputs)
+            steps.append(step)
+    return steps[::-1]

@@ -73,7 +73,7 @@ class MlirExecutable:
             raise KernelMemoryError("no memory for a temporary of the kernel")
 
     def _with_memory(self, outputs: Sequence[Any]) -> list[Any]:
-        return [tensor for at, tensor in enumerate(outputs) if at not in self._updates]
+        return [tensor for position, tensor in enumerate(outputs) if position not in self._updates]
 
     def _new_frame(self) -> tuple[Any, Any]:
         """Return a frame in the engine's calling convention: a table of argument addresses, the result last."""

@@ -23,10 +23,10 @@ INSTALL = "pip install 'mlirtri[openmp]'"
 @cache
 def runtime_library() -> str | None:
     """Load the OpenMP runtime and return its path."""
-    found = _loaded() or _installed()
-    if found is None or not _works(found):
+    library = _loaded() or _installed()
+    if library is None or not _works(library):
         return None
-    return found
+    return library
 
 
 def _loaded() -> str | None:
@@ -42,8 +42,8 @@ def _installed() -> str | None:
     suffix = ".dylib" if sys.platform == "darwin" else ".so"
     folders = (Path(prefix) / "lib" for prefix in (sys.prefix, sys.base_prefix))
     packaged = (folder / f"{name}{suffix}" for folder in folders for name in _NAMES)
-    own = next((str(path) for path in packaged if path.is_file()), None)
-    return own or ctypes.util.find_library("iomp5") or ctypes.util.find_library("omp")
+    bundled = next((str(path) for path in packaged if path.is_file()), None)
+    return bundled or ctypes.util.find_library("iomp5") or ctypes.util.find_library("omp")
 
 
 def _works(path: str) -> bool:
@@ -79,5 +79,5 @@ def torch_runtime() -> str | None:
     except (OSError, AttributeError):
         return None
     symbol = _Symbol()
-    found = find(ctypes.cast(start, ctypes.c_void_p), ctypes.byref(symbol))
-    return os.fsdecode(symbol.file) if found and symbol.file else None
+    is_found = find(ctypes.cast(start, ctypes.c_void_p), ctypes.byref(symbol))
+    return os.fsdecode(symbol.file) if is_found and symbol.file else None

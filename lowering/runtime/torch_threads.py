@@ -58,7 +58,7 @@ def loading(code: str, threads: int) -> Iterator[None]:
         yield
         return
     core, runtime = tvm_libraries()
-    own = ctypes.cast(runtime.TVMBackendParallelLaunch, ctypes.c_void_p)
+    original = ctypes.cast(runtime.TVMBackendParallelLaunch, ctypes.c_void_p)
     register = core.TVMFFIEnvModRegisterContextSymbol
     register.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
     with _LOADING:
@@ -66,7 +66,7 @@ def loading(code: str, threads: int) -> Iterator[None]:
         try:
             yield
         finally:
-            register(_POINTER.encode(), own)
+            register(_POINTER.encode(), original)
 
 
 @cache

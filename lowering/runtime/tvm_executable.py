@@ -78,7 +78,7 @@ def make_executable(plan: Plan, kernel: Callable[[str], Callable], loops: Collec
 
     `loops` names functions whose statements may run for any time, however little memory they touch.
     """
-    store = _place(plan)
+    store = _assign_outputs(plan)
     is_single = _is_single(plan, store)
     launch = _single(plan, store, kernel(str(plan.steps[0].kernel))) if is_single else _several(plan, store, kernel)
     launch = launch if plan.is_static else _with_empty_tensors(launch, bool(plan.updates))
@@ -97,7 +97,7 @@ def _on_parts(launch: Launch) -> Launch:
     return lambda inputs, outputs: launch(parts(inputs), parts(outputs))
 
 
-def _place(plan: Plan) -> Store:
+def _assign_outputs(plan: Plan) -> Store:
     """Assign the caller's memory to each result that a launch writes; the source of a view shares it."""
     produced = {number: step for step in plan.steps for number in step.outputs}
     home: dict[int, int] = {}
@@ -152,7 +152,7 @@ def separate_results(plan: Plan) -> dict[str, int]:
 
     It is the last launch: earlier ones have read by then the arguments that share memory with `out`.
     """
-    if not _is_direct(plan, _place(plan)):
+    if not _is_direct(plan, _assign_outputs(plan)):
         return {}
     step = plan.steps[-1]
     return {str(step.kernel): (*step.inputs, *step.outputs).index(plan.results[0])}
@@ -191,7 +191,7 @@ def _single(plan: Plan, store: Store, function: Callable) -> Launch:
         return lambda inputs, outputs: function(*inputs, *outputs)
 
     def launch(inputs, outputs):
-        function(*[inputs[at] for at in positions], *[outputs[at] for at in order])
+        function(*[inputs[position] for position in positions], *[outputs[position] for position in order])
 
     return launch
 
@@ -296,8 +296,8 @@ def _maker(plan: Plan, store: Store, number: int) -> Callable:
     if _is_empty(plan.values[number]):
         return lambda _outputs, _device: _empty(plan.values[number])
     if number not in store.home:
-        own, static_shape = torch_device(plan.values[number].device), plan.values[number].static_shape
-        return lambda outputs, device: empty(static_shape, dtype, own or device)
+        pinned, static_shape = torch_device(plan.values[number].device), plan.values[number].static_shape
+        return lambda outputs, device: empty(static_shape, dtype, pinned or device)
     position = store.home[number]
     if plan.values[plan.results[position]].shape == shape:
         return lambda outputs, device: outputs[position]
@@ -306,11 +306,11 @@ def _maker(plan: Plan, store: Store, number: int) -> Callable:
 
 def _last_uses(plan: Plan) -> list[tuple[int, ...]]:
     """Return, per step, the values that nothing reads after it."""
-    kept, dead = set(plan.results), []
+    live, dead = set(plan.results), []
     for step in reversed(plan.steps):
-        numbers = {*step.inputs, *step.outputs} - kept
+        numbers = {*step.inputs, *step.outputs} - live
         dead.append(tuple(sorted(numbers)))
-        kept |= numbers
+        live |= numbers
     return dead[::-1]
 
 
@@ -328,7 +328,9 @@ class _Constants:
             return
         key = str(device)
         if key not in self.tensors:
-            self.tensors[key] = [each.to(own or device) for each, own in zip(self.host, self.devices, strict=True)]
+            self.tensors[key] = [
+                constant.to(pinned or device) for constant, pinned in zip(self.host, self.devices, strict=True)
+            ]
         for number, tensor in zip(self.numbers, self.tensors[key], strict=True):
             values[number] = tensor
 

@@ -28,10 +28,10 @@ from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Schedule
 from mlirtri.lowering.toolchain.tvm_passes import (
     Pass,
     locations_of,
-    place_of,
     prim_funcs,
     run_passes,
     short_message,
+    source_span,
 )
 
 NAME = "global_symbol"
@@ -51,7 +51,7 @@ def lower(mod: IRModule, context: CompileContext) -> IRModule:
     for name, function in prim_funcs(mod):
         is_wanted = any(is_for(function, target.kind) for target in targets)
         if is_wanted and not _is_scheduled(function):
-            raise CodegenError(f"no schedule fits the kernel {name}", place_of(function))
+            raise CodegenError(f"no schedule fits the kernel {name}", source_span(function))
     return mod
 
 
@@ -78,7 +78,7 @@ def _default_schedule(context: CompileContext, function: PrimFunc, target: Targe
             function = _apply(name, rule, function, target, context)
             if _is_scheduled(function):
                 return function
-    raise CodegenError("no schedule fits the kernel", place_of(function))
+    raise CodegenError("no schedule fits the kernel", source_span(function))
 
 
 def _with_lines(mod: IRModule) -> IRModule:
@@ -114,7 +114,7 @@ def _apply(name: str, rule: Rule, function: PrimFunc, target: Target, context: C
         return _with_failure(function, name, _first_line(error))
     except Exception as error:  # a mistake in a rule must not cost the user the kernel
         kernel = str((function.attrs or {}).get(NAME, context.kernel))
-        context.skip(SkippedStep(name, kernel, _first_line(error), place_of(function)), error)
+        context.skip(SkippedStep(name, kernel, _first_line(error), source_span(function)), error)
         return _with_failure(function, name, _first_line(error))
     if schedule is None:
         return function

@@ -29,9 +29,9 @@ each of the text. The libraries are 300 MiB, twelve layers of attention 10 more.
 def run_isolated(module: ir.Module, passes: Sequence[Pass], context: CompileContext) -> ir.Module:
     """`module` after `passes`, in a context of its own; raises `PassFailedError`."""
     text = module.operation.get_asm(enable_debug_info=True)
-    groups = [(one.name, in_module(one.pipeline)) for one in passes]
+    groups = [(step.name, in_module(step.pipeline)) for step in passes]
     if not context.keep_passes:
-        groups = [(" ".join(name for name, _ in groups), in_module(",".join(one.pipeline for one in passes)))]
+        groups = [(" ".join(name for name, _ in groups), in_module(",".join(step.pipeline for step in passes)))]
     for name, pipeline in groups:
         before, text = text, _asked(pipeline, text)
         if isinstance(text, _Failure):
@@ -76,8 +76,8 @@ def _asked(pipeline: str, text: str) -> str | _Failure:
 
 
 def _most_bytes(text: str) -> int:
-    wanted = settings.get("MLIRTRI_MAX_PASS_BYTES")
-    return wanted if wanted is not None else BYTES + BYTES_PER_BYTE * len(text)
+    limit = settings.get("MLIRTRI_MAX_PASS_BYTES")
+    return limit if limit is not None else BYTES + BYTES_PER_BYTE * len(text)
 
 
 def _answer(pipeline: str, text: str) -> str | _Failure:

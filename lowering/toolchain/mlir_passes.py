@@ -47,14 +47,14 @@ class Pass:
 
 def run_passes(module: ir.Module, passes: Sequence[Pass], context: CompileContext) -> None:
     """Run `passes` on `module` in order, recording the text after each (not when `keep_passes` is off)."""
-    managers = [(one.name, parse_pipeline(in_module(one.pipeline), module.context)) for one in passes]
+    managers = [(step.name, parse_pipeline(in_module(step.pipeline), module.context)) for step in passes]
     if not context.keep_passes:
-        together = in_module(",".join(one.pipeline for one in passes))
+        together = in_module(",".join(step.pipeline for step in passes))
         _run(module, parse_pipeline(together, module.context), together, context)
         return
     before = print_module(module)
-    for one, (name, manager) in zip(passes, managers, strict=True):
-        _run(module, manager, in_module(one.pipeline), context)
+    for step, (name, manager) in zip(passes, managers, strict=True):
+        _run(module, manager, in_module(step.pipeline), context)
         text = print_module(module)
         context.record(name, text, before)
         before = text

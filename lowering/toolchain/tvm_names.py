@@ -26,12 +26,12 @@ def _installed(package: str) -> str | None:
 
 def check_versions() -> None:
     """Raise `CodegenError` with the pip command unless the installed TVM packages are those that are known to work."""
-    wrong = {name: _installed(name) for name, known in PINNED.items() if _installed(name) not in known}
+    wrong = {name: _installed(name) for name, versions in PINNED.items() if _installed(name) not in versions}
     if not wrong:
         return
-    found = ", ".join(f"{name} {found or 'is not installed'}" for name, found in wrong.items())
-    wanted = " ".join(f'"{name}=={known[0]}"' for name, known in PINNED.items())
-    raise CodegenError(f"TVM's packages do not fit: {found}", help=f"pip install {wanted}")
+    installed = ", ".join(f"{name} {installed or 'is not installed'}" for name, installed in wrong.items())
+    pinned = " ".join(f'"{name}=={versions[0]}"' for name, versions in PINNED.items())
+    raise CodegenError(f"TVM's packages do not fit: {installed}", help=f"pip install {pinned}")
 
 
 check_versions()

@@ -73,10 +73,10 @@ def run_pass(mod: IRModule, step: Pass) -> IRModule:
     try:
         return with_devices_of(mod, step.run(mod))
     except KernelError as error:
-        raise error.at(_failing_place(mod, step)) from None
+        raise error.at(_failing_span(mod, step)) from None
     except Exception as error:
         raise PassFailedError(
-            f"TVM's pass {step.name} failed: {short_message(error)}", _failing_place(mod, step)
+            f"TVM's pass {step.name} failed: {short_message(error)}", _failing_span(mod, step)
         ) from None
 
 
@@ -91,9 +91,12 @@ def short_message(error: BaseException) -> str:
     """What TVM says, without stack frames and without the IR that schedule errors quote in full."""
     # Addresses differ from run to run, and texts that hold this message must not.
     lines = [re.sub(r"0x[0-9a-f]{6,}", "0x…", line.rstrip()) for line in str(error).splitlines()]
-    said = [line for line in lines if line and not line.startswith(("  File", "  [bt]", "Traceback", "# from"))]
-    end = next((at for at, line in enumerate(said) if line.startswith(("The IR with diagnostic", "@I."))), len(said))
-    return "\n".join(said[: min(end, _MESSAGE_LINES)]) or type(error).__name__
+    message = [line for line in lines if line and not line.startswith(("  File", "  [bt]", "Traceback", "# from"))]
+    end = next(
+        (number for number, line in enumerate(message) if line.startswith(("The IR with diagnostic", "@I."))),
+        len(message),
+    )
+    return "\n".join(message[: min(end, _MESSAGE_LINES)]) or type(error).__name__
 
 
 def span_of(location: str | None) -> Span | None:
@@ -107,17 +110,17 @@ def locations_of(function: PrimFunc) -> tuple[str, ...]:
     """The distinct source locations of a PrimFunc's blocks, in program order."""
     if KERNEL_LOCATIONS in (function.attrs or {}):
         return tuple(str(location) for location in function.attrs[KERNEL_LOCATIONS])
-    found: dict[str, None] = {}
+    locations: dict[str, None] = {}
 
     def note(block):
         if LOCATION in block.annotations:
-            found[str(block.annotations[LOCATION])] = None
+            locations[str(block.annotations[LOCATION])] = None
 
     structural_walk(function.body, (SBlock, note), order="pre")
-    return tuple(found)
+    return tuple(locations)
 
 
-def place_of(function: PrimFunc) -> Span | None:
+def source_span(function: PrimFunc) -> Span | None:
     """Where the user wrote what a PrimFunc computes: the last of its lines, which makes its result."""
     locations = locations_of(function)
     return span_of(locations[-1]) if locations else None
@@ -125,14 +128,14 @@ def place_of(function: PrimFunc) -> Span | None:
 
 def prim_funcs(mod: IRModule) -> list[tuple[str, PrimFunc]]:
     """Name and function of every PrimFunc, sorted by name."""
-    found = [(gv.name_hint, function) for gv, function in mod.functions_items() if isinstance(function, PrimFunc)]
-    return sorted(found, key=lambda pair: pair[0])
+    functions = [(gv.name_hint, function) for gv, function in mod.functions_items() if isinstance(function, PrimFunc)]
+    return sorted(functions, key=lambda pair: pair[0])
 
 
 def relax_functions(mod: IRModule) -> list[tuple[str, relax.Function]]:
     """Name and function of every Relax function, sorted by name."""
-    found = [(gv.name_hint, func) for gv, func in mod.functions_items() if isinstance(func, relax.Function)]
-    return sorted(found, key=lambda pair: pair[0])
+    functions = [(gv.name_hint, func) for gv, func in mod.functions_items() if isinstance(func, relax.Function)]
+    return sorted(functions, key=lambda pair: pair[0])
 
 
 def operator_of(binding: relax.Binding) -> str | None:
@@ -158,24 +161,24 @@ def _bindings(body) -> Iterator[relax.Binding]:
                 yield from _bindings(binding.value.false_branch)
 
 
-def _failing_place(mod: IRModule, step: Pass) -> Span | None:
-    """Run the failed pass again on each part of the module alone; the first that fails is the place."""
-    if place := first_failing(prim_funcs(mod), lambda parts: step.run(IRModule(dict(parts)))):
-        return place
+def _failing_span(mod: IRModule, step: Pass) -> Span | None:
+    """Run the failed pass again on each part of the module alone; return the source span of the first that fails."""
+    if span := first_failing(prim_funcs(mod), lambda parts: step.run(IRModule(dict(parts)))):
+        return span
     for _, function in relax_functions(mod):
         locations = (function.attrs or {}).get(BINDING_LOCATIONS, {})
         for binding in bindings_of(function):
-            place = span_of(locations.get(binding.var.name))
-            if place and (part := _alone(mod, binding)) and _fails(step.run, part):
-                return place
+            span = span_of(locations.get(binding.var.name))
+            if span and (part := _alone(mod, binding)) and _fails(step.run, part):
+                return span
     return None
 
 
 def first_failing(functions: Iterable[tuple[str, PrimFunc]], attempt: Callable[[Any], object]) -> Span | None:
     """Where the user wrote the first of these functions on which `attempt`, given a list of it alone, fails."""
     for name, function in functions:
-        if (place := place_of(function)) and _fails(attempt, [(name, function)]):
-            return place
+        if (span := source_span(function)) and _fails(attempt, [(name, function)]):
+            return span
     return None
 
 

@@ -1,7 +1,7 @@
 """TVMScript to read, TVMScript to resume from, and the way back.
 
 `print_readable` leaves out what is there for tools: binding locations and metadata. `print_complete` keeps all, and
-`parse` reads either: TVM's parser marks every node with its place in the text, which would show in metadata and in
+`parse` reads either: TVM's parser marks every node with its position in the text, which would show in metadata and in
 debug information further on, so those marks are taken off. What `parse` gives prints as the text that it read.
 """
 
@@ -26,7 +26,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
 )
 from mlirtri.lowering.toolchain.tvm_passes import module_text, respelled, short_message
 
-_PLACES = ("ir.Span", "ir.SequentialSpan", "ir.SourceName")
+_SPANS = ("ir.Span", "ir.SequentialSpan", "ir.SourceName")
 
 
 def print_readable(mod: IRModule) -> str:
@@ -52,13 +52,13 @@ def parse(text: str, file: str) -> IRModule:
         raise ParseError(
             "this TVMScript is a function, not a module", Span(file, 1, 1), help="put it in an @I.ir_module"
         )
-    return without_places(mod)
+    return without_spans(mod)
 
 
-def without_places(mod: IRModule) -> IRModule:
+def without_spans(mod: IRModule) -> IRModule:
     """`mod` without source spans. They are fields of some fifty classes; in TVM's JSON they are nodes of their own."""
     graph = json.loads(ir.save_json(mod))
-    graph["nodes"] = [{"type": "None"} if node["type"] in _PLACES else node for node in graph["nodes"]]
+    graph["nodes"] = [{"type": "None"} if node["type"] in _SPANS else node for node in graph["nodes"]]
     return ir.load_json(json.dumps(graph))
 
 
@@ -79,13 +79,13 @@ def with_names_as_printed(mod: IRModule) -> IRModule:
 
 
 def _let_names(function: PrimFunc) -> list[tuple[Any, str]]:
-    found = []
+    names = []
 
     def note(let) -> None:
-        found.append((let.var, let.var.name))
+        names.append((let.var, let.var.name))
 
     structural_walk(function.body, (tirx.Let, note), order="pre")
-    return found
+    return names
 
 
 def _has_repeated_lets(function: PrimFunc) -> bool:
@@ -94,16 +94,16 @@ def _has_repeated_lets(function: PrimFunc) -> bool:
 
 
 def _renamed(function: PrimFunc) -> Any:
-    taken: set[str] = set()
-    structural_walk(function, (tirx.Var, lambda variable: taken.add(variable.name)), order="pre")
-    seen: set[str] = set()
+    used: set[str] = set()
+    structural_walk(function, (tirx.Var, lambda variable: used.add(variable.name)), order="pre")
+    defined: set[str] = set()
     new: dict[Any, Any] = {}
     for variable, name in _let_names(function):
-        if name in seen:
-            number = next(n for n in count(1) if f"{name}_{n}" not in taken)
+        if name in defined:
+            number = next(n for n in count(1) if f"{name}_{n}" not in used)
             new[variable] = tirx.Var(f"{name}_{number}", variable.ty)
-            taken.add(new[variable].name)
-        seen.add(name)
+            used.add(new[variable].name)
+        defined.add(name)
     return structural_map(function.body, (tirx.Var, lambda variable: new.get(variable, variable)), order="post")
 
 
@@ -113,6 +113,6 @@ def _parse_error(error: Exception, file: str) -> ParseError:
         return ParseError(f"this is not TVMScript: {error.msg}", Span(file, error.lineno or 1, error.offset or 1))
     message = short_message(error)
     reason = message.partition("\n")[0].removeprefix("error: ")
-    place = re.search(r"^ *--> .*:(\d+):(\d+)$", message, re.MULTILINE)
-    span = Span(file, int(place.group(1)), int(place.group(2))) if place else Span(file, 1, 1)
+    match = re.search(r"^ *--> .*:(\d+):(\d+)$", message, re.MULTILINE)
+    span = Span(file, int(match.group(1)), int(match.group(2))) if match else Span(file, 1, 1)
     return ParseError(f"this is not TVMScript: {reason}", span)

@@ -187,11 +187,11 @@ def serve() -> None:
         answer(reply)
 
 
-def _limit(kind: int, wanted: int | None) -> None:
+def _limit(kind: int, limit: int | None) -> None:
     """Lower the soft limit, which can be raised again."""
     most = resource.getrlimit(kind)[1]
     unlimited = resource.RLIM_INFINITY
-    soft = most if wanted is None else wanted if most == unlimited else min(wanted, most)
+    soft = most if limit is None else limit if most == unlimited else min(limit, most)
     resource.setrlimit(kind, (soft, most))
 
 
@@ -209,9 +209,9 @@ def _reply(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bo
 
 def _write(stream: BinaryIO, message: Any) -> None:
     data = pickle.dumps(message)
-    rest = memoryview(_HEADER.pack(len(data)) + data)
-    while rest:
-        rest = rest[stream.write(rest) :]
+    unsent = memoryview(_HEADER.pack(len(data)) + data)
+    while unsent:
+        unsent = unsent[stream.write(unsent) :]
     stream.flush()
 
 

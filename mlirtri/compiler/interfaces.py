@@ -26,11 +26,11 @@ from mlirtri.lowering.core.size_program import SizeProgram
 from mlirtri.lowering.mlir.attributes import (
     BOUND,
     CHECK,
+    CHECK_LOCATION,
     DTYPE,
     IMPORTED,
     LENGTHS,
     NUMBER,
-    PLACE,
     STATE,
     argument_attributes,
     result_attributes,
@@ -201,7 +201,7 @@ def _checks(function: Any, results: Sequence[dict[str, Any]]) -> tuple[RuntimeCh
     for at, each in enumerate(results):
         if CHECK in each:
             name, _, message = each[CHECK].value.partition(": ")
-            span = _span(each[PLACE].value) if PLACE in each else span_of(function.location)
+            span = _span(each[CHECK_LOCATION].value) if CHECK_LOCATION in each else span_of(function.location)
             checks.append(RuntimeCheck(at, error_class(name), message, span))
     return tuple(checks)
 

@@ -25,10 +25,10 @@ from mlirtri.lowering.toolchain.tvm_passes import (
     CALLS,
     bindings_of,
     operator_of,
-    place_of,
     prim_funcs,
     relax_functions,
     short_message,
+    source_span,
     span_of,
 )
 
@@ -89,7 +89,7 @@ def problems_of_relax(mod: IRModule, stage: str, context: CompileContext) -> Ite
     if stage == "scheduled" and (context.target.is_cuda or context.schedule != "none"):
         for name, function in prim_funcs(mod):
             if IS_SCHEDULED not in (function.attrs or {}):
-                yield f"the unscheduled kernel {name}", place_of(function)
+                yield f"the unscheduled kernel {name}", source_span(function)
 
 
 def verify_relax(stage: Stage, mod: IRModule) -> None:

@@ -25,7 +25,7 @@ def with_one_message(function: PrimFunc) -> PrimFunc:
 
     def short(statement: Any) -> Any:
         if isinstance(statement, tirx.SeqStmt):
-            return tirx.SeqStmt([short(each) for each in statement.seq])
+            return tirx.SeqStmt([short(inner) for inner in statement.seq])
         if isinstance(statement, tirx.AssertStmt):
             return _fits(statement.condition, "an argument does not fit")
         if isinstance(statement, tirx.IfThenElse) and statement.else_case is None:
@@ -44,9 +44,9 @@ def with_separate_result(function: PrimFunc, result: int, parameters: int) -> Pr
     buffers: list[Any] = []
     checks: list[Any] = []
 
-    def placed(statement: Any) -> Any:
+    def checked(statement: Any) -> Any:
         if isinstance(statement, tirx.SeqStmt):
-            return tirx.SeqStmt([placed(each) for each in statement.seq])
+            return tirx.SeqStmt([checked(inner) for inner in statement.seq])
         if isinstance(statement, tirx.DeclBuffer) and _handle(statement) is not None:
             buffers.append(statement)
         if not isinstance(statement, tirx.AttrStmt):
@@ -54,9 +54,9 @@ def with_separate_result(function: PrimFunc, result: int, parameters: int) -> Pr
         if statement.attr_key == _SCOPE:
             checks.extend(_checks(buffers, result, parameters))
             return tirx.SeqStmt([*checks, statement])
-        return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, placed(statement.body))
+        return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, checked(statement.body))
 
-    body = placed(function.body)
+    body = checked(function.body)
     if not checks:
         raise CodegenError("TVM made a function that does not look at its arguments")
     return function.with_body(body)
@@ -65,9 +65,9 @@ def with_separate_result(function: PrimFunc, result: int, parameters: int) -> Pr
 def _checks(buffers: list[Any], result: int, parameters: int) -> list[Any]:
     if len(buffers) != parameters:
         raise CodegenError(f"TVM made a function of {len(buffers)} tensors for {parameters}")
-    own = _range(buffers[result])
-    others = [_range(each) for at, each in enumerate(buffers) if at != result]
-    return [_fits(tirx.Or(each[0] >= own[1], each[1] <= own[0]), "memory is shared") for each in others]
+    addresses = _range(buffers[result])
+    others = [_range(other) for number, other in enumerate(buffers) if number != result]
+    return [_fits(tirx.Or(other[0] >= addresses[1], other[1] <= addresses[0]), "memory is shared") for other in others]
 
 
 def _fits(condition: Any, message: str) -> Any:
@@ -87,6 +87,6 @@ def _handle(declaration: Any) -> Any:
 def _range(declaration: Any) -> tuple[Any, Any]:
     """Return the addresses of a buffer's first element and of its end."""
     buffer = declaration.buffer
-    size = prod(int(each) for each in buffer.shape) * max(1, int(buffer.dtype.bits) // 8)
+    size = prod(int(extent) for extent in buffer.shape) * max(1, int(buffer.dtype.bits) // 8)
     start = tirx.call_intrin("int64", "tirx.tvm_struct_get", _handle(declaration), 0, _ELEMENT_OF_INT64)
     return start, start + tirx.IntImm("int64", size)

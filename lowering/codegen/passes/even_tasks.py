@@ -30,11 +30,11 @@ def _over_tasks(loop: Any, tasks: int) -> Any:
     """Return the loop over tasks. Task t begins with iteration ceil(t · extent / tasks)."""
     variable, kind = loop.loop_var, str(loop.loop_var.ty.dtype)
     task, of_all = tirx.Var("task", loop.loop_var.ty), tirx.IntImm(kind, tasks)
-    share, rest = tirx.Div(loop.extent, of_all), tirx.Mod(loop.extent, of_all)
+    share, remainder = tirx.Div(loop.extent, of_all), tirx.Mod(loop.extent, of_all)
 
     def first(number: Any) -> Any:
         # Not of the whole extent: its product with the number of tasks may overflow the loop's type.
-        return number * share + tirx.Div(number * rest + tirx.IntImm(kind, tasks - 1), of_all)
+        return number * share + tirx.Div(number * remainder + tirx.IntImm(kind, tasks - 1), of_all)
 
     start = first(task)
     inner = tirx.For(

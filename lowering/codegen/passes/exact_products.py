@@ -23,7 +23,10 @@ def fence_products(mod: IRModule) -> IRModule:
         (tirx.BufferStore, _fenced),
         (tirx.Bind, lambda bind: tirx.Bind(bind.var, _fenced_sums(bind.value))),
         (tirx.While, lambda loop: tirx.While(_fenced_sums(loop.condition), loop.body)),
-        (tirx.IfThenElse, lambda one: tirx.IfThenElse(_fenced_sums(one.condition), one.then_case, one.else_case)),
+        (
+            tirx.IfThenElse,
+            lambda branch: tirx.IfThenElse(_fenced_sums(branch.condition), branch.then_case, branch.else_case),
+        ),
     ]
     functions = {}
     for name, function in mod.functions_items():

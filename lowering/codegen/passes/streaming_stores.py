@@ -17,16 +17,16 @@ from mlirtri.lowering.runtime.large_memory import LINE
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, TensorLoad, ir, structural_map, structural_walk, tirx
 
 _IN_LLVM = """
-define linkonce_odr void @{name}(ptr %place, {vector} %value) alwaysinline {{
-  %address = ptrtoint ptr %place to i64
-  %rest = and i64 %address, {last}
-  %begins = icmp eq i64 %rest, 0
-  br i1 %begins, label %whole, label %part
-whole:
-  store {vector} %value, ptr %place, align {line}, !nontemporal !0
+define linkonce_odr void @{name}(ptr %pointer, {vector} %value) alwaysinline {{
+  %address = ptrtoint ptr %pointer to i64
+  %offset = and i64 %address, {last}
+  %begins = icmp eq i64 %offset, 0
+  br i1 %begins, label %aligned, label %unaligned
+aligned:
+  store {vector} %value, ptr %pointer, align {line}, !nontemporal !0
   ret void
-part:
-  store {vector} %value, ptr %place, align {element}
+unaligned:
+  store {vector} %value, ptr %pointer, align {element}
   ret void
 }}
 !0 = !{{i32 1}}
@@ -65,8 +65,8 @@ def _is_lines(store: Any) -> bool:
     """Return whether a store fills whole cache lines if aligned: partial lines would be fetched."""
     index = store.indices[0] if len(store.indices) == 1 else None
     is_row = isinstance(index, tirx.Ramp) and isinstance(index.stride, tirx.IntImm) and index.stride.value == 1
-    found = re.fullmatch(r"(?:float|u?int)(8|16|32|64)x(\d+)", str(store.value.ty.dtype))
-    return is_row and found is not None and int(found[1]) * int(found[2]) % (8 * LINE) == 0
+    match = re.fullmatch(r"(?:float|u?int)(8|16|32|64)x(\d+)", str(store.value.ty.dtype))
+    return is_row and match is not None and int(match[1]) * int(match[2]) % (8 * LINE) == 0
 
 
 def _in_llvm(dtype: str, name: str) -> str:
@@ -109,8 +109,10 @@ def _streamed(function: PrimFunc) -> set[Any]:
         return buffer
 
     # Memory that is passed to a call may be read there.
-    known = {root(each) for each in (*read, *(buffer for buffer, count in uses.items() if count))}
-    return {each for each in stored if root(each) in declared and root(each) not in known and _is_large(each)}
+    read_roots = {root(result) for result in (*read, *(buffer for buffer, count in uses.items() if count))}
+    return {
+        result for result in stored if root(result) in declared and root(result) not in read_roots and _is_large(result)
+    }
 
 
 def _memory_of(expression: Any) -> Any:

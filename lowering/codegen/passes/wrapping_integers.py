@@ -44,8 +44,8 @@ def _marked(cast: Any) -> Any:
     name = next((name for name, node in _NODES.items() if isinstance(cast.value, node)), None)
     if name is None or TWICE_AS_WIDE.get(narrow) != wide:
         return cast
-    operands = [_narrow(each) for each in (cast.value.a, cast.value.b)]
-    if any(each is None for each in operands):
+    operands = [_narrow(operand) for operand in (cast.value.a, cast.value.b)]
+    if any(operand is None for operand in operands):
         return cast
     return ir.Call(_operators()[name], operands, ret_ty=narrow)
 
@@ -68,7 +68,7 @@ def _expanded(call: Any) -> Any:
     narrow, times, lanes = str(call.ty.dtype).partition("x")
     wide = TWICE_AS_WIDE[narrow] + times + lanes
     node = _NODES[name.removeprefix(_PREFIX)]
-    return tirx.Cast(str(call.ty.dtype), node(*(tirx.Cast(wide, each) for each in call.args)))
+    return tirx.Cast(str(call.ty.dtype), node(*(tirx.Cast(wide, operand) for operand in call.args)))
 
 
 @lru_cache(maxsize=1)

@@ -19,7 +19,13 @@ from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operatio
 from mlirtri.errors import ProgramAssertionError, Span, UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir.aliasing import terminator
-from mlirtri.lowering.mlir.attributes import CHECK, PLACE, argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir.attributes import (
+    CHECK,
+    CHECK_LOCATION,
+    argument_attributes,
+    result_attributes,
+    set_signature,
+)
 from mlirtri.lowering.mlir.cloning import clone_all, leading_to, needed_by
 from mlirtri.lowering.mlir.generics import generalize
 from mlirtri.lowering.mlir.index_values import index_value, size_of
@@ -69,7 +75,7 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
 def _attributes(failure: Failure) -> dict[str, ir.Attribute]:
     """Return the result attributes of a failure: the error to raise, and its source position."""
     attributes = {CHECK: ir.StringAttr.get(f"{ProgramAssertionError.__name__}: {failure.message}")}
-    return attributes | ({PLACE: ir.StringAttr.get(str(failure.span))} if failure.span else {})
+    return attributes | ({CHECK_LOCATION: ir.StringAttr.get(str(failure.span))} if failure.span else {})
 
 
 def _refuse_certain(operation: ir.Operation) -> None:

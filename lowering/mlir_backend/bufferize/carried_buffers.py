@@ -72,34 +72,42 @@ def _write_into(carried: list[ir.Value], end: ir.Operation, first: int) -> None:
             keep_for_late_readers(value, buffer)
     values = list(end.operands)[first:]
     fresh = {
-        at: buffer
-        for at, (_, buffer) in pairs
-        if _is_tensor(buffer.type) and values[at].type == buffer.type and not is_content_of(values[at], buffer)
+        position: buffer
+        for position, (_, buffer) in pairs
+        if _is_tensor(buffer.type)
+        and values[position].type == buffer.type
+        and not is_content_of(values[position], buffer)
     }
     # A condition may forward more than is loop-carried.
-    changed = [other for at, (value, other) in pairs if at not in fresh and value != other]
-    for at, buffer in fresh.items():
-        own_memory(values[at], buffer)
-        if any(may_share(values[at], other) for other in changed):
-            values[at] = keep_until(values[at])
+    changed = [other for position, (value, other) in pairs if position not in fresh and value != other]
+    for position, buffer in fresh.items():
+        own_memory(values[position], buffer)
+        if any(may_share(values[position], other) for other in changed):
+            values[position] = keep_until(values[position])
     order = _readers_first(fresh, values)
     with ir.InsertionPoint(end), end.location:
-        for at in order:
-            buffer = fresh[at]
-            end.operands[first + at] = bufferization.materialize_in_destination(buffer.type, values[at], buffer)
+        for position in order:
+            buffer = fresh[position]
+            end.operands[first + position] = bufferization.materialize_in_destination(
+                buffer.type, values[position], buffer
+            )
 
 
 def _readers_first(buffers: dict[int, ir.Value], values: list[ir.Value]) -> list[int]:
     """Order the writes so that each buffer is read before it is written; where none exists, copy `values`."""
-    order, left = [], list(buffers)
-    while left:
-        free = [at for at in left if not any(may_share(values[it], buffers[at]) for it in left if it != at)]
-        chosen = free[0] if free else left[0]
-        for at in left:
-            if at != chosen and may_share(values[at], buffers[chosen]):
-                values[at] = keep_until(values[at])
+    order, remaining = [], list(buffers)
+    while remaining:
+        free = [
+            position
+            for position in remaining
+            if not any(may_share(values[other], buffers[position]) for other in remaining if other != position)
+        ]
+        chosen = free[0] if free else remaining[0]
+        for position in remaining:
+            if position != chosen and may_share(values[position], buffers[chosen]):
+                values[position] = keep_until(values[position])
         order.append(chosen)
-        left.remove(chosen)
+        remaining.remove(chosen)
     return order
 
 
@@ -108,20 +116,24 @@ def own_memory(value: ir.Value, buffer: ir.Value) -> None:
 
     Upstream would compute it in the buffer at once, and copy whatever is still read of that.
     """
-    made, last = value, None
-    while not is_block_argument(made) and len(sources := same_buffer(made)) == 1:
-        made, last = sources[0], made.owner.operation
-    if is_block_argument(made) or made.owner.name != "tensor.empty" or last is None:
+    source, last = value, None
+    while not is_block_argument(source) and len(sources := same_buffer(source)) == 1:
+        source, last = sources[0], source.owner.operation
+    if is_block_argument(source) or source.owner.name != "tensor.empty" or last is None:
         return
     root, rank = root_of(buffer), buffer.type.rank
-    parts = [one for one in last.operands if one != buffer and _rank(one) == rank and root_of(one) == root]
-    later = [one.operation for one in last.block.operations if last.is_before_in_block(one)]
-    used = [operand for one in later for inner in all_operations_in(one) for operand in inner.operands]
+    parts = [
+        operand
+        for operand in last.operands
+        if operand != buffer and _rank(operand) == rank and root_of(operand) == root
+    ]
+    later = [view.operation for view in last.block.operations if last.is_before_in_block(view)]
+    used = [operand for operation in later for inner in all_operations_in(operation) for operand in inner.operands]
     if len(parts) > 1 or any(root_of(operand) == root for operand in used):
         with ir.InsertionPoint(last), value.location:
-            fresh = bufferization.alloc_tensor(made.type, list(made.owner.operands))
-        at = next(at for at, operand in enumerate(last.operands) if operand == made)
-        last.operands[at] = fresh
+            fresh = bufferization.alloc_tensor(source.type, list(source.owner.operands))
+        position = next(position for position, operand in enumerate(last.operands) if operand == source)
+        last.operands[position] = fresh
 
 
 def keep_for_late_readers(value: ir.Value, buffer: ir.Value) -> None:
@@ -133,19 +145,19 @@ def keep_for_late_readers(value: ir.Value, buffer: ir.Value) -> None:
         writer, position = value.owner.operation, value.result_number
         if writer.name == "scf.if":
             ends = [terminator(region.blocks[0]).operands[position] for region in writer.regions]
-            if (before := outside(value, writer)) is None:
+            if (old := outside(value, writer)) is None:
                 return
             for end in ends:
-                keep_for_late_readers(end, before)
+                keep_for_late_readers(end, old)
         else:
-            [before] = same_buffer(value)
-        late = [use for use in before.uses if _is_late(use, writer, value)]
+            [old] = same_buffer(value)
+        late = [use for use in old.uses if _is_late(use, writer, value)]
         if late:
             with ir.InsertionPoint(writer), value.location:
-                copy = bufferization.alloc_tensor(before.type, [], copy=before)
+                copy = bufferization.alloc_tensor(old.type, [], copy=old)
             for use in late:
                 use.owner.operands[use.operand_number] = copy
-        value = before
+        value = old
 
 
 def _is_late(use: ir.OpOperand, writer: ir.Operation, value: ir.Value) -> bool:
@@ -166,9 +178,9 @@ def _initial(loop: ir.Operation, value: ir.Value) -> int:
     """Return the index of the operand of `loop` whose buffer its result `value` is in."""
     [source] = same_buffer(value)
     skipped = 3 if loop.name == "scf.for" else 0
-    at = skipped + value.result_number
-    if at < len(loop.operands) and loop.operands[at] == source:
-        return at
+    position = skipped + value.result_number
+    if position < len(loop.operands) and loop.operands[position] == source:
+        return position
     return list(loop.operands).index(source)
 
 
@@ -193,7 +205,7 @@ def _join(branch: ir.Operation) -> None:
         if not _is_tensor(result.type) or _have_one_buffer(values, branch):
             continue
         with ir.InsertionPoint(branch), branch.location:
-            sizes = next((found for value in values if (found := _sizes_outside(value, branch)) is not None), None)
+            sizes = next((dynamic for value in values if (dynamic := _sizes_outside(value, branch)) is not None), None)
             if sizes is None:
                 continue
             target = bufferization.alloc_tensor(result.type, sizes)

@@ -11,7 +11,7 @@ its destination becomes an allocation, which upstream leaves alone.
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, bufferization, ir, operations_named
-from mlirtri.lowering.mlir.aliasing import PLACE, VIEWS, is_block_argument, root_of
+from mlirtri.lowering.mlir.aliasing import SLICE_ATTRIBUTES, VIEWS, is_block_argument, root_of
 
 
 def fill_at_use(module: ir.Module) -> None:
@@ -56,7 +56,7 @@ def _overwritten(insertion: ir.Operation) -> ir.Operation | None:
         other = use.owner.operation
         if other.name != "tensor.insert_slice" or use.operand_number != 1 or other.block != insertion.block:
             continue
-        same = all(other.attributes[name] == insertion.attributes[name] for name in PLACE)
+        same = all(other.attributes[name] == insertion.attributes[name] for name in SLICE_ATTRIBUTES)
         if same and list(other.operands)[2:] == list(insertion.operands)[2:] and other.is_before_in_block(insertion):
             return other
     return None
@@ -102,27 +102,30 @@ def _start(operation: ir.Operation) -> ir.Operation | None:
 
 def _inputs(operation: ir.Operation) -> list[ir.Value]:
     """Return the values that `operation` reads, also inside its body."""
-    inside = [value for one in all_operations_in(operation)[1:] for value in one.operands]
-    return [*list(operation.operands)[:-1], *inside]
+    captured = [value for inner in all_operations_in(operation)[1:] for value in inner.operands]
+    return [*list(operation.operands)[:-1], *captured]
 
 
 def _between(first: ir.Operation, last: ir.Operation) -> list[ir.Operation]:
     return [
-        one.operation
-        for one in first.block.operations
-        if first.is_before_in_block(one.operation) and one.operation.is_before_in_block(last)
+        view.operation
+        for view in first.block.operations
+        if first.is_before_in_block(view.operation) and view.operation.is_before_in_block(last)
     ]
 
 
 def _is_touched(root: ir.Value, operations: list[ir.Operation]) -> bool:
     return any(
-        root_of(value) == root for one in operations for inner in all_operations_in(one) for value in inner.operands
+        root_of(value) == root
+        for operation in operations
+        for inner in all_operations_in(operation)
+        for value in inner.operands
     )
 
 
 def _is_written(root: ir.Value, operations: list[ir.Operation]) -> bool:
     """Return whether any operation writes into the buffer of `root`."""
-    results = [value for one in operations for inner in all_operations_in(one) for value in inner.results]
+    results = [value for operation in operations for inner in all_operations_in(operation) for value in inner.results]
     return any(value != root and root_of(value) == root and _is_new_content(value) for value in results)
 
 
@@ -135,14 +138,14 @@ def _part(producer: ir.Operation) -> None:
     empty = _start(producer)
     with ir.InsertionPoint(producer), producer.location:
         fresh = bufferization.alloc_tensor(empty.results[0].type, list(empty.operands))
-    at = len(producer.operands) - 1
-    target = producer.operands[at]
+    last = len(producer.operands) - 1
+    target = producer.operands[last]
     if target.owner.name == "linalg.fill":
         fill = target.owner.operation
         fill.move_before(producer)
         fill.operands[1] = fresh
     else:
-        producer.operands[at] = fresh
+        producer.operands[last] = fresh
 
 
 def _move(producer: ir.Operation, insertion: ir.Operation) -> None:

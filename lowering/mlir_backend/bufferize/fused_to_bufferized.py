@@ -88,11 +88,11 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_rewrite("one-fill-per-use", buffer_reuse.one_fill_per_use, module, context)
         run_rewrite("concat-to-slices", buffer_reuse.concat_to_slices, module, context)
         run_rewrite("elementwise-in-place", buffer_reuse.elementwise_in_place, module, context)
-        run_rewrite("results-from-their-own-memory", shared_memory.rewrite, module, context)
+        run_rewrite("separate-shared-memory", shared_memory.rewrite, module, context)
         run_rewrite("results-to-arguments", _results_to_arguments, module, context)
         if imperative:
             run_rewrite("while-carries-everything", while_loops.rewrite, module, context)
-            run_rewrite("results-where-they-go", destinations.rewrite, module, context)
+            run_rewrite("compute-in-destinations", destinations.rewrite, module, context)
             run_rewrite("one-buffer-per-carried-value", carried_buffers.rewrite, module, context)
         run_passes(module, FROM_LOOPS if imperative else FROM_TENSORS, context)
         run_passes(module, TO_MEMREF, context)
@@ -112,8 +112,8 @@ def _note_signature(module: ir.Module) -> None:
 
 def count_kernels(module: ir.Module) -> int:
     """Count the operations that become loop nests: linalg's structured ones except fills, and tensor's that copy."""
-    structured = [one.name for one in operations_named(module, "linalg.*")]
-    copying = [one.name for one in operations_named(module, "tensor.*")]
+    structured = [operation.name for operation in operations_named(module, "linalg.*")]
+    copying = [operation.name for operation in operations_named(module, "tensor.*")]
     return sum(name not in NO_LOOPS for name in structured) + sum(name in COPIES for name in copying)
 
 
@@ -123,17 +123,17 @@ def count_bytes(module: ir.Module) -> int | None:
     None for a function whose sizes are only known at the call.
     """
     total = 0
-    kinds = [kind for one in public_functions(module) for kind in (*one.type.inputs, *one.type.results)]
+    kinds = [kind for function in public_functions(module) for kind in (*function.type.inputs, *function.type.results)]
     if any(isinstance(kind, ir.RankedTensorType) and not kind.has_static_shape for kind in kinds):
         return None
-    for one in operations_named(module, "linalg.*"):
-        if one.name in NO_LOOPS:
-            continue
-        read = {each for each in one.operands if not _is_fresh(each) and isinstance(each.type, ir.RankedTensorType)}
-        total += sum(_size_in_bytes(each.type) for each in (*read, *one.results))
-    for one in operations_named(module, "tensor.*"):
-        if one.name in COPIES:
-            total += sum(_size_in_bytes(each.type) for each in (*one.operands, *one.results))
+    for operation in operations_named(module, "linalg.*"):
+        if operation.name not in NO_LOOPS:
+            tensors = [value for value in operation.operands if isinstance(value.type, ir.RankedTensorType)]
+            read = {value for value in tensors if not _is_fresh(value)}
+            total += sum(_size_in_bytes(value.type) for value in (*read, *operation.results))
+    for operation in operations_named(module, "tensor.*"):
+        if operation.name in COPIES:
+            total += sum(_size_in_bytes(value.type) for value in (*operation.operands, *operation.results))
     return total
 
 
@@ -159,9 +159,9 @@ def _results_of_function_to_arguments(function: func.FuncOp) -> None:
     terminator = block.operations[len(block.operations) - 1]
     top = ir.InsertionPoint.at_block_begin(block)
     inputs, results = list(block.arguments), list(terminator.operands)
-    updated = {inputs[at]: results[result] for at, result in updates.items()}
-    for at, value in enumerate(results):
-        if at in updates.values():
+    updated = {inputs[position]: results[result] for position, result in updates.items()}
+    for position, value in enumerate(results):
+        if position in updates.values():
             continue
         buffer = block.add_argument(ir.MemRefType.get(value.type.shape, value.type.element_type), value.location)
         value, buffer = _before_reshapes(value, buffer, top)
@@ -210,9 +210,9 @@ def _set_arguments(function: func.FuncOp, inputs: int, updates: dict[int, int]) 
         del function.attributes["res_attrs"]
     read_only = ir.DictAttr.get({"bufferization.writable": ir.BoolAttr.get(False)})
     attributes = [read_only] * inputs + [ir.DictAttr.get({})] * (len(kinds) - inputs)
-    for at, result in updates.items():
+    for position, result in updates.items():
         number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), result)
-        attributes[at] = ir.DictAttr.get({UPDATED_BY: number})
+        attributes[position] = ir.DictAttr.get({UPDATED_BY: number})
     function.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
 
 

@@ -9,7 +9,15 @@ content (``tensor.empty``) become existing buffers. Refuses nothing.
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import arith, bufferization, ir, linalg, operations_named, tensor
-from mlirtri.lowering.mlir.aliasing import PLACE, VIEWS, ends_in, is_block_argument, is_inside, is_read_only, terminator
+from mlirtri.lowering.mlir.aliasing import (
+    SLICE_ATTRIBUTES,
+    VIEWS,
+    ends_in,
+    is_block_argument,
+    is_inside,
+    is_read_only,
+    terminator,
+)
 from mlirtri.lowering.mlir.index_values import index_value, size_of
 
 
@@ -65,24 +73,26 @@ def concat_to_slices(module: ir.Module) -> None:
     """Replace concatenation by slices: upstream fuses them with their producers, which write them in place."""
     for concat in operations_named(module, "tensor.concat"):
         with ir.InsertionPoint(concat), concat.location:
-            whole = _concat(list(concat.operands), concat.attributes["dim"].value, concat.results[0].type)
-        concat.results[0].replace_all_uses_with(whole)
+            joined = _concat(list(concat.operands), concat.attributes["dim"].value, concat.results[0].type)
+        concat.results[0].replace_all_uses_with(joined)
         concat.erase()
 
 
 def _concat(parts: list[ir.Value], axis: int, kind: ir.RankedTensorType) -> ir.Value:
-    sizes = [[size_of(part, each) for each in range(kind.rank)] for part in parts]
+    sizes = [[size_of(part, number) for number in range(kind.rank)] for part in parts]
     offsets: list[int | ir.Value] = [0]
     for size in sizes:
         offsets.append(_sum(offsets[-1], size[axis]))
     shape = [*sizes[0][:axis], offsets[-1], *sizes[0][axis + 1 :]]
-    whole = tensor.empty(shape, kind.element_type)
+    joined = tensor.empty(shape, kind.element_type)
     for part, size, offset in zip(parts, sizes, offsets[:-1], strict=True):
-        places, static_places = _parted([offset if each == axis else 0 for each in range(kind.rank)])
+        dynamic_offsets, static_offsets = _parted([offset if number == axis else 0 for number in range(kind.rank)])
         extents, static_extents = _parted(size)
         strides = [1] * kind.rank
-        whole = tensor.insert_slice(part, whole, places, extents, [], static_places, static_extents, strides)
-    return whole if whole.type == kind else tensor.cast(kind, whole)
+        joined = tensor.insert_slice(
+            part, joined, dynamic_offsets, extents, [], static_offsets, static_extents, strides
+        )
+    return joined if joined.type == kind else tensor.cast(kind, joined)
 
 
 def _sum(left: int | ir.Value, right: int | ir.Value) -> int | ir.Value:
@@ -93,8 +103,8 @@ def _sum(left: int | ir.Value, right: int | ir.Value) -> int | ir.Value:
 
 def _parted(numbers: list[int | ir.Value]) -> tuple[list[ir.Value], list[int]]:
     """Return the dynamic numbers, and all of them with a marker for each dynamic one."""
-    dynamic = [one for one in numbers if not isinstance(one, int)]
-    return dynamic, [one if isinstance(one, int) else ir.ShapedType.get_dynamic_size() for one in numbers]
+    dynamic = [number for number in numbers if not isinstance(number, int)]
+    return dynamic, [number if isinstance(number, int) else ir.ShapedType.get_dynamic_size() for number in numbers]
 
 
 def elementwise_in_place(module: ir.Module) -> None:
@@ -104,7 +114,7 @@ def elementwise_in_place(module: ir.Module) -> None:
             continue
         *inputs, target = generic.operands
         *maps, target_map = generic.attributes["indexing_maps"]
-        if not _made_by(target, "tensor.empty"):
+        if not _is_result_of(target, "tensor.empty"):
             continue
         if (array := _array_written(generic)) and _shifted_readers(generic, array) > 1:
             # Each slice would be copied, the result only once; upstream makes no view of an allocation.
@@ -115,8 +125,8 @@ def elementwise_in_place(module: ir.Module) -> None:
         if (carried := _free_buffer(generic)) is not None:
             generic.operands[len(inputs)] = carried
             continue
-        for value, one in zip(inputs, maps, strict=True):
-            fits = one == target_map and value.type == target.type and inputs.count(value) == 1
+        for value, access in zip(inputs, maps, strict=True):
+            fits = access == target_map and value.type == target.type and inputs.count(value) == 1
             if fits and _may_overwrite(generic, value):
                 generic.operands[len(inputs)] = value
                 _bring_closer(value, generic)
@@ -128,10 +138,10 @@ def _free_buffer(generic: ir.Operation) -> ir.Value | None:
     loop, block = generic.parent.operation, generic.block
     if loop.name != "scf.for":
         return None
-    places = [use.operand_number for use in generic.results[0].uses if use.owner.name == "scf.yield"]
-    if len(places) != 1:
+    positions = [use.operand_number for use in generic.results[0].uses if use.owner.name == "scf.yield"]
+    if len(positions) != 1:
         return None
-    carried = block.arguments[1 + places[0]]
+    carried = block.arguments[1 + positions[0]]
     return carried if carried.type == generic.results[0].type and _is_read_before(carried, generic) else None
 
 
@@ -159,15 +169,15 @@ def _array_written(generic: ir.Operation) -> ir.Value | None:
 def _shifted_readers(generic: ir.Operation, array: ir.Value) -> int:
     """Count the slices of `array` of the result's size that `generic` reads at other positions than it writes."""
     *inputs, _ = generic.operands
-    *maps, target_map = (one.value for one in generic.attributes["indexing_maps"])
+    *maps, target_map = (access.value for access in generic.attributes["indexing_maps"])
     return sum(
-        _array_of(value) == array and len(one.results) == target_map.n_dims and not _goes_back(generic, value)
-        for value, one in zip(inputs, maps, strict=True)
+        _array_of(value) == array and len(access.results) == target_map.n_dims and not _goes_back(generic, value)
+        for value, access in zip(inputs, maps, strict=True)
     )
 
 
 def _array_of(value: ir.Value) -> ir.Value:
-    while _made_by(value, "tensor.") and value.owner.operation.name in VIEWS:
+    while _is_result_of(value, "tensor.") and value.owner.operation.name in VIEWS:
         value = value.owner.operation.operands[0]
     return value
 
@@ -175,7 +185,7 @@ def _array_of(value: ir.Value) -> ir.Value:
 def _bring_closer(value: ir.Value, generic: ir.Operation) -> None:
     """Move the slice next to `generic`: upstream decides from the end, and must not copy the overwritten slice."""
     only_reader = all(use.owner.operation == generic for use in value.uses)
-    if _made_by(value, "tensor.extract_slice") and only_reader and value.owner.operation.block == generic.block:
+    if _is_result_of(value, "tensor.extract_slice") and only_reader and value.owner.operation.block == generic.block:
         value.owner.operation.move_before(generic)
 
 
@@ -187,11 +197,11 @@ def _may_overwrite(generic: ir.Operation, value: ir.Value) -> bool:
 
 
 def _has_a_buffer_to_reuse(generic: ir.Operation, value: ir.Value) -> bool:
-    if _made_by(value, "linalg."):
+    if _is_result_of(value, "linalg."):
         return True
-    if _made_by(value, "tensor.extract_slice"):
+    if _is_result_of(value, "tensor.extract_slice"):
         return _goes_back(generic, value)
-    return _is_handed_on(generic, value)
+    return _is_loop_carried(generic, value)
 
 
 def _goes_back(generic: ir.Operation, value: ir.Value) -> bool:
@@ -199,10 +209,10 @@ def _goes_back(generic: ir.Operation, value: ir.Value) -> bool:
     uses = list(generic.results[0].uses)
     if len(uses) != 1 or (insertion := uses[0].owner.operation).name != "tensor.insert_slice":
         return False
-    if not _made_by(value, "tensor.extract_slice"):
+    if not _is_result_of(value, "tensor.extract_slice"):
         return False
     slice_of = value.owner.operation
-    same = all(slice_of.attributes[name] == insertion.attributes[name] for name in PLACE)
+    same = all(slice_of.attributes[name] == insertion.attributes[name] for name in SLICE_ATTRIBUTES)
     return same and list(slice_of.operands) == list(insertion.operands)[1:]
 
 
@@ -214,11 +224,11 @@ def _is_kept_by_the_other_arm(generic: ir.Operation, value: ir.Value) -> bool:
     if any(use.owner.operation.block == generic.block and generic.is_before_in_block(use.owner) for use in value.uses):
         return False
     ends = [terminator(region.blocks[0]) for region in branch.regions]
-    kept = {at for end in ends for at, one in enumerate(end.operands) if one == value}
-    return any(use.owner.name == "scf.yield" and use.operand_number in kept for use in generic.results[0].uses)
+    positions = {position for end in ends for position, operand in enumerate(end.operands) if operand == value}
+    return any(use.owner.name == "scf.yield" and use.operand_number in positions for use in generic.results[0].uses)
 
 
-def _is_handed_on(generic: ir.Operation, value: ir.Value) -> bool:
+def _is_loop_carried(generic: ir.Operation, value: ir.Value) -> bool:
     """Return whether a loop around `generic` carries `value`, and the result is its next value."""
     if isinstance(value.owner, ir.Operation | ir.OpView) or value.owner.owner.name != "scf.for":
         return False
@@ -228,7 +238,7 @@ def _is_handed_on(generic: ir.Operation, value: ir.Value) -> bool:
     )
 
 
-def _made_by(value: ir.Value, prefix: str) -> bool:
+def _is_result_of(value: ir.Value, prefix: str) -> bool:
     return isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name.startswith(prefix)
 
 

@@ -20,33 +20,33 @@ def rewrite(module: ir.Module) -> None:
     for function in public_functions(module):
         results = list(dict.fromkeys(terminator(function.regions[0].blocks[0]).operands))
         chains = [_chain(result) for result in results]
-        for one, other in combinations(chains, 2):
-            if shared := one & other:
-                for value in sorted(shared, key=lambda each: str(each.get_name())):
+        for chain, other in combinations(chains, 2):
+            if shared := chain & other:
+                for value in sorted(shared, key=lambda content: str(content.get_name())):
                     _part(value)
 
 
 def _chain(value: ir.Value) -> set[ir.Value]:
     """Return `value` and its earlier contents in the same memory, without empty ones."""
-    found, pending = set(), [value]
+    contents, pending = set(), [value]
     while pending:
-        each = pending.pop()
+        content = pending.pop()
         if (
-            each in found
-            or is_block_argument(each)
-            or each.owner.name in ("tensor.empty", "bufferization.alloc_tensor")
+            content in contents
+            or is_block_argument(content)
+            or content.owner.name in ("tensor.empty", "bufferization.alloc_tensor")
         ):
             continue
-        found.add(each)
-        pending += [each.owner.operands[0]] if each.owner.name in VIEWS else same_buffer(each)
-    return found
+        contents.add(content)
+        pending += [content.owner.operands[0]] if content.owner.name in VIEWS else same_buffer(content)
+    return contents
 
 
 def _part(value: ir.Value) -> None:
     """Replace empty operands of the operation that defines `value` by allocations, which upstream leaves alone."""
     operation = value.owner.operation
-    for at, operand in enumerate(operation.operands):
+    for position, operand in enumerate(operation.operands):
         if is_block_argument(operand) or operand.owner.name != "tensor.empty":
             continue
         with ir.InsertionPoint(operation), operation.location:
-            operation.operands[at] = bufferization.alloc_tensor(operand.type, list(operand.owner.operands))
+            operation.operands[position] = bufferization.alloc_tensor(operand.type, list(operand.owner.operands))

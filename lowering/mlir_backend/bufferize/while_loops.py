@@ -16,44 +16,51 @@ from mlirtri.lowering.mlir.aliasing import is_content_of
 def rewrite(module: ir.Module) -> None:
     """Rewrite every `scf.while` of `module` to that form."""
     for loop in reversed(operations_named(module, "scf.while")):
-        before = loop.regions[0].blocks[0]
-        condition = before.operations[len(before.operations) - 1].operation
-        carried, places = _carried(list(before.arguments), list(condition.operands)[1:])
-        if places != list(range(len(carried))):
-            _rebuild(loop, condition, carried, places)
+        head = loop.regions[0].blocks[0]
+        condition = head.operations[len(head.operations) - 1].operation
+        carried, positions = _carried(list(head.arguments), list(condition.operands)[1:])
+        if positions != list(range(len(carried))):
+            _rebuild(loop, condition, carried, positions)
 
 
 def _carried(arguments: list[ir.Value], passed: list[ir.Value]) -> tuple[list[ir.Value], list[int]]:
     """Return what the condition is to forward, and the positions in it of what it forwards now."""
-    carried, places = list(arguments), []
+    carried, positions = list(arguments), []
     for value in passed:
         if value in carried:
-            places.append(carried.index(value))
+            positions.append(carried.index(value))
             continue
-        place = next((at for at, one in enumerate(arguments) if carried[at] == one and is_content_of(value, one)), None)
-        if place is None:
-            places.append(len(carried))
+        position = next(
+            (
+                number
+                for number, argument in enumerate(arguments)
+                if carried[number] == argument and is_content_of(value, argument)
+            ),
+            None,
+        )
+        if position is None:
+            positions.append(len(carried))
             carried.append(value)
         else:
-            places.append(place)
-            carried[place] = value
-    return carried, places
+            positions.append(position)
+            carried[position] = value
+    return carried, positions
 
 
-def _rebuild(loop: ir.Operation, condition: ir.Operation, carried: list[ir.Value], places: list[int]) -> None:
+def _rebuild(loop: ir.Operation, condition: ir.Operation, carried: list[ir.Value], positions: list[int]) -> None:
     before, after = (region.blocks[0] for region in loop.regions)
     with ir.InsertionPoint(loop), loop.location:
         new = scf.WhileOp([value.type for value in carried], list(loop.operands))
     with ir.InsertionPoint(condition), condition.location:
         scf.ConditionOp(condition.operands[0], carried)
     condition.erase()
-    for at, value in enumerate(carried):
-        location = after.arguments[places.index(at)].location if at in places else value.location
+    for number, value in enumerate(carried):
+        location = after.arguments[positions.index(number)].location if number in positions else value.location
         after.add_argument(value.type, location)
-    for at, place in enumerate(places):
-        after.arguments[at].replace_all_uses_with(after.arguments[len(places) + place])
-        loop.results[at].replace_all_uses_with(new.results[place])
-    for _ in places:
+    for number, position in enumerate(positions):
+        after.arguments[number].replace_all_uses_with(after.arguments[len(positions) + position])
+        loop.results[number].replace_all_uses_with(new.results[position])
+    for _ in positions:
         after.erase_argument(0)
     before.append_to(new.regions[0])
     after.append_to(new.regions[1])

@@ -27,7 +27,7 @@ def rewrite(module: ir.Module) -> None:
     """Split every such reduction."""
     for generic in operations_named(module, "linalg.generic"):
         if (extremum := _extremum(generic)) is not None:
-            _take_apart(generic, extremum)
+            _split(generic, extremum)
 
 
 def _extremum(generic: ir.Operation) -> Any:
@@ -39,17 +39,17 @@ def _extremum(generic: ir.Operation) -> Any:
     element, best, first = block.arguments
     if isinstance(element.type, ir.FloatType) and element.type.width < 32:
         return None
-    chosen = [_maker(value) for value in _results(block)]
-    if [each and each.name for each in chosen] != ["arith.select"] * 2:
+    selects = [_maker(value) for value in _results(block)]
+    if [select and select.name for select in selects] != ["arith.select"] * 2:
         return None
-    value, place = ([*each.operands] for each in chosen)
-    if value[1:] != [element, best] or place[2] != first or place[0] != value[0]:
+    value, index = ([*select.operands] for select in selects)
+    if value[1:] != [element, best] or index[2] != first or index[0] != value[0]:
         return None
-    found = {_EXTREMA.get(_comparison(use.owner.operation), None) for use in element.uses} - {None}
+    extrema = {_EXTREMA.get(_comparison(use.owner.operation), None) for use in element.uses} - {None}
     is_alone = _is_own(operands[1], generic) and _starts_from_largest(operands[2])
-    if len(found) != 1 or not is_alone or _leads_to(place[1], (element, best, first)):
+    if len(extrema) != 1 or not is_alone or _depends_on_any(index[1], (element, best, first)):
         return None
-    return found.pop() if _takes_the_first(value[0], place[1], (element, best, first)) else None
+    return extrema.pop() if _takes_the_first(value[0], index[1], (element, best, first)) else None
 
 
 def _results(block: ir.Block) -> list[ir.Value]:
@@ -60,7 +60,7 @@ def _maker(value: ir.Value) -> Any:
     return value.owner.operation if isinstance(value.owner, ir.Operation | ir.OpView) else None
 
 
-def _takes_the_first(choice: ir.Value, place: ir.Value, arguments: tuple[ir.Value, ...]) -> bool:
+def _takes_the_first(condition: ir.Value, index: ir.Value, arguments: tuple[ir.Value, ...]) -> bool:
     """Return whether the select takes a better element or, of two equal or NaN ones, the smaller index."""
     element, best, first = arguments
     is_float = isinstance(element.type, ir.FloatType)
@@ -71,12 +71,12 @@ def _takes_the_first(choice: ir.Value, place: ir.Value, arguments: tuple[ir.Valu
         for is_before in (True, False):
             facts = {"better": better, "same": same, "new": new, "old": old, "before": is_before}
             expected = better or (new and not old) or ((same or (new and old)) and is_before)
-            if _truth(choice, facts, (element, best, place, first)) is not expected:
+            if _condition_value(condition, facts, (element, best, index, first)) is not expected:
                 return False
     return True
 
 
-def _truth(value: ir.Value, facts: dict[str, bool], values: tuple[ir.Value, ...]) -> bool | None:
+def _condition_value(value: ir.Value, facts: dict[str, bool], values: tuple[ir.Value, ...]) -> bool | None:
     """Return the value of a condition under these facts; None where they do not decide it."""
     maker = _maker(value)
     if maker is None:
@@ -85,21 +85,21 @@ def _truth(value: ir.Value, facts: dict[str, bool], values: tuple[ir.Value, ...]
     if maker.name == "arith.constant":
         return bool(maker.attributes["value"].value)
     if maker.name in _LOGIC:
-        parts = [_truth(each, facts, values) for each in operands]
+        parts = [_condition_value(operand, facts, values) for operand in operands]
         return None if None in parts else _LOGIC[maker.name](*parts)
-    element, best, place, first = values
+    element, best, index, first = values
     kind = _comparison(maker)
     if operands == [element, best] and (kind in _EXTREMA or kind[1] in ("oeq", "eq")):
         return facts["better" if kind in _EXTREMA else "same"]
     if kind == ("arith.cmpf", "uno") and operands in ([element, element], [best, best]):
         return facts["new" if operands[0] == element else "old"]
-    return facts["before"] if kind == ("arith.cmpi", "slt") and operands == [place, first] else None
+    return facts["before"] if kind == ("arith.cmpi", "slt") and operands == [index, first] else None
 
 
 def _starts_from_largest(memory: ir.Value) -> bool:
     """Return whether integer memory was filled with the largest value."""
     fills = [use.owner.operation for use in memory.uses if use.owner.operation.name == "linalg.fill"]
-    makers = [_maker(each.operands[0]) for each in fills]
+    makers = [_maker(fill.operands[0]) for fill in fills]
     if len(makers) != 1 or makers[0] is None or makers[0].name != "arith.constant":
         return False
     return makers[0].attributes["value"].value == 2 ** (memory.type.element_type.width - 1) - 1
@@ -120,54 +120,54 @@ def _comparison(operation: ir.Operation) -> tuple[str, str]:
     return operation.name, str(names(operation.attributes["predicate"].value)).lower()
 
 
-def _leads_to(value: ir.Value, arguments: tuple[ir.Value, ...]) -> bool:
+def _depends_on_any(value: ir.Value, arguments: tuple[ir.Value, ...]) -> bool:
     """Return whether a value depends on one of the arguments of the body."""
     if value in arguments:
         return True
     is_made = isinstance(value.owner, ir.Operation | ir.OpView)
-    return is_made and any(_leads_to(each, arguments) for each in value.owner.operation.operands)
+    return is_made and any(_depends_on_any(operand, arguments) for operand in value.owner.operation.operands)
 
 
-def _take_apart(generic: ir.Operation, extremum: Any) -> None:
-    given, best, first = generic.operands
+def _split(generic: ir.Operation, extremum: Any) -> None:
+    source, best, first = generic.operands
     maps = list(generic.attributes["indexing_maps"])
-    kinds = [str(each) for each in generic.attributes["iterator_types"]]
+    kinds = [str(kind) for kind in generic.attributes["iterator_types"]]
     block = generic.regions[0].blocks[0]
-    place = block.operations[len(block.operations) - 1].operands[1].owner.operation
+    index = block.operations[len(block.operations) - 1].operands[1].owner.operation
     with ir.InsertionPoint(generic), generic.location:
-        largest = empty_generic([given], [best], ir.ArrayAttr.get(maps[:2]), kinds)
-        body = largest.regions[0].blocks.append(given.type.element_type, best.type.element_type)
+        largest = empty_generic([source], [best], ir.ArrayAttr.get(maps[:2]), kinds)
+        body = largest.regions[0].blocks.append(source.type.element_type, best.type.element_type)
         with ir.InsertionPoint(body):
             # Accumulator first, as LLVM's vectoriser needs it.
             linalg.YieldOp([extremum(body.arguments[1], body.arguments[0])])
-        search = empty_generic([given, best], [first], ir.ArrayAttr.get(maps), kinds)
-        body = search.regions[0].blocks.append(*(each.type.element_type for each in (given, best, first)))
+        search = empty_generic([source, best], [first], ir.ArrayAttr.get(maps), kinds)
+        body = search.regions[0].blocks.append(*(value.type.element_type for value in (source, best, first)))
         with ir.InsertionPoint(body):
-            linalg.YieldOp([_first_place(block, place, body)])
+            linalg.YieldOp([_first_index(block, index, body)])
     generic.erase()
 
 
-def _first_place(block: ir.Block, place: ir.Operation, body: ir.Block) -> ir.Value:
+def _first_index(block: ir.Block, select: ir.Operation, body: ir.Block) -> ir.Value:
     """Return the minimum of the index so far and this one, where the element equals the extremum."""
     element, best, first = body.arguments
-    needed = [each.operation for each in block.operations if _makes(each.operation, place.operands[1])]
-    known: dict[ir.Value, ir.Value] = {}
-    clone_all(needed, known)
-    here = known.get(place.operands[1], place.operands[1])
+    needed = [view.operation for view in block.operations if _depends_on(view.operation, select.operands[1])]
+    values: dict[ir.Value, ir.Value] = {}
+    clone_all(needed, values)
+    index = values.get(select.operands[1], select.operands[1])
     if isinstance(element.type, ir.FloatType):
         # One comparison: true of NaN if the extremum is NaN, and then of NaN only.
-        new, old = (arith.cmpf(arith.CmpFPredicate.UNO, each, each) for each in (element, best))
+        new, old = (arith.cmpf(arith.CmpFPredicate.UNO, value, value) for value in (element, best))
         is_it = arith.select(old, new, arith.cmpf(arith.CmpFPredicate.OEQ, element, best))
     else:
         is_it = arith.cmpi(arith.CmpIPredicate.eq, element, best)
     # Not the largest number, for which LLVM would fold to a conditional select and not vectorise.
     none = arith.constant(first.type, 2 ** (first.type.width - 1) - 2)
-    return arith.minsi(arith.select(is_it, here, none), first)
+    return arith.minsi(arith.select(is_it, index, none), first)
 
 
-def _makes(operation: ir.Operation, value: ir.Value) -> bool:
+def _depends_on(operation: ir.Operation, value: ir.Value) -> bool:
     """Return whether a value derives from an operation."""
     if not isinstance(value.owner, ir.Operation | ir.OpView):
         return False
     owner = value.owner.operation
-    return owner == operation or any(_makes(operation, each) for each in owner.operands)
+    return owner == operation or any(_depends_on(operation, operand) for operand in owner.operands)

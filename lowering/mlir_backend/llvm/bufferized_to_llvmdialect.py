@@ -81,7 +81,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             lower_to_loops(module, context)
             run_rewrite("hoist-buffers", hoisted_buffers.rewrite, module, context)
         else:
-            run_rewrite("choices-in-steps", argmax.rewrite, module, context)
+            run_rewrite("argmax-in-two-passes", argmax.rewrite, module, context)
             run_passes(module, TO_GENERIC, context)
             threads = context.target.threads if runtime_library() else 1
             run_rewrite("products-in-pairs", lambda module: pairs.rewrite(module, threads), module, context)
@@ -91,14 +91,14 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_rewrite("chunks-for-threads", lambda module: thread_chunks.rewrite(module, threads), module, context)
             if threads > 1:
                 run_passes(module, thread_chunks.to_openmp(threads), context)
-                run_rewrite("scopes-away", thread_chunks.inline_scopes, module, context)
-            run_rewrite("turn-squares", transposes.rewrite, module, context)
+                run_rewrite("inline-scopes", thread_chunks.inline_scopes, module, context)
+            run_rewrite("transpose-in-registers", transposes.rewrite, module, context)
         run_rewrite("sizes-to-arguments", _pass_sizes, module, context)
         run_passes(module, TO_LOOPS, context)
         run_rewrite("functions-to-arithmetic", elementary.rewrite, module, context)
         run_rewrite("narrow-floats", narrow_floats.rewrite, module, context)
         run_passes(module, TO_LLVM, context)
-        run_rewrite("places-of-calls", _place_calls, module, context)
+        run_rewrite("locations-of-calls", _locate_calls, module, context)
         run_rewrite("narrow-memory", narrow_floats.rewrite_memory, module, context)
         run_rewrite("failed-allocations", failed_allocations.rewrite, module, context)
         run_passes(module, TO_READ, context)
@@ -125,7 +125,7 @@ def _prepare_functions(module: ir.Module) -> None:
         _pass_empty_buffers_flat(function)
 
 
-def _place_calls(module: ir.Module) -> None:
+def _locate_calls(module: ir.Module) -> None:
     """Give every call a location: LLVM refuses calls without one of inlinable functions."""
     for call in operations_named(module, "llvm.call"):
         if span_of(call.location) is None:

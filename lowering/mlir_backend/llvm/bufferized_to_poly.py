@@ -23,10 +23,10 @@ TILE = 32
 
 PREPARE = (
     Pass("func.func(convert-linalg-to-affine-loops)", "whole-array operations become nests as the user's own"),
-    Pass("fold-memref-alias-ops", "places in views become places in what they are views of"),
+    Pass("fold-memref-alias-ops", "indices into views become indices into their buffers"),
     Pass("canonicalize", "drops what that left unused"),
     Pass("raise-scf-to-affine", "loops with affine bounds and steps"),
-    Pass("func.func(affine-raise-from-memref)", "loads and stores at affine places"),
+    Pass("func.func(affine-raise-from-memref)", "loads and stores at affine indices"),
     Pass("canonicalize", "bounds become constants where they are"),
 )
 

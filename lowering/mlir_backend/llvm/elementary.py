@@ -138,11 +138,11 @@ class Scalars:
     def minus(self, x: ir.Value, y: ir.Value) -> ir.Value:
         return arith.subi(x, y)
 
-    def shifted_right(self, x: ir.Value, places: int) -> ir.Value:
-        return arith.shrsi(x, self.whole(places))
+    def shifted_right(self, x: ir.Value, count: int) -> ir.Value:
+        return arith.shrsi(x, self.whole(count))
 
-    def has_bit(self, x: ir.Value, place: int) -> ir.Value:
-        mask = self.whole(1 << place)
+    def has_bit(self, x: ir.Value, position: int) -> ir.Value:
+        mask = self.whole(1 << position)
         return arith.cmpi(arith.CmpIPredicate.eq, arith.andi(x, mask), mask)
 
     def bits(self, x: ir.Value) -> ir.Value:
@@ -191,7 +191,7 @@ class Scalars:
     def equal(self, x: ir.Value, y: ir.Value) -> ir.Value:
         return arith.cmpf(arith.CmpFPredicate.OEQ, x, y)
 
-    def equal_truths(self, first: ir.Value, second: ir.Value) -> ir.Value:
+    def equal_predicates(self, first: ir.Value, second: ir.Value) -> ir.Value:
         return arith.cmpi(arith.CmpIPredicate.eq, first, second)
 
     def differ(self, x: ir.Value, y: ir.Value) -> ir.Value:
@@ -218,12 +218,12 @@ class Scalars:
 
     def with_exponent(self, x: ir.Value, exponent: int) -> ir.Value:
         """Return the number with another exponent."""
-        places = _MANTISSA[self.dtype]
-        kept = arith.andi(self.bits(x), self.whole(~((2 * _BIAS[self.dtype] + 1) << places)))
-        return self.from_bits(arith.ori(kept, self.whole((exponent + _BIAS[self.dtype]) << places)))
+        shift = _MANTISSA[self.dtype]
+        mantissa = arith.andi(self.bits(x), self.whole(~((2 * _BIAS[self.dtype] + 1) << shift)))
+        return self.from_bits(arith.ori(mantissa, self.whole((exponent + _BIAS[self.dtype]) << shift)))
 
-    def table(self, part: str, at: ir.Value) -> ir.Value:
+    def table(self, part: str, index: ir.Value) -> ir.Value:
         """Return an element of `quarters`: of its ``high`` or of its ``low`` part."""
-        name = next(each for each in TABLES if each.endswith(part))
+        name = next(symbol for symbol in TABLES if symbol.endswith(part))
         kind = ir.MemRefType.get([len(quarters()[0])], ir.F64Type.get())
-        return memref.load(memref.get_global(kind, name), [arith.index_cast(ir.IndexType.get(), at)])
+        return memref.load(memref.get_global(kind, name), [arith.index_cast(ir.IndexType.get(), index)])

@@ -21,11 +21,11 @@ def rewrite(module: ir.Module) -> None:
     """Check the result of `malloc` in every public function."""
     calls = operations_named(module, "llvm.call")
     for function in public_functions(module):
-        own = [call for call in calls if call.parent.operation == function.operation]
-        allocations = [call for call in own if _callee(call) == "malloc"]
+        calls_inside = [call for call in calls if call.parent.operation == function.operation]
+        allocations = [call for call in calls_inside if _callee(call) == "malloc"]
         if allocations:
             _return_a_status(function)
-            _end_where_none_is_given(function, allocations, [call for call in own if _callee(call) == "free"])
+            _end_where_none_is_given(function, allocations, [call for call in calls_inside if _callee(call) == "free"])
 
 
 def gives_status(function: ir.OpView) -> bool:
@@ -51,21 +51,21 @@ def _return_a_status(function: ir.OpView) -> None:
 def _end_where_none_is_given(
     function: ir.OpView, allocations: Sequence[ir.Operation], releases: Sequence[ir.Operation]
 ) -> None:
-    blocks, place = list(function.regions[0].blocks), function.location
+    blocks, location = list(function.regions[0].blocks), function.location
     entry, failed = blocks[0], blocks[-1].create_after()
-    made = [allocation.results[0] for allocation in allocations]
-    is_plain = all(release.operands[0] in made for release in releases)
-    slots = _slots(entry, len(made)) if is_plain and releases else []
-    for slot, value in zip(slots, made, strict=False):
-        with ir.InsertionPoint.after(value.owner), place:
+    pointers = [allocation.results[0] for allocation in allocations]
+    is_plain = all(release.operands[0] in pointers for release in releases)
+    slots = _slots(entry, len(pointers)) if is_plain and releases else []
+    for slot, value in zip(slots, pointers, strict=False):
+        with ir.InsertionPoint.after(value.owner), location:
             _store(value, slot)
         for release in releases:
             if release.operands[0] == value:
-                with ir.InsertionPoint(release), place:
+                with ir.InsertionPoint(release), location:
                     _store(_null(), slot)
     for allocation in allocations:
         _branch(allocation, failed)
-    with ir.InsertionPoint(failed), place:
+    with ir.InsertionPoint(failed), location:
         for slot in slots:
             memory = ir.Operation.create("llvm.load", [_pointer()], [slot]).result
             _free(releases[0], memory)
@@ -86,21 +86,21 @@ def _slots(entry: ir.Block, count: int) -> list[ir.Value]:
 def _branch(allocation: ir.Operation, failed: ir.Block) -> None:
     """Move what follows the allocation into a block of its own, and branch on failure."""
     block = allocation.block
-    rest = block.create_after()
+    success = block.create_after()
     following = list(block.operations)
-    at = next(number for number, each in enumerate(following) if each.operation == allocation)
-    for each in following[at + 1 :]:
-        rest.append(each.operation)
+    position = next(number for number, view in enumerate(following) if view.operation == allocation)
+    for view in following[position + 1 :]:
+        success.append(view.operation)
     with ir.InsertionPoint(block), allocation.location:
         equal = {"predicate": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _EQUAL)}
         bit = ir.IntegerType.get_signless(1)
         is_null = ir.Operation.create("llvm.icmp", [bit], [allocation.results[0], _null()], equal).result
         sizes = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0])}
-        ir.Operation.create("llvm.cond_br", [], [is_null], sizes, [failed, rest])
+        ir.Operation.create("llvm.cond_br", [], [is_null], sizes, [failed, success])
 
 
-def _free(like: ir.Operation, memory: ir.Value) -> None:
-    call = like.clone()
+def _free(release: ir.Operation, memory: ir.Value) -> None:
+    call = release.clone()
     call.operation.operands[0] = memory
 
 

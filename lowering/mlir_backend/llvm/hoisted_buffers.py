@@ -29,21 +29,21 @@ def _can_leave(allocation: ir.Operation, releases: list[ir.Operation]) -> bool:
     around = allocation.parent.operation
     if around.name not in LEFT or any(release.block != allocation.block for release in releases):
         return False
-    if _is_handed_on(allocation, around) or (allocation.name == "memref.alloc" and not releases):
+    if _is_yielded(allocation, around) or (allocation.name == "memref.alloc" and not releases):
         return False
     return all(_is_outside(size, around) for size in allocation.operands)
 
 
-def _is_handed_on(allocation: ir.Operation, around: ir.Operation) -> bool:
+def _is_yielded(allocation: ir.Operation, around: ir.Operation) -> bool:
     """Return whether another iteration, or the code after the branch, sees the buffer."""
     terminators = ("scf.yield", "scf.condition")
     return any(use.owner.name in terminators and use.owner.parent == around for use in allocation.result.uses)
 
 
 def _is_outside(value: ir.Value, around: ir.Operation) -> bool:
-    inside = value.owner.owner if isinstance(value.owner, ir.Block) else value.owner.operation
-    while inside is not None and inside.operation.name != "builtin.module":
-        if inside.operation == around:
+    operation = value.owner.owner if isinstance(value.owner, ir.Block) else value.owner.operation
+    while operation is not None and operation.operation.name != "builtin.module":
+        if operation.operation == around:
             return False
-        inside = inside.operation.parent
+        operation = operation.operation.parent
     return True

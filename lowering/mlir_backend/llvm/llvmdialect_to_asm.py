@@ -42,9 +42,9 @@ def lower(module: ir.Module, context: CompileContext) -> Code:
 
 
 def _kernel_function(module: ir.Module, context: CompileContext) -> ir.OpView:
-    functions = {one.attributes["sym_name"].value: one for one in public_functions(module)}
-    if (found := functions.get(symbol_of(context.kernel))) is not None:
-        return found
+    functions = {candidate.attributes["sym_name"].value: candidate for candidate in public_functions(module)}
+    if (function := functions.get(symbol_of(context.kernel))) is not None:
+        return function
     if len(functions) == 1:
         return next(iter(functions.values()))
     names = ", ".join(functions) or "none"
@@ -58,9 +58,9 @@ def _sizes_to_pass(attributes: ir.OpAttributeMap, updates: list[int]) -> tuple[t
     """Return the sizes that the function takes after its pointers: pairs of buffer and axis."""
     if SIGNATURE not in attributes:
         return ()
-    of = ir.FunctionType(ir.TypeAttr(attributes[SIGNATURE]).value)
-    results = [kind for at, kind in enumerate(of.results) if at not in updates]
-    return unknown_sizes([kind.shape for kind in (*of.inputs, *results)])
+    signature = ir.FunctionType(ir.TypeAttr(attributes[SIGNATURE]).value)
+    results = [kind for position, kind in enumerate(signature.results) if position not in updates]
+    return unknown_sizes([kind.shape for kind in (*signature.inputs, *results)])
 
 
 def _compile(module: ir.Module):
@@ -98,10 +98,10 @@ def _disassemble(engine) -> str | None:
         path = os.path.join(folder, "kernel.o")
         engine.dump_to_object_file(path)
         command = [objdump, "--disassemble", "--line-numbers", "--reloc", "--no-show-raw-insn", *syntax, path]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
+        finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    if finished.returncode != 0:
         return None
-    listing = done.stdout.partition("Disassembly")[2].partition("\n")[2].strip() + "\n"
+    listing = finished.stdout.partition("Disassembly")[2].partition("\n")[2].strip() + "\n"
     listing = re.sub(r"^\w+\(\):\n", "", listing, flags=re.MULTILINE)
     return re.sub(r"^(\S.*:\d+)(?: \(discriminator \d+\))?$", r"; \1", listing, flags=re.MULTILINE)
 

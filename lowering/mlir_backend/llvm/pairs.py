@@ -18,7 +18,14 @@ from mlirtri.dialect.bindings.mlir import arith, ir, linalg, memref, operations_
 from mlirtri.lowering.core.cpu import cpu_words, simd_registers
 from mlirtri.lowering.mlir.generics import PARALLEL, empty_generic
 from mlirtri.lowering.mlir.index_values import index_constant, loop_nest
-from mlirtri.lowering.mlir_backend.llvm.tiles import WIDENING, WORTH, Contraction, contraction, parts, widths
+from mlirtri.lowering.mlir_backend.llvm.tiles import (
+    FEWEST_MULTIPLICATIONS,
+    WIDENING,
+    Contraction,
+    contraction,
+    parts,
+    widths,
+)
 
 _PRODUCTS = {
     512: ("avx512bw", "llvm.x86.avx512.pmaddw.d.512"),
@@ -28,7 +35,7 @@ _PRODUCTS = {
 """By register width in bits: the CPU features required, and LLVM's intrinsic for dot products of pairs."""
 ROWS = 6
 """Rows of a tile: accumulators and operands then fill the registers."""
-Places = dict[int, ir.Value]
+Indices = dict[int, ir.Value]
 """The index of each loop, by its number."""
 _VIEWS = ("memref.subview", "memref.collapse_shape", "memref.expand_shape", "memref.cast", "memref.reinterpret_cast")
 
@@ -54,12 +61,12 @@ class _Product:
     out: ir.Value
     accesses: tuple[list[int], list[int], list[int]]
     """For each of them the loops of its axes."""
-    found: Contraction
+    loops: Contraction
     pairs: int
 
-    def at(self, which: int, places: Places) -> list[ir.Value]:
+    def indices_of(self, which: int, indices: Indices) -> list[ir.Value]:
         """Return the indices of the left operand, the right one or the result."""
-        return [places[loop] for loop in self.accesses[which]]
+        return [indices[loop] for loop in self.accesses[which]]
 
 
 def rewrite(module: ir.Module, threads: int) -> None:
@@ -68,30 +75,30 @@ def rewrite(module: ir.Module, threads: int) -> None:
     if needed not in cpu_words():
         return
     for generic in operations_named(module, "linalg.generic"):
-        found = contraction(generic)
-        operands = None if found is None else _operands(generic, found)
+        loops = contraction(generic)
+        operands = None if loops is None else _operands(generic, loops)
         if operands is None:
             continue
         with ir.InsertionPoint(generic), generic.location:
-            _write(generic, operands, found, threads)
+            _write(generic, operands, loops, threads)
 
 
-def _operands(generic: ir.Operation, found: Contraction) -> tuple[_Operand, _Operand] | None:
+def _operands(generic: ir.Operation, loops: Contraction) -> tuple[_Operand, _Operand] | None:
     """Return the operands with the rows and with the columns, or None where one is no narrow integer."""
-    if len(found.reduced) != 1 or not isinstance(generic.operands[2].type.element_type, ir.IntegerType):
+    if len(loops.reduced) != 1 or not isinstance(generic.operands[2].type.element_type, ir.IntegerType):
         return None
-    if found.bits != 32:
+    if loops.bits != 32:
         return None
-    both = [_narrow_operand(generic, at) for at in range(2)]
+    both = [_narrow_operand(generic, position) for position in range(2)]
     if None in both:
         return None
-    left, right = both if found.column in both[1].access else reversed(both)
+    left, right = both if loops.column in both[1].access else reversed(both)
     return left, right
 
 
-def _narrow_operand(generic: ir.Operation, at: int) -> _Operand | None:
-    access = [result.position for result in generic.attributes["indexing_maps"][at].value.results]
-    memory, argument = generic.operands[at], generic.regions[0].blocks[0].arguments[at]
+def _narrow_operand(generic: ir.Operation, position: int) -> _Operand | None:
+    access = [result.position for result in generic.attributes["indexing_maps"][position].value.results]
+    memory, argument = generic.operands[position], generic.regions[0].blocks[0].arguments[position]
     steps = {use.owner.operation.name for use in argument.uses} & set(WIDENING)
     if memory.type.element_type.width == 32:
         return _widened_from(generic, memory, access)
@@ -110,17 +117,17 @@ def _widened_from(generic: ir.Operation, memory: ir.Value, access: list[int]) ->
     if not isinstance(memory.owner, ir.Operation | ir.OpView) or "alloc" not in memory.owner.operation.name:
         return None
     users = {use.owner.operation for use in memory.uses} - {generic}
-    writers = [each for each in users if each.name == "linalg.generic"]
-    if len(writers) != 1 or any(each.name not in ("linalg.generic", "memref.dealloc") for each in users):
+    writers = [user for user in users if user.name == "linalg.generic"]
+    if len(writers) != 1 or any(user.name not in ("linalg.generic", "memref.dealloc") for user in users):
         return None
     (writer,) = writers
-    block, maps = writer.regions[0].blocks[0], [each.value for each in writer.attributes["indexing_maps"]]
-    steps = [each.operation for each in block.operations]
+    block, maps = writer.regions[0].blocks[0], [attribute.value for attribute in writer.attributes["indexing_maps"]]
+    steps = [view.operation for view in block.operations]
     if len(writer.operands) != 2 or len(steps) != 2 or steps[0].operands[0] != block.arguments[0]:
         return None
-    if not all(isinstance(result, ir.AffineDimExpr) for one in maps for result in one.results):
+    if not all(isinstance(result, ir.AffineDimExpr) for mapping in maps for result in mapping.results):
         return None
-    read, written = ([result.position for result in one.results] for one in maps)
+    read, written = ([result.position for result in mapping.results] for mapping in maps)
     source = writer.operands[0]
     is_copy = writer.operands[1] == memory and sorted(read) == sorted(written) and _fits(source, steps[0].name)
     if not is_copy or not _stays(source, writer, generic):
@@ -132,13 +139,13 @@ def _stays(memory: ir.Value, since: ir.Operation, until: ir.Operation) -> bool:
     """Return whether nothing between two operations of a block writes memory."""
     if since.parent != until.parent:
         return False
-    steps = [each.operation for each in until.block.operations]
+    steps = [view.operation for view in until.block.operations]
     for step in steps[steps.index(since) + 1 : steps.index(until)]:
         if step.regions and not step.name.startswith("linalg."):
             return False
         inputs = step.attributes["operandSegmentSizes"][0] if step.name.startswith("linalg.") else 0
         changed = [] if step.name in (*_VIEWS, "memref.alloc", "memref.alloca") else list(step.operands)[inputs:]
-        if any(_root(each) == _root(memory) for each in changed):
+        if any(_root(value) == _root(memory) for value in changed):
             return False
     return True
 
@@ -149,18 +156,18 @@ def _root(value: ir.Value) -> ir.Value:
     return value
 
 
-def _in_pairs(operand: _Operand, found: Contraction, last: int, padded: int) -> tuple[ir.Value, list[int]]:
+def _in_pairs(operand: _Operand, loops: Contraction, last: int, padded: int) -> tuple[ir.Value, list[int]]:
     """Copy in pairs along the sum, with loop `last` innermost, padded to `padded`; return it and its axes' loops."""
-    (reduced,) = found.reduced
+    (reduced,) = loops.reduced
     axis = operand.access.index(reduced)
-    sizes = [found.extents[loop] for loop in operand.access]
+    sizes = [loops.extents[loop] for loop in operand.access]
     sizes[axis] = -(-sizes[axis] // 2)
     pairs = memref.alloc(ir.MemRefType.get(sizes, _integer(32)), [], [])
-    whole = found.extents[reduced] // 2
-    for start, count, sources in ((0, whole, 2), (whole, found.extents[reduced] % 2, 1)):
+    full = loops.extents[reduced] // 2
+    for start, count, sources in ((0, full, 2), (full, loops.extents[reduced] % 2, 1)):
         if count:
             _join(operand, pairs, axis, (start, count), sources)
-    ends = [found.row, reduced] if last == reduced else [reduced, found.column]
+    ends = [loops.row, reduced] if last == reduced else [reduced, loops.column]
     order = [*(loop for loop in operand.access if loop not in ends), *ends]
     sizes = [sizes[operand.access.index(loop)] for loop in order]
     if order == operand.access and sizes[-1] == padded:
@@ -178,13 +185,15 @@ def _join(operand: _Operand, pairs: ir.Value, axis: int, part: tuple[int, int], 
     start, count = part
     sizes = list(pairs.type.shape)
     ones, sizes[axis] = [1] * len(sizes), count
-    steps = [2 if at == axis else 1 for at in range(len(sizes))]
-    starts = [[2 * start + which if at == axis else 0 for at in range(len(sizes))] for which in range(sources)]
-    parts = [_part(operand.memory, each, sizes, steps) for each in starts]
-    target = _part(pairs, [start if at == axis else 0 for at in range(len(sizes))], sizes, ones)
+    steps = [2 if number == axis else 1 for number in range(len(sizes))]
+    starts = [[2 * start + which if number == axis else 0 for number in range(len(sizes))] for which in range(sources)]
+    parts = [_part(operand.memory, start_indices, sizes, steps) for start_indices in starts]
+    target = _part(pairs, [start if number == axis else 0 for number in range(len(sizes))], sizes, ones)
 
     def joined(values: list[ir.Value]) -> ir.Value:
-        low, *high = (ir.Operation.create(operand.widening, [_integer(32)], [each]).result for each in values)
+        low, *high = (
+            ir.Operation.create(operand.widening, [_integer(32)], [start_indices]).result for start_indices in values
+        )
         low = arith.andi(low, arith.constant(_integer(32), 0xFFFF))
         return low if not high else arith.ori(low, arith.shli(high[0], arith.constant(_integer(32), 16)))
 
@@ -199,9 +208,9 @@ def _part(memory: ir.Value, offsets: list[int], sizes: list[int], strides: list[
 def _elementwise(inputs: list[ir.Value], out: ir.Value, accesses: list[list[int]], make) -> None:
     rank = len(out.type.shape)
     maps = [ir.AffineMap.get(rank, 0, [ir.AffineDimExpr.get(loop) for loop in access]) for access in accesses]
-    maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in (*maps, ir.AffineMap.get_identity(rank))])
+    maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(mapping) for mapping in (*maps, ir.AffineMap.get_identity(rank))])
     generic = empty_generic(inputs, [out], maps, [PARALLEL] * rank)
-    block = generic.regions[0].blocks.append(*(each.type.element_type for each in (*inputs, out)))
+    block = generic.regions[0].blocks.append(*(value.type.element_type for value in (*inputs, out)))
     with ir.InsertionPoint(block):
         linalg.YieldOp([make(list(block.arguments)[:-1])])
 
@@ -210,31 +219,36 @@ def _integer(bits: int) -> ir.Type:
     return ir.IntegerType.get_signless(bits)
 
 
-def _write(generic: ir.Operation, operands: tuple[_Operand, _Operand], found: Contraction, threads: int) -> None:
+def _write(generic: ir.Operation, operands: tuple[_Operand, _Operand], loops: Contraction, threads: int) -> None:
     """Replace a product by copies in pairs and loops over tiles."""
-    (reduced,) = found.reduced
-    lanes, pairs = simd_registers().bits // 32, -(-found.extents[reduced] // 2)
-    columns = -(-found.extents[found.column] // lanes) * lanes
-    left, left_access = _in_pairs(operands[0], found, reduced, pairs)
-    right, right_access = _in_pairs(operands[1], found, found.column, columns)
+    (reduced,) = loops.reduced
+    lanes, pairs = simd_registers().bits // 32, -(-loops.extents[reduced] // 2)
+    columns = -(-loops.extents[loops.column] // lanes) * lanes
+    left, left_access = _in_pairs(operands[0], loops, reduced, pairs)
+    right, right_access = _in_pairs(operands[1], loops, loops.column, columns)
     out_access = [result.position for result in generic.attributes["indexing_maps"][2].value.results]
-    product = _Product(left, right, generic.operands[2], (left_access, right_access, out_access), found, pairs)
-    outer = [loop for loop in out_access if loop not in (found.row, found.column)]
-    extent = found.extents[found.row]
-    whole = extent // ROWS * ROWS
-    size = ROWS * max(1, -(-whole // (2 * threads * ROWS)) if threads > 1 and prod(found.extents) >= WORTH else whole)
+    product = _Product(left, right, generic.operands[2], (left_access, right_access, out_access), loops, pairs)
+    outer = [loop for loop in out_access if loop not in (loops.row, loops.column)]
+    extent = loops.extents[loops.row]
+    tiled = extent // ROWS * ROWS
+    size = ROWS * max(
+        1, -(-tiled // (2 * threads * ROWS)) if threads > 1 and prod(loops.extents) >= FEWEST_MULTIPLICATIONS else tiled
+    )
 
-    def chunk(at: list[ir.Value]) -> None:
-        first = arith.muli(at[-1], index_constant(size))
-        last = arith.minsi(arith.addi(first, index_constant(size)), index_constant(whole))
-        _columns(product, dict(zip(outer, at, strict=False)), (first, last), ROWS)
+    def chunk(indices: list[ir.Value]) -> None:
+        first = arith.muli(indices[-1], index_constant(size))
+        last = arith.minsi(arith.addi(first, index_constant(size)), index_constant(tiled))
+        _columns(product, dict(zip(outer, indices, strict=False)), (first, last), ROWS)
 
-    counts = [found.extents[loop] for loop in outer]
-    if whole:
-        _chunks([*counts, -(-whole // size)], chunk)
-    if extent > whole:
-        rest = (index_constant(whole), index_constant(extent))
-        _chunks([*counts, 1], lambda at: _columns(product, dict(zip(outer, at, strict=False)), rest, extent - whole))
+    counts = [loops.extents[loop] for loop in outer]
+    if tiled:
+        _chunks([*counts, -(-tiled // size)], chunk)
+    if extent > tiled:
+        remainder = (index_constant(tiled), index_constant(extent))
+        _chunks(
+            [*counts, 1],
+            lambda indices: _columns(product, dict(zip(outer, indices, strict=False)), remainder, extent - tiled),
+        )
     for copy in (left, right):
         memref.dealloc(copy)
     _erase(generic)
@@ -243,58 +257,60 @@ def _write(generic: ir.Operation, operands: tuple[_Operand, _Operand], found: Co
 def _chunks(counts: list[int], body: Callable[[list[ir.Value]], None]) -> None:
     """Build the body for each index; several chunks along the last axis are distributed to threads."""
 
-    def nest(at: list[ir.Value], _carried: list[ir.Value]) -> list[ir.Value]:
+    def nest(indices: list[ir.Value], _carried: list[ir.Value]) -> list[ir.Value]:
         if counts[-1:] == [1]:
-            body([*at, index_constant(0)])
+            body([*indices, index_constant(0)])
             return []
         chunks = scf.ForallOp([0], [counts[-1]], [1])
         with ir.InsertionPoint(chunks.body):
-            body([*at, chunks.induction_variables[0]])
+            body([*indices, chunks.induction_variables[0]])
             chunks.terminator()
         return []
 
     loop_nest(counts[:-1], [], nest)
 
 
-def _columns(product: _Product, places: Places, bounds: tuple[ir.Value, ir.Value], rows: int) -> None:
+def _columns(product: _Product, indices: Indices, bounds: tuple[ir.Value, ir.Value], rows: int) -> None:
     """Build tiles of that many rows over columns: four vectors, two, one, and part of one."""
-    found, lanes = product.found, simd_registers().bits // 32
+    loops, lanes = product.loops, simd_registers().bits // 32
     start = 0
-    for extent, width in parts(found.extents[found.column], (*(each * lanes for each in widths()), 1)):
+    for extent, width in parts(loops.extents[loops.column], (*(count * lanes for count in widths()), 1)):
         outer = scf.ForOp(index_constant(start), index_constant(start + extent), index_constant(width))
         with ir.InsertionPoint(outer.body):
             inner = scf.ForOp(*bounds, index_constant(rows))
             with ir.InsertionPoint(inner.body):
-                here = {**places, found.column: outer.induction_variable, found.row: inner.induction_variable}
-                _tile(product, here, rows, width)
+                tile = {**indices, loops.column: outer.induction_variable, loops.row: inner.induction_variable}
+                _tile(product, tile, rows, width)
                 scf.YieldOp([])
             scf.YieldOp([])
         start += extent
 
 
-def _tile(product: _Product, places: Places, rows: int, width: int) -> None:
+def _tile(product: _Product, indices: Indices, rows: int, width: int) -> None:
     """Accumulate a tile in registers, and add it to the result."""
-    found, lanes = product.found, simd_registers().bits // 32
-    (reduced,) = found.reduced
+    loops, lanes = product.loops, simd_registers().bits // 32
+    (reduced,) = loops.reduced
     spots = [(row, column) for row in range(rows) for column in range(0, width, lanes)]
     kind = ir.VectorType.get([lanes], _integer(32))
     zero = vector.broadcast(kind, arith.constant(_integer(32), 0))
     loop = scf.ForOp(index_constant(0), index_constant(product.pairs), index_constant(1), [zero] * len(spots))
     with ir.InsertionPoint(loop.body):
-        here = {**places, reduced: loop.induction_variable}
-        left = [_spread(product, _moved(here, found.row, row)) for row in range(rows)]
-        right = {column: _of_pairs(vector.load(kind, product.right, product.at(1, _moved(here, found.column, column))))
-                 for column in range(0, width, lanes)}  # fmt: skip
-        sums = [arith.addi(total, _product_of(left[row], right[column]))
-                for total, (row, column) in zip(loop.inner_iter_args, spots, strict=True)]  # fmt: skip
+        pair = {**indices, reduced: loop.induction_variable}
+        left = [_spread(product, _moved(pair, loops.row, row)) for row in range(rows)]
+        right = {}
+        for column in range(0, width, lanes):
+            spot = product.indices_of(1, _moved(pair, loops.column, column))
+            right[column] = _of_pairs(vector.load(kind, product.right, spot))
+        sums = [arith.addi(accumulator, _product_of(left[row], right[column]))
+                for accumulator, (row, column) in zip(loop.inner_iter_args, spots, strict=True)]  # fmt: skip
         scf.YieldOp(sums)
-    for total, (row, column) in zip(loop.results, spots, strict=True):
-        spot = product.at(2, _moved(_moved(places, found.row, row), found.column, column))
-        _add(product.out, spot, total, min(lanes, width - column))
+    for accumulator, (row, column) in zip(loop.results, spots, strict=True):
+        spot = product.indices_of(2, _moved(_moved(indices, loops.row, row), loops.column, column))
+        _add(product.out, spot, accumulator, min(lanes, width - column))
 
 
-def _spread(product: _Product, places: Places) -> ir.Value:
-    pair = memref.load(product.left, product.at(0, places))
+def _spread(product: _Product, indices: Indices) -> ir.Value:
+    pair = memref.load(product.left, product.indices_of(0, indices))
     return _of_pairs(vector.broadcast(ir.VectorType.get([simd_registers().bits // 32], _integer(32)), pair))
 
 
@@ -312,20 +328,20 @@ def _product_of(left: ir.Value, right: ir.Value) -> ir.Value:
     return ir.Operation.create("llvm.call_intrinsic", [kind], [left, right], attributes).result
 
 
-def _add(memory: ir.Value, at: list[ir.Value], total: ir.Value, count: int) -> None:
+def _add(memory: ir.Value, indices: list[ir.Value], value: ir.Value, count: int) -> None:
     """Add the first lanes of a vector to memory."""
-    kind = total.type
+    kind = value.type
     if count == kind.shape[0]:
-        vector.store(arith.addi(vector.load(kind, memory, at), total), memory, at)
+        vector.store(arith.addi(vector.load(kind, memory, indices), value), memory, indices)
         return
-    truth = ir.VectorType.get(kind.shape, _integer(1))
-    mask = arith.constant(truth, ir.DenseElementsAttr.get(np.arange(kind.shape[0]) < count, type=truth))
+    predicates = ir.VectorType.get(kind.shape, _integer(1))
+    mask = arith.constant(predicates, ir.DenseElementsAttr.get(np.arange(kind.shape[0]) < count, type=predicates))
     zero = vector.broadcast(kind, arith.constant(_integer(32), 0))
-    vector.maskedstore(memory, at, mask, arith.addi(vector.maskedload(kind, memory, at, mask, zero), total))
+    vector.maskedstore(memory, indices, mask, arith.addi(vector.maskedload(kind, memory, indices, mask, zero), value))
 
 
-def _moved(places: Places, loop: int, by: int) -> Places:
-    return {**places, loop: arith.addi(places[loop], index_constant(by))} if by else places
+def _moved(indices: Indices, loop: int, by: int) -> Indices:
+    return {**indices, loop: arith.addi(indices[loop], index_constant(by))} if by else indices
 
 
 def _erase(generic: ir.Operation) -> None:
@@ -335,7 +351,7 @@ def _erase(generic: ir.Operation) -> None:
     for memory in operands[:1] if operands[0] == operands[1] else operands:
         users = {use.owner.operation for use in memory.uses}
         is_widened = isinstance(memory.owner, ir.Operation | ir.OpView) and "alloc" in memory.owner.operation.name
-        if is_widened and sum(each.name == "linalg.generic" for each in users) == 1:
+        if is_widened and sum(user.name == "linalg.generic" for user in users) == 1:
             for user in users:
                 user.erase()
             memory.owner.erase()

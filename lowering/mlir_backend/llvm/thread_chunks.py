@@ -13,7 +13,7 @@ from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.toolchain.mlir_passes import Pass
 
 MARK = "mlirtri.chunks"
-WORTH = 1 << 16
+FEWEST_ELEMENTS = 1 << 16
 """Elements from which on threads, which take some microseconds to start, are profitable."""
 
 _PROGRAM = """module attributes {{transform.with_named_sequence}} {{
@@ -53,7 +53,7 @@ def to_openmp(threads: int) -> tuple[Pass, ...]:
 def inline_scopes(module: ir.Module) -> None:
     """Inline upstream's stack scope around each chunk, which must be one block, but has loops."""
     for scope in operations_named(module, "memref.alloca_scope"):
-        *steps, last = [each.operation for each in scope.regions[0].blocks[0].operations]
+        *steps, last = [view.operation for view in scope.regions[0].blocks[0].operations]
         for step in steps:
             step.move_before(scope)
         replace(scope, list(last.operands))
@@ -61,20 +61,20 @@ def inline_scopes(module: ir.Module) -> None:
 
 def _chunk(generic: ir.Operation, threads: int) -> list[int] | None:
     """Return the tile size of each loop, or None where threads are not profitable."""
-    maps = [each.value for each in generic.attributes["indexing_maps"]]
+    maps = [attribute.value for attribute in generic.attributes["indexing_maps"]]
     extents: dict[int, int] = {}
-    for value, one in zip(generic.operands, maps, strict=True):
+    for value, mapping in zip(generic.operands, maps, strict=True):
         if isinstance(value.type, ir.MemRefType):
-            for result, size in zip(one.results, value.type.shape, strict=True):
+            for result, size in zip(mapping.results, value.type.shape, strict=True):
                 if isinstance(result, ir.AffineDimExpr):
                     extents[result.position] = size
     dynamic = ir.ShapedType.get_dynamic_size()
-    iterators = [str(each) for each in generic.attributes["iterator_types"]]
-    if len(extents) != len(iterators) or dynamic in extents.values() or prod(extents.values()) < WORTH:
+    iterators = [str(kind) for kind in generic.attributes["iterator_types"]]
+    if len(extents) != len(iterators) or dynamic in extents.values() or prod(extents.values()) < FEWEST_ELEMENTS:
         return None
     if generic.parent.operation.name != "func.func":
         return None
     for loop, kind in enumerate(iterators):
         if "parallel" in kind and extents[loop] >= threads:
-            return [-(-extents[loop] // threads) if at == loop else 0 for at in range(len(iterators))]
+            return [-(-extents[loop] // threads) if number == loop else 0 for number in range(len(iterators))]
     return None

@@ -20,7 +20,7 @@ from mlirtri.lowering.mlir_backend.llvm.windows import order_loops, with_even_co
 MARK = "mlirtri.contraction"
 WIDENING = ("arith.extf", "arith.extsi", "arith.extui")
 SUMS = {"arith.addf": "arith.mulf", "arith.addi": "arith.muli"}
-WORTH = 1 << 18
+FEWEST_MULTIPLICATIONS = 1 << 18
 """Multiplications from which on a contraction gains from threads, which take some microseconds to start."""
 CHUNK_BYTES = 1 << 20
 """Bytes of the right operand that a chunk reads at most, to stay in the second-level cache."""
@@ -42,20 +42,20 @@ def rewrite(module: ir.Module, threads: int) -> None:
     """Tile and vectorise the contractions of `module`, for that many threads."""
     marked = []
     for generic in operations_named(module, "linalg.generic"):
-        undo, found = _with_windows(generic)
-        if found is None:
+        undo, loops = _with_windows(generic)
+        if loops is None:
             continue
         if undo is not None:
             # Row and column adjacent: a unit loop between them would be a vector dimension, too.
-            ends = (found.row, found.column, *found.reduced)
-            outer = [at for at in range(len(found.extents)) if at not in ends]
+            ends = (loops.row, loops.column, *loops.reduced)
+            outer = [loop for loop in range(len(loops.extents)) if loop not in ends]
             order_loops(generic, [*outer, *ends], len(outer))
-            found = contraction(generic)
-        generic = _with_contiguous_right(generic, found)
+            loops = contraction(generic)
+        generic = _with_contiguous_right(generic, loops)
         generic.attributes[MARK] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(marked))
-        marked.append(found)
+        marked.append(loops)
     if marked:
-        steps = [line for number, found in enumerate(marked) for line in _steps(number, found, threads)]
+        steps = [line for number, loops in enumerate(marked) for line in _steps(number, loops, threads)]
         apply_transform(module, _PROGRAM.format(steps="\n    ".join(steps)))
 
 
@@ -64,23 +64,23 @@ def _with_windows(generic: ir.Operation) -> tuple[Callable[[], None] | None, Con
     if not _is_product(generic):
         return None, None
     undo = with_views(generic)
-    found = contraction(generic)
-    if undo is None or (found is not None and _has_contiguous_columns(generic, found)):
-        return undo, found
+    loops = contraction(generic)
+    if undo is None or (loops is not None and _has_contiguous_columns(generic, loops)):
+        return undo, loops
     undo()
-    if found is None or not with_even_columns(generic, found.column):
+    if loops is None or not with_even_columns(generic, loops.column):
         return None, None
     return with_views(generic), contraction(generic)
 
 
 def contraction(generic: ir.Operation) -> Contraction | None:
     """Return the roles of the loops, or None where it is no contraction or too small for tiles."""
-    operands, maps = list(generic.operands), [each.value for each in generic.attributes["indexing_maps"]]
+    operands, maps = list(generic.operands), [attribute.value for attribute in generic.attributes["indexing_maps"]]
     if len(operands) != 3 or not all(map(_is_static, operands)) or not _is_sum_of_products(generic):
         return None
-    if not all(isinstance(result, ir.AffineDimExpr) for one in maps for result in one.results):
+    if not all(isinstance(result, ir.AffineDimExpr) for mapping in maps for result in mapping.results):
         return None
-    left, right, out = ([result.position for result in one.results] for one in maps)
+    left, right, out = ([result.position for result in mapping.results] for mapping in maps)
     if len(set(left)) != len(left) or len(set(right)) != len(right) or not out:
         return None
     extents = _extents(operands, (left, right, out))
@@ -95,7 +95,11 @@ def contraction(generic: ir.Operation) -> Contraction | None:
         return None
     row = rows[-1]
     bits = ir.MemRefType(operands[2].type).element_type.width
-    if extents[column] < simd_registers().bits // bits or extents[row] < 4 or prod(extents[at] for at in reduced) < 4:
+    if (
+        extents[column] < simd_registers().bits // bits
+        or extents[row] < 4
+        or prod(extents[dimension] for dimension in reduced) < 4
+    ):
         return None
     return Contraction(row, column, tuple(extents[loop] for loop in loops), reduced, bits)
 
@@ -105,12 +109,14 @@ def _is_product(generic: ir.Operation) -> bool:
     return len(operands) == 3 and all(map(_is_static, operands)) and _is_sum_of_products(generic)
 
 
-def _has_contiguous_columns(generic: ir.Operation, found: Contraction) -> bool:
+def _has_contiguous_columns(generic: ir.Operation, loops: Contraction) -> bool:
     """Return whether columns are contiguous in the operand that has them, as it is read."""
-    maps = [[result.position for result in each.value.results] for each in generic.attributes["indexing_maps"]]
-    at = 1 if found.column in maps[1] else 0
-    strides, _ = generic.operands[at].type.get_strides_and_offset()
-    return maps[at][-1] == found.column and strides[-1] == 1
+    maps = [
+        [result.position for result in attribute.value.results] for attribute in generic.attributes["indexing_maps"]
+    ]
+    position = 1 if loops.column in maps[1] else 0
+    strides, _ = generic.operands[position].type.get_strides_and_offset()
+    return maps[position][-1] == loops.column and strides[-1] == 1
 
 
 def _is_static(value: ir.Value) -> bool:
@@ -128,18 +134,18 @@ def _extents(operands: list[ir.Value], accesses: tuple[list[int], ...]) -> dict[
 def _is_sum_of_products(generic: ir.Operation) -> bool:
     """Return whether the body is ``out + left * right``, the factors widened or not, in any order."""
     block = generic.regions[0].blocks[0]
-    *steps, last = [each.operation for each in block.operations]
+    *steps, last = [view.operation for view in block.operations]
     result = last.operands[0].owner
     if isinstance(result, ir.Block) or result.operation.name not in SUMS:
         return False
-    total = result.operation
-    factors = [value.owner for value in total.operands if value != block.arguments[2]]
-    if len(factors) != 1 or isinstance(factors[0], ir.Block) or factors[0].operation.name != SUMS[total.name]:
+    addition = result.operation
+    factors = [value.owner for value in addition.operands if value != block.arguments[2]]
+    if len(factors) != 1 or isinstance(factors[0], ir.Block) or factors[0].operation.name != SUMS[addition.name]:
         return False
     sources = [_narrow(value) for value in factors[0].operation.operands]
-    known = {*SUMS, *SUMS.values(), *WIDENING}
-    is_wide = str(total.results[0].type) in ("f32", "f64", "i32", "i64")
-    return is_wide and set(sources) == set(block.arguments[0:2]) and all(step.name in known for step in steps)
+    allowed = {*SUMS, *SUMS.values(), *WIDENING}
+    is_wide = str(addition.results[0].type) in ("f32", "f64", "i32", "i64")
+    return is_wide and set(sources) == set(block.arguments[0:2]) and all(step.name in allowed for step in steps)
 
 
 def _narrow(value: ir.Value) -> ir.Value:
@@ -148,26 +154,26 @@ def _narrow(value: ir.Value) -> ir.Value:
     return owner.operation.operands[0] if is_widened else value
 
 
-def _with_contiguous_right(generic: ir.Operation, found: Contraction) -> ir.Operation:
+def _with_contiguous_right(generic: ir.Operation, loops: Contraction) -> ir.Operation:
     """Copy the operand that has the columns if these are not its innermost axis; return the generic."""
-    maps = [each.value for each in generic.attributes["indexing_maps"]]
-    accesses = [[result.position for result in one.results] for one in maps]
-    at = 1 if found.column in accesses[1] else 0
-    if accesses[at][-1] == found.column:
+    maps = [attribute.value for attribute in generic.attributes["indexing_maps"]]
+    accesses = [[result.position for result in mapping.results] for mapping in maps]
+    position = 1 if loops.column in accesses[1] else 0
+    if accesses[position][-1] == loops.column:
         return generic
-    order = [*(where for where, loop in enumerate(accesses[at]) if loop != found.column)]
-    order.append(accesses[at].index(found.column))
-    source = generic.operands[at]
-    kind = ir.MemRefType.get([source.type.shape[where] for where in order], source.type.element_type)
+    order = [*(axis for axis, loop in enumerate(accesses[position]) if loop != loops.column)]
+    order.append(accesses[position].index(loops.column))
+    source = generic.operands[position]
+    kind = ir.MemRefType.get([source.type.shape[axis] for axis in order], source.type.element_type)
     with ir.InsertionPoint(generic), generic.location:
         copy = memref.alloc(kind, [], [])
         linalg.transpose(source, outs=[copy], permutation=order)
     with ir.InsertionPoint.after(generic), generic.location:
         memref.dealloc(copy)
-    generic.operands[at] = copy
-    dims = [ir.AffineDimExpr.get(accesses[at][where]) for where in order]
-    maps[at] = ir.AffineMap.get(maps[at].n_dims, 0, dims)
-    generic.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(one) for one in maps])
+    generic.operands[position] = copy
+    dims = [ir.AffineDimExpr.get(accesses[position][axis]) for axis in order]
+    maps[position] = ir.AffineMap.get(maps[position].n_dims, 0, dims)
+    generic.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(mapping) for mapping in maps])
     return generic
 
 
@@ -205,20 +211,20 @@ _PROGRAM = """module attributes {{transform.with_named_sequence}} {{
 """
 
 
-def _steps(number: int, found: Contraction, threads: int) -> Iterator[str]:
+def _steps(number: int, loops: Contraction, threads: int) -> Iterator[str]:
     """Split a contraction into parts of whole tiles, and each part into chunks and tiles."""
     name = f"%m{number}"
     yield (
         f"{name} = transform.structured.match attributes {{{MARK} = {number} : i64}} in %root"
         " : (!transform.any_op) -> !transform.any_op"
     )
-    lanes = simd_registers().bits // found.bits
-    columns = parts(found.extents[found.column], (*(size * lanes for size in widths()), 1))
-    rows = parts(found.extents[found.row], (6, 1))
-    for at, (column_name, column) in enumerate((yield from _split(name, found.column, columns))):
-        split = yield from _split(column_name, found.row, rows)
-        for row_at, (part, row) in enumerate(split):
-            yield from _tiles(part, f"{number}_{at}_{row_at}", found, row, column, threads)
+    lanes = simd_registers().bits // loops.bits
+    columns = parts(loops.extents[loops.column], (*(size * lanes for size in widths()), 1))
+    rows = parts(loops.extents[loops.row], (6, 1))
+    for column_part, (column_name, column) in enumerate((yield from _split(name, loops.column, columns))):
+        split = yield from _split(column_name, loops.row, rows)
+        for row_part, (part, row) in enumerate(split):
+            yield from _tiles(part, f"{number}_{column_part}_{row_part}", loops, row, column, threads)
 
 
 def widths() -> tuple[int, ...]:
@@ -229,83 +235,83 @@ def widths() -> tuple[int, ...]:
 def parts(extent: int, units: tuple[int, ...]) -> list[tuple[int, int]]:
     """Split `extent` into parts, each a multiple of a unit with tiles of one size: (extent, tile size)."""
     parts = []
-    for at, unit in enumerate(units):
-        whole = extent // unit * unit
-        if whole:
-            parts.append((whole, unit if at == 0 else whole))
-        extent -= whole
+    for position, unit in enumerate(units):
+        multiple = extent // unit * unit
+        if multiple:
+            parts.append((multiple, unit if position == 0 else multiple))
+        extent -= multiple
     return parts
 
 
 def _split(name: str, loop: int, parts: list[tuple[int, int]]) -> Iterator[str]:
     """Emit lines that split an operation along a loop; return the handles of the parts."""
-    found = []
-    for at, (extent, size) in enumerate(parts):
-        if at == len(parts) - 1:
-            found.append((name, (extent, size)))
+    handles = []
+    for position, (extent, size) in enumerate(parts):
+        if position == len(parts) - 1:
+            handles.append((name, (extent, size)))
             break
-        both, head, rest = f"{name}s{loop}", f"{name}h{loop}_{at}", f"{name}r{loop}"
+        both, head, tail = f"{name}s{loop}", f"{name}h{loop}_{position}", f"{name}r{loop}"
         yield f"{both} = transform.structured.split {name} after {extent} {{dimension = {loop}}} : !transform.any_op"
         yield (
-            f"{head}, {rest} = transform.split_handle {both}"
+            f"{head}, {tail} = transform.split_handle {both}"
             " : (!transform.any_op) -> (!transform.any_op, !transform.any_op)"
         )
-        found.append((head, (extent, size)))
-        name = rest
-    return found
+        handles.append((head, (extent, size)))
+        name = tail
+    return handles
 
 
 def _tiles(
-    part: str, label: str, found: Contraction, row: tuple[int, int], column: tuple[int, int], threads: int
+    part: str, label: str, loops: Contraction, row: tuple[int, int], column: tuple[int, int], threads: int
 ) -> Iterator[str]:
     """Emit a part as chunks of tiles with the reduction inside, each a vector operation."""
-    sizes = _chunk(found, row, column, threads)
+    sizes = _chunk(loops, row, column, threads)
     count = prod(
-        -(-extent // size) for extent, size in zip(_extents_of(found, row, column), sizes, strict=True) if size
+        -(-extent // size) for extent, size in zip(_extents_of(loops, row, column), sizes, strict=True) if size
     )
-    work = row[0] * column[0] * prod(found.extents) // (found.extents[found.row] * found.extents[found.column])
-    if threads > 1 and count > 1 and work >= WORTH:
+    work = row[0] * column[0] * prod(loops.extents) // (loops.extents[loops.row] * loops.extents[loops.column])
+    if threads > 1 and count > 1 and work >= FEWEST_MULTIPLICATIONS:
         yield (
             f"%o{label}, %f{label} = transform.structured.tile_using_forall {part} tile_sizes {sizes}"
             " : (!transform.any_op) -> (!transform.any_op, !transform.any_op)"
         )
     else:
-        yield from _loops(f"o{label}", part, sizes, [at for at, size in enumerate(sizes) if size])
-    order = [at for at in range(len(sizes)) if at not in (found.row, found.column, *found.reduced)]
+        yield from _loops(f"o{label}", part, sizes, [loop for loop, size in enumerate(sizes) if size])
+    order = [loop for loop in range(len(sizes)) if loop not in (loops.row, loops.column, *loops.reduced)]
     inner = [1] * len(sizes)
-    inner[found.row], inner[found.column] = row[1], column[1]
-    yield from _loops(f"t{label}", f"%o{label}", inner, [*order, found.column, found.row, *found.reduced])
+    inner[loops.row], inner[loops.column] = row[1], column[1]
+    yield from _loops(f"t{label}", f"%o{label}", inner, [*order, loops.column, loops.row, *loops.reduced])
     yield f"transform.structured.vectorize %t{label} : !transform.any_op"
 
 
-def _extents_of(found: Contraction, row: tuple[int, int], column: tuple[int, int]) -> list[int]:
+def _extents_of(loops: Contraction, row: tuple[int, int], column: tuple[int, int]) -> list[int]:
     """Return the extents of the loops of a part."""
-    extents = list(found.extents)
-    extents[found.row], extents[found.column] = row[0], column[0]
+    extents = list(loops.extents)
+    extents[loops.row], extents[loops.column] = row[0], column[0]
     return extents
 
 
-def _chunk(found: Contraction, row: tuple[int, int], column: tuple[int, int], threads: int) -> list[int]:
+def _chunk(loops: Contraction, row: tuple[int, int], column: tuple[int, int], threads: int) -> list[int]:
     """Return a chunk's extent per loop, 0 for all: columns that fit the cache, and enough chunks."""
-    reach = prod(found.extents[at] for at in found.reduced) * found.bits // 8
+    reach = prod(loops.extents[loop] for loop in loops.reduced) * loops.bits // 8
     tiles = row[0] // row[1]
     column_chunk = column[1] * _divisor(column[0] // column[1], max(1, CHUNK_BYTES // (reach * column[1])))
     row_tiles = _divisor(tiles, 16 if threads == 1 else max(1, min(16, tiles // (2 * threads))))
-    sizes = [0 if at in found.reduced else 1 for at in range(len(found.extents))]
-    sizes[found.row], sizes[found.column] = row[1] * row_tiles, column_chunk
+    sizes = [0 if loop in loops.reduced else 1 for loop in range(len(loops.extents))]
+    sizes[loops.row], sizes[loops.column] = row[1] * row_tiles, column_chunk
     return sizes
 
 
-def _loops(made: str, operation: str, sizes: list[int], order: list[int]) -> Iterator[str]:
-    """Emit lines that tile an operation with loops in an order; `made` names the tile's handle."""
+def _loops(handle: str, operation: str, sizes: list[int], order: list[int]) -> Iterator[str]:
+    """Emit lines that tile an operation with loops in an order; `handle` names the tile's handle."""
     count = sum(size > 0 for size in sizes)
     ranks = sorted(order)
     yield (
-        f"%{made}, %l{made}:{count} = transform.structured.tile_using_for {operation} tile_sizes {sizes}"
-        f" interchange = {[*order, *(at for at in range(len(sizes)) if at not in ranks)]}"
+        f"%{handle}, %l{handle}:{count} = transform.structured.tile_using_for {operation} tile_sizes {sizes}"
+        f" interchange = {[*order, *(loop for loop in range(len(sizes)) if loop not in ranks)]}"
         f" : (!transform.any_op) -> ({', '.join(['!transform.any_op'] * (count + 1))})"
     )
 
 
 def _divisor(number: int, most: int) -> int:
-    return max(each for each in range(1, min(number, most) + 1) if number % each == 0)
+    return max(divisor for divisor in range(1, min(number, most) + 1) if number % divisor == 0)

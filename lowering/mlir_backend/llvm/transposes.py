@@ -56,24 +56,28 @@ def rewrite(module: ir.Module) -> None:
 
 def _transpose_of(generic: ir.Operation) -> _Transpose | None:
     """Return how an operation transposes, or None where it does not or its axes are shorter than a tile."""
-    maps = [each.value for each in generic.attributes["indexing_maps"]]
-    if any("parallel" not in str(each) for each in generic.attributes["iterator_types"]) or not _overwrites(generic):
+    maps = [attribute.value for attribute in generic.attributes["indexing_maps"]]
+    if any("parallel" not in str(kind) for kind in generic.attributes["iterator_types"]) or not _overwrites(generic):
         return None
-    if not all(isinstance(result, ir.AffineDimExpr) for one in maps for result in one.results):
+    if not all(isinstance(result, ir.AffineDimExpr) for mapping in maps for result in mapping.results):
         return None
-    operands, accesses = list(generic.operands), [[result.position for result in one.results] for one in maps]
+    operands, accesses = list(generic.operands), [[result.position for result in mapping.results] for mapping in maps]
     inputs = generic.attributes["operandSegmentSizes"][0]
     written = accesses[inputs]
     loops = list(range(maps[0].n_dims))
-    if sorted(written) != loops or len(loops) < 2 or any(each != written for each in accesses[inputs:]):
+    if sorted(written) != loops or len(loops) < 2 or any(access != written for access in accesses[inputs:]):
         return None
     along = written[-1]
-    crossed = [at for at in range(inputs) if _is_contiguous(operands[at]) and along in accesses[at][:-1]]
-    crossed = [at for at in crossed if accesses[at][-1] == accesses[crossed[0]][-1]]
+    crossed = [
+        position
+        for position in range(inputs)
+        if _is_contiguous(operands[position]) and along in accesses[position][:-1]
+    ]
+    crossed = [position for position in crossed if accesses[position][-1] == accesses[crossed[0]][-1]]
     if not crossed:
         return None
     across, extents = accesses[crossed[0]][-1], dict(zip(written, operands[inputs].type.shape, strict=True))
-    most = min(simd_registers().bits // max(_bits(operands[at]) for at in crossed), MOST_LANES)
+    most = min(simd_registers().bits // max(_bits(operands[position]) for position in crossed), MOST_LANES)
     lanes = 1 << max(min(most, extents[across], extents[along]), 1).bit_length() - 1
     return _Transpose(generic, accesses, extents, crossed, across, along, lanes) if lanes >= FEWEST_LANES else None
 
@@ -82,11 +86,11 @@ def _overwrites(generic: ir.Operation) -> bool:
     """Return whether outputs are static memory that the operation does not read, so that parts may be repeated."""
     operands, inputs = list(generic.operands), generic.attributes["operandSegmentSizes"][0]
     block = generic.regions[0].blocks[0]
-    if not all(isinstance(each.type, ir.MemRefType) and each.type.has_static_shape for each in operands):
+    if not all(isinstance(operand.type, ir.MemRefType) and operand.type.has_static_shape for operand in operands):
         return False
-    read, made = ([_memory(each) for each in part] for part in (operands[:inputs], operands[inputs:]))
+    read, written = ([_memory(operand) for operand in part] for part in (operands[:inputs], operands[inputs:]))
     is_looked_at = any(True for argument in list(block.arguments)[inputs:] for _ in argument.uses)
-    return bool(made) and not is_looked_at and not any(one == other for one in made for other in read)
+    return bool(written) and not is_looked_at and not any(output == source for output in written for source in read)
 
 
 def _memory(value: ir.Value) -> ir.Value:
@@ -113,12 +117,12 @@ def _bits(value: ir.Value) -> int:
 def _is_arithmetic(plan: _Transpose) -> bool:
     """Return whether the body works on vectors, and all operands can be accessed as such."""
     generic, along = plan.generic, plan.along
-    for at, operand in enumerate(generic.operands):
-        if at not in plan.crossed and along in plan.accesses[at]:
-            if plan.accesses[at][-1] != along or not _is_contiguous(operand):
+    for position, operand in enumerate(generic.operands):
+        if position not in plan.crossed and along in plan.accesses[position]:
+            if plan.accesses[position][-1] != along or not _is_contiguous(operand):
                 return False
     block = generic.regions[0].blocks[0]
-    *steps, last = [each.operation for each in block.operations]
+    *steps, last = [view.operation for view in block.operations]
     if any(value not in block.arguments and isinstance(value.owner, ir.Block) for value in last.operands):
         return False
     return all(step.name.startswith("arith.") and not step.regions and _is_wide(step) for step in steps)
@@ -127,7 +131,7 @@ def _is_arithmetic(plan: _Transpose) -> bool:
 def _is_wide(step: ir.Operation) -> bool:
     """Return whether a step works on lanes: fp16 is rounded one by one, and `index` has no fixed width."""
     kinds = [value.type for value in (*step.operands, *step.results)]
-    return all(isinstance(each, ir.IntegerType | ir.F32Type | ir.F64Type) for each in kinds)
+    return all(isinstance(kind, ir.IntegerType | ir.F32Type | ir.F64Type) for kind in kinds)
 
 
 def _read_transposed(plan: _Transpose, number: int) -> None:
@@ -137,16 +141,16 @@ def _read_transposed(plan: _Transpose, number: int) -> None:
     copy = memref.alloc(ir.MemRefType.get([plan.extents[loop] for loop in loops], source.type.element_type), [], [])
     read = [ir.AffineMap.get(len(loops), 0, [ir.AffineDimExpr.get(loops.index(loop)) for loop in access])]
     read.append(ir.AffineMap.get_identity(len(loops)))
-    maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in read])
-    made = empty_generic([source], [copy], maps, [PARALLEL] * len(loops))
-    body = made.regions[0].blocks.append(*[source.type.element_type] * 2)
+    maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(mapping) for mapping in read])
+    transpose = empty_generic([source], [copy], maps, [PARALLEL] * len(loops))
+    body = transpose.regions[0].blocks.append(*[source.type.element_type] * 2)
     with ir.InsertionPoint(body):
         linalg.YieldOp([body.arguments[0]])
-    _write(_transpose_of(made))
-    made.erase()
-    maps = [each.value for each in generic.attributes["indexing_maps"]]
+    _write(_transpose_of(transpose))
+    transpose.erase()
+    maps = [attribute.value for attribute in generic.attributes["indexing_maps"]]
     maps[number] = ir.AffineMap.get(maps[number].n_dims, 0, [ir.AffineDimExpr.get(loop) for loop in loops])
-    generic.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in maps])
+    generic.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(mapping) for mapping in maps])
     generic.operands[number] = copy
     with ir.InsertionPoint.after(generic):
         memref.dealloc(copy)
@@ -158,8 +162,8 @@ def _write(plan: _Transpose) -> None:
     order = [*(loop for loop in written if loop not in ends), *ends]
     counts = [-(-plan.extents[loop] // lanes) if loop in ends else plan.extents[loop] for loop in order]
 
-    def square(at: list[ir.Value], _carried: list[ir.Value]) -> list[ir.Value]:
-        indices = dict(zip(order, at, strict=True))
+    def square(positions: list[ir.Value], _carried: list[ir.Value]) -> list[ir.Value]:
+        indices = dict(zip(order, positions, strict=True))
         for loop in ends:
             indices[loop] = _start(indices[loop], plan.extents[loop], lanes)
         columns = {}
@@ -169,8 +173,8 @@ def _write(plan: _Transpose) -> None:
                 [_read(source, access, _moved(indices, plan.along, row), lanes) for row in range(lanes)]
             )
         for row in range(lanes):
-            known = {number: vectors[row] for number, vectors in columns.items()}
-            _write_row(plan, known, _moved(indices, plan.across, row))
+            inputs = {number: vectors[row] for number, vectors in columns.items()}
+            _write_row(plan, inputs, _moved(indices, plan.across, row))
         return []
 
     loop_nest(counts, [], square)
@@ -191,31 +195,33 @@ def _write_row(plan: _Transpose, columns: dict[int, ir.Value], indices: Indices)
     operands, lanes = list(plan.generic.operands), plan.lanes
     inputs = plan.generic.attributes["operandSegmentSizes"][0]
     block = plan.generic.regions[0].blocks[0]
-    known: dict[ir.Value, ir.Value] = {}
+    values: dict[ir.Value, ir.Value] = {}
     for number in range(inputs):
         value = columns.get(number)
         if value is None and any(True for _ in block.arguments[number].uses):
             value = _read(operands[number], plan.accesses[number], indices, lanes, plan.along)
         if value is not None:
-            known[block.arguments[number]] = _as(value, operands[number].type.element_type)
-    *steps, last = [each.operation for each in block.operations]
+            values[block.arguments[number]] = _as(value, operands[number].type.element_type)
+    *steps, last = [view.operation for view in block.operations]
     for step in steps:
-        known[step.results[0]] = _in_lanes(step, known, lanes)
+        values[step.results[0]] = _in_lanes(step, values, lanes)
     for number, value in enumerate(last.operands, inputs):
-        vector.store(_spread(value, known, lanes), operands[number], [indices[loop] for loop in plan.accesses[number]])
+        vector.store(_spread(value, values, lanes), operands[number], [indices[loop] for loop in plan.accesses[number]])
 
 
-def _in_lanes(step: ir.Operation, known: dict[ir.Value, ir.Value], lanes: int) -> ir.Value:
+def _in_lanes(step: ir.Operation, values: dict[ir.Value, ir.Value], lanes: int) -> ir.Value:
     """Vectorise a scalar operation."""
     if not step.operands:
         return vector.broadcast(ir.VectorType.get([lanes], step.results[0].type), step.clone().operation.result)
-    values = [_spread(each, known, lanes) for each in step.operands]
+    operands = [_spread(operand, values, lanes) for operand in step.operands]
     attributes = {name: step.attributes[name] for name in step.attributes}
-    return ir.Operation.create(step.name, [ir.VectorType.get([lanes], step.results[0].type)], values, attributes).result
+    return ir.Operation.create(
+        step.name, [ir.VectorType.get([lanes], step.results[0].type)], operands, attributes
+    ).result
 
 
-def _spread(value: ir.Value, known: dict[ir.Value, ir.Value], lanes: int) -> ir.Value:
-    return known[value] if value in known else vector.broadcast(ir.VectorType.get([lanes], value.type), value)
+def _spread(value: ir.Value, values: dict[ir.Value, ir.Value], lanes: int) -> ir.Value:
+    return values[value] if value in values else vector.broadcast(ir.VectorType.get([lanes], value.type), value)
 
 
 def _read(source: ir.Value, access: list[int], indices: Indices, lanes: int, along: int | None = None) -> ir.Value:
@@ -238,13 +244,13 @@ def transposed_rows(rows: list[ir.Value]) -> list[ir.Value]:
     rows = [_as(row, ir.IntegerType.get_signless(row.type.element_type.width)) for row in rows]
     distance = 1
     while distance < lanes:
-        made = list(rows)
+        exchanged = list(rows)
         for first in (row for row in range(lanes) if not row & distance):
             second = first + distance
             upper = [lane if not lane & distance else lanes + lane - distance for lane in range(lanes)]
             lower = [lane + distance if not lane & distance else lanes + lane for lane in range(lanes)]
-            for at, taken in ((first, upper), (second, lower)):
-                made[at] = vector.shuffle(rows[first], rows[second], taken)
-        rows = made
+            for row_number, lanes_taken in ((first, upper), (second, lower)):
+                exchanged[row_number] = vector.shuffle(rows[first], rows[second], lanes_taken)
+        rows = exchanged
         distance *= 2
     return rows

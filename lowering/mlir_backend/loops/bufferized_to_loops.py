@@ -30,14 +30,14 @@ TO_GENERIC = (Pass("func.func(linalg-generalize-named-ops)", "named operations b
 
 TO_WHOLE_BUFFERS = (
     Pass("fold-memref-alias-ops", "loads and stores through views become those of the whole buffer"),
-    Pass("affine-expand-index-ops", "places in reshaped buffers become quotients and remainders"),
+    Pass("affine-expand-index-ops", "indices into reshaped buffers become quotients and remainders"),
     Pass("lower-affine", "index arithmetic becomes arith"),
     Pass("canonicalize", "constants once, no dead view"),
-    Pass("cse", "equal places are computed once"),
+    Pass("cse", "equal indices are computed once"),
     Pass("loop-invariant-code-motion", "what does not change in a loop is computed before it"),
 )
 
-TIDY = (Pass("cse", "places that the copies and their readers computed both"),)
+TIDY = (Pass("cse", "indices that both the copies and their readers computed"),)
 
 
 def lower_to_loops(module: ir.Module, context: CompileContext) -> ir.Module:

@@ -52,8 +52,8 @@ class _Temporary:
 
     def erase(self, nest: ir.Operation) -> None:
         """Remove the buffer and the nest that copies."""
-        for one in (nest, *self.releases):
-            one.erase()
+        for operation in (nest, *self.releases):
+            operation.erase()
         for use in list(self.allocation.result.uses):
             use.owner.operation.erase()
         self.allocation.erase()
@@ -62,7 +62,7 @@ class _Temporary:
 def _temporary(allocation: ir.Operation) -> _Temporary | None:
     users = [use.owner.operation for use in allocation.result.uses]
     stores, reads, releases = (
-        [one for one in users if one.name == f"memref.{name}"] for name in ("store", "load", "dealloc")
+        [user for user in users if user.name == f"memref.{name}"] for name in ("store", "load", "dealloc")
     )
     if len(stores) != 1 or not reads or len(stores) + len(reads) + len(releases) != len(users):
         return None
@@ -99,13 +99,13 @@ def _is_copied_in(temporary: _Temporary) -> bool:
     load = _loaded_by_copy(temporary.store)
     if load is None or not _is_whole(buffer := load.operands[0]):
         return False
-    if not all(_keeps(one, buffer) for one in _between(temporary)):
+    if not all(_keeps(operation, buffer) for operation in _between(temporary)):
         return False
-    place, loops = _offsets(load, temporary.writer), len(_indices(temporary.writer))
+    source, loops = _offsets(load, temporary.writer), len(_indices(temporary.writer))
     block = temporary.reader.regions[0].blocks[0]
     return all(
         store.block == block
-        and _stays_apart(_offsets(store, temporary.reader), place, loops)
+        and _is_disjoint(_offsets(store, temporary.reader), source, loops)
         and all(read.is_before_in_block(store) for read in temporary.reads)
         for store in _accesses("memref.store", temporary.reader, buffer)
     )
@@ -113,23 +113,23 @@ def _is_copied_in(temporary: _Temporary) -> bool:
 
 def _is_copied_out(temporary: _Temporary) -> bool:
     """Return whether the reader only copies to a buffer, which the writer can write itself."""
-    stores = [one for one in all_operations_in(temporary.reader) if one.name == "memref.store"]
+    stores = [operation for operation in all_operations_in(temporary.reader) if operation.name == "memref.store"]
     if len(stores) != 1 or _loaded_by_copy(stores[0]) is None:
         return False
     if list(temporary.writer.operands) != list(temporary.reader.operands):  # the loops' bounds
         return False
     buffer, between = stores[0].operands[1], _between(temporary)
-    if not _is_whole(buffer) or any(_is_made_by(buffer, one) for one in between):
+    if not _is_whole(buffer) or any(_is_result_of(buffer, operation) for operation in between):
         return False
-    if not all(_keeps(one, buffer) and not _accesses("memref.load", one, buffer) for one in between):
+    if not all(_keeps(operation, buffer) and not _accesses("memref.load", operation, buffer) for operation in between):
         return False
-    known = [value for one in all_operations_in(temporary.reader) for value in one.operands]
-    if any(_is_made_by(value, one) for value in known for one in between):
+    operands = [value for operation in all_operations_in(temporary.reader) for value in operation.operands]
+    if any(_is_result_of(value, operation) for value in operands for operation in between):
         return False
-    place, loops = _offsets(stores[0], temporary.reader), len(_indices(temporary.reader))
+    target, loops = _offsets(stores[0], temporary.reader), len(_indices(temporary.reader))
     loads, block = _accesses("memref.load", temporary.writer, buffer), temporary.store.block
     return not _accesses("memref.store", temporary.writer, buffer) and all(
-        _stays_apart(_offsets(load, temporary.writer), place, loops)
+        _is_disjoint(_offsets(load, temporary.writer), target, loops)
         and _ancestor(load, block).is_before_in_block(temporary.store)
         for load in loads
     )
@@ -140,13 +140,13 @@ def _loaded_by_copy(store: ir.Operation) -> ir.Operation | None:
     value, block = store.operands[0], store.block
     if is_block_argument(value) or value.owner.name != "memref.load" or value.owner.operation.block != block:
         return None
-    others = [one.operation for one in block.operations if one.operation not in (store, value.owner.operation)]
-    return value.owner.operation if all(one.name.startswith(("arith.", "scf.reduce")) for one in others) else None
+    others = [view.operation for view in block.operations if view.operation not in (store, value.owner.operation)]
+    return value.owner.operation if all(view.name.startswith(("arith.", "scf.reduce")) for view in others) else None
 
 
-def _accesses(name: str, inside: ir.Operation, buffer: ir.Value) -> list[ir.Operation]:
+def _accesses(name: str, nest: ir.Operation, buffer: ir.Value) -> list[ir.Operation]:
     position = 1 if name == "memref.store" else 0
-    return [one for one in all_operations_in(inside) if one.name == name and one.operands[position] == buffer]
+    return [access for access in all_operations_in(nest) if access.name == name and access.operands[position] == buffer]
 
 
 def _is_whole(buffer: ir.Value) -> bool:
@@ -156,16 +156,16 @@ def _is_whole(buffer: ir.Value) -> bool:
     return buffer.owner.name in ("memref.alloc", "memref.alloca")
 
 
-def _is_made_by(value: ir.Value, operation: ir.Operation) -> bool:
+def _is_result_of(value: ir.Value, operation: ir.Operation) -> bool:
     return not is_block_argument(value) and value.owner.operation == operation
 
 
 def _between(temporary: _Temporary) -> list[ir.Operation]:
     writer, reader = temporary.writer, temporary.reader
     return [
-        one.operation
-        for one in writer.block.operations
-        if writer.is_before_in_block(one.operation) and one.operation.is_before_in_block(reader)
+        view.operation
+        for view in writer.block.operations
+        if writer.is_before_in_block(view.operation) and view.operation.is_before_in_block(reader)
     ]
 
 
@@ -176,9 +176,9 @@ def _keeps(operation: ir.Operation, buffer: ir.Value) -> bool:
     return operation.name == "scf.parallel" and not _accesses("memref.store", operation, buffer)
 
 
-def _stays_apart(one: list[Offset | None], other: list[Offset | None], loops: int) -> bool:
+def _is_disjoint(access: list[Offset | None], other: list[Offset | None], loops: int) -> bool:
     """Return whether each loop has the same index in both accesses on some axis: iterations are disjoint."""
-    pairs = [(first, second) for first, second in zip(one, other, strict=True) if first and second]
+    pairs = [(first, second) for first, second in zip(access, other, strict=True) if first and second]
     moving = {first[0] for first, second in pairs if first[0] == second[0] and first[1:] == second[1:]}
     return len(moving) == loops
 
@@ -195,28 +195,28 @@ def _offset(index: ir.Value, nest: ir.Operation) -> Offset | None:
         return (loops.index(index),)
     if is_block_argument(index) or index.owner.name != "arith.addi":
         return None
-    for one, other in (list(index.owner.operands), list(index.owner.operands)[::-1]):
-        if one in loops and (is_block_argument(other) or other.owner.operation.block != nest.regions[0].blocks[0]):
-            return loops.index(one), other
+    for counter, other in (list(index.owner.operands), list(index.owner.operands)[::-1]):
+        if counter in loops and (is_block_argument(other) or other.owner.operation.block != nest.regions[0].blocks[0]):
+            return loops.index(counter), other
     return None
 
 
 def _read_the_source(temporary: _Temporary) -> None:
     writer = temporary.writer
     for read in temporary.reads:
-        known = _clone_before(read, writer, temporary.reader, ("memref.store", "scf.reduce"))
-        read.results[0].replace_all_uses_with(known[temporary.store.operands[0]])
+        values = _clone_before(read, writer, temporary.reader, ("memref.store", "scf.reduce"))
+        read.results[0].replace_all_uses_with(values[temporary.store.operands[0]])
         read.erase()
     temporary.erase(writer)
 
 
 def _write_the_target(temporary: _Temporary) -> None:
     store, reader = temporary.store, temporary.reader
-    [copying] = [one for one in all_operations_in(reader) if one.name == "memref.store"]
-    known = _clone_before(store, reader, temporary.writer, ("memref.load", "memref.store", "scf.reduce"))
+    [copying] = [index for index in all_operations_in(reader) if index.name == "memref.store"]
+    values = _clone_before(store, reader, temporary.writer, ("memref.load", "memref.store", "scf.reduce"))
     with ir.InsertionPoint(store), copying.location:
         memref.store(
-            store.operands[0], copying.operands[1], [known.get(one, one) for one in list(copying.operands)[2:]]
+            store.operands[0], copying.operands[1], [values.get(index, index) for index in list(copying.operands)[2:]]
         )
     store.erase()
     temporary.erase(reader)
@@ -226,13 +226,13 @@ def _clone_before(
     operation: ir.Operation, source: ir.Operation, target: ir.Operation, left_out: tuple[str, ...]
 ) -> dict[ir.Value, ir.Value]:
     """Clone the body of nest `source` before an operation of nest `target`; return the value mapping."""
-    known = dict(zip(_indices(source), _indices(target), strict=True))
+    values = dict(zip(_indices(source), _indices(target), strict=True))
     with ir.InsertionPoint(operation):
         for step in source.regions[0].blocks[0].operations:
             if step.operation.name in left_out:
                 continue
             clone = step.operation.clone().operation
-            for at, operand in enumerate(clone.operands):
-                clone.operands[at] = known.get(operand, operand)
-            known.update(zip(step.operation.results, clone.results, strict=True))
-    return known
+            for position, operand in enumerate(clone.operands):
+                clone.operands[position] = values.get(operand, operand)
+            values.update(zip(step.operation.results, clone.results, strict=True))
+    return values

@@ -16,8 +16,8 @@ from mlirtri.dialect.bindings.mlir import ir, operations_named
 def rewrite(module: ir.Module) -> None:
     """Order the loops of every generic that reduces."""
     for generic in operations_named(module, "linalg.generic"):
-        iterators = [str(one) for one in generic.attributes["iterator_types"]]
-        if not any("reduction" in one for one in iterators):
+        iterators = [str(kind) for kind in generic.attributes["iterator_types"]]
+        if not any("reduction" in iterator for iterator in iterators):
             continue
         _relax_sums(generic)
         if not any(inner.operation.name == "linalg.index" for inner in _body(generic).operations):
@@ -46,18 +46,18 @@ def _relax_sums(generic: ir.Operation) -> None:
 def _reorder(generic: ir.Operation, loops: int) -> None:
     maps = [attribute.value for attribute in generic.attributes["indexing_maps"]]
     distances = [0] * loops
-    for operand, one in zip(generic.operands, maps, strict=True):
+    for operand, access in zip(generic.operands, maps, strict=True):
         if not isinstance(operand.type, ir.MemRefType):
             continue  # a scalar is read once
         strides, _ = operand.type.get_strides_and_offset()
-        for result, stride in zip(one.results, strides, strict=True):
+        for result, stride in zip(access.results, strides, strict=True):
             for loop, factor in _terms(result, 1):
                 distances[loop] += abs(stride * factor)
     order = sorted(range(loops), key=lambda loop: -distances[loop])
     # Loop p is the former loop order[p], so d<order[p]> becomes d<p>.
     renamed = ir.AffineMap.get(loops, 0, [ir.AffineDimExpr.get(order.index(loop)) for loop in range(loops)])
-    new_maps = [ir.AffineMap.get(loops, 0, [result.compose(renamed) for result in one.results]) for one in maps]
-    generic.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(one) for one in new_maps])
+    new_maps = [ir.AffineMap.get(loops, 0, [result.compose(renamed) for result in access.results]) for access in maps]
+    generic.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(mapping) for mapping in new_maps])
     iterators = list(generic.attributes["iterator_types"])
     generic.attributes["iterator_types"] = ir.ArrayAttr.get([iterators[loop] for loop in order])
 

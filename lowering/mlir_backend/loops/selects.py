@@ -14,8 +14,8 @@ from mlirtri.lowering.mlir.cloning import replace
 
 def rewrite(module: ir.Module) -> None:
     """Replace every select of buffers in `module`."""
-    while found := [one for one in operations_named(module, "arith.select") if _is_buffer(one.results[0])]:
-        for select in found:
+    while selects := [select for select in operations_named(module, "arith.select") if _is_buffer(select.results[0])]:
+        for select in selects:
             for use in list(select.results[0].uses):
                 _split(select, use.owner.operation)
             select.erase()
@@ -37,9 +37,9 @@ def _split(select: ir.Operation, user: ir.Operation) -> None:
                 ir.Operation.create("arith.select", [x.type], [condition, x, y])
                 for x, y in zip(views[0].results, views[1].results, strict=True)
             ]
-            results = [each.results[0] for each in chosen]
+            results = [view.results[0] for view in chosen]
         else:
-            branch = scf.IfOp(condition, [each.type for each in user.results], has_else=True)
+            branch = scf.IfOp(condition, [result.type for result in user.results], has_else=True)
             for side, block in ((1, branch.then_block), (2, branch.else_block)):
                 with ir.InsertionPoint(block):
                     scf.YieldOp(list(_on(select, user, side).results))
@@ -50,7 +50,7 @@ def _split(select: ir.Operation, user: ir.Operation) -> None:
 def _on(select: ir.Operation, user: ir.Operation, side: int) -> ir.Operation:
     """Clone the user at the insertion point for one of the two buffers."""
     copy = user.clone()
-    for at, operand in enumerate(user.operands):
+    for position, operand in enumerate(user.operands):
         if operand == select.results[0]:
-            copy.operation.operands[at] = select.operands[side]
+            copy.operation.operands[position] = select.operands[side]
     return copy.operation

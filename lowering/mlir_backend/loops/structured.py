@@ -32,8 +32,8 @@ class _Nest:
         self.body = generic.regions[0].blocks[0]
         self.buffers = list(generic.operands)
         self.inputs = generic.attributes["operandSegmentSizes"][0]
-        self.maps = [one.value for one in generic.attributes["indexing_maps"]]
-        self.reduces = ["reduction" in str(one) for one in generic.attributes["iterator_types"]]
+        self.maps = [attribute.value for attribute in generic.attributes["indexing_maps"]]
+        self.reduces = ["reduction" in str(kind) for kind in generic.attributes["iterator_types"]]
         self.zero, self.one = index_constant(0), index_constant(1)
         self.sizes = [self._size_of(loop) for loop in range(len(self.reduces))]
 
@@ -54,19 +54,23 @@ class _Nest:
             while last < len(self.reduces) and not self.reduces[last]:
                 last += 1
         bounds = [self.zero] * (last - first), self.sizes[first:last], [self.one] * (last - first)
-        loop = scf.ForOp(*(one for (one,) in bounds)) if self.reduces[first] else _parallel(*bounds)
+        loop = scf.ForOp(*(value for (value,) in bounds)) if self.reduces[first] else _parallel(*bounds)
         with ir.InsertionPoint(loop.regions[0].blocks[0]):
             self._loops_from(last, [*indices, *loop.regions[0].blocks[0].arguments])
             scf.YieldOp([]) if self.reduces[first] else scf.ReduceOp([], 0)
 
     def _element(self, indices: Values) -> None:
         """Compute one element of every output by the innermost reductions."""
-        places = {at: self._place(at, indices) for at in self.outputs}
+        targets = {position: self._indices_of(position, indices) for position in self.outputs}
         carries = len(indices) < len(self.reduces)
-        before = {at: memref.load(self.buffers[at], places[at]) for at in self.outputs if carries or self._reads(at)}
-        after = self._reduce(indices, list(before.values())) if carries else self._step(indices, before)
-        for at, value in zip(self.outputs, after, strict=True):
-            memref.store(value, self.buffers[at], places[at])
+        old = {
+            position: memref.load(self.buffers[position], targets[position])
+            for position in self.outputs
+            if carries or self._reads(position)
+        }
+        new = self._reduce(indices, list(old.values())) if carries else self._step(indices, old)
+        for position, value in zip(self.outputs, new, strict=True):
+            memref.store(value, self.buffers[position], targets[position])
 
     def _reduce(self, indices: Values, carried: Values) -> Values:
         """Build sequential loops over the dimensions that `indices` lacks."""
@@ -79,41 +83,45 @@ class _Nest:
 
     def _step(self, indices: Values, accumulators: dict[int, ir.Value]) -> Values:
         """Clone the body once; return what it yields."""
-        known = {self.body.arguments[at]: value for at, value in accumulators.items()}
-        for at in range(self.inputs):
-            if self._reads(at):
-                known[self.body.arguments[at]] = self._input(at, indices)
-        *steps, last = (one.operation for one in self.body.operations)
+        values = {self.body.arguments[position]: value for position, value in accumulators.items()}
+        for position in range(self.inputs):
+            if self._reads(position):
+                values[self.body.arguments[position]] = self._input(position, indices)
+        *steps, last = (view.operation for view in self.body.operations)
         for step in steps:
             if step.name == "linalg.index":
-                known[step.results[0]] = indices[step.attributes["dim"].value]
+                values[step.results[0]] = indices[step.attributes["dim"].value]
             else:
-                known.update(zip(step.results, _clone(step, known, indices).results, strict=True))
-        return [known.get(value, value) for value in last.operands]
+                values.update(zip(step.results, _clone(step, values, indices).results, strict=True))
+        return [values.get(value, value) for value in last.operands]
 
-    def _input(self, at: int, indices: Values) -> ir.Value:
-        buffer = self.buffers[at]
-        return memref.load(buffer, self._place(at, indices)) if isinstance(buffer.type, ir.MemRefType) else buffer
+    def _input(self, position: int, indices: Values) -> ir.Value:
+        buffer = self.buffers[position]
+        return (
+            memref.load(buffer, self._indices_of(position, indices))
+            if isinstance(buffer.type, ir.MemRefType)
+            else buffer
+        )
 
-    def _reads(self, at: int) -> bool:
-        return any(True for _ in self.body.arguments[at].uses)
+    def _reads(self, position: int) -> bool:
+        return any(True for _ in self.body.arguments[position].uses)
 
-    def _place(self, at: int, indices: Values) -> Values:
-        return [_value_of(expression, indices) for expression in self.maps[at].results]
+    def _indices_of(self, position: int, indices: Values) -> Values:
+        return [_value_of(expression, indices) for expression in self.maps[position].results]
 
     def _size_of(self, loop: int) -> ir.Value:
         """Return the extent of a loop: that of an axis that it alone indexes, which every loop has."""
         axes = [
-            (at, axis)
-            for at, one in enumerate(self.maps)
-            for axis, result in enumerate(one.results)
+            (position, axis)
+            for position, mapping in enumerate(self.maps)
+            for axis, result in enumerate(mapping.results)
             if isinstance(result, ir.AffineDimExpr) and result.position == loop
         ]
-        static = [size for at, axis in axes if (size := self.buffers[at].type.shape[axis]) >= 0]
+        static = [size for position, axis in axes if (size := self.buffers[position].type.shape[axis]) >= 0]
         if static:
             return index_constant(static[0])
-        at, axis = axes[0]
-        return memref.dim(self.buffers[at], index_constant(axis))
+        position, axis = axes[0]
+        return memref.dim(self.buffers[position], index_constant(axis))
 
 
 def _parallel(lower: Values, upper: Values, steps: Values) -> scf.ParallelOp:
@@ -122,13 +130,13 @@ def _parallel(lower: Values, upper: Values, steps: Values) -> scf.ParallelOp:
     return loop
 
 
-def _clone(step: ir.Operation, known: dict[ir.Value, ir.Value], indices: Sequence[ir.Value]) -> ir.Operation:
+def _clone(step: ir.Operation, values: dict[ir.Value, ir.Value], indices: Sequence[ir.Value]) -> ir.Operation:
     """Clone `step` at the insertion point with mapped operands, also in its regions."""
     copy = step.clone().operation
     for inner in all_operations_in(copy):
-        for at, value in enumerate(inner.operands):
-            if value in known:
-                inner.operands[at] = known[value]
+        for position, value in enumerate(inner.operands):
+            if value in values:
+                inner.operands[position] = values[value]
     for inner in all_operations_in(copy):
         if inner.name == "linalg.index":
             inner.results[0].replace_all_uses_with(indices[inner.attributes["dim"].value])
@@ -149,7 +157,7 @@ def _value_of(expression: ir.AffineExpr, indices: Sequence[ir.Value]) -> ir.Valu
 _ARITHMETIC = {
     ir.AffineAddExpr: arith.addi,
     ir.AffineMulExpr: arith.muli,
-    ir.AffineModExpr: arith.remui,  # of what is never negative: places lie inside their buffers
+    ir.AffineModExpr: arith.remui,  # never negative: indices are inside their buffers
     ir.AffineFloorDivExpr: arith.floordivsi,
     ir.AffineCeilDivExpr: arith.ceildivsi,
 }

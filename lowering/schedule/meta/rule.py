@@ -26,7 +26,7 @@ from mlirtri.lowering.schedule.meta.tuning_file import recall, remember
 from mlirtri.lowering.tir.blocks import leaf_blocks
 from mlirtri.lowering.toolchain.tvm_attributes import IMPERATIVE, KERNEL_LOCATIONS, LOCATION
 from mlirtri.lowering.toolchain.tvm_names import PINNED, IRModule, PrimFunc, Schedule, apply_trace, ir, tvm
-from mlirtri.lowering.toolchain.tvm_passes import place_of, prim_funcs
+from mlirtri.lowering.toolchain.tvm_passes import prim_funcs, source_span
 
 MAIN = "main"
 """The name that MetaSchedule gives the function in traces."""
@@ -119,7 +119,7 @@ def _refuse_without_device(tasks: Any) -> None:
         if target.is_cuda and not _has_cuda():
             raise DeviceError(
                 f'schedule "meta" measures {name} on a CUDA device, and TVM finds none here',
-                place_of(function),
+                source_span(function),
                 help='schedule="meta:trials=0" takes a schedule that nobody has measured; "default" needs no device',
             )
 

@@ -45,7 +45,7 @@ def test_places_of_extrema_are_looked_for_once_the_extremum_is_known(dtype):
     if dtype == "float32":
         a[0, 1:3], a[1] = float("nan"), -float("inf")
     kernel = mt.jit(places).compile(a, pipeline="mlir")
-    assert kernel.passes["llvmdialect"]["choices-in-steps"].count("linalg.generic") == 4
+    assert kernel.passes["llvmdialect"]["argmax-in-two-passes"].count("linalg.generic") == 4
     for found, expected in zip(kernel(a), places(a), strict=True):
         torch.testing.assert_close(found, expected)
 
