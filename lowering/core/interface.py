@@ -17,11 +17,16 @@ from mlirtri.lowering.core.size_program import SizeProgram
 
 @dataclass(frozen=True)
 class TensorParameter:
-    """A tensor at run time. `weak` marks a Python float or complex number: rank 0, ignored by dtype promotion."""
+    """A tensor at run time.
+
+    `weak` marks a Python float or complex number: rank 0, ignored by dtype promotion. `number` marks any scalar without
+    memory, of Python or NumPy: a kernel that updates it rebinds the name.
+    """
 
     name: str
     type: TensorType
     weak: bool = False
+    number: bool = False
 
 
 @dataclass(frozen=True)

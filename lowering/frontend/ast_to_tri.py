@@ -96,7 +96,7 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
 def _argument(value: ir.Value, parameter: TensorParameter, number: int) -> Tensor:
     """Return the value that a parameter's name holds: an array is the caller's memory."""
     tensor = Tensor(value, parameter.type, parameter.weak)
-    if parameter.weak or not parameter.type.rank:
+    if parameter.number:
         return tensor
     return replace(tensor, origin=View(Storage(Tensor(value, parameter.type), argument=number)))
 

@@ -228,8 +228,7 @@ def _update_array(context: FunctionContext, old: Tensor, new: Any, node: ast.Aug
     """Write the result of in-place arithmetic into the array's memory, which every alias sees."""
     b, names, target = context.b, context.scope.locals, node.target
     if not has_memory(old):
-        is_bound = isinstance(target, ast.Name) and names.get(target.id) is old
-        if is_bound and old.value.owner.owner.name != "func.func":
+        if isinstance(target, ast.Name) and names.get(target.id) is old:
             names[target.id] = own(new)
             return
         name = ast.unparse(target)

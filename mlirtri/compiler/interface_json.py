@@ -72,11 +72,11 @@ def from_json(data: dict[str, Any], path: Path) -> Interface:
 
 
 def _parameter_json(of: TensorParameter) -> dict[str, Any]:
-    return {"name": of.name, "type": _type_json(of.type), "weak": of.weak}
+    return {"name": of.name, "type": _type_json(of.type), "weak": of.weak, "number": of.number}
 
 
 def _parameter_of_json(data: dict[str, Any]) -> TensorParameter:
-    return TensorParameter(data["name"], _type_of_json(data["type"]), data["weak"])
+    return TensorParameter(data["name"], _type_of_json(data["type"]), data["weak"], data["number"])
 
 
 def _type_json(of: TensorType) -> list[Any]:

@@ -103,7 +103,7 @@ def key_of(argument: Any) -> Any:
     if is_torch(argument):
         return argument.shape, argument.dtype
     if is_array(argument):
-        return argument.shape, argument.dtype, "numpy"
+        return argument.shape, argument.dtype, "number" if isinstance(argument, np.generic) else "numpy"
     kind = type(argument)
     return kind if kind in _RUN_TIME else _constant_key(argument)
 
@@ -173,16 +173,16 @@ def parameter_of(name: str, value: Any, annotation: Any) -> TensorParameter | Co
             f"a {type(value).__name__} has rules of its own, which kernels do not follow: pass np.asarray(…)"
         )
     if is_array(value) or is_torch(value) or isinstance(value, Tensor):
-        return TensorParameter(name, _fitting(tensor_type(value), annotation))
+        return TensorParameter(name, _fitting(tensor_type(value), annotation), number=isinstance(value, np.generic))
     if isinstance(annotation, Tensor):
         raise KernelTypeError(f"expected a tensor {annotation}, got {_shown(value)}")
     if isinstance(annotation, DType):
-        return TensorParameter(name, _scalar(value, annotation))
+        return TensorParameter(name, _scalar(value, annotation), number=True)
     if isinstance(annotation, type) and not isinstance(value, _accepted(annotation)):
         raise KernelTypeError(f"expected {annotation.__name__}, got {_shown(value)}")
     if isinstance(value, (float, complex)) and annotation is not float and annotation is not complex:
         kind = float if isinstance(value, float) else complex
-        return TensorParameter(name, TensorType((), DTYPES[_RUN_TIME[kind]]), weak=True)
+        return TensorParameter(name, TensorType((), DTYPES[_RUN_TIME[kind]]), weak=True, number=True)
     return ConstantParameter(name, constant_of(value))
 
 

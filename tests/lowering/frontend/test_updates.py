@@ -127,6 +127,38 @@ def test_strided_arguments_are_written(pipeline, kind):
     np.testing.assert_array_equal(memory, wanted)
 
 
+def count_to(a, n):
+    while a < n:
+        a += 1
+    b = a
+    b *= 2
+    return b + 1
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "relax", "mlir", "interpreter"])
+@pytest.mark.parametrize("make", [np.zeros, torch.zeros])
+def test_arguments_of_rank_0_are_written(pipeline, make):
+    a, wanted = make(()), make(())
+    result = mt.jit(count_to, pipeline=pipeline)(a, 5)
+    assert result == count_to(wanted, 5) == 11
+    assert a == wanted == 10
+
+
+@pytest.mark.parametrize("number", [np.float32(0), np.int8(0), 0.0])
+def test_numbers_are_not_written(number):
+    kernel = mt.jit(count_to)
+    assert kernel(np.zeros((), np.asarray(number).dtype), 5) == 11
+    assert kernel(number, 5) == 11
+    assert kernel.compile(number, 5).writes == ()
+
+
+def test_a_kernel_of_rank_0_arrays_refuses_a_number_that_it_would_write():
+    kernel = mt.jit(count_to).compile(np.zeros((), np.float32), 5)
+    assert kernel.writes == ("a",)
+    with pytest.raises(mt.KernelError, match="'a', which the kernel writes, is a float32, which has no memory"):
+        kernel(np.float32(0))
+
+
 def test_arguments_that_overlap_are_refused():
     memory = np.zeros((9, 5))
     kernel = mt.jit(add_rows)

@@ -145,6 +145,7 @@ WRITTEN = {
     "integers": lambda: np.arange(4, dtype=np.uint8),
     "strided array": lambda: strided(np.arange),
     "array backwards": lambda: np.arange(6.0)[::-2],
+    "rank-0 array": lambda: np.zeros(()),
     "array of bfloat16": lambda: np.ones(3, ml_dtypes.bfloat16),
     "tensor": lambda: torch.arange(4.0),
     "strided tensor": lambda: strided(torch.arange),
