@@ -17,9 +17,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from mlirtri.errors import UnknownOptionError, did_you_mean
+from mlirtri.errors import KernelTypeError, UnknownOptionError, did_you_mean
 from mlirtri.lowering.core.stage import CompileContext, Stage
-from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.core.target import Target, as_target
 from mlirtri.lowering.external.devices import Device
 
 
@@ -112,6 +112,20 @@ class Pipeline:
     name: str
     stages: tuple[Stage, ...]
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stages", tuple(self.stages))
+        for stage in self.stages:
+            if not isinstance(stage, Stage):
+                raise KernelTypeError(
+                    f"pipeline {self.name!r} has {stage!r} among its stages",
+                    help='write mlirtri.Stage("name", "mlir", function)',
+                )
+
+    @classmethod
+    def named(cls, name: str, target: str | Target = "cpu") -> Pipeline:
+        """Return the pipeline ``linalg``, ``relax``, ``mlir`` or ``poly``; raises `UnknownOptionError` for others."""
+        return pipeline_for(name, as_target(target))
+
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(stage.name for stage in self.stages)
@@ -139,7 +153,7 @@ class Pipeline:
         return self._insert(self.stages.index(self.find(name)) + 1, stage)
 
     def _insert(self, position: int, stage: Stage) -> Pipeline:
-        if stage.name in self.names:
+        if isinstance(stage, Stage) and stage.name in self.names:
             raise UnknownOptionError(f"pipeline {self.name!r} has a stage {stage.name!r} already", help="use replace")
         return replace(self, stages=(*self.stages[:position], stage, *self.stages[position:]))
 

@@ -20,6 +20,7 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.errors import KernelError
 from mlirtri.language.names import LanguageFunction, Macro, Ref, Tensor, device_print, macro, static_range
 from mlirtri.lowering.core.forks import watch as _watch_forks
+from mlirtri.lowering.core.stage import Stage
 from mlirtri.lowering.external.devices import device
 from mlirtri.lowering.external.tensorir import tensorir
 from mlirtri.lowering.pipelines import Pipeline
@@ -34,6 +35,7 @@ __all__ = [
     "Macro",
     "Pipeline",
     "Ref",
+    "Stage",
     "Tensor",
     "autotune",
     "compare",

@@ -13,7 +13,14 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from mlirtri import settings
-from mlirtri.errors import CodegenError, SkippedStep, SkippedStepWarning
+from mlirtri.errors import (
+    CodegenError,
+    KernelTypeError,
+    SkippedStep,
+    SkippedStepWarning,
+    UnknownOptionError,
+    did_you_mean,
+)
 from mlirtri.lowering.core.target import Target
 
 
@@ -129,12 +136,28 @@ class CompileContext:
             self.on_pass(self.stage, record)
 
 
+KINDS = ("python", "mlir", "tvmscript", "llvm", "cuda", "asm", "ptx", "listing")
+
+
 @dataclass(frozen=True)
 class Stage:
     """One arrow of a pipeline."""
 
     name: str
     kind: str
-    """Its text's kind: ``python``, ``mlir``, ``tvmscript``, ``llvm``, ``cuda``, ``asm``, ``ptx`` or ``listing``."""
+    """Its text's kind, one of `KINDS`."""
     run: Callable[[Any, CompileContext], Any]
     """The lowering: takes the IR of the previous stage, gives this stage's IR."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.isidentifier():
+            raise UnknownOptionError(f"a stage's name is a word, not {self.name!r}", help="it names files of dumps")
+        if self.kind not in KINDS:
+            raise UnknownOptionError(
+                f"stage {self.name!r} has no kind {self.kind!r}",
+                help=f"{did_you_mean(self.kind, KINDS)}the kinds are {', '.join(KINDS)}",
+            )
+        if not callable(self.run):
+            raise KernelTypeError(
+                f"stage {self.name!r} has {self.run!r} for a lowering", help="give a function (ir, context) -> ir"
+            )

@@ -11,6 +11,7 @@ Read in this order:
 - `isolation.py`: parses MLIR that others wrote in another process first.
 - `observe.py`: the hook between stages, made from arguments and settings.
 - `verify.py`: the operations that each stage may hold.
+- `user_stages.py`: what a user's stage may give.
 - `dumps.py`: stages, manifest and parameters as files.
 - `interfaces.py`: how to call a function of MLIR. `interface_json.py`: the same in a manifest.
 - `relax_modules.py`: interface and checks of TVM's modules; it loads TVM, so the others import it late.

@@ -25,16 +25,18 @@ from functools import lru_cache
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mlirtri.compiler.printing import SUFFIXES
-from mlirtri.compiler.walk import StageRecord, Walk
 from mlirtri.errors import DumpError, ParseError, Span
 from mlirtri.lowering.core.interface import TensorParameter
 from mlirtri.lowering.core.stage import PassRecord, Stage
 from mlirtri.lowering.pipelines import Pipeline
+
+if TYPE_CHECKING:
+    from mlirtri.compiler.walk import StageRecord, Walk
 
 MANIFEST = "manifest.json"
 PARAMS = "params.npz"

@@ -80,6 +80,12 @@ def fits(found: Interface, known: Interface) -> bool:
     return _bits(found) == _bits(known)
 
 
+def described(interface: Interface) -> str:
+    """Return the types as ``(f32[2], f32[2]) -> (f32[2])``."""
+    parameters = ", ".join(str(parameter.type) for parameter in interface.parameters)
+    return f"({parameters}) -> ({', '.join(map(str, interface.leaves))})"
+
+
 def _bits(interface: Interface) -> tuple[Any, ...]:
     types = [parameter.type for parameter in (*interface.parameters, *interface.bound)]
     groups = (types, interface.leaves)

@@ -12,7 +12,7 @@ from typing import Any
 from mlirtri import settings
 from mlirtri.compiler.dumps import edited_file, write_dump
 from mlirtri.compiler.interface_json import to_json
-from mlirtri.compiler.interfaces import fits, function_of
+from mlirtri.compiler.interfaces import described, fits, function_of
 from mlirtri.compiler.printing import RESUMABLE, parse_given
 from mlirtri.compiler.verify import verify
 from mlirtri.compiler.walk import StageRecord, Walk
@@ -99,8 +99,8 @@ class Observer:
         name, interface = function_of(stage.kind, edited, path)
         if name != self.kernel or not fits(interface, context.interface):
             raise ParseError(
-                f"this file's function {name!r} cannot stand for the kernel {self.kernel!r}: {describe(interface)} "
-                f"instead of {describe(context.interface)}",
+                f"this file's function {name!r} cannot stand for the kernel {self.kernel!r}: {described(interface)} "
+                f"instead of {described(context.interface)}",
                 Span(str(path), 1, 1),
                 help="an edited stage keeps the kernel's name and signature",
             )
@@ -118,12 +118,6 @@ class Observer:
         """Write every stage and pass, and a manifest, to ``MLIRTRI_DUMP_DIR`` if it is set."""
         if self.dump_folder is not None:
             write_dump(self.dump_folder, f"{self.kernel}-{digest[:8]}", self.pipeline, walked, facts)
-
-
-def describe(interface: Any) -> str:
-    """Return the types as ``(f32[2], f32[2]) -> (f32[2])``."""
-    parameters = ", ".join(str(each.type) for each in interface.parameters)
-    return f"({parameters}) -> ({', '.join(map(str, interface.leaves))})"
 
 
 def _override_folder() -> Path | None:

@@ -35,11 +35,20 @@ def verify(stage: Stage, module: Any, context: CompileContext) -> None:
     """Check a module against the contract of `stage`; raises `PassFailedError`."""
     if stage.kind == "mlir":
         _complain(stage, _mlir_problems(module, MLIR_CONTRACTS.get(stage.name)))
-        _verify_mlir(stage, module)
     elif stage.kind == "tvmscript":
-        from mlirtri.compiler.relax_modules import problems_of_relax, verify_relax  # loads TVM
+        from mlirtri.compiler.relax_modules import problems_of_relax  # loads TVM
 
         _complain(stage, problems_of_relax(module, stage.name, context))
+    verify_form(stage, module)
+
+
+def verify_form(stage: Stage, module: Any) -> None:
+    """Run MLIR's or TVM's verifier; raises `PassFailedError`."""
+    if stage.kind == "mlir":
+        _verify_mlir(stage, module)
+    elif stage.kind == "tvmscript":
+        from mlirtri.compiler.relax_modules import verify_relax  # loads TVM
+
         verify_relax(stage, module)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlirtri.compiler.last_failures import keep_failures
 from mlirtri.compiler.printing import complete, readable, settle
+from mlirtri.compiler.user_stages import check_result
 from mlirtri.errors import CompilerBugError, KernelError, KernelValueError, UnknownOptionError
 from mlirtri.lowering.core.forks import awaited
 from mlirtri.lowering.core.stage import Code, CompileContext, Executable, PassRecord, Stage
@@ -144,6 +145,11 @@ def _walk(ir: Any, pipeline: Pipeline, context: CompileContext, hook: Hook | Non
 
 
 def _run(stage: Stage, ir: Any, context: CompileContext) -> Any:
+    if not isinstance(stage.run, LazyLowering):
+        # Errors of a user's stage are raised as they are.
+        result = stage.run(ir, context)
+        check_result(stage, result, context)
+        return result
     try:
         return stage.run(ir, context)
     except KernelError:
@@ -153,9 +159,6 @@ def _run(stage: Stage, ir: Any, context: CompileContext) -> Any:
             "an expression of the kernel is nested too deeply", help="give parts of it names, in other statements"
         ) from None
     except Exception as error:
-        # Errors of a user's stage are raised as they are.
-        if not isinstance(stage.run, LazyLowering):
-            raise
         raise CompilerBugError(error, f"stage {stage.name!r}") from error
 
 
