@@ -28,8 +28,7 @@ from mlirtri.lowering.mlir_backend.loops import bufferized_to_loops
 from mlirtri.lowering.runtime.launch_plan import PARTS
 from mlirtri.lowering.sizes.infer_size_program import is_static, size_program
 from mlirtri.lowering.tir.primfunc import Names
-from mlirtri.lowering.toolchain.tvm_attributes import BINDING_LOCATIONS
-from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, TensorType, relax
+from mlirtri.lowering.toolchain.tvm_names import BINDING_LOCATIONS, BlockBuilder, IRModule, PrimFunc, TensorType, relax
 
 _NEW = -1
 """How `call_tir_inplace` marks a result that has a buffer of its own."""

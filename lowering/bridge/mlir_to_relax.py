@@ -23,8 +23,7 @@ from mlirtri.lowering.external.calls import is_declaration
 from mlirtri.lowering.external.vdevices import devices_of
 from mlirtri.lowering.mlir.reading import dtype_of, shape_of
 from mlirtri.lowering.tir.primfunc import Names
-from mlirtri.lowering.toolchain.tvm_attributes import BINDING_LOCATIONS
-from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, TensorType, relax
+from mlirtri.lowering.toolchain.tvm_names import BINDING_LOCATIONS, BlockBuilder, IRModule, TensorType, relax
 
 __all__ = ["external_rules", "linalg_rules", "tensor_rules", "translate"]
 

@@ -21,7 +21,7 @@ from mlirtri.lowering.bridge.mlir_to_relax import translate
 from mlirtri.lowering.bridge.scalar.rules import literal
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.linalg import tri_to_linalg
-from mlirtri.lowering.linalg.decompose import decompose, tri_operations
+from mlirtri.lowering.linalg.rewrites import decompose, tri_operations
 from mlirtri.lowering.linalg.tri_to_linalg import copied, has_control, rule_of
 from mlirtri.lowering.mlir.linalg_builder import tensor_type
 from mlirtri.lowering.toolchain.tvm_names import IRModule, relax

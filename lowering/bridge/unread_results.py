@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named
-from mlirtri.lowering.mlir.generics import empty_generic
+from mlirtri.lowering.mlir.linalg_builder import empty_generic
 
 
 def rewrite(module: ir.Module) -> None:

@@ -10,8 +10,7 @@ Read in this order:
 - `scheduled_to_cuda.py`, `cuda_to_ptx.py`: CUDA source, and nvcc's PTX.
 - `cuda_to_llvm.py`: the host's half of a kernel on both kinds of devices.
 - `targets.py`: our targets as TVM's, and the pipelines of TIR passes.
-- `build_modules.py`: PrimFuncs as the modules that TVM lowers.
-- `lowered_functions.py`: PrimFuncs lowered one by one, each once. `cuda_source.py`: the same for CUDA.
+- `lowered_functions.py`: PrimFuncs lowered one by one, each once; CUDA source.
 - `passes/`: TIR passes of ours within TVM's lowering.
 
 `bridge`, `schedule` and the pipelines import it.

@@ -1,23 +1,25 @@
-"""Lowers scheduled PrimFuncs once each: the stage `llvm` reuses what a schedule rule has lowered to try it.
+"""Lower scheduled PrimFuncs by TVM's own pipeline: one by one for the CPU, each once, and to source for CUDA.
 
-Takes a name, a PrimFunc and TVM's target. Gives the module that the build pipeline makes of this function alone, and
-the runtime module of several. Raises what TVM raises.
+The schedule rules share it with the stages: `llvm` reuses what a rule has lowered to try it. Takes names, PrimFuncs and
+TVM's target. Gives modules of public functions, without what TVM's lowering gets wrong for the target; lowered ones;
+the runtime module of several; CUDA's source text. Raises what TVM raises.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.codegen.build_modules import Named, host_module
 from mlirtri.lowering.codegen.passes.argument_checks import with_one_message, with_separate_result
+from mlirtri.lowering.codegen.passes.buffers import on_stack, without_alignment
 from mlirtri.lowering.codegen.passes.even_tasks import in_even_tasks
 from mlirtri.lowering.codegen.passes.streaming_stores import with_streaming_stores
 from mlirtri.lowering.codegen.targets import BUILD_PIPELINE, LOWERED_PIPELINE
 from mlirtri.lowering.runtime.torch_threads import TASKS
-from mlirtri.lowering.toolchain.tvm_attributes import IS_SCHEDULED, SCHEDULE_RULE
-from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Target, tirx, tvm
+from mlirtri.lowering.tir.bfloat16_storage import keep_bfloat16
+from mlirtri.lowering.toolchain.tvm_names import IS_SCHEDULED, SCHEDULE_RULE, IRModule, PrimFunc, Target, tirx, tvm
 
 _REMEMBERED = 256
 """The number of lowered functions kept until they are built."""
@@ -89,3 +91,47 @@ def _key(name: str, function: PrimFunc, target: Target) -> tuple[Any, ...]:
 
 def _attributes(function: PrimFunc) -> dict[str, Any]:
     return {key: value for key, value in dict(function.attrs or {}).items() if key not in _NOT_LOWERED}
+
+
+Named = tuple[str, PrimFunc]
+
+
+def host_module(functions: Iterable[Named]) -> IRModule:
+    """Return the module of functions that run on this CPU."""
+    return _public((name, host_ready(function)) for name, function in functions)
+
+
+def cuda_module(functions: Iterable[Named]) -> IRModule:
+    """Return the module of functions with loops on CUDA's threads, each of which launches its kernels."""
+    return _public((name, keep_bfloat16(function)) for name, function in functions)
+
+
+def host_ready(function: PrimFunc) -> PrimFunc:
+    """Return the function without what TVM's lowering gets wrong on a CPU."""
+    return on_stack(without_alignment(keep_bfloat16(function)))
+
+
+def _public(functions: Iterable[Named]) -> IRModule:
+    return IRModule({name: function.with_attr("global_symbol", name) for name, function in functions})
+
+
+DEVICE_FUNCTION = 2
+"""TVM's `calling_conv` of a function that runs on the device."""
+
+
+def device_module(functions: Iterable[tuple[str, PrimFunc]], target) -> IRModule:
+    """Return the device functions: ``<name>_kernel``, ``<name>_kernel_1``… for each PrimFunc."""
+    pipeline, _, finish_device = tvm.tirx.get_tir_pipeline(BUILD_PIPELINE)
+    mod = pipeline(tirx.transform.BindTarget(target)(cuda_module(functions)))
+    on_device = tirx.transform.Filter(lambda function: int(function.attrs.get("calling_conv", 0)) == DEVICE_FUNCTION)(
+        mod
+    )
+    return finish_device()(on_device)
+
+
+def source_of(device: IRModule, target) -> str:
+    """Return the CUDA C++ of a module of device functions."""
+    text = tvm.get_global_func("target.build.cuda")(device, target).inspect_source()
+    # TVM prints infinities and NaN of 16-bit floats by names that no header defines.
+    text = re.sub(r"\binff\b", "__int_as_float(0x7f800000)", text)
+    return re.sub(r"\bnanf\b(?!\()", "__int_as_float(0x7fc00000)", text)

@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mlirtri.errors import CodegenError, DeviceError, KernelError
-from mlirtri.lowering.codegen.build_modules import cuda_module
-from mlirtri.lowering.codegen.cuda_source import device_module, source_of
+from mlirtri.lowering.codegen.lowered_functions import cuda_module, device_module, source_of
 from mlirtri.lowering.codegen.targets import BUILD_PIPELINE, tvm_target
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.external.device_functions import is_for

@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 
 from mlirtri.errors import CodegenError, KernelError
-from mlirtri.lowering.codegen.build_modules import host_ready
-from mlirtri.lowering.codegen.lowered_functions import built
+from mlirtri.lowering.codegen.lowered_functions import built, host_ready
 from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.runtime.launch_plan import make_plan
 from mlirtri.lowering.runtime.torch_threads import loading, use_threads
 from mlirtri.lowering.runtime.tvm_executable import MachineExecutable, make_executable, separate_results
 from mlirtri.lowering.tir.reshape_views import VIEW
-from mlirtri.lowering.toolchain.tvm_attributes import IMPERATIVE
-from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, relax, tvm
+from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, IRModule, PrimFunc, relax, tvm
 from mlirtri.lowering.toolchain.tvm_passes import first_failing, prim_funcs, relax_functions, short_message
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from mlirtri.lowering.codegen.passes import wrapping_integers
-from mlirtri.lowering.codegen.passes.exact_products import fence_products
-from mlirtri.lowering.codegen.passes.index_bits import cast_index_bits, select_predicates
+from mlirtri.lowering.codegen.passes.arithmetic import (
+    cast_index_bits,
+    expand_wrapping,
+    fence_products,
+    mark_wrapping,
+    select_predicates,
+)
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.elementary import tir_pass as vector_math
 from mlirtri.lowering.toolchain import tvm_names
-from mlirtri.lowering.toolchain.tvm_attributes import EXACT_BUFFERS, IMPERATIVE
+from mlirtri.lowering.toolchain.tvm_names import EXACT_BUFFERS, IMPERATIVE
 
 MOST_THREADS = 1024
 SHARED_BYTES = 48 * 1024
@@ -80,10 +84,10 @@ def _build_pipeline():
     # Also before, because fusion and inlining repeat `let` variables, and TVM's simplifier refuses that.
     unique = tvm_names.tirx.transform.ConvertSSA()
     before = [unique, _pass("IndexBits", cast_index_bits), _pass("Predicates", select_predicates)]
-    before += [_pass("MarkFunctions", vector_math.mark), _pass("MarkIntegers", wrapping_integers.mark)]
+    before += [_pass("MarkFunctions", vector_math.mark), _pass("MarkIntegers", mark_wrapping)]
     # Late: our operators are neither to be simplified nor fenced.
     after = [_pass("FenceProducts", fence_products), _pass("ExpandFunctions", vector_math.expand), unique]
-    after.append(_pass("ExpandIntegers", wrapping_integers.expand))
+    after.append(_pass("ExpandIntegers", expand_wrapping))
     return tvm_names.Sequential([*before, lowering, *after]), host, device
 
 

@@ -15,8 +15,8 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.base.tensor_type import TensorType, shown_shape
 from mlirtri.errors import KernelError, KernelTypeError
-from mlirtri.lowering.toolchain.tvm_attributes import IS_SCHEDULED
 from mlirtri.lowering.toolchain.tvm_names import (
+    IS_SCHEDULED,
     SCRIPT_NAMES,
     IRModule,
     PrimFunc,

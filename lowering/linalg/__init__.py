@@ -7,11 +7,10 @@ rule refuses.
 Read in this order:
 
 - `tri_to_linalg`: the lowering of a module, operation by operation.
-- `decompose`: composite operations in terms of others.
-- `masks`: ``x[mask]`` as `where`, so that no elements are gathered.
+- `rewrites`: composite operations in terms of others; ``x[mask]`` as `where`, so that no elements are gathered.
 - `control`: functions with loops and branches, in which rank-0 tensors are scalars.
 - `rules`: the registry of rules; elementwise operations, creation, shapes.
-- `reductions`, `products`, `windows`, `arrays`, `scans`, `sorting`, `indexing`: the other rules by topic.
+- `reductions`, `products`, `windows`, `arrays`, `scans`, `indexing`: the other rules by topic.
 
 Imported by `lowering.bridge`, which shares the decomposition, and by `lowering.importers.normalize`.
 """

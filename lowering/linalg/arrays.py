@@ -1,4 +1,4 @@
-"""Rules of `tri_to_linalg` for whole arrays: padding, literals, correlation, scans, binary search, histograms.
+"""Rules of `tri_to_linalg` for whole arrays: padding, literals, correlation, scans, sorting, binary search, histograms.
 
 Operations that depend on the order of elements (scans, adding at indices) are nests of `scf.for` with the written
 tensors as iter_args; a search, in which the order does not matter, is the body of a generic.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
 from mlirtri.dialect.definition import type_of
@@ -17,7 +17,7 @@ from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.linalg import scans
 from mlirtri.lowering.linalg.rules import INT64, insert_slice, rule
-from mlirtri.lowering.linalg.sorting import less
+from mlirtri.lowering.mlir import merge_sort
 from mlirtri.lowering.mlir.index_values import index_constant, index_value, loop_nest, size_of, sizes_of  # fmt: skip
 from mlirtri.lowering.mlir.linalg_builder import (  # fmt: skip
     dimensions,
@@ -276,3 +276,55 @@ def _add_at(op, operation, operands):
         return [tensor.insert(updated.value, carried[0], target)]
 
     return loop_nest(sizes_of(indices), [x], step)[0]
+
+
+# --- sorting -------------------------------------------------------------------------------------------------------
+
+
+def less(x: Scalar, y: Scalar) -> Scalar:
+    """Return whether x is sorted before y: NaN comes last, as in NumPy."""
+    if x.dtype.is_complex:
+        return _less_complex(x, y)
+    if not x.dtype.is_float:
+        return scalar.compare("lt", x, y)
+    above_or_nan = Scalar(arith.cmpf(arith.CmpFPredicate.UGT, y.value, x.value), DTYPES["bool"])
+    return scalar.bit_and(above_or_nan, scalar.logical_not(scalar.is_nan(x)))
+
+
+def _less_complex(x: Scalar, y: Scalar) -> Scalar:
+    """Order by real, then imaginary part; of non-NaN real parts, those with a NaN imaginary part come last."""
+    (x_re, x_im), (y_re, y_im) = scalar.parts(x), scalar.parts(y)
+    same = scalar.logical_not(scalar.bit_or(less(x_re, y_re), less(y_re, x_re)))
+    in_order = scalar.bit_or(less(x_re, y_re), scalar.bit_and(same, less(x_im, y_im)))
+    are_numbers = scalar.logical_not(scalar.bit_or(scalar.is_nan(x_re), scalar.is_nan(y_re)))
+    differ = scalar.bit_and(are_numbers, scalar.bit_xor(scalar.is_nan(x_im), scalar.is_nan(y_im)))
+    return scalar.select(differ, scalar.is_nan(y_im), in_order)
+
+
+@rule("sort")
+def _sort(op, operation, operands):
+    result, parameters = type_of(operation.results[0].type), attributes.from_mlir(op, operation)
+    [x] = operands
+    rows = merge_sort.rows_of([x], sizes_of(x), parameters["axis"])
+    [values] = merge_sort.sort(rows, _overtakes(result.dtype))
+    return values
+
+
+@rule("argsort")
+def _argsort(op, operation, operands):
+    """Sort with the indices as a second field."""
+    parameters, dtype = attributes.from_mlir(op, operation), type_of(operation.operands[0].type)
+    [x] = operands
+    axis, position = parameters["axis"], element_type(INT64)
+
+    def element(indices: Indices) -> Indices:
+        return [tensor.extract(x, indices), arith.index_cast(position, indices[axis])]
+
+    rows = merge_sort.Rows(sizes_of(x), axis, [x.type.element_type, position], element)
+    _, positions = merge_sort.sort(rows, _overtakes(dtype.dtype))
+    return positions
+
+
+def _overtakes(dtype: DType) -> merge_sort.Overtakes:
+    """Return the comparison of records by their first field."""
+    return lambda later, earlier: less(Scalar(later[0], dtype), Scalar(earlier[0], dtype)).value

@@ -20,9 +20,8 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.calls import declaration_of, is_declaration, refuse_beside_loops, without_signs
 from mlirtri.lowering.linalg import arrays, indexing, products, reductions, windows  # noqa: F401 - they hold rules
 from mlirtri.lowering.linalg import control as tri_to_linalg_control
-from mlirtri.lowering.linalg import masks as tri_masks
 from mlirtri.lowering.linalg import rules as tri_to_linalg_rules
-from mlirtri.lowering.linalg.decompose import decompose, tri_operations
+from mlirtri.lowering.linalg.rewrites import decompose, has_masks, select_by_masks, tri_operations
 from mlirtri.lowering.linalg.scans import is_marked, mark_scans
 from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.mlir.linalg_builder import tensor_type
@@ -39,9 +38,9 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         # Work on a copy: the user can ask for the module of the previous stage later.
         source = copied(module, context)
         run_rewrite("decompose", lambda copy: decompose(copy, lambda op, operation: True), source, context)
-        if tri_masks.has_masks(source):
+        if has_masks(source):
             run_passes(source, MERGE, context)
-            run_rewrite("masks-to-where", tri_masks.rewrite, source, context)
+            run_rewrite("masks-to-where", select_by_masks, source, context)
         return translate(source)
 
 

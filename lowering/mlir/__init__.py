@@ -8,10 +8,9 @@ Read in this order:
 
 - `attributes.py`: the attributes of functions, arguments and results that one stage writes and another reads.
 - `reading.py`: types, constants and affine expressions. `index_bounds.py`: ranges of integer values.
-- `constants.py`, `dense_constants.py`: elements of constants to NumPy arrays, and back.
+- `constants.py`: elements of constants to NumPy arrays, and back.
 - `index_values.py`: values of type `index`, sizes of axes, loop nests.
-- `linalg_builder.py`: `generic`, `empty`, `filled`, `reshape`.
-- `generics.py`: `linalg.generic` from named operations and from regions.
+- `linalg_builder.py`: `generic`, `empty`, `filled`, `reshape`; generics from named operations and from regions.
 - `cloning.py`: copies of operations. `aliasing.py`: which tensors share a buffer after bufferization.
 - `imperative.py`: which functions are compiled as loops. `readable_names.py`: names of kernels.
 - `merge_sort.py`: a stable sort in scf. `narrow_floats.py`: fp16 and bf16 rounding in integer arithmetic.

@@ -1,7 +1,7 @@
-"""Read the elements of MLIR constants of every element type, in time linear in their size.
+"""Read the elements of MLIR constants of every element type, and build constants from arrays, with the same bits.
 
-Takes operations that hold a dense attribute, or the bytes of a `dense_resource`. Gives NumPy arrays of the same bits:
-NaN payloads survive. Refuses element types without a NumPy dtype, and resources without their data.
+Takes operations that hold a dense attribute, the bytes of a `dense_resource`, or NumPy arrays; reading takes time
+linear in the size, and NaN payloads survive. Refuses element types without a NumPy dtype, and resources without data.
 
 The bindings give the buffer of the usual element types. For others (bf16, fp8, complex) the text is parsed: one hex
 string of all elements, or decimals, with hex for those that are not finite.
@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.base.dtypes import find_stored
-from mlirtri.dialect.bindings.mlir import ir
+from mlirtri.dialect.base.dtypes import as_dtype, find_stored
+from mlirtri.dialect.bindings.mlir import arith, ir
 from mlirtri.errors import ParseError, UnsupportedOperationError
 
 _BODY = re.compile(r'dense<("0x[0-9A-Fa-f]*"|[^>]*)>')
@@ -140,3 +140,39 @@ def _numbers(body: str, dtype: np.dtype) -> Iterator[Any]:
     for word in _WORD.findall(body):
         # Use NumPy's conversion: ml_dtypes rounds a Python float once, to nearest.
         yield bits.type(int(word, 16)).view(dtype) if word.startswith("0x") else np.array(float(word)).astype(dtype)
+
+
+def constant_of(array: np.ndarray, kind: ir.RankedTensorType) -> ir.Value:
+    """Return a constant of type `kind` with these elements; the NumPy dtype is the type's or its unsigned form."""
+    if array.dtype.kind != "c":
+        return arith.constant(kind, dense_attribute(array, kind))
+    operation = ir.Operation.parse(f"%0 = arith.constant {_dense_text(array, kind)}")
+    operation.location = ir.Location.current
+    ir.InsertionPoint.current.insert(operation)
+    return operation.results[0]
+
+
+def dense_attribute(array: np.ndarray, kind: ir.RankedTensorType) -> ir.Attribute:
+    """Return the dense attribute of that type; a splat where all elements have the same bits."""
+    if array.dtype == np.bool_ and array.size:
+        return ir.DenseElementsAttr.get([ir.BoolAttr.get(bool(element)) for element in array.flat], kind)
+    return ir.Attribute.parse(_dense_text(array, kind))
+
+
+def _dense_text(array: np.ndarray, kind: ir.RankedTensorType) -> str:
+    if array.size == 0:
+        return f"dense<> : {kind}"
+    elements = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8).reshape(array.size, -1)
+    if (elements == elements[0]).all():
+        elements = elements[:1]
+    return f'dense<"0x{elements.tobytes().hex()}"> : {kind}'
+
+
+def array_of(constant: Any) -> np.ndarray:
+    """Return the elements of a Relax constant; bf16 in the dtype of `ml_dtypes`."""
+    dtype = str(constant.ty.dtype)
+    if dtype != "bfloat16":
+        return constant.value.numpy()
+    import torch
+
+    return torch.from_dlpack(constant.value).view(torch.int16).numpy().view(as_dtype(dtype).numpy)

@@ -12,8 +12,16 @@ from mlirtri.lowering.core.fusion_edges import Edge
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.relax import relax_to_tir
 from mlirtri.lowering.relax.row_fusion import explain_apart
-from mlirtri.lowering.toolchain.tvm_attributes import BINDING_LOCATIONS, LOCATION
-from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, SBlock, relax, structural_map, structural_walk
+from mlirtri.lowering.toolchain.tvm_names import (
+    BINDING_LOCATIONS,
+    LOCATION,
+    IRModule,
+    PrimFunc,
+    SBlock,
+    relax,
+    structural_map,
+    structural_walk,
+)
 from mlirtri.lowering.toolchain.tvm_passes import bindings_of, operator_of, relax_functions
 
 _OPAQUE = 8

@@ -17,8 +17,9 @@ from typing import Any
 
 from mlirtri.lowering.bridge.scalar.floats import hide_zero
 from mlirtri.lowering.tir.arithmetic import TWICE_AS_WIDE, difference, is_exact, is_update, reads_memory, wrapped
-from mlirtri.lowering.toolchain.tvm_attributes import BINDING_LOCATIONS, LOCATION
 from mlirtri.lowering.toolchain.tvm_names import (
+    BINDING_LOCATIONS,
+    LOCATION,
     BlockBuilder,
     IRModule,
     PrimFunc,

@@ -6,8 +6,7 @@ that name such a function have any: the language's own sorts are loops.
 
 from __future__ import annotations
 
-from mlirtri.lowering.toolchain.tvm_attributes import IS_SCHEDULED
-from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, relax, tvm
+from mlirtri.lowering.toolchain.tvm_names import IS_SCHEDULED, IRModule, PrimFunc, relax, tvm
 from mlirtri.lowering.toolchain.tvm_passes import bindings_of, operator_of, relax_functions
 
 SORTS = frozenset({"relax.sort", "relax.argsort", "relax.topk", "relax.cumsum", "relax.cumprod"})

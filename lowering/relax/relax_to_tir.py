@@ -17,8 +17,7 @@ from mlirtri.lowering.relax.product_operands import fold_operands, fold_padding
 from mlirtri.lowering.relax.row_fusion import fuse_rows
 from mlirtri.lowering.tir.products import mark_products
 from mlirtri.lowering.tir.reshape_views import mark_views
-from mlirtri.lowering.toolchain.tvm_attributes import BINDING_LOCATIONS
-from mlirtri.lowering.toolchain.tvm_names import IRModule, relax
+from mlirtri.lowering.toolchain.tvm_names import BINDING_LOCATIONS, IRModule, relax
 from mlirtri.lowering.toolchain.tvm_passes import (
     CALLS,
     Pass,

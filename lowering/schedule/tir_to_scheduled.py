@@ -23,8 +23,15 @@ from mlirtri.lowering.external.vdevices import targets_in
 from mlirtri.lowering.schedule.cpu.rules import CPU_RULES
 from mlirtri.lowering.schedule.cuda.rules import CUDA_RULES
 from mlirtri.lowering.tir.blocks import NotApplicableError, NotStaticLoopsError
-from mlirtri.lowering.toolchain.tvm_attributes import IS_SCHEDULED, KERNEL_LOCATIONS, SCHEDULE_FAILURES, SCHEDULE_RULE
-from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Schedule
+from mlirtri.lowering.toolchain.tvm_names import (
+    IS_SCHEDULED,
+    KERNEL_LOCATIONS,
+    SCHEDULE_FAILURES,
+    SCHEDULE_RULE,
+    IRModule,
+    PrimFunc,
+    Schedule,
+)
 from mlirtri.lowering.toolchain.tvm_passes import (
     Pass,
     locations_of,

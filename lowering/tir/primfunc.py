@@ -14,8 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.tir.statements import index
-from mlirtri.lowering.toolchain.tvm_attributes import LOCATION
-from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Range, SBlock, SBlockRealize, read_write_region, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    LOCATION,
+    PrimFunc,
+    Range,
+    SBlock,
+    SBlockRealize,
+    read_write_region,
+    tirx,
+)
 
 _RESERVED = frozenset({"R", "T", "I", "cls", "Module", "tvm", "metadata"})
 

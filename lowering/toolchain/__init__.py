@@ -8,8 +8,7 @@ Read in this order:
 
 - `mlir_passes.py`: upstream MLIR passes, one by one.
 - `worker_process.py`: worker processes, for what can crash or hang. `isolated_passes.py`: MLIR passes in one.
-- `tvm_names.py`: the only importer of TVM: its modules, types and helpers.
-- `tvm_attributes.py`: attributes of Relax and TIR that one stage writes and another one reads.
+- `tvm_names.py`: the only importer of TVM: its modules, types and helpers; names of our attributes of Relax and TIR.
 - `tvm_passes.py`: TVM's passes, one by one. `tvm_text.py`: TVMScript to read, and back.
 
 Every package may import it; only those right of `relax` import the files that load TVM.

@@ -14,8 +14,18 @@ from typing import Any
 
 from mlirtri.errors import KernelError, PassFailedError, Span
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.toolchain.tvm_attributes import BINDING_LOCATIONS, KERNEL_LOCATIONS, LOCATION
-from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, SBlock, ir, relax, structural_walk
+from mlirtri.lowering.toolchain.tvm_names import (
+    BINDING_LOCATIONS,
+    KERNEL_LOCATIONS,
+    LOCATION,
+    BlockBuilder,
+    IRModule,
+    PrimFunc,
+    SBlock,
+    ir,
+    relax,
+    structural_walk,
+)
 
 CALLS = frozenset({
     "relax.call_tir", "relax.call_tir_inplace", "relax.call_packed", "relax.call_pure_packed", "relax.call_dps_packed",

@@ -19,8 +19,7 @@ from mlirtri.errors import KernelError, ParseError, PassFailedError, Span
 from mlirtri.lowering.core.interface import Interface
 from mlirtri.lowering.core.stage import CompileContext, Stage
 from mlirtri.lowering.mlir.attributes import BOUND
-from mlirtri.lowering.toolchain.tvm_attributes import BINDING_LOCATIONS, IS_SCHEDULED
-from mlirtri.lowering.toolchain.tvm_names import IRModule, relax, tirx
+from mlirtri.lowering.toolchain.tvm_names import BINDING_LOCATIONS, IS_SCHEDULED, IRModule, relax, tirx
 from mlirtri.lowering.toolchain.tvm_passes import (
     CALLS,
     bindings_of,

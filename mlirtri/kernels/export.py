@@ -19,7 +19,7 @@ from mlirtri.dialect.bindings.mlir import ir, passmanager, print_complete, print
 from mlirtri.dialect.definition import context_for
 from mlirtri.errors import UnknownOptionError, UnsupportedOperationError
 from mlirtri.lowering.mlir.attributes import BOUND, argument_attributes, result_attributes, set_signature
-from mlirtri.lowering.mlir.dense_constants import constant_of
+from mlirtri.lowering.mlir.constants import constant_of
 
 FORMATS = ("text", "bytecode")
 PARAMS = ("arguments", "inline")

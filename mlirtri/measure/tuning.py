@@ -24,7 +24,7 @@ from mlirtri.kernels.arguments import device_for, random_tensor
 from mlirtri.kernels.jit import JitFunction
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.lowering.core.schedule_option import Budget
-from mlirtri.lowering.toolchain.tvm_attributes import SCHEDULE_RULE
+from mlirtri.lowering.toolchain.tvm_names import SCHEDULE_RULE
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 from mlirtri.measure.copies import copied, restore
 from mlirtri.measure.timing import Timed, samples, wait_for

@@ -20,15 +20,14 @@ from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.errors import CodegenError, CompilerBugError, KernelError, PassFailedError, UnsupportedOperationError
 from mlirtri.lowering.bridge import mlir_to_relax, tri_to_relax
 from mlirtri.lowering.bridge.builder import RULES
-from mlirtri.lowering.codegen import build_modules, scheduled_to_cuda
+from mlirtri.lowering.codegen import lowered_functions, scheduled_to_cuda
 from mlirtri.lowering.fusion import linalg_to_fused
-from mlirtri.lowering.linalg import decompose as tri_decompose
+from mlirtri.lowering.linalg import rewrites as tri_rewrites
 from mlirtri.lowering.linalg import rules as linalg_rules
 from mlirtri.lowering.relax import relax_to_tir
 from mlirtri.lowering.toolchain import mlir_passes
 from mlirtri.lowering.toolchain.mlir_passes import Pass as MlirPass
-from mlirtri.lowering.toolchain.tvm_attributes import LOCATION
-from mlirtri.lowering.toolchain.tvm_names import SBlock, structural_walk
+from mlirtri.lowering.toolchain.tvm_names import LOCATION, SBlock, structural_walk
 from mlirtri.lowering.toolchain.tvm_passes import Pass, locations_of, prim_funcs
 
 
@@ -109,7 +108,7 @@ def test_a_failure_in_tri_to_linalg(monkeypatch, op, code):
 
 
 def test_a_failure_in_a_decomposition(monkeypatch):
-    monkeypatch.setattr(tri_decompose, "_replace", boom)
+    monkeypatch.setattr(tri_rewrites, "_replace", boom)
     check_shown(failure(kind=CompilerBugError), "mt.softmax(u, -1)")
 
 
@@ -211,7 +210,7 @@ def test_a_failure_in_scheduling(monkeypatch):
 
 @pytest.mark.parametrize(
     ("target", "room", "name"),
-    [("cpu", build_modules, "host_ready"), ("cuda", scheduled_to_cuda, "_line_directive")],
+    [("cpu", lowered_functions, "host_ready"), ("cuda", scheduled_to_cuda, "_line_directive")],
 )
 def test_a_failure_in_code_generation(monkeypatch, target, room, name):
     real = getattr(room, name)

@@ -12,8 +12,9 @@ from mlirtri.lowering.codegen.scheduled_to_llvm import build
 from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.target import Target, as_target
 from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
-from mlirtri.lowering.toolchain.tvm_attributes import IMPERATIVE, PARALLEL
 from mlirtri.lowering.toolchain.tvm_names import (
+    IMPERATIVE,
+    PARALLEL,
     SCRIPT_NAMES,
     PrimFunc,
     SBlock,

@@ -20,8 +20,7 @@ from mlirtri.lowering.bridge.loops.statements import LoopTranslation, sequence, 
 from mlirtri.lowering.bridge.loops.values import Scalar, ScalarBuffer, part_dtypes
 from mlirtri.lowering.bridge.scalar.rules import literal
 from mlirtri.lowering.tir.statements import index
-from mlirtri.lowering.toolchain.tvm_attributes import LOCATION, PARALLEL
-from mlirtri.lowering.toolchain.tvm_names import Analyzer, tirx
+from mlirtri.lowering.toolchain.tvm_names import LOCATION, PARALLEL, Analyzer, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 
 """Annotation of a For whose iterations are independent of each other."""

@@ -26,8 +26,7 @@ from mlirtri.lowering.bridge.scalar.rules import SCALAR_RULES
 from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.mlir.reading import dtype_of, is_shaped
 from mlirtri.lowering.tir.statements import index
-from mlirtri.lowering.toolchain.tvm_attributes import IMPERATIVE, LOCATION
-from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Range, SBlock, SBlockRealize, tirx
+from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, LOCATION, PrimFunc, Range, SBlock, SBlockRealize, tirx
 
 __all__ = ["ImperativeFunction", "build_imperative", "loop_control"]
 _OPAQUE = 8

@@ -4,11 +4,10 @@
 
 In the order in which they run:
 
-- `buffer_alignment.py`, `stack_memory.py`: before TVM's passes: tensors of any alignment, small buffers on the stack.
-- `exact_products.py`, `index_bits.py`, `wrapping_integers.py`: within them: no fused multiply-add where the source
-  rounds twice, indices narrowed without overflow, integers that wrap.
-- `argument_checks.py`, `even_tasks.py`, `streaming_stores.py`: after them, on host functions: what a call checks,
-  tasks
+- `buffers.py`: before TVM's passes: tensors of any alignment, small buffers on the stack.
+- `arithmetic.py`: within them: no fused multiply-add where the source rounds twice, indices narrowed without overflow,
+  integers that wrap.
+- `argument_checks.py`, `even_tasks.py`, `streaming_stores.py`: after them, on host functions: what a call checks, tasks
   of parallel loops, stores that bypass the caches.
 
 Only `codegen` imports it.

@@ -18,7 +18,7 @@ from mlirtri.lowering.core.symbols import kernel_names
 from mlirtri.lowering.importers.from_relax.relax_types import sizes_in
 from mlirtri.lowering.importers.normalize.constants import LARGEST_LITERAL
 from mlirtri.lowering.mlir.attributes import BOUND
-from mlirtri.lowering.mlir.dense_constants import array_of
+from mlirtri.lowering.mlir.constants import array_of
 from mlirtri.lowering.toolchain.tvm_names import (
     Expr,
     GlobalVar,

@@ -22,12 +22,21 @@ from mlirtri.lowering.importers.from_relax.relax_types import flat_dtypes, flat_
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import Scalars, mlir_type
 from mlirtri.lowering.importers.normalize import mlir_to_linalg
 from mlirtri.lowering.mlir.attributes import BOUND, DTYPE, set_signature
-from mlirtri.lowering.mlir.dense_constants import array_of, constant_of
+from mlirtri.lowering.mlir.constants import array_of, constant_of
 from mlirtri.lowering.mlir.imperative import UPDATED_BY
 from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
-from mlirtri.lowering.toolchain.tvm_attributes import BINDING_LOCATIONS
-from mlirtri.lowering.toolchain.tvm_names import Analyzer, Buffer, Expr, GlobalVar, IRModule, Target, relax, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    BINDING_LOCATIONS,
+    Analyzer,
+    Buffer,
+    Expr,
+    GlobalVar,
+    IRModule,
+    Target,
+    relax,
+    tirx,
+)
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 from mlirtri.lowering.toolchain.tvm_passes import Pass as TvmPass
 from mlirtri.lowering.toolchain.tvm_passes import relax_functions, run_pass, span_of

@@ -27,9 +27,8 @@ from mlirtri.lowering.mlir.attributes import (
     set_signature,
 )
 from mlirtri.lowering.mlir.cloning import clone_all, leading_to, needed_by
-from mlirtri.lowering.mlir.generics import generalize
 from mlirtri.lowering.mlir.index_values import index_value, size_of
-from mlirtri.lowering.mlir.linalg_builder import generic
+from mlirtri.lowering.mlir.linalg_builder import generalize, generic
 from mlirtri.lowering.mlir.reading import used_dimensions
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 

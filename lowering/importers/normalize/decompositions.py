@@ -19,8 +19,8 @@ from mlirtri.dialect.bindings.mlir import all_operations, apply_transform, arith
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.rules import compare, literal
 from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.generics import elements, generic_of_region
 from mlirtri.lowering.mlir.index_values import index_constant, loop_nest, mixed_sizes
+from mlirtri.lowering.mlir.linalg_builder import elements, generic_of_region
 
 DECOMPOSE = """
 module attributes {{transform.with_named_sequence}} {{

@@ -25,7 +25,7 @@ from mlirtri.lowering.importers.normalize.arithmetic.odd_integers import compute
 from mlirtri.lowering.mlir.attributes import DTYPE, argument_attributes, note_signs, result_attributes, set_signature
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.mlir.constants import odd_constant, operation_constant
-from mlirtri.lowering.mlir.generics import generalize
+from mlirtri.lowering.mlir.linalg_builder import generalize
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 INTO_BODIES = (

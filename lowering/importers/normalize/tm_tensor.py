@@ -16,8 +16,8 @@ from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.tm_tensor_attention import attention
+from mlirtri.lowering.linalg.arrays import less
 from mlirtri.lowering.linalg.scans import kind_of, scan_as_reduction
-from mlirtri.lowering.linalg.sorting import less
 from mlirtri.lowering.mlir import merge_sort
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.cloning import inlined, replace

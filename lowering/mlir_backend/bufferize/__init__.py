@@ -7,10 +7,9 @@
 Read in this order:
 
 - `fused_to_bufferized.py`: the entry point, its passes and attributes.
-- `destinations.py`: results are computed in their destination buffers.
-- `while_loops.py`, `carried_buffers.py`: loop-carried tensors keep one buffer.
+- `destinations.py`: results are computed in their destination buffers, or in separate ones.
+- `carried_buffers.py`: loop-carried tensors keep one buffer.
 - `reuse.py`: fewer buffers and copies.
-- `shared_memory.py`: separate buffers for results computed from one array.
 
 `lowering/mlir_backend/llvm`, `lowering/bridge`, `lowering/pipelines.py` and `mlirtri/compiler` may import it.
 """

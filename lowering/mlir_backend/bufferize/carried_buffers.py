@@ -1,9 +1,11 @@
 """Give each loop-carried array one buffer: what an iteration yields is written into it.
 
 Takes a function over tensors with `scf` loops and branches, in which a loop-carried array keeps its size, static or
-not. Gives it in place, ready for upstream's one-shot-bufferize: every array that a loop or an arm of an `if` yields is
-written into one existing buffer, so that no iteration allocates one.
+not. Gives it in place, ready for upstream's one-shot-bufferize: the condition of a `while` forwards every carried value
+in order, and after them what else is needed; and every array that a loop or an arm of an `if` yields is written into
+one existing buffer, so that no iteration allocates one.
 
+    while (%a, %b) { condition(%c) %b }   ──►   while (%a, %b) { condition(%c) %a, %b }
     for … iter_args(%x = …) { %y = f(%x); yield %y }   ──►   … { %y = f(%x); %z = write %y into %x; yield %z }
 """
 
@@ -247,3 +249,57 @@ def _rank(value: ir.Value) -> int:
 
 def _is_tensor(kind: ir.Type) -> bool:
     return isinstance(kind, ir.RankedTensorType)
+
+
+def carry_every_value(module: ir.Module) -> None:
+    """Let the condition of every `scf.while` forward all carried values, in order."""
+    for loop in reversed(operations_named(module, "scf.while")):
+        head = loop.regions[0].blocks[0]
+        condition = head.operations[len(head.operations) - 1].operation
+        carried, positions = _forwarded(list(head.arguments), list(condition.operands)[1:])
+        if positions != list(range(len(carried))):
+            _rebuild(loop, condition, carried, positions)
+
+
+def _forwarded(arguments: list[ir.Value], passed: list[ir.Value]) -> tuple[list[ir.Value], list[int]]:
+    """Return what the condition is to forward, and the positions in it of what it forwards now."""
+    carried, positions = list(arguments), []
+    for value in passed:
+        if value in carried:
+            positions.append(carried.index(value))
+            continue
+        position = next(
+            (
+                number
+                for number, argument in enumerate(arguments)
+                if carried[number] == argument and is_content_of(value, argument)
+            ),
+            None,
+        )
+        if position is None:
+            positions.append(len(carried))
+            carried.append(value)
+        else:
+            positions.append(position)
+            carried[position] = value
+    return carried, positions
+
+
+def _rebuild(loop: ir.Operation, condition: ir.Operation, carried: list[ir.Value], positions: list[int]) -> None:
+    before, after = (region.blocks[0] for region in loop.regions)
+    with ir.InsertionPoint(loop), loop.location:
+        new = scf.WhileOp([value.type for value in carried], list(loop.operands))
+    with ir.InsertionPoint(condition), condition.location:
+        scf.ConditionOp(condition.operands[0], carried)
+    condition.erase()
+    for number, value in enumerate(carried):
+        location = after.arguments[positions.index(number)].location if number in positions else value.location
+        after.add_argument(value.type, location)
+    for number, position in enumerate(positions):
+        after.arguments[number].replace_all_uses_with(after.arguments[len(positions) + position])
+        loop.results[number].replace_all_uses_with(new.results[position])
+    for _ in positions:
+        after.erase_argument(0)
+    before.append_to(new.regions[0])
+    after.append_to(new.regions[1])
+    loop.erase()

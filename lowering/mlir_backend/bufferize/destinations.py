@@ -1,17 +1,21 @@
-"""Compute results that are inserted into arrays right before the insertion, or in separate memory.
+"""Compute results in the arrays that they are inserted into, or in separate memory where these are still read.
 
 Takes a module of `linalg`, `tensor` and `scf` on tensors. Gives it in place with the same values, so that upstream may
 replace the destination of every operation whose result is inserted into an array by that slice of the array: where the
 array is still read in between, the operation moves down to the insertion; where its operands are written in between,
-its destination becomes an allocation, which upstream leaves alone.
+its destination becomes an allocation, which upstream leaves alone. So does an array from which two results of a
+function are computed: upstream would put it into the buffer of one result, overwrite it, and copy it for the other.
 
     %t = fill(1); %y = read(%a); insert %t into %a   ──►   %y = read(%a); %t = fill(1); insert %t into %a
+    %t = f(empty); %a = g(into %t); %b = h(into %t); return %a, %b   ──►   %t = f(alloc_tensor)
 """
 
 from __future__ import annotations
 
-from mlirtri.dialect.bindings.mlir import all_operations_in, bufferization, ir, operations_named
-from mlirtri.lowering.mlir.aliasing import SLICE_ATTRIBUTES, VIEWS, is_block_argument, root_of
+from itertools import combinations
+
+from mlirtri.dialect.bindings.mlir import all_operations_in, bufferization, ir, operations_named, public_functions
+from mlirtri.lowering.mlir.aliasing import SLICE_ATTRIBUTES, VIEWS, is_block_argument, root_of, same_buffer, terminator
 
 
 def fill_at_use(module: ir.Module) -> None:
@@ -153,3 +157,40 @@ def _move(producer: ir.Operation, insertion: ir.Operation) -> None:
     producer.move_before(insertion)
     if target.name == "linalg.fill":
         target.move_before(producer)
+
+
+def separate_shared(module: ir.Module) -> None:
+    """Allocate each array that two results are computed from."""
+    for function in public_functions(module):
+        results = list(dict.fromkeys(terminator(function.regions[0].blocks[0]).operands))
+        chains = [_chain(result) for result in results]
+        for chain, other in combinations(chains, 2):
+            if shared := chain & other:
+                for value in sorted(shared, key=lambda content: str(content.get_name())):
+                    _allocate_empty(value)
+
+
+def _chain(value: ir.Value) -> set[ir.Value]:
+    """Return `value` and its earlier contents in the same memory, without empty ones."""
+    contents, pending = set(), [value]
+    while pending:
+        content = pending.pop()
+        if (
+            content in contents
+            or is_block_argument(content)
+            or content.owner.name in ("tensor.empty", "bufferization.alloc_tensor")
+        ):
+            continue
+        contents.add(content)
+        pending += [content.owner.operands[0]] if content.owner.name in VIEWS else same_buffer(content)
+    return contents
+
+
+def _allocate_empty(value: ir.Value) -> None:
+    """Replace empty operands of the operation that defines `value` by allocations, which upstream leaves alone."""
+    operation = value.owner.operation
+    for position, operand in enumerate(operation.operands):
+        if is_block_argument(operand) or operand.owner.name != "tensor.empty":
+            continue
+        with ir.InsertionPoint(operation), operation.location:
+            operation.operands[position] = bufferization.alloc_tensor(operand.type, list(operand.owner.operands))

@@ -22,15 +22,7 @@ from mlirtri.lowering.external.calls import refuse_without_tvm
 from mlirtri.lowering.fusion.cost_guard import RESHAPES
 from mlirtri.lowering.mlir.aliasing import is_content_of, may_share
 from mlirtri.lowering.mlir.imperative import UPDATED_BY, is_imperative, updates_of
-from mlirtri.lowering.mlir_backend.bufferize import (
-    carried_buffers,
-    destinations,
-    shared_memory,
-    while_loops,
-)
-from mlirtri.lowering.mlir_backend.bufferize import (
-    reuse as buffer_reuse,
-)
+from mlirtri.lowering.mlir_backend.bufferize import carried_buffers, destinations, reuse
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 SIGNATURE = "mlirtri.signature"
@@ -81,17 +73,17 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             module.operation.attributes[name] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
         if imperative:
             run_rewrite("insert-into-latest", destinations.insert_into_latest, module, context)
-            run_rewrite("splats-to-fills", buffer_reuse.splats_to_fills, module, context)
-            run_rewrite("constant-bodies-to-fills", buffer_reuse.constant_bodies_to_fills, module, context)
+            run_rewrite("splats-to-fills", reuse.splats_to_fills, module, context)
+            run_rewrite("constant-bodies-to-fills", reuse.constant_bodies_to_fills, module, context)
             run_rewrite("fill-at-use", destinations.fill_at_use, module, context)
         else:
-            run_rewrite("one-fill-per-use", buffer_reuse.one_fill_per_use, module, context)
-        run_rewrite("concat-to-slices", buffer_reuse.concat_to_slices, module, context)
-        run_rewrite("elementwise-in-place", buffer_reuse.elementwise_in_place, module, context)
-        run_rewrite("separate-shared-memory", shared_memory.rewrite, module, context)
+            run_rewrite("one-fill-per-use", reuse.one_fill_per_use, module, context)
+        run_rewrite("concat-to-slices", reuse.concat_to_slices, module, context)
+        run_rewrite("elementwise-in-place", reuse.elementwise_in_place, module, context)
+        run_rewrite("separate-shared-memory", destinations.separate_shared, module, context)
         run_rewrite("results-to-arguments", _results_to_arguments, module, context)
         if imperative:
-            run_rewrite("while-carries-everything", while_loops.rewrite, module, context)
+            run_rewrite("while-carries-everything", carried_buffers.carry_every_value, module, context)
             run_rewrite("compute-in-destinations", destinations.rewrite, module, context)
             run_rewrite("one-buffer-per-carried-value", carried_buffers.rewrite, module, context)
         run_passes(module, FROM_LOOPS if imperative else FROM_TENSORS, context)

@@ -13,7 +13,7 @@ Read in this order:
 - `pairs.py`: products of narrow integers. `transposes.py`: in-register transposes.
 - `thread_chunks.py`: parallel loops as chunks for OpenMP's threads.
 - `elementary.py`: exp, log, sin and others as arithmetic that LLVM vectorises.
-- `hoisted_buffers.py`: allocations out of loops. `failed_allocations.py`: a failed allocation becomes an error.
+- `allocations.py`: allocations out of loops; a failed allocation becomes an error.
 
 `lowering/pipelines.py` and `mlirtri/compiler` may import it.
 """

@@ -13,7 +13,7 @@ from typing import Any
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named
 from mlirtri.lowering.mlir.cloning import clone_all
-from mlirtri.lowering.mlir.generics import empty_generic
+from mlirtri.lowering.mlir.linalg_builder import empty_generic
 
 _EXTREMA = {
     ("arith.cmpf", "ogt"): arith.maximumf, ("arith.cmpf", "olt"): arith.minimumf,

@@ -15,17 +15,8 @@ from mlirtri.lowering.core.memory_limits import refuse_large_buffers
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir import narrow_floats
 from mlirtri.lowering.mlir.imperative import is_imperative
-from mlirtri.lowering.mlir_backend.llvm import (
-    argmax,
-    elementary,
-    failed_allocations,
-    hoisted_buffers,
-    pairs,
-    thread_chunks,
-    tiles,
-    transposes,
-)
-from mlirtri.lowering.mlir_backend.loops import order as loop_order
+from mlirtri.lowering.mlir_backend.llvm import allocations, argmax, elementary, pairs, thread_chunks, tiles, transposes
+from mlirtri.lowering.mlir_backend.loops import order
 from mlirtri.lowering.mlir_backend.loops.bufferized_to_loops import TO_GENERIC, lower_to_loops
 from mlirtri.lowering.runtime.openmp import runtime_library
 from mlirtri.lowering.sizes import size_arguments
@@ -79,7 +70,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("prepare-functions", _prepare_functions, module, context)
         if is_imperative(module):
             lower_to_loops(module, context)
-            run_rewrite("hoist-buffers", hoisted_buffers.rewrite, module, context)
+            run_rewrite("hoist-buffers", allocations.hoist, module, context)
         else:
             run_rewrite("argmax-in-two-passes", argmax.rewrite, module, context)
             run_passes(module, TO_GENERIC, context)
@@ -87,7 +78,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_rewrite("products-in-pairs", lambda module: pairs.rewrite(module, threads), module, context)
             run_rewrite("tile-contractions", lambda module: tiles.rewrite(module, threads), module, context)
             run_passes(module, TO_GENERIC, context)
-            run_rewrite("order-loops", loop_order.rewrite, module, context)
+            run_rewrite("order-loops", order.rewrite, module, context)
             run_rewrite("chunks-for-threads", lambda module: thread_chunks.rewrite(module, threads), module, context)
             if threads > 1:
                 run_passes(module, thread_chunks.to_openmp(threads), context)
@@ -100,7 +91,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_passes(module, TO_LLVM, context)
         run_rewrite("locations-of-calls", _locate_calls, module, context)
         run_rewrite("narrow-memory", narrow_floats.rewrite_memory, module, context)
-        run_rewrite("failed-allocations", failed_allocations.rewrite, module, context)
+        run_rewrite("failed-allocations", allocations.check, module, context)
         run_passes(module, TO_READ, context)
     return module
 

@@ -19,8 +19,8 @@ from mlirtri.dialect.bindings.mlir import execution_engine, ir, operations_named
 from mlirtri.errors import CodegenError, Note
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import COUNTS, SIGNATURE, UPDATES
+from mlirtri.lowering.mlir_backend.llvm.allocations import gives_status
 from mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect import symbol_of
-from mlirtri.lowering.mlir_backend.llvm.failed_allocations import gives_status
 from mlirtri.lowering.runtime.mlir_executable import MlirExecutable
 from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library
 from mlirtri.lowering.sizes.size_arguments import unknown_sizes

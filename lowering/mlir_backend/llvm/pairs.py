@@ -16,8 +16,8 @@ import numpy as np
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, memref, operations_named, scf, vector
 from mlirtri.lowering.core.cpu import cpu_words, simd_registers
-from mlirtri.lowering.mlir.generics import PARALLEL, empty_generic
 from mlirtri.lowering.mlir.index_values import index_constant, loop_nest
+from mlirtri.lowering.mlir.linalg_builder import PARALLEL, empty_generic
 from mlirtri.lowering.mlir_backend.llvm.tiles import (
     FEWEST_MULTIPLICATIONS,
     WIDENING,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, memref, operations_named, vector
 from mlirtri.lowering.core.cpu import simd_registers
-from mlirtri.lowering.mlir.generics import PARALLEL, empty_generic
 from mlirtri.lowering.mlir.index_values import index_constant, loop_nest
+from mlirtri.lowering.mlir.linalg_builder import PARALLEL, empty_generic
 
 MOST_LANES, FEWEST_LANES = 16, 4
 """Lanes per vector: larger squares exceed the registers, smaller ones gain nothing."""

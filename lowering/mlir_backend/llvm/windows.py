@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mlirtri.dialect.bindings.mlir import ir, linalg, memref
-from mlirtri.lowering.mlir.generics import PARALLEL, empty_generic
+from mlirtri.lowering.mlir.linalg_builder import PARALLEL, empty_generic
 
 Term = tuple[int, int]
 """A loop's number and its coefficient."""

@@ -10,20 +10,10 @@ Refuses nothing of its own.
 
 from __future__ import annotations
 
-from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named
+from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named, scf
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.mlir_backend.loops import (
-    copies as forwarded_copies,
-)
-from mlirtri.lowering.mlir_backend.loops import (
-    order as loop_order,
-)
-from mlirtri.lowering.mlir_backend.loops import (
-    selects as buffer_selects,
-)
-from mlirtri.lowering.mlir_backend.loops import (
-    structured as structured_to_loops,
-)
+from mlirtri.lowering.mlir.cloning import replace
+from mlirtri.lowering.mlir_backend.loops import copies, order, structured
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 TO_GENERIC = (Pass("func.func(linalg-generalize-named-ops)", "named operations become generic ones"),)
@@ -43,13 +33,13 @@ TIDY = (Pass("cse", "indices that both the copies and their readers computed"),)
 def lower_to_loops(module: ir.Module, context: CompileContext) -> ir.Module:
     """Lower `module` in place; raises `PassFailedError`."""
     with module.context, ir.Location.unknown():
-        run_rewrite("selects-to-branches", buffer_selects.rewrite, module, context)
+        run_rewrite("selects-to-branches", _branch_on_selects, module, context)
         run_rewrite("copies-to-linalg", _copies_to_linalg, module, context)
         run_passes(module, TO_GENERIC, context)
-        run_rewrite("order-loops", loop_order.rewrite, module, context)
-        run_rewrite("structured-to-loops", structured_to_loops.rewrite, module, context)
+        run_rewrite("order-loops", order.rewrite, module, context)
+        run_rewrite("structured-to-loops", structured.rewrite, module, context)
         run_passes(module, TO_WHOLE_BUFFERS, context)
-        run_rewrite("forward-copies", forwarded_copies.rewrite, module, context)
+        run_rewrite("forward-copies", copies.rewrite, module, context)
         run_passes(module, TIDY, context)
     return module
 
@@ -60,3 +50,50 @@ def _copies_to_linalg(module: ir.Module) -> None:
         with ir.InsertionPoint(copy), copy.location:
             linalg.copy(source, outs=[target])
         copy.erase()
+
+
+def _branch_on_selects(module: ir.Module) -> None:
+    """Replace selects of buffers, which upstream makes of an `if`, by branches around their uses.
+
+    %c = select %b, %x, %y; copy %c, %out   ──►   scf.if %b { copy %x, %out } else { copy %y, %out }
+    """
+    while selects := [select for select in operations_named(module, "arith.select") if _is_buffer(select.results[0])]:
+        for select in selects:
+            for use in list(select.results[0].uses):
+                _split(select, use.owner.operation)
+            select.erase()
+
+
+def _is_buffer(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.MemRefType)
+
+
+def _split(select: ir.Operation, user: ir.Operation) -> None:
+    """Clone the user for each buffer; one that reads the select twice is split at its first use."""
+    if select.results[0] not in list(user.operands):
+        return
+    condition = select.operands[0]
+    with ir.InsertionPoint(user), user.location:
+        if len(user.results) and all(map(_is_buffer, user.results)):
+            views = [_clone_for(select, user, side) for side in (1, 2)]
+            chosen = [
+                ir.Operation.create("arith.select", [x.type], [condition, x, y])
+                for x, y in zip(views[0].results, views[1].results, strict=True)
+            ]
+            results = [view.results[0] for view in chosen]
+        else:
+            branch = scf.IfOp(condition, [result.type for result in user.results], has_else=True)
+            for side, block in ((1, branch.then_block), (2, branch.else_block)):
+                with ir.InsertionPoint(block):
+                    scf.YieldOp(list(_clone_for(select, user, side).results))
+            results = list(branch.results)
+    replace(user, results)
+
+
+def _clone_for(select: ir.Operation, user: ir.Operation, side: int) -> ir.Operation:
+    """Clone the user at the insertion point for one of the two buffers."""
+    copy = user.clone()
+    for position, operand in enumerate(user.operands):
+        if operand == select.results[0]:
+            copy.operation.operands[position] = select.operands[side]
+    return copy.operation

@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from mlirtri.errors import CodegenError
-from mlirtri.lowering.codegen.cuda_source import device_module, source_of
+from mlirtri.lowering.codegen.lowered_functions import device_module, source_of
 from mlirtri.lowering.codegen.targets import MOST_THREADS, SHARED_BYTES
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cuda.argmax import argmax

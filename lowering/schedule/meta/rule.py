@@ -24,8 +24,18 @@ from mlirtri.lowering.external.device_functions import is_for
 from mlirtri.lowering.schedule.meta.process import Found, Task, Tuner
 from mlirtri.lowering.schedule.meta.tuning_file import recall, remember
 from mlirtri.lowering.tir.blocks import leaf_blocks
-from mlirtri.lowering.toolchain.tvm_attributes import IMPERATIVE, KERNEL_LOCATIONS, LOCATION
-from mlirtri.lowering.toolchain.tvm_names import PINNED, IRModule, PrimFunc, Schedule, apply_trace, ir, tvm
+from mlirtri.lowering.toolchain.tvm_names import (
+    IMPERATIVE,
+    KERNEL_LOCATIONS,
+    LOCATION,
+    PINNED,
+    IRModule,
+    PrimFunc,
+    Schedule,
+    apply_trace,
+    ir,
+    tvm,
+)
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs, source_span
 
 MAIN = "main"

@@ -17,8 +17,8 @@ from typing import Any
 
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.blocks import CHEAP_CALLS
-from mlirtri.lowering.toolchain.tvm_attributes import LOCATION
 from mlirtri.lowering.toolchain.tvm_names import (
+    LOCATION,
     Analyzer,
     PrimFunc,
     Range,

@@ -27,13 +27,12 @@ import mlirtri
 import mlirtri as mt
 from mlirtri.cli.main import commands
 from mlirtri.errors import CodegenError, PassFailedError, SkippedStepWarning, UnsupportedOperationError
-from mlirtri.lowering.codegen import build_modules, lowered_functions, scheduled_to_llvm
+from mlirtri.lowering.codegen import lowered_functions, scheduled_to_llvm
 from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.target import Target, as_target
 from mlirtri.lowering.schedule import tir_to_scheduled
 from mlirtri.lowering.tir.blocks import NotApplicableError
-from mlirtri.lowering.toolchain.tvm_attributes import SCHEDULE_FAILURES
-from mlirtri.lowering.toolchain.tvm_names import relax
+from mlirtri.lowering.toolchain.tvm_names import SCHEDULE_FAILURES, relax
 from mlirtri.lowering.toolchain.tvm_passes import Pass, prim_funcs, run_passes
 from mlirtri.lowering.toolchain.tvm_text import parse
 
@@ -341,7 +340,7 @@ def test_an_error_of_ours_in_code_generation_stays_what_it_is_on_the_users_line(
 
     monkeypatch.delenv("MLIRTRI_STRICT", raising=False)
     monkeypatch.delenv("MLIRTRI_FORCE_SCHEDULES", raising=False)
-    monkeypatch.setattr(build_modules, "keep_bfloat16", refuse)
+    monkeypatch.setattr(lowered_functions, "keep_bfloat16", refuse)
     with pytest.raises(UnsupportedOperationError, match="no code for this") as caught:
         make_code(module(add_chain, (8, 8), (8, 8), locations={"out": 3, "out1": 4}))
     assert (caught.value.span.file, caught.value.span.line) == (FILE, 4)

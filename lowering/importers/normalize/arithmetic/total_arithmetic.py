@@ -12,7 +12,7 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic import floats, integers
 from mlirtri.lowering.importers.normalize.arithmetic.rules import RULES
 from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.generics import generalize
+from mlirtri.lowering.mlir.linalg_builder import generalize
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 __all__ = ["floats", "integers", "rewrite"]

@@ -29,8 +29,7 @@ from mlirtri.lowering.tir.products import Product
 from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.tir.tiles import counted, flat, replaced, spread, temporary
 from mlirtri.lowering.tir.vectors import INFINITY_BITS
-from mlirtri.lowering.toolchain.tvm_attributes import EXACT_BUFFERS
-from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, TensorLoad, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import EXACT_BUFFERS, PrimFunc, Schedule, TensorLoad, structural_map, tirx
 
 LEAST_ROWS = 8
 """Rows of a block below which the tiles of a product are too small."""

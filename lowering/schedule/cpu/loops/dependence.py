@@ -13,7 +13,7 @@ from typing import Any
 
 from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, LoopAccesses, accesses_of
 from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, least, range_of, variable
-from mlirtri.lowering.toolchain.tvm_attributes import PARALLEL
+from mlirtri.lowering.toolchain.tvm_names import PARALLEL
 
 """Annotation of a `For` whose iterations are independent."""
 _MOST_PAIRS = 4000

@@ -22,8 +22,14 @@ from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
 from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, fit_of
 from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
 from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, plus, sequence, substituted, with_body
-from mlirtri.lowering.toolchain.tvm_attributes import PARALLEL
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    PARALLEL,
+    TensorLoad,
+    structural_equal,
+    structural_map,
+    structural_walk,
+    tirx,
+)
 
 Ranges = tuple[LoopRange, ...]
 MOST_ACCESSES = 64

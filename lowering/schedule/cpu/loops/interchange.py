@@ -21,8 +21,7 @@ from mlirtri.lowering.schedule.cpu.loops.dependence import are_disjoint, is_para
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
 from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, sequence, with_body
-from mlirtri.lowering.toolchain.tvm_attributes import PARALLEL
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import PARALLEL, TensorLoad, structural_equal, structural_map, tirx
 
 Ranges = tuple[LoopRange, ...]
 FINISHED = "mlirtri.finished"

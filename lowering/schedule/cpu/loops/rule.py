@@ -33,8 +33,16 @@ from mlirtri.lowering.schedule.cpu.loops.vector_choice import (
 )
 from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, least, linear, range_of
 from mlirtri.lowering.tir.statements import fresh, index, sequence, whole, with_body
-from mlirtri.lowering.toolchain.tvm_attributes import IMPERATIVE, PARALLEL
-from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, SBlockRealize, Schedule, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    IMPERATIVE,
+    PARALLEL,
+    PrimFunc,
+    SBlock,
+    SBlockRealize,
+    Schedule,
+    structural_map,
+    tirx,
+)
 
 """Attribute of a PrimFunc that is statements, not a loop nest around one block."""
 ROWS = 8

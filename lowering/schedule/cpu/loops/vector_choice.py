@@ -13,8 +13,7 @@ from mlirtri.lowering.codegen.targets import vector_bits
 from mlirtri.lowering.schedule.cpu.common.parallel import profitable
 from mlirtri.lowering.schedule.cpu.common.vector_stores import PARTS
 from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, LoopAccesses, accesses_of
-from mlirtri.lowering.toolchain.tvm_attributes import PARALLEL
-from mlirtri.lowering.toolchain.tvm_names import structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import PARALLEL, structural_walk, tirx
 
 GOOD = 0.6
 """The share of invariant or contiguous accesses from which on a loop is vectorised."""

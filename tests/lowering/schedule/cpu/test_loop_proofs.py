@@ -11,8 +11,7 @@ from loop_functions import CUBE, MATRIX, VECTOR, arguments_of, body_of, function
 from mlirtri.lowering.schedule.cpu.loops.fusion import fused
 from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
 from mlirtri.lowering.schedule.cpu.loops.rule import loops, scheduled
-from mlirtri.lowering.toolchain.tvm_attributes import IMPERATIVE
-from mlirtri.lowering.toolchain.tvm_names import structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, structural_walk, tirx
 
 PROOFS = {
     "rows and columns": ("for i in range(32):\n  for j in range(32):\n    A[i, j] = A[i, j] + x[j]", {"i", "j"}),

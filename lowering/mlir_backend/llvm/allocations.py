@@ -1,9 +1,12 @@
-"""Return an error status from functions whose allocations fail.
+"""Hoist temporary buffers out of loops, and return an error status from functions whose allocations fail.
 
-Takes a module in LLVM's dialect. Gives it in place: a public function that calls `malloc` outside of parallel regions
-returns an `i64`, which is 1 where a call failed, else 0. Earlier allocations are freed first, where they are
-known. Allocations of other threads are of known and small size. Refuses nothing.
+`hoist` takes a module in loops form: an allocation whose sizes are known before a loop or branch moves out of it, with
+its deallocation; not out of `scf.parallel`, where each iteration needs its own buffer. `check` takes a module in LLVM's
+dialect: a public function that calls `malloc` outside of parallel regions returns an `i64`, which is 1 where a call
+failed, else 0. Earlier allocations are freed first, where they are known. Allocations of other threads are of known and
+small size. Both change the module in place.
 
+    for { %t = alloc; …; dealloc %t }   ──►   %t = alloc; for { … }; dealloc %t
     %p = call @malloc(%n)   ──►   %p = call @malloc(%n); cond_br (%p == null), ^failed, ^rest
 """
 
@@ -17,7 +20,7 @@ _EQUAL = 0
 """LLVM's comparison predicate for equality."""
 
 
-def rewrite(module: ir.Module) -> None:
+def check(module: ir.Module) -> None:
     """Check the result of `malloc` in every public function."""
     calls = operations_named(module, "llvm.call")
     for function in public_functions(module):
@@ -120,3 +123,42 @@ def _number(value: int) -> ir.Value:
     kind = ir.IntegerType.get_signless(64)
     number = {"value": ir.IntegerAttr.get(kind, value)}
     return ir.Operation.create("llvm.mlir.constant", [kind], attributes=number).result
+
+
+LEFT = ("scf.for", "scf.while", "scf.if")
+"""Operations that buffers are hoisted out of."""
+
+
+def hoist(module: ir.Module) -> None:
+    """Hoist every buffer as far as possible."""
+    for allocation in (*operations_named(module, "memref.alloc"), *operations_named(module, "memref.alloca")):
+        releases = [use.owner.operation for use in allocation.result.uses if use.owner.name == "memref.dealloc"]
+        while _can_leave(allocation, releases):
+            around = allocation.parent.operation
+            allocation.move_before(around)
+            for release in releases:
+                release.move_after(around)
+
+
+def _can_leave(allocation: ir.Operation, releases: list[ir.Operation]) -> bool:
+    around = allocation.parent.operation
+    if around.name not in LEFT or any(release.block != allocation.block for release in releases):
+        return False
+    if _is_yielded(allocation, around) or (allocation.name == "memref.alloc" and not releases):
+        return False
+    return all(_is_outside(size, around) for size in allocation.operands)
+
+
+def _is_yielded(allocation: ir.Operation, around: ir.Operation) -> bool:
+    """Return whether another iteration, or the code after the branch, sees the buffer."""
+    terminators = ("scf.yield", "scf.condition")
+    return any(use.owner.name in terminators and use.owner.parent == around for use in allocation.result.uses)
+
+
+def _is_outside(value: ir.Value, around: ir.Operation) -> bool:
+    operation = value.owner.owner if isinstance(value.owner, ir.Block) else value.owner.operation
+    while operation is not None and operation.operation.name != "builtin.module":
+        if operation.operation == around:
+            return False
+        operation = operation.operation.parent
+    return True

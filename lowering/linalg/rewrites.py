@@ -1,14 +1,18 @@
-"""Rewrite of masked elements in `tri`: compute all elements, and select afterwards.
+"""Rewrites of `tri` modules before they are lowered: composite operations, and elements selected by masks.
 
-Takes a `tri` module; changes it in place. A mask's selected elements, elementwise operations on them, and a write under
-the same mask or a reduction become one loop nest with independent iterations, without a gather. Results for unselected
-elements are discarded. Other uses of selected elements stay.
+Each takes a `tri` module and changes it in place. `decompose` replaces composite operations (softmax, layer_norm, var…)
+by others of the op table; fp16 and bf16 operands are widened to fp32 for the whole composition, rounded once.
+`select_by_masks` computes masked elements densely: a mask's selected elements, elementwise operations on them, and a
+write under the same mask or a reduction become one loop nest with independent iterations, without a gather. Other uses
+of selected elements stay.
 
     z[m] = z[m] * z[m] + c[m]   ──►   z = where(m, z * z + c, z)
     sum(x[m])                   ──►   sum(where(m, x, 0))
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.tensor_type import TensorType
@@ -17,7 +21,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import Tensor, TriBuilder
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.ops import attributes
-from mlirtri.lowering.linalg.decompose import tri_operations
+from mlirtri.dialect.ops.op import Op
 from mlirtri.lowering.linalg.reductions import identity
 
 REDUCTIONS = ("tri.sum", "tri.prod", "tri.max", "tri.min", "tri.any", "tri.all")
@@ -27,7 +31,7 @@ def has_masks(module: ir.Module) -> bool:
     return any(operation.name == "tri.compress" for operation in tri_operations(module))
 
 
-def rewrite(module: ir.Module) -> None:
+def select_by_masks(module: ir.Module) -> None:
     """Replace the uses of selected elements that need no selection, then erase dead operations."""
     masks = Masks()
     for operation in tri_operations(module):
@@ -143,3 +147,44 @@ def _is_same_for_all(operand: ir.Value, row_rank: int) -> bool:
     """Return whether every selected row reads the same elements of an operand."""
     type_ = type_of(operand.type)
     return type_.rank <= row_rank or (type_.rank == row_rank + 1 and type_.shape[0] == 1)
+
+
+def tri_operations(module: ir.Module) -> list[ir.Operation]:
+    """Return every `tri` operation, in program order."""
+    operations: list[ir.Operation] = []
+
+    def visit(operation: ir.Operation) -> ir.WalkResult:
+        if operation.name.startswith("tri."):
+            operations.append(operation.operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return operations
+
+
+def decompose(module: ir.Module, is_decomposed: Callable[[Op, ir.Operation], bool]) -> None:
+    """Replace every composite operation for which `is_decomposed` holds, until none is left."""
+    builder = TriBuilder()
+    while composites := [
+        operation
+        for operation in tri_operations(module)
+        if (op := op_of(operation)).decompose is not None and is_decomposed(op, operation)
+    ]:
+        for operation in composites:
+            with errors_at(operation):
+                _replace(builder, operation)
+
+
+def _replace(builder: TriBuilder, operation: ir.Operation) -> None:
+    op = op_of(operation)
+    builder.location = operation.location
+    operands = [Tensor(value, type_of(value.type)) for value in operation.operands]
+    dtype = operands[0].type.dtype
+    with ir.InsertionPoint(operation):
+        if dtype.is_half:
+            operands = [builder.cast(operand, DTYPES["float32"]) for operand in operands]
+        result = op.decompose(builder, *operands, **attributes.from_mlir(op, operation))
+        if dtype.is_half:
+            result = builder.cast(result, dtype)
+    operation.results[0].replace_all_uses_with(result.value)
+    operation.erase()

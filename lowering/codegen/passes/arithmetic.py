@@ -1,0 +1,191 @@
+"""Passes within TVM's lowering that keep integer and float arithmetic as the source has it.
+
+Each takes and gives a module of PrimFuncs, and refuses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from mlirtri.lowering.elementary.tir_pass import is_for_cpu
+from mlirtri.lowering.tir.arithmetic import TWICE_AS_WIDE, is_update, reads_memory
+from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, ir, register_pure_operator, structural_map, tirx
+
+_NODES = {"add": tirx.Add, "sub": tirx.Sub, "mul": tirx.Mul}
+_PREFIX = "tirx.mlirtri_wrapping_"
+_HALF = {wide: narrow for narrow, wide in TWICE_AS_WIDE.items()}
+
+
+def mark_wrapping(mod: IRModule) -> IRModule:
+    """Replace sums, differences and products of wrapping integers by operators of ours, on the CPU.
+
+    `tir_arithmetic.wrapped` writes them in twice the width. TVM's simplifier goes through such an expression twice per
+    level, in time exponential in the length of a chain; our operators may be vectorised and are simplified by nobody.
+    """
+    return _rewritten(mod, (tirx.Cast, _marked))
+
+
+def expand_wrapping(mod: IRModule) -> IRModule:
+    """Replace our operators by wide arithmetic again, vectorised where TVM has vectorised them."""
+    return _rewritten(mod, (ir.Call, _expanded))
+
+
+def _rewritten(mod: IRModule, rewrite: Any) -> IRModule:
+    functions = {}
+    for name, function in mod.functions_items():
+        if isinstance(function, PrimFunc) and is_for_cpu(function):
+            function = function.with_body(structural_map(function.body, rewrite, order="post"))
+        functions[name] = function
+    return IRModule(functions, attrs=mod.attrs)
+
+
+def _marked(cast: Any) -> Any:
+    narrow, wide = str(cast.ty.dtype), str(cast.value.ty.dtype)
+    name = next((name for name, node in _NODES.items() if isinstance(cast.value, node)), None)
+    if name is None or TWICE_AS_WIDE.get(narrow) != wide:
+        return cast
+    operands = [_narrow(operand) for operand in (cast.value.a, cast.value.b)]
+    if any(operand is None for operand in operands):
+        return cast
+    return ir.Call(_operators()[name], operands, ret_ty=narrow)
+
+
+def _narrow(operand: Any) -> Any:
+    """Return the operand before widening, or None."""
+    half = _HALF[str(operand.ty.dtype)]
+    if isinstance(operand, tirx.IntImm):
+        bits = int(half.removeprefix("int"))
+        return tirx.IntImm(half, operand.value) if -(1 << (bits - 1)) <= operand.value < 1 << (bits - 1) else None
+    if isinstance(operand, tirx.Cast) and str(operand.value.ty.dtype) == half:
+        return operand.value
+    return None
+
+
+def _expanded(call: Any) -> Any:
+    name = str(getattr(call.op, "name", ""))
+    if not name.startswith(_PREFIX):
+        return call
+    narrow, times, lanes = str(call.ty.dtype).partition("x")
+    wide = TWICE_AS_WIDE[narrow] + times + lanes
+    node = _NODES[name.removeprefix(_PREFIX)]
+    return tirx.Cast(str(call.ty.dtype), node(*(tirx.Cast(wide, operand) for operand in call.args)))
+
+
+@lru_cache(maxsize=1)
+def _operators() -> dict[str, Any]:
+    return {name: register_pure_operator(_PREFIX + name, f"{name}, wrapping, by mlirtri") for name in _NODES}
+
+
+def cast_index_bits(mod: IRModule) -> IRModule:
+    """Replace unsigned reinterpretations of expressions without loads by casts.
+
+    The bridge writes wrapping integer arithmetic as reinterpretations of the operands' bits. TVM's narrowing shrinks a
+    loop variable below a reinterpretation to 32 bits and keeps the 64-bit result: wrong bits. A cast follows the
+    narrowing, and is the same for an index.
+    """
+    reinterpret = ir.Op.get("tirx.reinterpret")
+
+    def visit(call: Any) -> Any:
+        if not call.op.same_as(reinterpret):
+            return call
+        [bits] = call.args
+        to, source = str(call.ty.dtype), str(bits.ty.dtype)
+        if to != f"u{source}" or reads_memory(bits):
+            return call
+        return tirx.Cast(to, bits)
+
+    return _rewritten_all(mod, (ir.Call, visit))
+
+
+def select_predicates(mod: IRModule) -> IRModule:
+    """Replace casts of predicates to numbers by selections of 1 or 0.
+
+    A cast fails once it is vectorised and bound by TVM's common subexpression elimination: the analyzer's integer sets
+    make scalar constants of its vector type.
+    """
+
+    def visit(cast: Any) -> Any:
+        dtype = str(cast.ty.dtype)
+        if str(cast.value.ty.dtype) != "bool" or dtype == "bool":
+            return cast
+        return tirx.Select(cast.value, tirx.const(1, dtype), tirx.const(0, dtype))
+
+    return _rewritten_all(mod, (tirx.Cast, visit))
+
+
+def _rewritten_all(mod: IRModule, rule: tuple[type, Callable[[Any], Any]]) -> IRModule:
+    functions = {}
+    for name, function in mod.functions_items():
+        if isinstance(function, PrimFunc):
+            function = function.with_body(structural_map(function.body, rule, order="post"))
+        functions[name] = function
+    return IRModule(functions, attrs=mod.attrs)
+
+
+_FENCE = "llvm.arithmetic.fence"
+_SUMS = (tirx.Add, tirx.Sub)
+
+
+def fence_products(mod: IRModule) -> IRModule:
+    """Fence every float product that is an operand of a sum, except in reductions' updates, on the CPU.
+
+    TVM lets LLVM contract ``a * b + c`` into one instruction with one rounding, everywhere. That is right for the sums
+    of a matmul, which are never bit-equal to a library's, and wrong for a user's, whose library rounds twice. A product
+    that is added to the very element that is stored is a reduction's and stays free.
+    """
+    rules = [
+        (tirx.BufferStore, _fenced),
+        (tirx.Bind, lambda bind: tirx.Bind(bind.var, _fenced_sums(bind.value))),
+        (tirx.While, lambda loop: tirx.While(_fenced_sums(loop.condition), loop.body)),
+        (
+            tirx.IfThenElse,
+            lambda branch: tirx.IfThenElse(_fenced_sums(branch.condition), branch.then_case, branch.else_case),
+        ),
+    ]
+    functions = {}
+    for name, function in mod.functions_items():
+        if isinstance(function, PrimFunc) and function.attrs["target"].kind.name == "llvm":
+            function = function.with_body(structural_map(function.body, rules, order="post"))
+        functions[name] = function
+    return IRModule(functions, attrs=mod.attrs)
+
+
+def _fenced(store: Any) -> Any:
+    if isinstance(store.value, _SUMS) and is_update(store):
+        return store
+    value = _fenced_sums(store.value)
+    if isinstance(value, tirx.Mul) and _is_float(value):
+        # A stored product may be forwarded to a load and added there.
+        value = _fence(value)
+    return tirx.BufferStore(store.buffer, value, store.indices)
+
+
+def _fenced_sums(value: Any) -> Any:
+    return structural_map(value, [(kind, _with_fences) for kind in _SUMS], order="post")
+
+
+def _with_fences(sum_: Any) -> Any:
+    if not _is_float(sum_):
+        return sum_
+    return type(sum_)(*(_fence(operand) for operand in (sum_.a, sum_.b)))
+
+
+def _fence(operand: Any) -> Any:
+    if not isinstance(operand, tirx.Mul):
+        return operand
+    if any(_is_unit(factor) for factor in (operand.a, operand.b)):
+        # A negation: LLVM looks through it at the product.
+        return tirx.Mul(_fence(operand.a), _fence(operand.b))
+    return tirx.call_llvm_pure_intrin(operand.ty.dtype, _FENCE, operand)
+
+
+def _is_unit(factor: Any) -> bool:
+    """Return whether a factor is 1 or -1, also as a vector: the product needs no rounding."""
+    number = factor.value if isinstance(factor, tirx.Broadcast) else factor
+    return isinstance(number, tirx.FloatImm) and abs(number.value) == 1
+
+
+def _is_float(expression: Any) -> bool:
+    return str(expression.ty.dtype).startswith(("float32", "float64"))
