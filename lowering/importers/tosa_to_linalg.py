@@ -77,7 +77,8 @@ def _widths(operation: ir.Operation, name: str, segment: int) -> list[int] | Non
     dynamic = ir.ShapedType.get_dynamic_size()
     static = list(ir.DenseI64ArrayAttr(operation.attributes[name]))
     widths = [_constant_value(next(dynamic_widths)) if width == dynamic else width for width in static]
-    return None if None in widths else widths
+    constants = [width for width in widths if width is not None]
+    return constants if len(constants) == len(widths) else None
 
 
 def _constant_value(value: ir.Value) -> int | None:

@@ -170,8 +170,9 @@ def _unify_constants(node: Any) -> None:
     if node.op_type == "Constant" and node.attribute and node.attribute[0].name in _CONSTANTS:
         value = helper.get_attribute_value(node.attribute[0])
         kind = _CONSTANTS[node.attribute[0].name]
-        shape = [len(value)] if isinstance(value, list) else []
-        tensor = helper.make_tensor(node.output[0], kind, shape, value if shape else [value])
+        is_list = isinstance(value, list)
+        numbers = value if is_list else [value]
+        tensor = helper.make_tensor(node.output[0], kind, [len(numbers)] if is_list else [], numbers)
         del node.attribute[:]
         node.attribute.append(helper.make_attribute("value", tensor))
     for attribute in node.attribute:

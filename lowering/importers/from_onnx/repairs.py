@@ -1,7 +1,8 @@
 """Nodes that torch-mlir gives another meaning than ONNX, rewritten or refused.
 
-Takes a graph of ONNX's own operators with inferred types. Gives it, and the graphs in its nodes, with the rewrites of
-`rewrites.py`, and with average pools that count padding padded before, where a last window exceeds that padding.
+Takes a graph of ONNX's own operators with inferred types. Gives it, and the graphs in its nodes, with casts,
+quotients, signs, powers, argmax and quantised products in nodes that torch-mlir lowers correctly, and with average
+pools that count padding padded before, where a last window exceeds that padding.
 
 Refuses what cannot be rewritten: `Resize` with aligned corners by scales that give a fractional size; `LSTM` with
 peepholes; quantisation to 8-bit floats; average pools with windows outside the tensor.
@@ -9,14 +10,24 @@ peepholes; quantisation to 8-bit floats; average pools with windows outside the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
-from onnx import AttributeProto, helper, numpy_helper
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
-from mlirtri.lowering.importers.from_onnx.rewrites import NARROW, REWRITES, attribute_of, constant, element_of
+
+Types = dict[str, Any]
+NARROW: dict[int, Any] = {
+    TensorProto.FLOAT8E4M3FN: ml_dtypes.float8_e4m3fn, TensorProto.FLOAT8E4M3FNUZ: ml_dtypes.float8_e4m3fnuz,
+    TensorProto.FLOAT8E5M2: ml_dtypes.float8_e5m2, TensorProto.FLOAT8E5M2FNUZ: ml_dtypes.float8_e5m2fnuz,
+}  # fmt: skip
+FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+INTEGERS: dict[int, int] = {TensorProto.INT32: 31, TensorProto.INT64: 63}
+"""With the number of bits that an exponent has."""
 
 
 def repair(graph: Any, types: dict[str, Any]) -> None:
@@ -162,3 +173,152 @@ def _uneven(node: Any, graph: Any, types: dict[str, Any]) -> KernelError | None:
         f"node {node.name!r} is a Resize with aligned corners by scales that may give no whole size",
         help="give the sizes instead of the scales",
     )
+
+
+# --- rewrites of arithmetic ----------------------------------------------------------------------------------------
+
+
+def attribute_of(node: Any, name: str, default: Any) -> Any:
+    """Return the value of an attribute, or `default`."""
+    return next(
+        (helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == name), default
+    )
+
+
+def element_of(types: Types, name: str) -> int:
+    """Return the element type of a value, 0 if unknown."""
+    return types[name].tensor_type.elem_type if name in types else 0
+
+
+def constant(name: str, value: np.ndarray) -> Any:
+    return helper.make_node("Constant", [], [name], name=name, value=numpy_helper.from_array(value, name))
+
+
+class _Nodes:
+    """Creates the nodes that replace one, each with a value named after its result."""
+
+    def __init__(self, node: Any):
+        self.node = node
+        self.nodes: list[Any] = []
+
+    def __call__(self, operator: str, *inputs: str, part: str, **attributes: Any) -> str:
+        """Create a node with one result and return its name; an empty `part` is the result of the replaced node."""
+        name = f"{self.node.output[0]}.{part}" if part else self.node.output[0]
+        label = f"{self.node.name}.{part}" if part else self.node.name
+        self.nodes.append(helper.make_node(operator, list(inputs), [name], name=label, **attributes))
+        return name
+
+    def constant(self, value: Any, part: str) -> str:
+        name = f"{self.node.output[0]}.{part}"
+        self.nodes.append(constant(name, np.asarray(value)))
+        return name
+
+
+def _saturating_cast(node: Any, types: Types) -> list[Any]:
+    """Clip to the range of an 8-bit float, except NaN."""
+    target = attribute_of(node, "to", None) or element_of(types, node.input[1] if len(node.input) > 1 else "")
+    source = element_of(types, node.input[0])
+    if target not in NARROW or not attribute_of(node, "saturate", 1) or source in NARROW or not source:
+        return [node]
+    largest = float(ml_dtypes.finfo(NARROW[target]).max)
+    dtype = helper.tensor_dtype_to_np_dtype(source)
+    add = _Nodes(node)
+    low, high = add.constant(np.array(-largest, dtype), "low"), add.constant(np.array(largest, dtype), "high")
+    clipped = add("Clip", node.input[0], low, high, part="clipped")
+    is_nan = add("IsNaN", node.input[0], part="isnan")
+    node.input[0] = add("Where", is_nan, node.input[0], clipped, part="kept")
+    return [*add.nodes, node]
+
+
+def _normalised(node: Any, types: Types) -> list[Any]:
+    """Divide by the norm along the axis, or by 1 where the norm is 0."""
+    source, add = node.input[0], _Nodes(node)
+    dtype = helper.tensor_dtype_to_np_dtype(element_of(types, source))
+    reduction = "ReduceL1" if attribute_of(node, "p", 2) == 1 else "ReduceL2"
+    axis = add.constant(np.array([attribute_of(node, "axis", -1)]), "axis")
+    zero, one = add.constant(np.array(0, dtype), "zero"), add.constant(np.array(1, dtype), "one")
+    norm = add(reduction, source, axis, part="norm", keepdims=1)
+    add("Div", source, add("Where", add("Equal", norm, zero, part="none"), one, norm, part="safe"), part="")
+    return add.nodes
+
+
+def _signs(node: Any, types: Types) -> list[Any]:
+    """Return NaN for NaN."""
+    source = node.input[0]
+    if element_of(types, source) not in FLOATS:
+        return [node]
+    add = _Nodes(node)
+    add("Where", add("IsNaN", source, part="isnan"), source, add("Sign", source, part="sign"), part="")
+    return add.nodes
+
+
+def _powers(node: Any, types: Types) -> list[Any]:
+    """Compute powers of integers by squaring in wrapping integers; torch-mlir computes them in floats."""
+    base, exponent = node.input
+    kind = element_of(types, base)
+    if kind not in INTEGERS or element_of(types, exponent) not in INTEGERS:
+        return [node]
+    add = _Nodes(node)
+    zero, one, two = (
+        add.constant(np.array(operand, helper.tensor_dtype_to_np_dtype(kind)), f"_{operand}") for operand in (0, 1, 2)
+    )
+    remaining = add("Cast", exponent, part="e", to=kind)
+    # Numbers less than zero are no exponents of integers; so that the loop of squares ends, they are zero here.
+    remaining = add("Max", remaining, zero, part="rest")
+    square, result = add("Add", base, zero, part="square"), one
+    for bit in range(INTEGERS[kind]):
+        odd = add("Equal", add("Mod", remaining, two, part=f"mod{bit}"), one, part=f"odd{bit}")
+        factor = add("Where", odd, square, one, part=f"factor{bit}")
+        result = add("Mul", result, factor, part=f"product{bit}")
+        remaining = add("Div", remaining, two, part=f"rest{bit}")
+        square = add("Mul", square, square, part=f"square{bit}")
+    add("Identity", result, part="")
+    return add.nodes
+
+
+def _extremum_index(node: Any, types: Types) -> list[Any]:
+    """Return the index of the first, or last, NaN if there is one: to ONNX it is both maximum and minimum."""
+    source = node.input[0]
+    if element_of(types, source) not in FLOATS:
+        return [node]
+    axis, keep = attribute_of(node, "axis", 0), attribute_of(node, "keepdims", 1)
+    add = _Nodes(node)
+    nans = add("Cast", add("IsNaN", source, part="isnan"), part="nans", to=TensorProto.INT32)
+    axes = add.constant(np.array([axis], np.int64), "axes")
+    most = add("ReduceMax", nans, axes, part="most", keepdims=keep)
+    has = add("Cast", most, part="has", to=TensorProto.BOOL)
+    last = attribute_of(node, "select_last_index", 0)
+    where = add("ArgMax", nans, part="where", axis=axis, keepdims=keep, select_last_index=last)
+    plain = add(node.op_type, source, part="plain", axis=axis, keepdims=keep, select_last_index=last)
+    add("Where", has, where, plain, part="")
+    return add.nodes
+
+
+def _quantised_product(node: Any, types: Types) -> list[Any]:
+    """Multiply integers, scale in float64 and round once; torch-mlir rounds in float32, and ties differently."""
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = node.input
+    scales = [types[operand].tensor_type.shape.dim for operand in (a_scale, b_scale, y_scale) if operand in types]
+    if len(scales) != 3 or any(len(scale) for scale in scales) or element_of(types, a_scale) != TensorProto.FLOAT:
+        return [node]
+    add = _Nodes(node)
+    product = add("MatMulInteger", a, b, a_zero, b_zero, part="product")
+    scale = add("Div", add("Mul", a_scale, b_scale, part="scales"), y_scale, part="scale")
+    wide = [
+        add("Cast", operand, part=f"wide{position}", to=TensorProto.DOUBLE)
+        for position, operand in enumerate((product, scale, y_zero))
+    ]
+    exact = add("Add", add("Mul", wide[0], wide[1], part="scaled"), wide[2], part="exact")
+    kind = element_of(types, y_zero)
+    facts = np.iinfo(helper.tensor_dtype_to_np_dtype(kind))
+    bounds = [
+        add.constant(np.float64(bound), f"bound{position}") for position, bound in enumerate((facts.min, facts.max))
+    ]
+    clipped = add("Clip", add("Round", exact, part="rounded"), *bounds, part="clipped")
+    add("Cast", clipped, part="", to=kind)
+    return add.nodes
+
+
+REWRITES: dict[str, Callable[[Any, Types], list[Any]]] = {
+    "Cast": _saturating_cast, "CastLike": _saturating_cast, "LpNormalization": _normalised, "Sign": _signs,
+    "Pow": _powers, "ArgMax": _extremum_index, "ArgMin": _extremum_index, "QLinearMatMul": _quantised_product,
+}  # fmt: skip

@@ -15,7 +15,7 @@ import numpy as np
 from mlirtri.errors import ArgumentMismatchError, UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.symbols import kernel_names
-from mlirtri.lowering.importers.from_relax.relax_types import sizes_in
+from mlirtri.lowering.importers.from_relax.types import sizes_in
 from mlirtri.lowering.importers.normalize.constants import LARGEST_LITERAL
 from mlirtri.lowering.mlir.attributes import BOUND
 from mlirtri.lowering.mlir.constants import array_of
@@ -110,7 +110,7 @@ def _bind_sizes(parameter: relax.Var, shape: Sequence[int], bindings: dict[Var, 
         if isinstance(size, tirx.Var):
             is_consistent &= bindings.setdefault(size, value) == value
         elif isinstance(size, tirx.IntImm):
-            is_consistent &= int(size) == value
+            is_consistent &= int(size.value) == value
     if not is_consistent:
         raise ArgumentMismatchError(f"{parameter.name!r} of {parameter.ty} cannot have the shape {tuple(shape)}")
 

@@ -15,8 +15,7 @@ from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, scf, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_relax.primfunc_frame import Size
-from mlirtri.lowering.importers.from_relax.relax_types import tensor_type
-from mlirtri.lowering.importers.from_relax.tir_to_scalar import constant, converted, is_float, mlir_type
+from mlirtri.lowering.importers.from_relax.types import constant, converted, is_float, mlir_type, tensor_type
 from mlirtri.lowering.mlir.index_values import index_constant, index_value
 from mlirtri.lowering.mlir.linalg_builder import generic
 from mlirtri.lowering.toolchain.tvm_names import Expr, relax
@@ -31,9 +30,11 @@ class Translation(Protocol):
 
     def value(self, expression: Expr) -> Any:
         """Return the translation of an expression."""
+        ...
 
     def sizes_of(self, kind: tvm_ir.Type) -> list[Size]:
         """Return the sizes of a tensor type."""
+        ...
 
 
 Rule = Callable[[Translation, relax.Call], Value]

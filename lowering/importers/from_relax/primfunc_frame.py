@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from mlirtri.dialect.bindings.locations import location_of
 from mlirtri.dialect.bindings.mlir import arith, ir, tensor
 from mlirtri.errors import KernelError, UnsupportedOperationError
-from mlirtri.lowering.importers.from_relax.tir_to_scalar import Scalars, mlir_type
+from mlirtri.lowering.importers.from_relax.tir_to_scalar import Scalars
+from mlirtri.lowering.importers.from_relax.types import mlir_type
 from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.toolchain.tvm_names import LOCATION, Analyzer, Buffer, Expr, SBlock, tirx
 from mlirtri.lowering.toolchain.tvm_passes import span_of

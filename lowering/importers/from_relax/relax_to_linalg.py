@@ -18,8 +18,8 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.from_relax.operators import NOT_LEGALISED, OPERATORS, Value
 from mlirtri.lowering.importers.from_relax.primfunc_frame import Size
 from mlirtri.lowering.importers.from_relax.primfunc_to_linalg import inline
-from mlirtri.lowering.importers.from_relax.relax_types import flat_dtypes, flat_types, sizes_in, tensor_type
-from mlirtri.lowering.importers.from_relax.tir_to_scalar import Scalars, mlir_type
+from mlirtri.lowering.importers.from_relax.tir_to_scalar import Scalars
+from mlirtri.lowering.importers.from_relax.types import flat_dtypes, flat_types, mlir_type, sizes_in, tensor_type
 from mlirtri.lowering.importers.normalize import mlir_to_linalg
 from mlirtri.lowering.mlir.attributes import BOUND, DTYPE, set_signature
 from mlirtri.lowering.mlir.constants import array_of, constant_of

@@ -10,17 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.bindings.mlir import arith, ir
+from mlirtri.dialect.bindings.mlir import arith, ir, math
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.importers.from_relax.tir_functions import C_NAMES, FUNCTIONS, IDENTITIES
+from mlirtri.lowering.importers.from_relax.types import (
+    bits_of,
+    constant,
+    converted,
+    dtype_of,
+    is_float,
+    is_signed,
+    mlir_type,
+)
 from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, Buffer, Expr, TensorLoad, Var, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 
 Load = Callable[[Buffer, Sequence[Expr]], ir.Value]
-_WIDE = {"int128": 128, "uint128": 128}
-"""Integers that TVM computes in and no tensor has, with their widths."""
 _CMPF = {"EQ": "OEQ", "NE": "UNE", "LT": "OLT", "LE": "OLE", "GT": "OGT", "GE": "OGE"}
 _CMPI = {"EQ": "eq", "NE": "ne", "LT": "slt", "LE": "sle", "GT": "sgt", "GE": "sge"}
 _FLOATS = {"Add": arith.addf, "Sub": arith.subf, "Mul": arith.mulf, "Div": arith.divf, "Mod": arith.remf}
@@ -35,44 +40,6 @@ _DIVISIONS = {
     ("Div", False): arith.divui, ("FloorDiv", False): arith.divui, ("Mod", False): arith.remui,
     ("FloorMod", False): arith.remui,
 }  # fmt: skip
-
-
-def mlir_type(dtype: str) -> ir.Type:
-    """Return the signless MLIR type of a dtype; raises `UnsupportedOperationError` for one that tensors cannot have."""
-    if dtype in _WIDE:
-        return ir.IntegerType.get_signless(_WIDE[dtype])
-    if dtype not in DTYPES:
-        raise UnsupportedOperationError(f"linalg here has no element type {dtype}", help="cast it to another dtype")
-    return ir.Type.parse(DTYPES[dtype].signless)
-
-
-def is_float(dtype: str) -> bool:
-    """Return whether a dtype is a float."""
-    return dtype.startswith(("float", "bfloat"))
-
-
-def is_signed(dtype: str) -> bool:
-    """Return whether a dtype is a signed integer."""
-    return dtype.startswith("int")
-
-
-def bits_of(dtype: str) -> int:
-    """Return the width of a dtype in bits."""
-    return _WIDE.get(dtype) or DTYPES[dtype].bits
-
-
-def constant(value: float, dtype: str) -> ir.Value:
-    """Return a constant of a dtype; integers wrap."""
-    kind = mlir_type(dtype)
-    if is_float(dtype):
-        return arith.constant(kind, ir.FloatAttr.get(kind, float(value)))
-    if dtype == "bool":
-        return arith.constant(kind, ir.BoolAttr.get(bool(value)))
-    bits = bits_of(dtype)
-    value = int(value) & ((1 << bits) - 1)
-    wrapped = value - (1 << bits) if value >> (bits - 1) else value
-    # The bindings do not take 128 bits, the parser does.
-    return arith.constant(kind, ir.Attribute.parse(f"{wrapped} : {kind}"))
 
 
 class Scalars:
@@ -305,37 +272,6 @@ class Scalars:
         raise UnsupportedOperationError(f"TIR's function {name} of {dtype} has no counterpart in MLIR")
 
 
-def dtype_of(expression: Expr) -> str:
-    """Return the dtype of a TIR expression; raises `UnsupportedOperationError` for vectors."""
-    dtype = str(expression.ty.dtype) if hasattr(expression.ty, "dtype") else str(expression.ty)
-    if "x" in dtype and dtype not in DTYPES:
-        raise UnsupportedOperationError("vectors of TIR have no counterpart in linalg", help="export it unscheduled")
-    return dtype
-
-
-def converted(value: ir.Value, source: str, target: str) -> ir.Value:
-    """Convert `value` from dtype `source` to `target`: floats round, integers truncate or extend."""
-    kind = mlir_type(target)
-    if is_float(source) and is_float(target):
-        return _between_floats(value, source, target)
-    if is_float(source):
-        return (arith.fptosi if is_signed(target) else arith.fptoui)(kind, value)
-    if is_float(target):
-        return (arith.sitofp if is_signed(source) else arith.uitofp)(kind, value)
-    if bits_of(source) == bits_of(target):
-        return value
-    if bits_of(source) > bits_of(target):
-        return arith.trunci(kind, value)
-    return (arith.extsi if is_signed(source) else arith.extui)(kind, value)
-
-
-def _between_floats(value: ir.Value, source: str, target: str) -> ir.Value:
-    if bits_of(source) == bits_of(target):
-        # Neither of fp16 and bf16 holds the other.
-        return arith.truncf(mlir_type(target), arith.extf(ir.F32Type.get(), value))
-    return (arith.extf if bits_of(source) < bits_of(target) else arith.truncf)(mlir_type(target), value)
-
-
 def _same_bits(value: ir.Value, target: str) -> ir.Value:
     kind = mlir_type(target)
     return value if value.type == kind else arith.bitcast(kind, value)
@@ -358,3 +294,67 @@ _NODES = {
     "Not": Scalars._not, "Let": Scalars._let, "Select": Scalars._select, "Cast": Scalars._cast,
     "BitwiseNot": lambda self, node: arith.xori(self.value(node.a), constant(-1, dtype_of(node))),
 }  # fmt: skip
+
+
+# --- functions that TIR calls by name --------------------------------------------------------------------------------
+
+
+Function = Callable[[str, Sequence[ir.Value]], ir.Value]
+IDENTITIES = frozenset({"likely", "llvm.arithmetic.fence"})
+"""Functions that return their last operand."""
+C_NAMES = {"round": "round_away"}
+"""C functions that differ from TIR's of the same name, which rounds ties to even."""
+_MATH = {
+    "abs": math.absf, "fabs": math.absf, "acos": math.acos, "acosh": math.acosh, "asin": math.asin,
+    "asinh": math.asinh, "atan": math.atan, "atan2": math.atan2, "atanh": math.atanh, "cbrt": math.cbrt,
+    "ceil": math.ceil, "copysign": math.copysign, "cos": math.cos, "cosh": math.cosh, "erf": math.erf,
+    "erfc": math.erfc, "exp": math.exp, "exp2": math.exp2, "expm1": math.expm1, "floor": math.floor, "fma": math.fma,
+    "fmod": arith.remf, "log": math.log, "log10": math.log10, "log1p": math.log1p, "log2": math.log2,
+    "nearbyint": math.roundeven, "rint": math.roundeven, "pow": math.powf, "round": math.roundeven,
+    "round_away": math.round, "sin": math.sin,
+    "sinh": math.sinh, "sqrt": math.sqrt, "tan": math.tan, "tanh": math.tanh, "trunc": math.trunc,
+}  # fmt: skip
+
+
+def _number(value: float, like: ir.Value) -> ir.Value:
+    return arith.constant(like.type, ir.FloatAttr.get(like.type, value))
+
+
+def _sigmoid(x: ir.Value) -> ir.Value:
+    one = _number(1.0, x)
+    return arith.divf(one, arith.addf(one, math.exp(arith.negf(x))))
+
+
+def _hypot(x: ir.Value, y: ir.Value) -> ir.Value:
+    return math.sqrt(arith.addf(arith.mulf(x, x), arith.mulf(y, y)))
+
+
+def _float_comparison(name: str, x: ir.Value, y: ir.Value) -> ir.Value:
+    return arith.cmpf(getattr(arith.CmpFPredicate, name), x, y)
+
+
+_COMPOSED = {
+    "rsqrt": lambda x: arith.divf(_number(1.0, x), math.sqrt(x)),
+    "sigmoid": _sigmoid,
+    "exp10": lambda x: math.powf(_number(10.0, x), x),
+    "hypot": _hypot,
+    "isnan": lambda x: _float_comparison("UNO", x, x),
+    "isinf": lambda x: _float_comparison("OEQ", math.absf(x), _number(float("inf"), x)),
+    "isfinite": lambda x: _float_comparison("OLT", math.absf(x), _number(float("inf"), x)),
+}
+_BIT_COUNTS = {"popcount": math.ctpop, "clz": math.ctlz}
+
+
+def _in_float32(compute: Callable[..., ir.Value]) -> Function:
+    def call(dtype: str, operands: Sequence[ir.Value]) -> ir.Value:
+        if dtype not in ("float16", "bfloat16"):
+            return compute(*operands)
+        kind = operands[0].type
+        result = compute(*(arith.extf(ir.F32Type.get(), operand) for operand in operands))
+        return result if isinstance(result.type, ir.IntegerType) else arith.truncf(kind, result)
+
+    return call
+
+
+FUNCTIONS: dict[str, Function] = {name: _in_float32(compute) for name, compute in (_MATH | _COMPOSED).items()}
+FUNCTIONS |= {name: lambda _, operands, count=count: count(*operands) for name, count in _BIT_COUNTS.items()}

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, scf, tensor
+from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.mlir.index_values import index_constant
 
@@ -57,14 +58,14 @@ def _while(operation: ir.Operation) -> Sequence[ir.Value]:
 def _count_of(operation: ir.Operation) -> _Count | None:
     """Return how the loop counts; None unless it runs while a carried value is below a constant, and adds one to it."""
     test, body = (region.blocks[0] for region in operation.regions)
-    compare = _producer(_returned(test)[0])
+    compare = _producer(terminator(test).operands[0])
     if compare is None or compare.name != "stablehlo.compare" or "LT" not in str(compare.attributes[_DIRECTION]):
         return None
     counter = compare.operands[0]
     if not isinstance(counter.owner, ir.Block) or counter.owner != test:
         return None
     position = ir.BlockArgument(counter).arg_number
-    step = _producer(_returned(body)[position])
+    step = _producer(terminator(body).operands[position])
     if step is None or step.name != "stablehlo.add" or not _counts_up(step, body.arguments[position]):
         return None
     start, stop = _constant(operation.operands[position]), _constant(compare.operands[1])
@@ -90,9 +91,8 @@ def _counted(operation: ir.Operation, count: _Count) -> Sequence[ir.Value]:
         carried.insert(count.position, tensor.from_elements(kind, [counter]))
         values = _moved(operation.regions[1].blocks[0], carried)
         scf.YieldOp([value for position, value in enumerate(values) if position != count.position])
-    last = arith.constant(
-        kind, ir.DenseElementsAttr.get_splat(kind, _integer_attribute(kind, max(count.start, count.stop)))
-    )
+    end = ir.IntegerAttr.get(kind.element_type, max(count.start, count.stop))
+    last = arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, end))
     results = list(loop.results)
     return [*results[: count.position], last, *results[count.position :]]
 
@@ -106,9 +106,8 @@ def _if(operation: ir.Operation) -> Sequence[ir.Value]:
 
 
 def _case(operation: ir.Operation) -> Sequence[ir.Value]:
-    selector = tensor.extract(operation.operands[0], [])
     blocks = [region.blocks[0] for region in operation.regions]
-    return _case_chain(operation, selector, 0, blocks)
+    return _case_chain(operation, tensor.extract(operation.operands[0], []), 0, blocks)
 
 
 def _case_chain(operation: ir.Operation, selector: ir.Value, case: int, blocks: list[ir.Block]) -> Sequence[ir.Value]:
@@ -162,14 +161,11 @@ _REWRITES = {"stablehlo.while": _while, "stablehlo.case": _case, "stablehlo.if":
 # --- helpers -------------------------------------------------------------------------------------------------------
 
 
-def _returned(block: ir.Block) -> list[ir.Value]:
-    return list(block.operations[len(block.operations) - 1].operands)
-
-
 def _take_terminator(block: ir.Block) -> list[ir.Value]:
     """Erase the terminator of a block and return its operands."""
-    values = _returned(block)
-    block.operations[len(block.operations) - 1].operation.erase()
+    end = terminator(block)
+    values = list(end.operands)
+    end.erase()
     return values
 
 
@@ -181,10 +177,6 @@ def _yield(block: ir.Block) -> None:
 
 def _producer(value: ir.Value) -> ir.Operation | None:
     return None if isinstance(value.owner, ir.Block) else value.owner.operation
-
-
-def _integer_attribute(kind: ir.RankedTensorType, value: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(kind.element_type, value)
 
 
 def _constant(value: ir.Value) -> int | None:

@@ -16,6 +16,7 @@ import numpy as np
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.mlir.cloning import replace
 
 LARGEST_MATRIX = 64
 """The longest transform by a single matrix."""
@@ -27,8 +28,7 @@ def rewrite(module: ir.Module) -> None:
     for operation in operations_named(module, "stablehlo.fft"):
         with operation.location, ir.InsertionPoint(operation):
             result = _transformed(operation)
-        operation.results[0].replace_all_uses_with(result)
-        operation.erase()
+        replace(operation, [result])
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def _transformed(operation: ir.Operation) -> ir.Value:
         _check(length, operation)
     if kind == "RFFT":
         parts = _along(_Parts(value, _zeros_like(value)), axes[-1], False)
-        parts = _shortened(parts, axes[-1], lengths[-1] // 2 + 1)
+        parts = _on_parts(parts, lambda x: _sliced(x, axes[-1], 0, lengths[-1] // 2 + 1))
         return _joined(_along_all(parts, axes[:-1], False))
     parts = _split(value)
     if kind == "IRFFT":
@@ -96,9 +96,7 @@ def _along(parts: _Parts, axis: int, inverse: bool) -> _Parts:
     if length <= 1:
         return parts
     result = _forward(parts, axis, -1 if inverse else 1)
-    if not inverse:
-        return result
-    return _Parts(*(_scaled(part, 1 / length) for part in (result.real, result.imaginary)))
+    return _on_parts(result, lambda x: _scaled(x, 1 / length)) if inverse else result
 
 
 def _forward(parts: _Parts, axis: int, sign: int) -> _Parts:
@@ -130,9 +128,7 @@ def _product(parts: _Parts, axis: int, sign: int) -> _Parts:
     length = parts.shape[axis]
     angles = 2 * np.pi * (np.outer(np.arange(length), np.arange(length)) % length) / length
     cosines, sines = _constant(np.cos(angles), parts.real), _constant(sign * np.sin(angles), parts.real)
-    real = _added(_dot(parts.real, cosines, axis), _dot(parts.imaginary, sines, axis))
-    imaginary = _subtracted(_dot(parts.imaginary, cosines, axis), _dot(parts.real, sines, axis))
-    return _Parts(real, imaginary)
+    return _rotated(parts, lambda value, matrix: _dot(value, matrix, axis), cosines, sines)
 
 
 def _twiddled(parts: _Parts, axis: int, outer: int, inner: int, sign: int) -> _Parts:
@@ -144,8 +140,7 @@ def _twiddled(parts: _Parts, axis: int, outer: int, inner: int, sign: int) -> _P
         _broadcast(_constant(angles, parts.real), [axis, axis + 1], shape)
         for angles in (np.cos(angles), sign * np.sin(angles))
     )
-    real = _added(_times(parts.real, cosines), _times(parts.imaginary, sines))
-    return _Parts(real, _subtracted(_times(parts.imaginary, cosines), _times(parts.real, sines)))
+    return _rotated(parts, _times, cosines, sines)
 
 
 def _full_spectrum(parts: _Parts, axis: int, length: int) -> _Parts:
@@ -165,10 +160,6 @@ def _full_spectrum(parts: _Parts, axis: int, length: int) -> _Parts:
     tails = [_reversed(_sliced(part, axis, 1, 1 + count), axis) for part in (parts.real, imaginary)]
     real = _concatenated([parts.real, tails[0]], axis)
     return _Parts(real, _concatenated([imaginary, _scaled(tails[1], -1.0)], axis))
-
-
-def _shortened(parts: _Parts, axis: int, count: int) -> _Parts:
-    return _on_parts(parts, lambda x: _sliced(x, axis, 0, count))
 
 
 # --- Operations ----------------------------------------------------------------------------------------------------
@@ -262,13 +253,17 @@ def _scaled(value: ir.Value, factor: float) -> ir.Value:
     return _times(value, _broadcast(_constant(np.array(factor), value), [], value.type.shape))
 
 
+Product = Callable[[ir.Value, ir.Value], ir.Value]
+
+
 def _times(a: ir.Value, b: ir.Value) -> ir.Value:
     return _op("multiply", a.type.shape, a, [a, b])
 
 
-def _added(a: ir.Value, b: ir.Value) -> ir.Value:
-    return _op("add", a.type.shape, a, [a, b])
-
-
-def _subtracted(a: ir.Value, b: ir.Value) -> ir.Value:
-    return _op("subtract", a.type.shape, a, [a, b])
+def _rotated(
+    parts: _Parts, times: Callable[[ir.Value, ir.Value], ir.Value], cosines: ir.Value, sines: ir.Value
+) -> _Parts:
+    """Return the product with ``cosines - i sines``."""
+    a, b = times(parts.real, cosines), times(parts.imaginary, sines)
+    c, d = times(parts.imaginary, cosines), times(parts.real, sines)
+    return _Parts(_op("add", a.type.shape, a, [a, b]), _op("subtract", c.type.shape, c, [c, d]))

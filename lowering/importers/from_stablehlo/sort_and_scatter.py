@@ -18,19 +18,27 @@ from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, scatter_dimensions, scf, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir.index_values import index_constant, loop_nest
 
-# --- Sorts --------------------------------------------------------------------------------------------------------
-
-
-def rewrite_sorts(module: ir.Module) -> None:
-    """Lower all sorts of `module`, in place."""
-    for operation in operations_named(module, "stablehlo.sort"):
-        with operation.location, ir.InsertionPoint(operation):
-            _rewrite_sort(operation)
+Values = list[ir.Value]
 
 
-def _rewrite_sort(operation: ir.Operation) -> None:
+def _rewriting(name: str, lower: Callable[[ir.Operation], Sequence[ir.Value]]) -> Callable[[ir.Module], None]:
+    """Return the rewrite of all operations of this name; it raises `UnsupportedOperationError`."""
+
+    def rewrite(module: ir.Module) -> None:
+        for operation in operations_named(module, name):
+            with operation.location, ir.InsertionPoint(operation):
+                results = lower(operation)
+            replace(operation, results)
+
+    return rewrite
+
+
+# --- sorts ---------------------------------------------------------------------------------------------------------
+
+
+def _sorted(operation: ir.Operation) -> Sequence[ir.Value]:
     types = [result.type for result in operation.results]
     attributes = {
         "dimension": operation.attributes["dimension"],
@@ -47,21 +55,10 @@ def _rewrite_sort(operation: ir.Operation) -> None:
         [comes_after] = inline_scalars(operation.regions[0].blocks[0], swapped)
         stays = arith.xori(comes_after, arith.constant(comes_after.type, 1))
         ir.Operation.create("tm_tensor.yield", operands=[stays])
-    replace(operation, sort.results)
+    return sort.results
 
 
-# --- Scatters -----------------------------------------------------------------------------------------------------
-
-
-Body = Callable[[list[ir.Value], list[ir.Value]], Sequence[ir.Value]]
-
-
-def rewrite_scatters(module: ir.Module) -> None:
-    """Lower all scatters of `module`, in place; raises `UnsupportedOperationError`."""
-    for operation in operations_named(module, "stablehlo.scatter"):
-        with operation.location, ir.InsertionPoint(operation):
-            results = _scattered(operation)
-        replace(operation, results)
+# --- scatters ------------------------------------------------------------------------------------------------------
 
 
 def _scattered(operation: ir.Operation) -> Sequence[ir.Value]:
@@ -70,7 +67,7 @@ def _scattered(operation: ir.Operation) -> Sequence[ir.Value]:
     updates = list(operation.operands[count + 1 :])
     dimensions = scatter_dimensions(operation.attributes["scatter_dimension_numbers"])
 
-    def element(loop_indices: list[ir.Value], carried: list[ir.Value]) -> Sequence[ir.Value]:
+    def element(loop_indices: Values, carried: Values) -> Values:
         target = _target_index(loop_indices, indices, dimensions, operands[0].type.rank)
         in_bounds = is_in_bounds(target, operands[0])
         branch = scf.IfOp(in_bounds, [value.type for value in carried], has_else=True)
@@ -81,20 +78,9 @@ def _scattered(operation: ir.Operation) -> Sequence[ir.Value]:
             scf.YieldOp([tensor.insert(v, into, target) for v, into in zip(values, carried, strict=True)])
         with ir.InsertionPoint(branch.else_block):
             scf.YieldOp(carried)
-        return branch.results
+        return list(branch.results)
 
-    return loops(list(updates[0].type.shape), [], operands, element)
-
-
-def loops(sizes: list[int], indices: list[ir.Value], carried: list[ir.Value], body: Body) -> Sequence[ir.Value]:
-    """Build nested loops of these sizes around `body`, which takes the loop indices and the loop-carried values."""
-    if len(indices) == len(sizes):
-        return body(indices, carried)
-    bounds = [index_constant(bound) for bound in (0, sizes[len(indices)], 1)]
-    loop = scf.ForOp(*bounds, carried)
-    with ir.InsertionPoint(loop.body):
-        scf.YieldOp(loops(sizes, [*indices, loop.induction_variable], list(loop.inner_iter_args), body))
-    return loop.results
+    return loop_nest(list(updates[0].type.shape), operands, element)
 
 
 def _target_index(loop_indices: list[ir.Value], indices: ir.Value, dimensions: Any, rank: int) -> list[ir.Value]:
@@ -127,18 +113,7 @@ def is_in_bounds(position: list[ir.Value], operand: ir.Value) -> ir.Value:
     return in_bounds
 
 
-# --- Selections ---------------------------------------------------------------------------------------------------
-
-
-Values = list[ir.Value]
-
-
-def rewrite_selections(module: ir.Module) -> None:
-    """Lower all selections of `module`, in place; raises `UnsupportedOperationError`."""
-    for operation in operations_named(module, "stablehlo.select_and_scatter"):
-        with operation.location, ir.InsertionPoint(operation):
-            results = _selected(operation)
-        replace(operation, results)
+# --- selections ----------------------------------------------------------------------------------------------------
 
 
 def _selected(operation: ir.Operation) -> Sequence[ir.Value]:
@@ -150,14 +125,14 @@ def _selected(operation: ir.Operation) -> Sequence[ir.Value]:
     empty = tensor.empty(operand.type.shape, operand.type.element_type)
     filled = linalg.fill(tensor.extract(start, []), outs=[empty])
 
-    def add_to_selected(window_index: Values, carried: Values) -> Sequence[ir.Value]:
+    def add_to_selected(window_index: Values, carried: Values) -> Values:
         corner = [
             arith.subi(arith.muli(index, index_constant(step)), index_constant(low))
             for index, step, low in zip(window_index, strides, padding, strict=True)
         ]
         first = [_boolean(False), tensor.extract(start, []), *[index_constant(0)] * rank]
-        is_found, _, *position = loops(
-            window, [], first, lambda offset, best: _select_element(operation, corner, offset, best)
+        is_found, _, *position = loop_nest(
+            window, first, lambda offset, best: _select_element(operation, corner, offset, best)
         )
         branch = scf.IfOp(is_found, [carried[0].type], has_else=True)
         with ir.InsertionPoint(branch.then_block):
@@ -166,12 +141,12 @@ def _selected(operation: ir.Operation) -> Sequence[ir.Value]:
             scf.YieldOp([tensor.insert(value, carried[0], position)])
         with ir.InsertionPoint(branch.else_block):
             scf.YieldOp(carried)
-        return branch.results
+        return list(branch.results)
 
-    return loops(list(source.type.shape), [], [filled], add_to_selected)
+    return loop_nest(list(source.type.shape), [filled], add_to_selected)
 
 
-def _select_element(operation: ir.Operation, corner: Values, offset: Values, best: Values) -> Sequence[ir.Value]:
+def _select_element(operation: ir.Operation, corner: Values, offset: Values, best: Values) -> Values:
     """Return whether an element is selected, the element and its position, after one more element of the window."""
     operand = operation.operands[0]
     is_found, value, *position = best
@@ -185,7 +160,7 @@ def _select_element(operation: ir.Operation, corner: Values, offset: Values, bes
         scf.YieldOp([_boolean(True), *values])
     with ir.InsertionPoint(branch.else_block):
         scf.YieldOp(best)
-    return branch.results
+    return list(branch.results)
 
 
 def _numbers(operation: ir.Operation, name: str, otherwise: list[int]) -> list[int]:
@@ -201,7 +176,7 @@ def _boolean(value: bool) -> ir.Value:
     return arith.constant(ir.IntegerType.get_signless(1), int(value))
 
 
-# --- Regions of scalars -------------------------------------------------------------------------------------------
+# --- regions of scalars --------------------------------------------------------------------------------------------
 
 
 Scalars = dict[ir.Value, ir.Value]
@@ -276,3 +251,9 @@ _RULES: dict[str, Callable[[ir.Operation, Scalars], None]] = {
     "tensor.from_elements": _extract,
     "tensor.empty": _skip,
 }
+REWRITES = {
+    "sorts": _rewriting("stablehlo.sort", _sorted),
+    "scatters": _rewriting("stablehlo.scatter", _scattered),
+    "selections": _rewriting("stablehlo.select_and_scatter", _selected),
+}
+"""The rewrites by the names that show among the passes of the stage, in order."""

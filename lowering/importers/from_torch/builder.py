@@ -65,6 +65,11 @@ def shape_of(value: ir.Value) -> list[int | None]:
     return [None if size == "?" else int(size) for size in sizes.split(",") if size]
 
 
+def static_shape_of(value: ir.Value) -> list[int]:
+    """Return the sizes of a tensor that has static ones only."""
+    return [size for size in shape_of(value) if size is not None]
+
+
 def as_type(kind: ir.Type, element: str) -> ir.Type:
     """Return the tensor type with other elements."""
     return ir.Type.parse(f"{str(kind).rpartition('],')[0]}],{element}>")

@@ -71,11 +71,12 @@ def _carry(module: torch.fx.GraphModule, loop: Any) -> None:
     test, body, carried, read = loop.args
     if not read or not all(isinstance(_value_of(node), torch.Tensor) for node in read):
         return
-    inner = module.get_submodule(body.target).graph
-    placeholders = [node for node in inner.nodes if node.op == "placeholder"]
-    end = next(node for node in inner.nodes if node.op == "output")
+    inner = module.get_submodule(body.target)
+    assert isinstance(inner, torch.fx.GraphModule)
+    placeholders = [node for node in inner.graph.nodes if node.op == "placeholder"]
+    end = next(node for node in inner.graph.nodes if node.op == "output")
     end.args = ((*end.args[0], *placeholders[len(carried) :]),)
-    module.get_submodule(body.target).recompile()
+    inner.recompile()
     loop.args = test, body, (*carried, *read), ()
     loop.meta["val"] = (*loop.meta["val"], *map(_value_of, read))
 

@@ -9,15 +9,7 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import PassFailedError
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.from_torch import (
-    loops as torch_loops,
-)
-from mlirtri.lowering.importers.from_torch import (
-    repairs as torch_repairs,
-)
-from mlirtri.lowering.importers.from_torch import (
-    unsigned_integers as unsigned_torch,
-)
+from mlirtri.lowering.importers.from_torch import repairs, unsigned_integers
 from mlirtri.lowering.importers.from_torch.refused import refuse_operators
 from mlirtri.lowering.importers.normalize import mlir_to_linalg
 from mlirtri.lowering.toolchain.isolated_passes import run_isolated
@@ -51,7 +43,7 @@ def _lowered(module: ir.Module, context: CompileContext) -> ir.Module:
     """Lower the module by torch-mlir's passes, with our repairs in between."""
     lowered = run_isolated(module, TO_BACKEND, context)
     with lowered.context, ir.Location.unknown():
-        run_rewrite("loops", torch_loops.rewrite, lowered, context)
-        run_rewrite("repairs", torch_repairs.rewrite, lowered, context)
-        run_rewrite("unsigned-in-signed", unsigned_torch.rewrite, lowered, context)
+        run_rewrite("loops", repairs.rewrite_loops, lowered, context)
+        run_rewrite("repairs", repairs.rewrite_operators, lowered, context)
+        run_rewrite("unsigned-in-signed", unsigned_integers.rewrite, lowered, context)
     return run_isolated(lowered, TO_LINALG, context)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.bindings.locations import errors_at, span_of
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, operations_named, scf, tensor
 from mlirtri.dialect.scalar.complex_parts import constant as complex_constant
@@ -44,6 +45,7 @@ STRUCTURED = (
     Pass("canonicalize", "fewer values are carried then"),
 )
 Values = list[ir.Value]
+RULES: Registry[str, Callable[[ir.Operation], Values]] = Registry("lowering of control flow")
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
@@ -57,7 +59,7 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
         run_passes(module, LOWER, context)
     # Inner operations first: the rule of an outer one moves its regions as they are then.
     for operation in reversed(all_operations(module)):
-        if (rule := _RULES.get(operation.name)) is None:
+        if (rule := RULES.get(operation.name)) is None:
             continue
         with errors_at(operation), ir.InsertionPoint(operation), operation.location:
             results = rule(operation)
@@ -115,21 +117,22 @@ def _refuse_endless(loop: ir.Operation) -> None:
 # --- loops that were parallel --------------------------------------------------------------------------------------
 
 
+@RULES.register("scf.forall")
 def _forall(operation: ir.Operation) -> Values:
     """Lower a `scf.forall` to sequential loops; its parallel insertions become `tensor.insert_slice` in order."""
-    bounds, outputs = _bounds(operation)
+    (lower, upper, steps), outputs = _bounds(operation)
     block = operation.regions[0].blocks[0]
 
     def body(indices: Values, carried: Values) -> Values:
-        *steps, last = [inner.operation for inner in block.operations]
+        *operations, last = [inner.operation for inner in block.operations]
         values = dict(zip(block.arguments, [*indices, *carried], strict=True))
-        clone_all(steps, values)
+        clone_all(operations, values)
         content = dict(zip(list(block.arguments)[len(indices) :], carried, strict=True))
         for insertion in [inner.operation for inner in last.regions[0].blocks[0].operations]:
             _insert(insertion, content, values)
         return list(content.values())
 
-    return _sequential_loops(*bounds, outputs, body)
+    return _sequential_loops(lower, upper, steps, outputs, body)
 
 
 def _insert(insertion: ir.Operation, content: dict[ir.Value, ir.Value], values: dict[ir.Value, ir.Value]) -> None:
@@ -160,23 +163,24 @@ def _bounds(operation: ir.Operation) -> tuple[list[Values], Values]:
     return groups, operands
 
 
+@RULES.register("scf.parallel")
 def _parallel(operation: ir.Operation) -> Values:
     """Lower a `scf.parallel` to sequential loops that carry its reductions."""
     count = operation.attributes["operandSegmentSizes"][0]
     operands, block = list(operation.operands), operation.regions[0].blocks[0]
-    bounds = [operands[group * count : (group + 1) * count] for group in range(3)]
+    lower, upper, steps = (operands[group * count : (group + 1) * count] for group in range(3))
 
     def body(indices: Values, carried: Values) -> Values:
-        *steps, last = [inner.operation for inner in block.operations]
+        *operations, last = [inner.operation for inner in block.operations]
         values = dict(zip(block.arguments, indices, strict=True))
-        clone_all(steps, values)
+        clone_all(operations, values)
         elements = [values.get(operand, operand) for operand in last.operands]
         combined = zip(last.regions, carried, elements, strict=True)
         return [
             inlined(region.blocks[0], [accumulator, element], values)[0] for region, accumulator, element in combined
         ]
 
-    return _sequential_loops(*bounds, operands[3 * count :], body)
+    return _sequential_loops(lower, upper, steps, operands[3 * count :], body)
 
 
 def _sequential_loops(
@@ -199,6 +203,7 @@ def _sequential_loops(
 # --- branches and regions ------------------------------------------------------------------------------------------
 
 
+@RULES.register("scf.index_switch")
 def _switch(operation: ir.Operation) -> Values:
     """Lower to a chain of `scf.if`, one for each case; the first region is the default."""
     cases = list(operation.attributes["cases"])
@@ -219,6 +224,7 @@ def _chain(operation: ir.Operation, cases: Sequence[tuple[int, ir.Region]], defa
     return list(branch.results)
 
 
+@RULES.register("scf.execute_region")
 def _region(operation: ir.Operation) -> Values:
     if len(operation.regions[0].blocks) > 1:
         raise UnsupportedOperationError("scf.execute_region with branches between blocks")
@@ -231,6 +237,7 @@ def _region(operation: ir.Operation) -> Values:
 # --- poison --------------------------------------------------------------------------------------------------------
 
 
+@RULES.register("ub.poison")
 def _poison(operation: ir.Operation) -> Values:
     """Replace poison by 0: no program may depend on its value."""
     return [_zero(operation.results[0].type)]
@@ -244,9 +251,3 @@ def _zero(kind: ir.Type) -> ir.Value:
     if isinstance(kind, (ir.FloatType, ir.IntegerType, ir.IndexType)):
         return arith.constant(kind, 0.0 if isinstance(kind, ir.FloatType) else 0)
     raise UnsupportedOperationError(f"poison of type {kind}")
-
-
-_RULES: dict[str, Callable[[ir.Operation], Values]] = {
-    "scf.forall": _forall, "scf.parallel": _parallel, "scf.index_switch": _switch, "scf.execute_region": _region,
-    "ub.poison": _poison,
-}  # fmt: skip

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect.base.dtypes import find_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, find_dtype
+from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
 from mlirtri.dialect.scalar import algebra as scalar
@@ -26,6 +27,7 @@ from mlirtri.lowering.mlir.linalg_builder import generic
 
 Values = list[ir.Value]
 Combine = Callable[[ir.Value, ir.Value], ir.Value]
+RULES: Registry[str, Callable[[ir.Operation], Values]] = Registry("lowering of tm_tensor")
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
@@ -50,6 +52,7 @@ def _region(operation: ir.Operation) -> Callable[..., ir.Value]:
     return call
 
 
+@RULES.register("tm_tensor.scan")
 def _scan(operation: ir.Operation) -> Values:
     source, out, start = operation.operands
     axis, inclusive = operation.attributes["dimension"].value, ir.BoolAttr(operation.attributes["inclusive"]).value
@@ -62,18 +65,20 @@ def _scan_as_reduction(operation: ir.Operation) -> Values | None:
     source, _, start = operation.operands
     dtype, kind = find_dtype(str(source.type.element_type)), kind_of(operation.regions[0].blocks[0])
     is_plain = ir.BoolAttr(operation.attributes["inclusive"]).value and not any(operation.results[1].uses)
-    if not is_plain or None in (dtype, kind) or not source.type.has_static_shape:
+    if not is_plain or dtype is None or kind is None or not source.type.has_static_shape:
         return None
     tensor_type = TensorType(tuple(source.type.shape), dtype)
     return [scan_as_reduction(source, tensor_type, operation.attributes["dimension"].value, kind), start]
 
 
+@RULES.register("tm_tensor.scatter")
 def _scatter(operation: ir.Operation) -> Values:
     updates, indices, original = operation.operands
     axes = list(operation.attributes["dimension_map"])
     return [scatter(updates, indices, original, axes, _region(operation))]
 
 
+@RULES.register("tm_tensor.topk")
 def _topk(operation: ir.Operation) -> Values:
     count = operation.attributes["operandSegmentSizes"][0]
     inputs, outputs = list(operation.operands)[:count], list(operation.operands)[count:]
@@ -81,6 +86,7 @@ def _topk(operation: ir.Operation) -> Values:
     return top_k(inputs[0], inputs[1] if count > 1 else None, outputs, axis, _region(operation))
 
 
+@RULES.register("tm_tensor.attention")
 def _attention(operation: ir.Operation) -> Values:
     *inputs, out = operation.operands
     return [attention(*inputs, out=out)]
@@ -89,6 +95,7 @@ def _attention(operation: ir.Operation) -> Values:
 # --- sorting -------------------------------------------------------------------------------------------------------
 
 
+@RULES.register("tm_tensor.sort")
 def _sort(operation: ir.Operation) -> Values:
     """Sort by merging; the region returns whether the earlier row keeps its position."""
     fields, axis = list(operation.operands), operation.attributes["dimension"].value
@@ -134,7 +141,7 @@ def _order_by_field(block: ir.Block) -> merge_sort.Overtakes | None:
         if word == "ge":
             return before(y, x)
         stays = before(y, x) if word == "lt" else before(x, y)
-        return scalar.logical_not(Scalar(stays, find_dtype("i1"))).value
+        return scalar.logical_not(Scalar(stays, DTYPES["bool"])).value
 
     return overtakes
 
@@ -151,12 +158,6 @@ def _spelling(kind: ir.Type, predicate: str) -> str:
     """Return our dtype spelling of a type, with the sign that the comparison assumes."""
     is_unsigned = isinstance(kind, ir.IntegerType) and kind.width > 1 and predicate[0] == "u"
     return f"u{kind}" if is_unsigned else str(kind)
-
-
-RULES: dict[str, Callable[[ir.Operation], Values]] = {
-    "tm_tensor.scan": _scan, "tm_tensor.scatter": _scatter, "tm_tensor.sort": _sort, "tm_tensor.topk": _topk,
-    "tm_tensor.attention": _attention,
-}  # fmt: skip
 
 
 # --- scans ---------------------------------------------------------------------------------------------------------

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, math, tensor
 from mlirtri.dialect.scalar.algebra import Scalar, cast
 from mlirtri.lowering.mlir.index_values import index_value, size_of, sizes_of
 from mlirtri.lowering.mlir.linalg_builder import dimensions, element_type, generic
+from mlirtri.lowering.mlir.reading import dtype_of
 
 FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]
 Axes = Sequence[int]
@@ -39,7 +40,7 @@ def attention(
     sums = work.reduced(shifted, 0.0, arith.addf)
     weights = work.mapped([shifted, sums], [axes, axes[:-1]], arith.divf)
     result = work.contracted(weights, [*batch, row, inner], value, [*batch, inner, column], size_of(value, rank - 1))
-    narrow = find_dtype(str(out.type.element_type))
+    narrow = DTYPES[dtype_of(out.type)]
     return work.mapped(
         [result], [axes], lambda element: cast(Scalar(element, wide), narrow).value, out.type.element_type
     )
@@ -54,7 +55,7 @@ class _Work:
 
     def widened(self, element: ir.Value) -> ir.Value:
         """Return an element in the dtype of the computation."""
-        return cast(Scalar(element, find_dtype(str(element.type))), self.wide).value
+        return cast(Scalar(element, DTYPES[dtype_of(element.type)]), self.wide).value
 
     def contracted(
         self, left: ir.Value, left_axes: Axes, right: ir.Value, right_axes: Axes, columns: int | ir.Value

@@ -102,8 +102,8 @@ def _transform(real: Tensor, imaginary: Tensor, sign: int) -> tuple[Tensor, Tens
     inner = _factor(length)
     outer = length // inner
     # Input element j1 * inner + j2 and result element k1 + outer * k2.
-    parts = (part.unflatten(-1, (outer, inner)).mT for part in (real, imaginary))
-    real, imaginary = (part.mT for part in _transform(*parts, sign))
+    real, imaginary = (part.unflatten(-1, (outer, inner)).mT for part in (real, imaginary))
+    real, imaginary = (part.mT for part in _transform(real, imaginary, sign))
     cosine, sine = _roots_of_unity(length, outer, inner, sign, real)
     real, imaginary = real * cosine - imaginary * sine, real * sine + imaginary * cosine
     real, imaginary = _transform(real, imaginary, sign)

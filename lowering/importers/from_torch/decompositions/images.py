@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import reduce
 from itertools import product
 from typing import Any
 
@@ -233,16 +234,15 @@ def sample_3d(x: Tensor, grid: Tensor, mode: int, padding: int, aligned: bool) -
     if mode == NEAREST:
         return _gather_pixels(x, [torch.round(index) for index in indices])
     firsts = [torch.floor(index) for index in indices]
-    total = None
+    samples = []
     for corner in product((0, 1), repeat=3):
         position = [first + step for first, step in zip(firsts, corner, strict=True)]
         parts = [
             index - first if step else first + 1 - index
             for index, first, step in zip(indices, firsts, corner, strict=True)
         ]
-        result = _gather_pixels(x, position) * (parts[2] * parts[1] * parts[0]).unsqueeze(1)
-        total = result if total is None else total + result
-    return total
+        samples.append(_gather_pixels(x, position) * (parts[2] * parts[1] * parts[0]).unsqueeze(1))
+    return reduce(torch.add, samples)
 
 
 def _gather_pixels(x: Tensor, position: list[Tensor]) -> Tensor:

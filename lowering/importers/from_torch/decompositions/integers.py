@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._higher_order_ops.while_loop import while_loop_op
 
 from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import add, multiply, rsub_complex, subtract
-from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes, while_loop
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -144,7 +143,7 @@ def gcd(x: Tensor, y: Tensor) -> Tensor:
         remainder = torch.fmod(x, torch.where(is_done, 1, y))
         return torch.where(is_done, x, y), torch.where(is_done, 0, remainder)
 
-    return while_loop_op(condition, body, (x.contiguous(), y.contiguous()), ())[0].to(kind)
+    return while_loop(condition, body, (x.contiguous(), y.contiguous()))[0].to(kind)
 
 
 def lcm(x: Tensor, y: Tensor) -> Tensor:

@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._higher_order_ops.while_loop import while_loop_op
 
-from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes, while_loop
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -28,7 +27,7 @@ def _loop(count: int, step: Callable[..., Sequence[Tensor]], carried: Sequence[T
         return k + 1, *step(k, *values)
 
     start = torch.zeros((), dtype=torch.int64, device=carried[0].device)
-    return while_loop_op(condition, body, (start, *carried), fixed)[1:]
+    return while_loop(condition, body, (start, *carried), fixed)[1:]
 
 
 def _row(a: Tensor, k: Tensor) -> Tensor:

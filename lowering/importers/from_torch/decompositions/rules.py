@@ -7,10 +7,11 @@ A second rule for an operator in the same table raises `ValueError`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import torch
+from torch._higher_order_ops.while_loop import while_loop_op
 
 from mlirtri.dialect.base.registry import Registry
 
@@ -58,3 +59,15 @@ def chained(rules: list[Rule]) -> Rule:
         return NotImplemented
 
     return rules[0] if len(rules) == 1 else apply
+
+
+def while_loop(
+    condition: Callable[..., torch.Tensor],
+    body: Callable[..., Sequence[torch.Tensor]],
+    carried: tuple[torch.Tensor, ...],
+    fixed: tuple[torch.Tensor, ...] = (),
+) -> Any:
+    """Return the loop-carried values after ``carried = body(*carried, *fixed)`` while `condition` of both holds."""
+    # torch annotates the tuples as of one element.
+    operator = cast("Callable[..., Any]", while_loop_op)
+    return operator(condition, body, carried, fixed)

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._higher_order_ops.while_loop import while_loop_op
 
-from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes, while_loop
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -226,7 +225,7 @@ def zeta(s: Tensor, q: Tensor) -> Tensor:
     is_known = (s > 1) & ((q > 0) | ((q != torch.floor(q)) & (s == torch.floor(s))))
     argument = torch.where(is_known, q, 10.0)
     start = (torch.zeros((), dtype=torch.int64, device=q.device), torch.zeros_like(argument), argument)
-    _, total, argument = while_loop_op(_zeta_condition, _zeta_term, start, (s.expand(argument.shape).contiguous(),))
+    _, total, argument = while_loop(_zeta_condition, _zeta_term, start, (s.expand(argument.shape).contiguous(),))
     power = argument**-s
     total = total + argument * power / (s - 1) + power / 2
     factor = power * s / argument

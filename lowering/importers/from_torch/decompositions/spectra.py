@@ -8,14 +8,13 @@ float32 and float64, computed in float64. Signs of vectors are arbitrary and dif
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._higher_order_ops.while_loop import while_loop_op
 
 from mlirtri.lowering.importers.from_torch.decompositions.linear_algebra import qr
-from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes, while_loop
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -101,7 +100,7 @@ def _loop(condition: Callable[..., Tensor], step: Callable[..., Tensor], carried
     """Return `carried` after ``step(k, carried, fixed)`` for k from 0 while the condition holds."""
     start = torch.zeros((), dtype=torch.int64, device=carried.device)
     body = lambda k, carried, fixed: (k + 1, step(k, carried, fixed))  # noqa: E731
-    return while_loop_op(condition, body, (start, carried), (fixed,))[1]
+    return while_loop(condition, body, (start, carried), (fixed,))[1]
 
 
 # --- of singular values --------------------------------------------------------------------------------------------
@@ -190,7 +189,7 @@ def _jacobi_sweeps(x: Tensor, rows: int) -> Tensor:
 
     start = torch.zeros((), dtype=torch.int64, device=x.device)
     worst = torch.zeros((), dtype=x.dtype, device=x.device)
-    return while_loop_op(condition, body, (start, x, worst), ())[1]
+    return while_loop(condition, body, (start, x, worst))[1]
 
 
 def _rotate_pairs(x: Tensor, rows: int, least: float) -> tuple[Tensor, Tensor]:
@@ -211,10 +210,10 @@ def _rotate_pairs(x: Tensor, rows: int, least: float) -> tuple[Tensor, Tensor]:
     return torch.cat(_next_pairing(left, right, half), -1), cosines.amax()
 
 
-def _next_pairing(left: Tensor, right: Tensor, half: int) -> Sequence[Tensor]:
+def _next_pairing(left: Tensor, right: Tensor, half: int) -> list[Tensor]:
     """Return the columns in the order of the next round-robin iteration: all but the first advance."""
     if half == 1:
-        return left, right
+        return [left, right]
     parts = (left[..., :1], right[..., :1], left[..., 1 : half - 1], right[..., 1:], left[..., half - 1 :])
     return [part for part in parts if part.shape[-1]]
 

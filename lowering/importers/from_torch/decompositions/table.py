@@ -13,13 +13,11 @@ from torch.utils import _pytree as pytree
 
 from mlirtri.dialect.bindings.mlir import torch_decompositions
 from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401 - they register their rules
-    attention,
     bits,
     comparisons,
     complex_functions,
     complex_tensors,
     counting,
-    embedding_bags,
     floats,
     foreach,
     fourier,
@@ -27,7 +25,7 @@ from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401
     indexing,
     integers,
     linear_algebra,
-    norms,
+    networks,
     order_statistics,
     products,
     reductions,

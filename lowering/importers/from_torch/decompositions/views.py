@@ -26,10 +26,15 @@ def as_strided(x: Tensor, size: Any, stride: Any, storage_offset: Any = None) ->
     numbers = [*x.shape, *size, *stride, offset, x.storage_offset()]
     if all(type(number) is int for number in numbers) or not x.is_contiguous() or x.storage_offset() != 0:
         return NotImplemented
-    index = torch.full((), offset, dtype=torch.int64, device=x.device)
+    return x.view(-1)[_strided_indices(size, stride, offset, x.device)]
+
+
+def _strided_indices(size: Any, stride: Any, offset: Any, device: torch.device) -> Tensor:
+    """Return the flat index of each element of a strided view, in the shape of the view."""
+    index = torch.full((), offset, dtype=torch.int64, device=device)
     for length, step in zip(size, stride, strict=True):
-        index = index.unsqueeze(-1) + torch.arange(length, device=x.device) * step
-    return x.view(-1)[index]
+        index = index.unsqueeze(-1) + torch.arange(length, device=device) * step
+    return index
 
 
 def _has_all_in_order(x: Tensor, size: Any, stride: Any) -> bool:
@@ -52,10 +57,7 @@ def as_strided_scatter(x: Tensor, src: Tensor, size: Any, stride: Any, storage_o
     numbers = (*x.shape, *size, *stride, offset, x.storage_offset())
     if not all(type(number) is int for number in numbers) or not x.is_contiguous() or x.storage_offset() != 0:
         return NotImplemented
-    index = torch.full((), offset, dtype=torch.int64, device=x.device)
-    for length, step in zip(size, stride, strict=True):
-        index = index.unsqueeze(-1) + torch.arange(length, device=x.device) * step
-    return aten.put(x, index, src)
+    return aten.put(x, _strided_indices(size, stride, offset, x.device), src)
 
 
 @decomposes(aten.empty_strided.default)

@@ -68,7 +68,8 @@ def _groups(before: list[sympy.Expr], after: list[sympy.Expr]) -> list[Group] | 
 
 def _rewritten(node: Node, groups: list[Group]) -> Node:
     """Create the collapses, last axes first, then the expansions, so that leading axes keep their indices."""
-    result, sizes = node.args
+    operands: tuple[Any, ...] = node.args
+    result, sizes = operands
     for before, _ in reversed(groups):
         if len(before) > 1:
             result = _call(node, prims.collapse.default, result, before[0], before[-1])

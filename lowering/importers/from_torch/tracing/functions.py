@@ -38,7 +38,7 @@ def covariance(
     lost = correction if aweights is None or not correction else correction * (weight * aweights).sum() / total
     centred = x - (weighted.sum(1) / total).unsqueeze(1)
     product = centred @ (centred if weight is None else centred * weight).mT.conj()
-    degrees = max(total - lost, 0) if weight is None else torch.clamp(total - lost, min=0)
+    degrees = torch.clamp(total - lost, min=0) if isinstance(total, Tensor) else max(total - lost, 0)
     return (product / degrees).squeeze()
 
 

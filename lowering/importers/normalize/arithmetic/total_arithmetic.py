@@ -37,7 +37,8 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
         if (rule := RULES.get(operation.name)) is not None:
             with ir.InsertionPoint(operation), operation.location:
                 values = rule(operation)
-            _replace(operation, values)
+            if values is not None:
+                replace(operation, values)
 
 
 def _make_no_promises(operation: ir.Operation) -> None:
@@ -53,9 +54,3 @@ def _is_named(operation: ir.Operation) -> bool:
     if not operation.name.startswith("linalg.") or operation.name == "linalg.generic":
         return False
     return bool(len(operation.regions)) and linalg.get_indexing_maps(operation) is not None
-
-
-def _replace(operation: ir.Operation, values: list[ir.Value] | None) -> None:
-    if values is None:
-        return
-    replace(operation, values)

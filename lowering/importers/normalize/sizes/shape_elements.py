@@ -30,11 +30,12 @@ def rewrite(module: ir.Module) -> bool:
     for extract in operations_named(module, "tensor.extract"):
         if not isinstance(extract.results[0].type, (ir.IntegerType, ir.IndexType)):
             continue
-        indices = [_constant_index(index) for index in extract.operands[1:]]
-        if None in indices or not _is_small(extract.operands[0].type):
+        source, *operands = extract.operands
+        indices = [index for operand in operands if (index := _constant_index(operand)) is not None]
+        if len(indices) < len(operands) or not _is_small(source.type):
             continue
         with ir.InsertionPoint(extract), extract.location:
-            element = _traced(*before_views(extract.operands[0], indices), MOST_STEPS)
+            element = _traced(*before_views(source, indices), MOST_STEPS)
         if element is not None:
             extract.results[0].replace_all_uses_with(element)
             extract.erase()
@@ -98,12 +99,13 @@ def _generic_element(operation: ir.Operation, indices: list[int], depth: int) ->
         return None
     if list(body.arguments[-1].uses) or not all(inner.operation.name.startswith(_SCALARS) for inner in body.operations):
         return None
-    read = [_read(value, mapping, indices) for value, mapping in zip(inputs, maps, strict=False)]
-    if None in read:
+    accesses = [_read(value, mapping, indices) for value, mapping in zip(inputs, maps, strict=False)]
+    positions = [position for position in accesses if position is not None]
+    if len(positions) < len(inputs):
         return None
     elements = [
         value if not isinstance(value.type, ir.RankedTensorType) else _element(value, position, depth)
-        for value, position in zip(inputs, read, strict=True)
+        for value, position in zip(inputs, positions, strict=True)
     ]
     return inlined(body, [*elements, None])[0]
 
