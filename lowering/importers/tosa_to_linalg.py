@@ -1,7 +1,6 @@
 """TOSA → `linalg`: upstream's lowering, then the steps of all imported MLIR.
 
-Takes a module of `tosa`, perhaps with several functions, and `context.kernel`, the one to compile. Gives the normal
-form of `normalize/mlir_to_linalg.py`. Refuses, in one report, what upstream has no lowering for.
+Refuses, in one report, what upstream has no lowering for.
 """
 
 from __future__ import annotations
@@ -70,7 +69,6 @@ def _static_paddings(module: ir.Module) -> None:
 
 
 def _widths(operation: ir.Operation, name: str, segment: int) -> list[int] | None:
-    """Return the widths as integers; None where one is known at run time only."""
     sizes = list(ir.DenseI32ArrayAttr(operation.attributes["operandSegmentSizes"]))
     start = sum(sizes[:segment])
     dynamic_widths = iter(list(operation.operands)[start : start + sizes[segment]])

@@ -7,7 +7,6 @@ Read in this order:
 
 - `graph.py`: the model to an `OnnxGraph`, with weights as inputs
 - `repairs.py`: nodes that torch-mlir lowers incorrectly, rewritten or refused
-- `rewrites.py`: the rewrites of arithmetic, by operator
 - `onnx_to_torch.py`: an `OnnxGraph` to the torch dialect
 
 `mlirtri/programs` imports this package.

@@ -1,7 +1,6 @@
 """An ONNX model in the form that the importer takes: weights as inputs, named nodes, constants in one form.
 
-Takes an `onnx.ModelProto` that passed ONNX's checker. Gives an `OnnxGraph`, whose model is a copy. Refuses inputs and
-outputs that are no tensors, and nodes of other domains than ONNX's.
+Refuses inputs and outputs that are no tensors, and nodes of other domains than ONNX's.
 """
 
 from __future__ import annotations

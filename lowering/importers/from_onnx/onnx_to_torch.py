@@ -1,7 +1,6 @@
 """ONNX → `torch`: torch-mlir's importer, and its lowering of ONNX's operators to torch's.
 
-Takes an `OnnxGraph`. Gives a module with one function in the torch dialect, whose bound arguments are marked, and whose
-operations have the names of the nodes as locations. Refuses, all at once, the nodes that torch-mlir cannot lower.
+Operations have the names of the nodes as locations. Refuses, all at once, the nodes that torch-mlir cannot lower.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """Nodes that torch-mlir gives another meaning than ONNX, rewritten or refused.
 
-Takes a graph of ONNX's own operators with inferred types. Gives it, and the graphs in its nodes, with casts,
-quotients, signs, powers, argmax and quantised products in nodes that torch-mlir lowers correctly, and with average
-pools that count padding padded before, where a last window exceeds that padding.
-
-Refuses what cannot be rewritten: `Resize` with aligned corners by scales that give a fractional size; `LSTM` with
-peepholes; quantisation to 8-bit floats; average pools with windows outside the tensor.
+Refuses `Resize` with aligned corners by scales that give a fractional size, `LSTM` with peepholes, quantisation to
+8-bit floats, and average pools with windows outside the tensor.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Imported Relax → `relax`: bring any Relax module into the normal form that later stages take.
+"""Imported Relax → `relax`: one Relax function, `context.kernel`, with all calls inlined.
 
-Takes a module, perhaps of several functions, `context.kernel`, the one to compile, and `context.params`, the tensors
-that some of its parameters are bound to. Gives a module with that Relax function alone: its calls are inlined, its
-bound parameters come last and are named by the attribute ``mlirtri.bound``, large constants are among them, and nested
-results are flat. Refuses recursion, and parameters that are tuples.
+Its bound parameters (`context.params`, and large constants) come last and are named by the attribute
+``mlirtri.bound``; nested results are flat. Refuses recursion, and parameters that are tuples.
 """
 
 from __future__ import annotations
@@ -178,7 +176,6 @@ def _with_bound_parameters(mod: IRModule, context: CompileContext) -> IRModule:
 
 
 def _parameter(constant: Expr, constants: dict[str, tuple[relax.Var, np.ndarray]], context: CompileContext) -> Expr:
-    """Return the parameter that replaces a large constant; a small one stays."""
     array = array_of(constant) if isinstance(constant.ty, relax.TensorType) else None
     if array is None or array.size <= LARGEST_LITERAL or (array == array.flat[0]).all():
         return constant

@@ -158,7 +158,6 @@ _COMBINE = {
 
 
 def _as_result(function: Translation, call: relax.Call) -> tuple[ir.Value, str]:
-    """Return the operand in the dtype of the result."""
     source = function.value(call.args[0])
     source_dtype, dtype = str(call.args[0].ty.dtype), str(call.ty.dtype)
     if not source.type.has_static_shape:
@@ -173,7 +172,6 @@ def _as_result(function: Translation, call: relax.Call) -> tuple[ir.Value, str]:
 
 
 def _axis(call: relax.Call, source: ir.Value) -> tuple[int, ir.Value]:
-    """Return the axis and the operand, which is flattened where no axis is given."""
     if call.attrs.axis is None:
         return 0, reshaped(source, [prod(source.type.shape)])
     return int(call.attrs.axis) % max(source.type.rank, 1), source

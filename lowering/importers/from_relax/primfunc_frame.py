@@ -1,7 +1,6 @@
 """The state of one call of a PrimFunc on its way to linalg: buffers as tensors, variables as scalars.
 
-Accesses stay in bounds: an index that TVM would not check is clamped. Refuses strides, and memory that the function
-does not own.
+An index that is not proven to be in bounds is clamped. Refuses strides, and memory that the function does not own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Emit a structured loop nest of a PrimFunc as a `linalg.generic`.
+"""Emit a structured loop nest of a PrimFunc as a `linalg.generic`, or as a slice or padding where it only copies.
 
-Takes a `Nest` and the `Frame` of its call, which has the outputs' tensors afterwards. Indexing maps are the nest's
-affine loads; a load that no map expresses becomes a `tensor.extract` in the body.
+Indexing maps are the nest's affine loads; a load that no map expresses becomes a `tensor.extract` in the body.
 """
 
 from __future__ import annotations
@@ -264,7 +263,6 @@ def _affine_axes(load: TensorLoad, nest: Nest) -> tuple[tuple[int | None, int, i
 
 
 def _shift(index: Expr) -> int:
-    """Return the constant that an index adds."""
     kind = type(index).__name__
     if kind in ("Add", "Sub") and isinstance(index.b, tirx.IntImm):
         return int(index.b.value) * (1 if kind == "Add" else -1)

@@ -1,8 +1,4 @@
-"""Recognise structured loop nests of a PrimFunc: one block under plain loops that writes each output element once.
-
-Takes a statement. Gives a `Nest` with the block's axes, the buffers that it writes and the affine indices of its
-stores; None for statements that have to stay loops. Emits nothing.
-"""
+"""Recognise structured loop nests of a PrimFunc: one block under plain loops that writes each output element once."""
 
 from __future__ import annotations
 
@@ -101,7 +97,6 @@ def nest_of(statement: Stmt, analyzer: Analyzer) -> Nest | None:
 
 
 def _walked_by_stores(statements: list[Stmt], scratch: Sequence[Buffer]) -> set[Var]:
-    """Return the variables that index an output."""
     stores = [
         statement
         for statement in statements

@@ -1,8 +1,6 @@
-"""Inline a call of a PrimFunc as linalg on tensors: blocks become generics, other statements loops.
+"""Inline a call of an unscheduled PrimFunc as linalg on tensors: blocks become generics, other statements loops.
 
-Takes an unscheduled PrimFunc, the tensors and scalars that it is called with, and the sizes of its results. Gives the
-tensors of its outputs. A block of axes becomes a `linalg.generic` (`primfunc_generics.py`); everything else becomes
-`scf` on tensors, whose loops carry the buffers that they write. Parallel loops become sequential. Refuses jumps, GPU
+Loops are `scf` on tensors and carry the buffers that they write; parallel ones become sequential. Refuses jumps, GPU
 threads and calls with side effects.
 """
 
@@ -90,7 +88,6 @@ def _run_body(frame: Frame, statement: Stmt) -> None:
 
 
 def _run_plain_block(frame: Frame, block: SBlock) -> None:
-    """Emit a block without axes: its allocations and its body."""
     if block.match_buffers:
         raise UnsupportedOperationError("a block with match_buffer has no counterpart in linalg")
     for buffer in block.alloc_buffers:
@@ -102,7 +99,6 @@ def _run_plain_block(frame: Frame, block: SBlock) -> None:
 
 
 def _run_statement(frame: Frame, statement: Stmt) -> None:
-    """Emit one statement; raises `UnsupportedOperationError`."""
     rule = _STATEMENTS.get(type(statement).__name__)
     if rule is None:
         raise UnsupportedOperationError(f"TIR's {type(statement).__name__} has no counterpart in linalg")

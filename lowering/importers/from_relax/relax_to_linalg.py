@@ -1,9 +1,7 @@
-"""`relax` → `linalg`: translate a Relax module to MLIR on tensors. The inverse of the bridge.
+"""`relax` → `linalg`: translate Relax functions to `func.func` on tensors. The inverse of the bridge.
 
-Takes a module whose Relax functions call operators, PrimFuncs and each other, with branches, tuples and dynamic shapes.
-TVM legalises the operators; those without TIR have rules in `operators.py`. Gives a `func.func` for each Relax
-function, the entry public: a `linalg.generic` for each block of a PrimFunc, `scf` for the rest. Refuses, in one report,
-packed functions, closures, and TIR without a counterpart.
+TVM legalises operators to PrimFuncs, which become `linalg.generic` and `scf`; those without TIR have rules in
+`operators.py`. Refuses, in one report, packed functions, closures, and TIR without a counterpart.
 """
 
 from __future__ import annotations
@@ -131,11 +129,9 @@ class _Function:
                 self.sizes.indices[size] = tensor.dim(value, index)
 
     def size(self, size: Expr) -> Size:
-        """Return a size, as an int where it is constant."""
         return int(size.value) if isinstance(size, tirx.IntImm) else self.sizes.index(size)
 
     def sizes_of(self, kind: tvm_ir.Type) -> list[Size]:
-        """Return the sizes of a tensor type; raises `UnsupportedOperationError` for an unknown shape."""
         if kind.shape is None:
             raise UnsupportedOperationError("a tensor of unknown shape")
         return [self.size(size) for size in sizes_in(kind)]
@@ -185,7 +181,6 @@ class _Function:
     # --- expressions -----------------------------------------------------------------------------------------------
 
     def value(self, expression: Expr) -> Value:
-        """Return the translation of an expression; raises `UnsupportedOperationError`."""
         if isinstance(expression, relax.Call):
             return self.call(expression)
         if isinstance(expression, relax.Var) and expression in self.values:
@@ -205,7 +200,6 @@ class _Function:
         raise UnsupportedOperationError(f"Relax's {type(expression).__name__} has no counterpart in MLIR")
 
     def call(self, call: relax.Call) -> Value:
-        """Return the translation of a call; raises `UnsupportedOperationError`."""
         if isinstance(call.op, GlobalVar):
             return self._call_function(call)
         name = str(getattr(call.op, "name", type(call.op).__name__))

@@ -4,8 +4,7 @@
 *Refuses*, in one report, custom calls, communication between devices and tokens.
 
 * `chlo_to_stablehlo.py`: the stage `stablehlo`: one function of `stablehlo` alone
-* `stablehlo_to_linalg.py`: the stage `linalg`; it calls the others in this order
-* `dynamic_sizes.py`: sizes known at run time, and JAX's assertions on them
+* `stablehlo_to_linalg.py`: the stage `linalg`, with sizes known at run time; it calls the others in this order
 * `fft.py`: Fourier transforms → products with matrices
 * `control_flow.py`: `while`, `if` and `case` → `scf`
 * `accumulators.py`: fp32 accumulators for fp16 and bf16

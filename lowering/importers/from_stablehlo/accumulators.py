@@ -2,9 +2,6 @@
 
 Upstream's lowering accumulates in the element type of the result, so that fp16 and bf16 would be rounded at every step.
 StableHLO leaves the accumulator type open; XLA and the other importers use fp32.
-
-Takes a module of linalg on tensors, as upstream's lowering leaves it. Gives it, in place, with fp32 outputs of the
-operations that sum fp16 or bf16 along a loop, each followed by a conversion. Refuses nothing.
 """
 
 from __future__ import annotations
@@ -99,7 +96,6 @@ def _widened(value: ir.Value, kind: ir.Type) -> ir.Value:
 
 
 def _converted(value: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
-    """Return the tensor with elements of another width."""
     convert = arith.extf if str(kind.element_type) == "f32" else arith.truncf
     same = dimensions(*range(kind.rank), rank=kind.rank)
     out = tensor.empty(sizes_of(value), kind.element_type)

@@ -1,8 +1,7 @@
-"""CHLO and StableHLO → `stablehlo`: a program in the smaller language that upstream lowers to linalg.
+"""CHLO and StableHLO → `stablehlo`: one function, `context.kernel`, in the smaller language that upstream lowers.
 
-Takes a module of `stablehlo` and `chlo` as JAX or another tool wrote it. Gives one public function, `context.kernel`,
-of `stablehlo` alone, with static shapes wherever they follow from the arguments', and the signs of its arguments and
-results in attributes (`imports.py`). Refuses functions that call themselves.
+Shapes are static wherever they follow from the arguments', and the signs of arguments and results are in attributes.
+Refuses functions that call themselves.
 """
 
 from __future__ import annotations
@@ -86,7 +85,6 @@ def _fold_trivial(module: ir.Module) -> None:
 
 
 def _values(operation: ir.Operation) -> list[ir.Value] | None:
-    """Return the results of an operation that computes nothing; None for any other."""
     if operation.name == "stablehlo.optimization_barrier":
         return list(operation.operands)
     types = [result.type for result in operation.results]

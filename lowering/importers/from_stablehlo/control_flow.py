@@ -1,8 +1,7 @@
-"""Lower loops and branches of StableHLO to `scf`; upstream's lowering to linalg leaves them.
+"""Lower loops and branches of StableHLO to `scf`; upstream's lowering to linalg, which runs later, leaves them.
 
-Takes a module of `stablehlo`, before that lowering: the bodies are not changed. A `while` that counts becomes
-`scf.for`, any other one `scf.while`; `case` and `if` become `scf.if`. The last branch of a `case` is the default, as
-StableHLO defines it. Refuses nothing.
+A `while` that counts becomes `scf.for`, any other one `scf.while`; `case` and `if` become `scf.if`. The last branch of
+a `case` is the default, as StableHLO defines it.
 """
 
 from __future__ import annotations
@@ -162,7 +161,6 @@ _REWRITES = {"stablehlo.while": _while, "stablehlo.case": _case, "stablehlo.if":
 
 
 def _take_terminator(block: ir.Block) -> list[ir.Value]:
-    """Erase the terminator of a block and return its operands."""
     end = terminator(block)
     values = list(end.operands)
     end.erase()

@@ -1,8 +1,7 @@
 """Lower StableHLO's `fft` to products with constant matrices of sines and cosines, on real and imaginary parts.
 
-Takes a module of `stablehlo`, before upstream's lowering, which leaves transforms. A length is split into factors of up
-to `LARGEST_MATRIX` (J. W. Cooley and J. W. Tukey, "An algorithm for the machine calculation of complex Fourier series",
-1965). Refuses lengths with a prime factor beyond `LARGEST_PRIME`.
+A length is split into factors of up to `LARGEST_MATRIX` (J. W. Cooley and J. W. Tukey, "An algorithm for the machine
+calculation of complex Fourier series", 1965). Refuses lengths with a prime factor beyond `LARGEST_PRIME`.
 """
 
 from __future__ import annotations
@@ -40,7 +39,6 @@ class _Parts:
 
     @property
     def shape(self) -> list[int]:
-        """The shape of both tensors."""
         return list(self.real.type.shape)
 
 

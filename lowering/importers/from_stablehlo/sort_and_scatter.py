@@ -1,12 +1,11 @@
 """Lower StableHLO's `sort`, `scatter` and `select_and_scatter`, whose regions compare or combine elements.
 
-Takes a module after upstream's lowering, which leaves these operations but turns their regions into linalg on rank-0
-tensors. Sorts become `tm_tensor.sort`, the others loops of `scf`. Refuses regions that compute on more than single
-elements.
+Upstream's lowering leaves these operations, with regions of linalg on rank-0 tensors. Sorts become `tm_tensor.sort`,
+the others loops of `scf`. Refuses regions that compute on more than single elements.
 
 * `scatter`: an update out of bounds is dropped; updates of one element are applied in order.
-* `select_and_scatter`, the gradient of a pool: in each window, the first element that no other one is selected over
-  gets the window's element of the source, by the second region, in the order of the windows.
+* `select_and_scatter`, the gradient of a pool: the selected element of each window, the first one among equals, is
+  combined with the window's element of the source, in the order of the windows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """`stablehlo` → `linalg`: upstream's lowering, ours of what upstream leaves, then the steps of all imported MLIR.
 
-Takes one function of `stablehlo`. Gives the normal form of `mlir_to_linalg.py`. Upstream leaves loops, branches,
-Fourier transforms, sorts, scatters and gradients of pools, which become `scf`, products and `tm_tensor` here. Refuses,
-in one report, what neither lowers: custom calls by their name, communication between devices, tokens.
+Refuses, in one report, what neither lowers: custom calls by their name, communication between devices, tokens.
 """
 
 from __future__ import annotations
@@ -47,7 +45,6 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
 
 
 def _not_lowered(module: ir.Module) -> Iterator[tuple[ir.Operation, str]]:
-    """Return the operations that are not lowered yet, with their names for the report."""
     for operation in all_operations(module):
         if operation.name == "stablehlo.custom_call":
             yield operation, f"custom_call @{ir.StringAttr(operation.attributes['call_target_name']).value}"

@@ -8,9 +8,8 @@ Read in this order:
 
 - `graph_to_torch.py`: torch.fx to the torch dialect
 - `control_flow.py`: `torch.cond`, and captured tensors of `torch.while_loop`
-- `torch_to_linalg.py`: the torch dialect to linalg; it runs the three rewrites below
-- `loops.py`: loops with a condition become `scf.while`
-- `repairs.py`, `grid_sampler.py`: operators that torch-mlir lowers incorrectly
+- `torch_to_linalg.py`: the torch dialect to linalg; it runs the two rewrites below
+- `repairs.py`: loops and operators that torch-mlir lowers incorrectly
 - `unsigned_integers.py`: unsigned arithmetic in wider signed integers
 - `refused.py`: finds all operators without a lowering
 - `builder.py`: building operations of the torch dialect

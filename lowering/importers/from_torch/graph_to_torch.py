@@ -1,6 +1,5 @@
 """torch.fx graph → `torch`: torch-mlir's importer, with the user's lines and names as locations.
 
-Takes a `TorchGraph`. Gives a module with one function in the torch dialect, whose bound arguments are marked.
 Refuses what the importer does not support: some data-dependent sizes, dtypes and operators of other libraries.
 """
 

@@ -86,7 +86,6 @@ def _replace_loop(loop: ir.Operation) -> None:
 
 
 def _bare(value: ir.Value) -> ir.Value:
-    """Convert a value to a builtin type."""
     if (number := _NUMBERS.get(str(value.type))) is not None:
         return ir.Operation.create(f"torch_c.to_{number}", [ir.Type.parse(number)], [value]).result
     bare = bare_type(shape_of(value), element_of(value))
@@ -292,7 +291,6 @@ def _clamped(position: Coordinate, size: int) -> tuple[ir.Value, ir.Value]:
 
 
 def _over_channels(value: ir.Value) -> ir.Value:
-    """Insert an axis of size 1 for the channels."""
     batch, rows, columns = static_shape_of(value)
     shape = [batch, 1, rows, columns]
     return tensor_op("view", tensor_type(shape, element_of(value)), value, integers(shape))

@@ -1,6 +1,5 @@
 """`torch` → `linalg`: torch-mlir's own lowering to linalg on tensors, then the steps of all imported MLIR.
 
-Takes a module in the torch dialect. Gives the normal form of `mlir_to_linalg.py`.
 Refuses, all at once, the operators that torch-mlir has no lowering for.
 """
 

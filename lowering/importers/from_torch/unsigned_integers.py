@@ -1,8 +1,7 @@
-"""Unsigned integers in the torch dialect, which torch-mlir lowers as signed: computed in a wider signed type.
+"""Unsigned integers in the torch dialect, which torch-mlir lowers as signed: computed in si64.
 
-Takes a module in the torch dialect, before its lowering to linalg. Gives it with every operation that depends on the
-sign applied to si64 instead. uint64 has no wider type: comparisons are applied to operands shifted by 2^63, and
-arithmetic on tensors of one shape is builtin MLIR. Refuses other operations on uint64.
+uint64 has no wider type: comparisons are applied to operands shifted by 2^63, and arithmetic on tensors of one shape is
+builtin MLIR. Refuses other operations on uint64.
 
     torch.aten.div.Tensor %a, %b : ui8   ──►   to si64, & 255, torch.aten.div.Tensor : si64, to ui8
 """
@@ -174,7 +173,6 @@ def _replace(operation: ir.Operation, widths: list[int], is_shifted: bool) -> No
 
 
 def _signed(value: ir.Value, width: int) -> ir.Value:
-    """Return an unsigned tensor as si64."""
     wide = cast(_bitcast(value, f"si{width}", width), "si64")
     if width == 64:
         return wide

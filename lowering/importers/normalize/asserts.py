@@ -1,10 +1,8 @@
-"""Lower `cf.assert` of an imported program to checks: results of rank 0 that are true where the assertion failed.
+"""Lower `cf.assert` to checks: one more result per message, of rank 0, that is true where the assertion failed.
 
-Takes a module of one function, with assertions at its top level, in loops and branches, and in the bodies of structured
-operations. Gives it with one more result per message, whose attribute says what to raise after the call: no pipeline
-needs a way to stop in the middle. Loops and branches yield whether an assertion failed in them. The assertions of a
-structured operation move to a second one, a reduction over only those loops that the condition depends on.
-Refuses assertions that always fail, and assertions on the accumulator of a reduction.
+The caller raises after the call, so no pipeline needs a way to stop in the middle. Loops and branches yield whether an
+assertion failed in them. The assertions of a structured operation move to a second one, a reduction over only those
+loops that the condition depends on. Refuses assertions that always fail, and those on accumulators of reductions.
 
     linalg.generic { cf.assert %c, "m"; … }   ──►   %failed = linalg.generic { ori %acc, not %c }; linalg.generic { … }
 """
@@ -72,7 +70,6 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
 
 
 def _attributes(failure: Failure) -> dict[str, ir.Attribute]:
-    """Return the result attributes of a failure: the error to raise, and its source position."""
     attributes = {CHECK: ir.StringAttr.get(f"{ProgramAssertionError.__name__}: {failure.message}")}
     return attributes | ({CHECK_LOCATION: ir.StringAttr.get(str(failure.span))} if failure.span else {})
 

@@ -1,14 +1,10 @@
 """Simplify the bodies of structured operations to straight-line code, and clamp the indices of element accesses.
 
-Takes a module of `linalg` on tensors. Gives it, in place, with
-
-* the indices of every `tensor.extract` and `tensor.insert` clamped to the tensor, unless value ranges prove them in
-  bounds: a wrong program may get any element of its tensors, but never reads or writes other memory;
-* `scf.if` inside of bodies as `arith.select` of both arms, which neither trap nor read out of bounds;
-* the loops that an output is accumulated over marked as reductions, and accumulators as the first operand of the
-  operation that adds to them, as TVM's schedules expect.
-
-Leaves loops inside of bodies: such functions are compiled as imperative ones. Refuses nothing.
+* The indices of every `tensor.extract` and `tensor.insert` are clamped, unless value ranges prove them in bounds: a
+  wrong program may get any element of its tensors, but never reads or writes other memory.
+* `scf.if` becomes `arith.select` of both arms, which neither trap nor read out of bounds. Loops stay.
+* Loops that an output is accumulated over are marked as reductions, with the accumulator as first operand of the
+  operation that adds to it, as TVM's schedules expect.
 """
 
 from __future__ import annotations

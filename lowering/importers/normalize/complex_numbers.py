@@ -1,7 +1,6 @@
 """Lower the `complex` dialect to arithmetic on real and imaginary parts, in bodies and outside of them.
 
-Takes a module with operations of the dialect `complex`. Gives it, in place, with `complex.create`, `complex.re` and
-`complex.im` alone, by NumPy's algorithms (`dialect/scalar/complex_arithmetic.py`). Fast-math flags and the
+Only `complex.create`, `complex.re` and `complex.im` remain. The algorithms are NumPy's; fast-math flags and the
 `complex_range` of divisions are ignored. Refuses element types that NumPy has no complex dtype for.
 """
 

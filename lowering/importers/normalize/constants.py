@@ -3,10 +3,8 @@
     %w = arith.constant dense<"0x…"> : tensor<1000xf32>     ──►  dense_resource<w>, and params["w"]
     %w = arith.constant dense_resource<w> : …               ──►  an argument {mlirtri.bound = "w"}
 
-The first rewrite runs when a program is read, so that its text stays small (`take_constants`), and again in this stage
-for constants that upstream conversions have created; the second is this stage's own. Takes a module, and the data of
-its resources. Gives one argument for each distinct tensor that has more than `LARGEST_LITERAL` elements and is no
-splat; long splats are filled at run time. Refuses resources that were printed without their data.
+The first rewrite also runs when a program is read, so that its text stays small (`take_constants`). Splats are no
+parameters; long ones are filled at run time. Refuses resources that were printed without their data.
 """
 
 from __future__ import annotations

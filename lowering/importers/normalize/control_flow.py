@@ -1,8 +1,6 @@
-"""Lower the control flow of an imported function to `scf.for`, `scf.while` and `scf.if`.
+"""Lower branches between blocks, `affine`, and parallel loops to `scf.for`, `scf.while` and `scf.if`; poison to 0.
 
-Takes a module of one function. Gives it, in place, without branches between blocks, without the `affine` dialect, and
-without `scf.forall`, `scf.parallel`, `scf.index_switch` and `scf.execute_region`; parallel loops become sequential.
-Poison becomes 0. Refuses irreducible control flow and loops that never end.
+Refuses irreducible control flow and loops that never end.
 
     scf.index_switch %i case 2 { A } default { B }   ──►   scf.if %i == 2 { A } else { B }
 """

@@ -1,8 +1,6 @@
 """Decompose operations of imported modules into simpler ones: by upstream's decompositions, and by rules of our own.
 
-Takes a module of `linalg` and `tensor` on tensors. Gives it, in place, without `linalg.softmax`, `linalg.pack`,
-`linalg.unpack`, `linalg.winograd_*`, and without the operations of `tensor`, `index`, `affine` and `bufferization` that
-have a rule here. Leaves what it cannot decompose; a later stage refuses it.
+Leaves what it cannot decompose; a later stage refuses it.
 
     tensor.generate { ^bb0(%i): … tensor.yield %x }   ──►   linalg.generic { %i = linalg.index 0 … linalg.yield %x }
 """

@@ -1,15 +1,13 @@
 """Rewrite computations of tensors without elements, and reads of tensors whose elements are undefined.
 
-Takes and gives a module on tensors, in place. Refuses nothing.
-
-An operation on tensors without elements computes nothing; but some of them become views that upstream's bufferization
-and verifier find out of bounds (`replace_zero_sized`):
+Some operations on tensors without elements become views that upstream's bufferization and verifier find out of bounds
+(`replace_zero_sized`):
 
     %p = tensor.pad %x low[0, 1] high[0, 1] : tensor<0x3xf32> to tensor<0x5xf32>   ──►   %p = tensor.empty()
     %i = tensor.insert_slice %none into %x …                                       ──►   %x
 
-The elements of a `tensor.empty` are undefined, so that any value is right; but the memory may hold another tensor's
-elements, of another call or user. Such reads become reads of zeros (`fill_undefined`):
+The elements of a `tensor.empty` are undefined, but its memory may hold another call's or user's elements
+(`fill_undefined`):
 
     %e = tensor.empty(); return %e   ──►   %e = tensor.empty(); %z = linalg.fill 0 into %e; return %z
 """

@@ -3,8 +3,7 @@
     ml_program.global private mutable @seed(dense<0> : tensor<i64>) : tensor<i64>
         ──►  an argument {mlirtri.bound = "seed"}, and a result {mlirtri.state = "seed"} where the function stores
 
-Takes the only function of a module and the globals beside it. Gives the function alone; the initial value of a state
-goes to `context.params`. Refuses globals without a value in the module, and stores inside of branches and loops.
+Refuses globals without a value in the module, and stores inside of branches and loops.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
 
 
 def _accesses(module: ir.Module, name: str) -> list[ir.Operation]:
-    """Return the operations that load or store a global, in order."""
     accesses = [operation for operation in all_operations(module) if operation.name in (*LOADS, STORE)]
     return [access for access in accesses if str(access.attributes["global"]) == f"@{name}"]
 

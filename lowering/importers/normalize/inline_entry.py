@@ -1,8 +1,7 @@
-"""Reduce an imported module to one public function: the entry, with all calls inlined.
+"""Reduce an imported module to one public function: the entry, `context.kernel`, with all calls inlined.
 
-Takes a module of functions and `context.kernel`, the kernel name of the entry. Gives a module of that function; what it
-does not need is dropped before any other step looks at it. Refuses recursion, and calls of functions that have no body
-or are not in the module.
+Other functions are dropped before any other step looks at them. Refuses recursion, and calls of functions that have no
+body or are not in the module.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Refuse programs that are too large, and operations of unregistered dialects, before any step works on them.
-
-Takes the only function of a module. Refuses functions of more than `LARGEST_FUNCTION` operations, tensors larger than
-`lowering/core/memory_limits.py` allows, splats of more than `LARGEST_CONSTANT` elements, which upstream's passes write
-out one by one, and operations of dialects that are not registered (other functions may have had them).
-"""
+"""Refuse programs that are too large, and operations of unregistered dialects, before any step works on them."""
 
 from __future__ import annotations
 

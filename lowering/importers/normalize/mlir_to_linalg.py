@@ -1,9 +1,7 @@
 """Imported MLIR → `linalg`: lower any module of linalg on tensors to the normal form that later stages take.
 
-Takes a module as another tool wrote it, perhaps with several functions, and `context.kernel`, the one to compile.
-Gives one public function of tensors in the normal form; what the runtime has to know about its arguments and results
-is in their attributes (`lowering/mlir/attributes.py`). `STEPS` lists the steps in the order in which they run.
-Refuses what no step and no later stage can lower.
+Gives one public function, `context.kernel`; what the runtime has to know about its arguments and results is in their
+attributes (`lowering/mlir/attributes.py`). Refuses what no step and no later stage can lower.
 """
 
 from __future__ import annotations

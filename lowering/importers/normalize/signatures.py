@@ -1,8 +1,7 @@
 """Change the signature of an imported function to tensors that NumPy has a dtype for: scalars become rank-0 tensors.
 
-Takes the only function of a module. Gives it with scalars as rank-0 tensors, ``index`` as i64, distinct argument names,
-and no attributes but ours. Refuses, in one report, types that are neither ranked tensors nor scalars, and element types
-without a NumPy dtype.
+Arguments get distinct names, and ``index`` becomes i64. Refuses, in one report, types that are neither ranked tensors
+nor scalars, and element types without a NumPy dtype.
 
     func.func @f(%n: index) -> f32          func.func @f(%n: tensor<i64>) -> (tensor<f32> {mlirtri.number})
                                       ──►     %0 = tensor.extract %n[] : tensor<i64>

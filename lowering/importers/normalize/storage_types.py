@@ -1,9 +1,8 @@
-"""Lower element types that targets cannot store to integers: 8-bit floats, integers of odd widths, signs in types.
+"""Lower element types that targets cannot store to signless integers: 8-bit floats, odd widths, signs in types.
 
-Takes the only function of a module, on tensors and scalars of ``f8…``, ``i4``, ``ui…`` and ``si…`` too. Gives it on
-signless integers of 8 to 64 bits, with `mlirtri.dtype` on the arguments and results that have another dtype in Python.
 Arithmetic on 8-bit floats is done in fp32 and rounded after each operation, arithmetic on odd widths in the next wider
-integer. Refuses 8-bit floats of formats that torch does not have.
+integer. Attributes keep the dtypes that arguments and results have in Python. Refuses 8-bit floats of formats that
+torch does not have.
 
     %y = arith.extf %x : f8E5M2 to f32   ──►   shifts and selects on %x : i8
     %y = arith.addi %x, %x : i4          ──►   a sum of %x : i8, sign-extended from bit 3
@@ -132,7 +131,6 @@ def _is_arithmetic(operation: ir.Operation, form: re.Pattern[str]) -> bool:
 
 
 def _in_wider_integer(operation: ir.Operation) -> list[ir.Value]:
-    """Return the operation on the wider integers that store its operands."""
     result = compute_stored(operation, [_stored_wider(value) for value in operation.operands])
     kind = operation.results[0].type
     return [result if result.type == kind else _cast(kind, result)]
@@ -150,7 +148,6 @@ def _format(kind: ir.Type) -> Format:
 
 
 def _constant(operation: ir.Operation) -> list[ir.Value]:
-    """Return the constant's bits, cast to its type."""
     kind = operation.results[0].type
     if _ODD.fullmatch(_element(kind)):
         return [_cast(kind, _odd_constant(operation, kind))]
@@ -193,7 +190,6 @@ def _in_float32(operation: ir.Operation) -> list[ir.Value]:
 
 
 def _wide(value: ir.Value) -> ir.Value:
-    """Return an 8-bit float as fp32; any other value as it is."""
     if not _FLOAT8.fullmatch(_element(value.type)):
         return value
     return widened(_cast(ir.IntegerType.get_signless(8), value), _format(value.type))

@@ -1,8 +1,7 @@
 """Lower torch-mlir's `tm_tensor` dialect to loops: `scan`, `scatter`, `sort`, `topk` and `attention`.
 
-Takes a module with operations of the dialect `tm_tensor`. Gives `linalg`, `tensor` and `scf` with the same meaning, in
-place. A scatter to an index out of bounds is a failed assertion, and writes nothing. Refuses nothing. Sorting takes
-O(n log n) comparisons; NaN is the largest element, as in torch.
+A scatter to an index out of bounds is a failed assertion, and writes nothing. Sorting takes O(n log n) comparisons; NaN
+is the largest element, as in torch.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
 
 
 def _region(operation: ir.Operation) -> Callable[..., ir.Value]:
-    """Return the operation's region as a function on scalars."""
     block = operation.regions[0].blocks[0]
 
     def call(*arguments: ir.Value) -> ir.Value:
@@ -97,7 +95,6 @@ def _attention(operation: ir.Operation) -> Values:
 
 @RULES.register("tm_tensor.sort")
 def _sort(operation: ir.Operation) -> Values:
-    """Sort by merging; the region returns whether the earlier row keeps its position."""
     fields, axis = list(operation.operands), operation.attributes["dimension"].value
     rows = merge_sort.rows_of(fields, sizes_of(fields[0]), axis)
     if (overtakes := _order_by_field(operation.regions[0].blocks[0])) is not None:

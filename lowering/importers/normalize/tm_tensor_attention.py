@@ -1,8 +1,7 @@
 """Build attention from structured operations: softmax(q kᵀ / √d + mask) v, with each row shifted by its maximum.
 
-Takes tensors whose leading axes are batches, and a mask that broadcasts to the weights; a boolean mask keeps the
-weights where it is true. Gives a tensor. fp16 and bf16 are accumulated in fp32. Refuses nothing. The formula is that of
-A. Vaswani et al., "Attention Is All You Need", 2017.
+Leading axes are batches; a boolean mask keeps the weights where it is true. fp16 and bf16 are accumulated in fp32. The
+formula is that of A. Vaswani et al., "Attention Is All You Need", 2017.
 """
 
 from __future__ import annotations
@@ -54,7 +53,6 @@ class _Work:
         self.kind = element_type(wide)
 
     def widened(self, element: ir.Value) -> ir.Value:
-        """Return an element in the dtype of the computation."""
         return cast(Scalar(element, DTYPES[dtype_of(element.type)]), self.wide).value
 
     def contracted(
@@ -85,7 +83,6 @@ class _Work:
         return result
 
     def reduced(self, source: ir.Value, start: float, combine: Callable[..., ir.Value]) -> ir.Value:
-        """Reduce along the last axis."""
         maps = [dimensions(*range(count), rank=self.rank) for count in (self.rank, self.rank - 1)]
         kinds = ["parallel"] * (self.rank - 1) + ["reduction"]
         out = self._filled(self.rows, start)

@@ -10,10 +10,10 @@ Read in this order:
 - `table.py`: the whole table, as torch takes it; rank-0 operands and assertions
 - `comparisons.py`, `integers.py`, `floats.py`, `bits.py`, `special_functions.py`: elementwise operators
 - `complex_tensors.py`, `complex_functions.py`: complex operands
-- `reductions.py`, `norms.py`, `order_statistics.py`, `counting.py`: reductions, scans, sorting
+- `reductions.py`, `order_statistics.py`, `counting.py`: reductions, scans, sorting
 - `views.py`, `indexing.py`: shapes, reads and writes
 - `products.py`, `linear_algebra.py`, `spectra.py`, `fourier.py`: matrices and transforms
-- `attention.py`, `images.py`, `embedding_bags.py`, `quantized.py`, `foreach.py`: networks and optimizers
+- `networks.py`, `images.py`, `quantized.py`, `foreach.py`: networks and optimizers
 
 `graph_passes` and `mlirtri/programs/torch_programs` import this package.
 """

@@ -55,7 +55,6 @@ def signbit(x: torch.Tensor) -> torch.Tensor:
 
 @decomposes(aten.copysign.Tensor, aten.copysign.Scalar)
 def copysign(x: torch.Tensor, y: Any) -> torch.Tensor:
-    """Return ``x`` with the sign of ``y``."""
     kind = torch.result_type(x, y)
     kind = kind if kind.is_floating_point else torch.get_default_dtype()
     other = y if isinstance(y, torch.Tensor) else torch.full((), y, dtype=kind, device=x.device)

@@ -68,7 +68,6 @@ def any_or_all_of_uint8(operator: Any) -> Callable[..., Any]:
 
 @decomposes(aten.isfinite.default)
 def isfinite(x: Tensor) -> Tensor:
-    """Return whether the elements are finite."""
     if not x.is_floating_point():
         return torch.ones_like(x, dtype=torch.bool)
     return torch.abs(x) < float("inf")
@@ -76,7 +75,7 @@ def isfinite(x: Tensor) -> Tensor:
 
 @decomposes(aten.isclose.default)
 def isclose(x: Tensor, y: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """Compare with tolerances; torch-mlir folds ``isclose(x, x)`` and finds infinities is_close to finite values."""
+    """Compare with tolerances; torch-mlir folds ``isclose(x, x)`` and finds infinities close to finite values."""
     is_close = x == y
     if equal_nan and not _is_integral(x):
         is_close = is_close | (torch.isnan(x) & torch.isnan(y))

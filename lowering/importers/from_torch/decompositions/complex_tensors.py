@@ -47,19 +47,16 @@ def _as_dtype(x: Any, kind: torch.dtype) -> Any:
 
 @decomposes(aten.add.Scalar)
 def add(x: Any, y: Any, *, alpha: Any = 1) -> Tensor:
-    """Return ``x + alpha * y``."""
     return _by_parts(x, y, lambda a, b, c, d: (a + c, b + d), alpha)
 
 
 @decomposes(aten.sub.Scalar)
 def subtract(x: Any, y: Any, *, alpha: Any = 1) -> Tensor:
-    """Return ``x - alpha * y``."""
     return _by_parts(x, y, lambda a, b, c, d: (a - c, b - d), alpha)
 
 
 @decomposes(aten.mul.Scalar)
 def multiply(x: Any, y: Any) -> Tensor:
-    """Return ``x * y``."""
     return _by_parts(x, y, lambda a, b, c, d: (a * c - b * d, a * d + b * c))
 
 
@@ -90,7 +87,6 @@ def _by_parts(x: Any, y: Any, rule: Callable[..., Any], alpha: Any = 1) -> Tenso
 
 
 def is_equal(x: Any, y: Any) -> Tensor:
-    """Return whether both parts are equal."""
     (a, b), (c, d) = parts_of(x), parts_of(y)
     return (a == c) & (b == d)
 
@@ -114,13 +110,11 @@ def angle(x: Tensor) -> Tensor:
 
 @decomposes(aten.polar.default)
 def polar(size: Tensor, angle: Tensor) -> Tensor:
-    """Return the complex number with this absolute value and argument."""
     return torch.complex(size * torch.cos(angle), size * torch.sin(angle))
 
 
 @decomposes(aten._conj.default, aten.conj_physical.default, aten._conj_physical.default)
 def conjugate(x: Tensor) -> Tensor:
-    """Return the complex conjugate."""
     if not x.dtype.is_complex:
         return x
     # torch reads the parts of a lazy conjugate from the tensor that it conjugates.
@@ -143,7 +137,6 @@ def convert_element_type(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def sum_of_complex(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
-    """Return the sum over the axes `dim`."""
     if not x.dtype.is_complex:
         return NotImplemented
     x = x if dtype is None else x.to(dtype)
@@ -235,7 +228,6 @@ def logical_of_nonzero(operator: Any) -> Rule:
 
 @decomposes_complex(aten.var_mean.correction)
 def var_mean(z: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
-    """Return variance and mean."""
     mean = torch.mean(z, list(dim) if dim else list(range(z.dim())), keepdim)
     return aten.var.correction(z, dim, correction=correction, keepdim=keepdim), mean
 

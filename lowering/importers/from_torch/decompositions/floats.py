@@ -104,7 +104,6 @@ def maximum(x: Tensor, y: Tensor) -> Tensor:
 
 @decomposes(aten.minimum.default)
 def minimum(x: Tensor, y: Tensor) -> Tensor:
-    """Return the smaller element or NaN."""
     kind = torch.result_type(x, y)
     if not kind.is_floating_point:
         return extremum_of_integers(torch.minimum)(x, y)
@@ -136,13 +135,11 @@ def hardtanh(x: Tensor, min_val: float = -1, max_val: float = 1) -> Tensor:
 
 @decomposes(aten.relu6.default)
 def relu6(x: Tensor) -> Tensor:
-    """Clamp the elements to 0 to 6."""
     return torch.clamp(x, 0, 6)
 
 
 @decomposes(aten.hardsigmoid.default)
 def hardsigmoid(x: Tensor) -> Tensor:
-    """Return ``clamp(x + 3, 0, 6) / 6``."""
     return (torch.clamp(_wide(x) + 3, 0, 6) / 6).to(x.dtype)
 
 

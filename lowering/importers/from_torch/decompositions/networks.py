@@ -1,14 +1,10 @@
 """Decompose layers of neural networks: attention, norms and embedding bags.
 
-Attention has the scale applied to the scores, so that one kernel computes a few rows at a time. torch's decomposition
-applies square roots of the scale to queries and keys: each is then a copy, and the keys' copy is as large as all heads
-that share a key. Also decomposes the fused transformer layers that `torch.nn` calls when no gradient is needed.
+torch's decomposition of attention applies square roots of the scale to queries and keys, and so copies both; here
+the scores are scaled, so that one kernel computes a few rows at a time.
 
-Norms of float32, float16 and bfloat16 are computed in float32 with float64 sums, as in eager. torch-mlir's
-decomposition computes a variance with float64 terms, which costs two conversions per element, and keeps float16 and
-bfloat16 throughout. Layer and group norm return the result, and each row's mean and reciprocal deviation.
-
-torch-mlir ignores per-sample weights of embedding bags and has neither their padding, means nor maxima.
+torch-mlir's decomposition of norms computes a variance with float64 terms, which costs two conversions per element, and
+keeps float16 and bfloat16 throughout; here they are computed in float32 with float64 sums, as in eager.
 """
 
 from __future__ import annotations

@@ -204,14 +204,12 @@ def searchsorted(
 
 @decomposes(aten.searchsorted.Scalar)
 def searchsorted_scalar(boundaries: Tensor, number: Any, **options: Any) -> Tensor:
-    """Return `searchsorted` of a Python number."""
     kind = torch.result_type(boundaries, number)
     return searchsorted(boundaries, torch.full((), number, dtype=kind, device=boundaries.device), **options)
 
 
 @decomposes(aten.bucketize.Tensor, aten.bucketize.Scalar)
 def bucketize(values: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """Return `searchsorted` with the operands exchanged."""
     search = searchsorted if isinstance(values, Tensor) else searchsorted_scalar
     return search(boundaries, values, out_int32=out_int32, right=right)
 

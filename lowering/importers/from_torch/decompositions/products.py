@@ -79,13 +79,11 @@ def trilinear(
 
 @decomposes(aten.addmv.default)
 def addmv(x: Tensor, matrix: Tensor, vector: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """Return ``beta * x + alpha * (matrix @ vector)``."""
     return _add_product(x, torch.mv(matrix, vector), beta, alpha)
 
 
 @decomposes(aten.addbmm.default)
 def addbmm(x: Tensor, left: Tensor, right: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """Return ``beta * x + alpha * bmm(left, right).sum(0)``."""
     if x.dtype in (torch.float16, torch.bfloat16):
         x, left, right, kind = x.float(), left.float(), right.float(), x.dtype
         return _add_product(x, torch.bmm(left, right).sum(0), beta, alpha).to(kind)

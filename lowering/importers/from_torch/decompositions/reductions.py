@@ -79,7 +79,6 @@ def variance(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: boo
 
 @decomposes(aten.var_mean.correction)
 def variance_and_mean(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
-    """Return variance and mean."""
     if x.dtype in HALVES:
         return in_float32(aten.var_mean.correction)(x, dim, correction=correction, keepdim=keepdim)
     result = variance(x, dim, correction=correction, keepdim=keepdim)
@@ -89,7 +88,6 @@ def variance_and_mean(x: Tensor, dim: Any = None, *, correction: Any = None, kee
 
 @decomposes(aten.multilabel_margin_loss.default)
 def multilabel_margin(x: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
-    """Return the loss, without the targets."""
     return multilabel_margin_forward(x, target, reduction)[0]
 
 
@@ -151,7 +149,6 @@ def _first_pair(row: Tensor, count: Any) -> Tensor:
 
 @decomposes(aten.dist.default)
 def dist(x: Tensor, y: Tensor, p: float = 2) -> Tensor:
-    """Return the norm of the difference."""
     return torch.linalg.vector_norm(x - y, p)
 
 

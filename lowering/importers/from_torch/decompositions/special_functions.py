@@ -69,7 +69,6 @@ def digamma(x: Tensor) -> Tensor:
 
 
 def erfinv(x: Tensor) -> Tensor:
-    """Return the inverse of erf."""
     size = torch.abs(x)
     return torch.where(size > 1, math.nan, torch.copysign(_erfinv(size, 1 - size), x))
 
@@ -192,7 +191,6 @@ def ndtri(p: Tensor) -> Tensor:
 
 
 def entr(x: Tensor) -> Tensor:
-    """Return ``-x * log(x)``."""
     entropy = -x * torch.log(torch.where(x > 0, x, 1.0))
     return torch.where(torch.isnan(x), x, torch.where(x < 0, -math.inf, torch.where(x == 0, 0.0, entropy)))
 

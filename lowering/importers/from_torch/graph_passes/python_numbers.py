@@ -1,7 +1,6 @@
 """Lower Python numbers of an exported graph: sizes, arithmetic on them, and elements read by `item()`.
 
-Takes a torch.fx graph. Gives it with arithmetic that torch-mlir's importer lacks (conversions, minima, powers,
-rounding, selects) in operators that it has. Leaves what those cannot express, which the importer refuses.
+Leaves what operators of torch-mlir's importer cannot express, which the importer refuses.
 """
 
 from __future__ import annotations

@@ -50,7 +50,6 @@ def _are_weights(count: Any, frequencies: Tensor | None, weights: Tensor | None)
 
 
 def correlation(input: Tensor) -> Tensor:
-    """Return `torch.corrcoef`."""
     result = covariance(input)
     if result is NotImplemented:
         return result
@@ -64,7 +63,6 @@ def correlation(input: Tensor) -> Tensor:
 
 
 def subsets(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """Return `torch.combinations`."""
     count = input.shape[0] if input.dim() == 1 else None
     if type(count) is not int or r < 1 or comb(count + (r if with_replacement else 0), r) > MOST_SUBSETS:
         return NotImplemented
@@ -93,12 +91,10 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 
 
 def are_close(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
-    """Return `torch.allclose`."""
     return torch.isclose(input, other, rtol, atol, equal_nan).all().item()
 
 
 def are_equal(input: Tensor, other: Tensor) -> Any:
-    """Return `torch.equal`."""
     return input.shape == other.shape and (input == other).all().item()
 
 
@@ -109,7 +105,6 @@ _WITH_VALUES = ("gelsd", "gelss")
 def gaussian_loss(
     x: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Any:
-    """Return `torch.nn.functional.gaussian_nll_loss`."""
     if not isinstance(var, Tensor):
         return NotImplemented
     aten._assert_async.msg(~(var < 0).any(), "gaussian_nll_loss: var has negative entries")

@@ -54,7 +54,6 @@ class _TracingMode(TorchFunctionMode):
         """Fresh tensors of one number by their identities: with the number, and kept alive."""
 
     def check_results(self, _module: Any, _args: Any, results: Any) -> None:
-        """Check the module's results; a forward hook."""
         self.quantised.refuse_results(results)
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:

@@ -1,8 +1,7 @@
 """Build conversions between 8-bit floats and fp32 or fp64 from integer arithmetic: no target has instructions for them.
 
-Takes scalars of `arith` at the current insertion point; an 8-bit float is the i8 of its bits. Gives the converted
-value: exact where it widens; rounded to nearest, ties to even, where it narrows. Values that are too large become the
-infinity of a format that has one, else NaN, as in torch and ml_dtypes. Refuses nothing.
+An 8-bit float is the i8 of its bits. Narrowing rounds to nearest, ties to even; values that are too large become the
+infinity of a format that has one, else NaN, as in torch and ml_dtypes.
 
 Source of the formats: OCP 8-bit Floating Point Specification (OFP8), revision 1.0, 2023; of those without a negative
 zero (FNUZ): B. Noune et al., "8-bit Numerical Formats for Deep Neural Networks", 2022.
@@ -106,17 +105,13 @@ class _Bits:
         return arith.constant(self.integer, value)
 
     def number(self, value: float) -> ir.Value:
-        """Return a float constant."""
         return arith.constant(self.float, value)
 
     def as_float(self, bits: ir.Value) -> ir.Value:
-        """Bitcast an integer to the float of this width."""
         return arith.bitcast(self.float, bits)
 
     def less(self, value: ir.Value, other: ir.Value | int) -> ir.Value:
-        """Return a signed comparison."""
         return arith.cmpi(arith.CmpIPredicate.slt, value, self(other) if isinstance(other, int) else other)
 
     def equal(self, value: ir.Value, constant: int) -> ir.Value:
-        """Return whether a value equals a constant."""
         return arith.cmpi(arith.CmpIPredicate.eq, value, self(constant))

@@ -65,7 +65,6 @@ def _nearest(kind: ir.Type, x: ir.Value) -> ir.Value:
 
 
 def _ties_away(x: ir.Value, nearest: ir.Value, back: ir.Value) -> ir.Value:
-    """Round to nearest, ties away from zero."""
     smaller = compare("OLT", math.absf(back), math.absf(x))
     neighbour = _away_from_zero(nearest)
     far = arith.subf(arith.extf(x.type, neighbour), x)

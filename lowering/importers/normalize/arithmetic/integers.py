@@ -145,7 +145,6 @@ def _difference_with_borrow(operation: ir.Operation) -> Sequence[ir.Value]:
 
 @total("arith.mului_extended", "arith.mulsi_extended")
 def _wide_product(operation: ir.Operation) -> Sequence[ir.Value]:
-    """Return the low and the high half of the product."""
     x, y = operation.operands
     is_signed, width = operation.name == "arith.mulsi_extended", width_of(x.type)
     if width > 32:

@@ -1,7 +1,6 @@
 """Compute on integers of widths that memory does not have (i4, i24, i48) in the next wider type that it has.
 
-Takes an operation of `arith` or `math` on such scalars, and its operands sign-extended to the wider type. Gives its
-result in the same form: whatever overflows the odd width wraps around in it. Refuses operations without a rule here.
+Stored values are sign-extended to the wider type; what overflows the odd width wraps around in it.
 """
 
 from __future__ import annotations
@@ -54,7 +53,6 @@ def _unsigned(value: ir.Value, width: int) -> ir.Value:
 
 
 def _resized(value: ir.Value, kind: ir.Type) -> ir.Value:
-    """Sign-extend or truncate to another integer type."""
     if value.type == kind:
         return value
     return (arith.extsi if value.type.width < kind.width else arith.trunci)(kind, value)
@@ -76,7 +74,6 @@ class _Widths:
         return storage_type(result_type) or result_type
 
     def plain(self, operands: Sequence[ir.Value] | None = None) -> ir.Value:
-        """Return the same operation on stored operands."""
         operands = self.operands if operands is None else operands
         attributes = {name: self.operation.attributes[name] for name in self.operation.attributes}
         return ir.Operation.create(
@@ -84,7 +81,6 @@ class _Widths:
         ).results[0]
 
     def unsigned(self) -> list[ir.Value]:
-        """Return the operands zero-extended."""
         return [_unsigned(value, self.source) for value in self.operands]
 
     def wrap(self, value: ir.Value) -> ir.Value:

@@ -1,9 +1,8 @@
 """The table of rules for total arithmetic, and the builders that rules share.
 
 Upstream leaves divisions by zero, shifts past the width and conversions of values out of range undefined: some of them
-trap on x86. A rule takes one operation on scalars and returns the values of its results, built from operations that
-every pipeline has and that are defined for all operands; None leaves the operation as it is. `integers.py` and
-`floats.py` hold the rules.
+trap on x86. A rule takes one operation on scalars and returns the values of its results, defined for all operands, or
+None to leave the operation as it is.
 """
 
 from __future__ import annotations

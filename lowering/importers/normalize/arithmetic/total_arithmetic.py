@@ -1,8 +1,7 @@
 """Make the arithmetic of an imported module total: defined for all operands, in operations that every pipeline has.
 
-Takes a module of `linalg` on tensors. Gives it with arithmetic on whole tensors inside of `linalg.generic`, operations
-with undefined results replaced by the rules of `integers.py` and `floats.py`, and without fast-math and overflow flags,
-which only permit deviations. Named operations whose bodies have such operations become generic. Refuses nothing.
+Arithmetic on whole tensors moves into `linalg.generic`, and named operations whose bodies have such arithmetic become
+generic. Fast-math and overflow flags, which only permit deviations, are dropped.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Return results of data-dependent size as tensors of their largest possible size, plus their sizes.
 
-Takes a function on tensors. Gives it with each result whose size depends on elements inserted into a tensor whose size
-depends on the arguments' sizes alone, and one more result per such size. A size is bounded by the tensor that it was
-sliced from and by the operands of `minsi`. Leaves results without a known bound.
+A size is bounded by the tensor that it was sliced from and by the operands of `minsi`. Leaves results without a known
+bound.
 
     -> tensor<?xf32>   ──►   -> (tensor<40xf32> {mlirtri.lengths = [0, 1]}, tensor<i64>)
 """

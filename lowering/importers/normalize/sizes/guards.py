@@ -1,12 +1,8 @@
 """Guard operations whose sizes and offsets are known at run time only: an assertion, and bounds that always hold.
 
-Takes a function on tensors. Gives it with
-
-* clamped offsets and sizes, and an assertion that clamping changed nothing, at every `tensor.extract_slice` and
-  `tensor.insert_slice` whose position depends on elements, or that is in a loop or branch (`guard_slices`);
-* an assertion and a branch around structured operations on tensors whose sizes a loop determines (`guard_structured`).
-
-The conditions on all other sizes are checked before the call (`lowering/sizes/conditions.py`). Refuses nothing.
+Guards slices whose position depends on elements, or that are in a loop or branch (`guard_slices`), and structured
+operations on tensors whose sizes a loop determines (`guard_structured`). The conditions on all other sizes are checked
+before the call (`lowering/sizes/conditions.py`).
 
     extract_slice %x[%i] [4] [1]     ──►   cf.assert 0 <= %i <= dim - 4; extract_slice %x[clamped %i] [4] [1]
     linalg.add ins(%slice, %y)       ──►   cf.assert %match; scf.if %match { linalg.add … } else { its outs }
@@ -49,7 +45,6 @@ def guard_slices(module: ir.Module) -> None:
 
 
 def _dynamic_slices(module: ir.Module | func.FuncOp) -> list[ir.Operation]:
-    """Return the slices with dynamic offsets, sizes or strides."""
     slices = [operation for name in NAMES for operation in operations_named(module, name)]
     return [operation for operation in slices if len(operation.operands) > _tensor_operands(operation)]
 

@@ -1,8 +1,7 @@
-"""Infer dynamic sizes as far as the arguments' sizes determine them, and specialise arguments to given shapes.
+"""Infer dynamic sizes as far as the arguments' sizes determine them, and specialise arguments to `context.shapes`.
 
-Takes a function on tensors, perhaps with `?` in its types, and `context.shapes`, the shapes to compile arguments for.
-Gives it with the types of these arguments static, and all types that follow from them; the sizes that remain are
-arithmetic on the arguments' sizes, which are known not to be negative. Refuses shapes that contradict the types.
+The sizes that remain are arithmetic on the arguments' sizes, which are known not to be negative. Refuses shapes that
+contradict the types.
 
     dim (pad %x low 1 high 1) 0   ──►   dim %x 0 + 2
 """

@@ -1,8 +1,7 @@
 """Lower dynamic `tensor.reshape` to `tensor.collapse_shape` and `tensor.expand_shape`.
 
-Takes `tensor.reshape` of ranked tensors. Gives both operations with the smallest reassociation groups that have the
-same number of elements before and after, as far as the arguments' sizes prove it; one group of all axes otherwise.
-Refuses a shape operand of dynamic size.
+The reassociation groups are the smallest with the same number of elements before and after, as far as the arguments'
+sizes prove it; one group of all axes otherwise. Refuses a shape operand of dynamic size.
 
     reshape %x: 2x?x? to (1, 2, n, n)   ──►   expand %x [[0, 1], [2], [3]]
 """
@@ -46,7 +45,6 @@ def rewrite(module: ir.Module) -> bool:
 
 
 def _sizes(module: ir.Module) -> list[tuple[list[Size], list[Size]]]:
-    """Return the sizes before and after each reshape."""
     ranks: list[tuple[int, int]] = []
 
     def requested_sizes(function: func.FuncOp) -> list[ir.Value]:
@@ -85,7 +83,6 @@ def _factors(inferred: SizeValues, position: int) -> Size:
 
 
 def _result_sizes(reshape: ir.Operation) -> list[ir.Value]:
-    """Return the sizes of the result as index values."""
     shape, result = reshape.operands[1], reshape.results[0]
     operation = None if isinstance(shape.owner, ir.Block) else shape.owner.operation
     sizes = []

@@ -1,8 +1,6 @@
-"""Replace elements read from small integer tensors by scalar arithmetic on what the tensors were computed from.
+"""Replace elements read from small integer tensors, as importers express computed shapes, by scalar arithmetic.
 
-Takes functions on tensors that read single integers from small computed tensors, as importers express computed shapes.
-Gives the same with each such element computed as a scalar, as far back as it can be traced. Refuses nothing: elements
-that cannot be traced are still read from the tensor.
+Elements that cannot be traced are still read from the tensor.
 
     extract (select of [true], [3], [1])[0]   ──►   select true, 3, 1
 """
