@@ -4,85 +4,16 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
 import pytest
 import torch
-from tolerances import tolerance, within
+from row_kernels import KERNELS, arguments, layernorm, rules, softmax, unit_rows
+from tolerances import within
 from tvm_stage_helpers import random
 
 import mlirtri as mt
 from mlirtri.lowering.codegen.targets import vector_bits
-from mlirtri.lowering.toolchain.tvm_names import SCRIPT_NAMES, PrimFunc, from_source
 
 SHAPES = ((128, 4096), (5, 49), (3, 17), (7, 1), (1, 33), (2, 3, 100), (4, 1000), (6, 5, 2, 31))
-
-
-@mt.jit
-def softmax(x):
-    e = torch.exp(x - torch.amax(x, dim=-1, keepdim=True))
-    return e / torch.sum(e, dim=-1, keepdim=True)
-
-
-@mt.jit
-def log_softmax(x):
-    shifted = x - torch.amax(x, dim=-1, keepdim=True)
-    return shifted - torch.log(torch.sum(torch.exp(shifted), dim=-1, keepdim=True))
-
-
-@mt.jit
-def logsumexp(x):
-    m = torch.amax(x, dim=-1, keepdim=True)
-    return m + torch.log(torch.sum(torch.exp(x - m), dim=-1, keepdim=True))
-
-
-@mt.jit
-def layernorm(x, w, b):
-    c = x - torch.mean(x, dim=-1, keepdim=True)
-    return c / torch.sqrt(torch.mean(c * c, dim=-1, keepdim=True) + 1e-5) * w + b
-
-
-@mt.jit
-def rmsnorm(x, w):
-    return x / torch.sqrt(torch.mean(x * x, dim=-1, keepdim=True) + 1e-6) * w
-
-
-@mt.jit
-def unit_rows(x):
-    return x / torch.sqrt(torch.sum(x * x, dim=-1, keepdim=True))
-
-
-def reference_layernorm(x, w, b):
-    return torch.nn.functional.layer_norm(x, x.shape[-1:], w, b)
-
-
-def reference_rmsnorm(x, w):
-    return torch.nn.functional.rms_norm(x, x.shape[-1:], w, 1e-6)
-
-
-KERNELS = {
-    "softmax": (softmax, lambda x: torch.softmax(x, -1), 0),
-    "log_softmax": (log_softmax, lambda x: torch.log_softmax(x, -1), 0),
-    "logsumexp": (logsumexp, lambda x: torch.logsumexp(x, -1, keepdim=True), 0),
-    "layernorm": (layernorm, reference_layernorm, 2),
-    "rmsnorm": (rmsnorm, reference_rmsnorm, 1),
-    "unit_rows": (unit_rows, lambda x: torch.nn.functional.normalize(x, dim=-1), 0),
-}
-
-
-def arguments(name, shape, dtype=torch.float32):
-    generator = torch.Generator().manual_seed(len(shape))
-    vectors = [torch.randn(shape[-1:], generator=generator).to(dtype) for _ in range(KERNELS[name][2])]
-    return [torch.randn(shape, generator=generator).to(dtype), *vectors]
-
-
-def scheduled(kernel) -> list:
-    """The PrimFuncs that a kernel launches."""
-    module = from_source(kernel.ir["scheduled"], SCRIPT_NAMES)
-    return [function for _, function in module.functions_items() if isinstance(function, PrimFunc)]
-
-
-def rules(kernel) -> list[str]:
-    return sorted(str(function.attrs["mlirtri.schedule"]) for function in scheduled(kernel))
 
 
 @pytest.mark.parametrize(
@@ -99,73 +30,6 @@ def test_a_row_kernel_is_one_function(name, shape, pipeline):
     if shape[-1] > 1:
         assert kernel.stats["kernels"] == 1
         assert rules(kernel) == ["Rows"]
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("name", KERNELS)
-def test_other_dtypes(name, dtype):
-    function, reference, _ = KERNELS[name]
-    given = arguments(name, (9, 203), dtype)
-    kernel = function.compile(*given)
-    assert "mlirtri.schedule_failures" not in kernel.ir["scheduled"]
-    close = {torch.float64: 1e-12, torch.float16: 4e-3, torch.bfloat16: 3e-2}[dtype]
-    expected = reference(*(each.double() for each in given)).to(dtype)
-    torch.testing.assert_close(kernel(*given), expected, rtol=close, atol=close)
-
-
-def test_rows_that_hold_no_numbers():
-    x = torch.randn(8, 37)
-    x[0, 3], x[1, 36], x[2, :], x[3, 5], x[4, 0] = torch.nan, torch.nan, -torch.inf, torch.inf, -torch.inf
-    torch.testing.assert_close(softmax(x), torch.softmax(x, -1), equal_nan=True)
-    torch.testing.assert_close(log_softmax(x), torch.log_softmax(x, -1), equal_nan=True, rtol=1e-5, atol=1e-6)
-
-
-@mt.jit
-def centred(x, w):
-    return x - torch.mean(x * w, dim=(-2, -1), keepdim=True)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("shape", [(5, 1, 2053), (5, 3, 700)], ids=str)
-def test_blocks_of_sums_that_overflow_are_done_again(shape, dtype):
-    """Sums go in blocks of fp32, of which some overflow where the sum, carried in fp64, does not."""
-    x, w = torch.randn(shape), torch.ones(shape[-1])
-    flat = x.view(5, -1)
-    flat[0], flat[0, :1001], flat[0, 1001:2002] = 0, 3e38, -3e38
-    flat[1, 600], flat[2, -1], flat[3, 1000] = torch.nan, torch.inf, -torch.inf
-    x, w = x.to(dtype), w.to(dtype)
-    kernel = centred.compile(x, w)
-    assert "_terms" in kernel.ir["scheduled"]
-    expected = (x.double() - x.double().mean((-2, -1), keepdim=True)).to(dtype)
-    close = {torch.float32: 1e-6, torch.bfloat16: 3e-2}[dtype]
-    torch.testing.assert_close(kernel(x, w), expected, rtol=close, atol=close, equal_nan=True)
-
-
-def test_rows_of_special_numbers_in_every_pass():
-    x, w, b = arguments("layernorm", (6, 1003))
-    x[1, 1002], x[2, 0], x[3, 64], x[4] = torch.nan, torch.inf, -torch.inf, 1e30
-    kernel = layernorm.compile(x, w, b)
-    assert kernel.ir["scheduled"].count("if ") == 2
-    torch.testing.assert_close(kernel(x, w, b), layernorm.__wrapped__(x, w, b), rtol=2e-5, atol=2e-5, equal_nan=True)
-
-
-def test_sums_in_blocks_are_as_right_for_long_rows(monkeypatch):
-    """No sum is off by more than the 17 roundings of one block, where a sum in fp32 is off by the row's length."""
-    monkeypatch.setenv("MLIRTRI_ROW_TILE", "1")
-    # Equal terms, whose roundings do not even out.
-    x = torch.tensor([[1.1], [1.3]]).expand(2, 100_003).contiguous()
-    kernel = unit_rows.compile(x)
-    assert "_terms" in kernel.ir["scheduled"]
-    expected = KERNELS["unit_rows"][1](x.double())
-    errors = (kernel(x).double() - expected).abs() / expected
-    # The root halves what its argument is off by; the term, the root and the quotient are rounded.
-    assert errors.max() <= (17 / 2 + 3) * 2.0**-24
-
-
-@pytest.mark.parametrize("shape", [(0, 5), (3, 0)], ids=str)
-def test_no_elements(shape):
-    x = torch.ones(shape)
-    assert unit_rows(x).shape == shape
 
 
 def test_what_a_row_kernel_makes_and_returns_is_a_result_too():
@@ -213,21 +77,6 @@ def test_rows_of_several_axes_of_a_part():
     x = torch.randn(3, 8, 7)
     for found, wanted in zip(mt.from_torch(normed, (x,)).compile()(x), normed(x), strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
-
-
-def test_two_sums_share_a_pass(random):
-    @mt.jit
-    def moments(x):
-        return torch.sum(x, dim=-1), torch.sum(x * x, dim=-1), torch.sum(x, dim=-1) * torch.sum(x * x, dim=-1)
-
-    x = torch.tensor(random.standard_normal((12, 133), dtype=np.float32))
-    sums, squares, sizes = x.sum(-1), (x * x).sum(-1), x.abs().sum(-1)
-    found = moments.compile(x)(x)
-    # Terms cancel: what a sum may be off by goes with their magnitudes.
-    for each, expected, size in zip(
-        found, (sums, squares, sums * squares), (sizes, squares, sizes * squares), strict=True
-    ):
-        assert torch.all((each - expected).abs() <= tolerance("float32", 133) * size)
 
 
 def test_a_row_longer_than_the_cache_is_several_kernels(monkeypatch):
@@ -299,19 +148,6 @@ def test_results_without_elements_fail_no_rule(pipeline):
     assert "mlirtri.schedule_failures" not in kernel.ir["scheduled"]
 
 
-def test_a_product_that_another_pass_adds_to_is_rounded_first():
-    @mt.jit
-    def weighted(x, w, c):
-        p = torch.exp(x) * w
-        return p, p + c, torch.sum(p, dim=-1)
-
-    x, w, c = torch.randn(16, 80), torch.randn(80), torch.randn(16, 80)
-    kernel = weighted.compile(x, w, c)
-    p, q, s = kernel(x, w, c)
-    assert torch.equal(q, p + c)
-    torch.testing.assert_close(s, p.sum(-1), rtol=1e-5, atol=1e-5)
-
-
 def test_a_reader_between_two_parts_of_a_row_kernel():
     @mt.jit
     def between(x, w):
@@ -338,40 +174,6 @@ def test_groups_that_would_wait_for_one_another_stay_apart(pipeline):
     results = mt.from_torch(CrossedRows(), arguments).compile(pipeline=pipeline)(*arguments)
     for result, expected in zip(results, CrossedRows()(*arguments), strict=True):
         torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_numpy_semantics():
-    @mt.jit
-    def standardised(x):
-        return (x - np.mean(x, axis=-1, keepdims=True)) / np.std(x, axis=-1, keepdims=True)
-
-    x = np.random.default_rng(0).normal(size=(6, 45))
-    np.testing.assert_allclose(standardised(x), (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True), rtol=1e-12)
-
-
-def test_extrema_keep_what_is_no_number():
-    @mt.jit
-    def kernel(x):
-        return torch.exp(x - torch.amax(x, dim=-1, keepdim=True)) + torch.amin(x, dim=-1, keepdim=True)
-
-    x = torch.randn(6, 100, generator=torch.Generator().manual_seed(0))
-    x[1, 50], x[2, 0], x[3], x[4, -1], x[5, 99] = torch.nan, torch.inf, -torch.inf, -torch.inf, -torch.nan
-    compiled = kernel.compile(x)
-    assert rules(compiled) == ["Rows"]
-    assert "_magnitudes" in compiled.ir["scheduled"]
-    torch.testing.assert_close(compiled(x), kernel.__wrapped__(x), equal_nan=True)
-
-
-def test_rows_of_bools():
-    @mt.jit
-    def kernel(x):
-        return torch.where(torch.any(x > 1.5, dim=-1, keepdim=True), x, -x), x > torch.mean(x, dim=-1, keepdim=True)
-
-    x = torch.randn(6, 100, generator=torch.Generator().manual_seed(0))
-    compiled = kernel.compile(x)
-    assert set(rules(compiled)) == {"Rows"}
-    for found, expected in zip(compiled(x), kernel.__wrapped__(x), strict=True):
-        torch.testing.assert_close(found, expected)
 
 
 def test_the_next_row_is_on_its_way_where_rows_come_from_memory():

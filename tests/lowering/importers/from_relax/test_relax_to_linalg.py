@@ -90,7 +90,7 @@ def run(body: str, argument, result: str | None = None):
 NUMBERS = np.float32([1, -2.5, 0.5, 3, -0.75, 2])
 
 
-def test_loops_that_read_what_they_wrote():
+def test_loops_that_read_their_own_writes():
     body = """
 out[0] = a[0]
 for i in range(5):
@@ -129,7 +129,7 @@ for i in range(6):
     np.testing.assert_array_equal(run(block(body), NUMBERS), wanted)
 
 
-def test_places_out_of_bounds_touch_nothing():
+def test_accesses_out_of_bounds_change_nothing():
     body = """
 for i in range(6):
     out[i] = a[i]
@@ -204,7 +204,7 @@ SPECIAL = np.float32([0.5, 2.5, -1.5, np.nan, np.inf, -0.0])
         ("a[v] * a[T.int64(5) - v]", lambda a: a * a[::-1]),
     ],
 )
-def test_floats_are_what_tir_says(expression, wanted):
+def test_float_functions_follow_tir(expression, wanted):
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(run(elementwise(expression), SPECIAL), wanted(SPECIAL).astype("float32"))
 
@@ -277,7 +277,7 @@ def test_shapes_that_are_said(pipeline):
             program.compile(pipeline=pipeline, shapes=wrong)
 
 
-def test_what_is_not_structured_is_loops_and_the_rest_is_not():
+def test_only_unstructured_statements_become_loops():
     text = mt.from_relax(module_of(["R.nn.conv2d(X, R.concat((W, W), axis=1), padding=[1, 1, 1, 1])"])).to_mlir()
     assert "tensor.pad" in text
     assert "tensor.concat" in text

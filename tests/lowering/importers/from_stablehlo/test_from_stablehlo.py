@@ -91,7 +91,7 @@ UNSIGNED = {
 
 
 @pytest.mark.parametrize("name", UNSIGNED)
-def test_unsigned_numbers_stay_unsigned(name):
+def test_unsigned_integers_stay_unsigned(name):
     body, result, wanted = UNSIGNED[name]
     body = f"%c = stablehlo.constant dense<1> : tensor<5xui8>\n  {body}"
     found = run(elementwise(body, "ui8", result), A, B)
@@ -232,7 +232,7 @@ func.func public @main(%k: tensor<3x6xf32>, %v: tensor<3x6xi32>) -> (tensor<3x6x
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
-def test_scatter_combines_in_order_and_leaves_out_what_is_outside(pipeline):
+def test_scatter_combines_in_order_and_drops_updates_out_of_bounds(pipeline):
     text = """
 func.func public @main(%x: tensor<4x3xf32>, %i: tensor<5x1xi32>, %u: tensor<5x3xf32>) -> tensor<4x3xf32> {
   %0 = "stablehlo.scatter"(%x, %i, %u) <{indices_are_sorted = false, unique_indices = false,
@@ -256,7 +256,7 @@ func.func public @main(%x: tensor<4x3xf32>, %i: tensor<5x1xi32>, %u: tensor<5x3x
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
-def test_sizes_of_run_time_and_what_jax_asserts_of_them(pipeline):
+def test_dynamic_sizes_and_the_assertions_of_jax(pipeline):
     text = """
 func.func public @main(%a: tensor<?x4xf32>) -> tensor<?x4xf32> {
   %n = stablehlo.get_dimension_size %a, dim = 0 : (tensor<?x4xf32>) -> tensor<i32>
@@ -324,7 +324,7 @@ func.func public @main(%x: tensor<100xf32>) -> tensor<100xf32> {{
     np.testing.assert_array_equal(program(x), x * values)
 
 
-def test_bits_of_complex_numbers_stay_what_they_are():
+def test_bitcasts_of_complex_numbers_to_their_own_type():
     kind = "tensor<2xcomplex<f64>>"
     text = f"""func.func public @main(%a: {kind}) -> {kind} {{
       %0 = stablehlo.bitcast_convert %a : ({kind}) -> {kind}
@@ -334,7 +334,7 @@ def test_bits_of_complex_numbers_stay_what_they_are():
     np.testing.assert_array_equal(run(text, z), z)
 
 
-def test_what_has_no_lowering_is_refused_all_at_once():
+def test_operations_without_a_lowering_are_refused_all_at_once():
     text = """
 func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = stablehlo.custom_call @my_library(%x) : (tensor<4xf32>) -> tensor<4xf32>
@@ -368,7 +368,7 @@ class Jitted:
         return Lowered()
 
 
-def test_what_jax_lowered_is_a_program(monkeypatch):
+def test_programs_lowered_by_jax(monkeypatch):
     x, w = random(3, 4), random(4, 5)
     np.testing.assert_allclose(mt.from_jax(Lowered())(x, w), np.maximum(x @ w, 0), rtol=1e-5, atol=1e-6)
     monkeypatch.setitem(sys.modules, "jax", sys)

@@ -73,7 +73,7 @@ def test_open_sizes(name: str):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(NOT_LOWERED))
-def test_what_is_not_lowered_is_refused(name: str):
+def test_operators_without_a_lowering_are_refused(name: str):
     function, make = CASES[name]
     makers.restart()
     arguments = make()

@@ -116,7 +116,7 @@ class Doubled(torch.nn.Module):
 
 
 @pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
-def test_loops_end_by_their_own_condition_and_read_what_is_outside(pipeline):
+def test_loops_stop_at_their_condition_and_read_captured_tensors(pipeline):
     x, y = torch.ones(3), torch.arange(3.0)
     count, found = mt.from_torch(Doubled(), (x, y)).compile(pipeline=pipeline)(x, y)
     assert count == 5

@@ -35,7 +35,7 @@ def beside_numbers(x, y):
 
 
 @pytest.mark.parametrize("kind", [torch.uint8, pytest.param(torch.int8, marks=pytest.mark.slow)])
-def test_narrow_integers_beside_numbers(kind):
+def test_narrow_integers_with_python_numbers(kind):
     check(beside_numbers, BYTES.view(kind), BYTES, pipeline="mlir")
 
 
@@ -59,7 +59,7 @@ def test_functions_of_complex_numbers(names):
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.int32])
-def test_powers_that_torch_multiplies_for(kind):
+def test_special_exponents_are_multiplications(kind):
     """Their zeros and infinities, too, which are others than C's `pow` has."""
     x = torch.tensor([2.0, -3.0, 0.0, -0.0, torch.inf, -torch.inf, 7.0] if kind.is_floating_point else [1, 2, 9])
     check(lambda x: [x**exponent for exponent in (2.0, 3.0, -1.0, -2.0, 0.5, -0.5, 0.0, 1.0)], x.to(kind))
@@ -95,12 +95,12 @@ def in_order(x, y, z):
     return [*medians, *without, *ranks, *modes, *counts, *extremes]
 
 
-def test_medians_modes_histograms_and_extremes_so_far():
+def test_medians_modes_histograms_and_cumulative_extrema():
     check(in_order, FLOATS, WITH_NAN, (FLOATS * 2).long(), pipeline="mlir")
 
 
 @pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
-def test_one_of_the_elements_that_a_run_finds(pipeline):
+def test_elements_at_data_dependent_indices(pipeline):
     """Whether there is one is two conditions in one assertion."""
     kernel = mt.from_torch(lambda x: (x[x > 0][-1], torch.nonzero(x)[0]), (torch.tensor([1.0, -1, 2]),))
     kernel = kernel.compile(pipeline=pipeline)
@@ -120,7 +120,7 @@ def without_repeats(x):
     return repeated, without, places, x[:0].argwhere(), x[:0].repeat(2, 2)
 
 
-def test_elements_without_repeats_and_with_repeats():
+def test_unique_and_repeat_interleave():
     check(without_repeats, torch.tensor([[3, 1, 1], [2, 2, 3]]), pipeline="mlir")
 
 
@@ -129,7 +129,7 @@ def bits_and_truths(x, empty, u):
     return x << 2, x >> 1, torch.bitwise_left_shift(x, 3), truths
 
 
-def test_shifts_by_numbers_and_truths_of_bytes():
+def test_shifts_by_python_numbers_and_any_of_uint8():
     check(bits_and_truths, torch.arange(5), torch.zeros(3, 0, dtype=torch.uint8), BYTES.view(3, 3), pipeline="mlir")
 
 
@@ -147,7 +147,7 @@ def writes_at_places(x, m, rows):
     return scattered, diagonals, found, torch.dist(x, rows, 1), losses
 
 
-def test_writes_at_places():
+def test_writes_at_indices():
     check(writes_at_places, FLOATS, FLOATS[:, :3].clone(), FLOATS.flip(1), pipeline="mlir")
 
 
@@ -158,7 +158,7 @@ def writes_where_nothing_is(x, mask, row):
     return at_mask, at_places, x.index_put((none, none), row[:0]), torch.masked_select(x[:2].unsqueeze(1), x > 0)
 
 
-def test_writes_at_no_places_and_through_masks_of_another_shape():
+def test_writes_at_no_indices_and_through_broadcast_masks():
     check(writes_where_nothing_is, FLOATS, torch.zeros(3, dtype=torch.bool), FLOATS[0], pipeline="mlir")
 
 
@@ -186,7 +186,7 @@ def of_integers(x, start):
 
 
 @pytest.mark.parametrize("function", [pytest.param(spelled, marks=pytest.mark.slow), of_floats, of_integers])
-def test_what_torch_mlir_has_not(function):
+def test_operators_that_torch_mlir_lacks(function):
     check(function, WITH_NAN, torch.tensor(1), pipeline="mlir")
 
 
@@ -240,7 +240,7 @@ def test_branches_on_an_element(pipeline):
         (torch.nn.GroupNorm(4, 8, affine=False), (3, 8)),
     ],
 )
-def test_norms_are_computed_in_float32_but_for_their_sums(layer, shape):
+def test_norms_are_computed_in_float32_with_float64_sums(layer, shape):
     """As close to the exact result as eager's, also far from zero; torch-mlir's are of terms in float64."""
     x = torch.randn(shape, generator=GENERATOR) + 30
     for parameter in layer.parameters():
@@ -284,7 +284,7 @@ def test_norms_of_halves_are_rounded_once(layer, shape, kind):
     torch.testing.assert_close(kernel(x).double(), exact, rtol=torch.finfo(kind).eps, atol=1e-5)
 
 
-def test_norms_of_an_open_batch():
+def test_norms_of_a_dynamic_batch():
     layer, x = torch.nn.GroupNorm(2, 4), torch.randn(3, 4, 6, generator=GENERATOR)
     check(layer, x, dynamic_shapes={"input": {0: torch.export.Dim("batch")}})
 
@@ -305,7 +305,7 @@ def written_along_the_last_axis(x, index, source, number):
     )
 
 
-def test_writes_along_an_axis_from_the_end_and_axes_of_a_number():
+def test_negative_axes_of_scatters_and_axes_of_rank_0_tensors():
     index = torch.tensor([[0, 1, 0], [2, 1, 2], [0, 0, 1]])
     check(written_along_the_last_axis, FLOATS, index, FLOATS[:, :3].clone(), torch.tensor(3.5))
 
@@ -331,7 +331,7 @@ def moved(z, mask, index):
     return chosen, filled, written, tested, near
 
 
-def test_complex_numbers_made_moved_and_chosen():
+def test_complex_tensors_created_reshaped_and_selected():
     z = torch.randn(3, 3, generator=GENERATOR, dtype=torch.complex128)
     check(moved, z, z.real > 0, torch.tensor([[0, 2, 1], [1, 1, 0], [2, 0, 1]]))
 
@@ -352,11 +352,11 @@ def written_where_a_mask_says(x, mask, y, gates, experts):
 
 
 @pytest.mark.parametrize("pipeline", ["linalg", pytest.param("mlir", marks=pytest.mark.slow)])
-def test_writes_where_a_mask_says(pipeline):
+def test_writes_through_masks(pipeline):
     gates = torch.randn(3, 3, generator=GENERATOR)
     experts = torch.randn(3, 6, 6, generator=GENERATOR)
     check(written_where_a_mask_says, FLOATS, FLOATS > 0, FLOATS.flip(0), gates, experts, pipeline=pipeline)
 
 
-def test_inverses_of_no_matrices():
+def test_inverses_of_empty_batches():
     check(torch.linalg.inv, torch.zeros(0, 3, 3))

@@ -10,7 +10,7 @@ import mlirtri as mt
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
-def test_choices_from_the_rows_of_an_open_matrix(pipeline: str):
+def test_multinomial_over_a_dynamic_number_of_rows(pipeline: str):
     weights = torch.tensor([[1.0, 0, 3, 0], [0, 1, 1, 0], [0, 0, 0, 5]], dtype=torch.float64)
 
     def choose(x):

@@ -38,7 +38,7 @@ func.func @main(%at: tensor<4xi64>, %table: tensor<10x3xf32>) -> tensor<4x3xf32>
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
-def test_what_a_body_asserts_of_its_elements_is_checked_once_per_element_that_it_depends_on(pipeline):
+def test_assertions_in_bodies_are_checked_once_per_element_that_they_depend_on(pipeline):
     kernel = mt.from_mlir(LOOKUP).compile(pipeline=pipeline)
     table = RNG.random((10, 3), np.float32)
     at = np.array([3, 9, 0, 3])
@@ -220,7 +220,7 @@ INDEX_ALONE = body_program(
 
 
 @pytest.mark.parametrize(("rows", "holds"), [(7, True), (8, False)])
-def test_a_condition_on_a_counter_that_no_input_walks_along(rows, holds):
+def test_a_condition_on_a_loop_index_that_no_input_is_indexed_by(rows, holds):
     kernel = mt.from_mlir(INDEX_ALONE.replace("{rows}", str(rows))).compile(pipeline="mlir")
     x = np.arange(3)
     if holds:
@@ -243,7 +243,7 @@ def test_a_body_that_never_runs_asserts_nothing():
     assert mt.from_mlir(text).compile(pipeline="mlir")(np.zeros(3, np.int64)).shape == (3, 0)
 
 
-def test_conditions_on_what_is_accumulated_are_refused():
+def test_conditions_on_accumulators_are_refused():
     text = body_program(
         "affine_map<(d0) -> (d0)>, affine_map<(d0) -> (0)>", '"reduction"', ("3", "1"),
         """%s = arith.addi %o, %a : i64

@@ -108,14 +108,14 @@ def test_a_resource_of_packed_bits_is_read():
         ("dense_resource<w>", "w: 5", "expected hex string blob"),
     ],
 )
-def test_resources_that_are_none_are_refused(value, resources, message):
+def test_invalid_resources_are_refused(value, resources, message):
     with pytest.raises(ParseError, match=message) as caught:
         mt.from_mlir(returning("tensor<100xf32>", value, resources))
     assert caught.value.span.file == "<text>"
 
 
 @pytest.mark.parametrize("element", ["i4", "i24", "f80"])
-def test_element_types_that_nobody_has_are_refused(element):
+def test_unknown_element_types_are_refused(element):
     number = "1.0" if element.startswith("f") else "1"
     other = number.replace("1", "2")
     text = returning(f"tensor<{COUNT}x{element}>", f"dense<[{', '.join([number, other] * (COUNT // 2))}]>")
@@ -123,7 +123,7 @@ def test_element_types_that_nobody_has_are_refused(element):
         mt.from_mlir(text).compile()
 
 
-def test_the_section_of_resources_is_taken_off_line_for_line():
+def test_removing_the_resource_section_keeps_the_line_count():
     text = b"""module {}
 {-#
   dialect_resources: {
@@ -150,7 +150,7 @@ def test_a_large_resource_costs_no_parsing_afterwards():
     assert kernel.params["w"] is program.params["w"]
 
 
-def test_equal_constants_are_held_once_and_names_are_unique():
+def test_equal_constants_are_stored_once_under_unique_names():
     kind, body = f"tensor<{COUNT}xf32>", f"dense<{LARGE.tolist()}>"
     other = f"dense<{(LARGE + 1).tolist()}>"
     text = f"""func.func @f() -> ({kind}, {kind}, {kind}, {kind}) {{
@@ -261,7 +261,7 @@ def test_a_resumed_stage_without_its_parameters_can_be_read_but_not_called(tmp_p
         mt.resume(folder / "00_linalg.mlir", "linalg")
 
 
-def test_an_edited_stage_takes_the_place_of_its_own(tmp_path, monkeypatch):
+def test_an_edited_stage_replaces_the_compilers_own(tmp_path, monkeypatch):
     _, folder = dump(mt.from_mlir(SCALED), tmp_path, monkeypatch)
     file = folder / "00_linalg.mlir"
     text = file.read_text()
@@ -272,7 +272,7 @@ def test_an_edited_stage_takes_the_place_of_its_own(tmp_path, monkeypatch):
     np.testing.assert_array_equal(kernel(ONES), LARGE - LARGE[::-1])
 
 
-def test_text_of_bound_functions_says_what_is_missing():
+def test_text_of_bound_functions_names_missing_parameters():
     text = mt.from_mlir(SCALED).compile("main").to_mlir("linalg")
     with pytest.raises(ArgumentMismatchError, match="bound to 'w'"):
         mt.from_mlir(text)(ONES)

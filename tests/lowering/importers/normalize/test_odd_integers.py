@@ -179,7 +179,7 @@ def test_a_product_with_weights_of_four_bits(pipeline):
     assert floats.dtype == ml_dtypes.float8_e4m3fn
 
 
-def test_operations_without_a_rule_are_refused_at_their_place():
+def test_operations_without_a_rule_are_refused_at_their_line():
     text = """func.func @f(%x: i32) -> i32 {
   %y = arith.trunci %x : i32 to i4
   %l, %h = arith.mulsi_extended %y, %y : i4

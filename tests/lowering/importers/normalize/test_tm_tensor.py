@@ -85,7 +85,7 @@ def sort(shape: str, axis: int, comparison: str, kind: str = "f32") -> str:
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
 @pytest.mark.parametrize("predicate", ["ole", "oge", "olt", "ogt"])
-def test_sorts_with_what_moves_along(predicate, pipeline):
+def test_sorts_of_several_tensors_by_one_key(predicate, pipeline):
     """In ascending or descending order, equal elements in theirs; NaN is behind all numbers, as in torch."""
     shape = (2, 21)
     body = sort("2x21", 1, f"%p = arith.cmpf {predicate}, %a, %b : f32")
@@ -129,7 +129,7 @@ def test_a_comparison_that_contradicts_itself_loses_no_row(pipeline):
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
-def test_unsigned_keys_and_lines_of_no_element(pipeline):
+def test_unsigned_keys_and_empty_rows(pipeline):
     body = sort("9", 0, "%p = arith.cmpi ule, %a, %b : i8", "i8")
     kernel = compiled(body, {"x": "9xi8", "n": "9xi64"}, {"t#0": "9xi8"}, pipeline)
     x = RNG.integers(-128, 127, 9).astype(np.int8)
@@ -183,7 +183,7 @@ def test_scattered_rows_are_combined(pipeline):
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
-def test_scattered_windows_start_at_their_places(pipeline):
+def test_scattered_windows_start_at_their_indices(pipeline):
     """An update that has the scattered axis is a window of it."""
     body = scatter("0", "2x2x3", "2x1xi64", "6x3", OVERWRITE)
     kernel = compiled(body, {"u": "2x2x3xf32", "p": "2x1xi64", "x": "6x3xf32"}, {"t": "6x3xf32"}, pipeline)
@@ -199,7 +199,7 @@ def test_scattered_windows_start_at_their_places(pipeline):
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
-def test_the_best_of_each_line(pipeline):
+def test_top_k_along_an_axis(pipeline):
     body = """
   %low = arith.constant dense<0xFF800000> : tensor<2x3xf32>
   %none = arith.constant dense<2147483647> : tensor<2x3xi32>

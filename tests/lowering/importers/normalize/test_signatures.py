@@ -34,7 +34,7 @@ NUMBERS = """func.func @f(%n: index, %p: i1, %i: i8, %h: f16, %b: bf16, %x: f32,
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
-def test_numbers_go_in_and_come_out_as_pythons(pipeline):
+def test_scalars_are_python_numbers(pipeline):
     kernel = compiled(NUMBERS, pipeline)
     *numbers, tensor = kernel(2**40, True, -3, 0.1, 1.5, 2.5, 0.1)
     assert numbers == [2**41, False, -6, float(np.float16(0.1)), 1.5, 5.0, 0.1]
@@ -54,7 +54,7 @@ def test_numbers_that_do_not_fit_are_refused():
             kernel(*good[:at], value, *good[at + 1 :])
 
 
-def test_a_number_reaches_bodies():
+def test_a_scalar_argument_is_read_in_bodies():
     text = """func.func @f(%x: tensor<4xf32>, %s: f32) -> tensor<4xf32> {
   %e = tensor.empty() : tensor<4xf32>
   %y = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> ()>, affine_map<(d0) -> (d0)>],
@@ -263,7 +263,7 @@ def test_8_bit_floats_are_computed_with_in_fp32(pipeline):
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
-def test_dumped_stages_know_what_python_sees(pipeline, tmp_path, monkeypatch):
+def test_dumped_stages_keep_the_dtypes_of_python(pipeline, tmp_path, monkeypatch):
     dtype, bits = ml_dtypes.float8_e5m2, bytes(range(100))
     text = f"""func.func @f(%x: tensor<4xf8E5M2>, %n: index, %u: tensor<4xui8>)
     -> (tensor<4xf8E5M2>, index, tensor<4xui8>, tensor<100xf8E5M2>) {{

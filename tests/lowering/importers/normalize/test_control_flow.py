@@ -208,7 +208,7 @@ func.func @main(%x: tensor<?x5xf32>, %n: tensor<i64>) -> tensor<i64> {
 
 
 @pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
-def test_the_size_of_an_axis_that_is_chosen_at_run_time(pipeline):
+def test_the_size_along_an_axis_given_at_run_time(pipeline):
     kernel = mt.from_mlir(SIZE).compile(pipeline=pipeline)
     x = np.zeros((3, 5), np.float32)
     assert [kernel(x, np.array(axis)) for axis in (0, 1)] == [3, 5]
@@ -229,7 +229,7 @@ func.func @main(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
 }"""
 
 
-def test_shapes_that_are_computed():
+def test_computed_shapes():
     x = RNG.random((2, 3), np.float32)
     np.testing.assert_array_equal(mt.from_mlir(SHAPE).compile(pipeline="mlir")(x), x)
 
@@ -246,7 +246,7 @@ STEPPING = """func.func @main(%x: tensor<3xf32>, %by: i8) -> tensor<3xf32> {
 
 
 @pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
-def test_steps_of_run_time_are_positive_and_counters_do_not_wrap(pipeline):
+def test_dynamic_steps_are_checked_and_counters_do_not_wrap(pipeline):
     kernel = mt.from_mlir(STEPPING).compile(pipeline=pipeline)
     x = np.array([16, 81, 1], np.float32)
     np.testing.assert_allclose(kernel(x, np.int8(64)), x**0.25, rtol=1e-6)

@@ -98,7 +98,7 @@ def test_every_operation(part, pipeline):
             assert_at_edges(result[6:], wanted[6:].astype(result.dtype), tolerance, name)
 
 
-def test_angles_of_long_numbers():
+def test_angles_of_complex128():
     """Squares neither overflow nor vanish."""
     kind = "complex<f64>"
     text = f"""
@@ -173,14 +173,14 @@ func.func @main(%a: tensor<complex<f32>>) -> (tensor<i64>, tensor<complex<f32>>)
 
 
 @pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
-def test_bits_of_a_number(pipeline):
+def test_bitcasts_of_complex_numbers(pipeline):
     z = np.array(1.5 - 0.25j, np.complex64)
     bits, back = mt.from_mlir(BITS).compile(pipeline=pipeline)(z)
     assert bits == z.view(np.int64)
     assert back == z
 
 
-def test_numbers_that_numpy_has_none_of_are_refused_at_their_line():
+def test_element_types_without_a_numpy_dtype_are_refused_at_their_line():
     text = """
 func.func @main(%a: tensor<f16>) -> tensor<f16> {
   %x = tensor.extract %a[] : tensor<f16>

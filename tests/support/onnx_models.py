@@ -1,0 +1,45 @@
+"""ONNX models built from nodes, and compared with ONNX's reference implementation."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import mlirtri as mt
+
+PIPELINES = ("linalg", "mlir")
+
+
+RNG = np.random.default_rng(5)
+
+
+def random(*shape: int, dtype: str = "float32") -> np.ndarray:
+    if np.dtype(dtype).kind in "iu":
+        return RNG.integers(0, 9, shape).astype(dtype)
+    return RNG.uniform(-1, 1, shape).astype(dtype)
+
+
+def value(name: str, array: np.ndarray, shape: list | None = None):
+    kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+    return helper.make_tensor_value_info(name, kind, list(array.shape) if shape is None else shape)
+
+
+def model_of(nodes, inputs: dict, weights: dict | None = None, outputs: tuple[str, ...] = ("y",), opset: int = 20):
+    """A model whose outputs have the types that ONNX infers."""
+    held = [numpy_helper.from_array(each, name) for name, each in (weights or {}).items()]
+    unknown = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in outputs]
+    graph = helper.make_graph(nodes, "net", [value(name, each) for name, each in inputs.items()], unknown, held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    return onnx.shape_inference.infer_shapes(model, data_prop=True)
+
+
+def check(model, inputs: dict, pipeline: str = "linalg", tolerance: float = 2e-5) -> None:
+    wanted = ReferenceEvaluator(model).run(None, inputs)
+    found = mt.from_onnx(model).compile(pipeline=pipeline)(*inputs.values())
+    found = found if isinstance(found, tuple) else (found,)
+    assert len(found) == len(wanted)
+    for one, other in zip(found, wanted, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
