@@ -98,7 +98,7 @@ def test_every_operation(part, pipeline):
             assert_at_edges(result[6:], wanted[6:].astype(result.dtype), tolerance, name)
 
 
-def test_angles_of_complex128():
+def test_angles_of_numbers_whose_squares_overflow():
     """Squares neither overflow nor vanish."""
     kind = "complex<f64>"
     text = f"""

@@ -85,7 +85,7 @@ def test_states_may_be_large_and_several(pipeline):
     np.testing.assert_array_equal(program.compile(pipeline=pipeline)(X)[0], X)
 
 
-def test_concurrent_calls_do_not_share_a_state():
+def test_concurrent_calls_update_the_state_one_by_one():
     kernel = mt.from_mlir(SEED).compile("next")
     with ThreadPoolExecutor(8) as pool:
         numbers = list(pool.map(lambda _: kernel(), range(200)))
