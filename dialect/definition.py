@@ -85,7 +85,7 @@ def _verifier(op: Op):
                 self.location.emit_error(f"'tri.{op.name}' op attribute '{name}' has to be of kind {kind}")
                 return False
         try:
-            wanted = op.infer(
+            expected = op.infer(
                 [type_of(operand.type) for operand in self.operation.operands],
                 attributes.from_mlir(op, self.operation),
             )
@@ -93,8 +93,8 @@ def _verifier(op: Op):
         except KernelError as error:
             self.location.emit_error(f"'tri.{op.name}' op {error.message}")
             return False
-        if wanted.dtype != actual.dtype or not same_shape(wanted.shape, actual.shape):
-            self.location.emit_error(f"'tri.{op.name}' op result is {actual}, but its operands give {wanted}")
+        if expected.dtype != actual.dtype or not same_shape(expected.shape, actual.shape):
+            self.location.emit_error(f"'tri.{op.name}' op result is {actual}, but its operands give {expected}")
             return False
         return True
 

@@ -56,11 +56,11 @@ def broadcast_shapes(*shapes: tuple[int | Size, ...]) -> tuple[int | Size, ...]:
     result = []
     for sizes in zip(*padded, strict=True):
         distinct = {size for size in sizes if size != 1}
-        known = distinct - {UNKNOWN} or distinct
-        if len(known) > 1:
+        candidates = distinct - {UNKNOWN} or distinct
+        if len(candidates) > 1:
             shown = " and ".join(shown_shape(shape) for shape in shapes)
             raise KernelTypeError(f"shapes {shown} do not broadcast together")
-        result.append(known.pop() if known else 1)
+        result.append(candidates.pop() if candidates else 1)
     return tuple(result)
 
 

@@ -62,8 +62,8 @@ def callers_of(location: ir.Location | None) -> list[Note]:
     if not isinstance(location, ir.CallSiteLoc):
         return []
     span = span_of(location.caller)
-    here = [Note("called from here", span)] if span else []
-    return [*callers_of(location.callee), *here, *callers_of(location.caller)]
+    call_site = [Note("called from here", span)] if span else []
+    return [*callers_of(location.callee), *call_site, *callers_of(location.caller)]
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def _pad(types, attributes) -> TensorType:
 def _literal(types, attributes) -> TensorType:
     result = TensorType(tuple(attributes["shape"]), as_dtype(attributes["dtype"]))
     if result.dtype.kind == "c":
-        raise KernelTypeError("a literal of complex numbers is made of its parts")
+        raise KernelTypeError("a literal has no complex dtype: build the tensor from its real and imaginary parts")
     if result.size != len(attributes["values"]):
         raise KernelValueError(f"{result} does not hold {len(attributes['values'])} numbers")
     return result
@@ -102,8 +102,8 @@ def _add_at(types, attributes) -> TensorType:
 
 
 def _reference_add_at(x, positions, values):
-    result, inside = x.copy(), (positions >= 0) & (positions < len(x))
-    np.add.at(result, positions[inside], values[inside])
+    result, in_range = x.copy(), (positions >= 0) & (positions < len(x))
+    np.add.at(result, positions[in_range], values[in_range])
     return result
 
 

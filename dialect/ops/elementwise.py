@@ -60,17 +60,17 @@ def _cast(types, attributes):
     return types[0].with_dtype(as_dtype(attributes["dtype"]))
 
 
-def _each(function):
+def _vectorized(function):
     """Return a function of `math` as a NumPy function of floats; for references only."""
     return lambda x: np.vectorize(function, otypes=[np.float64])(x).astype(x.dtype)
 
 
 def _reference_cast(x, dtype):
-    wanted, x = as_dtype(dtype), np.asarray(x)
+    target, x = as_dtype(dtype), np.asarray(x)
     # NumPy warns where an imaginary part is lost.
-    drops = x.dtype.kind == "c" and not (wanted.is_complex or wanted.is_bool)
+    drops = x.dtype.kind == "c" and not (target.is_complex or target.is_bool)
     with np.errstate(invalid="ignore", over="ignore"):
-        return (x.real if drops else x).astype(wanted.numpy)
+        return (x.real if drops else x).astype(target.numpy)
 
 
 def _reference_complex(real, imaginary):
@@ -137,10 +137,10 @@ _UNARY = (
     ("acosh", INEXACT, np.arccosh, None, ""),
     ("atanh", INEXACT, np.arctanh, None, ""),
     ("cbrt", FLOATS, np.cbrt, None, ""),
-    ("erf", FLOATS, _each(python_math.erf), "erf", "f"),
+    ("erf", FLOATS, _vectorized(python_math.erf), "erf", "f"),
     ("sigmoid", INEXACT, lambda x: 1 / (1 + np.exp(-x)), "sigmoid", "f"),
     ("relu", NUMBERS, lambda x: np.maximum(x, 0), None, ""),
-    ("gelu", FLOATS, lambda x: 0.5 * x * (1 + _each(python_math.erf)(x * 0.7071067811865476)), "nn.gelu", "f"),
+    ("gelu", FLOATS, lambda x: 0.5 * x * (1 + _vectorized(python_math.erf)(x * 0.7071067811865476)), "nn.gelu", "f"),
     ("gelu_tanh", FLOATS, lambda x: 0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))), None, ""),
     ("silu", INEXACT, lambda x: x / (1 + np.exp(-x)), "nn.silu", "f"),
     ("bitwise_not", BITS, np.invert, "bitwise_not", "iu"),

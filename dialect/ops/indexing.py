@@ -29,8 +29,8 @@ def dynamic_count(*attributes) -> int:
 
 def resolved(indices, *attributes) -> list[tuple]:
     """Return the attributes with each `DYNAMIC` replaced by the next of `indices`, of any type."""
-    left = iter(indices)
-    return [tuple(next(left) if is_dynamic(size) else size for size in shape_of(values)) for values in attributes]
+    remaining = iter(indices)
+    return [tuple(next(remaining) if is_dynamic(size) else size for size in shape_of(values)) for values in attributes]
 
 
 def _check_indices(indices, *attributes) -> None:

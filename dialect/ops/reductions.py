@@ -25,8 +25,8 @@ LONGEST_SUM, LONGEST_HALF_SUM = 256, 16384
 
 def reduced_shape(shape, axes, keepdims) -> tuple[int, ...]:
     """Return `shape` without `axes`, or with size 1 there."""
-    kept = [1 if axis in axes else size for axis, size in enumerate(shape)]
-    return tuple(size for axis, size in enumerate(kept) if keepdims or axis not in axes)
+    sizes = [1 if axis in axes else size for axis, size in enumerate(shape)]
+    return tuple(size for axis, size in enumerate(sizes) if keepdims or axis not in axes)
 
 
 def _infer(kinds: str, result=None, needs_elements: bool = False, result_is_part: bool = False):
@@ -56,8 +56,8 @@ def _reference(function):
 
 def _arg_reference(function):
     def reference(x, axes, keepdims):
-        kept = [axis for axis in range(x.ndim) if axis not in axes]
-        moved = np.transpose(x, [*kept, *axes]).reshape([x.shape[axis] for axis in kept] + [-1])
+        other_axes = [axis for axis in range(x.ndim) if axis not in axes]
+        moved = np.transpose(x, [*other_axes, *axes]).reshape([x.shape[axis] for axis in other_axes] + [-1])
         shape = reduced_shape(x.shape, axes, keepdims)
         return function(moved, axis=-1).astype(np.int64).reshape(shape)
 

@@ -48,8 +48,8 @@ def _slice(types, attributes):
     if not len(offsets) == len(sizes) == len(strides) == operand.rank:
         raise KernelValueError(f"a slice of {operand} needs {operand.rank} offsets, sizes and strides")
     for axis, (offset, size, stride) in enumerate(zip(offsets, sizes, strides, strict=True)):
-        last, whole = offset + (size - 1) * stride, operand.shape[axis]
-        if size < 0 or stride < 1 or (size and not (0 <= offset <= last and (is_dynamic(whole) or last < whole))):
+        last, length = offset + (size - 1) * stride, operand.shape[axis]
+        if size < 0 or stride < 1 or (size and not (0 <= offset <= last and (is_dynamic(length) or last < length))):
             raise KernelValueError(f"slice {offset}:{last + 1}:{stride} is outside axis {axis} of {operand}")
     return operand.with_shape(sizes)
 

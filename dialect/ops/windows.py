@@ -67,8 +67,8 @@ def _pool(types, attributes) -> TensorType:
     if not 1 <= axes <= x.rank:
         raise KernelValueError(f"a pool of {x} has 1 to {x.rank} axes, not {axes}")
     _check(attributes, axes, ("window", "strides", "dilations"))
-    each = (attributes[name] for name in ("window", "strides", "dilations"))
-    sizes = [windows(*one) for one in zip(x.shape[-axes:], *each, strict=True)]
+    parameters = (attributes[name] for name in ("window", "strides", "dilations"))
+    sizes = [windows(*extents) for extents in zip(x.shape[-axes:], *parameters, strict=True)]
     return x.with_shape((*x.shape[:-axes], *sizes))
 
 
@@ -83,13 +83,12 @@ def _shifted(x: np.ndarray, sizes, window, strides, dilations) -> Iterator[tuple
 
 def _reference_convolution(x, w, strides, dilations, low, high, spread, groups):
     wide = np.float32 if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype
-    padded = np.zeros(
-        [*x.shape[:2], *(spread_size(*one) + a + b for *one, a, b in zip(x.shape[2:], spread, low, high, strict=True))],
-        wide,
-    )  # fmt: skip
-    each = zip(low, x.shape[2:], spread, strict=True)
-    padded[(..., *(slice(a, a + spread_size(size, step), step) for a, size, step in each))] = x
-    sizes = [windows(*one) for one in zip(padded.shape[2:], w.shape[2:], strides, dilations, strict=True)]
+    axes = zip(x.shape[2:], spread, low, high, strict=True)
+    sizes = [spread_size(size, step) + before + after for size, step, before, after in axes]
+    padded = np.zeros([*x.shape[:2], *sizes], wide)
+    interiors = zip(low, x.shape[2:], spread, strict=True)
+    padded[(..., *(slice(a, a + spread_size(size, step), step) for a, size, step in interiors))] = x
+    sizes = [windows(*lengths) for lengths in zip(padded.shape[2:], w.shape[2:], strides, dilations, strict=True)]
     kernel = w.astype(wide).reshape(groups, w.shape[0] // groups, *w.shape[1:])
     result = np.zeros((x.shape[0], groups, w.shape[0] // groups, *sizes), wide)
     for index, part in _shifted(padded, sizes, w.shape[2:], strides, dilations):
@@ -99,7 +98,7 @@ def _reference_convolution(x, w, strides, dilations, low, high, spread, groups):
 
 
 def _reference_pool(x, kind, window, strides, dilations):
-    sizes = [windows(*one) for one in zip(x.shape[-len(window) :], window, strides, dilations, strict=True)]
+    sizes = [windows(*extents) for extents in zip(x.shape[-len(window) :], window, strides, dilations, strict=True)]
     wide = np.float32 if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype
     parts = [part.astype(wide) for _, part in _shifted(x, sizes, window, strides, dilations)]
     result = parts[0].copy()

@@ -100,12 +100,12 @@ def listed(operands: Sequence[Operand]) -> str:
 
 
 def refuse(
-    semantics: str, op: str, operands: Sequence[Operand], hint: str | None = None, like: bool = True
+    semantics: str, op: str, operands: Sequence[Operand], hint: str | None = None, as_library: bool = True
 ) -> NoReturn:
-    """Raise `KernelTypeError`: the library refuses these dtypes too where `like` is set."""
+    """Raise `KernelTypeError`: the library refuses these dtypes too where `as_library` is set."""
     library = {"numpy": "NumPy", "torch": "torch"}[semantics]
     # NumPy computes the reciprocal of integers, to 0 except for 1 and -1.
-    words = f", as {library} does" if like and op != "reciprocal" else ""
+    words = f", as {library} does" if as_library and op != "reciprocal" else ""
     raise KernelTypeError(
         f"{op} of {listed(operands)} is refused{words}",
         help=hint or _HINTS.get(op, "cast the operands to a dtype that it takes, for example float32"),

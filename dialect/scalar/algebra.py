@@ -193,21 +193,21 @@ def remainder(x: Scalar, y: Scalar) -> Scalar:
     """Return Python's ``%``: the sign is the divisor's. Integers: x % 0 is 0, as in NumPy."""
     zero = constant(0, x.dtype)
     if x.dtype.is_float:
-        rest = _float_remainder(x, y)
-        adjust = bit_and(compare("ne", rest, zero), bit_xor(compare("lt", y, zero), compare("lt", rest, zero)))
+        modulo = _float_remainder(x, y)
+        adjust = bit_and(compare("ne", modulo, zero), bit_xor(compare("lt", y, zero), compare("lt", modulo, zero)))
         # IEEE: fmod keeps the dividend's sign on zero; Python gives zero the divisor's.
-        size = absolute(rest)
+        size = absolute(modulo)
         signed_zero = select(compare("lt", y, zero), negate(size), size)
-        rest = select(compare("eq", rest, zero), signed_zero, rest)
-        return select(adjust, add(rest, y), rest)
+        modulo = select(compare("eq", modulo, zero), signed_zero, modulo)
+        return select(adjust, add(modulo, y), modulo)
     one = constant(1, x.dtype)
     degenerate = compare("eq", y, zero)
     if x.dtype.is_unsigned:
         return select(degenerate, zero, _truncated_remainder(x, select(degenerate, one, y)))
     degenerate = bit_or(degenerate, compare("eq", y, constant(-1, x.dtype)))
-    rest = _truncated_remainder(x, select(degenerate, one, y))
-    adjust = bit_and(compare("ne", rest, zero), compare("lt", bit_xor(rest, y), zero))
-    return select(degenerate, zero, select(adjust, add(rest, y), rest))
+    modulo = _truncated_remainder(x, select(degenerate, one, y))
+    adjust = bit_and(compare("ne", modulo, zero), compare("lt", bit_xor(modulo, y), zero))
+    return select(degenerate, zero, select(adjust, add(modulo, y), modulo))
 
 
 def truncated_remainder(x: Scalar, y: Scalar) -> Scalar:

@@ -34,7 +34,7 @@ def zero_of(sign: Scalar) -> Scalar:
     return s.divide(literal(sign, 1.0), s.copy_sign(literal(sign, float("inf")), sign))
 
 
-def each_part(function: Callable[[Scalar], Scalar]) -> Callable[[Scalar], Scalar]:
+def map_parts(function: Callable[[Scalar], Scalar]) -> Callable[[Scalar], Scalar]:
     """Return the rule that applies `function` to both parts."""
     return lambda z: create(*(function(part) for part in parts(z)))
 
@@ -176,9 +176,9 @@ def _integer_power(x: Scalar, number: Scalar) -> Scalar:
 def _endless_product(x: Scalar, y: Scalar) -> Scalar:
     """Return x y; infinite where one is, with NaN parts beside it counted as 0 (C99, G.5.1)."""
     plain = s.multiply(x, y)
-    endless = [any_part(s.is_infinite)(z) for z in (x, y)]
-    lost = s.bit_and(all_parts(s.is_nan)(plain), s.bit_or(*endless))
-    boxed = s.multiply(*(_boxed(z, of) for z, of in zip((x, y), endless, strict=True)))
+    infinite = [any_part(s.is_infinite)(z) for z in (x, y)]
+    lost = s.bit_and(all_parts(s.is_nan)(plain), s.bit_or(*infinite))
+    boxed = s.multiply(*(_boxed(z, is_infinite) for z, is_infinite in zip((x, y), infinite, strict=True)))
     return s.select(lost, scaled(boxed, literal(parts(x)[0], float("inf"))), plain)
 
 
@@ -187,10 +187,10 @@ def _boxed(z: Scalar, endless: Scalar) -> Scalar:
 
     def box(part: Scalar) -> Scalar:
         zero, one = zero_of(part), s.copy_sign(literal(part, 1.0), part)
-        known = s.select(s.is_nan(part), zero, part)
-        return s.select(endless, s.select(s.is_infinite(part), one, zero), known)
+        number = s.select(s.is_nan(part), zero, part)
+        return s.select(endless, s.select(s.is_infinite(part), one, zero), number)
 
-    return each_part(box)(z)
+    return map_parts(box)(z)
 
 
 def sqrt(z: Scalar) -> Scalar:
@@ -231,10 +231,10 @@ def direction(size: Scalar, angle: Scalar) -> tuple[Scalar, Scalar]:
     return s.select(lost, one, REAL["cos"](angle)), s.select(lost, side, REAL["sin"](angle))
 
 
-def lengthened(factor: Scalar, size: Scalar, again: Scalar) -> Scalar:
+def lengthened(factor: Scalar, size: Scalar, second: Scalar) -> Scalar:
     """Return factor * size * again, in that order; 0 where the factor is exactly 0, also beside infinity and NaN."""
-    found = s.multiply(s.multiply(factor, size), again)
-    return s.select(s.compare("eq", factor, literal(factor, 0.0)), factor, found)
+    product = s.multiply(s.multiply(factor, size), second)
+    return s.select(s.compare("eq", factor, literal(factor, 0.0)), factor, product)
 
 
 def exp(z: Scalar) -> Scalar:
@@ -242,8 +242,8 @@ def exp(z: Scalar) -> Scalar:
     real, imaginary = parts(z)
     is_long = s.compare("gt", real, literal(real, LONGEST[real.dtype.bits]))
     size = REAL["exp"](s.select(is_long, s.multiply(real, literal(real, 0.5)), real))
-    again = s.select(is_long, size, literal(real, 1.0))
-    return create(*(lengthened(factor, size, again) for factor in direction(real, imaginary)))
+    second = s.select(is_long, size, literal(real, 1.0))
+    return create(*(lengthened(factor, size, second) for factor in direction(real, imaginary)))
 
 
 def expm1(z: Scalar) -> Scalar:

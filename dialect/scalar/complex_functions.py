@@ -54,13 +54,13 @@ def _hyperbolic(z: Scalar) -> tuple[Callable[[Scalar], Scalar], Callable[[Scalar
     is_long = s.compare("gt", size, literal(real, LONGEST[real.dtype.bits]))
     inner = s.select(is_long, s.multiply(size, literal(real, 0.5)), size)
     sign, of_cosh = s.copy_sign(one, real), REAL["cosh"](inner)
-    again = s.select(is_long, s.add(of_cosh, of_cosh), one)
+    second = s.select(is_long, s.add(of_cosh, of_cosh), one)
 
     def along(factor: Scalar) -> Scalar:
         still = s.bit_and(s.compare("eq", size, zero), s.is_nan(factor))
-        return s.multiply(s.select(still, size, lengthened(factor, REAL["sinh"](inner), again)), sign)
+        return s.multiply(s.select(still, size, lengthened(factor, REAL["sinh"](inner), second)), sign)
 
-    return along, lambda factor: lengthened(factor, of_cosh, again)
+    return along, lambda factor: lengthened(factor, of_cosh, second)
 
 
 def tanh(z: Scalar) -> Scalar:
@@ -127,8 +127,8 @@ def acos(z: Scalar) -> Scalar:
 def acosh(z: Scalar) -> Scalar:
     """Return the inverse hyperbolic cosine; of 0 + NaN i the imaginary part is pi / 2."""
     a, b = parts(z)
-    before, after = _around_one(z)
-    left, right = sqrt(s.negate(before)), sqrt(after)
+    below, above = _around_one(z)
+    left, right = sqrt(s.negate(below)), sqrt(above)
     angle = s.atan2(parts(left)[1], parts(right)[0])
     near = create(REAL["asinh"](parts(s.multiply(conjugate(left), right))[0]), s.add(angle, angle))
     is_up = s.bit_and(s.compare("eq", a, literal(a, 0.0)), s.is_nan(b))
@@ -196,7 +196,7 @@ _SAME_AS_REAL = (
 RULES: Registry[str, Callable[..., Scalar]] = Registry("scalar rule", {
     "divide": c.divide, "reciprocal": c.reciprocal, "power": c.power, "abs": c.absolute, "sign": c.sign,
     "conj": conjugate, "real": lambda z: parts(z)[0], "imag": lambda z: parts(z)[1],
-    "isinf": c.any_part(s.is_infinite), "isfinite": c.all_parts(s.is_finite), "round": c.each_part(REAL["roundeven"]),
+    "isinf": c.any_part(s.is_infinite), "isfinite": c.all_parts(s.is_finite), "round": c.map_parts(REAL["roundeven"]),
     "sqrt": sqrt, "rsqrt": rsqrt, "exp": c.exp, "exp2": c.exp2, "expm1": c.expm1,
     "log": c.log, "log1p": c.log1p, "log2": c.log_of_base(2.0), "log10": c.log_of_base(10.0),
     "fmax": _number_that("ge"), "fmin": _number_that("le"),

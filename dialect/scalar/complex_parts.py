@@ -71,8 +71,8 @@ def compare(predicate: str, x: Any, y: Any) -> Any:
         return arith.andi(same, arith.cmpf(is_.OEQ, x_im, y_im))
     strictly = is_.OLT if predicate[0] == "l" else is_.OGT
     among_same = {"lt": is_.OLT, "le": is_.OLE, "gt": is_.OGT, "ge": is_.OGE}[predicate]
-    known = arith.cmpf(is_.ORD, x_im, y_im)
-    by_real = arith.andi(arith.cmpf(strictly, x_re, y_re), known)
+    ordered = arith.cmpf(is_.ORD, x_im, y_im)
+    by_real = arith.andi(arith.cmpf(strictly, x_re, y_re), ordered)
     return arith.ori(by_real, arith.andi(same, arith.cmpf(among_same, x_im, y_im)))
 
 

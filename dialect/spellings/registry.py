@@ -46,8 +46,8 @@ def _refusal(name: str) -> Spelling:
 
 def member(owner: Any, name: str) -> Spelling | None:
     """Return the spelling of an attribute of a library's object: `numpy.add.outer`, `numpy.mgrid.__getitem__`."""
-    known = qualified_name(owner)
-    return None if known is None else lookup(f"{known}.{name}")
+    owner_name = qualified_name(owner)
+    return None if owner_name is None else lookup(f"{owner_name}.{name}")
 
 
 def spellings_of(op: str) -> list[str]:
@@ -70,8 +70,8 @@ def qualified_name(function: Any) -> str | None:
     By identity, so `from torch import sum as total` is `torch.sum`. Does not import torch.
     """
     for library in _LIBRARIES:
-        if library in sys.modules and (found := _index(library).get(id(function))):
-            return found[1]
+        if library in sys.modules and (entry := _index(library).get(id(function))):
+            return entry[1]
     return None
 
 

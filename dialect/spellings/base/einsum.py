@@ -33,9 +33,9 @@ def contracted(b: Builder, terms: Sequence[Term], output: Labels) -> Any:
     terms = [_without_repeats(b, _without_ones(b, term, sizes)) for term in terms]
     while len(terms) > 1:
         first, second = min(combinations(range(len(terms)), 2), key=lambda pair: _cost(terms, pair, output, sizes))
-        others = [term for at, term in enumerate(terms) if at not in (first, second)]
-        kept = set(output).union(*(term.labels for term in others))
-        terms = [_pair(b, terms[first], terms[second], kept), *others]
+        others = [term for index, term in enumerate(terms) if index not in (first, second)]
+        output_labels = set(output).union(*(term.labels for term in others))
+        terms = [_pair(b, terms[first], terms[second], output_labels), *others]
     last = _summed(b, terms[0], set(output))
     return b.transpose(last.value, tuple(last.labels.index(label) for label in output))
 
@@ -44,31 +44,31 @@ def _sizes(b: Builder, terms: Sequence[Term]) -> dict[Hashable, Any]:
     sizes: dict[Hashable, Any] = {}
     for term in terms:
         for label, size in zip(term.labels, helpers.shape_of(b, term.value), strict=True):
-            known = sizes.setdefault(label, size)
-            if known == 1:
+            previous = sizes.setdefault(label, size)
+            if previous == 1:
                 sizes[label] = size
-            elif size not in (1, known):
-                b.fail(f"the axes labelled {label!r} have the sizes {known} and {size}")
+            elif size not in (1, previous):
+                b.fail(f"the axes labelled {label!r} have the sizes {previous} and {size}")
     return sizes
 
 
 def _cost(terms: Sequence[Term], pair: tuple[int, int], output: Labels, sizes: dict[Hashable, Any]) -> Any:
     """Return the cost of a pair: its result size. Pairs without a shared label come last; run-time sizes count 1024."""
-    first, second = (terms[at] for at in pair)
-    others = [term.labels for at, term in enumerate(terms) if at not in pair]
-    kept = set(output).union(*others)
-    known = [sizes[label] for label in {*first.labels, *second.labels} & kept]
-    size = prod(each if isinstance(each, int) else 1024 for each in known)
+    first, second = (terms[index] for index in pair)
+    others = [term.labels for index, term in enumerate(terms) if index not in pair]
+    output_labels = set(output).union(*others)
+    result_sizes = [sizes[label] for label in {*first.labels, *second.labels} & output_labels]
+    size = prod(axis_size if isinstance(axis_size, int) else 1024 for axis_size in result_sizes)
     return not set(first.labels) & set(second.labels), size, pair
 
 
 def _without_ones(b: Builder, term: Term, sizes: dict[Hashable, Any]) -> Term:
     """Return the term without axes of size 1 that are broadcast."""
     shape = helpers.shape_of(b, term.value)
-    kept = [at for at, label in enumerate(term.labels) if shape[at] != 1 or sizes[label] == 1]
-    if len(kept) == len(shape):
+    axes = [axis for axis, label in enumerate(term.labels) if shape[axis] != 1 or sizes[label] == 1]
+    if len(axes) == len(shape):
         return term
-    return Term(b.reshape(term.value, tuple(shape[at] for at in kept)), tuple(term.labels[at] for at in kept))
+    return Term(b.reshape(term.value, tuple(shape[axis] for axis in axes)), tuple(term.labels[axis] for axis in axes))
 
 
 def _without_repeats(b: Builder, term: Term) -> Term:
@@ -78,26 +78,26 @@ def _without_repeats(b: Builder, term: Term) -> Term:
             first = term.labels.index(label)
             second = term.labels.index(label, first + 1)
             value = helpers.diagonal(b, helpers.moved(b, term.value, (first, second), (-2, -1)), 0)
-            rest = [each for at, each in enumerate(term.labels) if at not in (first, second)]
-            return _without_repeats(b, Term(value, (*rest, label)))
+            labels = [other for axis, other in enumerate(term.labels) if axis not in (first, second)]
+            return _without_repeats(b, Term(value, (*labels, label)))
     return term
 
 
-def _summed(b: Builder, term: Term, kept: set[Hashable]) -> Term:
-    axes = tuple(at for at, label in enumerate(term.labels) if label not in kept)
+def _summed(b: Builder, term: Term, output_labels: set[Hashable]) -> Term:
+    axes = tuple(axis for axis, label in enumerate(term.labels) if label not in output_labels)
     if not axes:
         return term
     dtype = b.type_of(term.value).dtype
     value = b.any(term.value, axis=axes) if dtype.is_bool else b.sum(term.value, axis=axes, dtype=dtype)
-    return Term(value, tuple(label for label in term.labels if label in kept))
+    return Term(value, tuple(label for label in term.labels if label in output_labels))
 
 
-def _pair(b: Builder, x: Term, y: Term, kept: set[Hashable]) -> Term:
-    """Return the product of two terms, summed over the shared labels that are not `kept`."""
-    x, y = _summed(b, x, kept | set(y.labels)), _summed(b, y, kept | set(x.labels))
+def _pair(b: Builder, x: Term, y: Term, output_labels: set[Hashable]) -> Term:
+    """Return the product of two terms, summed over the shared labels that are not `output_labels`."""
+    x, y = _summed(b, x, output_labels | set(y.labels)), _summed(b, y, output_labels | set(x.labels))
     shared = [label for label in x.labels if label in y.labels]
-    batch = [label for label in shared if label in kept]
-    inner = [label for label in shared if label not in kept]
+    batch = [label for label in shared if label in output_labels]
+    inner = [label for label in shared if label not in output_labels]
     left = [label for label in x.labels if label not in shared]
     right = [label for label in y.labels if label not in shared]
     labels = (*batch, *left, *right)
@@ -110,9 +110,9 @@ def _pair(b: Builder, x: Term, y: Term, kept: set[Hashable]) -> Term:
 
 def _spread(b: Builder, term: Term, labels: Labels) -> Any:
     """Return the term with its axes in the order of `labels`, with size 1 for those it lacks."""
-    own = [label for label in labels if label in term.labels]
-    value = b.transpose(term.value, tuple(term.labels.index(label) for label in own))
-    sizes = dict(zip(own, helpers.shape_of(b, value), strict=True))
+    term_labels = [label for label in labels if label in term.labels]
+    value = b.transpose(term.value, tuple(term.labels.index(label) for label in term_labels))
+    sizes = dict(zip(term_labels, helpers.shape_of(b, value), strict=True))
     return b.reshape(value, tuple(sizes.get(label, 1) for label in labels))
 
 

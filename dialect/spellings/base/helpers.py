@@ -40,8 +40,8 @@ def require_tensor(b: Builder, name: str, x: Any, way_out: str | None = None) ->
 def require_rank(b: Builder, name: str, x: Any, ranks: Sequence[int]) -> None:
     """Fail unless the rank of x is one of `ranks`."""
     if rank_of(b, x) not in ranks:
-        wanted = " or ".join(str(rank) for rank in ranks)
-        b.fail(f"{name} has rank {wanted}, not {rank_of(b, x)}", help=f"it is {b.type_of(x)}")
+        allowed = " or ".join(str(rank) for rank in ranks)
+        b.fail(f"{name} has rank {allowed}, not {rank_of(b, x)}", help=f"it is {b.type_of(x)}")
 
 
 def sizes(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -103,7 +103,7 @@ def moved(b: Builder, x: Any, source: Any, destination: Any) -> Any:
     rank = rank_of(b, x)
     source, destination = many_axes(b, source, rank), many_axes(b, destination, rank)
     if len(source) != len(destination):
-        b.fail(f"{len(source)} axes cannot move to {len(destination)} places")
+        b.fail(f"{len(source)} axes cannot move to {len(destination)} positions")
     sources = dict(zip(destination, source, strict=True))
     others = iter(axis for axis in range(rank) if axis not in source)
     return b.transpose(x, tuple(sources[axis] if axis in sources else next(others) for axis in range(rank)))
@@ -203,18 +203,18 @@ def size_of(b: Builder, x: Any, axis: Any = None) -> int:
 
 def inferred_sizes(b: Builder, parts: tuple[int, ...], size: int) -> tuple[int, ...]:
     """Return `parts` with one -1 replaced so that they multiply to `size`; fail where they cannot."""
-    known = prod(part for part in parts if part != -1)
-    if parts.count(-1) == 1 and known and size % known == 0:
-        return tuple(size // known if part == -1 else part for part in parts)
-    if -1 in parts or known != size:
+    product = prod(part for part in parts if part != -1)
+    if parts.count(-1) == 1 and product and size % product == 0:
+        return tuple(size // product if part == -1 else part for part in parts)
+    if -1 in parts or product != size:
         b.fail(f"the sizes {parts} do not multiply to {size}")
     return parts
 
 
 def expanded_shape(b: Builder, x: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of `x.expand(shape)`, where -1 keeps a size of `x`."""
-    own = shape_of(b, x)
-    if len(shape) < len(own) or any(size == -1 for size in shape[: len(shape) - len(own)]):
-        b.fail(f"shape {own} does not expand to {shape}")
-    padded = (-1,) * (len(shape) - len(own)) + own
-    return tuple(mine if size == -1 else size for size, mine in zip(shape, padded, strict=True))
+    current = shape_of(b, x)
+    if len(shape) < len(current) or any(size == -1 for size in shape[: len(shape) - len(current)]):
+        b.fail(f"shape {current} does not expand to {shape}")
+    padded = (-1,) * (len(shape) - len(current)) + current
+    return tuple(old if size == -1 else size for size, old in zip(shape, padded, strict=True))

@@ -99,8 +99,8 @@ def _signature(name: str) -> inspect.Signature:
 
 def _function(name: str) -> Callable[..., Any]:
     def function(b, *arguments, **keywords):
-        known = all(b.type_of(x) is None for x in (*arguments, *keywords.values()))
-        return (_fold if known else _run)(b, name, arguments, keywords)
+        is_constant = all(b.type_of(x) is None for x in (*arguments, *keywords.values()))
+        return (_fold if is_constant else _run)(b, name, arguments, keywords)
 
     function.__signature__ = _signature(name)
     return function

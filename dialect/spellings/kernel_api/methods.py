@@ -57,8 +57,8 @@ share("ndarray", "numpy", "cumsum cumprod argsort searchsorted repeat diagonal t
 def _(b, a, *args):
     if args or helpers.size_of(b, a) != 1:
         b.fail("item() is of an array with one element", help="index the array: x[i, j]")
-    one = b.reshape(a, ())
-    return b.python_scalar(one) if b.type_of(one).dtype.is_inexact else one
+    element = b.reshape(a, ())
+    return b.python_scalar(element) if b.type_of(element).dtype.is_inexact else element
 
 
 @spelling("ndarray.view", ops="")
@@ -194,9 +194,9 @@ def _(b, input, *arguments, dtype=None, non_blocking=False, copy=False, memory_f
 
 
 def _torch_dtype(b: Builder, dtype: Any) -> DType:
-    found = None if isinstance(dtype, str) else find_dtype(dtype)
-    if found is not None:
-        return found
+    result = None if isinstance(dtype, str) else find_dtype(dtype)
+    if result is not None:
+        return result
     b.fail(f"{dtype!r} is no dtype; tensors do not move between devices in a kernel", help="x.to(torch.float32)")
 
 

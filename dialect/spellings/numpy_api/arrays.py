@@ -53,8 +53,8 @@ def _(b, a, axis=None):
 @spelling("numpy.expand_dims", ops="unsqueeze")
 def _(b, a, axis):
     axes = helpers.many_axes(b, axis, helpers.rank_of(b, a) + len(helpers.as_tuple(axis)))
-    for place in sorted(axes):
-        a = b.unsqueeze(a, place)
+    for position in sorted(axes):
+        a = b.unsqueeze(a, position)
     return a
 
 

@@ -39,9 +39,9 @@ def evenly(b: Builder, start: Any, stop: Any, num: Any, endpoint: bool) -> tuple
     start, stop = (x * 1.0 if b.type_of(x) is None else b.cast(x, _wide(b, x)) for x in (start, stop))
     rank = max(helpers.rank_of(b, start), helpers.rank_of(b, stop))
     index = b.reshape(b.arange(0, num, 1, FLOAT64), (num, *[1] * rank))
-    known = b.type_of(start) is None and b.type_of(stop) is None
-    span = stop - start if known else b.subtract(stop, start)
-    step = float("nan") if parts < 1 else span / parts if known else b.divide(span, parts)
+    is_constant = b.type_of(start) is None and b.type_of(stop) is None
+    span = stop - start if is_constant else b.subtract(stop, start)
+    step = float("nan") if parts < 1 else span / parts if is_constant else b.divide(span, parts)
     if parts < 1:
         return b.broadcast_to(b.add(b.multiply(index, 0.0), start), (num, *helpers.shape_of(b, span))), step
     values = b.add(b.multiply(index, step), start)
@@ -105,9 +105,9 @@ def _(b, start, stop, num=50, endpoint=True, dtype=None, axis=0):
 # --- grids ---------------------------------------------------------------------------------------------------------
 
 
-def _spread(b: Builder, x: Any, axis: int, shape: tuple[Any, ...], sparse: bool) -> Any:
-    """Return `x` of rank 1 broadcast along one axis of a grid."""
-    lined = b.reshape(x, tuple(-1 if at == axis else 1 for at in range(len(shape))))
+def spread(b: Builder, x: Any, axis: int, shape: tuple[Any, ...], sparse: bool = False) -> Any:
+    """Return `x` of rank 1 along one axis of a grid of `shape`; with `sparse` the other axes have size 1."""
+    lined = b.reshape(x, tuple(-1 if position == axis else 1 for position in range(len(shape))))
     return lined if sparse else b.broadcast_to(lined, shape)
 
 
@@ -119,13 +119,13 @@ def _(b, *xi, copy=True, sparse=False, indexing="xy"):
     shape = tuple(helpers.shape_of(b, line)[0] for line in lines)
     order = [1, 0, *range(2, len(lines))] if indexing == "xy" and len(lines) > 1 else list(range(len(lines)))
     sizes = tuple(shape[axis] for axis in order)
-    return tuple(_spread(b, line, order.index(axis), sizes, sparse) for axis, line in enumerate(lines))
+    return tuple(spread(b, line, order.index(axis), sizes, sparse) for axis, line in enumerate(lines))
 
 
 @spelling("numpy.indices", ops="arange reshape broadcast_to stack")
 def _(b, dimensions, dtype=int, sparse=False):
     shape, dtype = helpers.as_tuple(dimensions), numpy_dtype(b, dtype)
-    grid = [_spread(b, b.arange(0, size, 1, dtype), axis, shape, sparse) for axis, size in enumerate(shape)]
+    grid = [spread(b, b.arange(0, size, 1, dtype), axis, shape, sparse) for axis, size in enumerate(shape)]
     return tuple(grid) if sparse else b.stack(tuple(grid), 0)
 
 
@@ -139,8 +139,8 @@ def _ranges(b: Builder, key: Any) -> list[Any]:
         if isinstance(step, complex):
             lines.append(evenly(b, start, part.stop, int(abs(step)), True)[0])
             continue
-        whole = all(helpers.is_integer(x) for x in (start, part.stop, step))
-        lines.append(b.arange(start, part.stop, step, INT64 if whole else FLOAT64))
+        integers = all(helpers.is_integer(x) for x in (start, part.stop, step))
+        lines.append(b.arange(start, part.stop, step, INT64 if integers else FLOAT64))
     # NumPy converts all of them to floats if one is.
     is_float = any(b.type_of(line).dtype.is_float for line in lines)
     return [b.cast(line, FLOAT64) for line in lines] if is_float else lines
@@ -151,7 +151,7 @@ def _grid(b: Builder, key: Any, sparse: bool) -> Any:
     if isinstance(key, slice):
         return lines[0]
     shape = tuple(helpers.shape_of(b, line)[0] for line in lines)
-    grid = tuple(_spread(b, line, axis, shape, sparse) for axis, line in enumerate(lines))
+    grid = tuple(spread(b, line, axis, shape, sparse) for axis, line in enumerate(lines))
     return grid if sparse else b.stack(grid, 0)
 
 
@@ -174,7 +174,7 @@ def _(b, N, M=None, k=0, dtype=float, *, like=unsupported()):
     return b.cast(triangle, numpy_dtype(b, dtype) or FLOAT64)
 
 
-def placed_on_diagonal(b: Builder, values: Any, offset: int) -> Any:
+def on_diagonal(b: Builder, values: Any, offset: int) -> Any:
     """Return a square matrix with `values` of rank 1 on a diagonal and zeros elsewhere."""
     count = helpers.shape_of(b, values)[0]
     size = count + abs(offset)
@@ -191,12 +191,12 @@ DIAGONAL = "eye where full pad reshape cut"
 def _(b, v, k=0):
     rank = helpers.rank_of(b, v)
     helpers.require_rank(b, "the argument of numpy.diag", v, (1, 2))
-    return placed_on_diagonal(b, v, k) if rank == 1 else helpers.diagonal(b, v, k)
+    return on_diagonal(b, v, k) if rank == 1 else helpers.diagonal(b, v, k)
 
 
 @spelling("numpy.diagflat", ops=DIAGONAL)
 def _(b, v, k=0):
-    return placed_on_diagonal(b, b.reshape(v, (-1,)), k)
+    return on_diagonal(b, b.reshape(v, (-1,)), k)
 
 
 def _last_two(b: Builder, a: Any, axis1: Any, axis2: Any) -> Any:
@@ -268,9 +268,9 @@ ARRAY = "cast full literal stack reshape complex"
 
 @spelling("numpy.array", ops=ARRAY)
 def _(b, object, dtype=None, *, copy=True, order="K", subok=False, ndmin=0, like=unsupported()):
-    made = _array(b, object, dtype)
-    shape = helpers.shape_of(b, made)
-    return made if len(shape) >= ndmin else b.reshape(made, (*[1] * (ndmin - len(shape)), *shape))
+    array = _array(b, object, dtype)
+    shape = helpers.shape_of(b, array)
+    return array if len(shape) >= ndmin else b.reshape(array, (*[1] * (ndmin - len(shape)), *shape))
 
 
 @spelling("numpy.asarray numpy.asanyarray", ops=ARRAY)
@@ -280,5 +280,5 @@ def _(b, a, dtype=None, order=None, *, device=unsupported(), copy=None, like=uns
 
 @spelling("numpy.ascontiguousarray", ops=ARRAY)
 def _(b, a, dtype=None, *, like=unsupported()):
-    made = _array(b, a, dtype)
-    return made if helpers.rank_of(b, made) else b.reshape(made, (1,))
+    array = _array(b, a, dtype)
+    return array if helpers.rank_of(b, array) else b.reshape(array, (1,))

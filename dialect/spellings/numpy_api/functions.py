@@ -79,9 +79,9 @@ def _(b, x):
 @spelling("numpy.modf", ops="trunc subtract isinf where copysign cast")
 def _(b, x, /, out=unsupported(), *, where=unsupported(True)):
     x = float_of(b, x)
-    whole = b.trunc(x)
-    rest = b.where(b.isinf(x), b.cast(0.0, b.type_of(x).dtype), b.subtract(x, whole))
-    return b.copysign(rest, x), whole
+    integral = b.trunc(x)
+    fraction = b.where(b.isinf(x), b.cast(0.0, b.type_of(x).dtype), b.subtract(x, integral))
+    return b.copysign(fraction, x), integral
 
 
 class FloatInfo(NamedTuple):
@@ -107,8 +107,8 @@ class IntegerInfo(NamedTuple):
     dtype: DType
 
 
-def _described(b: Builder, of: Any) -> DType:
-    return numpy_dtype(b, of) if b.type_of(of) is None else b.type_of(of).dtype
+def _described(b: Builder, value: Any) -> DType:
+    return numpy_dtype(b, value) if b.type_of(value) is None else b.type_of(value).dtype
 
 
 @spelling("numpy.finfo", ops="cast")
@@ -119,9 +119,9 @@ def _(b, dtype):
     dtype = getattr(dtype, "part", dtype)
     if not dtype.is_float:
         b.fail(f"numpy.finfo is of floats, not {dtype}", help="numpy.iinfo")
-    found = ml_dtypes.finfo(dtype.numpy)
-    numbers = [b.cast(float(getattr(found, field)), dtype) for field in FloatInfo._fields[:-2]]
-    return FloatInfo(*numbers, dtype.bits, dtype)
+    info = ml_dtypes.finfo(dtype.numpy)
+    fields = [b.cast(float(getattr(info, field)), dtype) for field in FloatInfo._fields[:-2]]
+    return FloatInfo(*fields, dtype.bits, dtype)
 
 
 @spelling("numpy.iinfo", ops="")

@@ -60,7 +60,7 @@ def _matrix_norm(b: Builder, x: Any, order: Any, axes: tuple[int, ...], keepdims
     if keepdims:
         return result
     shape = helpers.shape_of(b, x)
-    return b.reshape(result, tuple(size for at, size in enumerate(shape) if at not in axes))
+    return b.reshape(result, tuple(size for position, size in enumerate(shape) if position not in axes))
 
 
 @spelling("numpy.linalg.matrix_power", ops="matmul eye broadcast_to")
@@ -83,7 +83,7 @@ def _(b, a, n):
 
 @spelling("numpy.linalg.multi_dot", ops="dot matmul")
 def _(b, arrays, *, out=unsupported()):
-    first, *rest = arrays
-    for each in rest:
-        first = b.dot(first, each)
-    return first
+    product, *others = arrays
+    for operand in others:
+        product = b.dot(product, operand)
+    return product

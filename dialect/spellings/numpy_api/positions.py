@@ -16,7 +16,7 @@ from mlirtri.dialect.promotion.rules import Operand, common_dtype
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.creation import array_of
-from mlirtri.dialect.spellings.numpy_api.shapes import known
+from mlirtri.dialect.spellings.numpy_api.shapes import known_ints
 from mlirtri.dialect.spellings.numpy_api.ufuncs import INT64, arrays, numpy_dtype
 
 TAKE = "pick transpose reshape clip remainder cast literal stack"
@@ -25,8 +25,8 @@ TAKE = "pick transpose reshape clip remainder cast literal stack"
 def positions_of(b: Builder, indices: Any) -> Any:
     """Return integers, or lists of them, as a tensor."""
     if isinstance(indices, (tuple, list)):
-        found = numpy.array(known(b, indices, "a position"), dtype=int)
-        return b.literal(found.ravel().tolist(), found.shape, INT64)
+        constants = numpy.array(known_ints(b, indices, "a position"), dtype=int)
+        return b.literal(constants.ravel().tolist(), constants.shape, INT64)
     (indices,) = arrays(b, indices)
     if not b.type_of(indices).dtype.is_integer:
         b.fail(f"positions are integers, not {b.type_of(indices)}", help="a mask selects as x[mask]")
@@ -51,11 +51,11 @@ def take(b, a, indices, axis=None, out=unsupported(), mode="raise"):
 def taken_along(b: Builder, x: Any, positions: Any, axis: int) -> Any:
     """Return the slices of `x` at indices of an axis; the axes of the indices replace that axis."""
     rank, lead = helpers.rank_of(b, x), helpers.rank_of(b, positions)
-    order = (axis, *(at for at in range(rank) if at != axis))
-    found = b.pick(b.transpose(x, order), positions)
+    order = (axis, *(other for other in range(rank) if other != axis))
+    elements = b.pick(b.transpose(x, order), positions)
     # The result has the indices' axes first: move the axes before `axis` in front of them.
-    before = tuple(range(lead, lead + axis))
-    return b.transpose(found, (*before, *range(lead), *range(lead + axis, lead + rank - 1)))
+    leading = tuple(range(lead, lead + axis))
+    return b.transpose(elements, (*leading, *range(lead), *range(lead + axis, lead + rank - 1)))
 
 
 @spelling("numpy.take_along_axis", ops="pick reshape broadcast_to arange add multiply transpose cast less where")
@@ -82,14 +82,14 @@ def take_along_axis(b, arr, indices, axis=-1):
 # --- computed at compile time --------------------------------------------------------------------------------------
 
 
-def _literal(b: Builder, found: numpy.ndarray) -> Any:
-    return b.literal(found.ravel().tolist(), found.shape, as_dtype(found.dtype))
+def _literal(b: Builder, values: numpy.ndarray) -> Any:
+    return b.literal(values.ravel().tolist(), values.shape, as_dtype(values.dtype))
 
 
 def _indices(name: str):
     def function(b, n, k=0, m=None):
-        sizes = [None if each is None else known(b, each, "a size") for each in (n, k, m)]
-        return tuple(_literal(b, each) for each in getattr(numpy, name)(*sizes))
+        sizes = [None if size is None else known_ints(b, size, "a size") for size in (n, k, m)]
+        return tuple(_literal(b, array) for array in getattr(numpy, name)(*sizes))
 
     return function
 
@@ -100,12 +100,12 @@ register("numpy.triu_indices", _indices("triu_indices"), "literal")
 
 @spelling("numpy.diag_indices", ops="literal")
 def _(b, n, ndim=2):
-    return tuple(_literal(b, each) for each in numpy.diag_indices(known(b, n, "n"), known(b, ndim, "ndim")))
+    return tuple(_literal(b, array) for array in numpy.diag_indices(known_ints(b, n, "n"), known_ints(b, ndim, "ndim")))
 
 
 def _window(name: str):
     def function(b, M):
-        return _literal(b, getattr(numpy, name)(known(b, M, "the length of a window")))
+        return _literal(b, getattr(numpy, name)(known_ints(b, M, "the length of a window")))
 
     return function
 
@@ -119,17 +119,17 @@ for _name in ("hanning", "hamming", "blackman", "bartlett"):
 
 @spelling("numpy.unravel_index", ops="floor_divide remainder cast literal")
 def _(b, indices, shape, order=unsupported("C")):
-    rest = b.cast(positions_of(b, indices), INT64)
+    quotient = b.cast(positions_of(b, indices), INT64)
     parts = []
-    for size in reversed(helpers.as_tuple(known(b, shape, "a size"))):
-        parts.append(b.remainder(rest, size))
-        rest = b.floor_divide(rest, size)
+    for size in reversed(helpers.as_tuple(known_ints(b, shape, "a size"))):
+        parts.append(b.remainder(quotient, size))
+        quotient = b.floor_divide(quotient, size)
     return tuple(reversed(parts))
 
 
 @spelling("numpy.ravel_multi_index", ops="multiply add cast")
 def _(b, multi_index, dims, mode=unsupported("raise"), order=unsupported("C")):
-    sizes = helpers.as_tuple(known(b, dims, "a size"))
+    sizes = helpers.as_tuple(known_ints(b, dims, "a size"))
     if len(multi_index) != len(sizes):
         b.fail(f"{len(multi_index)} positions do not go with {len(sizes)} axes")
     flat = b.cast(multi_index[0], INT64)
@@ -143,8 +143,8 @@ def _(b, element, test_elements, assume_unique=False, invert=False, *, kind=None
     tests = test_elements
     element, tests = arrays(b, element, array_of(b, tests, None) if isinstance(tests, (tuple, list)) else tests)
     shape = helpers.shape_of(b, element)
-    found = b.any(b.equal(b.reshape(element, (*shape, 1)), b.reshape(tests, (-1,))), axis=-1)
-    return b.logical_not(found) if invert else found
+    is_in = b.any(b.equal(b.reshape(element, (*shape, 1)), b.reshape(tests, (-1,))), axis=-1)
+    return b.logical_not(is_in) if invert else is_in
 
 
 # --- polynomials and phases ----------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def _(b, p, x):
     """Evaluate by Horner's rule, the highest power first."""
     p = array_of(b, p, None) if isinstance(p, (tuple, list)) else p
     helpers.require_rank(b, "the coefficients of numpy.polyval", p, (1,))
-    coefficients = [b.squeeze(b.cut(p, 0, slice(at, at + 1)), 0) for at in range(helpers.shape_of(b, p)[0])]
+    coefficients = [b.squeeze(b.cut(p, 0, slice(index, index + 1)), 0) for index in range(helpers.shape_of(b, p)[0])]
     (x,) = arrays(b, x)
     # As NumPy starts: zeros like x.
     result = b.full(helpers.shape_of(b, x), 0, b.type_of(x).dtype)
@@ -185,7 +185,7 @@ def _(b, *arrays_and_dtypes):
 
 @spelling("numpy.promote_types", ops="")
 def _(b, type1, type2, /):
-    return common_dtype("numpy", [Operand(numpy_dtype(b, each), rank=1) for each in (type1, type2)])
+    return common_dtype("numpy", [Operand(numpy_dtype(b, dtype), rank=1) for dtype in (type1, type2)])
 
 
 @spelling("numpy.issubdtype", ops="")

@@ -32,8 +32,8 @@ def _parsed(b: Builder, subscripts: Any, ranks: list[int]) -> tuple[list[tuple[A
     else:
         letters = [label for term in terms for label in term if isinstance(label, str)]
         output = (*spread, *sorted(label for label in set(letters) if letters.count(label) == 1))
-    known = {label for term in terms for label in term}
-    if len(set(output)) < len(output) or not set(output) <= known:
+    input_labels = {label for term in terms for label in term}
+    if len(set(output)) < len(output) or not set(output) <= input_labels:
         b.fail(f"the result of einsum({subscripts!r}) names each of its axes once, and none that no operand has")
     return terms, output
 
@@ -58,7 +58,7 @@ def einsum(b: Builder, subscripts: Any, values: list[Any], dtype: Any = None) ->
     """Return `numpy.einsum` or `torch.einsum`."""
     labels, output = _parsed(b, subscripts, [helpers.rank_of(b, x) for x in values])
     dtype = dtype or common_dtype(b.semantics, [Operand(b.type_of(x).dtype, rank=1) for x in values])
-    terms = [Term(b.cast(x, dtype), own) for x, own in zip(values, labels, strict=True)]
+    terms = [Term(b.cast(x, dtype), term_labels) for x, term_labels in zip(values, labels, strict=True)]
     return contracted(b, terms, output)
 
 
@@ -66,7 +66,7 @@ def einsum(b: Builder, subscripts: Any, values: list[Any], dtype: Any = None) ->
 
 
 def _together(b: Builder, x: Any, y: Any) -> tuple[Any, Any]:
-    dtype = common_dtype(b.semantics, [Operand(b.type_of(each).dtype, rank=1) for each in (x, y)])
+    dtype = common_dtype(b.semantics, [Operand(b.type_of(operand).dtype, rank=1) for operand in (x, y)])
     return b.cast(x, dtype), b.cast(y, dtype)
 
 
@@ -78,19 +78,19 @@ def tensordot(b: Builder, x: Any, y: Any, axes: Any) -> Any:
             b.fail(f"tensordot over {axes} axes of {b.type_of(x)} and {b.type_of(y)} is not possible")
         axes = (range(ranks[0] - axes, ranks[0]), range(axes))
     first, second = (
-        helpers.many_axes(b, tuple(own) if isinstance(own, range) else own, rank)
-        for own, rank in zip(axes, ranks, strict=True)
+        helpers.many_axes(b, tuple(summed) if isinstance(summed, range) else summed, rank)
+        for summed, rank in zip(axes, ranks, strict=True)
     )
     if len(first) != len(second):
         b.fail(f"tensordot sums {len(first)} axes of one operand and {len(second)} of the other")
-    x_labels = [("x", at) for at in range(ranks[0])]
-    y_labels = [("y", at) for at in range(ranks[1])]
-    for at, other in zip(first, second, strict=True):
-        y_labels[other] = x_labels[at]
-    kept = [label for at, label in enumerate(x_labels) if at not in first]
-    kept += [label for at, label in enumerate(y_labels) if at not in second]
+    x_labels = [("x", axis) for axis in range(ranks[0])]
+    y_labels = [("y", axis) for axis in range(ranks[1])]
+    for axis, other in zip(first, second, strict=True):
+        y_labels[other] = x_labels[axis]
+    output = [label for axis, label in enumerate(x_labels) if axis not in first]
+    output += [label for axis, label in enumerate(y_labels) if axis not in second]
     x, y = _together(b, x, y)
-    return contracted(b, [Term(x, tuple(x_labels)), Term(y, tuple(y_labels))], tuple(kept))
+    return contracted(b, [Term(x, tuple(x_labels)), Term(y, tuple(y_labels))], tuple(output))
 
 
 @spelling("numpy.tensordot", ops=labelled.OPS)
@@ -114,7 +114,7 @@ def _(builder, a, b, /):
 def kron(b: Builder, x: Any, y: Any) -> Any:
     """Return `numpy.kron` or `torch.kron`."""
     rank = max(helpers.rank_of(b, x), helpers.rank_of(b, y))
-    shapes = [(*[1] * (rank - helpers.rank_of(b, each)), *helpers.shape_of(b, each)) for each in (x, y)]
+    shapes = [(*[1] * (rank - helpers.rank_of(b, operand)), *helpers.shape_of(b, operand)) for operand in (x, y)]
     outer = b.reshape(x, tuple(part for size in shapes[0] for part in (size, 1)))
     within = b.reshape(y, tuple(part for size in shapes[1] for part in (1, size)))
     return b.reshape(b.multiply(outer, within), tuple(m * n for m, n in zip(*shapes, strict=True)))
@@ -128,18 +128,16 @@ def _(builder, a, b):
 @spelling("numpy.cross", ops="cut squeeze multiply subtract stack transpose negative")
 def _(builder, a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     axisa, axisb, axisc = (axis,) * 3 if axis is not None else (axisa, axisb, axisc)
-    parts = [
-        _components(builder, x, at) for x, at in zip(arrays(builder, a, b), (axisa, axisb), strict=True)
-    ]  # fmt: skip
-    return cross(builder, *parts, axisc)
+    a, b = arrays(builder, a, b)
+    return cross(builder, _components(builder, a, axisa), _components(builder, b, axisb), axisc)
 
 
 def _components(b: Builder, x: Any, axis: Any) -> list[Any]:
-    at = helpers.one_axis(b, axis, helpers.rank_of(b, x))
-    size = helpers.shape_of(b, x)[at]
+    axis = helpers.one_axis(b, axis, helpers.rank_of(b, x))
+    size = helpers.shape_of(b, x)[axis]
     if size not in (2, 3):
         b.fail(f"a cross product is of vectors of 2 or 3 numbers, not {size}")
-    return [b.squeeze(b.cut(x, at, slice(each, each + 1)), at) for each in range(size)]
+    return [b.squeeze(b.cut(x, axis, slice(index, index + 1)), axis) for index in range(size)]
 
 
 def cross(b: Builder, x: list[Any], y: list[Any], axis: Any) -> Any:
@@ -160,8 +158,8 @@ def _(b, x1, x2, /, out=unsupported(), *, axis=-1, dtype=None):
     x1, x2 = computed_in(b, dtype, x1, x2)
     x1, x2 = (helpers.moved(b, x, axis, -1) for x in (b.conj(x1), x2))
     labels = [tuple(range(-helpers.rank_of(b, x), 0)) for x in (x1, x2)]
-    longest = max(labels, key=len)
-    return contracted(b, [Term(x, own) for x, own in zip(_together(b, x1, x2), labels, strict=True)], longest[:-1])
+    terms = [Term(x, term_labels) for x, term_labels in zip(_together(b, x1, x2), labels, strict=True)]
+    return contracted(b, terms, max(labels, key=len)[:-1])
 
 
 # --- sliding products ----------------------------------------------------------------------------------------------
@@ -183,12 +181,12 @@ def slid(b: Builder, long: Any, short: Any, mode: str) -> Any:
 
 
 def _lines(b: Builder, name: str, *xs: Any) -> tuple[Any, ...]:
-    made = tuple(b.reshape(x, (-1,)) if not helpers.rank_of(b, x) else x for x in arrays(b, *xs))
-    for x in made:
+    vectors = tuple(b.reshape(x, (-1,)) if not helpers.rank_of(b, x) else x for x in arrays(b, *xs))
+    for x in vectors:
         helpers.require_rank(b, f"an operand of {name}", x, (1,))
         if helpers.shape_of(b, x)[0] == 0:
             b.fail(f"{name} takes no empty arrays")
-    return made
+    return vectors
 
 
 def _is_longer(b: Builder, x: Any, y: Any, mode: str) -> bool:

@@ -22,16 +22,16 @@ def _axes_last(b: Builder, x: Any, axis: Any) -> tuple[Any, tuple[int, ...], tup
     """Return `x` with the reduced axes merged into a last one, these axes, and the shape of `keepdims`."""
     rank, shape = helpers.rank_of(b, x), helpers.shape_of(b, x)
     axes = tuple(range(rank)) if axis is None else helpers.many_axes(b, axis, rank)
-    others = tuple(at for at in range(rank) if at not in axes)
+    others = tuple(position for position in range(rank) if position not in axes)
     moved = b.transpose(x, (*others, *axes))
-    kept = tuple(1 if at in axes else size for at, size in enumerate(shape))
-    return b.reshape(moved, (*(shape[at] for at in others), -1)), axes, kept
+    reduced_shape = tuple(1 if position in axes else size for position, size in enumerate(shape))
+    return b.reshape(moved, (*(shape[position] for position in others), -1)), axes, reduced_shape
 
 
 def quantiles(b: Builder, a: Any, fractions: Any, axis: Any, keepdims: bool) -> Any:
     """Interpolate linearly between sorted elements, at known fractions; NaN where there is one."""
     (a,) = arrays(b, a)
-    x, _, kept = _axes_last(b, inexact_of(b, a), axis)
+    x, _, reduced_shape = _axes_last(b, inexact_of(b, a), axis)
     last = helpers.rank_of(b, x) - 1
     size = helpers.shape_of(b, x)[last]
     ordered = b.sort(x, last)
@@ -41,13 +41,13 @@ def quantiles(b: Builder, a: Any, fractions: Any, axis: Any, keepdims: bool) -> 
 
     between = _between if isinstance(size, int) else _between_at_run_time
 
-    def at(fraction: float) -> Any:
+    def quantile(fraction: float) -> Any:
         result = b.where(has_nan, b.cast(float("nan"), dtype), between(b, ordered, fraction, dtype))
-        return b.reshape(result, kept) if keepdims else result
+        return b.reshape(result, reduced_shape) if keepdims else result
 
     if isinstance(fractions, (tuple, list)):
-        return b.stack(tuple(at(fraction) for fraction in fractions), 0)
-    return at(fractions)
+        return b.stack(tuple(quantile(fraction) for fraction in fractions), 0)
+    return quantile(fractions)
 
 
 def _between(b: Builder, ordered: Any, fraction: float, dtype: Any) -> Any:
@@ -81,7 +81,7 @@ def _between_at_run_time(b: Builder, ordered: Any, fraction: float, dtype: Any) 
 
 def _known_fractions(b: Builder, q: Any, scale: float) -> Any:
     if isinstance(q, (tuple, list)):
-        return [_known_fractions(b, each, scale) for each in q]
+        return [_known_fractions(b, fraction, scale) for fraction in q]
     if b.type_of(q) is not None or not isinstance(q, (int, float)) or not 0 <= q / scale <= 1:
         b.fail(f"a quantile is a number from 0 to {scale:g} known at compile time, not {b.type_of(q) or repr(q)}")
     return q / scale

@@ -77,8 +77,8 @@ def _(b, a, n=1, axis=-1, prepend=None, append=None):
     if not helpers.is_integer(n) or n < 0:
         b.fail(f"diff is taken 0 times or more, not {n!r}")
     shape = helpers.shape_of(b, x)
-    ends = [each if each is None else _as_end(b, each, shape, axis) for each in (prepend, append)]
-    if parts := [each for each in (ends[0], x, ends[1]) if each is not None]:
+    ends = [end if end is None else _as_end(b, end, shape, axis) for end in (prepend, append)]
+    if parts := [part for part in (ends[0], x, ends[1]) if part is not None]:
         x = x if len(parts) == 1 else b.concatenate(tuple(parts), axis)
     for _ in range(n):
         later, earlier = b.cut(x, axis, slice(1, None)), b.cut(x, axis, slice(None, -1))
@@ -134,10 +134,10 @@ INTERPOLATION = "searchsorted pick cut reshape subtract add multiply divide clip
 
 @spelling("numpy.interp", ops=INTERPOLATION)
 def _(b, x, xp, fp, left=None, right=None, period=unsupported()):
-    wide = COMPLEX128 if any(is_complex(b, each) for each in (fp, left, right)) else FLOAT64
+    wide = COMPLEX128 if any(is_complex(b, values) for values in (fp, left, right)) else FLOAT64
     x, xp, fp = b.cast(x, FLOAT64), b.cast(xp, FLOAT64), b.cast(fp, wide)
-    for name, each in (("xp", xp), ("fp", fp)):
-        helpers.require_rank(b, f"{name} of numpy.interp", each, (1,))
+    for name, points in (("xp", xp), ("fp", fp)):
+        helpers.require_rank(b, f"{name} of numpy.interp", points, (1,))
     count = helpers.shape_of(b, xp)[0]
     last = b.cut(fp, 0, slice(count - 1, count))
     below = b.cut(fp, 0, slice(0, 1)) if left is None else b.cast(left, wide)
@@ -145,9 +145,9 @@ def _(b, x, xp, fp, left=None, right=None, period=unsupported()):
     if count == 1:
         inner = last
     else:
-        at = b.clip(b.subtract(b.searchsorted(xp, x, True), 1), 0, b.number_of(count - 2))
-        x0, f0 = b.pick(xp, at), b.pick(fp, at)
-        slope = b.divide(b.subtract(b.pick(fp, b.add(at, 1)), f0), b.subtract(b.pick(xp, b.add(at, 1)), x0))
+        index = b.clip(b.subtract(b.searchsorted(xp, x, True), 1), 0, b.number_of(count - 2))
+        x0, f0 = b.pick(xp, index), b.pick(fp, index)
+        slope = b.divide(b.subtract(b.pick(fp, b.add(index, 1)), f0), b.subtract(b.pick(xp, b.add(index, 1)), x0))
         inner = b.add(b.multiply(slope, b.subtract(x, x0)), f0)
         inner = b.where(b.equal(x, b.cut(xp, 0, slice(count - 1, count))), last, inner)
     result = b.where(b.less(x, b.cut(xp, 0, slice(0, 1))), below, inner)
@@ -172,8 +172,8 @@ def counted(b: Builder, x: Any, weights: Any, minlength: Any, dtype: Any, name: 
         b.fail(f"minlength is an integer of 0 or more known at compile time, not {minlength!r}")
     x, length = b.cast(x, INT64), minlength
     if minlength:
-        outside = b.logical_or(b.less(x, 0), b.greater_equal(x, minlength))
-        b.check(outside, KernelValueError, f"{name} met a number that is negative or not below minlength")
+        out_of_range = b.logical_or(b.less(x, 0), b.greater_equal(x, minlength))
+        b.check(out_of_range, KernelValueError, f"{name} met a number that is negative or not below minlength")
     elif helpers.shape_of(b, x)[0] != 0:
         length = b.size_from(b.add(b.max(x, axis=None), 1))
     ones = b.full(helpers.shape_of(b, x), 1, dtype) if weights is None else b.cast(weights, dtype)
@@ -237,5 +237,5 @@ def _bin_indices(b: Builder, x: Any, edges: Any, count: int) -> Any:
     index = b.subtract(b.searchsorted(edges, x, True), 1)
     last = b.cut(edges, 0, slice(count, count + 1))
     index = b.where(b.equal(x, last), count - 1, index)
-    inside = b.logical_and(b.greater_equal(x, b.cut(edges, 0, slice(0, 1))), b.less_equal(x, last))
-    return b.where(inside, index, count)
+    in_range = b.logical_and(b.greater_equal(x, b.cut(edges, 0, slice(0, 1))), b.less_equal(x, last))
+    return b.where(in_range, index, count)

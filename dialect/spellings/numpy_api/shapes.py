@@ -16,12 +16,12 @@ from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupport
 from mlirtri.dialect.spellings.numpy_api.ufuncs import arrays
 
 
-def known(b: Builder, value: Any, what: str) -> Any:
+def known_ints(b: Builder, value: Any, subject: str) -> Any:
     """Return a compile-time int or a tuple of them; fail for anything else."""
     if isinstance(value, (tuple, list)):
-        return tuple(known(b, each, what) for each in value)
+        return tuple(known_ints(b, element, subject) for element in value)
     if not helpers.is_integer(value):
-        b.fail(f"{what} has to be an integer known at compile time, got {b.type_of(value) or repr(value)}")
+        b.fail(f"{subject} has to be an integer known at compile time, got {b.type_of(value) or repr(value)}")
     return int(value)
 
 
@@ -46,8 +46,8 @@ def _run_of(b: Builder, x: Any, axis: int, run: tuple[int, int, int]) -> Any:
     start, step, count = run
     if step == 0:
         shape = helpers.shape_of(b, x)
-        one = b.cut(x, axis, slice(start, start + 1))
-        return one if count == 1 else b.broadcast_to(one, (*shape[:axis], count, *shape[axis + 1 :]))
+        first = b.cut(x, axis, slice(start, start + 1))
+        return first if count == 1 else b.broadcast_to(first, (*shape[:axis], count, *shape[axis + 1 :]))
     stop = start + step * count
     return b.cut(x, axis, slice(start, None if stop < 0 else stop, step))
 
@@ -73,9 +73,9 @@ def rolled(b: Builder, x: Any, shift: Any, axis: Any) -> Any:
         for amount in shifts:
             x = b.roll(x, amount, 0)
         return b.reshape(x, shape)
-    axes = tuple(helpers.one_axis(b, each, len(shape)) for each in helpers.as_tuple(axis))
-    for amount, at in broadcast_pairs(b, shifts, axes):
-        x = b.roll(x, amount, at)
+    axes = tuple(helpers.one_axis(b, part, len(shape)) for part in helpers.as_tuple(axis))
+    for amount, position in broadcast_pairs(b, shifts, axes):
+        x = b.roll(x, amount, position)
     return x
 
 
@@ -84,7 +84,7 @@ def broadcast_pairs(b: Builder, first: tuple[Any, ...], second: tuple[Any, ...])
     if len(first) != len(second) and 1 not in (len(first), len(second)):
         b.fail(f"{len(first)} values do not go with {len(second)}")
     count = max(len(first), len(second))
-    longer = [each * count if len(each) == 1 else each for each in (first, second)]
+    longer = [values * count if len(values) == 1 else values for values in (first, second)]
     return list(zip(*longer, strict=True))
 
 
@@ -99,20 +99,20 @@ def repeat(b, a, repeats, axis=None):
     if axis is None:
         a, axis = b.reshape(a, (-1,)), 0
     shape = helpers.shape_of(b, a)
-    axis, repeats = helpers.one_axis(b, axis, len(shape)), known(b, repeats, "the number of repeats")
+    axis, repeats = helpers.one_axis(b, axis, len(shape)), known_ints(b, repeats, "the number of repeats")
     counts = helpers.as_tuple(repeats)
     if len(counts) not in (1, shape[axis]) or any(count < 0 for count in counts):
         b.fail(f"{len(counts)} repeats do not go with the {shape[axis]} elements of axis {axis}")
     if len(counts) == 1:
         spread = b.broadcast_to(b.unsqueeze(a, axis + 1), (*shape[: axis + 1], counts[0], *shape[axis + 1 :]))
         return b.reshape(spread, (*shape[:axis], shape[axis] * counts[0], *shape[axis + 1 :]))
-    return taken(b, a, [at for at, count in enumerate(counts) for _ in range(count)], axis)
+    return taken(b, a, [index for index, count in enumerate(counts) for _ in range(count)], axis)
 
 
 @spelling("numpy.tile", ops="reshape broadcast_to")
 def _(b, A, reps):
     (A,) = arrays(b, A)
-    return tiled(b, A, helpers.as_tuple(known(b, reps, "the number of repetitions")))
+    return tiled(b, A, helpers.as_tuple(known_ints(b, reps, "the number of repetitions")))
 
 
 def tiled(b: Builder, x: Any, reps: tuple[int, ...]) -> Any:
@@ -133,11 +133,11 @@ def _(b, arr, obj, axis=None):
         arr, axis = b.reshape(arr, (-1,)), 0
     axis = helpers.one_axis(b, axis, helpers.rank_of(b, arr))
     size = helpers.shape_of(b, arr)[axis]
-    dropped = range(size)[obj] if isinstance(obj, slice) else helpers.as_tuple(known(b, obj, "what is deleted"))
-    if any(not -size <= each < size for each in dropped):
+    dropped = range(size)[obj] if isinstance(obj, slice) else helpers.as_tuple(known_ints(b, obj, "what is deleted"))
+    if any(not -size <= index < size for index in dropped):
         b.fail(f"{obj} is out of range for axis {axis} of size {size}")
-    gone = {each % size for each in dropped}
-    return taken(b, arr, [at for at in range(size) if at not in gone], axis)
+    deleted = {index % size for index in dropped}
+    return taken(b, arr, [position for position in range(size) if position not in deleted], axis)
 
 
 @spelling("numpy.append", ops="reshape concatenate")
@@ -157,7 +157,7 @@ def widths_of(b: Builder, pad_width: Any, rank: int) -> list[tuple[int, int]]:
     """Return (before, after) per axis, from NumPy's int, pair, pairs or dict of axes."""
     if isinstance(pad_width, dict):
         b.fail("a dict of pad widths is not supported", help="write one pair per axis")
-    pad_width = known(b, pad_width, "a pad width")
+    pad_width = known_ints(b, pad_width, "a pad width")
     return [(int(low), int(high)) for low, high in numpy.broadcast_to(numpy.array(pad_width), (rank, 2))]
 
 
@@ -183,10 +183,10 @@ def _padded_with(b: Builder, x: Any, widths: list[tuple[int, int]], values: Any)
     """Pad with compile-time constants, at once or, where they differ, axis by axis as NumPy does."""
     dtype = b.type_of(x).dtype
     convert = dtype.python
-    each = numpy.broadcast_to(numpy.array(values), (len(widths), 2)).tolist()
-    if len({value for pair in each for value in pair}) <= 1:
-        return b.pad(x, tuple(widths), convert(each[0][0]) if each else 0)
-    for axis, pair in enumerate(each):
+    pairs = numpy.broadcast_to(numpy.array(values), (len(widths), 2)).tolist()
+    if len({value for pair in pairs for value in pair}) <= 1:
+        return b.pad(x, tuple(widths), convert(pairs[0][0]) if pairs else 0)
+    for axis, pair in enumerate(pairs):
         for end, value in enumerate(pair):
             only = [(0, 0)] * len(widths)
             only[axis] = (widths[axis][0], 0) if end == 0 else (0, widths[axis][1])
@@ -214,24 +214,24 @@ def at_least_3d(b: Builder, x: Any) -> Any:
     return b.reshape(x, {0: (1, 1, 1), 1: (1, *shape, 1), 2: (*shape, 1)}[len(shape)]) if len(shape) < 3 else x
 
 
-def _each(b: Builder, xs: tuple[Any, ...], make: Any) -> Any:
-    made = tuple(make(x) for x in arrays(b, *xs))
-    return made[0] if len(made) == 1 else made
+def _mapped(b: Builder, xs: tuple[Any, ...], convert: Any) -> Any:
+    results = tuple(convert(x) for x in arrays(b, *xs))
+    return results[0] if len(results) == 1 else results
 
 
 @spelling("numpy.atleast_1d", ops="reshape cast")
 def _(b, *arys):
-    return _each(b, arys, lambda x: helpers.at_least(b, x, 1))
+    return _mapped(b, arys, lambda x: helpers.at_least(b, x, 1))
 
 
 @spelling("numpy.atleast_2d", ops="reshape cast")
 def _(b, *arys):
-    return _each(b, arys, lambda x: helpers.at_least(b, x, 2))
+    return _mapped(b, arys, lambda x: helpers.at_least(b, x, 2))
 
 
 @spelling("numpy.atleast_3d", ops="reshape cast")
 def _(b, *arys):
-    return _each(b, arys, lambda x: at_least_3d(b, x))
+    return _mapped(b, arys, lambda x: at_least_3d(b, x))
 
 
 @spelling("numpy.dstack", ops="concatenate reshape")
@@ -247,9 +247,9 @@ def _(b, tup):
 
 def _split_along(axis: int):
     def function(b, ary, indices_or_sections):
-        at = 0 if axis == 1 and helpers.rank_of(b, ary) == 1 else axis
+        split_axis = 0 if axis == 1 and helpers.rank_of(b, ary) == 1 else axis
         parts = indices_or_sections if helpers.is_integer(indices_or_sections) else tuple(indices_or_sections)
-        return b.split(ary, parts, at)
+        return b.split(ary, parts, split_axis)
 
     return function
 
@@ -260,14 +260,14 @@ for _axis, _name in enumerate(("vsplit", "hsplit", "dsplit")):
 
 @spelling("numpy.broadcast_arrays", ops="broadcast_to")
 def _(b, *args, subok=unsupported(False)):
-    made = arrays(b, *args)
-    shape = broadcast_shapes(*(helpers.shape_of(b, x) for x in made))
-    return tuple(b.broadcast_to(x, shape) for x in made)
+    operands = arrays(b, *args)
+    shape = broadcast_shapes(*(helpers.shape_of(b, x) for x in operands))
+    return tuple(b.broadcast_to(x, shape) for x in operands)
 
 
 @spelling("numpy.broadcast_shapes", ops="")
 def _(b, *args):
-    return broadcast_shapes(*(helpers.as_tuple(known(b, shape, "a size")) for shape in args))
+    return broadcast_shapes(*(helpers.as_tuple(known_ints(b, shape, "a size")) for shape in args))
 
 
 @spelling("numpy.rollaxis", ops="transpose")
@@ -280,7 +280,7 @@ def _(b, a, axis, start=0):
 @spelling("numpy.rot90", ops="flip transpose")
 def _(b, m, k=1, axes=(0, 1)):
     first, second = helpers.many_axes(b, axes, helpers.rank_of(b, m))
-    quarter_turns = known(b, k, "the number of turns") % 4
+    quarter_turns = known_ints(b, k, "the number of turns") % 4
     if quarter_turns == 2:
         return b.flip(b.flip(m, first), second)
     if quarter_turns == 1:
@@ -293,6 +293,6 @@ def _(b, condlist, choicelist, default=0):
     if len(condlist) != len(choicelist) or not condlist:
         b.fail(f"{len(condlist)} conditions do not go with {len(choicelist)} choices")
     result = default
-    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
-        result = b.where(condition, choice, result)
+    for condition, values in zip(reversed(condlist), reversed(choicelist), strict=True):
+        result = b.where(condition, values, result)
     return result

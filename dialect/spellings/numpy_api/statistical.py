@@ -66,10 +66,10 @@ def _counted(b: Builder, a: Any, axis: Any, keepdims: bool) -> Any:
     return b.cast(b.sum(is_number, axis=axis, keepdims=keepdims), b.type_of(a).dtype)
 
 
-_PLACES = "sum isnan where cast logical_not divide"
+_NAN_OPS = "sum isnan where cast logical_not divide"
 
 
-@spelling("numpy.nanmean", ops=f"mean {_PLACES}")
+@spelling("numpy.nanmean", ops=f"mean {_NAN_OPS}")
 def _(b, a, axis=None, dtype=None, out=unsupported(), keepdims=False, *, where=unsupported()):
     (a,) = arrays(b, a)
     dtype = numpy_dtype(b, dtype)
@@ -103,8 +103,8 @@ register("numpy.nanmax", _nan_extremum("max", float("-inf")), "max isnan where a
 register("numpy.nanmin", _nan_extremum("min", float("inf")), "min isnan where all cast")
 register("numpy.nanargmax", _nan_position("argmax", float("-inf")), "argmax isnan where cast")
 register("numpy.nanargmin", _nan_position("argmin", float("inf")), "argmin isnan where cast")
-register("numpy.nanvar", _nan_spread("var"), f"subtract square greater {_PLACES}")
-register("numpy.nanstd", _nan_spread("std"), f"subtract square greater sqrt {_PLACES}")
+register("numpy.nanvar", _nan_spread("var"), f"subtract square greater {_NAN_OPS}")
+register("numpy.nanstd", _nan_spread("std"), f"subtract square greater sqrt {_NAN_OPS}")
 
 
 # --- averages ------------------------------------------------------------------------------------------------------
@@ -121,8 +121,8 @@ def _(b, a, axis=None, weights=None, returned=False, *, keepdims=False):
         return result, b.full(helpers.shape_of(b, result), count, b.type_of(result).dtype)
     (weights,) = arrays(b, weights)
     if helpers.rank_of(b, weights) != helpers.rank_of(b, a):
-        at = helpers.one_axis(b, axis if axis is not None else 0, helpers.rank_of(b, a))
-        line = tuple(-1 if each == at else 1 for each in range(helpers.rank_of(b, a)))
+        weight_axis = helpers.one_axis(b, axis if axis is not None else 0, helpers.rank_of(b, a))
+        line = tuple(-1 if position == weight_axis else 1 for position in range(helpers.rank_of(b, a)))
         weights = b.broadcast_to(b.reshape(weights, line), helpers.shape_of(b, a))
     is_inexact = any(b.type_of(x).dtype.is_inexact for x in (a, weights))
     weights = weights if is_inexact else b.cast(weights, FLOAT64)
@@ -190,7 +190,7 @@ def _(b, f, *varargs, axis=None, edge_order=1):
     if edge_order not in (1, 2):
         b.fail(f"edge_order is 1 or 2, not {edge_order!r}")
     spacings = varargs * len(axes) if len(varargs) == 1 else varargs or (1.0,) * len(axes)
-    parts = tuple(_gradient(b, f, at, h, edge_order) for at, h in zip(axes, spacings, strict=True))
+    parts = tuple(_gradient(b, f, position, h, edge_order) for position, h in zip(axes, spacings, strict=True))
     return parts[0] if len(parts) == 1 else parts
 
 
@@ -202,36 +202,36 @@ def _gradient(b: Builder, f: Any, axis: int, spacing: Any, edge_order: int) -> A
     if isinstance(size, int) and size < edge_order + 1:
         b.fail(f"a gradient along axis {axis} needs {edge_order + 1} elements, not {size}")
 
-    def at(start: int, stop: int | None) -> Any:
+    def part(start: int, stop: int | None) -> Any:
         return b.cut(f, axis, slice(start, stop))
 
     both = 2.0 * spacing if b.type_of(spacing) is None else b.multiply(spacing, 2.0)
-    inner = b.divide(b.subtract(at(2, None), at(0, size - 2)), both)
+    inner = b.divide(b.subtract(part(2, None), part(0, size - 2)), both)
     if edge_order == 1:
-        first = b.divide(b.subtract(at(1, 2), at(0, 1)), spacing)
-        last = b.divide(b.subtract(at(size - 1, None), at(size - 2, size - 1)), spacing)
+        first = b.divide(b.subtract(part(1, 2), part(0, 1)), spacing)
+        last = b.divide(b.subtract(part(size - 1, None), part(size - 2, size - 1)), spacing)
     else:
-        first = _one_sided(b, (at(0, 1), at(1, 2), at(2, 3)), spacing, -1.0)
-        last = _one_sided(b, (at(size - 1, None), at(size - 2, size - 1), at(size - 3, size - 2)), spacing, 1.0)
+        first = _one_sided(b, (part(0, 1), part(1, 2), part(2, 3)), spacing, -1.0)
+        last = _one_sided(b, (part(size - 1, None), part(size - 2, size - 1), part(size - 3, size - 2)), spacing, 1.0)
     return b.concatenate((first, inner, last), axis)
 
 
 def _one_sided(b: Builder, near: tuple[Any, Any, Any], spacing: Any, sign: float) -> Any:
     """Return (3 f0 - 4 f1 + f2) / 2h, from an end inwards."""
-    total = b.add(b.multiply(near[0], 1.5 * sign), b.multiply(near[1], -2.0 * sign))
-    return b.divide(b.add(total, b.multiply(near[2], 0.5 * sign)), spacing)
+    nearest = b.add(b.multiply(near[0], 1.5 * sign), b.multiply(near[1], -2.0 * sign))
+    return b.divide(b.add(nearest, b.multiply(near[2], 0.5 * sign)), spacing)
 
 
 @spelling("numpy.trapezoid", ops="cut subtract add multiply divide sum reshape cast")
 def _(b, y, x=None, dx=1.0, axis=-1):
     y, axis = lined(b, y, axis)
 
-    def between(values: Any, at: int, combine: Any) -> Any:
-        return combine(b.cut(values, at, slice(1, None)), b.cut(values, at, slice(None, -1)))
+    def between(values: Any, position: int, combine: Any) -> Any:
+        return combine(b.cut(values, position, slice(1, None)), b.cut(values, position, slice(None, -1)))
 
     width = dx
     if x is not None:
-        line = tuple(-1 if each == axis else 1 for each in range(helpers.rank_of(b, y)))
+        line = tuple(-1 if index == axis else 1 for index in range(helpers.rank_of(b, y)))
         of_rank_1 = helpers.rank_of(b, x) == 1
         width = between(x, 0 if of_rank_1 else axis, b.subtract)
         width = b.reshape(width, line) if of_rank_1 else width

@@ -60,8 +60,8 @@ def numpy_dtype(b: Builder, dtype: Any) -> DType | None:
             dtype = numpy.dtype(dtype)
         except TypeError:
             return as_dtype(dtype)
-    found = find_dtype(dtype)
-    return found if found is not None else b.fail(f"numpy's dtype {dtype!s} is not one of kernels")
+    result = find_dtype(dtype)
+    return result if result is not None else b.fail(f"numpy's dtype {dtype!s} is not one of kernels")
 
 
 def strong(b: Builder, *operands: Any) -> tuple[Any, ...]:

@@ -101,9 +101,9 @@ def scaled(b, other, alpha):
     """Return `other` times alpha, as `torch.add` and `torch.addmm` compute it."""
     if alpha == 1 and type(alpha) is int:
         return other
-    product, of = b.multiply(other, alpha), b.type_of(other)
+    product, kind = b.multiply(other, alpha), b.type_of(other)
     # For bool tensors alpha is a bool too.
-    return b.cast(product, "bool") if of is not None and of.dtype.is_bool and type(alpha) is not float else product
+    return b.cast(product, "bool") if kind is not None and kind.dtype.is_bool and type(alpha) is not float else product
 
 
 @spelling("torch.add", ops="add multiply")

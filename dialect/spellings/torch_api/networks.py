@@ -177,10 +177,10 @@ def _(b, input, dim, keepdim=False, *, out=unsupported()):
 
 def _normalized_count(b, input, normalized_shape) -> int:
     """Return how many trailing axes `normalized_shape` names; fail unless they are the input's."""
-    wanted, shape = helpers.as_tuple(normalized_shape), helpers.shape_of(b, input)
-    if not wanted or shape[-len(wanted) :] != wanted:
-        b.fail(f"normalized_shape {wanted} is not the end of the input's shape {shape}")
-    return len(wanted)
+    normalized, shape = helpers.as_tuple(normalized_shape), helpers.shape_of(b, input)
+    if not normalized or shape[-len(normalized) :] != normalized:
+        b.fail(f"normalized_shape {normalized} is not the end of the input's shape {shape}")
+    return len(normalized)
 
 
 def _layer_norm(b, input, normalized_shape, weight, bias, eps):

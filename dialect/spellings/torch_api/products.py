@@ -47,11 +47,11 @@ def _(b, input, other, dim=None, *, out=unsupported()):
 
 def _space_cross(b: Builder, x: Any, y: Any, dim: Any) -> Any:
     parts = []
-    for each in (x, y):
-        at = helpers.one_axis(b, dim, helpers.rank_of(b, each))
-        if helpers.shape_of(b, each)[at] != 3:
-            b.fail(f"a cross product is of vectors of 3 numbers: dimension {dim} of {b.type_of(each)}")
-        parts.append([b.squeeze(b.cut(each, at, slice(index, index + 1)), at) for index in range(3)])
+    for vector in (x, y):
+        axis = helpers.one_axis(b, dim, helpers.rank_of(b, vector))
+        if helpers.shape_of(b, vector)[axis] != 3:
+            b.fail(f"a cross product is of vectors of 3 numbers: dimension {dim} of {b.type_of(vector)}")
+        parts.append([b.squeeze(b.cut(vector, axis, slice(index, index + 1)), axis) for index in range(3)])
     return cross(b, *parts, helpers.one_axis(b, dim, helpers.rank_of(b, x)))
 
 

@@ -32,7 +32,7 @@ spelling("torch.cumprod", ops="scan prod")(_running("prod"))
 @spelling("torch.diff", ops="cut subtract not_equal concatenate")
 def _(b, input, n=1, dim=-1, prepend=None, append=None, *, out=unsupported()):
     axis = helpers.one_axis(b, dim, helpers.rank_of(b, input))
-    parts = tuple(each for each in (prepend, input, append) if each is not None)
+    parts = tuple(part for part in (prepend, input, append) if part is not None)
     x = parts[0] if len(parts) == 1 else b.concatenate(parts, axis)
     for _ in range(n):
         later, earlier = b.cut(x, axis, slice(1, None)), b.cut(x, axis, slice(None, -1))
@@ -81,7 +81,7 @@ def _(b, input, k, dim=-1, largest=True, sorted=True, *, out=unsupported()):
     axis = helpers.one_axis(b, dim, helpers.rank_of(b, input))
     if not helpers.is_integer(k) or not 0 <= k <= helpers.shape_of(b, input)[axis]:
         b.fail(f"k of torch.topk is known at compile time and at most the size of dimension {dim}, not {k!r}")
-    return ValuesAndIndices(*(b.cut(each, axis, slice(0, k)) for each in _sorted(b, input, axis, largest)))
+    return ValuesAndIndices(*(b.cut(tensor, axis, slice(0, k)) for tensor in _sorted(b, input, axis, largest)))
 
 
 @spelling("torch.median", ops="sort reshape cut isnan any where cast")
@@ -121,9 +121,9 @@ def _(b, input, boundaries, *, out_int32=False, right=False, out=unsupported()):
 def _along(b: Builder, input: Any, dim: Any, index: Any) -> Any:
     helpers.require_rank(b, "the positions", index, (1,))
     axis = helpers.one_axis(b, dim, helpers.rank_of(b, input))
-    others = tuple(at for at in range(helpers.rank_of(b, input)) if at != axis)
-    found = b.pick(b.transpose(input, (axis, *others)), index)
-    return helpers.moved(b, found, 0, axis)
+    others = tuple(other for other in range(helpers.rank_of(b, input)) if other != axis)
+    elements = b.pick(b.transpose(input, (axis, *others)), index)
+    return helpers.moved(b, elements, 0, axis)
 
 
 @spelling("torch.index_select", ops="pick transpose")
@@ -138,15 +138,16 @@ def _(b, input, index, *, out=unsupported()):
 
 @spelling("torch.gather", ops="pick reshape arange add multiply cast")
 def _(b, input, dim, index, *, sparse_grad=unsupported(False), out=unsupported()):
-    shape, wanted = helpers.shape_of(b, input), helpers.shape_of(b, index)
+    shape, index_shape = helpers.shape_of(b, input), helpers.shape_of(b, index)
     axis = helpers.one_axis(b, dim, len(shape))
-    if len(shape) != len(wanted):
-        b.fail(f"the positions have rank {len(wanted)}, the tensor has rank {len(shape)}")
+    if len(shape) != len(index_shape):
+        b.fail(f"the positions have rank {len(index_shape)}, the tensor has rank {len(shape)}")
     flat = b.multiply(b.cast(index, INT64), prod(shape[axis + 1 :]))
-    for at, size in enumerate(wanted):
-        if at != axis:
-            line = b.reshape(b.arange(0, size, 1, INT64), tuple(-1 if each == at else 1 for each in range(len(shape))))
-            flat = b.add(flat, b.multiply(line, prod(shape[at + 1 :])))
+    for other, size in enumerate(index_shape):
+        if other != axis:
+            line = b.arange(0, size, 1, INT64)
+            line = b.reshape(line, tuple(-1 if position == other else 1 for position in range(len(shape))))
+            flat = b.add(flat, b.multiply(line, prod(shape[other + 1 :])))
     return b.pick(b.reshape(input, (-1,)), flat)
 
 

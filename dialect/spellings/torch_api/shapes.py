@@ -7,8 +7,8 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.creation import counted, evenly, placed_on_diagonal
-from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, at_least_3d, known, rolled, taken, tiled
+from mlirtri.dialect.spellings.numpy_api.creation import counted, evenly, on_diagonal, spread
+from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, at_least_3d, known_ints, rolled, taken, tiled
 
 FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]
 
@@ -20,26 +20,26 @@ def _(b, input, shifts, dims=None):
 
 @spelling("torch.tile", ops="reshape broadcast_to")
 def _(b, input, dims):
-    return tiled(b, input, helpers.as_tuple(known(b, dims, "the number of repetitions")))
+    return tiled(b, input, helpers.as_tuple(known_ints(b, dims, "the number of repetitions")))
 
 
 @spelling("Tensor.repeat Tensor.tile", ops="reshape broadcast_to")
 def _(b, input, *repeats):
-    return tiled(b, input, helpers.as_tuple(known(b, helpers.sizes(repeats), "the number of repetitions")))
+    return tiled(b, input, helpers.as_tuple(known_ints(b, helpers.sizes(repeats), "the number of repetitions")))
 
 
 @spelling("torch.repeat_interleave Tensor.repeat_interleave", ops=f"reshape {TAKEN}")
 def _(b, input, repeats, dim=None, *, output_size=unsupported()):
     input, dim = (b.reshape(input, (-1,)), 0) if dim is None else (input, dim)
     axis = helpers.one_axis(b, dim, helpers.rank_of(b, input))
-    count, size = known(b, repeats, "the number of repeats"), helpers.shape_of(b, input)[axis]
-    return taken(b, input, [at for at in range(size) for _ in range(count)], axis)
+    count, size = known_ints(b, repeats, "the number of repeats"), helpers.shape_of(b, input)[axis]
+    return taken(b, input, [index for index in range(size) for _ in range(count)], axis)
 
 
 @spelling("torch.rot90 Tensor.rot90", ops="flip transpose")
 def _(b, input, k=1, dims=(0, 1)):
     first, second = helpers.many_axes(b, tuple(dims), helpers.rank_of(b, input))
-    quarter_turns = known(b, k, "the number of turns") % 4
+    quarter_turns = known_ints(b, k, "the number of turns") % 4
     if quarter_turns == 2:
         return b.flip(b.flip(input, first), second)
     if quarter_turns == 1:
@@ -54,7 +54,7 @@ def _(b, input, k=1, dims=(0, 1)):
 def _(b, input, diagonal=0):
     helpers.require_rank(b, "the operand of torch.diag", input, (1, 2))
     if helpers.rank_of(b, input) == 1:
-        return placed_on_diagonal(b, input, diagonal)
+        return on_diagonal(b, input, diagonal)
     return helpers.diagonal(b, input, diagonal)
 
 
@@ -73,25 +73,25 @@ def _(b, input):
 # --- joining and splitting -----------------------------------------------------------------------------------------
 
 
-def _each(b: Builder, tensors: tuple[Any, ...], make: Any) -> Any:
-    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
-    made = tuple(make(x) for x in given)
-    return made[0] if len(made) == 1 and given is tensors else made
+def _mapped(b: Builder, tensors: tuple[Any, ...], convert: Any) -> Any:
+    operands = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+    results = tuple(convert(x) for x in operands)
+    return results[0] if len(results) == 1 and operands is tensors else results
 
 
 @spelling("torch.atleast_1d", ops="reshape")
 def _(b, *tensors):
-    return _each(b, tensors, lambda x: helpers.at_least(b, x, 1))
+    return _mapped(b, tensors, lambda x: helpers.at_least(b, x, 1))
 
 
 @spelling("torch.atleast_2d", ops="reshape")
 def _(b, *tensors):
-    return _each(b, tensors, lambda x: helpers.at_least(b, x, 2))
+    return _mapped(b, tensors, lambda x: helpers.at_least(b, x, 2))
 
 
 @spelling("torch.atleast_3d", ops="reshape")
 def _(b, *tensors):
-    return _each(b, tensors, lambda x: at_least_3d(b, x))
+    return _mapped(b, tensors, lambda x: at_least_3d(b, x))
 
 
 @spelling("torch.dstack", ops="concatenate reshape")
@@ -136,11 +136,10 @@ def _(
 
 @spelling("torch.meshgrid", ops="reshape broadcast_to")
 def _(b, *tensors, indexing=None):
-    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
-    lines = [b.reshape(x, (-1,)) for x in given]
+    operands = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+    lines = [b.reshape(x, (-1,)) for x in operands]
     order = list(range(len(lines)))
     if indexing == "xy" and len(lines) > 1:
         order[:2] = [1, 0]
-    shape = tuple(helpers.shape_of(b, lines[at])[0] for at in order)
-    places = [tuple(-1 if each == order.index(at) else 1 for each in range(len(lines))) for at in range(len(lines))]
-    return tuple(b.broadcast_to(b.reshape(line, place), shape) for line, place in zip(lines, places, strict=True))
+    shape = tuple(helpers.shape_of(b, lines[axis])[0] for axis in order)
+    return tuple(spread(b, line, order.index(axis), shape) for axis, line in enumerate(lines))

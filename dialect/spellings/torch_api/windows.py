@@ -15,26 +15,26 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.ops.windows import windows
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, known, taken
+from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, known_ints, taken
 
 FLOAT32 = DTYPES["float32"]
 
 # --- arguments by axis ------------------------------------------------------------------------------------------
 
 
-def _each(b: Builder, value: Any, axes: int, what: str, least: int = 1) -> tuple[int, ...]:
+def _per_axis(b: Builder, value: Any, axes: int, subject: str, least: int = 1) -> tuple[int, ...]:
     """Return one int per axis, from one for all or one for each."""
-    numbers = helpers.as_tuple(known(b, value, what))
+    numbers = helpers.as_tuple(known_ints(b, value, subject))
     numbers = numbers * axes if len(numbers) == 1 else numbers
     if len(numbers) != axes or any(number < least for number in numbers):
-        b.fail(f"{what} is a number of {least} or more, or {axes} of them, not {value!r}")
+        b.fail(f"{subject} is a number of {least} or more, or {axes} of them, not {value!r}")
     return numbers
 
 
-def _batched(b: Builder, input: Any, axes: int, what: str) -> tuple[Any, Callable[[Any], Any]]:
+def _batched(b: Builder, input: Any, axes: int, function: str) -> tuple[Any, Callable[[Any], Any]]:
     """Return the input with a batch axis, and the function that removes the axis where it was added."""
-    helpers.require_tensor(b, f"the input of {what}", input)
-    helpers.require_rank(b, f"the input of {what}", input, (axes + 1, axes + 2))
+    helpers.require_tensor(b, f"the input of {function}", input)
+    helpers.require_rank(b, f"the input of {function}", input, (axes + 1, axes + 2))
     if helpers.rank_of(b, input) == axes + 2:
         return input, lambda result: result
     return b.unsqueeze(input, 0), lambda result: b.squeeze(result, 0)
@@ -54,7 +54,7 @@ def _with_bias(b: Builder, value: Any, bias: Any, channels: int, axes: int) -> A
 
 
 def _check_dtypes(b: Builder, *tensors: Any) -> None:
-    dtypes = [b.type_of(each).dtype for each in tensors if each is not None]
+    dtypes = [b.type_of(tensor).dtype for tensor in tensors if tensor is not None]
     if len(set(dtypes)) > 1:
         b.fail(
             f"input, weight and bias have one dtype, not {', '.join(map(str, dtypes))}", help="cast them with .to(…)"
@@ -70,13 +70,13 @@ def _padding(
     if padding == "valid":
         return (0,) * len(window), (0,) * len(window)
     if padding == "same":
-        if any(each != 1 for each in stride):
+        if any(step != 1 for step in stride):
             b.fail("padding='same' is for a stride of 1", help="give the padding as numbers")
-        total = [step * (size - 1) for size, step in zip(window, dilation, strict=True)]
-        return tuple(each // 2 for each in total), tuple(each - each // 2 for each in total)
+        widths = [step * (size - 1) for size, step in zip(window, dilation, strict=True)]
+        return tuple(width // 2 for width in widths), tuple(width - width // 2 for width in widths)
     if isinstance(padding, str):
         b.fail(f"padding is 'same', 'valid' or numbers, not {padding!r}")
-    numbers = _each(b, padding, len(window), "padding", 0)
+    numbers = _per_axis(b, padding, len(window), "padding", 0)
     return numbers, numbers
 
 
@@ -88,15 +88,15 @@ def _fits(b: Builder, image: tuple[int, ...], window: tuple[int, ...], dilation:
 
 def _convolution(axes: int):
     def function(b, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-        what = f"conv{axes}d"
-        input, unbatched = _batched(b, input, axes, what)
-        helpers.require_rank(b, f"the weight of {what}", weight, (axes + 2,))
+        name = f"conv{axes}d"
+        input, unbatched = _batched(b, input, axes, name)
+        helpers.require_rank(b, f"the weight of {name}", weight, (axes + 2,))
         _check_dtypes(b, input, weight, bias)
         shape, kernel = helpers.shape_of(b, input), helpers.shape_of(b, weight)
         groups = _groups(b, groups, shape[1], kernel[0])
         if shape[1] != kernel[1] * groups:
-            b.fail(f"{what} of {b.type_of(input)}: the weight takes {kernel[1] * groups} channels, not {shape[1]}")
-        stride, dilation = _each(b, stride, axes, "stride"), _each(b, dilation, axes, "dilation")
+            b.fail(f"{name} of {b.type_of(input)}: the weight takes {kernel[1] * groups} channels, not {shape[1]}")
+        stride, dilation = _per_axis(b, stride, axes, "stride"), _per_axis(b, dilation, axes, "dilation")
         low, high = _padding(b, padding, kernel[2:], stride, dilation)
         _fits(b, tuple(map(sum, zip(low, shape[2:], high, strict=True))), kernel[2:], dilation)
         value = b.convolution(input, weight, stride, dilation, low, high, (1,) * axes, groups)
@@ -106,49 +106,51 @@ def _convolution(axes: int):
 
 
 def _groups(b: Builder, groups: Any, *channels: int) -> int:
-    number = known(b, groups, "groups")
-    if number < 1 or any(each % number for each in channels):
+    number = known_ints(b, groups, "groups")
+    if number < 1 or any(count % number for count in channels):
         b.fail(f"channels are in groups of one size: {' and '.join(map(str, channels))} are not, in {number} groups")
     return number
 
 
 def _transposed(axes: int):
     def function(b, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
-        what = f"conv_transpose{axes}d"
-        input, unbatched = _batched(b, input, axes, what)
-        helpers.require_rank(b, f"the weight of {what}", weight, (axes + 2,))
+        name = f"conv_transpose{axes}d"
+        input, unbatched = _batched(b, input, axes, name)
+        helpers.require_rank(b, f"the weight of {name}", weight, (axes + 2,))
         _check_dtypes(b, input, weight, bias)
         shape, kernel = helpers.shape_of(b, input), helpers.shape_of(b, weight)
         groups = _groups(b, groups, shape[1])
         if shape[1] != kernel[0]:
-            b.fail(f"{what} of {b.type_of(input)}: the weight takes {kernel[0]} channels, not {shape[1]}")
-        stride, dilation = _each(b, stride, axes, "stride"), _each(b, dilation, axes, "dilation")
-        padding = _each(b, padding, axes, "padding", 0)
-        more = _each(b, output_padding, axes, "output_padding", 0)
+            b.fail(f"{name} of {b.type_of(input)}: the weight takes {kernel[0]} channels, not {shape[1]}")
+        stride, dilation = _per_axis(b, stride, axes, "stride"), _per_axis(b, dilation, axes, "dilation")
+        padding = _per_axis(b, padding, axes, "padding", 0)
+        more = _per_axis(b, output_padding, axes, "output_padding", 0)
         if any(extra >= max(pair) for extra, *pair in zip(more, stride, dilation, strict=True)):
             b.fail("output_padding is smaller than the stride or the dilation")
         reach = [step * (size - 1) for size, step in zip(kernel[2:], dilation, strict=True)]
-        ends = [(far - each, far - each + extra) for far, each, extra in zip(reach, padding, more, strict=True)]
-        low, high = (tuple(max(0, each) for each in side) for side in zip(*ends, strict=True))
-        value = b.convolution(input, _turned(b, weight, groups), (1,) * axes, dilation, low, high, stride, groups)
-        for axis, (before, behind) in enumerate(ends, 2):
+        ends = [(far - pad, far - pad + extra) for far, pad, extra in zip(reach, padding, more, strict=True)]
+        low, high = (tuple(max(0, width) for width in side) for side in zip(*ends, strict=True))
+        value = b.convolution(
+            input, _as_convolution_kernel(b, weight, groups), (1,) * axes, dilation, low, high, stride, groups
+        )
+        for axis, (low_end, high_end) in enumerate(ends, 2):
             # Padding larger than the kernel crops the result.
-            if before < 0 or behind < 0:
+            if low_end < 0 or high_end < 0:
                 size = helpers.shape_of(b, value)[axis]
-                value = b.cut(value, axis, slice(max(0, -before), max(0, size + min(0, behind))))
+                value = b.cut(value, axis, slice(max(0, -low_end), max(0, size + min(0, high_end))))
         return unbatched(_with_bias(b, value, bias, kernel[1] * groups, axes))
 
     return function
 
 
-def _turned(b: Builder, weight: Any, groups: int) -> Any:
+def _as_convolution_kernel(b: Builder, weight: Any, groups: int) -> Any:
     """Return the kernel of a transposed convolution as that of a convolution: flipped, with channels exchanged."""
-    channels, each, *window = helpers.shape_of(b, weight)
+    channels, group_outputs, *window = helpers.shape_of(b, weight)
     weight = b.flip(weight, tuple(range(2, 2 + len(window))))
     if groups == 1:
         return helpers.swapped(b, weight, 0, 1)
-    apart = helpers.swapped(b, b.reshape(weight, (groups, channels // groups, each, *window)), 1, 2)
-    return b.reshape(apart, (groups * each, channels // groups, *window))
+    grouped = helpers.swapped(b, b.reshape(weight, (groups, channels // groups, group_outputs, *window)), 1, 2)
+    return b.reshape(grouped, (groups * group_outputs, channels // groups, *window))
 
 
 for _axes in (1, 2, 3):
@@ -166,9 +168,9 @@ def _pool_sizes(
 ) -> tuple[tuple[int, ...], ...]:
     """Return windows, strides, dilations, and the padding before and behind each axis."""
     axes = len(shape)
-    window, dilation = _each(b, kernel_size, axes, "kernel_size"), _each(b, dilation, axes, "dilation")
-    stride = window if stride is None or stride == () else _each(b, stride, axes, "stride")
-    low, high = _each(b, padding, axes, "padding", 0), []
+    window, dilation = _per_axis(b, kernel_size, axes, "kernel_size"), _per_axis(b, dilation, axes, "dilation")
+    stride = window if stride is None or stride == () else _per_axis(b, stride, axes, "stride")
+    low, high = _per_axis(b, padding, axes, "padding", 0), []
     reach = [step * (size - 1) + 1 for size, step in zip(window, dilation, strict=True)]
     if any(2 * pad > size for pad, size in zip(low, window if set(dilation) == {1} else reach, strict=True)):
         b.fail(f"padding is at most half of kernel_size, not {padding!r} of {kernel_size!r}")
@@ -211,7 +213,7 @@ def _counts(size: int, window: int, stride: int, low: int, high: int, padded: bo
     """Return how many elements of an axis each window averages; with `padded` padding elements count too."""
     start, end = (-low, size + low) if padded else (0, size)
     count = windows(low + size + high, window, stride, 1)
-    firsts = [at * stride - low for at in range(count)]
+    firsts = [index * stride - low for index in range(count)]
     return [max(1, min(first + window, end) - max(first, start)) for first in firsts]
 
 
@@ -226,12 +228,12 @@ def _average_pool(axes: int, has_divisor: bool):
         wide = b.cast(input, FLOAT32) if dtype.is_half else input
         sums = b.pool(b.pad(wide, ends, 0), "sum", window, stride, dilation)
         if divisor_override is not None:
-            divisor = known(b, divisor_override, "divisor_override")
+            divisor = known_ints(b, divisor_override, "divisor_override")
             if not divisor:
                 b.fail("divisor_override must not be zero")
             return unbatched(b.cast(b.divide(sums, divisor), dtype))
-        each = zip(shape, window, stride, low, high, strict=True)
-        counts = [_counts(*one, bool(count_include_pad)) for one in each]
+        axes_of_windows = zip(shape, window, stride, low, high, strict=True)
+        counts = [_counts(*sizes, bool(count_include_pad)) for sizes in axes_of_windows]
         return unbatched(b.cast(_divided(b, sums, counts), dtype))
 
     def function(b, input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
@@ -247,10 +249,10 @@ def _average_pool(axes: int, has_divisor: bool):
 
 def _divided(b: Builder, sums: Any, counts: list[list[int]]) -> Any:
     """Return `sums` divided by the product of the axes' counts; by a scalar where all windows are alike."""
-    even = [set(each) for each in counts]
-    if all(len(each) <= 1 for each in even):
-        return b.divide(sums, prod(each.pop() for each in even if each))
-    divisors = prod(numpy.ix_(*(numpy.array(each, float) for each in counts)))
+    distinct = [set(axis_counts) for axis_counts in counts]
+    if all(len(axis_counts) <= 1 for axis_counts in distinct):
+        return b.divide(sums, prod(axis_counts.pop() for axis_counts in distinct if axis_counts))
+    divisors = prod(numpy.ix_(*(numpy.array(axis_counts, float) for axis_counts in counts)))
     return b.divide(sums, b.literal(divisors.ravel().tolist(), divisors.shape, b.type_of(sums).dtype))
 
 
@@ -267,21 +269,22 @@ for _axes in (1, 2, 3):
 
 def _adaptive(axes: int, kind: str, has_indices: bool):
     def function(b, input, output_size):
-        what = f"adaptive_{'avg' if kind == 'mean' else kind}_pool{axes}d"
-        helpers.require_tensor(b, f"the input of {what}", input)
-        helpers.require_rank(b, f"the input of {what}", input, (axes + 1, axes + 2))
+        name = f"adaptive_{'avg' if kind == 'mean' else kind}_pool{axes}d"
+        helpers.require_tensor(b, f"the input of {name}", input)
+        helpers.require_rank(b, f"the input of {name}", input, (axes + 1, axes + 2))
         dtype = b.type_of(input).dtype
         if not dtype.is_float:
-            b.fail(f"{what} takes floats, not {dtype}", help="cast the input with .to(torch.float32)")
+            b.fail(f"{name} takes floats, not {dtype}", help="cast the input with .to(torch.float32)")
         shape = helpers.shape_of(b, input)[-axes:]
-        wanted = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * axes
-        if len(wanted) != axes:
+        output_sizes = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * axes
+        if len(output_sizes) != axes:
             b.fail(f"output_size is a number, or {axes} of them, not {output_size!r}")
         sizes = [
-            size if each is None else known(b, each, "output_size") for size, each in zip(shape, wanted, strict=True)
+            size if output is None else known_ints(b, output, "output_size")
+            for size, output in zip(shape, output_sizes, strict=True)
         ]
-        if 0 in shape or any(each < 1 for each in sizes):
-            b.fail(f"{what} of {b.type_of(input)} to {tuple(sizes)}: sizes are 1 or more")
+        if 0 in shape or any(size < 1 for size in sizes):
+            b.fail(f"{name} of {b.type_of(input)} to {tuple(sizes)}: sizes are 1 or more")
         return b.cast(_adapted(b, b.cast(input, FLOAT32) if dtype.is_half else input, kind, sizes), dtype)
 
     def with_indices(b, input, output_size, return_indices=unsupported(False)):
@@ -302,7 +305,7 @@ def _adapted(b: Builder, x: Any, kind: str, sizes: list[int]) -> Any:
     first = helpers.rank_of(b, x) - axes
     for axis, (size, count) in enumerate(zip(shape, sizes, strict=True), first):
         if count != size:
-            bounds = [(at * size // count, -(-(at + 1) * size // count)) for at in range(count)]
+            bounds = [(index * size // count, -(-(index + 1) * size // count)) for index in range(count)]
             parts = [getattr(b, kind)(b.cut(x, axis, slice(*bound)), axis, True) for bound in bounds]
             x = parts[0] if count == 1 else b.concatenate(tuple(parts), axis)
     return x
@@ -326,7 +329,7 @@ _MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 @spelling("torch.nn.functional.pad", ops=f"pad {TAKEN}")
 def _(b, input, pad, mode="constant", value=None):
     helpers.require_tensor(b, "the input of pad", input)
-    shape, pad = helpers.shape_of(b, input), helpers.as_tuple(known(b, pad, "a width of pad"))
+    shape, pad = helpers.shape_of(b, input), helpers.as_tuple(known_ints(b, pad, "a width of pad"))
     if len(pad) % 2 or len(pad) > 2 * len(shape):
         b.fail(f"pad has two widths for each of the last axes of {b.type_of(input)}, not {pad}")
     widths = [(0, 0)] * (len(shape) - len(pad) // 2) + [*zip(pad[::2], pad[1::2], strict=True)][::-1]
