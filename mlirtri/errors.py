@@ -217,9 +217,9 @@ class DeviceError(KernelError, RuntimeError):
 class CompilerBugError(KernelError):
     """An internal error of mlirtri, with the user's line that it was lowering."""
 
-    def __init__(self, error: BaseException, what: str, span: Span | None = None, *, notes: Sequence[Note] = ()):
+    def __init__(self, error: BaseException, subject: str, span: Span | None = None, *, notes: Sequence[Note] = ()):
         super().__init__(
-            f"mlirtri failed on {what}: {type(error).__name__}: {error}",
+            f"mlirtri failed on {subject}: {type(error).__name__}: {error}",
             span,
             help="this is a mistake in mlirtri, not in the kernel: please report it with what MLIRTRI_DEBUG=1 shows",
             notes=notes,

@@ -56,7 +56,7 @@ def view_of(dtype: DType, signless: bool) -> Callable[[torch.Tensor], torch.Tens
     return None if signed is None else lambda tensor: tensor.view(signed)
 
 
-def as_given(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def unviewed(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Undo `view_of`: return an input as a tensor of its own dtype."""
     if tensor.dtype == dtype:
         return tensor

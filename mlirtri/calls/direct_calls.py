@@ -62,7 +62,7 @@ def direct_call(direct: Direct, arguments: Sequence[Type], bound: Sequence[Any],
     tensors = {name: type_ for name, type_ in types.items() if type_.shape}
     numbers = {name: type_ for name, type_ in types.items() if not type_.shape}
     launches = _Launches(direct, types, bound, result)
-    given = ", ".join(tensors)
+    plain = ", ".join(tensors)
     # A launch refuses `out` that is an argument, but slower than the general path.
     is_other = " and ".join(f"out is not {name}" for name in ("None", *tensors))
     are_arrays = " and ".join(f"type({name}) is ndarray" for name in tensors)
@@ -77,10 +77,10 @@ def direct_call(direct: Direct, arguments: Sequence[Type], bound: Sequence[Any],
         f"        if {' or '.join(['rest', 'keywords', *(f'type({name}) is not float' for name in numbers)])}:",
         "            pass",
         *(arrays if result.shape and result.array_dtype is not None else []),
-        f"        elif out is None and (guards({given}) or plain_kind({given}) is Tensor){launches.owned()}:",
+        f"        elif out is None and (guards({plain}) or plain_kind({plain}) is Tensor){launches.owned()}:",
         "            result = empty(shape, strides, dtype)",
         *launches.into("result"),
-        f"        elif {is_other} and (guards_with_out({given}, out) or plain_kind({given}, out) is Tensor)"
+        f"        elif {is_other} and (guards_with_out({plain}, out) or plain_kind({plain}, out) is Tensor)"
         f"{launches.owned(out='out')}:",
         *launches.into("out"),
         # The general path raises it again, in the user's terms.

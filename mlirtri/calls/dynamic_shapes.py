@@ -21,10 +21,10 @@ LARGEST_SIZE = 1 << 48
 Shape = tuple[int, ...]
 
 
-def admits(shape: Sequence[Any], found: Sequence[int]) -> bool:
-    """Return whether a tensor of shape `found` has a type of `shape`, whose sizes may be unknown."""
-    return len(shape) == len(found) and all(
-        is_dynamic(size) or size == other for size, other in zip(shape, found, strict=True)
+def admits(shape: Sequence[Any], other: Sequence[int]) -> bool:
+    """Return whether a tensor of shape `other` has a type of `shape`, whose sizes may be unknown."""
+    return len(shape) == len(other) and all(
+        is_dynamic(size) or size == actual for size, actual in zip(shape, other, strict=True)
     )
 
 
@@ -34,23 +34,23 @@ class DynamicShapes:
     def __init__(self, name: str, interface: Interface, program: SizeProgram):
         self.name = name
         self.program = program
-        self.names = [each.name for each in (*interface.parameters, *interface.bound)]
+        self.names = [parameter.name for parameter in (*interface.parameters, *interface.bound)]
         self.patterns = [tuple(leaf.shape) for leaf in interface.leaves]
         self.elements = [step.numbers for step in program.elements]
-        self._known: dict[Any, list[Shape]] = {}
+        self._shapes: dict[Any, list[Shape]] = {}
 
     def results(self, inputs: Sequence[Any]) -> list[Shape]:
         """Return the shape of each result; raises `ArgumentMismatchError`, or the size program's own error."""
         key = tuple([tuple(tensor.shape) for tensor in inputs])
         if self.elements:
             key = (key, tuple([element_of(inputs, *numbers) for numbers in self.elements]))
-        found = self._known.get(key)
-        if found is None:
-            found = self._computed(inputs)
-            if len(self._known) >= MOST_SHAPES:
-                self._known = {}
-            self._known[key] = found
-        return found
+        shapes = self._shapes.get(key)
+        if shapes is None:
+            shapes = self._computed(inputs)
+            if len(self._shapes) >= MOST_SHAPES:
+                self._shapes = {}
+            self._shapes[key] = shapes
+        return shapes
 
     def _computed(self, inputs: Sequence[Any]) -> list[Shape]:
         shapes = [tuple(tensor.shape) for tensor in inputs]
@@ -64,16 +64,16 @@ class DynamicShapes:
             if not 0 <= size <= LARGEST_SIZE:
                 raise ArgumentMismatchError(f"{self.name}(): axis {axis} of result {result} would have the size {size}")
         return [
-            tuple(sizes.get((at, axis), size) for axis, size in enumerate(pattern))
-            for at, pattern in enumerate(self.patterns)
+            tuple(sizes.get((result, axis), size) for axis, size in enumerate(pattern))
+            for result, pattern in enumerate(self.patterns)
         ]
 
     def _refusal(self, condition: Condition, values: list[Any]) -> Exception:
         if condition.error is not None:
             kind, _, message = condition.error.partition(": ")
             return error_class(kind)(message, condition.span)
-        facts = [f"{self.program.shown(at, self.names)} is {values[at]}" for at in self._inputs_of(condition)]
-        sides = {self.program.steps[at].name for at in (condition.left, condition.right)}
+        facts = [f"{self.program.shown(step, self.names)} is {values[step]}" for step in self._inputs_of(condition)]
+        sides = {self.program.steps[step].name for step in (condition.left, condition.right)}
         verb = "do not fit together" if len(facts) > 1 else "does not fit"
         if sides == {SIZE} and condition.relation == "==":
             verb = "have to be equal"
@@ -83,15 +83,15 @@ class DynamicShapes:
 
     def _inputs_of(self, condition: Condition) -> list[int]:
         """Return the sizes and elements of arguments that a condition depends on."""
-        found: dict[int, None] = {}
+        inputs: dict[int, None] = {}
         pending = [condition.right, condition.left]
         while pending:
-            at = pending.pop()
-            step = self.program.steps[at]
+            number = pending.pop()
+            step = self.program.steps[number]
             if step.name in (SIZE, ELEMENT):
-                found.setdefault(at)
+                inputs.setdefault(number)
             pending += reversed(step.operands)
-        return list(found)
+        return list(inputs)
 
 
 def element_of(inputs: Sequence[Any], argument: int, *indices: int) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import torch
 
 from mlirtri.calls.arrays import as_torch, is_settled, view_of
 from mlirtri.calls.dynamic_shapes import admits
+from mlirtri.calls.plain import Type
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
 from mlirtri.language.signature import OTHER_ARRAYS, shown_type
@@ -88,7 +89,7 @@ class Entry:
                 help=help_text,
             ) from None
 
-    def held(self, params: Mapping[str, Any]) -> Any:
+    def bound_tensor(self, params: Mapping[str, Any]) -> Any:
         """Return a bound tensor in the form that the executable takes."""
         if (value := params.get(self.parameter.name)) is None:
             raise ArgumentMismatchError(
@@ -116,23 +117,27 @@ class Entry:
 
     def mismatch(self, value: Any) -> ArgumentMismatchError:
         if hasattr(value, "shape") and hasattr(value, "dtype"):
-            found = shown_type(value)
+            shown = shown_type(value)
         else:
-            found = f"{type(value).__name__} {value!r}"
+            shown = f"{type(value).__name__} {value!r}"
         return ArgumentMismatchError(
-            f"{self.name}(): {self.parameter.name!r} was compiled for {self.parameter.type}, got {found}"
+            f"{self.name}(): {self.parameter.name!r} was compiled for {self.parameter.type}, got {shown}"
         )
 
     def wrong_device(self, tensor: Any) -> DeviceError:
-        wanted = self.device.type
+        device = self.device.type
         other = f", or compile for target={tensor.device.type!r}" if tensor.device.type in ("cpu", "cuda") else ""
-        help_text = f"move it with .to({wanted!r}){other}"
-        if wanted == "cuda" and not torch.cuda.is_available():
+        help_text = f"move it with .to({device!r}){other}"
+        if device == "cuda" and not torch.cuda.is_available():
             help_text = "no CUDA device is at hand here: the source is in kernel.ir['cuda']"
         return DeviceError(
-            f"{self.name}() was compiled for {wanted}, and {self.parameter.name!r} is on {tensor.device}",
+            f"{self.name}() was compiled for {device}, and {self.parameter.name!r} is on {tensor.device}",
             help=help_text,
         )
+
+    def plain_type(self) -> Type:
+        """Return the compiled type, as the fast paths check it."""
+        return Type(tuple(self.shape), self.torch_dtype, viewed_dtype(self.view, self.torch_dtype))
 
     def warn(self) -> None:
         """Warn once per kernel and parameter that a call copies."""
@@ -144,6 +149,11 @@ class Entry:
             NonContiguousWarning,
             stacklevel=_frames_of_ours(),
         )
+
+
+def viewed_dtype(view: Callable[[torch.Tensor], torch.Tensor] | None, dtype: torch.dtype) -> torch.dtype | None:
+    """Return the dtype of the executable's view; None without a view."""
+    return None if view is None else view(torch.empty(0, dtype=dtype)).dtype
 
 
 def _frames_of_ours() -> int:

@@ -78,8 +78,8 @@ def type_guards(types: Sequence[Type]) -> Callable[..., bool]:
     It is the guard of torch's own compiler, twice as fast as ours; where torch has none, it is always false.
     """
     try:
-        samples = [torch.empty_strided(each.shape, each.strides, dtype=each.dtype) for each in types]
-        sizes, strides = [list(each.shape) for each in types], [list(each.strides) for each in types]
+        samples = [torch.empty_strided(type_.shape, type_.strides, dtype=type_.dtype) for type_ in types]
+        sizes, strides = [list(type_.shape) for type_ in types], [list(type_.strides) for type_ in types]
         guards = torch._C._dynamo.guards.TensorGuards(*samples, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
         if guards.check(*samples):
             return guards.check

@@ -32,14 +32,14 @@ def sized_call(launch: Callable[..., Any], count: int, bound: Sequence[Any], gen
     """
     bound = tuple(bound)
 
-    def repeat_of(given: tuple[Any, ...], result: Any) -> _Repeat | None:
-        if type(result) is not type(given[0]) or any(0 in value.shape for value in (*given, result)):
+    def repeat_of(arguments: tuple[Any, ...], result: Any) -> _Repeat | None:
+        if type(result) is not type(arguments[0]) or any(0 in value.shape for value in (*arguments, result)):
             return None
-        make, *like = _allocation(result)
+        make, *allocation = _allocation(result)
 
-        def repeat(given: tuple[Any, ...]) -> Any:
-            result = make(*like)
-            launch(*given, *bound, result)
+        def repeat(arguments: tuple[Any, ...]) -> Any:
+            result = make(*allocation)
+            launch(*arguments, *bound, result)
             return result
 
         return repeat
@@ -62,18 +62,18 @@ def static_call(
     """
     launch, bound = executable.launch, tuple(bound)
 
-    def repeat_of(given: tuple[Any, ...], _result: Any) -> _Repeat | None:
-        if type(given[0]) is not torch.Tensor or not all(tensor.is_cpu for tensor in given):
+    def repeat_of(arguments: tuple[Any, ...], _result: Any) -> _Repeat | None:
+        if type(arguments[0]) is not torch.Tensor or not all(tensor.is_cpu for tensor in arguments):
             return None
-        types = [Type(tuple(tensor.shape), tensor.dtype) for tensor in given]
-        results = [Type(tuple(shape), dtype) for shape, dtype in shaped(given)]
-        guards, like = type_guards(types), [(each.shape, each.strides, each.dtype) for each in results]
+        types = [Type(tuple(tensor.shape), tensor.dtype) for tensor in arguments]
+        results = [Type(tuple(shape), dtype) for shape, dtype in shaped(arguments)]
+        guards, allocations = type_guards(types), [(type_.shape, type_.strides, type_.dtype) for type_ in results]
 
-        def repeat(given: tuple[Any, ...]) -> Any:
-            if not (guards(*given) or have_types(given, types)):
+        def repeat(arguments: tuple[Any, ...]) -> Any:
+            if not (guards(*arguments) or have_types(arguments, types)):
                 return _UNFIT
-            results = [shortest_empty(*each) for each in like]
-            launch((*given, *bound), results)
+            results = [shortest_empty(*allocation) for allocation in allocations]
+            launch((*arguments, *bound), results)
             return rebuild(results)
 
         return repeat
@@ -86,27 +86,27 @@ def _remembering(count: int, repeat_of: Callable[[tuple[Any, ...], Any], _Repeat
 
     `repeat_of` returns the cache entry for arguments that `general` was just called with, and its result; or None.
     """
-    known: dict[Any, _Repeat] = {}
+    entries: dict[Any, _Repeat] = {}
 
-    def call(*given: Any, out: Any = None, **keywords: Any) -> Any:
-        kind = plain_kind(*given) if out is None and len(given) == count and not keywords else None
+    def call(*arguments: Any, out: Any = None, **keywords: Any) -> Any:
+        kind = plain_kind(*arguments) if out is None and len(arguments) == count and not keywords else None
         if kind is None:
-            return general(*given, out=out, **keywords)
-        key = (kind, *[argument.shape for argument in given])
-        repeat = known.get(key)
+            return general(*arguments, out=out, **keywords)
+        key = (kind, *[argument.shape for argument in arguments])
+        repeat = entries.get(key)
         if repeat is None:
-            result = general(*given)
-            if (repeat := repeat_of(given, result)) is not None:
-                if len(known) >= MOST_SHAPES:
-                    known.clear()
-                known[key] = repeat
+            result = general(*arguments)
+            if (repeat := repeat_of(arguments, result)) is not None:
+                if len(entries) >= MOST_SHAPES:
+                    entries.clear()
+                entries[key] = repeat
             return result
         try:
-            result = repeat(given)
+            result = repeat(arguments)
         except Exception:
             # The general path raises it again, in the user's terms.
             result = _UNFIT
-        return general(*given) if result is _UNFIT else result
+        return general(*arguments) if result is _UNFIT else result
 
     return call
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from mlirtri.calls.arrays import as_array, as_given, as_torch, view_of
+from mlirtri.calls.arrays import as_array, as_torch, unviewed, view_of
 from mlirtri.calls.direct_calls import Call, direct_call, is_possible
 from mlirtri.calls.dynamic_shapes import DynamicShapes
-from mlirtri.calls.entries import Entry
+from mlirtri.calls.entries import Entry, viewed_dtype
 from mlirtri.calls.plain import Type
 from mlirtri.calls.remembered_calls import sized_call, static_call
 from mlirtri.calls.updates import Updates, overlap
@@ -54,7 +54,9 @@ class Runner:
         """What a kernel without tensor arguments returns; the others return what they are called with."""
         self.device = torch.device("cuda" if cuda else "cpu")
         self.entries = [Entry(name, self.device, parameter, signless) for parameter in interface.parameters]
-        self.bound = tuple(Entry(name, self.device, each, signless).held(params or {}) for each in interface.bound)
+        self.bound = tuple(
+            Entry(name, self.device, leaf, signless).bound_tensor(params or {}) for leaf in interface.bound
+        )
         """What the function takes after the arguments: the same tensors at every call."""
         self.outputs = [(tuple(leaf.shape), leaf.dtype.torch) for leaf in interface.leaves]
         self.sizes = DynamicShapes(name, interface, interface.sizes) if interface.sizes is not None else None
@@ -87,10 +89,10 @@ class Runner:
         if self.is_sized:
             return sized_call(self.executable.sized, len(self.entries), self.bound, general)
         direct = getattr(self.executable, "direct", None)
-        types = [Type(tuple(each.shape), each.torch_dtype, _seen(each.view, each.torch_dtype)) for each in self.entries]
+        types = [entry.plain_type() for entry in self.entries]
         if direct is not None and self.is_direct and is_possible(types):
             [(shape, dtype)], [view] = self.outputs, self.views
-            return direct_call(direct, types, self.bound, Type(shape, dtype, _seen(view, dtype)), general)
+            return direct_call(direct, types, self.bound, Type(shape, dtype, viewed_dtype(view, dtype)), general)
         is_known = self.is_bare and (self.sizes is None or not self.sizes.elements)
         if not is_known or any(leaf.counts for leaf in _leaves(self.interface.tree)):
             return general
@@ -99,8 +101,8 @@ class Runner:
     def _rebuilder(self) -> Callable[[list[Any]], Any]:
         """Return `rebuild` specialised to torch tensors."""
         tree = self.interface.tree
-        if type(tree) is tuple and len(tree) > 1 and all(isinstance(each, Leaf) for each in tree):
-            return itemgetter(*[each.index for each in tree])
+        if type(tree) is tuple and len(tree) > 1 and all(isinstance(leaf, Leaf) for leaf in tree):
+            return itemgetter(*[leaf.index for leaf in tree])
         return lambda results: self.rebuild(tree, results, False)
 
     def __call__(self, arguments: Sequence[Any], out: Any = None) -> Any:
@@ -113,7 +115,7 @@ class Runner:
         arrays = self.gives_arrays(arguments)
         results = self.allocated(inputs, device, arrays)
         self.launch(inputs, results)
-        self.updates.hand_back(arguments, inputs, results)
+        self.updates.copy_back(arguments, inputs, results)
         return self.rebuild(self.interface.tree, results, arrays)
 
     def allocated(self, inputs: list[Any], device: torch.device, arrays: bool = False) -> list[Any]:
@@ -122,14 +124,14 @@ class Runner:
         for index, (shape, dtype) in enumerate(self.shaped(inputs)):
             parameter = self.updates.in_place.get(index)
             if parameter is None and arrays:
-                results.append(self.made(empty, shape, dtype, device=device))
+                results.append(self.allocate(empty, shape, dtype, device=device))
             elif parameter is None:
-                results.append(self.made(torch.empty, shape, dtype, device=device))
+                results.append(self.allocate(torch.empty, shape, dtype, device=device))
             else:
-                results.append(as_given(inputs[parameter], dtype))
+                results.append(unviewed(inputs[parameter], dtype))
         return results
 
-    def made(self, make: Callable[..., torch.Tensor], shape: Any, dtype: torch.dtype, **where: Any) -> torch.Tensor:
+    def allocate(self, make: Callable[..., torch.Tensor], shape: Any, dtype: torch.dtype, **where: Any) -> torch.Tensor:
         """Allocate a tensor; raises `KernelMemoryError`."""
         try:
             return make(shape, dtype=dtype, **where)
@@ -196,62 +198,55 @@ class Runner:
             if tree.index in self.interface.numbers:
                 return result.item()
             return as_array(result) if arrays else result
-        return None if tree is None else like(tree, [self.rebuild(each, results, arrays) for each in tree])
+        return None if tree is None else like(tree, [self.rebuild(part, results, arrays) for part in tree])
 
     def into(self, out: Any, arguments: Sequence[Any], inputs: list[Any], device: torch.device) -> Any:
         """Write results into the caller's tensors and return those."""
         arrays = self.gives_arrays(arguments)
-        given = _flatten(out)
+        outputs = _flatten(out)
         leaves = [leaf.index for leaf in _leaves(self.interface.tree)]
-        if len(given) != len(leaves):
-            raise ArgumentMismatchError(f"{self.name}(): out has {len(given)} tensors for {len(leaves)} results")
+        if len(outputs) != len(leaves):
+            raise ArgumentMismatchError(f"{self.name}(): out has {len(outputs)} tensors for {len(leaves)} results")
         shapes = [shape for shape, _ in self.shaped(inputs)]
         targets = [
             self._checked_output(target, index, shapes[index], arrays)
-            for index, target in zip(leaves, given, strict=True)
+            for index, target in zip(leaves, outputs, strict=True)
         ]
-        if any(overlap(a, b) for at, a in enumerate(targets) for b in targets[:at]):
+        if any(overlap(a, b) for position, a in enumerate(targets) for b in targets[:position]):
             raise ArgumentMismatchError(f"{self.name}(): the tensors of out share memory")
         results = self.allocated(inputs, device)
         late: list[tuple[Any, Any]] = []
         for index, target in zip(leaves, targets, strict=True):
-            if target.is_contiguous() and not any(overlap(target, each) for each in (*inputs, *self.bound, *results)):
+            if target.is_contiguous() and not any(overlap(target, other) for other in (*inputs, *self.bound, *results)):
                 results[index] = target
             else:
                 late.append((target, results[index]))
         self.launch(inputs, results)
-        self.updates.hand_back(arguments, inputs, results)
+        self.updates.copy_back(arguments, inputs, results)
         for target, result in late:
             target.copy_(result)
         return out
 
     def _checked_output(self, target: Any, index: int, shape: tuple[int, ...], arrays: bool) -> Any:
         leaf = self.interface.leaves[index].with_shape(shape)
-        wanted = np.ndarray if arrays else torch.Tensor
-        if (
-            not isinstance(target, wanted)
-            or tuple(target.shape) != leaf.shape
-            or find_stored(target.dtype) != leaf.dtype
-        ):
+        kind = np.ndarray if arrays else torch.Tensor
+        if not isinstance(target, kind) or tuple(target.shape) != leaf.shape or find_stored(target.dtype) != leaf.dtype:
             shown = shown_type(target) if hasattr(target, "shape") else ""
             raise ArgumentMismatchError(
-                f"{self.name}(): out has to be a {wanted.__name__} {leaf}, got {type(target).__name__} {shown}".rstrip()
+                f"{self.name}(): out has to be a {kind.__name__} {leaf}, got {type(target).__name__} {shown}".rstrip()
             )
-        if isinstance(target, np.ndarray) and (not target.flags.writeable or any(each < 0 for each in target.strides)):
+        if isinstance(target, np.ndarray) and (
+            not target.flags.writeable or any(stride < 0 for stride in target.strides)
+        ):
             raise ArgumentMismatchError(f"{self.name}(): out is read-only, or has a negative stride")
-        found = as_torch(target) if isinstance(target, np.ndarray) else target
-        if found is target and found.device.type != self.device.type:
-            raise ArgumentMismatchError(f"{self.name}(): out is on {found.device}, the kernel on {self.device}")
-        if found.requires_grad:
+        tensor = as_torch(target) if isinstance(target, np.ndarray) else target
+        if tensor is target and tensor.device.type != self.device.type:
+            raise ArgumentMismatchError(f"{self.name}(): out is on {tensor.device}, the kernel on {self.device}")
+        if tensor.requires_grad:
             raise ArgumentMismatchError(f"{self.name}(): out requires a gradient; pass out.detach()")
-        if any(stride == 0 and size > 1 for stride, size in zip(found.stride(), found.shape, strict=True)):
+        if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
             raise ArgumentMismatchError(f"{self.name}(): several elements of out share memory, as expand() makes them")
-        return found
-
-
-def _seen(view: Callable[[torch.Tensor], torch.Tensor] | None, dtype: torch.dtype) -> torch.dtype | None:
-    """Return the dtype of the executable's view; None without a view."""
-    return None if view is None else view(torch.empty(0, dtype=dtype)).dtype
+        return tensor
 
 
 def _device_of(inputs: list[Any], default: torch.device) -> torch.device:
@@ -259,11 +254,11 @@ def _device_of(inputs: list[Any], default: torch.device) -> torch.device:
 
 
 def _flatten(tree: Any) -> list[Any]:
-    return [each for part in tree for each in _flatten(part)] if isinstance(tree, (tuple, list)) else [tree]
+    return [leaf for part in tree for leaf in _flatten(part)] if isinstance(tree, (tuple, list)) else [tree]
 
 
 def _leaves(tree: Any) -> list[Leaf]:
-    return [each for each in _flatten(tree) if isinstance(each, Leaf)]
+    return [leaf for leaf in _flatten(tree) if isinstance(leaf, Leaf)]
 
 
 _NO_MEMORY = ("bad_alloc", "allocate memory", "out of memory")

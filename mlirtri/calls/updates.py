@@ -56,7 +56,7 @@ class Updates:
                 f"{name}(): {self.names[number]!r}, which the kernel writes, {problem}", help="pass a copy"
             )
 
-    def hand_back(self, arguments: Sequence[Any], inputs: Sequence[Any], results: Sequence[Any]) -> None:
+    def copy_back(self, arguments: Sequence[Any], inputs: Sequence[Any], results: Sequence[Any]) -> None:
         """Copy results that were written elsewhere into the caller's memory, after the call."""
         for number, result in self.results.items():
             content = results[result]
@@ -106,8 +106,8 @@ def share_elements(a: Any, b: Any) -> bool:
             return overlap(a, b)
         if a.device.type != "cpu" or b.device.type != "cpu":
             return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
-    arrays = [_as_bytes(each) for each in (a, b)]
-    if any(each is None for each in arrays) or not np.may_share_memory(*arrays):  # type: ignore[arg-type]
+    arrays = [_as_bytes(argument) for argument in (a, b)]
+    if any(array is None for array in arrays) or not np.may_share_memory(*arrays):  # type: ignore[arg-type]
         return False
     try:
         return np.shares_memory(*arrays, max_work=EXACT_WORK)  # type: ignore[arg-type]

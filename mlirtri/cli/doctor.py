@@ -126,10 +126,10 @@ def script(name: str) -> str | None:
 
 
 def _check_platform() -> Check:
-    here = (platform.system(), platform.machine())
-    if here == TESTED_PLATFORM:
-        return Check("platform", f"{here[0]} {here[1]}, which mlirtri is tested on", True)
-    return Check("platform", f"{here[0]} {here[1]}: untested; the wheels exist, and reports are welcome")
+    machine = (platform.system(), platform.machine())
+    if machine == TESTED_PLATFORM:
+        return Check("platform", f"{machine[0]} {machine[1]}, which mlirtri is tested on", True)
+    return Check("platform", f"{machine[0]} {machine[1]}: untested; the wheels exist, and reports are welcome")
 
 
 def _check_python() -> Check:
@@ -145,9 +145,10 @@ def _requirements(extra: str = "") -> list[Requirement]:
     except metadata.PackageNotFoundError:
         return []
     requirements = [Requirement(line) for line in lines]
+    markers = [(requirement, requirement.marker) for requirement in requirements]
     if not extra:
-        return [found for found in requirements if found.marker is None or found.marker.evaluate({"extra": ""})]
-    return [found for found in requirements if found.marker is not None and found.marker.evaluate({"extra": extra})]
+        return [requirement for requirement, marker in markers if marker is None or marker.evaluate({"extra": ""})]
+    return [requirement for requirement, marker in markers if marker and marker.evaluate({"extra": extra})]
 
 
 def _installed(name: str) -> str | None:
@@ -159,12 +160,12 @@ def _installed(name: str) -> str | None:
 
 def _check_package(requirement: Requirement) -> Check:
     version = _installed(requirement.name)
-    wanted = f"{requirement.name}{requirement.specifier}"
+    pinned = f"{requirement.name}{requirement.specifier}"
     if version is None:
-        return Check(requirement.name, "not installed", False, f'pip install "{wanted}"')
+        return Check(requirement.name, "not installed", False, f'pip install "{pinned}"')
     if requirement.specifier.contains(Version(version), prereleases=True):
         return Check(requirement.name, version, True)
-    return Check(requirement.name, f"{version}, but mlirtri needs {wanted}", False, f'pip install "{wanted}"')
+    return Check(requirement.name, f"{version}, but mlirtri needs {pinned}", False, f'pip install "{pinned}"')
 
 
 def _check_packages() -> list[Check]:
@@ -187,8 +188,8 @@ def _check_import(name: str) -> Check:
 
 
 def _reinstall(packages: tuple[str, ...]) -> str:
-    wanted = [f'"{found.name}{found.specifier}"' for found in _requirements() if found.name in packages]
-    return f"pip install --force-reinstall {' '.join(wanted)}"
+    needed = [requirement for requirement in _requirements() if requirement.name in packages]
+    return " ".join(["pip install --force-reinstall", *(f'"{package.name}{package.specifier}"' for package in needed)])
 
 
 def _check_imports() -> list[Check]:
@@ -237,12 +238,13 @@ def _check_nvcc() -> Check:
 
 
 def _check_openmp() -> Check:
-    found = runtime_library()
-    return Check("OpenMP", found or "no runtime: pipeline mlir runs on one thread", fix="" if found else INSTALL)
+    library = runtime_library()
+    return Check("OpenMP", library or "no runtime: pipeline mlir runs on one thread", fix="" if library else INSTALL)
 
 
 def _check_test_tools() -> list[Check]:
     """Nobody needs these to compile a kernel, so a missing one is no fault."""
-    tools = [_check_package(found) for found in _requirements("test") if found.name in ("lit", "filecheck")]
+    needed = [requirement for requirement in _requirements("test") if requirement.name in ("lit", "filecheck")]
+    tools = [_check_package(requirement) for requirement in needed]
     tools.append(Check("native FileCheck", native_filecheck() or "none: PyPI's filecheck serves"))
     return [check if check.ok else replace(check, ok=None) for check in tools]

@@ -81,27 +81,27 @@ def import_file(path: Path) -> ModuleType:
 def _import_error(path: Path, error: BaseException) -> SourceNotAvailableError:
     """The error at the last line of the file itself that took part in it."""
     file = str(path.resolve())
-    what = f"{type(error).__name__}: {error}"
+    message = f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError) and error.filename == file:
         span = Span(file, error.lineno or 1, error.offset or 1)
         return SourceNotAvailableError(f"{path.name} is not valid Python: {error.msg}", span)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     span = Span(file, lines[-1] or 1, 1) if lines else None
-    return SourceNotAvailableError(f"{path.name} does not import: {what}", span)
+    return SourceNotAvailableError(f"{path.name} does not import: {message}", span)
 
 
 def _named(module: ModuleType, path: Path, name: str) -> JitFunction:
     try:
-        found: Any = reduce(getattr, name.split("."), module)
+        value: Any = reduce(getattr, name.split("."), module)
     except AttributeError:
         kernels = _kernels(module, path)
         hint = f"{did_you_mean(name, kernels)}its kernels are {', '.join(kernels) or 'none'}"
         raise UnknownNameError(f"{path} has no {name!r}", help=hint) from None
-    if isinstance(found, JitFunction):
-        return found
-    if isinstance(found, FunctionType):
-        return jit(found)
-    raise UnknownNameError(f"{name!r} in {path} is a {type(found).__name__}, not a function", help="name a function")
+    if isinstance(value, JitFunction):
+        return value
+    if isinstance(value, FunctionType):
+        return jit(value)
+    raise UnknownNameError(f"{name!r} in {path} is a {type(value).__name__}, not a function", help="name a function")
 
 
 def _only_one(module: ModuleType, path: Path) -> JitFunction:
@@ -123,21 +123,21 @@ def _kernels(module: ModuleType, path: Path) -> dict[str, JitFunction]:
     }
 
 
-def check_arguments(function: JitFunction, given: dict[str, Any]) -> None:
+def check_arguments(function: JitFunction, arguments: dict[str, Any]) -> None:
     """Raise `ArgumentMismatchError` that says which --arg are missing, or name no parameter."""
     signature = function.signature
     name, parameters = function.__name__, signature.parameters
-    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
-    for each in given:
-        if each not in parameters:
-            known = f"its parameters are {', '.join(parameters)}" if parameters else "it has no parameters"
-            hint = f"{did_you_mean(each, parameters)}{known}"
-            raise ArgumentMismatchError(f"{name}() has no parameter {each!r}", signature.span, help=hint)
-    open_ = [each for each, parameter in parameters.items() if _has_to_be_said(signature, parameter)]
-    missing = [each for each in open_ if each not in given]
+    for argument in arguments:
+        if argument not in parameters:
+            known_names = f"its parameters are {', '.join(parameters)}" if parameters else "it has no parameters"
+            hint = f"{did_you_mean(argument, parameters)}{known_names}"
+            raise ArgumentMismatchError(f"{name}() has no parameter {argument!r}", signature.span, help=hint)
+    open_ = [argument for argument, parameter in parameters.items() if _has_to_be_said(signature, parameter)]
+    missing = [argument for argument in open_ if argument not in arguments]
     if missing:
-        shown = " ".join(f"--arg {each}=f32[2,3]" for each in missing)
+        shown = " ".join(f"--arg {argument}=f32[2,3]" for argument in missing)
         raise ArgumentMismatchError(
             f"{name}() needs to know {', '.join(missing)}", signature.span,
             help=f"say {shown} with their dtypes and shapes, or a value: --arg {missing[0]}=3",
@@ -154,42 +154,42 @@ def _has_to_be_said(signature: Signature, parameter: Any) -> bool:
 
 
 def compile_program(
-    file: str, start: str | None, arguments: dict[str, Any], options: Options, wanted: Sequence[str] | None = None
+    file: str, start: str | None, arguments: dict[str, Any], options: Options, stages: Sequence[str] | None = None
 ) -> Kernel:
     """The kernel of ``FILE.py[::name]`` for these arguments, of a program's file, or of IR of the stage `start`.
 
-    Compiles no further than the last of the `wanted` stages, so that what a later stage refuses can be looked at.
+    Compiles no further than the last of the `stages` stages, so that what a later stage refuses can be looked at.
     """
     if start is not None:
-        return _resume(file, start, options, wanted)
+        return _resume(file, start, options, stages)
     if is_program(file):
-        return compile_file(file, arguments, options, wanted)
+        return compile_file(file, arguments, options, stages)
     path = Path(file.partition("::")[0])
     if path.suffix not in ("", ".py"):
         raise UnknownOptionError(f"{file} is not Python", help="say with --from STAGE which stage's IR it is")
     function = load_kernel(file)
     check_arguments(function, arguments)
     _, _, pipeline = resolved(options.over(function.options))
-    whole = {"target": options.target, "schedule": options.schedule, **arguments}
-    if "cuda" in (wanted or ()) and CUDA not in pipeline.stages:
+    keywords = {"target": options.target, "schedule": options.schedule, **arguments}
+    if "cuda" in (stages or ()) and CUDA not in pipeline.stages:
         # Of a kernel with regions on a GPU the CUDA source is a stage whatever its target is.
-        kernel = function.compile(pipeline=options.pipeline, **whole)
+        kernel = function.compile(pipeline=options.pipeline, **keywords)
         if "cuda" in kernel.ir:
             return kernel
-    return function.compile(pipeline=_until(pipeline, wanted), **whole)
+    return function.compile(pipeline=_until(pipeline, stages), **keywords)
 
 
-def _resume(file: str, start: str, options: Options, wanted: Sequence[str] | None) -> Kernel:
+def _resume(file: str, start: str, options: Options, stages: Sequence[str] | None) -> Kernel:
     text = _read(file)
     options = options.over(recorded_options(Path(file)))
     _, _, pipeline = resolved(options)
     later = (pipeline.find(start).name, *pipeline.after(start).names)
-    early = [name for name in wanted or () if _stage(pipeline, name).name not in later]
+    early = [name for name in stages or () if _stage(pipeline, name).name not in later]
     if early:
         raise UnknownOptionError(
             f"stage {early[0]!r} does not come after {start!r}", help=f"the stages from there are {', '.join(later)}"
         )
-    options = replace(options, pipeline=_until(pipeline, wanted))
+    options = replace(options, pipeline=_until(pipeline, stages))
     return resume("<stdin>" if file == "-" else file, start, options, text)
 
 
@@ -197,10 +197,10 @@ def _read(file: str) -> str:
     return sys.stdin.read() if file == "-" else read_text(Path(file))
 
 
-def _until(pipeline: Pipeline, wanted: Sequence[str] | None) -> Pipeline:
-    if wanted is None:
+def _until(pipeline: Pipeline, stages: Sequence[str] | None) -> Pipeline:
+    if stages is None:
         return pipeline
-    return pipeline.until(max((_stage(pipeline, name).name for name in wanted), key=pipeline.names.index))
+    return pipeline.until(max((_stage(pipeline, name).name for name in stages), key=pipeline.names.index))
 
 
 def _stage(pipeline: Pipeline, name: str) -> Stage:
@@ -211,7 +211,7 @@ def _stage(pipeline: Pipeline, name: str) -> Stage:
         target = "cpu" if CUDA in pipeline.stages else "cuda"
         if name not in (stage.name for stage in BACK[target]):
             raise
-        way = "--pipeline=linalg " if pipeline.name == "mlir" else ""
+        pipeline_option = "--pipeline=linalg " if pipeline.name == "mlir" else ""
         raise UnknownOptionError(
-            error.message, help=f"{name!r} is a stage of target {target}: say {way}--target={target}"
+            error.message, help=f"{name!r} is a stage of target {target}: say {pipeline_option}--target={target}"
         ) from None

@@ -135,11 +135,11 @@ def _show(renderable: RenderableType) -> None:
     print(text.get(), end="")
 
 
-def _waiting(what: str) -> AbstractContextManager[Any]:
+def _waiting(activity: str) -> AbstractContextManager[Any]:
     """A spinner on stderr while something takes long; nothing where stderr is no terminal."""
     from rich.console import Console
 
-    return Console(stderr=True).status(what)
+    return Console(stderr=True).status(activity)
 
 
 # --- kernels -------------------------------------------------------------------------------------------------------
@@ -201,17 +201,17 @@ def _stage_texts(kernel: Kernel, names: list[str], complete: bool) -> list[tuple
     return [(_banner(kernel, record), record.complete() if complete else record.readable()) for record in records]
 
 
-def _pass_texts(kernel: Kernel, names: list[str], wanted: str) -> list[tuple[str, str]]:
-    found = [
+def _pass_texts(kernel: Kernel, names: list[str], pass_name: str) -> list[tuple[str, str]]:
+    texts = [
         (_banner(kernel, kernel.walked.records[stage], f": {name}"), text)
         for stage in names
         for name, text in kernel.passes[stage].items()
-        if name == wanted or (wanted == "all" and name in kernel.passes[stage].changed)
+        if name == pass_name or (pass_name == "all" and name in kernel.passes[stage].changed)
     ]
-    if not found and wanted != "all":
+    if not texts and pass_name != "all":
         ran = [name for stage in names for name in kernel.passes[stage]]
-        raise UnknownOptionError(f"no pass {wanted!r} ran", help=f"the passes were {', '.join(ran) or 'none'}")
-    return found
+        raise UnknownOptionError(f"no pass {pass_name!r} ran", help=f"the passes were {', '.join(ran) or 'none'}")
+    return texts
 
 
 def _banner(kernel: Kernel, record: StageRecord, suffix: str = "") -> str:
@@ -234,12 +234,12 @@ def run(file, start, arguments, pipeline, target, schedule) -> None:
     from mlirtri.cli.program_files import is_program, random_arguments
     from mlirtri.kernels.arguments import device_for, random_tensor, summary
 
-    given = dict(arguments)
-    kernel = compile_program(file, start, given, _options(pipeline, target, schedule))
+    values_by_name = dict(arguments)
+    kernel = compile_program(file, start, values_by_name, _options(pipeline, target, schedule))
     device = device_for(kernel.target)
     values = random_arguments(kernel, device) if is_program(file) and not start else []
     for parameter in () if values else kernel.interface.parameters:
-        value = given.get(parameter.name)
+        value = values_by_name.get(parameter.name)
         is_number = isinstance(value, (bool, int, float, complex))
         values.append(value if is_number else random_tensor(parameter.name, parameter.type, device))
     for line in summary(kernel(*values)):
@@ -264,13 +264,13 @@ def compare(file, arguments, target, schedule, pipelines, repeat, as_json) -> No
     names = pipelines or COMPARED
     function = load_kernel(file)
     check_arguments(function, dict(arguments))
-    how = {"pipelines": names, "target": target, "schedule": schedule, "repeat": repeat}
+    options = {"pipelines": names, "target": target, "schedule": schedule, "repeat": repeat}
     with _waiting(f"compiling and running {function.__name__}"):
-        found = compare_pipelines(function, **how, **dict(arguments))
+        comparison = compare_pipelines(function, **options, **dict(arguments))
     if as_json:
-        print(found.to_json())
+        print(comparison.to_json())
     else:
-        _show(found)
+        _show(comparison)
 
 
 @commands.command()
@@ -290,16 +290,16 @@ def tune(file, arguments, pipeline, target, trials, seconds, stages, as_json) ->
     from mlirtri.cli.kernel_files import check_arguments, load_kernel
     from mlirtri.measure.tuning import tune as tuned
 
-    how = {"trials": trials, "seconds": seconds, "target": target, "pipeline": pipeline}
+    options = {"trials": trials, "seconds": seconds, "target": target, "pipeline": pipeline}
     function = load_kernel(file)
     check_arguments(function, dict(arguments))
-    found = tuned(function, **how, **dict(arguments))
+    tuning = tuned(function, **options, **dict(arguments))
     for stage in stages:
-        print(found.side_by_side(stage))
+        print(tuning.side_by_side(stage))
     if as_json:
-        print(found.to_json())
+        print(tuning.to_json())
     else:
-        _show(found)
+        _show(tuning)
 
 
 # --- IR, settings, machine -----------------------------------------------------------------------------------------
@@ -329,20 +329,20 @@ def translate(direction, complete, inline, bytecode, report, as_json, pipeline, 
     from mlirtri.cli.program_files import report_on_file, to_mlir, to_relax
 
     if report:
-        found = report_on_file(file, None if direction == "to-relax" else direction, pipeline, target)
-        print(found.to_json() if as_json else found)
-        return int(not found.is_total)
+        findings = report_on_file(file, None if direction == "to-relax" else direction, pipeline, target)
+        print(findings.to_json() if as_json else findings)
+        return int(not findings.is_total)
     if direction is None:
-        ways = ", ".join(f"--{language.lower()}-to-mlir" for language in LANGUAGES)
-        raise click.UsageError(f"say from what to what: --mlir-to-relax, {ways}")
+        directions = ", ".join(f"--{language.lower()}-to-mlir" for language in LANGUAGES)
+        raise click.UsageError(f"say from what to what: --mlir-to-relax, {directions}")
     if direction == "to-relax":
-        found = to_relax(file)
+        output = to_relax(file)
     else:
-        found = to_mlir(file, direction, not complete, "bytecode" if bytecode else "text", inline)
-    if isinstance(found, bytes):
-        sys.stdout.buffer.write(found)
+        output = to_mlir(file, direction, not complete, "bytecode" if bytecode else "text", inline)
+    if isinstance(output, bytes):
+        sys.stdout.buffer.write(output)
     else:
-        print(found.rstrip("\n"))
+        print(output.rstrip("\n"))
     return 0
 
 

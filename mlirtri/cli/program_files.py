@@ -86,25 +86,25 @@ _READERS: dict[str, Callable[[Any], Program]] = {
 }  # fmt: skip
 
 
-def compile_file(spec: str, arguments: dict[str, Any], options: Options, wanted: Sequence[str] | None = None) -> Kernel:
+def compile_file(spec: str, arguments: dict[str, Any], options: Options, stages: Sequence[str] | None = None) -> Kernel:
     """The kernel of ``FILE[::function]``; `arguments` give shapes to parameters whose types leave sizes open.
 
-    Compiles no further than the last of the `wanted` stages.
+    Compiles no further than the last of the `stages` stages.
     """
     file, _, entry = spec.partition("::")
     program = load_program(file)
     _, _, pipeline = resolved(options)
-    how = {"target": options.target, "schedule": options.schedule, "shapes": _shapes(arguments)}
-    return program.compile(entry or None, pipeline=_until(program, pipeline, wanted), **how)
+    keywords = {"target": options.target, "schedule": options.schedule, "shapes": _shapes(arguments)}
+    return program.compile(entry or None, pipeline=_until(program, pipeline, stages), **keywords)
 
 
-def _until(program: Program, pipeline: Pipeline, wanted: Sequence[str] | None) -> Pipeline:
-    whole = pipeline_of_import(program.source, pipeline)
-    if wanted is None:
+def _until(program: Program, pipeline: Pipeline, stages: Sequence[str] | None) -> Pipeline:
+    imported = pipeline_of_import(program.source, pipeline)
+    if stages is None:
         return pipeline
-    last = max((whole.find(name).name for name in wanted), key=whole.names.index)
+    last = max((imported.find(name).name for name in stages), key=imported.names.index)
     # The stages of its own language end with one that all pipelines have.
-    common = next(name for name in pipeline.names if name in whole.names)
+    common = next(name for name in pipeline.names if name in imported.names)
     return pipeline.until(last if last in pipeline.names else common)
 
 
@@ -151,8 +151,8 @@ def report_on_file(spec: str, language: str | None, pipeline: str | None, target
 
 def random_arguments(kernel: Kernel, device: str) -> list[Any]:
     """Data for each parameter of a program's kernel; raises `KernelTypeError` where a size is open."""
-    for each in kernel.interface.parameters:
-        if any(map(is_dynamic, each.type.shape)):
-            way_out = f"say --arg {each.name}={each.type.dtype.name}[…] with numbers"
-            raise KernelTypeError(f"sizes of {each.name}: {each.type} are open", help=way_out)
-    return [random_tensor(each.name, each.type, device) for each in kernel.interface.parameters]
+    for parameter in kernel.interface.parameters:
+        if any(map(is_dynamic, parameter.type.shape)):
+            way_out = f"say --arg {parameter.name}={parameter.type.dtype.name}[…] with numbers"
+            raise KernelTypeError(f"sizes of {parameter.name}: {parameter.type} are open", help=way_out)
+    return [random_tensor(parameter.name, parameter.type, device) for parameter in kernel.interface.parameters]

@@ -95,12 +95,12 @@ def _write(folder: Path, pipeline: Pipeline, walked: Walk, facts: dict[str, Any]
 def _write_passes(folder: Path, record: StageRecord, passes: Sequence[PassRecord]) -> None:
     if passes:
         folder.mkdir()
-    for step, each in enumerate(passes):
-        safe = "".join(c if c.isalnum() or c in "-_#" else "_" for c in each.name)[:80]
+    for step, pass_ in enumerate(passes):
+        safe = "".join(c if c.isalnum() or c in "-_#" else "_" for c in pass_.name)[:80]
         # The lowering from MLIR to Relax has passes on both sides.
-        is_mlir = record.stage.kind == "tvmscript" and "@I.ir_module" not in each.text
+        is_mlir = record.stage.kind == "tvmscript" and "@I.ir_module" not in pass_.text
         suffix = "mlir" if is_mlir else SUFFIXES.get(record.stage.kind, "txt")
-        (folder / f"{step:03}_{safe}.{suffix}").write_text(each.text, encoding="utf-8")
+        (folder / f"{step:03}_{safe}.{suffix}").write_text(pass_.text, encoding="utf-8")
 
 
 def digest_of(text: str) -> str:
@@ -171,8 +171,8 @@ def read_text(path: Path) -> str:
 
 def write_params(folder: Path, bound: Sequence[TensorParameter], params: Mapping[str, Any]) -> None:
     """Write the kernel's bound tensors; nothing if there are none, or not all are known."""
-    if bound and all(each.name in params for each in bound):
-        np.savez(folder / PARAMS, *(_storable(params[each.name]) for each in bound))
+    if bound and all(parameter.name in params for parameter in bound):
+        np.savez(folder / PARAMS, *(_storable(params[parameter.name]) for parameter in bound))
 
 
 def read_params(folder: Path, bound: Sequence[TensorParameter]) -> dict[str, Any]:
@@ -182,10 +182,10 @@ def read_params(folder: Path, bound: Sequence[TensorParameter]) -> dict[str, Any
         return {}
     try:
         with np.load(path, allow_pickle=False) as file:
-            arrays = [file[f"arr_{at}"] for at in range(len(bound))]
+            arrays = [file[f"arr_{index}"] for index in range(len(bound))]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as problem:
         raise ParseError(f"these parameters cannot be read: {problem}", Span(str(path), 1, 1)) from None
-    return {each.name: _param(array, each, path) for each, array in zip(bound, arrays, strict=True)}
+    return {parameter.name: _param(array, parameter, path) for parameter, array in zip(bound, arrays, strict=True)}
 
 
 def _storable(value: Any) -> np.ndarray:
@@ -201,8 +201,8 @@ def _storable(value: Any) -> np.ndarray:
 
 
 def _param(array: np.ndarray, parameter: TensorParameter, path: Path) -> np.ndarray:
-    wanted, shape = parameter.type.dtype.numpy, tuple(parameter.type.shape)
-    if array.shape != shape or array.dtype.itemsize != wanted.itemsize:
-        found = f"{array.dtype}{list(array.shape)}"
-        raise ParseError(f"{parameter.name!r} is a {parameter.type}, this file has {found}", Span(str(path), 1, 1))
-    return array if array.dtype == wanted else array.view(wanted)
+    dtype, shape = parameter.type.dtype.numpy, tuple(parameter.type.shape)
+    if array.shape != shape or array.dtype.itemsize != dtype.itemsize:
+        contents = f"{array.dtype}{list(array.shape)}"
+        raise ParseError(f"{parameter.name!r} is a {parameter.type}, this file has {contents}", Span(str(path), 1, 1))
+    return array if array.dtype == dtype else array.view(dtype)

@@ -24,7 +24,7 @@ def to_json(interface: Interface | None) -> dict[str, Any] | None:
     if interface is None:
         return None
     return {
-        "parameters": [_parameter_json(each) for each in interface.parameters],
+        "parameters": [_parameter_json(parameter) for parameter in interface.parameters],
         "results": [_type_json(leaf) for leaf in interface.leaves],
         "tree": _tree_json(interface.tree),
         "checks": [
@@ -39,7 +39,7 @@ def to_json(interface: Interface | None) -> dict[str, Any] | None:
         "updates": [list(pair) for pair in interface.updates],
         "log": _log_json(interface.log),
         "ordered": list(interface.ordered),
-        "bound": [_parameter_json(each) for each in interface.bound],
+        "bound": [_parameter_json(parameter) for parameter in interface.bound],
         "states": [list(pair) for pair in interface.states],
         "numbers": list(interface.numbers),
         "sizes": size_program_json(interface.sizes),
@@ -49,7 +49,7 @@ def to_json(interface: Interface | None) -> dict[str, Any] | None:
 def from_json(data: dict[str, Any], path: Path) -> Interface:
     """Return the interface that `to_json` wrote; raises `ParseError` for anything else."""
     try:
-        results = tuple(_type_of_json(each) for each in data["results"])
+        results = tuple(_type_of_json(type_data) for type_data in data["results"])
         checks = tuple(
             RuntimeCheck(c["index"], error_class(c["error"]), c["message"], Span(*c["span"]) if c["span"] else None)
             for c in data["checks"]
@@ -71,16 +71,21 @@ def from_json(data: dict[str, Any], path: Path) -> Interface:
         raise ParseError("the interface in this manifest is not one", Span(str(path), 1, 1), help="remove it") from None
 
 
-def _parameter_json(of: TensorParameter) -> dict[str, Any]:
-    return {"name": of.name, "type": _type_json(of.type), "weak": of.weak, "number": of.number}
+def _parameter_json(parameter: TensorParameter) -> dict[str, Any]:
+    return {
+        "name": parameter.name,
+        "type": _type_json(parameter.type),
+        "weak": parameter.weak,
+        "number": parameter.number,
+    }
 
 
 def _parameter_of_json(data: dict[str, Any]) -> TensorParameter:
     return TensorParameter(data["name"], _type_of_json(data["type"]), data["weak"], data["number"])
 
 
-def _type_json(of: TensorType) -> list[Any]:
-    return [of.dtype.name, *(None if is_dynamic(size) else size for size in of.shape)]
+def _type_json(type_: TensorType) -> list[Any]:
+    return [type_.dtype.name, *(None if is_dynamic(size) else size for size in type_.shape)]
 
 
 def _type_of_json(data: list[Any]) -> TensorType:
@@ -118,7 +123,7 @@ def _tree_json(tree: Any) -> Any:
         return {"leaf": tree.index, "counts": [list(pair) for pair in tree.counts]} if tree.counts else tree.index
     if tree is None:
         return None
-    parts = [_tree_json(each) for each in tree]
+    parts = [_tree_json(part) for part in tree]
     if hasattr(tree, "_fields"):
         return {"name": type(tree).__name__, "fields": list(tree._fields), "parts": parts}
     return {"list" if isinstance(tree, list) else "tuple": parts}
@@ -133,10 +138,10 @@ def _tree_of_json(data: Any, results: tuple[TensorType, ...]) -> Any:
         counts = tuple((axis, result) for axis, result in data["counts"])
         return Leaf(data["leaf"], results[data["leaf"]], counts)
     if "fields" in data:
-        parts = [_tree_of_json(each, results) for each in data["parts"]]
+        parts = [_tree_of_json(part, results) for part in data["parts"]]
         return namedtuple(data["name"], data["fields"])(*parts)
     [(kind, parts)] = data.items()
-    return {"tuple": tuple, "list": list}[kind](_tree_of_json(each, results) for each in parts)
+    return {"tuple": tuple, "list": list}[kind](_tree_of_json(part, results) for part in parts)
 
 
 def size_program_json(program: SizeProgram | None) -> dict[str, Any] | None:
@@ -144,11 +149,18 @@ def size_program_json(program: SizeProgram | None) -> dict[str, Any] | None:
     if program is None:
         return None
     return {
-        "steps": [[one.name, one.kind, list(one.operands), list(one.numbers)] for one in program.steps],
-        "sizes": [list(each) for each in program.sizes],
+        "steps": [[step.name, step.kind, list(step.operands), list(step.numbers)] for step in program.steps],
+        "sizes": [list(size) for size in program.sizes],
         "conditions": [
-            [one.left, one.relation, one.right, one.why, list(astuple(one.span)) if one.span else None, one.error]
-            for one in program.conditions
+            [
+                condition.left,
+                condition.relation,
+                condition.right,
+                condition.why,
+                list(astuple(condition.span)) if condition.span else None,
+                condition.error,
+            ]
+            for condition in program.conditions
         ],
     }
 

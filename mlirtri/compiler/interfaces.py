@@ -51,8 +51,9 @@ def interface_of(kind: str, module: Any, path: Path) -> tuple[str, Interface, st
     name, interface = function_of(kind, module, path)
     recorded, semantics = read_manifest(path.parent) if path.is_file() else None, "torch"
     if recorded is not None and recorded["kernel"] == name:
-        known = from_json(recorded["interface"], path.parent / MANIFEST)
-        interface, semantics = known if fits(interface, known) else interface, recorded.get("semantics", "torch")
+        recorded_interface = from_json(recorded["interface"], path.parent / MANIFEST)
+        semantics = recorded.get("semantics", "torch")
+        interface = recorded_interface if fits(interface, recorded_interface) else interface
     if interface.sizes is None and not all(leaf.is_static for leaf in interface.leaves):
         raise ParseError(
             f"{name!r} has results of sizes known at run time only, and the file does not say which",
@@ -71,13 +72,13 @@ def function_of(kind: str, module: Any, path: Path) -> tuple[str, Interface]:
     return function_of_relax(module, path)
 
 
-def fits(found: Interface, known: Interface) -> bool:
+def fits(interface: Interface, other: Interface) -> bool:
     """Return whether both have the same parameters and results, apart from names and what later stages drop.
 
     Those are signs, from linalg on, complex numbers, which TVM sees as tensors of parts, and which arguments are
     bound.
     """
-    return _bits(found) == _bits(known)
+    return _bits(interface) == _bits(other)
 
 
 def described(interface: Interface) -> str:
@@ -89,12 +90,12 @@ def described(interface: Interface) -> str:
 def _bits(interface: Interface) -> tuple[Any, ...]:
     types = [parameter.type for parameter in (*interface.parameters, *interface.bound)]
     groups = (types, interface.leaves)
-    return tuple(tuple(_memory(each) for each in group) for group in groups)
+    return tuple(tuple(_memory(type_) for type_ in group) for group in groups)
 
 
-def _memory(of: TensorType) -> tuple[Any, ...]:
-    shape = (*of.shape, 2) if of.dtype.is_complex else of.shape
-    return shape, "int8" if of.dtype.name in STORED else of.dtype.part.name.removeprefix("u")
+def _memory(type_: TensorType) -> tuple[Any, ...]:
+    shape = (*type_.shape, 2) if type_.dtype.is_complex else type_.shape
+    return shape, "int8" if type_.dtype.name in STORED else type_.dtype.part.name.removeprefix("u")
 
 
 def _of_mlir(module: Any, path: Path) -> tuple[str, Interface]:
@@ -104,7 +105,7 @@ def _of_mlir(module: Any, path: Path) -> tuple[str, Interface]:
     [function] = functions
     arguments = function.regions[0].blocks[0].arguments
     inputs, results = _signature(module, function, path)
-    names = [name_of(argument.location) or f"arg{at}" for at, argument in enumerate(arguments)][: len(inputs)]
+    names = [name_of(argument.location) or f"arg{index}" for index, argument in enumerate(arguments)][: len(inputs)]
     updates = _updates_of_mlir(module, function)
     symbol = function.attributes["sym_name"].value
     if function.operation.name == "llvm.func":
@@ -134,12 +135,12 @@ def _updates_of_mlir(module: Any, function: Any) -> dict[int, int]:
 
 def _signature(module: Any, function: Any, path: Path) -> tuple[list[TensorType], list[TensorType]]:
     """Return parameters and results as tensors."""
-    of = ir.TypeAttr(function.attributes["function_type"]).value
+    signature = ir.TypeAttr(function.attributes["function_type"]).value
     is_func = function.operation.name == "func.func"
-    if not is_func or any(isinstance(each, ir.MemRefType) for each in (*of.inputs, *of.results)):
-        of = _signature_before_buffers(module, function, path)
+    if not is_func or any(isinstance(type_, ir.MemRefType) for type_ in (*signature.inputs, *signature.results)):
+        signature = _signature_before_buffers(module, function, path)
     try:
-        return [type_of(each) for each in of.inputs], [type_of(each) for each in of.results]
+        return [type_of(type_) for type_ in signature.inputs], [type_of(type_) for type_ in signature.results]
     except KernelError as error:
         span = span_of(function.location) or Span(str(path), 1, 1)
         raise ParseError(error.message, span, help="kernels take and return ranked tensors") from None
@@ -154,15 +155,15 @@ def _signature_before_buffers(module: Any, function: Any, path: Path) -> Any:
             span,
             help=f"resume at an earlier stage, or give the module {{{SIGNATURE} = (tensor<…>) -> tensor<…>}}",
         )
-    of = ir.FunctionType(ir.TypeAttr(attributes[SIGNATURE]).value)
+    signature = ir.FunctionType(ir.TypeAttr(attributes[SIGNATURE]).value)
     updated = _updates_of_mlir(module, function).values()
-    own = [kind for at, kind in enumerate(of.results) if at not in updated]
-    buffers = len(of.inputs) + len(own)
+    returned = [kind for position, kind in enumerate(signature.results) if position not in updated]
+    buffers = len(signature.inputs) + len(returned)
     if function.operation.name == "llvm.func":
-        buffers += len(unknown_sizes([kind.shape for kind in (*of.inputs, *own)]))
+        buffers += len(unknown_sizes([kind.shape for kind in (*signature.inputs, *returned)]))
     if buffers != len(function.regions[0].blocks[0].arguments):
         raise ParseError(f"{SIGNATURE} has not as many types as the function has buffers", span)
-    return of
+    return signature
 
 
 # --- attributes of imported functions ------------------------------------------------------------------------------
@@ -174,41 +175,41 @@ def _with_attributes(function: Any, interface: Interface) -> Interface:
         return interface
     results = result_attributes(function)
     arguments = argument_attributes(function)[: len(interface.parameters)]
-    bound = [each[BOUND].value for each in arguments if BOUND in each]
+    bound = [attributes[BOUND].value for attributes in arguments if BOUND in attributes]
     parameters = [
-        replace(parameter, type=_as_seen(parameter.type, each.get(DTYPE)))
-        for parameter, each in zip(interface.parameters, arguments, strict=True)
+        replace(parameter, type=_as_seen(parameter.type, attributes.get(DTYPE)))
+        for parameter, attributes in zip(interface.parameters, arguments, strict=True)
     ]
     # The results of a bufferized function are arguments, without result attributes.
     leaves = [
-        _as_seen(leaf, each.get(DTYPE))
-        for leaf, each in zip(interface.leaves, _padded(results, interface), strict=True)
+        _as_seen(leaf, attributes.get(DTYPE))
+        for leaf, attributes in zip(interface.leaves, _padded(results, interface), strict=True)
     ]
     checks = _checks(function, results)
-    states = tuple((bound.index(each[STATE].value), at) for at, each in enumerate(results) if STATE in each)
+    states = tuple((bound.index(named[STATE].value), index) for index, named in enumerate(results) if STATE in named)
     count = len(parameters) - len(bound)
-    counts = {at: _pairs(list(each[LENGTHS])) for at, each in enumerate(results) if LENGTHS in each}
-    hidden = {*(check.index for check in checks), *(at for _, at in states), *dict(interface.updates).values()}
+    counts = {index: _pairs(list(named[LENGTHS])) for index, named in enumerate(results) if LENGTHS in named}
+    hidden = {*(check.index for check in checks), *(index for _, index in states), *dict(interface.updates).values()}
     hidden |= {result for pairs in counts.values() for _, result in pairs}
     return replace(
         interface,
         parameters=tuple(parameters[:count]),
-        bound=tuple(replace(each, name=name) for each, name in zip(parameters[count:], bound, strict=True)),
+        bound=tuple(replace(parameter, name=name) for parameter, name in zip(parameters[count:], bound, strict=True)),
         leaves=tuple(leaves),
-        tree=_tree([Leaf(at, of, counts.get(at, ())) for at, of in enumerate(leaves) if at not in hidden]),
+        tree=_tree([Leaf(i, type_, counts.get(i, ())) for i, type_ in enumerate(leaves) if i not in hidden]),
         checks=checks,
         states=states,
-        numbers=tuple(at for at, each in enumerate(results) if NUMBER in each),
+        numbers=tuple(index for index, attributes in enumerate(results) if NUMBER in attributes),
     )
 
 
 def _checks(function: Any, results: Sequence[dict[str, Any]]) -> tuple[RuntimeCheck, ...]:
     checks = []
-    for at, each in enumerate(results):
-        if CHECK in each:
-            name, _, message = each[CHECK].value.partition(": ")
-            span = _span(each[CHECK_LOCATION].value) if CHECK_LOCATION in each else span_of(function.location)
-            checks.append(RuntimeCheck(at, error_class(name), message, span))
+    for index, attributes in enumerate(results):
+        if CHECK in attributes:
+            name, _, message = attributes[CHECK].value.partition(": ")
+            span = _span(attributes[CHECK_LOCATION].value) if CHECK_LOCATION in attributes else span_of(function.location)
+            checks.append(RuntimeCheck(index, error_class(name), message, span))
     return tuple(checks)
 
 
@@ -221,8 +222,8 @@ def _pairs(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
     return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def _as_seen(of: TensorType, dtype: Any) -> TensorType:
-    return of if dtype is None else of.with_dtype(find_stored(dtype.value) or as_dtype(dtype.value))
+def _as_seen(type_: TensorType, dtype: Any) -> TensorType:
+    return type_ if dtype is None else type_.with_dtype(find_stored(dtype.value) or as_dtype(dtype.value))
 
 
 def _padded(results: list[dict[str, Any]], interface: Interface) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ def text_of(data: bytes, file: str) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as problem:
-        where = _place(data, problem.start, file)
+        where = _span_at(data, problem.start, file)
         raise ParseError(f"this is not UTF-8: byte 0x{data[problem.start]:02x}", where) from None
 
 
@@ -82,21 +82,21 @@ def _check_tokens(data: bytes, file: str) -> None:
         elif kind == "open":
             depth += 1
             if depth > DEEPEST:
-                where = _place(data, token.start(), file)
+                where = _span_at(data, token.start(), file)
                 raise ParseError(f"this is more than {DEEPEST} brackets deep", where, help="name inner parts before")
         elif kind == "close":
             depth = max(depth - 1, 0)
         elif kind is not None:
             message, way_out = _PROBLEMS[kind]
-            raise ParseError(message, _place(data, token.start(), file), help=way_out)
+            raise ParseError(message, _span_at(data, token.start(), file), help=way_out)
 
 
 def _end_of_string(data: bytes, position: int) -> int:
     """Return the position after a string's closing quote, or of the line's end; a regular expression backtracks."""
-    return next((each.end() for each in _STRING_END.finditer(data, position) if each[0][:1] != b"\\"), len(data))
+    return next((match.end() for match in _STRING_END.finditer(data, position) if match[0][:1] != b"\\"), len(data))
 
 
-def _place(data: bytes, position: int, file: str) -> Span:
+def _span_at(data: bytes, position: int, file: str) -> Span:
     before = data[:position]
     return Span(file, before.count(b"\n") + 1, position - (before.rfind(b"\n") + 1) + 1)
 

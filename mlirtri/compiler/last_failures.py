@@ -35,8 +35,8 @@ def failures_file() -> Path:
 
 def keep_failures(kernel: str, steps: Sequence[SkippedStep]) -> None:
     """Replace the recorded failures by those of this compilation, if the folder can be written."""
-    rows = [{"step": each.step, "kernel": each.kernel, "reason": each.reason, "line": str(each.span or "")}
-            for each in steps]  # fmt: skip
+    rows = [{"step": step.step, "kernel": step.kernel, "reason": step.reason, "line": str(step.span or "")}
+            for step in steps]  # fmt: skip
     text = json.dumps({"kernel": kernel, "time": time.strftime("%Y-%m-%d %H:%M:%S"), "steps": rows})
     file = failures_file()
     unfinished = file.with_suffix(f".{os.getpid()}")

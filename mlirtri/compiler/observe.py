@@ -67,8 +67,8 @@ class Observer:
         for name, record in walked.records.items():
             if name not in self.printed or name in already:
                 continue
-            for each in walked.context.passes.get(name, ()):
-                self.on_pass(name, each)
+            for pass_record in walked.context.passes.get(name, ()):
+                self.on_pass(name, pass_record)
             self._show(name, name, record.readable())
 
     def _show(self, name: str, stage: str, text: str) -> None:
@@ -91,10 +91,10 @@ class Observer:
             "schedule": context.schedule,
             "interface": to_json(context.interface),
         }
-        found = edited_file(self.override_folder, self.kernel, self.pipeline, stage, facts)
-        if found is None:
+        file = edited_file(self.override_folder, self.kernel, self.pipeline, stage, facts)
+        if file is None:
             return ir
-        path, text = found
+        path, text = file
         edited = parse_given(stage.kind, text, str(path))
         name, interface = function_of(stage.kind, edited, path)
         if name != self.kernel or not fits(interface, context.interface):
@@ -142,21 +142,21 @@ def _override_state() -> Any:
 def _stages_to_print(argument: bool | tuple[str, ...] | None, pipeline: Pipeline) -> tuple[str, ...]:
     if argument is True:
         return pipeline.names
-    asked = tuple(argument) if argument else settings.get("MLIRTRI_PRINT_IR")
-    if "all" in asked or asked == ("1",):
+    requested = tuple(argument) if argument else settings.get("MLIRTRI_PRINT_IR")
+    if "all" in requested or requested == ("1",):
         return pipeline.names
     stages = all_stages()
-    for name in asked:
+    for name in requested:
         if name not in (*stages, *pipeline.names, *AKG_ALIASES):
             raise UnknownOptionError(
                 f"no pipeline has a stage {name!r}",
                 help=f"{did_you_mean(name, stages)}the stages are {', '.join(stages)}",
             )
-    known = {stage for name in asked for stage in AKG_ALIASES.get(name, (name,))}
-    return tuple(name for name in pipeline.names if name in known)
+    expanded = {stage for name in requested for stage in AKG_ALIASES.get(name, (name,))}
+    return tuple(name for name in pipeline.names if name in expanded)
 
 
 def all_stages() -> tuple[str, ...]:
     """Return the names of all stages of all pipelines and targets, in order of first appearance."""
-    found = [stage.name for stages in (*STAGES.values(), *BACK.values()) for stage in stages]
-    return tuple(dict.fromkeys(found))
+    names = [stage.name for stages in (*STAGES.values(), *BACK.values()) for stage in stages]
+    return tuple(dict.fromkeys(names))

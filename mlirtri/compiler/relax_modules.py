@@ -54,21 +54,21 @@ def function_of_relax(module: IRModule, path: Path) -> tuple[str, Interface]:
 
 def _updates_of(function: relax.Function) -> dict[int, int]:
     """Map the index of each argument that a call writes in place to the index of the result with its content."""
-    found: dict[int, int] = {}
+    updates: dict[int, int] = {}
     for binding in bindings_of(function):
         if operator_of(binding) == "relax.call_tir_inplace":
             written = enumerate(binding.value.attrs.inplace_indices)
-            found |= {int(argument): result for result, argument in written if argument >= 0}
-    return found
+            updates |= {int(argument): result for result, argument in written if argument >= 0}
+    return updates
 
 
-def _relax_type(of: Any, name: str, path: Path) -> TensorType:
+def _relax_type(type_: Any, name: str, path: Path) -> TensorType:
     try:
-        sizes = (int(size) if isinstance(size, tirx.IntImm) else UNKNOWN for size in of.shape)
-        return TensorType(tuple(sizes), as_dtype(str(of.dtype)))
+        sizes = (int(size) if isinstance(size, tirx.IntImm) else UNKNOWN for size in type_.shape)
+        return TensorType(tuple(sizes), as_dtype(str(type_.dtype)))
     except (AttributeError, TypeError, KernelError):
         raise ParseError(
-            f"{name!r} takes or returns a {of}",
+            f"{name!r} takes or returns a {type_}",
             Span(str(path), 1, 1),
             help="kernels take and return ranked tensors",
         ) from None

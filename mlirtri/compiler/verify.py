@@ -53,12 +53,12 @@ def verify_form(stage: Stage, module: Any) -> None:
 
 
 def _complain(stage: Stage, problems: Iterable[Problem]) -> None:
-    found = list(problems)
-    if not found:
+    listed_problems = list(problems)
+    if not listed_problems:
         return
-    counts = Counter(problem for problem, _ in found)
+    counts = Counter(problem for problem, _ in listed_problems)
     listed = ", ".join(f"{problem} ({count}×)" if count > 1 else problem for problem, count in counts.items())
-    spans = [span for _, span in found if span]
+    spans = [span for _, span in listed_problems if span]
     raise PassFailedError(
         f"the IR of stage {stage.name!r} holds what it may not: {listed}",
         spans[0] if spans else None,

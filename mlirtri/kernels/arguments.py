@@ -85,13 +85,13 @@ def summary(result: Any, name: str = "result") -> list[str]:
     if result is None:
         return [f"{name}: None"]
     if isinstance(result, (tuple, list)):
-        return [line for index, each in enumerate(result) for line in summary(each, f"{name}[{index}]")]
+        return [line for index, part in enumerate(result) for line in summary(part, f"{name}[{index}]")]
     # NumPy has no bfloat16.
     is_array = not hasattr(result, "detach")
     values = np.asarray(result) if is_array else _widened(result).numpy()
     shown = np.array2string(values.reshape(-1)[:_FIRST], precision=6, separator=", ", max_line_width=200)
-    rest = ", ..." if values.size > _FIRST else ""
-    return [f"{name}: {shown_type(values if is_array else result)}", f"  {shown[1:-1].strip()}{rest}"]
+    ellipsis = ", ..." if values.size > _FIRST else ""
+    return [f"{name}: {shown_type(values if is_array else result)}", f"  {shown[1:-1].strip()}{ellipsis}"]
 
 
 def _widened(tensor: Any) -> Any:

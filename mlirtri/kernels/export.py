@@ -39,9 +39,9 @@ class Form:
     """Results are memory that the caller passes, as memrefs behind all arguments, instead of values returned."""
 
     def __post_init__(self) -> None:
-        for name, value, known in (("format", self.format, FORMATS), ("params", self.params, PARAMS)):
-            if value not in known:
-                raise UnknownOptionError(f"{name}={value!r} is not known", help=f"it is one of {', '.join(known)}")
+        for name, value, values in (("format", self.format, FORMATS), ("params", self.params, PARAMS)):
+            if value not in values:
+                raise UnknownOptionError(f"{name}={value!r} is not known", help=f"it is one of {', '.join(values)}")
 
 
 def exported(text: str, form: Form, params: Mapping[str, Any]) -> str | bytes:
@@ -69,12 +69,12 @@ def _bytecode(module: Any, bare: bool) -> bytes:
     return buffer.getvalue()
 
 
-def _function(module: Any, wanted: str) -> Any:
+def _function(module: Any, option: str) -> Any:
     [function] = public_functions(module)
     kinds = (*function.type.inputs, *function.type.results) if function.operation.name == "func.func" else ()
     if function.operation.name != "func.func" or any(isinstance(kind, ir.MemRefType) for kind in kinds):
         raise UnsupportedOperationError(
-            f"a function on memory cannot be exported with {wanted}", help="export stage linalg or fused"
+            f"a function on memory cannot be exported with {option}", help="export stage linalg or fused"
         )
     return function
 
@@ -84,15 +84,15 @@ def _inline(module: Any, params: Mapping[str, Any]) -> None:
     function = _function(module, 'params="inline"')
     arguments, block = argument_attributes(function), function.regions[0].blocks[0]
     with ir.InsertionPoint.at_block_begin(block):
-        for at in reversed(range(len(arguments))):
-            if BOUND not in arguments[at]:
+        for position in reversed(range(len(arguments))):
+            if BOUND not in arguments[position]:
                 continue
-            argument = block.arguments[at]
-            array = _array(params[ir.StringAttr(arguments[at][BOUND]).value])
+            argument = block.arguments[position]
+            array = _array(params[ir.StringAttr(arguments[position][BOUND]).value])
             with argument.location:
                 argument.replace_all_uses_with(constant_of(array, argument.type))
-            block.erase_argument(at)
-            del arguments[at]
+            block.erase_argument(position)
+            del arguments[position]
     set_signature(function, arguments, result_attributes(function))
 
 
@@ -112,9 +112,9 @@ def _write_results(module: Any) -> None:
     block = function.regions[0].blocks[0]
     terminator = block.operations[len(block.operations) - 1].operation
     values = list(terminator.operands)
-    for at, value in enumerate(values):
+    for position, value in enumerate(values):
         kind = ir.MemRefType.get(list(value.type.shape), value.type.element_type)
-        destination = block.add_argument(kind, ir.Location.name(f"out{at}" if len(values) > 1 else "out"))
+        destination = block.add_argument(kind, ir.Location.name(f"out{position}" if len(values) > 1 else "out"))
         ir.Operation.create(
             "bufferization.materialize_in_destination",
             operands=[value, destination],

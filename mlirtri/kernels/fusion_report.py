@@ -39,8 +39,8 @@ class FusionReport:
         for edge in self.edges:
             verdict = "yes" if edge.is_fused else "no"
             line = edge.line.rpartition("/")[2]
-            cells = (edge.room, edge.producer, edge.consumer, line, verdict, edge.kind, edge.reason)
-            table.add_row(*map(escape, cells))
+            entries = (edge.room, edge.producer, edge.consumer, line, verdict, edge.kind, edge.reason)
+            table.add_row(*map(escape, entries))
         return table
 
     def __str__(self) -> str:

@@ -50,8 +50,9 @@ class _Entry:
 
     def call(self, arguments: tuple[Any, ...], out: Any) -> Any:
         """Run on the bound arguments."""
-        given = arguments if len(arguments) == len(self.runtime) else [arguments[at] for at in self.runtime]
-        return self.kernel(*given, out=out)
+        if len(arguments) == len(self.runtime):
+            return self.kernel(*arguments, out=out)
+        return self.kernel(*[arguments[position] for position in self.runtime], out=out)
 
     def is_current(self) -> bool:
         return all(capture.is_current() for capture in self.captures)
@@ -88,10 +89,10 @@ class JitFunction:
     def signature(self) -> Signature:
         if self._signature is None:
             signature = Signature(self.__mlirtri_function__)
-            taken = [name for name in _RESERVED if name in signature.parameters]
-            if taken:
+            reserved = [name for name in _RESERVED if name in signature.parameters]
+            if reserved:
                 raise KernelTypeError(
-                    f"{self.__name__} has a parameter called {taken[0]!r}, which is an option of compile()",
+                    f"{self.__name__} has a parameter called {reserved[0]!r}, which is an option of compile()",
                     signature.span, help="rename the parameter",
                 )  # fmt: skip
             self._signature = signature
@@ -101,8 +102,8 @@ class JitFunction:
         """Run, compiling on the first call with such arguments. ``out=`` takes a tensor to write into, or a tuple."""
         try:
             if not keywords:
-                for again in self._again:
-                    if (result := again(arguments)) is not _UNKNOWN:
+                for repeat in self._again:
+                    if (result := repeat(arguments)) is not _UNKNOWN:
                         return result
             out = keywords.pop("out", None) if keywords and "out" not in self.signature.parameters else None
             if keywords or len(arguments) != self.signature.positional:
@@ -123,9 +124,9 @@ class JitFunction:
 
     def _remember(self, entry: _Entry, arguments: tuple[Any, ...]) -> None:
         """Let calls with such arguments find their kernel without computing a key."""
-        if self.signature.positional == len(arguments) and (again := entry.again(arguments)) is not None:
-            others = [each for each in self._again if each is not again]
-            self._again = (again, *others[: _REMEMBERED - 1])
+        if self.signature.positional == len(arguments) and (repeat := entry.again(arguments)) is not None:
+            others = [other for other in self._again if other is not repeat]
+            self._again = (repeat, *others[: _REMEMBERED - 1])
 
     def _compile_entry(self, key: Any, arguments: tuple[Any, ...]) -> _Entry:
         with COMPILING:

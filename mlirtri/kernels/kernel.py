@@ -163,10 +163,10 @@ class Kernel:
 
     def _ordered(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
         names = [parameter.name for parameter in self.interface.parameters]
-        given = dict(zip(names, arguments, strict=False))
-        unknown = [name for name in keywords if name not in names or name in given]
-        given |= keywords
-        missing = [name for name in names if name not in given]
+        values = dict(zip(names, arguments, strict=False))
+        unknown = [name for name in keywords if name not in names or name in values]
+        values |= keywords
+        missing = [name for name in names if name not in values]
         if unknown or missing or len(arguments) > len(names):
             raise ArgumentMismatchError(
                 f"{self.name}() takes {', '.join(names) or 'no arguments'} at run time"
@@ -174,7 +174,7 @@ class Kernel:
                 + f"; not known or given twice: {', '.join(unknown)}" * bool(unknown)
                 + f"; got {len(arguments)} positional arguments" * (len(arguments) > len(names))
             )
-        return tuple(given[name] for name in names)
+        return tuple(values[name] for name in names)
 
     def to_mlir(
         self,

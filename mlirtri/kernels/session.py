@@ -56,10 +56,12 @@ def compile_function(
     is_shared = observer.override_folder is None
     kernel = cache.get(key) if is_shared else None
     if is_new := kernel is None:
-        again = _walking_again(walked, front, back)
-        rest = walk(walked.ir, back, context, observer)
-        whole = Walk(context, {**walked.records, **rest.records}, rest.ir)
-        kernel = Kernel(source.symbol, pipeline, target, specialization.semantics, whole, context.interface, again)
+        walk_with_passes = _walking_again(walked, front, back)
+        later = walk(walked.ir, back, context, observer)
+        complete = Walk(context, {**walked.records, **later.records}, later.ir)
+        kernel = Kernel(
+            source.symbol, pipeline, target, specialization.semantics, complete, context.interface, walk_with_passes
+        )
         if is_shared:
             cache[key] = kernel
     elif observer.printed:
@@ -99,8 +101,8 @@ def _walking_again(front_walk: Walk, front: Pipeline, back: Pipeline) -> Callabl
 
     def run() -> Walk:
         context = CompileContext(first.kernel, first.target, first.schedule, interface=first.interface)
-        rest = walk(parse(start.kind, text), back, context) if back.stages else Walk(context)
-        return Walk(context, {**records, **rest.records}, rest.ir)
+        later = walk(parse(start.kind, text), back, context) if back.stages else Walk(context)
+        return Walk(context, {**records, **later.records}, later.ir)
 
     return run
 
@@ -123,9 +125,9 @@ def resume(
     So do the bound tensors, unless `params` has others. TVM's parser runs TVMScript as Python: it is trusted like
     code. Raises `ParseError` if the text does not parse as that stage, `UnknownOptionError` for an unknown stage.
     """
-    given = Options(target, pipeline, schedule, print_ir)
+    explicit = Options(target, pipeline, schedule, print_ir)
     try:
-        return _resume(Path(file), stage, given.over(options) if options else given, text, params)
+        return _resume(Path(file), stage, explicit.over(options) if options else explicit, text, params)
     except KernelError as error:
         raise shown_to_user(error)
 
@@ -144,10 +146,8 @@ def _resume(
     pipeline = _as_recorded(path, pipeline)
     start = pipeline.find(stage)
     if start.kind not in RESUMABLE:
-        raise UnknownOptionError(
-            f"stage {start.name!r} cannot be resumed from text",
-            help=f"resume from {', '.join(each.name for each in pipeline.stages if each.kind in RESUMABLE)}",
-        )
+        names = ", ".join(later.name for later in pipeline.stages if later.kind in RESUMABLE)
+        raise UnknownOptionError(f"stage {start.name!r} cannot be resumed from text", help=f"resume from {names}")
     content = read_text(path) if text is None else text
     ir = parse_given(start.kind, content, str(path))
     name, interface, semantics = interface_of(start.kind, ir, path)
@@ -159,8 +159,8 @@ def _resume(
         context = CompileContext(name, target, schedule, interface=interface, keep_passes=keep_passes, params=params)
         context.on_pass = hook.on_pass if hook else None
         first = record_of(start, module, 0.0)
-        rest = walk(module, pipeline.after(start.name), context, hook)
-        return Walk(context, {start.name: first, **rest.records}, rest.ir)
+        later = walk(module, pipeline.after(start.name), context, hook)
+        return Walk(context, {start.name: first, **later.records}, later.ir)
 
     walked = run(ir, observer.wants_passes, observer)
     kernel = Kernel(

@@ -51,12 +51,12 @@ class Signature:
     def _annotations(self) -> dict[str, Any]:
         closure = inspect.getclosurevars(self.function).nonlocals if self.function.__closure__ else {}
         try:
-            found = inspect.get_annotations(self.function, eval_str=True, locals=closure or None)
+            annotations = inspect.get_annotations(self.function, eval_str=True, locals=closure or None)
         except (NameError, AttributeError, SyntaxError, TypeError) as error:
             raise KernelTypeError(
                 f"an annotation of {self.function.__name__} does not evaluate: {error}", self.span
             ) from None
-        return {name: _annotation(value) for name, value in found.items() if name in self.parameters}
+        return {name: _annotation(value) for name, value in annotations.items() if name in self.parameters}
 
     @property
     def span(self) -> Span:
@@ -116,7 +116,7 @@ def _constant_key(value: Any) -> Any:
     if kind is complex:
         return complex, repr(value)
     if kind is tuple or kind is list:
-        return kind, tuple([_constant_key(each) for each in value])
+        return kind, tuple([_constant_key(element) for element in value])
     try:
         hash(value)
     except TypeError:
@@ -211,9 +211,9 @@ def constant_of(value: Any) -> Any:
     if (dtype := find_dtype(value)) is not None:
         return dtype
     if isinstance(value, (tuple, list)):
-        if any(is_array(each) or is_torch(each) for each in value):
+        if any(is_array(element) or is_torch(element) for element in value):
             raise KernelTypeError("a tuple of tensors is not an argument kernels take: pass each by itself")
-        return tuple(constant_of(each) for each in value)
+        return tuple(constant_of(element) for element in value)
     if callable(value):
         return value
     raise KernelTypeError(
@@ -237,22 +237,22 @@ def shown_type(value: Any) -> str:
     return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"
 
 
-def _fitting(found: TensorType, annotation: Any) -> TensorType:
+def _fitting(type_: TensorType, annotation: Any) -> TensorType:
     if annotation is None:
-        return found
+        return type_
     if isinstance(annotation, DType):
         annotation = Tensor((), annotation)
     if not isinstance(annotation, Tensor):
-        raise KernelTypeError(f"expected {annotation.__name__}, got a tensor {found}")
-    if annotation.dtype not in (None, found.dtype) or not _shape_fits(found.shape, annotation.shape):
-        raise KernelTypeError(f"expected {annotation}, got {found}")
-    return found
+        raise KernelTypeError(f"expected {annotation.__name__}, got a tensor {type_}")
+    if annotation.dtype not in (None, type_.dtype) or not _shape_fits(type_.shape, annotation.shape):
+        raise KernelTypeError(f"expected {annotation}, got {type_}")
+    return type_
 
 
-def _shape_fits(shape: tuple[int, ...], wanted: tuple[int | None, ...] | None) -> bool:
-    if wanted is None:
+def _shape_fits(shape: tuple[int, ...], sizes: tuple[int | None, ...] | None) -> bool:
+    if sizes is None:
         return True
-    return len(shape) == len(wanted) and all(size in (None, n) for n, size in zip(shape, wanted, strict=True))
+    return len(shape) == len(sizes) and all(size in (None, n) for n, size in zip(shape, sizes, strict=True))
 
 
 def _shown(value: Any) -> str:

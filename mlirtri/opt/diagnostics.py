@@ -75,7 +75,7 @@ class Expectation:
 
 def expectations(text: str) -> list[Expectation]:
     """The ``expected-…`` comments of a file, with the lines that they are about."""
-    found: list[Expectation] = []
+    comments: list[Expectation] = []
     waiting: list[Expectation] = []
     above = None
     for number, line in enumerate(text.split("\n"), start=1):
@@ -87,30 +87,30 @@ def expectations(text: str) -> list[Expectation]:
             continue
         where = match["where"] or "+0"
         expectation = Expectation(match["severity"], match["text"], bool(match["regex"]), None, number)
-        found.append(expectation)
+        comments.append(expectation)
         if where == "below":
             waiting.append(expectation)
         elif where == "above":
             expectation.line = above
         elif where != "unknown":
             expectation.line = number + int(where)
-    return found
+    return comments
 
 
 def differences(text: str, file: str, reports: Sequence[Report]) -> list[Report]:
     """What was reported but not expected, and what was expected but not reported, as errors."""
     expected = expectations(text)
     wrong = []
-    for report in [one for top in reports for one in (top, *top.notes)]:
-        hit = next((one for one in expected if not one.met and one.fits(report)), None)
+    for report in [report_or_note for top in reports for report_or_note in (top, *top.notes)]:
+        hit = next((expectation for expectation in expected if not expectation.met and expectation.fits(report)), None)
         if hit is not None:
             hit.met = True
         elif not _repeats_the_operation(report):
             wrong.append(Report("error", f'unexpected {report.severity}: "{report.message}"', report.span))
-    for one in expected:
-        if not one.met:
-            message = f'expected {one.severity} "{one.text}" was not produced'
-            wrong.append(Report("error", message, Span(file, one.comment_line, 1)))
+    for expectation in expected:
+        if not expectation.met:
+            message = f'expected {expectation.severity} "{expectation.text}" was not produced'
+            wrong.append(Report("error", message, Span(file, expectation.comment_line, 1)))
     return wrong
 
 

@@ -64,8 +64,8 @@ def _process_all(data: bytes, pipeline: str | None, options: Options) -> int:
         line = data[: error.start].count(b"\n") + 1
         print(f"{name}:{line}:1: error: the file is not UTF-8 text: {error.reason}", file=sys.stderr)
         return 1
-    pieces = split(text) if options.on("split-input-file") else [text]
-    results = [_process(piece, name, pipeline, options) for piece in pieces]
+    sections = split(text) if options.on("split-input-file") else [text]
+    results = [_process(section, name, pipeline, options) for section in sections]
     fine = all(succeeded for _, succeeded in results)
     printed = f"{SPLIT_MARKER}\n".join(output for output, _ in results if output is not None)
     _write(printed, options.values.get("o", "-"), fine)
@@ -74,13 +74,13 @@ def _process_all(data: bytes, pipeline: str | None, options: Options) -> int:
 
 def split(text: str) -> list[str]:
     """The pieces between split markers, each below as many empty lines as stand above it: line numbers stay true."""
-    pieces, start = [], 0
+    sections, start = [], 0
     lines = text.split("\n")
     marks = [number for number, line in enumerate(lines) if line.startswith(SPLIT_MARKER)]
     for end in [*marks, len(lines)]:
-        pieces.append("\n" * start + "\n".join(lines[start:end]))
+        sections.append("\n" * start + "\n".join(lines[start:end]))
         start = end + 1
-    return pieces
+    return sections
 
 
 def _process(text: str, name: str, pipeline: str | None, options: Options) -> tuple[str | None, bool]:

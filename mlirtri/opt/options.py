@@ -63,9 +63,9 @@ class Options:
 def parse_arguments(arguments: Sequence[str]) -> Options:
     """The options of a command line without the program's name; raises `UsageError`."""
     options, inputs = Options(), []
-    rest = list(arguments)
-    while rest:
-        argument = rest.pop(0)
+    remaining = list(arguments)
+    while remaining:
+        argument = remaining.pop(0)
         if argument == "-" or not argument.startswith("-"):
             inputs.append(argument)
             continue
@@ -73,7 +73,7 @@ def parse_arguments(arguments: Sequence[str]) -> Options:
         if name in FLAGS:
             options.flags[name] = _switch(name, value) if equals else True
         elif name in VALUES:
-            options.values[name] = value if equals else _next(name, rest)
+            options.values[name] = value if equals else _next(name, remaining)
         else:
             options.passes.append(f"{name}{{{value}}}" if equals else name)
     _check(options, inputs)
@@ -88,10 +88,10 @@ def _switch(name: str, text: str) -> bool:
     raise UsageError(f"--{name}={text}: the value is 0, 1, true or false")
 
 
-def _next(name: str, rest: list[str]) -> str:
-    if not rest:
+def _next(name: str, remaining: list[str]) -> str:
+    if not remaining:
         raise UsageError(f"{_dashes(name)}{name} needs a value: {VALUES[name]}")
-    return rest.pop(0)
+    return remaining.pop(0)
 
 
 def _check(options: Options, inputs: list[str]) -> None:

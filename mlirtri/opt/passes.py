@@ -20,30 +20,34 @@ from mlirtri.opt.options import Options, UsageError
 
 def pipeline_of(options: Options) -> str | None:
     """The pipeline that the command line asks for; None when it asks for none."""
-    given = options.values.get("pass-pipeline")
-    if given is None and not options.passes:
+    pipeline = options.values.get("pass-pipeline")
+    if pipeline is None and not options.passes:
         return None
     context = ir.Context()
     try:
-        text = given if given is not None else in_module(",".join(_anchored(one, context) for one in options.passes))
+        text = (
+            pipeline
+            if pipeline is not None
+            else in_module(",".join(_anchored(pass_, context) for pass_ in options.passes))
+        )
         parse_pipeline(text, context)
     except UnknownOptionError as error:
         raise UsageError(str(error)) from None
     return text
 
 
-def _anchored(one: str, context: ir.Context) -> str:
+def _anchored(pass_: str, context: ir.Context) -> str:
     """A pass by itself runs where it can: a pass for functions is nested, as mlir-opt does."""
     try:
-        parse_pipeline(in_module(one), context)
+        parse_pipeline(in_module(pass_), context)
     except UnknownOptionError as error:
         if match := re.search(r"restricted to '([\w.]+)'", str(error)):
-            return f"{match[1]}({one})"
+            return f"{match[1]}({pass_})"
         if "does not refer to a registered pass" in str(error):
-            name = one.partition("{")[0]
+            name = pass_.partition("{")[0]
             raise UsageError(f"--{name} is no option and no pass; see --help and --list-passes") from None
         raise
-    return one
+    return pass_
 
 
 def transform(path: str, pipeline: str | None, options: Options) -> tuple[str | None, list[Report]]:
@@ -125,8 +129,8 @@ def _manager(pipeline: str, options: Options, context: ir.Context) -> passmanage
 def _check_roundtrip(module: ir.Module) -> None:
     for generic in (False, True):
         text = module.operation.get_asm(enable_debug_info=True, print_generic_op_form=generic)
-        again = ir.Module.parse(text, module.context)
-        if again.operation.get_asm(enable_debug_info=True, print_generic_op_form=generic) != text:
+        reparsed = ir.Module.parse(text, module.context)
+        if reparsed.operation.get_asm(enable_debug_info=True, print_generic_op_form=generic) != text:
             module.operation.location.emit_error("the printed IR does not parse to the same IR again")
 
 

@@ -114,40 +114,46 @@ WAYS = (
 
 def page() -> str:
     """The whole page; a row keeps the test that it names as long as that names the operation."""
-    known = [name for dialect in DIALECTS for name in operations_of_dialect(dialect)] + list(TM_TENSOR_RULES)
-    tables = [(way, frozenset(way.names())) for way in WAYS]
+    operations = [name for dialect in DIALECTS for name in operations_of_dialect(dialect)] + list(TM_TENSOR_RULES)
+    tables = [(treatment, frozenset(treatment.names())) for treatment in WAYS]
     tests = _Tests()
     parts = [_HEAD, _ways(), _languages()]
     for dialect in DIALECTS:
-        names = sorted(name for name in known if name.partition(".")[0] == dialect)
+        names = sorted(name for name in operations if name.partition(".")[0] == dialect)
         rows = [_row(name, _way(name, tables), tests) for name in names]
-        found = sum("| refused |" not in row for row in rows)
-        parts.append(f"## {dialect}\n\n{found} of {len(rows)} operations.\n\n| operation | rule | CUDA | a test |\n")
+        translated = sum("| refused |" not in row for row in rows)
+        parts.append(
+            f"## {dialect}\n\n{translated} of {len(rows)} operations.\n\n| operation | rule | CUDA | a test |\n"
+        )
         parts.append("|---|---|---|---|\n" + "\n".join(rows) + "\n\n")
     return "".join(parts).rstrip("\n") + "\n"
 
 
 def _ways() -> str:
-    return "".join(f"- *{way.word}*: {way.meaning}.\n" for way in WAYS) + "\n"
+    return "".join(f"- *{treatment.word}*: {treatment.meaning}.\n" for treatment in WAYS) + "\n"
 
 
 def _languages() -> str:
     lines = ["## Languages\n", "| language | comes in by | files | stages of its own |", "|---|---|---|---|"]
     for language, stages in IMPORTS.items():
-        files = [suffix for suffix, of in SUFFIXES.items() if of == language or (of is None and language == "mlir")]
+        files = [
+            suffix
+            for suffix, suffix_language in SUFFIXES.items()
+            if suffix_language == language or (suffix_language is None and language == "mlir")
+        ]
         names = ", ".join(f"`{stage.name}`" for stage in stages)
-        lines.append(f"| {language} | {ENTRIES[language]} | {', '.join(f'`{each}`' for each in files)} | {names} |")
+        lines.append(f"| {language} | {ENTRIES[language]} | {', '.join(f'`{name}`' for name in files)} | {names} |")
     return "\n".join(lines) + "\n\n"
 
 
 def _way(name: str, tables: list[tuple[Way, frozenset[str]]]) -> Way | None:
-    found = next((way for way, names in tables if name in names), None)
-    is_structured = found is None and name.startswith("linalg.")
-    return WAYS[0] if is_structured else found
+    treatment = next((way for way, names in tables if name in names), None)
+    is_structured = treatment is None and name.startswith("linalg.")
+    return WAYS[0] if is_structured else treatment
 
 
-def _row(name: str, way: Way | None, tests: _Tests) -> str:
-    word, cuda = (way.word, way.cuda) if way else ("refused", "no")
+def _row(name: str, treatment: Way | None, tests: _Tests) -> str:
+    word, cuda = (treatment.word, treatment.cuda) if treatment else ("refused", "no")
     file = tests.file_for(name)
     return f"| `{name}` | {word} | {cuda} | {f'[{file.name}](../{file.relative_to(ROOT)})' if file else '–'} |"
 

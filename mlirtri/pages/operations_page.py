@@ -96,20 +96,20 @@ def _group(group: str) -> str:
 
 
 def _operation(op: Op) -> tuple[str, ...]:
-    names = [_short(each.name) for each in SPELLINGS.values() if each.ops[:1] == (op.name,)]
+    names = [_short(spelling.name) for spelling in SPELLINGS.values() if spelling.ops[:1] == (op.name,)]
     spelled = ", ".join(f"`{sign}`" for sign in _signs(op.name)) + ", " * bool(_signs(op.name) and names)
     spelled += " ".join(f"`{name}`" for name in names if _is_plain(op, name))
     if op.derived:
         return f"`{op.name}`", "", f"language: {op.summary}", "", spelled
-    signature = ", ".join([*(each.replace("*", "…") for each in op.operands), *op.attributes])
-    way = "body" if op.scalar else "of others" if op.decompose else "structured"
+    signature = ", ".join([*(spelling.replace("*", "…") for spelling in op.operands), *op.attributes])
+    lowering = "body" if op.scalar else "of others" if op.decompose else "structured"
     accepted = accepted_dtypes(op)
-    return f"`{op.name}({signature})`", _dtype_words(accepted), way, _relax(op, accepted), spelled
+    return f"`{op.name}({signature})`", _dtype_words(accepted), lowering, _relax(op, accepted), spelled
 
 
 def _is_plain(op: Op, short_name: str) -> bool:
     """Whether a spelling is of this operation alone, or is the operation's own word."""
-    spelling = next(each for each in SPELLINGS.values() if _short(each.name) == short_name)
+    spelling = next(candidate for candidate in SPELLINGS.values() if _short(candidate.name) == short_name)
     return set(spelling.ops) <= {op.name, "cast"} or spelling.name.rpartition(".")[2] == op.name
 
 
@@ -138,8 +138,8 @@ def _operand_types(op: Op, dtype: DType) -> list[TensorType]:
         by_name["positions"] = TensorType((2,), DTYPES["int64"])
     if op.group == "window":
         return [TensorType((2, 2, 2, 2), dtype) for _ in op.operands]
-    wanted = [name for name in op.operands if name not in ("parameters*", "indices*")]
-    return [by_name.get(name, TensorType((2, 2), dtype)) for name in wanted]
+    operands = [name for name in op.operands if name not in ("parameters*", "indices*")]
+    return [by_name.get(name, TensorType((2, 2), dtype)) for name in operands]
 
 
 _VECTORS = {
@@ -164,13 +164,13 @@ def _attributes(op: Op, dtype: DType) -> dict[str, Any]:
 def _dtype_words(dtypes: list[DType]) -> str:
     if len(dtypes) == len(DTYPES):
         return "all"
-    words, left = [], list(dtypes)
+    words, remaining = [], list(dtypes)
     for word, kinds in KINDS.items():
         of_word = [dtype for dtype in DTYPES.values() if dtype.kind in kinds]
-        if set(of_word) <= set(left):
+        if set(of_word) <= set(remaining):
             words.append(word)
-            left = [dtype for dtype in left if dtype not in of_word]
-    return ", ".join([*words, *(dtype.name for dtype in left)])
+            remaining = [dtype for dtype in remaining if dtype not in of_word]
+    return ", ".join([*words, *(dtype.name for dtype in remaining)])
 
 
 class _Recorder:
@@ -213,14 +213,16 @@ def _relax(op: Op, accepted: list[DType]) -> str:
 def _spellings_section() -> str:
     parts = [_SPELLINGS_HEAD]
     for title, prefix in LIBRARIES.items():
-        rows = _sign_rows() if title == "Operators" else [_spelling(each) for each in _of_library(prefix)]
+        rows = _sign_rows() if title == "Operators" else [_spelling(spelling) for spelling in _of_library(prefix)]
         parts += [f"### {title}", "", _table(("written", "operations"), rows)]
     return "\n".join(parts).rstrip() + "\n"
 
 
 def _of_library(prefix: str) -> list[Spelling]:
-    found = [each for each in SPELLINGS.values() if each.name.startswith(prefix) and not is_folded(each)]
-    return sorted(found, key=lambda each: each.name)
+    spellings = [
+        spelling for spelling in SPELLINGS.values() if spelling.name.startswith(prefix) and not is_folded(spelling)
+    ]
+    return sorted(spellings, key=lambda spelling: spelling.name)
 
 
 def is_folded(spelling: Spelling) -> bool:
@@ -236,8 +238,10 @@ def _spelling(spelling: Spelling) -> tuple[str, ...]:
 def _shown_signature(spelling: Spelling) -> str:
     """The signature without the parameters of which mlirtri has the library's default only."""
     signature = spelling.signature
-    kept = [each for each in signature.parameters.values() if not isinstance(each.default, Unsupported)]
-    return str(signature.replace(parameters=kept)).replace("|", "\\|")
+    supported = [
+        parameter for parameter in signature.parameters.values() if not isinstance(parameter.default, Unsupported)
+    ]
+    return str(signature.replace(parameters=supported)).replace("|", "\\|")
 
 
 def _short(name: str) -> str:

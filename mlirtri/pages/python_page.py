@@ -137,8 +137,8 @@ def page() -> str:
 
 def _line(row: Row) -> str:
     file, _, name = row.test.partition("::")
-    how = f"**refused**{'; ' * bool(row.how)}{row.how}" if row.refused else row.how
-    return f"| {row.what} | {how} | [{name}](../tests/{file}) |\n"
+    text = f"**refused**{'; ' * bool(row.how)}{row.how}" if row.refused else row.how
+    return f"| {row.what} | {text} | [{name}](../tests/{file}) |\n"
 
 
 @click.command()

@@ -106,8 +106,8 @@ def _tokens(text: bytes, position: int) -> Iterator[tuple[bytes, int, int]]:
     raise _OtherForm
 
 
-def _expect(tokens: Iterator[tuple[bytes, int, int]], wanted: bytes) -> None:
-    if next(tokens)[0] != wanted:
+def _expect(tokens: Iterator[tuple[bytes, int, int]], expected: bytes) -> None:
+    if next(tokens)[0] != expected:
         raise _OtherForm
 
 

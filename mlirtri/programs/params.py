@@ -32,10 +32,10 @@ class Params(MutableMapping[str, Any]):
                 f"the program is bound to no tensor {name!r}",
                 help=f"{did_you_mean(name, self._tensors)}it has {', '.join(self._tensors) or 'none'}",
             )
-        wanted, given = type_of_tensor(self._tensors[name]), type_of_tensor(value)
-        if wanted != given:
-            shown = given or type(value).__name__
-            raise ArgumentMismatchError(f"{name!r} is a {wanted}, which cannot be replaced by a {shown}")
+        bound_type, new_type = type_of_tensor(self._tensors[name]), type_of_tensor(value)
+        if bound_type != new_type:
+            shown = new_type or type(value).__name__
+            raise ArgumentMismatchError(f"{name!r} is a {bound_type}, which cannot be replaced by a {shown}")
         if problem := why_not_held(value):
             raise ArgumentMismatchError(f"{name!r} cannot be replaced by a tensor {problem}")
         self._tensors[name] = value

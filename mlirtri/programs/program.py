@@ -41,7 +41,7 @@ class ProgramSignature:
     results: tuple[TensorType, ...]
 
     def __str__(self) -> str:
-        parameters = ", ".join(f"{name}: {of}" for name, of in self.parameters.items())
+        parameters = ", ".join(f"{name}: {type_}" for name, type_ in self.parameters.items())
         return f"({parameters}) -> ({', '.join(map(str, self.results))})"
 
 
@@ -116,7 +116,7 @@ class Program:
         except KernelError as error:
             raise shown_to_user(error)
         hidden = {check.index for check in interface.checks} | {result for _, result in interface.states}
-        results = tuple(of for position, of in enumerate(interface.leaves) if position not in hidden)
+        results = tuple(type_ for position, type_ in enumerate(interface.leaves) if position not in hidden)
         return ProgramSignature({parameter.name: parameter.type for parameter in interface.parameters}, results)
 
     def report(
@@ -152,24 +152,24 @@ class Program:
         """
         try:
             target, schedule, pipeline = resolved(Options(target="cpu", pipeline="mlir"))
-            whole = pipeline_of_import(self.source, pipeline)
-            pipeline = whole.until(stage)
+            imported = pipeline_of_import(self.source, pipeline)
+            pipeline = imported.until(stage)
             if pipeline.stages[-1].kind != "mlir":
-                known = [stage.name for stage in whole.stages if stage.kind == "mlir"]
-                raise UnknownOptionError(f"stage {stage!r} is not MLIR", help=f"its MLIR stages are {', '.join(known)}")
+                names = [stage.name for stage in imported.stages if stage.kind == "mlir"]
+                raise UnknownOptionError(f"stage {stage!r} is not MLIR", help=f"its MLIR stages are {', '.join(names)}")
             form = Form(bare, format, params, destinations)
             walked = _Run(self, self._symbol(self._entry(entry)), target, schedule, pipeline)(False, None)
             return exported(walked.records[pipeline.names[-1]].complete(), form, walked.context.params)
         except KernelError as error:
             raise shown_to_user(error)
 
-    def _entry(self, wanted: str | None) -> str:
+    def _entry(self, entry: str | None) -> str:
         names = ", ".join(self.functions) or "none"
-        if wanted is not None:
-            if wanted in self.functions:
-                return wanted
-            hint = f"{did_you_mean(wanted, self.functions)}its functions are {names}"
-            raise ParseError(f"the program has no function {wanted!r}", Span(self.file, 1, 1), help=hint)
+        if entry is not None:
+            if entry in self.functions:
+                return entry
+            hint = f"{did_you_mean(entry, self.functions)}its functions are {names}"
+            raise ParseError(f"the program has no function {entry!r}", Span(self.file, 1, 1), help=hint)
         if len(self.functions) == 1:
             return self.functions[0]
         if "main" in self.functions:
@@ -191,7 +191,7 @@ class Program:
         with COMPILING:
             kernel = None if observer.override_folder is not None else self._cached(key)
             if is_new := kernel is None:
-                kernel = self._made(_Run(self, observer.kernel, target, schedule, pipeline, shapes), observer)
+                kernel = self._build(_Run(self, observer.kernel, target, schedule, pipeline, shapes), observer)
                 if observer.override_folder is None:
                     self._kernels[key] = (self.params.version, kernel)
         if not is_new and observer.printed:
@@ -201,7 +201,7 @@ class Program:
             observer.dump(kernel.observed, _digest(kernel, schedule), facts)
         return kernel
 
-    def _made(self, run: _Run, observer: Observer) -> Kernel:
+    def _build(self, run: _Run, observer: Observer) -> Kernel:
         walked = run(observer.wants_passes, observer)
         for position, _ in walked.context.interface.states:
             name = walked.context.interface.bound[position].name
@@ -217,8 +217,8 @@ class Program:
             return kernel
         walked = kernel.walked
         params = {name: self.params.get(name, tensor) for name, tensor in walked.context.params.items()}
-        again = Walk(replace(walked.context, params=params), walked.records, walked.ir)
-        parts = (kernel.name, kernel.pipeline, kernel.target, kernel.semantics, again, kernel.interface)
+        rebound = Walk(replace(walked.context, params=params), walked.records, walked.ir)
+        parts = (kernel.name, kernel.pipeline, kernel.target, kernel.semantics, rebound, kernel.interface)
         kernel = self._kernel(*parts, kernel.walk_with_passes)
         self._kernels[key] = (self.params.version, kernel)
         return kernel
@@ -274,15 +274,15 @@ def _known_shapes(shapes: Any) -> dict[str, tuple[int, ...]]:
         raise KernelTypeError(
             f"shapes= takes a dictionary of names and shapes, got {shapes!r}", help='write shapes={"x": (2, 3)}'
         )
-    known = {}
+    checked = {}
     for name, shape in shapes.items():
         try:
-            known[name] = tuple(map(operator.index, shape))
+            checked[name] = tuple(map(operator.index, shape))
         except TypeError:
             raise KernelTypeError(
                 f"shapes= has {shape!r} for {name!r}, and a shape is a sequence of integers", help="write (2, 3)"
             ) from None
-    return known
+    return checked
 
 
 def _digest(kernel: Kernel, schedule: str) -> str:

@@ -52,7 +52,7 @@ class RelaxProgram(Program):
             symbol, interface = function_of("mlir", module, Path(self.file))
         else:
             symbol, interface = function_of("tvmscript", module, Path(self.file))
-            if not all(isinstance(size, int) for of in interface.leaves for size in of.shape):
+            if not all(isinstance(size, int) for type_ in interface.leaves for size in type_.shape):
                 interface = replace(interface, sizes=_sizes(module, symbol))
         kernels = kernel_names(self.functions)
         kind = self.module[next(name for name in self.functions if kernels[name] == symbol)].ret_ty
@@ -103,17 +103,17 @@ def _read(module: Any) -> tuple[Any, str]:
 
 def _bound(functions: Mapping[str, Any], params: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the tensors by the name of the parameter that they are bound to."""
-    known = [parameter.name for function in functions.values() for parameter in function.params]
+    names = [parameter.name for function in functions.values() for parameter in function.params]
     tensors: dict[str, Any] = {}
     for key, value in params.items():
         if isinstance(value, Sequence) and not hasattr(value, "dtype"):
             tensors |= _last_parameters(functions, str(key), value)
             continue
         name = str(getattr(key, "name", key))
-        if name not in known:
+        if name not in names:
             raise ArgumentMismatchError(
                 f"no function has a parameter {name!r}",
-                help=f"{did_you_mean(name, known)}its parameters are {', '.join(dict.fromkeys(known))}",
+                help=f"{did_you_mean(name, names)}its parameters are {', '.join(dict.fromkeys(names))}",
             )
         tensors[name] = _as_array(value)
     return tensors

@@ -80,10 +80,10 @@ class Report:
         return json.dumps(facts, indent=2, default=str)
 
     def __str__(self) -> str:
-        cells = [("operation", "count", "first at", *self.pipelines)]
-        cells += [row.cells(self.pipelines) for row in self.rows]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = ["  ".join(map(str.ljust, cell, widths)).rstrip() for cell in cells]
+        entries = [("operation", "count", "first at", *self.pipelines)]
+        entries += [row.cells(self.pipelines) for row in self.rows]
+        widths = [max(map(len, column)) for column in zip(*entries, strict=True)]
+        lines = ["  ".join(map(str.ljust, entry, widths)).rstrip() for entry in entries]
         for name, problems in self.problems.items():
             lines += [f"{name}: {_short(problem.span)}: {problem.message}" for problem in problems]
         return "\n".join(lines)
@@ -106,10 +106,10 @@ def report_on(program: Any, entry: str | None, pipeline: str | None, target: Any
 
 
 def _row(name: str, spans: list[Span], problems: dict[str, tuple[Problem, ...]], is_hidden: dict[str, bool]) -> Row:
-    here = {(span.line, span.column) for span in spans}
+    positions = {(span.line, span.column) for span in spans}
     refused: dict[str, str | None] = {pipeline: None for pipeline, hidden in is_hidden.items() if hidden}
     for pipeline, its_problems in problems.items():
-        reasons = [problem.message for problem in its_problems if here & set(problem.positions)]
+        reasons = [problem.message for problem in its_problems if positions & set(problem.positions)]
         if reasons:
             refused[pipeline] = reasons[0]
     return Row(name, len(spans), next(iter(spans), None), refused)

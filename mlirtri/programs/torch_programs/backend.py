@@ -35,7 +35,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     F.scaled_dot_product_attention: attention_unless_autocast,
     F.multilabel_margin_loss: _multilabel_margin_loss,
 }
-"""What torch takes apart before it looks into a table of decompositions, while it looks for gradients."""
+"""Functions that torch decomposes, in search of gradients, before it looks into a table of decompositions."""
 
 
 def backend(
@@ -54,7 +54,7 @@ def backend(
     if mode is not None:
         raise UnknownOptionError("the backend mlirtri has no modes", help=f"it has options={{}}: {', '.join(OPTIONS)}")
     chosen = _checked(options or {})
-    _settle(graph)
+    _replace_functions(graph)
     forward = partial(compiled, name="forward", options=chosen)
     backward = partial(compiled, name="backward", options=chosen)
     through_aot = aot_autograd(
@@ -72,8 +72,8 @@ def compiled(
     return make_boxed_func(TracedFunction(graph, name, options))
 
 
-def _settle(graph: torch.fx.GraphModule) -> None:
-    """Replace the functions of `OURS`, in place."""
+def _replace_functions(graph: torch.fx.GraphModule) -> None:
+    """Replace calls of the functions of `OURS`, in place."""
     for node in graph.graph.nodes:
         if node.op == "call_function":
             node.target = OURS.get(node.target, node.target)

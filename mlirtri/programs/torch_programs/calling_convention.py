@@ -17,7 +17,7 @@ from mlirtri.errors import ArgumentMismatchError
 
 
 @dataclass(frozen=True)
-class Given:
+class ArgumentLeaf:
     """The destination of one leaf of the arguments: the function, or none."""
 
     name: str
@@ -45,17 +45,17 @@ class Sizes:
     ranges: Mapping[Any, tuple[float, float]] = field(default_factory=dict)
     """Smallest and largest value of a symbol."""
 
-    def check(self, name: str, given: Sequence[Given], leaves: Sequence[Any]) -> None:
+    def check(self, name: str, inputs: Sequence[ArgumentLeaf], leaves: Sequence[Any]) -> None:
         """Raise `ArgumentMismatchError` for sizes that the exported program does not support."""
-        known: dict[Any, int] = {}
+        sizes: dict[Any, int] = {}
         for position, axis, expression in self.expressions:
-            size, where = _size(leaves[position], axis), f"axis {axis} of {given[position].name!r}"
+            size, where = _size(leaves[position], axis), f"axis {axis} of {inputs[position].name!r}"
             if size is None:
                 # The kernel refuses another rank.
                 continue
-            wanted = known.setdefault(expression, size) if expression.is_Symbol else int(expression.subs(known))
-            if size != wanted:
-                raise ArgumentMismatchError(f"{name}(): {where} is {size}, and has to be {expression} = {wanted}")
+            expected = sizes.setdefault(expression, size) if expression.is_Symbol else int(expression.subs(sizes))
+            if size != expected:
+                raise ArgumentMismatchError(f"{name}(): {where} is {size}, and has to be {expression} = {expected}")
             low, high = self.ranges.get(expression, (size, size))
             if not low <= size <= high:
                 raise ArgumentMismatchError(f"{name}() was exported for {low:g} to {high:g} along {where}, got {size}")
@@ -74,7 +74,7 @@ class Calling:
 
     arguments: pytree.TreeSpec
     """Of ``(args, kwargs)``."""
-    given: tuple[Given, ...]
+    inputs: tuple[ArgumentLeaf, ...]
     results: pytree.TreeSpec
     returned: tuple[Returned, ...]
     buffer_updates: Mapping[str, int]
@@ -89,23 +89,23 @@ class Calling:
 
     def flattened(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Return the leaves of the arguments; raises `ArgumentMismatchError`."""
-        leaves, found = pytree.tree_flatten((tuple(args), self._ordered(kwargs)))
-        if found != self.arguments:
+        leaves, structure = pytree.tree_flatten((tuple(args), self._ordered(kwargs)))
+        if structure != self.arguments:
             args, kwargs = self._in_order(args, kwargs)
-            leaves, found = pytree.tree_flatten((args, self._ordered(kwargs)))
-        if found != self.arguments:
+            leaves, structure = pytree.tree_flatten((args, self._ordered(kwargs)))
+        if structure != self.arguments:
             self._refuse_names(name, args, kwargs)
             raise ArgumentMismatchError(
-                f"{name}() was exported for arguments of the structure {_shown(self.arguments)}, got {_shown(found)}",
+                f"{name}() was exported for arguments {_shown(self.arguments)}, got {_shown(structure)}",
                 help="export the module again with arguments like these",
             )
-        for given, leaf in zip(self.given, leaves, strict=True):
-            if given.is_constant and not _same(given.value, leaf):
+        for parameter, leaf in zip(self.inputs, leaves, strict=True):
+            if parameter.is_constant and not _same(parameter.value, leaf):
                 raise ArgumentMismatchError(
-                    f"{name}() was exported for {given.name} = {given.value!r}, got {leaf!r}",
+                    f"{name}() was exported for {parameter.name} = {parameter.value!r}, got {leaf!r}",
                     help="export the module again: numbers, strings and None are part of the program",
                 )
-        self.sizes.check(name, self.given, leaves)
+        self.sizes.check(name, self.inputs, leaves)
         return leaves
 
     def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -120,9 +120,9 @@ class Calling:
         in_order, by_name = self.arguments.children()
         names = self.names or tuple(f"argument {position}" for position in range(in_order.num_children))
         keywords = list(by_name.context or ())
-        left = [*names[len(args) :], *keywords]
-        missing = [parameter for parameter in left if parameter not in kwargs]
-        unknown = [kwarg for kwarg in kwargs if kwarg not in left]
+        open_names = [*names[len(args) :], *keywords]
+        missing = [parameter for parameter in open_names if parameter not in kwargs]
+        unknown = [kwarg for kwarg in kwargs if kwarg not in open_names]
         if not (missing or unknown or len(args) > len(names)):
             return
         raise ArgumentMismatchError(
@@ -137,12 +137,12 @@ class Calling:
 
     def _ordered(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keywords in the order of the export, as structures are compared."""
-        wanted = [key for key in self.arguments.children()[1].context or () if key in kwargs]
-        return {key: kwargs[key] for key in (*wanted, *(key for key in kwargs if key not in wanted))}
+        exported = [key for key in self.arguments.children()[1].context or () if key in kwargs]
+        return {key: kwargs[key] for key in (*exported, *(key for key in kwargs if key not in exported))}
 
 
-def _same(wanted: Any, given: Any) -> bool:
-    return type(wanted) is type(given) and (wanted == given or (wanted != wanted and given != given))
+def _same(exported: Any, value: Any) -> bool:
+    return type(exported) is type(value) and (exported == value or (exported != exported and value != value))
 
 
 def _shown(spec: pytree.TreeSpec) -> str:

@@ -27,7 +27,7 @@ def flat_call(calling: Calling, runner: Runner, general: Call) -> Call:
     """Return `general`, made faster for plain tensors or arrays."""
     if calling.input_updates or calling.buffer_updates or not _takes_leaves(calling):
         return general
-    if any(given.is_constant for given in calling.given):
+    if any(argument.is_constant for argument in calling.inputs):
         return _with_constants(calling, runner, general)
     numbers = [leaf.what for leaf in calling.returned if leaf.kind == "result"]
     if len(numbers) != len(calling.returned):
@@ -48,8 +48,8 @@ def _takes_leaves(calling: Calling) -> bool:
 def _with_constants(calling: Calling, runner: Runner, general: Call) -> Call:
     """Return the fast path of a module exported with constant arguments, which each call repeats."""
     count, constants = (
-        len(calling.given),
-        {position: leaf for position, leaf in enumerate(calling.given) if leaf.is_constant},
+        len(calling.inputs),
+        {position: leaf for position, leaf in enumerate(calling.inputs) if leaf.is_constant},
     )
     if calling.sizes.expressions or not all(_is_compared(constant.value) for constant in constants.values()):
         return general
@@ -57,12 +57,12 @@ def _with_constants(calling: Calling, runner: Runner, general: Call) -> Call:
     tensors = [position for position in range(count) if position not in constants]
 
     def with_values(*arguments: Any) -> Any:
-        given = iter(arguments)
+        remaining = iter(arguments)
         return general(
-            *[constants[position].value if position in constants else next(given) for position in range(count)]
+            *[constants[position].value if position in constants else next(remaining) for position in range(count)]
         )
 
-    plain = replace(calling, given=tuple(calling.given[position] for position in tensors))
+    plain = replace(calling, inputs=tuple(calling.inputs[position] for position in tensors))
     fast = flat_call(plain, runner, with_values)
     if fast is with_values:
         return general
@@ -124,11 +124,11 @@ def _single(results: pytree.TreeSpec, runner: Runner, general: Call) -> Call | N
 
 
 def _guarded(calling: Calling, runner: Runner, rebuild: Callable[[Any], Any], general: Call) -> Call:
-    count, given, sizes = len(calling.given), calling.given, calling.sizes if calling.sizes.expressions else None
+    count, inputs, sizes = len(calling.inputs), calling.inputs, calling.sizes if calling.sizes.expressions else None
 
     def checked(*arguments: Any, out: Any = None) -> Any:
         if sizes is not None:
-            sizes.check(runner.name, given, arguments)
+            sizes.check(runner.name, inputs, arguments)
         return runner(arguments)
 
     # The constraints on sizes are verified for known shapes.

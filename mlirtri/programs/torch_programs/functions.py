@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 from mlirtri.errors import KernelValueError
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph, span_of_node
-from mlirtri.programs.torch_programs.calling_convention import Calling, Given, Returned
+from mlirtri.programs.torch_programs.calling_convention import ArgumentLeaf, Calling, Returned
 from mlirtri.programs.torch_programs.graphs import bind_attributes, bound_last
 from mlirtri.programs.torch_programs.program import TorchProgram
 from mlirtri.programs.torch_programs.torch_kernel import TorchKernel
@@ -63,7 +63,7 @@ class _Static:
         self.is_flat = (
             all(stride is None for stride in strides)
             and all(leaf.kind == "result" for leaf in calling.returned)
-            and not any(leaf.is_constant for leaf in calling.given)
+            and not any(leaf.is_constant for leaf in calling.inputs)
         )
         """Whether it takes tensors only, and gives what the kernel gives."""
         # torch.compile calls this in a mode in which new tensors are fake.
@@ -85,14 +85,14 @@ def _split_graph(
     module = torch.fx.GraphModule(module, _copied(module.graph))
     nodes = module.graph.nodes
     tokens = _assert_checks(module.graph)
-    given = [
-        Given(node.name, node.name in tokens or not isinstance(node.meta.get("val"), torch.Tensor))
+    leaves = [
+        ArgumentLeaf(node.name, node.name in tokens or not isinstance(node.meta.get("val"), torch.Tensor))
         for node in nodes
         if node.op == "placeholder"
     ]
-    positions = {leaf.name: position for position, leaf in enumerate(given)}
+    positions = {leaf.name: position for position, leaf in enumerate(leaves)}
     [output] = [node for node in nodes if node.op == "output"]
-    kept: list[Any] = []
+    outputs: list[Any] = []
     returned: list[Returned] = []
     for argument in output.args[0]:
         if not isinstance(argument, torch.fx.Node):
@@ -100,20 +100,20 @@ def _split_graph(
         elif argument.name in positions:
             returned.append(Returned("input", positions[argument.name]))
         else:
-            kept += [] if argument in kept else [argument]
-            returned.append(Returned("result", kept.index(argument)))
+            outputs += [] if argument in outputs else [argument]
+            returned.append(Returned("result", outputs.index(argument)))
     strides = [_strides_of(argument) for argument in output.args[0]]
-    output.args = (tuple(kept),)
+    output.args = (tuple(outputs),)
     for node in list(nodes):
-        if node.op == "placeholder" and given[positions[node.name]].is_constant:
+        if node.op == "placeholder" and leaves[positions[node.name]].is_constant:
             module.graph.erase_node(node)
     bound: dict[str, str] = {}
     tensors: dict[str, torch.Tensor] = {}
     bind_attributes(module, bound, tensors)
     bound_last(module.graph, bound)
-    _, arguments = pytree.tree_flatten((tuple(given), {}))
+    _, arguments = pytree.tree_flatten((tuple(leaves), {}))
     _, results = pytree.tree_flatten(list(returned))
-    calling = Calling(arguments, tuple(given), results, tuple(returned), {}, {})
+    calling = Calling(arguments, tuple(leaves), results, tuple(returned), {}, {})
     return TorchGraph(module, bound), tensors, calling, strides
 
 

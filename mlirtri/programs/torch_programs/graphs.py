@@ -28,7 +28,7 @@ from mlirtri.lowering.importers.from_torch.graph_passes import (
     python_numbers as torch_numbers,
 )
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph, span_of_node
-from mlirtri.programs.torch_programs.calling_convention import Calling, Given, Returned, Sizes
+from mlirtri.programs.torch_programs.calling_convention import ArgumentLeaf, Calling, Returned, Sizes
 
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
@@ -41,8 +41,8 @@ def split_program(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Ca
     torch_items.rewrite(graph)
     torch_numbers.rewrite(graph)
     torch_views.rewrite(graph)
-    bound, tensors, given = _inputs(program, graph)
-    calling = _outputs(program, graph, bound, given)
+    bound, tensors, inputs = _inputs(program, graph)
+    calling = _outputs(program, graph, bound, inputs)
     for node in [node for node in graph.nodes if node.op == "placeholder"]:
         if not node.users and node.name in bound:
             graph.erase_node(node)
@@ -65,11 +65,11 @@ def _keep_own_messages(graph: Any) -> None:
             graph.erase_node(node)
 
 
-def _inputs(program: Any, graph: Any) -> tuple[dict[str, str], dict[str, torch.Tensor], list[Given]]:
+def _inputs(program: Any, graph: Any) -> tuple[dict[str, str], dict[str, torch.Tensor], list[ArgumentLeaf]]:
     nodes = {node.name: node for node in graph.nodes if node.op == "placeholder"}
     bound: dict[str, str] = {}
     tensors: dict[str, torch.Tensor] = {}
-    given: list[Given] = []
+    inputs: list[ArgumentLeaf] = []
     for spec in program.graph_signature.input_specs:
         if spec.kind in _HELD:
             bound[spec.arg.name] = spec.target
@@ -79,11 +79,11 @@ def _inputs(program: Any, graph: Any) -> tuple[dict[str, str], dict[str, torch.T
         elif spec.kind is not InputKind.USER_INPUT:
             raise UnsupportedOperationError(f"the module takes {spec.arg.name}, which is no tensor ({spec.kind.name})")
         elif isinstance(spec.arg, ConstantArgument):
-            given.append(Given(spec.arg.name, True, spec.arg.value))
+            inputs.append(ArgumentLeaf(spec.arg.name, True, spec.arg.value))
             graph.erase_node(nodes[spec.arg.name])
         else:
-            given.append(Given(spec.arg.name))
-    return bound, tensors, given
+            inputs.append(ArgumentLeaf(spec.arg.name))
+    return bound, tensors, inputs
 
 
 def _effect(graph: Any) -> UnsupportedOperationError:
@@ -106,17 +106,17 @@ def _held(program: Any, name: str) -> torch.Tensor:
     return tensor.detach()
 
 
-def _outputs(program: Any, graph: Any, bound: dict[str, str], given: list[Given]) -> Calling:
+def _outputs(program: Any, graph: Any, bound: dict[str, str], inputs: list[ArgumentLeaf]) -> Calling:
     """Keep each computed result once in the graph's output, and return the calling convention."""
     [output] = [node for node in graph.nodes if node.op == "output"]
-    positions = {leaf.name: position for position, leaf in enumerate(given) if not leaf.is_constant}
-    kept: list[Any] = []
+    positions = {leaf.name: position for position, leaf in enumerate(inputs) if not leaf.is_constant}
+    outputs: list[Any] = []
     returned: list[Returned] = []
     updates: dict[OutputKind, dict[str, int]] = {OutputKind.BUFFER_MUTATION: {}, OutputKind.USER_INPUT_MUTATION: {}}
     for spec, node in zip(program.graph_signature.output_specs, output.args[0], strict=True):
         if spec.kind in updates:
             _refuse_another_shape(graph, spec, node)
-            updates[spec.kind][spec.target] = _number(kept, node)
+            updates[spec.kind][spec.target] = _number(outputs, node)
         elif spec.kind is not OutputKind.USER_OUTPUT:
             raise UnsupportedOperationError(f"the module gives a {spec.kind.name}", help="export its forward alone")
         elif isinstance(spec.arg, ConstantArgument):
@@ -127,9 +127,9 @@ def _outputs(program: Any, graph: Any, bound: dict[str, str], given: list[Given]
             returned.append(Returned("param", bound[node.name]))
         else:
             kind = "result" if isinstance(spec.arg, TensorArgument) else "scalar"
-            returned.append(Returned(kind, _number(kept, node)))
+            returned.append(Returned(kind, _number(outputs, node)))
     kept_params = {leaf.what for leaf in returned if leaf.kind == "param"} | set(updates[OutputKind.BUFFER_MUTATION])
-    output.args = (tuple(kept),)
+    output.args = (tuple(outputs),)
     for node in graph.nodes:
         if node.op == "placeholder" and not node.users and bound.get(node.name) in kept_params:
             # The call uses the tensor, the function does not.
@@ -137,13 +137,13 @@ def _outputs(program: Any, graph: Any, bound: dict[str, str], given: list[Given]
             graph.erase_node(node)
     return Calling(
         program.call_spec.in_spec,
-        tuple(given),
+        tuple(inputs),
         program.call_spec.out_spec,
         tuple(returned),
         updates[OutputKind.BUFFER_MUTATION],
         {positions[name]: number for name, number in updates[OutputKind.USER_INPUT_MUTATION].items()},
         frozenset(program.state_dict),
-        _sizes(program, given),
+        _sizes(program, inputs),
         _names(program),
     )
 
@@ -158,13 +158,17 @@ def _names(program: Any) -> tuple[str, ...]:
 
 def _refuse_another_shape(graph: Any, spec: Any, node: Any) -> None:
     """Refuse a write of another shape than the argument's."""
-    for held in graph.nodes:
-        if held.op != "placeholder" or spec.kind is not OutputKind.USER_INPUT_MUTATION or held.name != spec.target:
+    for constant in graph.nodes:
+        if (
+            constant.op != "placeholder"
+            or spec.kind is not OutputKind.USER_INPUT_MUTATION
+            or constant.name != spec.target
+        ):
             continue
-        before, after = tuple(held.meta["val"].shape), tuple(node.meta["val"].shape)
+        before, after = tuple(constant.meta["val"].shape), tuple(node.meta["val"].shape)
         if not _may_be_equal(before, after):
             raise UnsupportedOperationError(
-                f"the module gives its argument {held.name!r} of shape {before} the shape {after}",
+                f"the module gives its argument {constant.name!r} of shape {before} the shape {after}",
                 help="write into a tensor of the result's shape",
             )
 
@@ -175,10 +179,10 @@ def _may_be_equal(before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
     return len(before) == len(after) and all(x == y for x, y in pairs if type(x) is type(y) is int)
 
 
-def _sizes(program: Any, given: list[Given]) -> Sizes:
+def _sizes(program: Any, inputs: list[ArgumentLeaf]) -> Sizes:
     nodes = {node.name: node for node in program.graph_module.graph.nodes if node.op == "placeholder"}
     result: list[tuple[int, int, Any]] = []
-    for position, leaf in enumerate(given):
+    for position, leaf in enumerate(inputs):
         value = nodes[leaf.name].meta.get("val") if leaf.name in nodes else None
         sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
         result += [
@@ -191,10 +195,10 @@ def _sizes(program: Any, given: list[Given]) -> Sizes:
     return Sizes(tuple(sorted(result, key=lambda size: not size[2].is_Symbol)), ranges)
 
 
-def _number(kept: list[Any], node: Any) -> int:
-    if node not in kept:
-        kept.append(node)
-    return kept.index(node)
+def _number(outputs: list[Any], node: Any) -> int:
+    if node not in outputs:
+        outputs.append(node)
+    return outputs.index(node)
 
 
 def bind_attributes(module: Any, bound: dict[str, str], tensors: dict[str, torch.Tensor]) -> None:

@@ -84,15 +84,15 @@ class TorchProgram(Program):
             kernel.rebind(self.params)
 
     def _problem(self, name: str, state: Mapping[str, Any]) -> str | None:
-        held = self.params[name]
+        current = self.params[name]
         if name not in state:
             # State dicts have neither constants nor non-persistent buffers.
             return None if name not in self.calling.persistent else f"{name} is missing"
         new = state[name]
-        if new.shape == held.shape and new.dtype == held.dtype:
+        if new.shape == current.shape and new.dtype == current.dtype:
             problem = why_not_held(new)
             return problem and f"{name} cannot be a tensor {problem}"
-        return f"{name} is {held.dtype} {list(held.shape)}, got {new.dtype} {list(new.shape)}"
+        return f"{name} is {current.dtype} {list(current.shape)}, got {new.dtype} {list(new.shape)}"
 
     def _kernel(self, *parts: Any) -> Kernel:
         kernel = TorchKernel(*parts)
@@ -144,11 +144,11 @@ def _export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], dynami
 
 def _distinct(arguments: Any) -> Any:
     """Replace the second occurrence of a tensor by another object: torch.export would ignore the first one."""
-    seen: set[int] = set()
+    identities: set[int] = set()
 
     def own(leaf: Any) -> Any:
-        if type(leaf) is not torch.Tensor or id(leaf) not in seen:
-            seen.add(id(leaf))
+        if type(leaf) is not torch.Tensor or id(leaf) not in identities:
+            identities.add(id(leaf))
             return leaf
         return leaf.detach().requires_grad_(leaf.requires_grad)
 

@@ -58,7 +58,8 @@ class TorchKernel(Kernel):
 
     def on_leaves(self, leaves: list[Any]) -> list[Any]:
         """Call with flat arguments, and return flat results."""
-        inputs = [leaf for given, leaf in zip(self.calling.given, leaves, strict=True) if not given.is_constant]
+        pairs = zip(self.calling.inputs, leaves, strict=True)
+        inputs = [leaf for parameter, leaf in pairs if not parameter.is_constant]
         if self.calling.input_updates or self.calling.buffer_updates:
             self._check_written(leaves)
         results = self._results(inputs)
@@ -66,14 +67,14 @@ class TorchKernel(Kernel):
         return [self._part(leaf, leaves, results) for leaf in self.calling.returned]
 
     def _results(self, inputs: list[Any]) -> tuple[Any, ...]:
-        given = self.runner(inputs)
-        if given is None:
+        result = self.runner(inputs)
+        if result is None:
             return ()
-        return given if isinstance(given, tuple) else (given,)
+        return result if isinstance(result, tuple) else (result,)
 
     def _check_written(self, leaves: list[Any]) -> None:
         """Raise `ArgumentMismatchError` for written arguments that are not writable or share memory with others."""
-        names = [given.name for given in self.calling.given]
+        names = [parameter.name for parameter in self.calling.inputs]
         for index in self.calling.input_updates:
             if problem := why_not_writable(_settled(leaves[index])):
                 raise ArgumentMismatchError(
@@ -128,9 +129,9 @@ def _as_tensor(result: Any) -> torch.Tensor:
     return result if isinstance(result, torch.Tensor) else as_torch(np.asarray(result))
 
 
-def _shared(kernel: str, one: str, other: str) -> ArgumentMismatchError:
+def _shared(kernel: str, first: str, other: str) -> ArgumentMismatchError:
     return ArgumentMismatchError(
-        f"{kernel}(): {one!r} shares memory with {other!r}, and the module writes there", help="pass a copy of one"
+        f"{kernel}(): {first!r} shares memory with {other!r}, and the module writes there", help="pass a copy of one"
     )
 
 
