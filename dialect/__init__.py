@@ -8,7 +8,6 @@ Read in this order: the packages `base`, `bindings`, `scalar`, `ops`; then
 
 * `definition.py`: the MLIR dialect, built from the op table; contexts in which it is registered.
 * `builder.py`: `TriBuilder`, which creates `tri` operations at MLIR's insertion point.
-* `bare.py`: removes mlirtri's attributes, which other tools do not know.
 * `tri.py`: the empty module that MLIR's bindings import for the dialect. `tri.irdl.mlir`: the dialect as IRDL.
 
 then the packages `promotion` and `spellings`. Every lowering and `mlirtri/` may import this package.

@@ -46,16 +46,16 @@ class TriBuilder:
     def emit(self, name: str, *operands: Tensor, **values: Any) -> Tensor:
         """Create one operation; the row's type rule returns its result type or raises `KernelError`."""
         op = self.table[name]
-        operands = self.on_device(operands)
-        result = op.infer([operand.type for operand in operands], values)
+        tensors = self.on_device(operands)
+        result = op.infer([tensor.type for tensor in tensors], values)
         attached = attributes.to_mlir(op, values)
         if op.is_variadic:
             fixed = len(op.operands) - 1
-            attached["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([1] * fixed + [len(operands) - fixed])
+            attached["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([1] * fixed + [len(tensors) - fixed])
         operation = ir.Operation.create(
             f"tri.{name}",
             results=[mlir_type(result)],
-            operands=[operand.value for operand in operands],
+            operands=[tensor.value for tensor in tensors],
             attributes=attached,
             loc=self.location,
         )

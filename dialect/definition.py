@@ -132,8 +132,11 @@ def new_context() -> ir.Context:
 def context_for(source: str | bytes) -> ir.Context:
     """Return a new context for MLIR text or bytecode, with torch-mlir's dialects where it mentions one."""
     context = new_context()
-    mentioned = ("tm_tensor", "torch.") if isinstance(source, str) else (b"tm_tensor", b"torch.")
-    if any(name in source for name in mentioned):
+    if isinstance(source, str):
+        has_torch = "tm_tensor" in source or "torch." in source
+    else:
+        has_torch = b"tm_tensor" in source or b"torch." in source
+    if has_torch:
         load_torch(context)
     return context
 

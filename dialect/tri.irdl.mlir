@@ -721,32 +721,6 @@ module {
       %4 = irdl.base "!builtin.tensor" 
       irdl.results(result: %4)
     }
-    irdl.operation @constant {
-      %0 = irdl.any
-      %1 = irdl.any
-      %2 = irdl.base "#builtin.string" 
-      irdl.attributes {"value" = %0, "shape" = %1, "dtype" = %2}
-      %3 = irdl.base "!builtin.tensor" 
-      irdl.results(result: %3)
-    }
-    irdl.operation @arange {
-      %0 = irdl.any
-      %1 = irdl.any
-      %2 = irdl.base "#builtin.integer" 
-      %3 = irdl.base "#builtin.string" 
-      irdl.attributes {"start" = %0, "step" = %1, "size" = %2, "dtype" = %3}
-      %4 = irdl.base "!builtin.tensor" 
-      irdl.results(result: %4)
-    }
-    irdl.operation @eye {
-      %0 = irdl.base "#builtin.integer" 
-      %1 = irdl.base "#builtin.integer" 
-      %2 = irdl.base "#builtin.integer" 
-      %3 = irdl.base "#builtin.string" 
-      irdl.attributes {"rows" = %0, "columns" = %1, "diagonal" = %2, "dtype" = %3}
-      %4 = irdl.base "!builtin.tensor" 
-      irdl.results(result: %4)
-    }
     irdl.operation @extract_slice {
       %0 = irdl.base "!builtin.tensor" 
       %1 = irdl.base "!builtin.tensor" 
@@ -855,6 +829,32 @@ module {
       irdl.operands(x: %0, mask: %1, update: %2)
       %3 = irdl.base "!builtin.tensor" 
       irdl.results(result: %3)
+    }
+    irdl.operation @constant {
+      %0 = irdl.any
+      %1 = irdl.any
+      %2 = irdl.base "#builtin.string" 
+      irdl.attributes {"value" = %0, "shape" = %1, "dtype" = %2}
+      %3 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %3)
+    }
+    irdl.operation @arange {
+      %0 = irdl.any
+      %1 = irdl.any
+      %2 = irdl.base "#builtin.integer" 
+      %3 = irdl.base "#builtin.string" 
+      irdl.attributes {"start" = %0, "step" = %1, "size" = %2, "dtype" = %3}
+      %4 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %4)
+    }
+    irdl.operation @eye {
+      %0 = irdl.base "#builtin.integer" 
+      %1 = irdl.base "#builtin.integer" 
+      %2 = irdl.base "#builtin.integer" 
+      %3 = irdl.base "#builtin.string" 
+      irdl.attributes {"rows" = %0, "columns" = %1, "diagonal" = %2, "dtype" = %3}
+      %4 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %4)
     }
     irdl.operation @pad {
       %0 = irdl.base "!builtin.tensor" 

@@ -113,6 +113,11 @@ def is_dynamic(size: int | Size) -> bool:
     return isinstance(size, Size)
 
 
+def is_negative(size: int | Size) -> bool:
+    """Return whether a size known at compile time is below 0."""
+    return not isinstance(size, Size) and size < 0
+
+
 def shape_of(sizes: Iterable[int | Size]) -> tuple[int | Size, ...]:
     """Return an attribute of sizes or offsets as a shape, with `UNKNOWN` for `DYNAMIC`."""
     return tuple(UNKNOWN if size == DYNAMIC else size for size in sizes)

@@ -16,6 +16,10 @@ __all__ = [
     "passmanager", "scf", "tensor", "vector",
 ]  # fmt: skip
 
+PREFIX = "mlirtri."
+_GROUPS = ("arg_attrs", "res_attrs")
+"""Attributes that hold the attributes of a function's arguments and results."""
+
 
 def find_dialects_in(package: str) -> None:
     """Let the bindings look for Python modules of dialects in `package` too."""
@@ -177,3 +181,27 @@ def operations_of_dialect(name: str) -> list[str]:
     except ImportError:
         return []
     return sorted({view.OPERATION_NAME for view in vars(generated).values() if hasattr(view, "OPERATION_NAME")})
+
+
+def without_own_attributes(module: ir.Module) -> None:
+    """Remove the attributes whose names start with `PREFIX` from a module of any MLIR stage, in place."""
+    with module.context:
+        module.operation.walk(_strip, ir.WalkOrder.PRE_ORDER)
+
+
+def _strip(operation: ir.OpView) -> ir.WalkResult:
+    attributes = operation.operation.attributes
+    for name in [name for name in attributes if name.startswith(PREFIX)]:
+        del attributes[name]
+    for name in [name for name in _GROUPS if name in attributes]:
+        groups = [_foreign(ir.DictAttr(group)) for group in ir.ArrayAttr(attributes[name])]
+        if any(groups):
+            attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get(group) for group in groups])
+        else:
+            del attributes[name]
+    return ir.WalkResult.ADVANCE
+
+
+def _foreign(group: ir.DictAttr) -> dict[str, ir.Attribute]:
+    named = (group[index] for index in range(len(group)))
+    return {entry.name: entry.attr for entry in named if not entry.name.startswith(PREFIX)}

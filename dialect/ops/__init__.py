@@ -6,8 +6,8 @@ and Relax operator. Refuses operands that do not fit, with `KernelTypeError` and
 Read in this order:
 
 * `op.py`: the fields of a row.
-* `elementwise.py`, `reductions.py`, `shapes.py`, `contractions.py`, `normalizations.py`, `creation.py`, `indexing.py`,
-  `arrays.py` (scans, sorts, searches), `windows.py` (convolutions, pooling): the rows.
+* `elementwise.py`, `reductions.py`, `shapes.py`, `contractions.py`, `normalizations.py`, `indexing.py`, `arrays.py`
+  (creation, scans, sorts, searches), `windows.py` (convolutions, pooling): the rows.
 * `table.py`: `TABLE`, all rows by name.
 * `attributes.py`: attribute values to and from MLIR.
 

@@ -1,6 +1,7 @@
-"""Rows of the op table for whole arrays: padding, literals, correlation, scans, sorts and searches.
+"""Rows of the op table for whole arrays: creation, padding, literals, correlation, scans, sorts and searches.
 
-`pad literal correlate` are straight-line; `scan sort argsort add_at` are sequential and become loops;
+`constant arange eye` take no operands; `full` is a function of the language written with `constant`, and so is `empty`
+of a size known at compile time. `pad literal correlate` are straight-line; `scan sort argsort add_at` are sequential and become loops;
 `searchsorted` and `bins` search an index for each element.
 """
 
@@ -21,6 +22,22 @@ SCANS = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimu
 """The NumPy ufunc of each kind of `scan`."""
 LOOPS = ("scan", "sort", "argsort", "add_at")
 """Operations of this file that become loops over elements."""
+
+
+def _constant(types, attributes):
+    return TensorType(tuple(attributes["shape"]), as_dtype(attributes["dtype"]))
+
+
+def _arange(types, attributes):
+    if attributes["size"] < 0:
+        raise KernelValueError(f"arange of {attributes['size']} elements")
+    return TensorType((attributes["size"],), as_dtype(attributes["dtype"]))
+
+
+def _eye(types, attributes):
+    if attributes["rows"] < 0 or attributes["columns"] < 0:
+        raise KernelValueError(f"eye of {attributes['rows']} rows and {attributes['columns']} columns")
+    return TensorType((attributes["rows"], attributes["columns"]), as_dtype(attributes["dtype"]))
 
 
 def _pad(types, attributes) -> TensorType:
@@ -123,6 +140,24 @@ def _reference_scan(x, kind, axis):
 
 
 def rows() -> Iterator[Op]:
+    constant = {"value": "number", "shape": "ints", "dtype": "string"}
+    yield Op(
+        "constant", "creation", (), constant, _constant,
+        lambda value, shape, dtype: np.full(shape, value, as_dtype(dtype).numpy), structured=True,
+    )  # fmt: skip
+    arange = {"start": "number", "step": "number", "size": "int", "dtype": "string"}
+    yield Op(
+        "arange", "creation", (), arange, _arange,
+        lambda start, step, size, dtype: (start + step * np.arange(size)).astype(as_dtype(dtype).numpy),
+        structured=True,
+    )  # fmt: skip
+    eye = {"rows": "int", "columns": "int", "diagonal": "int", "dtype": "string"}
+    yield Op(
+        "eye", "creation", (), eye, _eye,
+        lambda rows, columns, diagonal, dtype: np.eye(rows, columns, diagonal, as_dtype(dtype).numpy),
+        structured=True,
+    )  # fmt: skip
+    yield Op("full", "creation", (), derived=True, numpy=np.full, summary="a constant, or a scalar broadcast")
     structured = (
         ("pad", "shape", ("x",), {"low": "ints", "high": "ints", "value": "number"}, _pad,
          lambda x, low, high, value: np.pad(x, list(zip(low, high, strict=True)), constant_values=value)),

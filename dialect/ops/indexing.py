@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
-from mlirtri.dialect.base.sizes import DYNAMIC, is_dynamic, shape_of
+from mlirtri.dialect.base.sizes import DYNAMIC, Size, is_dynamic, is_negative, shape_of
 from mlirtri.dialect.base.tensor_type import TensorType, broadcast_shapes, same_shape
 from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import KernelTypeError, KernelValueError
@@ -42,7 +42,7 @@ def _check_indices(indices, *attributes) -> None:
 
 def _shape(attributes) -> tuple:
     shape = shape_of(attributes["shape"])
-    if any(not is_dynamic(size) and size < 0 for size in shape):
+    if any(map(is_negative, shape)):
         raise KernelValueError(f"a shape has no negative sizes, got {shape}")
     return shape
 
@@ -55,9 +55,9 @@ def _subset(x: TensorType, indices, attributes) -> TensorType:
         raise KernelValueError(f"a slice of {x} needs {x.rank} offsets, sizes and strides")
     _check_indices(indices, offsets, sizes)
     for axis, (offset, size, stride) in enumerate(zip(offsets, sizes, strides, strict=True)):
-        if stride < 1 or (not is_dynamic(size) and size < 0):
+        if stride < 1 or is_negative(size):
             raise KernelValueError(f"a slice has sizes and positive strides, got size {size} and stride {stride}")
-        if size == 0 or any(map(is_dynamic, (offset, size, x.shape[axis]))):
+        if size == 0 or isinstance(offset, Size) or isinstance(size, Size) or is_dynamic(x.shape[axis]):
             continue
         last = offset + (size - 1) * stride
         if offset < 0 or last >= x.shape[axis]:

@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from mlirtri.dialect.base.sizes import fits, is_dynamic, shape_of, sum_of
+from mlirtri.dialect.base.sizes import fits, is_dynamic, is_negative, shape_of, sum_of
 from mlirtri.dialect.base.tensor_type import TensorType, broadcast_shapes, same_shape
 from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import KernelTypeError, KernelValueError
@@ -21,7 +21,7 @@ def _reshape(types, attributes):
     shape = shape_of(attributes["shape"])
     if not operand.is_static or any(map(is_dynamic, shape)):
         return operand.with_shape(shape)
-    if prod(shape) != operand.size or any(size < 0 for size in shape):
+    if prod(shape) != operand.size or any(map(is_negative, shape)):
         raise KernelValueError(f"{operand} with {operand.size} elements does not reshape to {shape}")
     return operand.with_shape(shape)
 

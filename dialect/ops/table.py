@@ -6,7 +6,6 @@ from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.ops import (
     arrays,
     contractions,
-    creation,
     elementwise,
     indexing,
     normalizations,
@@ -18,7 +17,7 @@ from mlirtri.dialect.ops.op import Op
 
 TABLE: Registry[str, Op] = Registry("op")
 for _rows in (
-    elementwise, reductions, shapes, contractions, normalizations, creation, indexing, arrays, windows,
+    elementwise, reductions, shapes, contractions, normalizations, indexing, arrays, windows,
 ):  # fmt: skip
     for _op in _rows.rows():
         TABLE.add(_op.name, _op)

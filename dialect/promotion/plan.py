@@ -35,7 +35,9 @@ class Operand:
     @property
     def known_int(self) -> int | None:
         """Return the Python int if it is one and known at compile time, else None."""
-        return int(self.value) if self.weak == "int" and self.value is not None else None
+        if self.weak != "int" or self.value is None or isinstance(self.value, complex):
+            return None
+        return int(self.value)
 
     def __str__(self) -> str:
         if self.weak is None:

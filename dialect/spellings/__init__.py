@@ -7,8 +7,8 @@ Read in this order:
 
 * `base/`: what a spelling is, how it is registered, helpers.
 * `numpy_api/`, `torch_api/`: the functions of each library.
-* `kernel_api/`: methods of arrays and tensors, `math`, `cmath`, `mlirtri.*`, updates in place, refused functions.
-* `registry.py`: imports all of them; lookup by name and by identity.
+* `kernel_api/`: methods of arrays and tensors, `math`, `cmath`, `mlirtri.*`, updates in place.
+* `registry.py`: imports all of them; lookup by name and by identity; refused functions.
 
 The frontend, the front door and the documentation pages may import it. It loads neither torch nor MLIR.
 """

@@ -14,8 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.bare import without_ours
-from mlirtri.dialect.bindings.mlir import ir, passmanager, print_complete, print_module, public_functions
+from mlirtri.dialect.bindings.mlir import (
+    ir,
+    passmanager,
+    print_complete,
+    print_module,
+    public_functions,
+    without_own_attributes,
+)
 from mlirtri.dialect.definition import context_for
 from mlirtri.errors import UnknownOptionError, UnsupportedOperationError
 from mlirtri.lowering.mlir.attributes import BOUND, argument_attributes, result_attributes, set_signature
@@ -55,7 +61,7 @@ def exported(text: str, form: Form, params: Mapping[str, Any]) -> str | bytes:
         if form.destinations:
             _write_results(module)
         if form.bare:
-            without_ours(module)
+            without_own_attributes(module)
         if form.format == "text":
             return print_module(module) if form.bare else print_complete(module)
         return _bytecode(module, form.bare)

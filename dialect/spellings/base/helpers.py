@@ -45,10 +45,10 @@ def require_rank(b: Builder, name: str, x: Any, ranks: Sequence[int]) -> None:
 
 
 def sizes(values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the sizes of `f(2, 3)` and of `f((2, 3))`, which methods take alike."""
+    """Return the values of `f(2, 3)` and of `f((2, 3))`, which take either form."""
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         return tuple(values[0])
-    return tuple(values)
+    return values if isinstance(values, tuple) else tuple(values)
 
 
 def is_integer(value: Any) -> bool:

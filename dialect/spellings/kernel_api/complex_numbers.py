@@ -12,7 +12,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import CONSTANTS, Builder, register, share, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.ufuncs import is_complex, strong
+from mlirtri.dialect.spellings.numpy_api.ufuncs import as_array, is_complex
 
 COMPLEX128 = DTYPES["complex128"]
 
@@ -22,14 +22,8 @@ CONSTANTS |= {f"cmath.{name}": getattr(cmath, name) for name in ("pi", "e", "tau
 # --- numpy ---------------------------------------------------------------------------------------------------------
 
 
-@spelling("numpy.real", ops="real")
-def _(b, val):
-    return b.real(val)
-
-
-@spelling("numpy.imag", ops="imag")
-def _(b, val):
-    return b.imag(val)
+register("numpy.real", lambda b, val: b.real(val), "real")
+register("numpy.imag", lambda b, val: b.imag(val), "imag")
 
 
 @spelling("numpy.conjugate numpy.conj", ops="conj")
@@ -37,48 +31,22 @@ def _(
     b, x, /, out=unsupported(), *, where=unsupported(True), casting=unsupported("same_kind"), order=unsupported("K"),
     dtype=unsupported(), subok=unsupported(True), signature=unsupported(),
 ):  # fmt: skip
-    return b.conj(*strong(b, x))
+    return b.conj(as_array(b, x))
 
 
 @spelling("numpy.angle", ops="angle atan2 imag real multiply")
 def _(b, z, deg=False):
-    radians = b.angle(*strong(b, z))
+    radians = b.angle(as_array(b, z))
     return b.multiply(radians, 180 / cmath.pi) if deg else radians
 
 
-@spelling("numpy.iscomplexobj", ops="")
-def _(b, x):
-    return is_complex(b, x)
-
-
-@spelling("numpy.isrealobj", ops="")
-def _(b, x):
-    return not is_complex(b, x)
-
-
-@spelling("numpy.iscomplex", ops="imag not_equal")
-def _(b, x):
-    return b.not_equal(b.imag(*strong(b, x)), 0)
-
-
-@spelling("numpy.isreal", ops="imag equal")
-def _(b, x):
-    return b.equal(b.imag(*strong(b, x)), 0)
-
-
-@spelling("ndarray.conj ndarray.conjugate", ops="conj")
-def _(b, a):
-    return b.conj(a)
-
-
-@spelling("ndarray.real", ops="real", attribute=True)
-def _(b, a):
-    return b.real(a)
-
-
-@spelling("ndarray.imag", ops="imag", attribute=True)
-def _(b, a):
-    return b.imag(a)
+register("numpy.iscomplexobj", lambda b, x: is_complex(b, x), "")
+register("numpy.isrealobj", lambda b, x: not is_complex(b, x), "")
+register("numpy.iscomplex", lambda b, x: b.not_equal(b.imag(as_array(b, x)), 0), "imag not_equal")
+register("numpy.isreal", lambda b, x: b.equal(b.imag(as_array(b, x)), 0), "imag equal")
+register("ndarray.conj ndarray.conjugate", lambda b, a: b.conj(a), "conj")
+register("ndarray.real", lambda b, a: b.real(a), "real", attribute=True)
+register("ndarray.imag", lambda b, a: b.imag(a), "imag", attribute=True)
 
 
 # --- torch ---------------------------------------------------------------------------------------------------------
@@ -102,9 +70,7 @@ def _(b, input):
     return b.conj(input)
 
 
-@spelling("torch.resolve_conj torch.resolve_neg", ops="")
-def _(b, input):
-    return input
+register("torch.resolve_conj torch.resolve_neg", lambda b, input: input, "")
 
 
 @spelling("torch.angle", ops="angle atan2 imag real multiply isnan where less")
@@ -129,9 +95,7 @@ def _(b, input, other, *, out=unsupported()):
     return b.dot(b.conj(input), other)
 
 
-@spelling("torch.is_complex", ops="")
-def _(b, input):
-    return is_complex(b, input)
+register("torch.is_complex", lambda b, input: is_complex(b, input), "")
 
 
 def _require_floats(b: Builder, name: str, *parts: Any) -> None:
@@ -170,24 +134,10 @@ def _(b, input):
 share("Tensor", "torch", "conj conj_physical resolve_conj resolve_neg angle is_complex sgn vdot")
 
 
-@spelling("Tensor.real", ops="real", attribute=True)
-def _(b, input):
-    return b.real(input)
-
-
-@spelling("Tensor.imag", ops="imag", attribute=True)
-def _(b, input):
-    return b.imag(input)
-
-
-@spelling("Tensor.cfloat", ops="cast")
-def _(b, input, memory_format=None):
-    return b.cast(input, DTYPES["complex64"])
-
-
-@spelling("Tensor.cdouble", ops="cast")
-def _(b, input, memory_format=None):
-    return b.cast(input, COMPLEX128)
+register("Tensor.real", lambda b, input: b.real(input), "real", attribute=True)
+register("Tensor.imag", lambda b, input: b.imag(input), "imag", attribute=True)
+register("Tensor.cfloat", lambda b, input, memory_format=None: b.cast(input, DTYPES["complex64"]), "cast")
+register("Tensor.cdouble", lambda b, input, memory_format=None: b.cast(input, COMPLEX128), "cast")
 
 
 # --- mlirtri -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, share_writing, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.positions import positions_of
 from mlirtri.dialect.spellings.numpy_api.sequences import sorting
-from mlirtri.dialect.spellings.numpy_api.ufuncs import INT64, arrays
+from mlirtri.dialect.spellings.numpy_api.ufuncs import INT64, as_array
 
 BOOL = DTYPES["bool"]
 
@@ -34,7 +34,7 @@ def _(b, a, value):
 
 @spelling("numpy.copyto", ops="broadcast_to cast where", writes=True)
 def _(b, dst, src, casting="same_kind", where=True):
-    (src,) = arrays(b, src)
+    src = as_array(b, src)
     new = b.broadcast_to(b.cast(src, b.type_of(dst).dtype), helpers.shape_of(b, dst))
     return new if where is True else b.where(where, new, dst)
 
@@ -50,7 +50,7 @@ def _(b, a, /, mask, values):
 def _(b, a, val, wrap=unsupported(False)):
     helpers.require_rank(b, "the array of numpy.fill_diagonal", a, (2,))
     rows, columns = helpers.shape_of(b, a)
-    (val,) = arrays(b, val)
+    val = as_array(b, val)
     value = b.cast(val, b.type_of(a).dtype)
     if helpers.rank_of(b, value):
         count = helpers.shape_of(b, value)[0]
@@ -84,7 +84,7 @@ def _flat_positions(b: Builder, a: Any, indices: Any) -> Any:
 def _adding_at(sign: int):
     def function(builder, a, indices, b=None, /):
         positions = _flat_positions(builder, a, indices)
-        values = builder.cast(*arrays(builder, b), builder.type_of(a).dtype)
+        values = builder.cast(as_array(builder, b), builder.type_of(a).dtype)
         values = builder.reshape(builder.broadcast_to(values, helpers.shape_of(builder, positions)), (-1,))
         values = values if sign > 0 else builder.negative(values)
         added = builder.add_at(builder.reshape(a, (-1,)), builder.reshape(positions, (-1,)), values)

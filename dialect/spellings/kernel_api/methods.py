@@ -11,41 +11,12 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, share, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api import (
-    arrays as spellings_numpy_arrays,
-)
-from mlirtri.dialect.spellings.numpy_api import (
-    creation as spellings_numpy_making,
-)
-from mlirtri.dialect.spellings.numpy_api import (
-    sequences as spellings_numpy_sequences,
-)
-from mlirtri.dialect.spellings.numpy_api import (
-    shapes as spellings_numpy_shapes,
-)
-from mlirtri.dialect.spellings.numpy_api import (
-    ufuncs as spellings_numpy,
-)
-from mlirtri.dialect.spellings.numpy_api.ufuncs import numpy_dtype
-from mlirtri.dialect.spellings.torch_api import (
-    arrays as spellings_torch_arrays,
-)
-from mlirtri.dialect.spellings.torch_api import (
-    elementwise as spellings_torch,
-)
-from mlirtri.dialect.spellings.torch_api import networks
-from mlirtri.dialect.spellings.torch_api import (
-    products as spellings_torch_products,
-)
-from mlirtri.dialect.spellings.torch_api import (
-    sequences as spellings_torch_sequences,
-)
+from mlirtri.dialect.spellings.numpy_api import arrays, creation, sequences, shapes, ufuncs  # noqa: F401
+from mlirtri.dialect.spellings.torch_api import arrays as torch_arrays  # noqa: F401
+from mlirtri.dialect.spellings.torch_api import elementwise, networks, products  # noqa: F401
+from mlirtri.dialect.spellings.torch_api import sequences as torch_sequences  # noqa: F401
 
-# These methods share functions of the library tables, which are imported first.
-_TABLES = (
-    spellings_numpy, spellings_numpy_arrays, spellings_numpy_making, spellings_numpy_sequences, spellings_numpy_shapes,
-    spellings_torch, spellings_torch_arrays, spellings_torch_products, spellings_torch_sequences, networks,
-)  # fmt: skip
+# These files register the functions that methods share.
 
 # --- numpy.ndarray -------------------------------------------------------------------------------------------------
 
@@ -63,19 +34,17 @@ def _(b, a, *args):
 
 @spelling("ndarray.view", ops="")
 def _(b, a, dtype=None, type=unsupported()):
-    if dtype is not None and numpy_dtype(b, dtype) != b.type_of(a).dtype:
+    if dtype is not None and ufuncs.numpy_dtype(b, dtype) != b.type_of(a).dtype:
         b.fail("view as another dtype is not supported", help="x.astype(dtype) converts the values")
     return a
 
 
-@spelling("ndarray.nbytes", ops="", attribute=True)
-def _(b, a):
-    return helpers.size_of(b, a) * b.type_of(a).dtype.bytes
+register("ndarray.nbytes", lambda b, a: helpers.size_of(b, a) * b.type_of(a).dtype.bytes, "", attribute=True)
 
 
 @spelling("ndarray.clip", ops="clip minimum maximum")
 def _(b, a, min=None, max=None, out=unsupported()):
-    return spellings_numpy.clip(b, a, min, max)
+    return ufuncs.clip(b, a, min, max)
 
 
 @spelling("ndarray.reshape", ops="reshape")
@@ -83,9 +52,7 @@ def _(b, a, *shape, order=unsupported("C"), copy=None):
     return b.reshape(a, helpers.sizes(shape))
 
 
-@spelling("ndarray.flatten", ops="reshape")
-def _(b, a, order=unsupported("C")):
-    return b.reshape(a, (-1,))
+register("ndarray.flatten", lambda b, a, order=unsupported("C"): b.reshape(a, (-1,)), "reshape")
 
 
 @spelling("ndarray.transpose", ops="transpose")
@@ -95,17 +62,11 @@ def _(b, a, *axes):
 
 @spelling("ndarray.astype", ops="cast real")
 def _(b, a, dtype, order="K", casting=unsupported("unsafe"), subok=True, copy=True):
-    return helpers.converted(b, a, numpy_dtype(b, dtype))
+    return helpers.converted(b, a, ufuncs.dtype_of(b, dtype))
 
 
-@spelling("ndarray.T", ops="transpose", attribute=True)
-def _(b, a):
-    return b.transpose(a)
-
-
-@spelling("ndarray.mT", ops="transpose", attribute=True)
-def _(b, a):
-    return helpers.matrix_transposed(b, "mT", a)
+register("ndarray.T", lambda b, a: b.transpose(a), "transpose", attribute=True)
+register("ndarray.mT", lambda b, a: helpers.matrix_transposed(b, "mT", a), "transpose", attribute=True)
 
 
 # --- torch.Tensor --------------------------------------------------------------------------------------------------
@@ -131,17 +92,11 @@ share(
 
 @spelling("Tensor.round", ops="round multiply divide")
 def _(b, input, decimals=0):
-    return spellings_torch.rounded(b, input, decimals)
+    return elementwise.rounded(b, input, decimals)
 
 
-@spelling("Tensor.where", ops="where")
-def _(b, input, condition, other):
-    return b.where(condition, input, other)
-
-
-@spelling("Tensor.reshape", ops="reshape")
-def _(b, input, *shape):
-    return b.reshape(input, helpers.sizes(shape))
+register("Tensor.where", lambda b, input, condition, other: b.where(condition, input, other), "where")
+register("Tensor.reshape", lambda b, input, *shape: b.reshape(input, helpers.sizes(shape)), "reshape")
 
 
 @spelling("Tensor.view", ops="reshape")
@@ -156,12 +111,10 @@ def _(b, input, other):
     return b.reshape(input, helpers.shape_of(b, other))
 
 
-@spelling("Tensor.permute", ops="transpose")
-def _(b, input, *dims):
-    return b.transpose(input, helpers.sizes(dims))
+register("Tensor.permute", lambda b, input, *dims: b.transpose(input, helpers.sizes(dims)), "transpose")
 
 
-@spelling("Tensor.expand", ops="broadcast_to")
+@spelling("Tensor.expand Tensor.broadcast_to", ops="broadcast_to")
 def _(b, input, *size):
     return b.broadcast_to(input, helpers.expanded_shape(b, input, helpers.sizes(size)))
 
@@ -169,11 +122,6 @@ def _(b, input, *size):
 @spelling("Tensor.expand_as", ops="broadcast_to")
 def _(b, input, other):
     return b.broadcast_to(input, helpers.shape_of(b, other))
-
-
-@spelling("Tensor.broadcast_to", ops="broadcast_to")
-def _(b, input, *size):
-    return b.broadcast_to(input, helpers.expanded_shape(b, input, helpers.sizes(size)))
 
 
 @spelling("Tensor.flip", ops="flip")
@@ -207,9 +155,7 @@ def _(b, input, dtype=None, non_blocking=False):
     return helpers.converted(b, input, _torch_dtype(b, dtype))
 
 
-@spelling("Tensor.type_as", ops="cast real")
-def _(b, input, tensor):
-    return helpers.converted(b, input, b.type_of(tensor).dtype)
+register("Tensor.type_as", lambda b, input, tensor: helpers.converted(b, input, b.type_of(tensor).dtype), "cast real")
 
 
 def _conversion(dtype: DType):
@@ -223,14 +169,8 @@ for _word, _dtype in {
     register(f"Tensor.{_word}", _conversion(DTYPES[_dtype]), "cast real")
 
 
-@spelling("Tensor.contiguous", ops="")
-def _(b, input, memory_format=None):
-    return input
-
-
-@spelling("Tensor.detach", ops="")
-def _(b, input):
-    return input
+register("Tensor.contiguous", lambda b, input, memory_format=None: input, "")
+register("Tensor.detach", lambda b, input: input, "")
 
 
 @spelling("Tensor.size", ops="")
@@ -238,9 +178,7 @@ def _(b, input, dim=None):
     return helpers.shape_of(b, input) if dim is None else helpers.size_of(b, input, dim)
 
 
-@spelling("Tensor.dim Tensor.ndimension", ops="")
-def _(b, input):
-    return helpers.rank_of(b, input)
+register("Tensor.dim Tensor.ndimension", lambda b, input: helpers.rank_of(b, input), "")
 
 
 def _new(make):
@@ -276,9 +214,7 @@ def _(b, input):
     return b.conj(_transposed(b, input))
 
 
-@spelling("Tensor.mT", ops="transpose", attribute=True)
-def _(b, input):
-    return helpers.matrix_transposed(b, "mT", input)
+register("Tensor.mT", lambda b, input: helpers.matrix_transposed(b, "mT", input), "transpose", attribute=True)
 
 
 @spelling("Tensor.mH", ops="transpose conj", attribute=True)

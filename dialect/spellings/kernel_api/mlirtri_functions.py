@@ -53,9 +53,7 @@ def _(b, x, beta=1.0, threshold=20.0):
     return b.softplus(x, beta=float(beta), threshold=float(threshold))
 
 
-@spelling("mlirtri.where", ops="where")
-def _(b, condition, x, y):
-    return b.where(condition, x, y)
+register("mlirtri.where", lambda b, condition, x, y: b.where(condition, x, y), "where")
 
 
 @spelling("mlirtri.clip", ops="clip minimum maximum")
@@ -65,9 +63,7 @@ def _(b, x, low=None, high=None):
     return b.clip(x, low, high)
 
 
-@spelling("mlirtri.cast mlirtri.astype", ops="cast real")
-def _(b, x, dtype):
-    return helpers.converted(b, x, as_dtype(dtype))
+register("mlirtri.cast mlirtri.astype", lambda b, x, dtype: helpers.converted(b, x, as_dtype(dtype)), "cast real")
 
 
 # --- reductions ----------------------------------------------------------------------------------------------------
@@ -107,14 +103,8 @@ for _op in ("var", "std"):
 # --- normalizations and products -----------------------------------------------------------------------------------
 
 
-@spelling("mlirtri.softmax", ops="softmax")
-def _(b, x, axis=-1):
-    return b.softmax(x, axis)
-
-
-@spelling("mlirtri.log_softmax", ops="log_softmax")
-def _(b, x, axis=-1):
-    return b.log_softmax(x, axis)
+register("mlirtri.softmax", lambda b, x, axis=-1: b.softmax(x, axis), "softmax")
+register("mlirtri.log_softmax", lambda b, x, axis=-1: b.log_softmax(x, axis), "log_softmax")
 
 
 @spelling("mlirtri.layer_norm", ops="layer_norm")
@@ -144,9 +134,7 @@ def _(b, query, key, value, mask=None, *, is_causal=False, scale=None):
 # --- shapes --------------------------------------------------------------------------------------------------------
 
 
-@spelling("mlirtri.reshape", ops="reshape")
-def _(b, x, *shape):
-    return b.reshape(x, helpers.sizes(shape))
+register("mlirtri.reshape", lambda b, x, *shape: b.reshape(x, helpers.sizes(shape)), "reshape")
 
 
 @spelling("mlirtri.transpose mlirtri.permute", ops="transpose")
@@ -154,14 +142,8 @@ def _(b, x, *axes):
     return b.transpose(x, None if axes in ((), (None,)) else helpers.sizes(axes))
 
 
-@spelling("mlirtri.broadcast_to", ops="broadcast_to")
-def _(b, x, *shape):
-    return b.broadcast_to(x, helpers.sizes(shape))
-
-
-@spelling("mlirtri.squeeze", ops="squeeze")
-def _(b, x, axis=None):
-    return b.squeeze(x, axis)
+register("mlirtri.broadcast_to", lambda b, x, *shape: b.broadcast_to(x, helpers.sizes(shape)), "broadcast_to")
+register("mlirtri.squeeze", lambda b, x, axis=None: b.squeeze(x, axis), "squeeze")
 
 
 @spelling("mlirtri.unsqueeze mlirtri.expand_dims", ops="unsqueeze")
@@ -169,14 +151,8 @@ def _(b, x, axis):
     return b.unsqueeze(x, helpers.one_axis(b, axis, helpers.rank_of(b, x) + 1))
 
 
-@spelling("mlirtri.concatenate mlirtri.cat", ops="concatenate")
-def _(b, xs, axis=0):
-    return b.concatenate(tuple(xs), axis)
-
-
-@spelling("mlirtri.stack", ops="stack")
-def _(b, xs, axis=0):
-    return b.stack(tuple(xs), axis)
+register("mlirtri.concatenate mlirtri.cat", lambda b, xs, axis=0: b.concatenate(tuple(xs), axis), "concatenate")
+register("mlirtri.stack", lambda b, xs, axis=0: b.stack(tuple(xs), axis), "stack")
 
 
 @spelling("mlirtri.split", ops="split")
@@ -186,9 +162,7 @@ def _(b, x, sections_or_indices, axis=0):
     return b.split(x, sections_or_indices, axis)
 
 
-@spelling("mlirtri.flip", ops="flip")
-def _(b, x, axis=None):
-    return b.flip(x, axis)
+register("mlirtri.flip", lambda b, x, axis=None: b.flip(x, axis), "flip")
 
 
 @spelling("mlirtri.tril", ops="where arange reshape subtract less_equal full")
@@ -213,19 +187,9 @@ def _(b, shape, value, dtype=None):
     return helpers.filled(b, shape, value, None if dtype is None else as_dtype(dtype), b.semantics)
 
 
-@spelling("mlirtri.zeros", ops="full")
-def _(b, shape, dtype=None):
-    return b.full(helpers.as_tuple(shape), 0, _dtype(b, dtype))
-
-
-@spelling("mlirtri.ones", ops="full")
-def _(b, shape, dtype=None):
-    return b.full(helpers.as_tuple(shape), 1, _dtype(b, dtype))
-
-
-@spelling("mlirtri.empty", ops="empty")
-def _(b, shape, dtype=None):
-    return b.empty(helpers.as_tuple(shape), _dtype(b, dtype))
+register("mlirtri.zeros", lambda b, shape, dtype=None: b.full(helpers.as_tuple(shape), 0, _dtype(b, dtype)), "full")
+register("mlirtri.ones", lambda b, shape, dtype=None: b.full(helpers.as_tuple(shape), 1, _dtype(b, dtype)), "full")
+register("mlirtri.empty", lambda b, shape, dtype=None: b.empty(helpers.as_tuple(shape), _dtype(b, dtype)), "empty")
 
 
 def _like(value: int):

@@ -3,7 +3,7 @@
 Takes a builder and the arguments of a call. Gives tensors of the builder, Python values, or tuples.
 Refuses what the function refuses, and parameters that mlirtri does not support.
 
-One file per kind of function: `ufuncs.py`, `ufunc_methods.py` (``np.add.outer``), `reductions.py`, `statistical.py`,
+One file per kind of function: `ufuncs.py` (and their methods, ``np.add.outer``), `reductions.py`, `statistical.py`,
 `quantiles.py`, `functions.py` (functions composed of ufuncs), `arrays.py` and `shapes.py` (axes, joining, padding),
 `creation.py`, `sequences.py` (scans, sorts, histograms), `positions.py` (take, gather, grids of indices), `products.py`
 (einsum, tensordot, cross), `linear_algebra.py`. Read `ufuncs.py` first.

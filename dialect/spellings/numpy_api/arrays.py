@@ -6,8 +6,8 @@ Results that NumPy gives as a list or tuple of arrays are tuples. Results are va
 from __future__ import annotations
 
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, numpy_dtype
+from mlirtri.dialect.spellings.base.spelling import register, spelling, unsupported
+from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, dtype_of, numpy_dtype
 
 
 @spelling("numpy.reshape", ops="reshape")
@@ -15,9 +15,7 @@ def _(b, a, /, shape, order=unsupported("C"), *, copy=None):
     return b.reshape(a, helpers.as_tuple(shape))
 
 
-@spelling("numpy.ravel", ops="reshape")
-def _(b, a, order=unsupported("C")):
-    return b.reshape(a, (-1,))
+register("numpy.ravel", lambda b, a, order=unsupported("C"): b.reshape(a, (-1,)), "reshape")
 
 
 @spelling("numpy.transpose numpy.permute_dims", ops="transpose")
@@ -30,14 +28,8 @@ def _(b, x, /):
     return helpers.matrix_transposed(b, "numpy.matrix_transpose", x)
 
 
-@spelling("numpy.swapaxes", ops="transpose")
-def _(b, a, axis1, axis2):
-    return helpers.swapped(b, a, axis1, axis2)
-
-
-@spelling("numpy.moveaxis", ops="transpose")
-def _(b, a, source, destination):
-    return helpers.moved(b, a, source, destination)
+register("numpy.swapaxes", lambda b, a, axis1, axis2: helpers.swapped(b, a, axis1, axis2), "transpose")
+register("numpy.moveaxis", lambda b, a, source, destination: helpers.moved(b, a, source, destination), "transpose")
 
 
 @spelling("numpy.broadcast_to", ops="broadcast_to")
@@ -45,9 +37,7 @@ def _(b, array, shape, subok=unsupported(False)):
     return b.broadcast_to(array, helpers.as_tuple(shape))
 
 
-@spelling("numpy.squeeze", ops="squeeze")
-def _(b, a, axis=None):
-    return b.squeeze(a, axis)
+register("numpy.squeeze", lambda b, a, axis=None: b.squeeze(a, axis), "squeeze")
 
 
 @spelling("numpy.expand_dims", ops="unsqueeze")
@@ -58,19 +48,9 @@ def _(b, a, axis):
     return a
 
 
-@spelling("numpy.flip", ops="flip")
-def _(b, m, axis=None):
-    return b.flip(m, axis)
-
-
-@spelling("numpy.flipud", ops="flip")
-def _(b, m):
-    return b.flip(m, 0)
-
-
-@spelling("numpy.fliplr", ops="flip")
-def _(b, m):
-    return b.flip(m, 1)
+register("numpy.flip", lambda b, m, axis=None: b.flip(m, axis), "flip")
+register("numpy.flipud", lambda b, m: b.flip(m, 0), "flip")
+register("numpy.fliplr", lambda b, m: b.flip(m, 1), "flip")
 
 
 # --- joining and splitting -----------------------------------------------------------------------------------------
@@ -125,9 +105,7 @@ def _(b, ary, indices_or_sections, axis=0):
     return helpers.split_evenly(b, ary, indices_or_sections, helpers.one_axis(b, axis, helpers.rank_of(b, ary)))
 
 
-@spelling("numpy.unstack", ops="split squeeze")
-def _(b, x, /, *, axis=0):
-    return helpers.unstacked(b, x, axis)
+register("numpy.unstack", lambda b, x, /, *, axis=0: helpers.unstacked(b, x, axis), "split squeeze")
 
 
 @spelling("numpy.tril", ops="where arange reshape subtract less_equal full")
@@ -217,27 +195,15 @@ def _(b, n, dtype=None, *, like=unsupported()):
 
 @spelling("numpy.astype", ops="cast real")
 def _(b, x, dtype, /, *, copy=True, device=unsupported()):
-    return helpers.converted(b, x, numpy_dtype(b, dtype))
+    return helpers.converted(b, x, dtype_of(b, dtype))
 
 
-@spelling("numpy.copy", ops="")
-def _(b, a, order=unsupported("K"), subok=unsupported(False)):
-    return a
+register("numpy.copy", lambda b, a, order=unsupported("K"), subok=unsupported(False): a, "")
 
 
 # --- compile-time facts --------------------------------------------------------------------------------------------
 
 
-@spelling("numpy.shape", ops="")
-def _(b, a):
-    return helpers.shape_of(b, a)
-
-
-@spelling("numpy.ndim", ops="")
-def _(b, a):
-    return helpers.rank_of(b, a)
-
-
-@spelling("numpy.size", ops="")
-def _(b, a, axis=None):
-    return helpers.size_of(b, a, axis)
+register("numpy.shape", lambda b, a: helpers.shape_of(b, a), "")
+register("numpy.ndim", lambda b, a: helpers.rank_of(b, a), "")
+register("numpy.size", lambda b, a, axis=None: helpers.size_of(b, a, axis), "")

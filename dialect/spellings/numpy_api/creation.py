@@ -13,7 +13,7 @@ from mlirtri.dialect.promotion.rules import Operand, result_dtypes
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.functions import in_floats
-from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, arrays, is_complex, numpy_dtype
+from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, arrays, as_array, is_complex, numpy_dtype
 
 BOOL, COMPLEX128 = DTYPES["bool"], DTYPES["complex128"]
 
@@ -217,7 +217,7 @@ def trace(b, a, offset=0, axis1=0, axis2=1, dtype=None, out=unsupported()):
 
 @spelling("numpy.vander", ops="arange power reshape cast")
 def _(b, x, N=None, increasing=False):
-    (x,) = arrays(b, x)
+    x = as_array(b, x)
     helpers.require_rank(b, "the argument of numpy.vander", x, (1,))
     count = helpers.shape_of(b, x)[0] if N is None else counted(b, N, "vander")
     # Powers are at least as wide as Python's integers.

@@ -9,7 +9,16 @@ from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.promotion.rules import Operand, result_dtypes
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.ufuncs import COMPLEX128, FLOAT64, computed_in, float_of, numpy_dtype, strong
+from mlirtri.dialect.spellings.numpy_api.ufuncs import (
+    COMPLEX128,
+    FLOAT64,
+    as_array,
+    computed_in,
+    dtype_of,
+    float_of,
+    numpy_dtype,
+    strong,
+)
 
 
 def in_floats(b: Builder, *operands: Any) -> tuple[Any, ...]:
@@ -24,7 +33,7 @@ def in_floats(b: Builder, *operands: Any) -> tuple[Any, ...]:
 
 def inexact_of(b: Builder, x: Any) -> Any:
     """Return `x`, cast to float64 unless its dtype is inexact, as NumPy's Python functions do."""
-    (x,) = strong(b, x)
+    x = as_array(b, x)
     return x if b.type_of(x).dtype.is_inexact else b.cast(x, FLOAT64)
 
 
@@ -108,7 +117,8 @@ class IntegerInfo(NamedTuple):
 
 
 def _described(b: Builder, value: Any) -> DType:
-    return numpy_dtype(b, value) if b.type_of(value) is None else b.type_of(value).dtype
+    kind = b.type_of(value)
+    return dtype_of(b, value) if kind is None else kind.dtype
 
 
 @spelling("numpy.finfo", ops="cast")
@@ -120,8 +130,8 @@ def _(b, dtype):
     if not dtype.is_float:
         b.fail(f"numpy.finfo is of floats, not {dtype}", help="numpy.iinfo")
     info = ml_dtypes.finfo(dtype.numpy)
-    fields = [b.cast(float(getattr(info, field)), dtype) for field in FloatInfo._fields[:-2]]
-    return FloatInfo(*fields, dtype.bits, dtype)
+    fields = {name: b.cast(float(getattr(info, name)), dtype) for name in FloatInfo._fields[:-2]}
+    return FloatInfo(**fields, bits=dtype.bits, dtype=dtype)
 
 
 @spelling("numpy.iinfo", ops="")
@@ -157,17 +167,17 @@ def numbers_of(b: Builder, x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
 
 @spelling("numpy.nan_to_num", ops="isnan equal where cast complex real imag")
 def _(b, x, copy=unsupported(True), nan=0.0, posinf=None, neginf=None):
-    return numbers_of(b, *strong(b, x), nan, posinf, neginf)
+    return numbers_of(b, as_array(b, x), nan, posinf, neginf)
 
 
 @spelling("numpy.isposinf", ops="equal")
 def _(b, x, out=unsupported()):
-    return b.equal(*strong(b, x), float("inf"))
+    return b.equal(as_array(b, x), float("inf"))
 
 
 @spelling("numpy.isneginf", ops="equal")
 def _(b, x, out=unsupported()):
-    return b.equal(*strong(b, x), float("-inf"))
+    return b.equal(as_array(b, x), float("-inf"))
 
 
 # --- closeness -----------------------------------------------------------------------------------------------------
@@ -178,7 +188,11 @@ CLOSE = "subtract abs multiply add less_equal isfinite logical_and logical_or eq
 def close(b: Builder, x: Any, y: Any, rtol: Any, atol: Any, equal_nan: Any) -> Any:
     """Return ``|x - y| <= atol + rtol * |y|``; infinities are close to themselves only."""
     x, y = in_floats(b, x, y)
-    bound = b.add(b.multiply(b.abs(y), rtol), atol)
+    return within(b, x, y, b.add(b.multiply(b.abs(y), rtol), atol), equal_nan)
+
+
+def within(b: Builder, x: Any, y: Any, bound: Any, equal_nan: Any) -> Any:
+    """Return ``|x - y| <= bound`` for finite y, and ``x == y``; with `equal_nan` two NaN are equal."""
     near = b.logical_and(b.less_equal(b.abs(b.subtract(x, y)), bound), b.isfinite(y))
     result = b.logical_or(near, b.equal(x, y))
     return b.logical_or(result, b.logical_and(b.isnan(x), b.isnan(y))) if equal_nan else result

@@ -7,14 +7,14 @@ from typing import Any
 
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, arrays
+from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, as_array
 
 NORM = "abs square sum sqrt max min not_equal power cast reshape"
 
 
 @spelling("numpy.linalg.norm", ops=NORM)
 def _(b, x, ord=None, axis=None, keepdims=False):
-    (x,) = arrays(b, x)
+    x = as_array(b, x)
     kind = b.type_of(x).dtype
     x = b.abs(x if kind.is_float or kind.kind == "c" else b.cast(x, FLOAT64))
     rank = helpers.rank_of(b, x)

@@ -17,7 +17,7 @@ from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.creation import array_of
 from mlirtri.dialect.spellings.numpy_api.shapes import known_ints
-from mlirtri.dialect.spellings.numpy_api.ufuncs import INT64, arrays, numpy_dtype
+from mlirtri.dialect.spellings.numpy_api.ufuncs import INT64, arrays, as_array, dtype_of, numpy_dtype
 
 TAKE = "pick transpose reshape clip remainder cast literal stack"
 
@@ -27,7 +27,7 @@ def positions_of(b: Builder, indices: Any) -> Any:
     if isinstance(indices, (tuple, list)):
         constants = numpy.array(known_ints(b, indices, "a position"), dtype=int)
         return b.literal(constants.ravel().tolist(), constants.shape, INT64)
-    (indices,) = arrays(b, indices)
+    indices = as_array(b, indices)
     if not b.type_of(indices).dtype.is_integer:
         b.fail(f"positions are integers, not {b.type_of(indices)}", help="a mask selects as x[mask]")
     return indices
@@ -37,7 +37,7 @@ def positions_of(b: Builder, indices: Any) -> Any:
 def take(b, a, indices, axis=None, out=unsupported(), mode="raise"):
     if mode not in ("raise", "wrap", "clip"):
         b.fail(f"mode is 'raise', 'wrap' or 'clip', not {mode!r}")
-    (a,) = arrays(b, a)
+    a = as_array(b, a)
     a, axis = (b.reshape(a, (-1,)), 0) if axis is None else (a, helpers.one_axis(b, axis, helpers.rank_of(b, a)))
     positions = positions_of(b, indices)
     size = helpers.shape_of(b, a)[axis]
@@ -66,17 +66,22 @@ def take_along_axis(b, arr, indices, axis=-1):
     axis = helpers.one_axis(b, axis, rank)
     indices = b.cast(indices, INT64)
     size = shape[axis]
-    wanted = helpers.shape_of(b, indices)
-    if len(wanted) != rank:
-        b.fail(f"the positions have rank {len(wanted)}, the array has rank {rank}")
-    # The offset of each element in memory.
-    flat = b.multiply(b.where(b.less(indices, 0), b.add(indices, size), indices), prod(shape[axis + 1 :]))
-    for at in range(rank):
-        if at != axis:
-            line = b.arange(0, shape[at], 1, INT64)
-            line = b.reshape(line, tuple(-1 if other == at else 1 for other in range(rank)))
-            flat = b.add(flat, b.multiply(line, prod(shape[at + 1 :])))
-    return b.pick(b.reshape(arr, (-1,)), flat)
+    if helpers.rank_of(b, indices) != rank:
+        b.fail(f"the positions have rank {helpers.rank_of(b, indices)}, the array has rank {rank}")
+    return elements_along(b, arr, b.where(b.less(indices, 0), b.add(indices, size), indices), axis, shape)
+
+
+def elements_along(b: Builder, x: Any, indices: Any, axis: int, sizes: tuple[Any, ...]) -> Any:
+    """Return the element of `x` at each of `indices` along `axis`; the other axes run over `sizes`."""
+    shape = helpers.shape_of(b, x)
+    # The row-major position of each element.
+    flat = b.multiply(indices, prod(shape[axis + 1 :]))
+    for other, size in enumerate(sizes):
+        if other != axis:
+            line = b.arange(0, size, 1, INT64)
+            line = b.reshape(line, tuple(-1 if position == other else 1 for position in range(len(shape))))
+            flat = b.add(flat, b.multiply(line, prod(shape[other + 1 :])))
+    return b.pick(b.reshape(x, (-1,)), flat)
 
 
 # --- computed at compile time --------------------------------------------------------------------------------------
@@ -156,7 +161,7 @@ def _(b, p, x):
     p = array_of(b, p, None) if isinstance(p, (tuple, list)) else p
     helpers.require_rank(b, "the coefficients of numpy.polyval", p, (1,))
     coefficients = [b.squeeze(b.cut(p, 0, slice(index, index + 1)), 0) for index in range(helpers.shape_of(b, p)[0])]
-    (x,) = arrays(b, x)
+    x = as_array(b, x)
     # As NumPy starts: zeros like x.
     result = b.full(helpers.shape_of(b, x), 0, b.type_of(x).dtype)
     for coefficient in coefficients:
@@ -190,8 +195,8 @@ def _(b, type1, type2, /):
 
 @spelling("numpy.issubdtype", ops="")
 def _(b, arg1, arg2):
-    kind = numpy_dtype(b, arg1).numpy
-    return numpy.issubdtype(kind, arg2 if isinstance(arg2, type) else numpy_dtype(b, arg2).numpy)
+    kind = dtype_of(b, arg1).numpy
+    return numpy.issubdtype(kind, arg2 if isinstance(arg2, type) else dtype_of(b, arg2).numpy)
 
 
 @spelling("numpy.isscalar", ops="")

@@ -95,7 +95,8 @@ def tensordot(b: Builder, x: Any, y: Any, axes: Any) -> Any:
 
 @spelling("numpy.tensordot", ops=labelled.OPS)
 def _(builder, a, b, axes=2):
-    return tensordot(builder, *arrays(builder, a, b), axes)
+    a, b = arrays(builder, a, b)
+    return tensordot(builder, a, b, axes)
 
 
 def inner(b: Builder, x: Any, y: Any) -> Any:

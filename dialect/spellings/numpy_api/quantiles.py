@@ -10,7 +10,7 @@ from typing import Any
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.functions import inexact_of
-from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, arrays
+from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, as_array
 
 ORDERED = (
     "sort reshape transpose cut add subtract multiply divide isnan any where cast stack squeeze unsqueeze "
@@ -30,7 +30,7 @@ def _axes_last(b: Builder, x: Any, axis: Any) -> tuple[Any, tuple[int, ...], tup
 
 def quantiles(b: Builder, a: Any, fractions: Any, axis: Any, keepdims: bool) -> Any:
     """Interpolate linearly between sorted elements, at known fractions; NaN where there is one."""
-    (a,) = arrays(b, a)
+    a = as_array(b, a)
     x, _, reduced_shape = _axes_last(b, inexact_of(b, a), axis)
     last = helpers.rank_of(b, x) - 1
     size = helpers.shape_of(b, x)[last]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, numpy_dtype, strong
+from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, as_array, numpy_dtype
 
 
 def _chosen(b: Builder, a: Any, where: Any, neutral: Any) -> Any:
@@ -20,7 +20,7 @@ def _accumulation(op: str, neutral: int, combine: Any):
     def function(
         b, a, axis=None, dtype=None, out=unsupported(), keepdims=False, initial=None, where=None
     ):  # fmt: skip
-        a = _chosen(b, *strong(b, a), where, neutral)
+        a = _chosen(b, as_array(b, a), where, neutral)
         result = getattr(b, op)(a, axis=axis, keepdims=keepdims, dtype=numpy_dtype(b, dtype))
         return result if initial is None else combine(b, result, b.cast(initial, b.type_of(result).dtype))
 
@@ -29,7 +29,7 @@ def _accumulation(op: str, neutral: int, combine: Any):
 
 def _extremum(op: str):
     def function(b, a, axis=None, out=unsupported(), keepdims=False, initial=None, where=None):
-        (a,) = strong(b, a)
+        a = as_array(b, a)
         if initial is None:
             if where is not None and where is not True:
                 b.fail(f"numpy.{op} with where= needs initial=, as in NumPy")
@@ -48,7 +48,7 @@ def _spread(op: str):
     ):  # fmt: skip
         if correction is not None and ddof != 0:
             b.fail("ddof and correction are the same thing: pass one of them")
-        (a,) = strong(b, a) if dtype is None else (b.cast(a, numpy_dtype(b, dtype)),)
+        a = as_array(b, a) if dtype is None else b.cast(a, numpy_dtype(b, dtype))
         correction = ddof if correction is None else correction
         return getattr(b, op)(a, axis=axis, keepdims=keepdims, correction=correction)
 
@@ -65,7 +65,7 @@ for _op in ("var", "std"):
 
 @spelling("numpy.mean", ops="mean where cast sum divide broadcast_to")
 def _mean(b, a, axis=None, dtype=None, out=unsupported(), keepdims=False, *, where=None):
-    (a,), dtype = strong(b, a), numpy_dtype(b, dtype)
+    a, dtype = as_array(b, a), numpy_dtype(b, dtype)
     if where is None or where is True:
         return b.mean(a, axis=axis, keepdims=keepdims, dtype=dtype)
     # In the dtype of the unmasked mean.
@@ -77,19 +77,19 @@ def _mean(b, a, axis=None, dtype=None, out=unsupported(), keepdims=False, *, whe
 
 @spelling("numpy.any", ops="any where cast")
 def _any(b, a, axis=None, out=unsupported(), keepdims=False, *, where=None):
-    return b.any(_chosen(b, *strong(b, a), where, 0), axis=axis, keepdims=keepdims)
+    return b.any(_chosen(b, as_array(b, a), where, 0), axis=axis, keepdims=keepdims)
 
 
 @spelling("numpy.all", ops="all where cast")
 def _all(b, a, axis=None, out=unsupported(), keepdims=False, *, where=None):
-    return b.all(_chosen(b, *strong(b, a), where, 1), axis=axis, keepdims=keepdims)
+    return b.all(_chosen(b, as_array(b, a), where, 1), axis=axis, keepdims=keepdims)
 
 
 @spelling("numpy.argmax", ops="argmax")
 def _argmax(b, a, axis=None, out=unsupported(), *, keepdims=False):
-    return b.argmax(*strong(b, a), axis=axis, keepdims=keepdims)
+    return b.argmax(as_array(b, a), axis=axis, keepdims=keepdims)
 
 
 @spelling("numpy.argmin", ops="argmin")
 def _argmin(b, a, axis=None, out=unsupported(), *, keepdims=False):
-    return b.argmin(*strong(b, a), axis=axis, keepdims=keepdims)
+    return b.argmin(as_array(b, a), axis=axis, keepdims=keepdims)

@@ -11,7 +11,15 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.functions import in_floats
-from mlirtri.dialect.spellings.numpy_api.ufuncs import COMPLEX128, FLOAT64, INT64, arrays, is_complex, numpy_dtype
+from mlirtri.dialect.spellings.numpy_api.ufuncs import (
+    COMPLEX128,
+    FLOAT64,
+    INT64,
+    arrays,
+    as_array,
+    is_complex,
+    numpy_dtype,
+)
 from mlirtri.errors import KernelValueError
 
 BOOL = DTYPES["bool"]
@@ -19,7 +27,7 @@ BOOL = DTYPES["bool"]
 
 def lined(b: Builder, x: Any, axis: Any) -> tuple[Any, int]:
     """Return `x` and an axis of it; without one, the flat array."""
-    (x,) = arrays(b, x)
+    x = as_array(b, x)
     if axis is None:
         return b.reshape(x, (-1,)), 0
     return x, helpers.one_axis(b, axis, helpers.rank_of(b, x))
@@ -80,6 +88,11 @@ def _(b, a, n=1, axis=-1, prepend=None, append=None):
     ends = [end if end is None else _as_end(b, end, shape, axis) for end in (prepend, append)]
     if parts := [part for part in (ends[0], x, ends[1]) if part is not None]:
         x = x if len(parts) == 1 else b.concatenate(tuple(parts), axis)
+    return differences(b, x, n, axis)
+
+
+def differences(b: Builder, x: Any, n: int, axis: int) -> Any:
+    """Return the `n`-th differences of `x` along an axis; bools differ where they are not equal."""
     for _ in range(n):
         later, earlier = b.cut(x, axis, slice(1, None)), b.cut(x, axis, slice(None, -1))
         x = (b.not_equal if b.type_of(x).dtype.is_bool else b.subtract)(later, earlier)
@@ -87,7 +100,7 @@ def _(b, a, n=1, axis=-1, prepend=None, append=None):
 
 
 def _as_end(b: Builder, end: Any, shape: tuple[Any, ...], axis: int) -> Any:
-    (end,) = arrays(b, end)
+    end = as_array(b, end)
     return end if helpers.rank_of(b, end) else b.broadcast_to(end, (*shape[:axis], 1, *shape[axis + 1 :]))
 
 
@@ -211,12 +224,12 @@ def edges_of(b: Builder, a: Any, bins: Any, range_: Any) -> tuple[Any, bool]:
 
 @spelling("numpy.histogram_bin_edges", ops=COUNTING)
 def _(b, a, bins=10, range=None, weights=unsupported()):
-    return edges_of(b, *arrays(b, a), bins, range)[0]
+    return edges_of(b, as_array(b, a), bins, range)[0]
 
 
 @spelling("numpy.histogram", ops=f"{COUNTING} sum reshape greater greater_equal logical_and less_equal")
 def _(b, a, bins=10, range=None, density=None, weights=None):
-    (a,) = arrays(b, a)
+    a = as_array(b, a)
     edges, uniform = edges_of(b, a, bins, range)
     count = helpers.shape_of(b, edges)[0] - 1
     flat = b.reshape(a, (-1,))

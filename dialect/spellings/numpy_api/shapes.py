@@ -12,8 +12,8 @@ import numpy
 
 from mlirtri.dialect.base.tensor_type import broadcast_shapes
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.ufuncs import arrays
+from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
+from mlirtri.dialect.spellings.numpy_api.ufuncs import arrays, as_array
 
 
 def known_ints(b: Builder, value: Any, subject: str) -> Any:
@@ -90,12 +90,12 @@ def broadcast_pairs(b: Builder, first: tuple[Any, ...], second: tuple[Any, ...])
 
 @spelling("numpy.roll", ops="roll reshape")
 def _(b, a, shift, axis=None):
-    return rolled(b, *arrays(b, a), shift, axis)
+    return rolled(b, as_array(b, a), shift, axis)
 
 
 @spelling("numpy.repeat", ops=f"reshape unsqueeze {TAKEN}")
 def repeat(b, a, repeats, axis=None):
-    (a,) = arrays(b, a)
+    a = as_array(b, a)
     if axis is None:
         a, axis = b.reshape(a, (-1,)), 0
     shape = helpers.shape_of(b, a)
@@ -111,7 +111,7 @@ def repeat(b, a, repeats, axis=None):
 
 @spelling("numpy.tile", ops="reshape broadcast_to")
 def _(b, A, reps):
-    (A,) = arrays(b, A)
+    A = as_array(b, A)
     return tiled(b, A, helpers.as_tuple(known_ints(b, reps, "the number of repetitions")))
 
 
@@ -163,7 +163,7 @@ def widths_of(b: Builder, pad_width: Any, rank: int) -> list[tuple[int, int]]:
 
 @spelling("numpy.pad", ops=f"pad {TAKEN} cast full")
 def _(b, array, pad_width, mode="constant", *, constant_values=0, reflect_type=unsupported("even")):
-    (array,) = arrays(b, array)
+    array = as_array(b, array)
     shape = helpers.shape_of(b, array)
     widths = widths_of(b, pad_width, len(shape))
     if any(width < 0 for pair in widths for width in pair):
@@ -175,8 +175,13 @@ def _(b, array, pad_width, mode="constant", *, constant_values=0, reflect_type=u
     if mode not in _COPYING:
         b.fail(f"numpy.pad has the modes constant, {', '.join(_COPYING)} and empty in kernels, not {mode!r}")
     for axis, (low, high) in enumerate(widths):
-        array = taken(b, array, numpy.pad(numpy.arange(shape[axis]), (low, high), mode).tolist(), axis)
+        array = taken(b, array, padded_indices(shape[axis], low, high, mode), axis)
     return array
+
+
+def padded_indices(size: int, low: int, high: int, mode: Any) -> list[int]:
+    """Return the index of the element at each position of a padded axis, by a mode of `numpy.pad`."""
+    return numpy.pad(numpy.arange(size), (low, high), mode).tolist()
 
 
 def _padded_with(b: Builder, x: Any, widths: list[tuple[int, int]], values: Any) -> Any:
@@ -209,34 +214,29 @@ def _padded_with_value(b: Builder, x: Any, widths: list[tuple[int, int]], value:
 # --- joining and splitting -----------------------------------------------------------------------------------------
 
 
-def at_least_3d(b: Builder, x: Any) -> Any:
+def at_least(b: Builder, x: Any, rank: int) -> Any:
+    """Return `x` with axes of size 1, up to `rank`: leading ones for rank 1 and 2, for rank 3 as `atleast_3d`."""
     shape = helpers.shape_of(b, x)
-    return b.reshape(x, {0: (1, 1, 1), 1: (1, *shape, 1), 2: (*shape, 1)}[len(shape)]) if len(shape) < 3 else x
+    if rank < 3 or len(shape) >= 3:
+        return helpers.at_least(b, x, rank)
+    return b.reshape(x, {0: (1, 1, 1), 1: (1, *shape, 1), 2: (*shape, 1)}[len(shape)])
 
 
-def _mapped(b: Builder, xs: tuple[Any, ...], convert: Any) -> Any:
-    results = tuple(convert(x) for x in arrays(b, *xs))
-    return results[0] if len(results) == 1 else results
+def _at_least(rank: int):
+    def function(b, *arys):
+        results = tuple(at_least(b, x, rank) for x in arrays(b, *arys))
+        return results[0] if len(results) == 1 else results
+
+    return function
 
 
-@spelling("numpy.atleast_1d", ops="reshape cast")
-def _(b, *arys):
-    return _mapped(b, arys, lambda x: helpers.at_least(b, x, 1))
-
-
-@spelling("numpy.atleast_2d", ops="reshape cast")
-def _(b, *arys):
-    return _mapped(b, arys, lambda x: helpers.at_least(b, x, 2))
-
-
-@spelling("numpy.atleast_3d", ops="reshape cast")
-def _(b, *arys):
-    return _mapped(b, arys, lambda x: at_least_3d(b, x))
+for _rank in (1, 2, 3):
+    register(f"numpy.atleast_{_rank}d", _at_least(_rank), "reshape cast")
 
 
 @spelling("numpy.dstack", ops="concatenate reshape")
 def _(b, tup):
-    return b.concatenate(tuple(at_least_3d(b, x) for x in arrays(b, *tup)), 2)
+    return b.concatenate(tuple(at_least(b, x, 3) for x in arrays(b, *tup)), 2)
 
 
 @spelling("numpy.column_stack", ops="concatenate reshape")
@@ -277,15 +277,18 @@ def _(b, a, axis, start=0):
     return helpers.moved(b, a, axis, start - 1 if axis < start else start)
 
 
-@spelling("numpy.rot90", ops="flip transpose")
-def _(b, m, k=1, axes=(0, 1)):
-    first, second = helpers.many_axes(b, axes, helpers.rank_of(b, m))
-    quarter_turns = known_ints(b, k, "the number of turns") % 4
-    if quarter_turns == 2:
-        return b.flip(b.flip(m, first), second)
-    if quarter_turns == 1:
-        return helpers.swapped(b, b.flip(m, second), first, second)
-    return b.flip(helpers.swapped(b, m, first, second), second) if quarter_turns else m
+def rotated(b: Builder, x: Any, k: Any, axes: Any) -> Any:
+    """Return `numpy.rot90` or `torch.rot90`: `x` rotated `k` times by 90 degrees in the plane of two axes."""
+    first, second = helpers.many_axes(b, axes, helpers.rank_of(b, x))
+    rotations = known_ints(b, k, "the number of rotations") % 4
+    if rotations == 2:
+        return b.flip(b.flip(x, first), second)
+    if rotations == 1:
+        return helpers.swapped(b, b.flip(x, second), first, second)
+    return b.flip(helpers.swapped(b, x, first, second), second) if rotations else x
+
+
+register("numpy.rot90", lambda b, m, k=1, axes=(0, 1): rotated(b, m, k, axes), "flip transpose")
 
 
 @spelling("numpy.select", ops="where cast")

@@ -9,20 +9,20 @@ from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.functions import inexact_of
 from mlirtri.dialect.spellings.numpy_api.sequences import lined, without_nan
-from mlirtri.dialect.spellings.numpy_api.ufuncs import COMPLEX128, FLOAT64, INT64, arrays, is_complex, numpy_dtype
+from mlirtri.dialect.spellings.numpy_api.ufuncs import COMPLEX128, FLOAT64, INT64, as_array, is_complex, numpy_dtype
 
 BOOL = DTYPES["bool"]
 
 
 @spelling("numpy.ptp", ops="max min subtract")
 def _(b, a, axis=None, out=unsupported(), keepdims=False):
-    (a,) = arrays(b, a)
+    a = as_array(b, a)
     return b.subtract(b.max(a, axis=axis, keepdims=keepdims), b.min(a, axis=axis, keepdims=keepdims))
 
 
 @spelling("numpy.count_nonzero", ops="not_equal sum cast")
 def _(b, a, axis=None, *, keepdims=False):
-    (a,) = arrays(b, a)
+    a = as_array(b, a)
     is_nonzero = a if b.type_of(a).dtype.is_bool else b.not_equal(a, 0)
     return b.sum(b.cast(is_nonzero, INT64), axis=axis, keepdims=keepdims)
 
@@ -33,7 +33,7 @@ def _(b, a, axis=None, *, keepdims=False):
 def _nan_accumulation(op: str, neutral: int):
     def function(b, a, axis=None, dtype=None, out=unsupported(), keepdims=False, initial=unsupported(),
                  where=unsupported()):  # fmt: skip
-        (a,) = arrays(b, a)
+        a = as_array(b, a)
         dtype = numpy_dtype(b, dtype)
         return getattr(b, op)(without_nan(b, a, neutral), axis=axis, keepdims=keepdims, dtype=dtype)
 
@@ -42,7 +42,7 @@ def _nan_accumulation(op: str, neutral: int):
 
 def _nan_extremum(op: str, neutral: float):
     def function(b, a, axis=None, out=unsupported(), keepdims=False, initial=unsupported(), where=unsupported()):
-        (a,) = arrays(b, a)
+        a = as_array(b, a)
         result = getattr(b, op)(without_nan(b, a, neutral), axis=axis, keepdims=keepdims)
         if not b.type_of(a).dtype.is_inexact:
             return result
@@ -54,7 +54,7 @@ def _nan_extremum(op: str, neutral: float):
 
 def _nan_position(op: str, neutral: float):
     def function(b, a, axis=None, out=unsupported(), *, keepdims=False):
-        (a,) = arrays(b, a)
+        a = as_array(b, a)
         return getattr(b, op)(without_nan(b, a, neutral), axis=axis, keepdims=keepdims)
 
     return function
@@ -71,7 +71,7 @@ _NAN_OPS = "sum isnan where cast logical_not divide"
 
 @spelling("numpy.nanmean", ops=f"mean {_NAN_OPS}")
 def _(b, a, axis=None, dtype=None, out=unsupported(), keepdims=False, *, where=unsupported()):
-    (a,) = arrays(b, a)
+    a = as_array(b, a)
     dtype = numpy_dtype(b, dtype)
     if not b.type_of(a).dtype.is_inexact:
         return b.mean(a, axis=axis, keepdims=keepdims, dtype=dtype)
@@ -84,7 +84,7 @@ def _nan_spread(op: str):
         b, a, axis=None, dtype=None, out=unsupported(), ddof=0, keepdims=False, *, where=unsupported(),
         mean=unsupported(), correction=unsupported(),
     ):  # fmt: skip
-        (a,) = arrays(b, a)
+        a = as_array(b, a)
         a = inexact_of(b, a) if dtype is None else b.cast(a, numpy_dtype(b, dtype))
         mean_ = b.divide(b.sum(without_nan(b, a, 0), axis=axis, keepdims=True), _counted(b, a, axis, True))
         squares = without_nan(b, b.square(b.subtract(a, mean_)), 0)
@@ -112,14 +112,14 @@ register("numpy.nanstd", _nan_spread("std"), f"subtract square greater sqrt {_NA
 
 @spelling("numpy.average", ops="mean multiply sum divide reshape broadcast_to full cast")
 def _(b, a, axis=None, weights=None, returned=False, *, keepdims=False):
-    (a,) = arrays(b, a)
+    a = as_array(b, a)
     if weights is None:
         result = b.mean(a, axis=axis, keepdims=keepdims)
         if not returned:
             return result
         count = helpers.size_of(b, a) // max(1, helpers.size_of(b, result))
         return result, b.full(helpers.shape_of(b, result), count, b.type_of(result).dtype)
-    (weights,) = arrays(b, weights)
+    weights = as_array(b, weights)
     if helpers.rank_of(b, weights) != helpers.rank_of(b, a):
         weight_axis = helpers.one_axis(b, axis if axis is not None else 0, helpers.rank_of(b, a))
         line = tuple(-1 if position == weight_axis else 1 for position in range(helpers.rank_of(b, a)))
@@ -145,7 +145,7 @@ def covariance(b: Builder, m: Any, y: Any, rowvar: bool, ddof: int, dtype: Any) 
 
 
 def _rows(b: Builder, x: Any, rowvar: bool, dtype: Any) -> Any:
-    (x,) = arrays(b, x)
+    x = as_array(b, x)
     helpers.require_rank(b, "an array of observations", x, (0, 1, 2))
     if helpers.rank_of(b, x) < 2:
         x = b.reshape(x, (1, -1))
@@ -179,7 +179,7 @@ def _(b, x, y=None, rowvar=True, *, dtype=None):
 
 @spelling("numpy.gradient", ops="cut subtract divide multiply add concatenate reshape cast")
 def _(b, f, *varargs, axis=None, edge_order=1):
-    (f,) = arrays(b, f)
+    f = as_array(b, f)
     if b.type_of(f).dtype.is_bool:
         b.fail("numpy.gradient does not take bools, as in NumPy", help="cast to a float")
     f = f if b.type_of(f).dtype.is_inexact else b.cast(f, FLOAT64)

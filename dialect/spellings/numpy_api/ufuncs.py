@@ -1,7 +1,7 @@
-"""The functions of `numpy`, each with NumPy 2's signature, defaults and result.
+"""The ufuncs of `numpy` and their methods, each with NumPy 2's signature, defaults and result.
 
 Uniform ones (the ufuncs) are rows of name and op; the others are functions. `keepdims` defaults to False where NumPy
-has "no value", which is the same for arrays. Needs no import of what it spells.
+has "no value", which is the same for arrays. NumPy is not imported until a dtype is read.
 """
 
 from __future__ import annotations
@@ -50,11 +50,14 @@ _COMPARISONS = (
 
 
 def numpy_dtype(b: Builder, dtype: Any) -> DType | None:
+    """Return `dtype_of`; None for None."""
+    return None if dtype is None else dtype_of(b, dtype)
+
+
+def dtype_of(b: Builder, dtype: Any) -> DType:
     """Return the dtype that NumPy reads; of a string another than mlirtri (``i8`` is int64 in NumPy)."""
     import numpy
 
-    if dtype is None:
-        return None
     if isinstance(dtype, str):
         try:
             dtype = numpy.dtype(dtype)
@@ -64,17 +67,21 @@ def numpy_dtype(b: Builder, dtype: Any) -> DType | None:
     return result if result is not None else b.fail(f"numpy's dtype {dtype!s} is not one of kernels")
 
 
-def strong(b: Builder, *operands: Any) -> tuple[Any, ...]:
-    """Return the operands as strong scalars or tensors: NumPy's functions return strong NumPy scalars."""
-    kinds = [kind for x in operands if (kind := b.weak_kind(x)) is not None]
-    if b.semantics != "numpy" or len(kinds) < len(operands):
-        return operands
-    return tuple(b.cast(x, default_dtype("numpy", kind)) for x, kind in zip(operands, kinds, strict=True))
+def as_array(b: Builder, x: Any) -> Any:
+    """Return a Python scalar as an array of rank 0 where the semantics are NumPy's; any other operand as it is."""
+    kind = b.weak_kind(x)
+    return x if kind is None or b.semantics != "numpy" else b.cast(x, default_dtype("numpy", kind))
 
 
 def arrays(b: Builder, *operands: Any) -> tuple[Any, ...]:
     """Return Python scalars as arrays, as functions other than ufuncs do, even beside arrays."""
-    return tuple(strong(b, x)[0] for x in operands)
+    return tuple(as_array(b, x) for x in operands)
+
+
+def strong(b: Builder, *operands: Any) -> tuple[Any, ...]:
+    """Return the operands of a ufunc: Python scalars alone become arrays, beside an array they stay weak."""
+    has_tensor = any(b.weak_kind(x) is None for x in operands)
+    return operands if has_tensor else arrays(b, *operands)
 
 
 def computed_in(b: Builder, dtype: Any, *operands: Any) -> tuple[Any, ...]:
@@ -124,7 +131,7 @@ def _unary_test(op: str):
         b, x, /, out=unsupported(), *, where=unsupported(True), casting=unsupported("same_kind"),
         order=unsupported("K"), dtype=unsupported(), subok=unsupported(True), signature=unsupported(),
     ):  # fmt: skip
-        return getattr(b, op)(*strong(b, x))
+        return getattr(b, op)(as_array(b, x))
 
     return function
 
@@ -175,7 +182,7 @@ def _(b, x, /, out=unsupported(), *, where=unsupported(True), dtype=None):
 
 @spelling("numpy.fix", ops="trunc")
 def _(b, x, out=unsupported()):
-    return b.trunc(*strong(b, x))
+    return b.trunc(as_array(b, x))
 
 
 @spelling("numpy.float_power", ops="power")
@@ -192,7 +199,7 @@ def _(b, x1, x2, /, out=unsupported(), *, where=unsupported(True)):
 
 @spelling("numpy.round numpy.around", ops="round multiply divide cast")
 def _round(b, a, decimals=0, out=unsupported()):
-    (a,) = strong(b, a)
+    a = as_array(b, a)
     kind = b.type_of(a)
     if decimals == 0 or (kind.dtype.is_integer and decimals > 0):
         return b.round(a)
@@ -213,7 +220,7 @@ def _(b, condition, x=None, y=None, /):
 def clip(b, a, a_min=None, a_max=None, out=unsupported(), *, min=None, max=None):
     """Return `numpy.clip`; the method passes its bounds as `a_min` and `a_max`."""
     low, high = (a_min if min is None else min), (a_max if max is None else max)
-    (a,) = strong(b, a)
+    a = as_array(b, a)
     dtype = b.type_of(a).dtype
     if dtype.is_integer:
         # NumPy drops bounds beyond the dtype's range, which therefore need not fit it.
@@ -248,3 +255,53 @@ def _(builder, a, b, /):
 @spelling("numpy.outer", ops="multiply reshape")
 def _(builder, a, b, out=unsupported()):
     return builder.multiply(builder.reshape(a, (-1, 1)), builder.reshape(b, (1, -1)))
+
+
+# --- methods of ufuncs ----------------------------------------------------------------------------------------------
+
+
+def _outer(op: str):
+    def function(b, A, B, /, *, dtype=None):
+        A, B = computed_in(b, dtype, *arrays(b, A, B))
+        return getattr(b, op)(b.reshape(A, (*helpers.shape_of(b, A), *[1] * helpers.rank_of(b, B))), B)
+
+    return function
+
+
+_WITH_OUTER = (
+    "add", "subtract", "multiply", "divide", "power", "maximum", "minimum", "equal", "not_equal", "less", "less_equal",
+    "greater", "greater_equal", "floor_divide", "remainder", "hypot", "logical_and", "logical_or", "bitwise_and",
+    "bitwise_or", "bitwise_xor",
+)  # fmt: skip
+for _op in _WITH_OUTER:
+    register(f"numpy.{_op}.outer", _outer(_op), f"{_op} reshape")
+register("numpy.arctan2.outer", _outer("atan2"), "atan2 reshape")
+
+
+def _reduce(op: str):
+    def function(
+        b, array, /, axis=0, dtype=None, out=unsupported(), *, keepdims=False, initial=unsupported(),
+        where=unsupported(True),
+    ):  # fmt: skip
+        array = as_array(b, array)
+        extra = {"dtype": numpy_dtype(b, dtype)} if op in ("sum", "prod") else {}
+        return getattr(b, op)(array, axis=axis, keepdims=keepdims, **extra)
+
+    return function
+
+
+def _accumulate(op: str):
+    def function(b, array, /, axis=0, dtype=None, out=unsupported()):
+        array = as_array(b, array)
+        return b.scan(array, op, axis, numpy_dtype(b, dtype))
+
+    return function
+
+
+_REDUCTIONS = {
+    "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
+}  # fmt: skip
+for _op, _reduction in _REDUCTIONS.items():
+    register(f"numpy.{_op}.reduce", _reduce(_reduction), _reduction)
+for _op in ("add", "multiply", "maximum", "minimum"):
+    register(f"numpy.{_op}.accumulate", _accumulate(_REDUCTIONS[_op]), "scan")

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import register, spelling, unsupported
 
 FLOAT32, INT64 = DTYPES["float32"], DTYPES["int64"]
 
 
-@spelling("torch.reshape", ops="reshape")
-def _(b, input, shape):
-    return b.reshape(input, helpers.as_tuple(shape))
+register("torch.reshape", lambda b, input, shape: b.reshape(input, helpers.as_tuple(shape)), "reshape")
 
 
 @spelling("torch.flatten", ops="reshape")
@@ -22,9 +20,7 @@ def _(b, input, start_dim=0, end_dim=-1):
     return helpers.flattened(b, input, start_dim, end_dim)
 
 
-@spelling("torch.ravel", ops="reshape")
-def _(b, input):
-    return b.reshape(input, (-1,))
+register("torch.ravel", lambda b, input: b.reshape(input, (-1,)), "reshape")
 
 
 @spelling("torch.unflatten", ops="reshape")
@@ -40,22 +36,11 @@ def _(b, input, dim0, dim1):
     return helpers.swapped(b, input, dim0, dim1)
 
 
-@spelling("torch.swapaxes", ops="transpose")
-def _(b, input, axis0, axis1):
-    return helpers.swapped(b, input, axis0, axis1)
+register("torch.swapaxes", lambda b, input, axis0, axis1: helpers.swapped(b, input, axis0, axis1), "transpose")
+register("torch.permute", lambda b, input, dims: b.transpose(input, tuple(dims)), "transpose")
 
 
-@spelling("torch.permute", ops="transpose")
-def _(b, input, dims):
-    return b.transpose(input, tuple(dims))
-
-
-@spelling("torch.movedim", ops="transpose")
-def _(b, input, source, destination):
-    return helpers.moved(b, input, source, destination)
-
-
-@spelling("torch.moveaxis", ops="transpose")
+@spelling("torch.movedim torch.moveaxis", ops="transpose")
 def _(b, input, source, destination):
     return helpers.moved(b, input, source, destination)
 
@@ -91,19 +76,9 @@ def _(b, input, dim):
     return b.unsqueeze(input, helpers.one_axis(b, dim, helpers.rank_of(b, input) + 1))
 
 
-@spelling("torch.flip", ops="flip")
-def _(b, input, dims):
-    return b.flip(input, tuple(dims)) if len(dims) else input
-
-
-@spelling("torch.flipud", ops="flip")
-def _(b, input):
-    return b.flip(input, 0)
-
-
-@spelling("torch.fliplr", ops="flip")
-def _(b, input):
-    return b.flip(input, 1)
+register("torch.flip", lambda b, input, dims: b.flip(input, tuple(dims)) if len(dims) else input, "flip")
+register("torch.flipud", lambda b, input: b.flip(input, 0), "flip")
+register("torch.fliplr", lambda b, input: b.flip(input, 1), "flip")
 
 
 @spelling("torch.tril", ops="where arange reshape subtract less_equal full")
@@ -129,9 +104,7 @@ def _(b, tensors, axis=0, out=unsupported()):
     return b.concatenate(tuple(tensors), axis)
 
 
-@spelling("torch.stack", ops="stack")
-def _(b, tensors, dim=0, *, out=unsupported()):
-    return b.stack(tuple(tensors), dim)
+register("torch.stack", lambda b, tensors, dim=0, *, out=unsupported(): b.stack(tuple(tensors), dim), "stack")
 
 
 @spelling("torch.vstack", ops="concatenate reshape")
@@ -178,9 +151,7 @@ def _(b, input, indices_or_sections, dim=0):
     return b.split(input, tuple(indices_or_sections), axis)
 
 
-@spelling("torch.unbind", ops="split squeeze")
-def _(b, input, dim=0):
-    return helpers.unstacked(b, input, dim)
+register("torch.unbind", lambda b, input, dim=0: helpers.unstacked(b, input, dim), "split squeeze")
 
 
 @spelling("torch.narrow", ops="split")
@@ -272,11 +243,5 @@ def _(
     return b.eye(n, n if m is None else m, 0, _dtype(dtype, FLOAT32))
 
 
-@spelling("torch.clone", ops="")
-def _(b, input, *, memory_format=None):
-    return input
-
-
-@spelling("torch.numel", ops="")
-def _(b, input):
-    return helpers.size_of(b, input)
+register("torch.clone", lambda b, input, *, memory_format=None: input, "")
+register("torch.numel", lambda b, input: helpers.size_of(b, input), "")

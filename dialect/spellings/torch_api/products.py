@@ -9,15 +9,14 @@ from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.spellings.base import einsum as labelled
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.functions import numbers_of
+from mlirtri.dialect.spellings.numpy_api.functions import numbers_of, within
 from mlirtri.dialect.spellings.numpy_api.linear_algebra import vector_norm
 from mlirtri.dialect.spellings.numpy_api.products import cross, einsum, kron, tensordot
 
 
 @spelling("torch.einsum", ops=labelled.OPS)
 def _(b, equation, *operands):
-    values = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (tuple, list)) else list(operands)
-    return einsum(b, equation, values)
+    return einsum(b, equation, list(helpers.sizes(operands)))
 
 
 @spelling("torch.tensordot", ops=labelled.OPS)
@@ -52,7 +51,7 @@ def _space_cross(b: Builder, x: Any, y: Any, dim: Any) -> Any:
         if helpers.shape_of(b, vector)[axis] != 3:
             b.fail(f"a cross product is of vectors of 3 numbers: dimension {dim} of {b.type_of(vector)}")
         parts.append([b.squeeze(b.cut(vector, axis, slice(index, index + 1)), axis) for index in range(3)])
-    return cross(b, *parts, helpers.one_axis(b, dim, helpers.rank_of(b, x)))
+    return cross(b, parts[0], parts[1], helpers.one_axis(b, dim, helpers.rank_of(b, x)))
 
 
 # --- norms ---------------------------------------------------------------------------------------------------------
@@ -114,9 +113,7 @@ CLOSE = "subtract abs multiply add less_equal isfinite logical_and logical_or eq
 def _close(b: Builder, x: Any, y: Any, rtol: Any, atol: Any, equal_nan: Any) -> Any:
     if b.type_of(x).dtype != b.type_of(y).dtype:
         b.fail(f"torch.isclose takes tensors of one dtype, not {b.type_of(x)} and {b.type_of(y)}")
-    near = b.less_equal(b.abs(b.subtract(x, y)), b.add(b.abs(b.multiply(y, rtol)), atol))
-    result = b.logical_or(b.logical_and(near, b.isfinite(y)), b.equal(x, y))
-    return b.logical_or(result, b.logical_and(b.isnan(x), b.isnan(y))) if equal_nan else result
+    return within(b, x, y, b.add(b.abs(b.multiply(y, rtol)), atol), equal_nan)
 
 
 @spelling("torch.isclose Tensor.isclose", ops=CLOSE)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.sequences import BINCOUNT, counted
+from mlirtri.dialect.spellings.numpy_api.positions import elements_along
+from mlirtri.dialect.spellings.numpy_api.sequences import BINCOUNT, counted, differences
 from mlirtri.dialect.spellings.torch_api.elementwise import ValuesAndIndices
 
 FLOAT64, INT32, INT64 = DTYPES["float64"], DTYPES["int32"], DTYPES["int64"]
@@ -34,10 +34,7 @@ def _(b, input, n=1, dim=-1, prepend=None, append=None, *, out=unsupported()):
     axis = helpers.one_axis(b, dim, helpers.rank_of(b, input))
     parts = tuple(part for part in (prepend, input, append) if part is not None)
     x = parts[0] if len(parts) == 1 else b.concatenate(parts, axis)
-    for _ in range(n):
-        later, earlier = b.cut(x, axis, slice(1, None)), b.cut(x, axis, slice(None, -1))
-        x = (b.not_equal if b.type_of(x).dtype.is_bool else b.subtract)(later, earlier)
-    return x
+    return differences(b, x, n, axis)
 
 
 # --- sorting -------------------------------------------------------------------------------------------------------
@@ -142,13 +139,7 @@ def _(b, input, dim, index, *, sparse_grad=unsupported(False), out=unsupported()
     axis = helpers.one_axis(b, dim, len(shape))
     if len(shape) != len(index_shape):
         b.fail(f"the positions have rank {len(index_shape)}, the tensor has rank {len(shape)}")
-    flat = b.multiply(b.cast(index, INT64), prod(shape[axis + 1 :]))
-    for other, size in enumerate(index_shape):
-        if other != axis:
-            line = b.arange(0, size, 1, INT64)
-            line = b.reshape(line, tuple(-1 if position == other else 1 for position in range(len(shape))))
-            flat = b.add(flat, b.multiply(line, prod(shape[other + 1 :])))
-    return b.pick(b.reshape(input, (-1,)), flat)
+    return elements_along(b, input, b.cast(index, INT64), axis, index_shape)
 
 
 # --- counting ------------------------------------------------------------------------------------------------------

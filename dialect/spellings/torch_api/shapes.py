@@ -6,9 +6,9 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.creation import counted, evenly, on_diagonal, spread
-from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, at_least_3d, known_ints, rolled, taken, tiled
+from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, at_least, known_ints, rolled, rotated, taken, tiled
 
 FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]
 
@@ -38,13 +38,7 @@ def _(b, input, repeats, dim=None, *, output_size=unsupported()):
 
 @spelling("torch.rot90 Tensor.rot90", ops="flip transpose")
 def _(b, input, k=1, dims=(0, 1)):
-    first, second = helpers.many_axes(b, tuple(dims), helpers.rank_of(b, input))
-    quarter_turns = known_ints(b, k, "the number of turns") % 4
-    if quarter_turns == 2:
-        return b.flip(b.flip(input, first), second)
-    if quarter_turns == 1:
-        return helpers.swapped(b, b.flip(input, second), first, second)
-    return b.flip(helpers.swapped(b, input, first, second), second) if quarter_turns else input
+    return rotated(b, input, k, tuple(dims))
 
 
 # --- diagonals -----------------------------------------------------------------------------------------------------
@@ -73,30 +67,22 @@ def _(b, input):
 # --- joining and splitting -----------------------------------------------------------------------------------------
 
 
-def _mapped(b: Builder, tensors: tuple[Any, ...], convert: Any) -> Any:
-    operands = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
-    results = tuple(convert(x) for x in operands)
-    return results[0] if len(results) == 1 and operands is tensors else results
+def _at_least(rank: int):
+    def function(b, *tensors):
+        operands = helpers.sizes(tensors)
+        results = tuple(at_least(b, x, rank) for x in operands)
+        return results[0] if len(results) == 1 and operands is tensors else results
+
+    return function
 
 
-@spelling("torch.atleast_1d", ops="reshape")
-def _(b, *tensors):
-    return _mapped(b, tensors, lambda x: helpers.at_least(b, x, 1))
-
-
-@spelling("torch.atleast_2d", ops="reshape")
-def _(b, *tensors):
-    return _mapped(b, tensors, lambda x: helpers.at_least(b, x, 2))
-
-
-@spelling("torch.atleast_3d", ops="reshape")
-def _(b, *tensors):
-    return _mapped(b, tensors, lambda x: at_least_3d(b, x))
+for _rank in (1, 2, 3):
+    register(f"torch.atleast_{_rank}d", _at_least(_rank), "reshape")
 
 
 @spelling("torch.dstack", ops="concatenate reshape")
 def _(b, tensors, *, out=unsupported()):
-    return b.concatenate(tuple(at_least_3d(b, x) for x in tensors), 2)
+    return b.concatenate(tuple(at_least(b, x, 3) for x in tensors), 2)
 
 
 @spelling("torch.column_stack", ops="concatenate reshape")
@@ -136,8 +122,7 @@ def _(
 
 @spelling("torch.meshgrid", ops="reshape broadcast_to")
 def _(b, *tensors, indexing=None):
-    operands = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
-    lines = [b.reshape(x, (-1,)) for x in operands]
+    lines = [b.reshape(x, (-1,)) for x in helpers.sizes(tensors)]
     order = list(range(len(lines)))
     if indexing == "xy" and len(lines) > 1:
         order[:2] = [1, 0]

@@ -15,7 +15,7 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.ops.windows import windows
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, known_ints, taken
+from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, known_ints, padded_indices, taken
 
 FLOAT32 = DTYPES["float32"]
 
@@ -350,8 +350,8 @@ def _(b, input, pad, mode="constant", value=None):
         most = {"reflect": size - 1, "circular": size}.get(mode, max(low, high) if size else 0)
         if max(low, high) > most:
             b.fail(f"mode {mode} pads axis {axis} of {b.type_of(input)} by up to {most}, not by {max(low, high)}")
-        positions = numpy.pad(numpy.arange(size), (max(0, low), max(0, high)), _MODES[mode])
-        input = taken(b, input, positions[max(0, -low) : len(positions) - max(0, -high)].tolist(), axis)
+        indices = padded_indices(size, max(0, low), max(0, high), _MODES[mode])
+        input = taken(b, input, indices[max(0, -low) : len(indices) - max(0, -high)], axis)
     return input
 
 
