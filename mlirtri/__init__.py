@@ -8,6 +8,10 @@
 
 This import loads none of MLIR, TVM and torch: MLIR loads with the first `@mt.jit`, torch with the first call, TVM with
 the first compilation by a pipeline that uses it.
+
+The front door, in reading order: `errors`, `settings`, `language` (names and signatures), `relax` (TVM's operators),
+`kernels` (`@jit`), `compiler` (the loop over the stages), `calls`, `programs`, `measure`, `cli`, `opt`, `pages`. The
+vocabulary is `mlirtri.dialect`, the lowerings `mlirtri.lowering`.
 """
 
 from __future__ import annotations
@@ -28,33 +32,9 @@ from mlirtri.lowering.pipelines import Pipeline
 __version__ = "0.1.0"
 
 __all__ = [
-    "Config",
-    "JitFunction",
-    "Kernel",
-    "KernelError",
-    "Macro",
-    "Pipeline",
-    "Ref",
-    "Stage",
-    "Tensor",
-    "autotune",
-    "compare",
-    "device",
-    "device_print",
-    "from_jax",
-    "from_mlir",
-    "from_onnx",
-    "from_relax",
-    "from_stablehlo",
-    "from_torch",
-    "from_tosa",
-    "jit",
-    "macro",
-    "relax",
-    "resume",
-    "static_range",
-    "tensorir",
-    "tune",
+    "Config", "JitFunction", "Kernel", "KernelError", "Macro", "Pipeline", "Ref", "Stage", "Tensor", "autotune",
+    "compare", "device", "device_print", "from_jax", "from_mlir", "from_onnx", "from_relax", "from_stablehlo", "from_torch",
+    "from_tosa", "jit", "macro", "relax", "resume", "static_range", "tensorir", "tune",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

@@ -1,8 +1,6 @@
 """The errors that a user can cause: one class each, printed like compiler diagnostics.
 
-Takes a message, the `Span` of the user's source, notes and a help text. Gives an exception whose text is
-``file:line:column: error: …``, the source line and a caret under it. Independent of Python's AST, MLIR and TVM:
-lowerings translate their locations into spans.
+Independent of Python's AST, MLIR and TVM: lowerings translate their locations into spans.
 """
 
 from __future__ import annotations

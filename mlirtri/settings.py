@@ -1,9 +1,7 @@
 """Every ``MLIRTRI_*`` environment variable: its name, type, default and meaning, in one table.
 
-Takes a variable's name and an optional argument. Gives the argument, else the variable's value (read from the
-environment on each call), else the default. Refuses a value that does not parse, and warns once about an unknown
-``MLIRTRI_*`` name.
-Imports only `mlirtri.errors`, so every package may import it. A warm kernel call reads no settings.
+Refuses a value that does not parse, and warns once about an unknown ``MLIRTRI_*`` name. Imports only `mlirtri.errors`,
+so every package may import it. A warm kernel call reads no settings.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The table of element types: our name, which is also NumPy's, torch's and TVM's, and MLIR's type.
-
-Takes any spelling of a dtype (ours, a string, `numpy.dtype`, `torch.dtype`, `ml_dtypes`, MLIR's ``f32``).
-Gives a `DType`. Refuses everything else with the list of names.
-"""
+"""The table of element types: our name, which is also NumPy's, torch's and TVM's, and MLIR's type."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Rows of the op table for whole arrays: creation, padding, literals, correlation, scans, sorts and searches.
 
-`constant arange eye` take no operands; `full` is a function of the language written with `constant`, and so is `empty`
-of a size known at compile time. `pad literal correlate` are straight-line; `scan sort argsort add_at` are sequential and become loops;
-`searchsorted` and `bins` search an index for each element.
+`constant arange eye` take no operands. `pad literal correlate` are straight-line; `scan sort argsort add_at` are
+sequential and become loops; `searchsorted` and `bins` search an index for each element.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def _last(x, normalized):
 
 
 def _layer_norm(t, x, *parameters, normalized, eps):
-    """Ba, Kiros & Hinton, "Layer Normalization", arXiv:1607.06450."""
+    """Normalize by mean and variance: Ba, Kiros & Hinton, "Layer Normalization", arXiv:1607.06450."""
     axes = _last(x, normalized)
     centered = t.subtract(x, t.mean(x, axes=axes, keepdims=True))
     variance = t.mean(t.multiply(centered, centered), axes=axes, keepdims=True)
@@ -72,7 +72,7 @@ def _layer_norm(t, x, *parameters, normalized, eps):
 
 
 def _rms_norm(t, x, *parameters, normalized, eps):
-    """Zhang & Sennrich, "Root Mean Square Layer Normalization", arXiv:1910.07467."""
+    """Normalize by the root mean square: Zhang & Sennrich, "Root Mean Square Layer Normalization", arXiv:1910.07467."""
     mean_square = t.mean(t.multiply(x, x), axes=_last(x, normalized), keepdims=True)
     return _scaled(t, x, mean_square, parameters, eps)
 

@@ -1,7 +1,5 @@
 """Rules for the dtypes of an operation's computation and result, by NumPy's or torch's semantics.
 
-Takes the semantics (``numpy`` or ``torch``), the name of a table op and an `Operand` per operand.
-Gives a `Plan`: the frontend casts each operand to its `compute` dtype, applies the op, casts the result to `result`.
 Refuses, with the library's rule in the message, what the library refuses. Loads neither library.
 
 Elementwise operations on Python scalars only are Python's own in both semantics: their result is a Python scalar again

@@ -1,6 +1,6 @@
 """torch's rule: operands have one common dtype, by rank and category; each op has its result dtype for it.
 
-Takes op and operands, gives a `Plan`, refuses what torch refuses. Checks no values.
+It checks no values: `rules.py` does.
 """
 
 from __future__ import annotations

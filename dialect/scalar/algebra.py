@@ -1,8 +1,7 @@
 """Scalar arithmetic, comparisons and casts, which the rules of the op table emit as `arith` and `math` operations.
 
-Takes `Scalar` values (an MLIR scalar and mlirtri's dtype, which keeps the sign that MLIR's integers lack).
-Gives scalars inside the body of a `linalg.generic`. Every operation is defined for all operands: no division traps,
-no conversion is poison, minimum and maximum propagate NaN as in NumPy.
+Every operation is defined for all operands: no division traps, no conversion is poison, minimum and maximum propagate
+NaN as in NumPy.
 """
 
 from __future__ import annotations
@@ -167,7 +166,7 @@ def floor_divide(x: Scalar, y: Scalar) -> Scalar:
 
 
 def _float_floor_divide(x: Scalar, y: Scalar) -> Scalar:
-    """The quotient that goes with Python's remainder, snapped to the nearest integer: PEP 238's float ``//``,
+    """Return the quotient of Python's remainder, rounded to the nearest integer: PEP 238's float ``//``,
     computed as CPython's `float_divmod` documents it; x // 0 is x / 0."""
     zero, one = constant(0, x.dtype), constant(1, x.dtype)
     remainder_ = _float_remainder(x, y)

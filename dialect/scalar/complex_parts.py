@@ -1,8 +1,7 @@
 """Complex values by their real and imaginary parts: operations for the scalar algebra, on MLIR values.
 
-Takes and gives values of type ``complex<f32>`` or ``complex<f64>``. Emits `complex.create`, `complex.re`, `complex.im`
-and `complex.constant`, and `arith` on the parts: nothing else of upstream's complex dialect, whose other operations
-differ from the libraries in rounding, NaN and infinity.
+Emits `complex.create`, `complex.re`, `complex.im` and `complex.constant`, and `arith` on the parts: nothing else of
+upstream's complex dialect, whose other operations differ from the libraries in rounding, NaN and infinity.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Lookup of spellings, by qualified name or by library function.
 
-Takes the qualified name of a library function, or the function itself. Gives a `Spelling` to call, or None.
 Imports every file of spellings, and neither torch nor MLIR.
 """
 

@@ -1,7 +1,4 @@
-"""Convert between NumPy arrays, torch tensors and what executables take: views of the same memory.
-
-Takes arrays and tensors of any supported dtype. Gives views where memory allows it. Refuses nothing.
-"""
+"""Convert between NumPy arrays, torch tensors and what executables take: views of the same memory."""
 
 from __future__ import annotations
 

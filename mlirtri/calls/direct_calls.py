@@ -1,7 +1,5 @@
 """Generate the fastest call of a kernel that is a few launches with one result: a Python function for its arguments.
 
-Takes compiled functions, which check shapes, dtypes, strides, devices and that no argument shares memory with `out`
-themselves, and the general call. Gives a function that allocates and launches for plain arguments (`plain.py`).
 All other arguments, and those that a launch refuses, take the general path, which copies or reports the error.
 """
 

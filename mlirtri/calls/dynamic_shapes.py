@@ -1,7 +1,6 @@
 """Compute the shapes of results with dynamic sizes, and check that the arguments' sizes match.
 
-Takes an `Interface` with a size program and the tensors of a call. Gives the results' shapes, computed once per
-combination of argument shapes. Refuses arguments with mismatching sizes, before anything runs.
+Refuses arguments with mismatching sizes, before anything runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Convert one run-time argument of a kernel to a tensor that the executable can read.
 
-Takes torch tensors, NumPy arrays and Python numbers. Refuses those that are not of the compiled type, need a gradient,
-or have another device or layout; strided tensors are copied, with one warning.
+Refuses arguments that are not of the compiled type, need a gradient, or have another device or layout; strided tensors
+are copied, with one warning.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Classify arguments that a compiled function can take as they are, for every fast path.
 
-Takes arguments of a call. Gives `torch.Tensor` or `numpy.ndarray` where all are *plain*: exactly of that class, without
-gradient to record or lazy negation. Shapes, dtypes, strides and devices are not checked: compiled functions of TVM
-check them, and for other code `type_guards` and `have_types` do. Refuses nothing: the general path of a call reports
-errors.
+Shapes, dtypes, strides and devices are not checked: compiled functions of TVM check them, and for other code
+`type_guards` and `have_types` do.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ class Type:
 
     @property
     def array_dtype(self) -> np.dtype | None:
-        """NumPy's dtype; None where NumPy has none, as for bfloat16."""
+        """Return NumPy's dtype; None where NumPy has none, as for bfloat16."""
         return array_dtype(self.dtype)
 
 

@@ -1,7 +1,6 @@
 """Fast paths of kernels with dynamic sizes, several results or many launches: a cache by the arguments' shapes.
 
-Takes the launch and the general call. Gives a function that allocates and launches for plain arguments whose shapes
-have been called before. All other arguments, and those that a launch refuses, take the general path.
+All other arguments, and those that a launch refuses, take the general path.
 """
 
 from __future__ import annotations

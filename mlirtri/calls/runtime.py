@@ -1,6 +1,5 @@
 """Run an executable on the user's tensors: torch in, torch out; NumPy in, NumPy out; contiguous data is not copied.
 
-Takes the `Interface` of a kernel and its executable. Gives a `Runner`, called with run-time arguments in order.
 Refuses tensors that need a gradient, or have another device or layout; strided ones are copied, with one warning.
 """
 
@@ -76,7 +75,7 @@ class Runner:
         self.is_sized = is_short and not has_views and self._is_one_launch_of_sizes()
 
     def _is_one_launch_of_sizes(self) -> bool:
-        """Whether sizes are dynamic, depend on the arguments' shapes only, and a call is one launch."""
+        """Return whether sizes are dynamic, depend on the arguments' shapes only, and a call is one launch."""
         return (
             getattr(self.executable, "sized", None) is not None
             and self.sizes is not None

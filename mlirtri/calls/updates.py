@@ -1,8 +1,7 @@
 """Copy what a kernel wrote back into the caller's arguments, whatever their strides.
 
-Takes the caller's arguments and the contiguous tensors that the executable worked on. Refuses arguments that cannot be
-written (read-only arrays, expanded tensors, leaves that require a gradient), and written ones that share elements with
-another argument: the kernel was compiled on the assumption that none do.
+Refuses arguments that cannot be written (read-only arrays, expanded tensors, leaves that require a gradient), and
+written ones that share elements with another argument: the kernel was compiled on the assumption that none do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""What this machine has, what it lacks for mlirtri, and the exact command that mends it.
+"""Check what this machine has and lacks for mlirtri, with the command that repairs it.
 
-Takes nothing. Gives a list of `Check`, and a table of it for the terminal.
-Raises nothing for a broken installation: TVM, MLIR and torch are imported in processes of their own, so that even
-one that crashes is a line of the report. Takes a few seconds for that reason.
+TVM, MLIR and torch are imported in processes of their own, so that one that crashes is a line of the report.
 """
 
 from __future__ import annotations
@@ -71,7 +69,7 @@ class Check:
 
 
 def collect() -> list[Check]:
-    """Every check, in the order of the report."""
+    """Run every check, in the order of the report."""
     return [
         _check_platform(),
         _check_python(),
@@ -86,7 +84,7 @@ def collect() -> list[Check]:
 
 
 def as_table(checks: list[Check]) -> Table:
-    """The checks as a table for `rich`, with the fixes in a column of their own."""
+    """Return the checks as a table for `rich`."""
     marks = {True: "[green]ok[/]", False: "[red]fix[/]", None: "[dim]·[/]"}
     table = Table(box=None, pad_edge=False)
     for heading in ("", "what", "found", "do this"):
@@ -107,7 +105,7 @@ def failures_table(failures: Failures) -> Table:
 
 
 def native_filecheck() -> str | None:
-    """LLVM's own FileCheck: ``$FILECHECK``, then ``FileCheck`` on PATH, then the newest ``FileCheck-NN`` there."""
+    """Return LLVM's FileCheck: ``$FILECHECK``, then ``FileCheck`` on PATH, then the newest ``FileCheck-NN``."""
     if named := os.environ.get("FILECHECK") or shutil.which("FileCheck"):
         return named
     folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
@@ -121,7 +119,7 @@ def native_filecheck() -> str | None:
 
 
 def script(name: str) -> str | None:
-    """The path of a console script of this Python's environment, on PATH or not."""
+    """Return the path of a console script of this Python's environment, on PATH or not."""
     return shutil.which(name, path=sysconfig.get_path("scripts"))
 
 
@@ -139,7 +137,7 @@ def _check_python() -> Check:
 
 
 def _requirements(extra: str = "") -> list[Requirement]:
-    """What mlirtri's metadata asks for: always, or for one extra only."""
+    """Return the requirements in mlirtri's metadata: those of every installation, or of one extra."""
     try:
         lines = metadata.requires("mlirtri") or []
     except metadata.PackageNotFoundError:
@@ -198,7 +196,7 @@ def _check_imports() -> list[Check]:
 
 
 def _cpu_facts() -> dict[str, str]:
-    """The first processor's lines of /proc/cpuinfo; empty where there is none."""
+    """Return the first processor's lines of /proc/cpuinfo; empty where there is none."""
     try:
         first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
     except OSError:
@@ -218,7 +216,7 @@ def _check_cpu() -> list[Check]:
 
 
 def _first_line(*command: str, containing: str = "") -> str | None:
-    """The first line of the command's output that has `containing` in it; None when there is none to be had."""
+    """Return the first line of the command's output that contains `containing`; None without one."""
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -243,7 +241,7 @@ def _check_openmp() -> Check:
 
 
 def _check_test_tools() -> list[Check]:
-    """Nobody needs these to compile a kernel, so a missing one is no fault."""
+    """Check the tools of the tests; a missing one is no fault, for no kernel needs it."""
     needed = [requirement for requirement in _requirements("test") if requirement.name in ("lit", "filecheck")]
     tools = [_check_package(requirement) for requirement in needed]
     tools.append(Check("native FileCheck", native_filecheck() or "none: PyPI's filecheck serves"))

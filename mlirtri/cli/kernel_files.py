@@ -1,8 +1,7 @@
 """From ``FILE.py::name`` on the command line to the kernel that it names, and to its compiled form.
 
-Takes a path and, when the file holds more than one kernel, a name (dots reach into classes); or a file of IR.
-Gives a `JitFunction` or a `Kernel`. A Python file is imported, so its top level runs; its prints go to stderr.
-Refuses files that do not import, at the line that fails, and names that are not there.
+A Python file is imported, so its top level runs; its prints go to stderr. Refuses files that do not import, at the line
+that fails, and names that are not there.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from mlirtri.lowering.pipelines import BACK, CUDA, Pipeline
 
 
 def load_kernel(spec: str) -> JitFunction:
-    """The kernel that ``FILE.py`` or ``FILE.py::name`` names; a plain function counts as decorated with `jit`."""
+    """Return the kernel that ``FILE.py`` or ``FILE.py::name`` names; a plain function is jitted."""
     file, _, name = spec.partition("::")
     path = Path(file)
     module = import_file(path)
@@ -48,7 +47,7 @@ def load_kernel(spec: str) -> JitFunction:
 
 
 def each_kernel(spec: str) -> list[str]:
-    """``FILE.py::a,b`` or ``FILE.py::*``, for all kernels of the file, as one spec for each; others as they are."""
+    """Split ``FILE.py::a,b``, or ``FILE.py::*`` for all kernels of the file, into one spec per kernel."""
     file, _, names = spec.partition("::")
     if names == "*":
         path = Path(file)
@@ -79,7 +78,7 @@ def import_file(path: Path) -> ModuleType:
 
 
 def _import_error(path: Path, error: BaseException) -> SourceNotAvailableError:
-    """The error at the last line of the file itself that took part in it."""
+    """Return the error at the last line of the file itself in the traceback."""
     file = str(path.resolve())
     message = f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError) and error.filename == file:
@@ -114,7 +113,7 @@ def _only_one(module: ModuleType, path: Path) -> JitFunction:
 
 
 def _kernels(module: ModuleType, path: Path) -> dict[str, JitFunction]:
-    """The kernels of the file itself; those it imported are somebody else's."""
+    """Return the kernels defined in the file itself, without imported ones."""
     file = str(path.resolve())
     return {
         name: value
@@ -156,7 +155,7 @@ def _has_to_be_said(signature: Signature, parameter: Any) -> bool:
 def compile_program(
     file: str, start: str | None, arguments: dict[str, Any], options: Options, stages: Sequence[str] | None = None
 ) -> Kernel:
-    """The kernel of ``FILE.py[::name]`` for these arguments, of a program's file, or of IR of the stage `start`.
+    """Return the kernel of ``FILE.py[::name]`` for these arguments, of a program's file, or of IR of the stage `start`.
 
     Compiles no further than the last of the `stages` stages, so that what a later stage refuses can be looked at.
     """
@@ -204,7 +203,7 @@ def _until(pipeline: Pipeline, stages: Sequence[str] | None) -> Pipeline:
 
 
 def _stage(pipeline: Pipeline, name: str) -> Stage:
-    """`Pipeline.find` whose error says how to get at the code of the other target."""
+    """Return the stage; the error for a stage of the other target names the options that reach it."""
     try:
         return pipeline.find(name)
     except UnknownOptionError as error:

@@ -34,7 +34,7 @@ LANGUAGES = ("ONNX", "StableHLO", "TOSA", "torch", "Relax")
 
 
 def main() -> None:
-    """Entry point of the `mlirtri` command."""
+    """Run the command line of this process and exit with its status."""
     sys.exit(run_command(sys.argv[1:]))
 
 
@@ -124,7 +124,7 @@ def _options(pipeline: str | None, target: str | None, schedule: str | None) -> 
 
 
 def _show(renderable: RenderableType) -> None:
-    """A table to stdout; as wide as it needs to be where no terminal cuts it."""
+    """Print a table to stdout, untruncated where stdout is no terminal."""
     from rich.console import Console
 
     is_free = not sys.stdout.isatty() and "COLUMNS" not in os.environ
@@ -136,7 +136,7 @@ def _show(renderable: RenderableType) -> None:
 
 
 def _waiting(activity: str) -> AbstractContextManager[Any]:
-    """A spinner on stderr while something takes long; nothing where stderr is no terminal."""
+    """Return a context that shows a spinner on stderr if that is a terminal."""
     from rich.console import Console
 
     return Console(stderr=True).status(activity)
@@ -306,7 +306,7 @@ def tune(file, arguments, pipeline, target, trials, seconds, stages, as_json) ->
 
 
 def _directions(command: Any) -> Any:
-    """One option for each way that `translate` goes."""
+    """Add one option for each direction of `translate`."""
     for language in reversed(LANGUAGES):
         text = f"{language} to linalg on tensors."
         name = f"{language.lower()}-to-mlir"

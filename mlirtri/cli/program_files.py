@@ -1,7 +1,6 @@
 """From a file on the command line to the program in it: MLIR, StableHLO, TOSA, ONNX, torch, or Relax.
 
-Takes ``FILE`` or ``FILE::function``; the file ``-`` is stdin, of MLIR. What language it is says the suffix, or for MLIR
-the content. Gives a `Program`, or the kernel of one of its functions. Refuses what no importer takes.
+The suffix gives the language, for MLIR the content; ``-`` is stdin.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ _LANGUAGES = ((rb"\b(stablehlo|chlo|vhlo|StableHLO_v[\d.]+)\b", "stablehlo"), (r
 
 
 def is_program(spec: str) -> bool:
-    """Whether ``FILE[::function]`` is a file that a program is read from."""
+    """Return whether ``FILE[::function]`` is a program's file: by its suffix, or stdin."""
     file = spec.partition("::")[0]
     return file == STDIN or Path(file).suffix in SUFFIXES
 
 
 def load_program(file: str, language: str | None = None) -> Program:
-    """The program of a file; `language` is a key of `pipelines.IMPORTS`, where it is not to be found out."""
+    """Return the program of a file; `language`, a key of `pipelines.IMPORTS`, overrides its suffix and content."""
     source = _source(file)
     language = language or SUFFIXES.get(Path(file).suffix) or _language(source)
     return _READERS[language](source)
@@ -62,7 +61,7 @@ def _language(source: bytes | Path) -> str:
 
 
 def _torch(source: bytes | Path) -> Program:
-    """Of an archive of `torch.export.save`."""
+    """Return the program of an archive of `torch.export.save`."""
     import torch
 
     from mlirtri.programs.torch_programs.program import from_torch  # loads torch, which the others do not need
@@ -87,7 +86,7 @@ _READERS: dict[str, Callable[[Any], Program]] = {
 
 
 def compile_file(spec: str, arguments: dict[str, Any], options: Options, stages: Sequence[str] | None = None) -> Kernel:
-    """The kernel of ``FILE[::function]``; `arguments` give shapes to parameters whose types leave sizes open.
+    """Return the kernel of ``FILE[::function]``; `arguments` give shapes to parameters whose types leave sizes open.
 
     Compiles no further than the last of the `stages` stages.
     """
@@ -119,14 +118,14 @@ def _shapes(arguments: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def to_mlir(spec: str, language: str, bare: bool, format_: str, inline: bool) -> str | bytes:
-    """The linalg of a file's program, as `Program.to_mlir` gives it."""
+    """Return the linalg of a file's program, by `Program.to_mlir`."""
     file, _, entry = spec.partition("::")
     params = "inline" if inline else "arguments"
     return load_program(file, language).to_mlir(entry=entry or None, bare=bare, format=format_, params=params)
 
 
 def to_relax(spec: str) -> str:
-    """The Relax module of a file's program; of MLIR of stage `tri` its operations become Relax operators."""
+    """Return the Relax module of a file's program; operations of stage `tri` become Relax operators."""
     file, _, entry = spec.partition("::")
     _, _, pipeline = resolved(Options(pipeline="relax"))
     source = _source(file)
@@ -138,19 +137,19 @@ def to_relax(spec: str) -> str:
 
 
 def _relax_text(kernel: Kernel) -> str:
-    """The text for reading; the complete one where the other leaves out constants, which nobody could read back."""
+    """Return the readable text; the complete one where the readable text omits constants and would not parse."""
     text = kernel.ir["relax"]
     return kernel.walked.records["relax"].complete() if "metadata[" in text else text
 
 
 def report_on_file(spec: str, language: str | None, pipeline: str | None, target: str | None) -> Any:
-    """The `Report` on a file's program."""
+    """Return the `Report` on a file's program."""
     file, _, entry = spec.partition("::")
     return load_program(file, language).report(entry or None, pipeline=pipeline, target=target)
 
 
 def random_arguments(kernel: Kernel, device: str) -> list[Any]:
-    """Data for each parameter of a program's kernel; raises `KernelTypeError` where a size is open."""
+    """Return random data for each parameter of a kernel; raises `KernelTypeError` for a dynamic size."""
     for parameter in kernel.interface.parameters:
         if any(map(is_dynamic, parameter.type.shape)):
             way_out = f"say --arg {parameter.name}={parameter.type.dtype.name}[…] with numbers"

@@ -14,7 +14,7 @@ from mlirtri.settings import SETTINGS, get
 
 
 def stages_table(pipelines: list[str], target: str | None) -> Table:
-    """Every stage in order; a pipeline with no way to the target is left out unless only it was asked for."""
+    """Return every stage in order; of several pipelines, those that do not support the target are left out."""
     table = _table("pipeline", "stage", "text", "AKG", "lowering")
     where = as_target(target if target is not None else get("MLIRTRI_TARGET"))
     for name in pipelines:
@@ -33,12 +33,12 @@ def stages_table(pipelines: list[str], target: str | None) -> Table:
 
 
 def _path_of(module: str) -> str:
-    """The file of a module, as it lies in a checkout."""
+    """Return the file of a module in a checkout."""
     return f"{module.removeprefix('mlirtri.').replace('.', '/')}.py"
 
 
 def settings_table() -> Table:
-    """Every variable; a value that is set but does not parse is shown with what it should be."""
+    """Return a table of every variable; a value that does not parse is shown with the expected form."""
     table = _table("variable", "now", "default", "meaning")
     for name, setting in SETTINGS.items():
         try:

@@ -8,8 +8,8 @@
 ``params.npz`` has the tensors in the manifest's order, bit-exact: dtypes that NumPy's format lacks are stored as
 integers, and read as the manifest says.
 
-Takes a `Walk` and facts for the manifest. A dump is written atomically. Texts depend on neither machine nor date, so
-that two dumps of one kernel can be compared; such facts are in the manifest.
+A dump is written atomically. Texts depend on neither machine nor date, so that two dumps of one kernel can be compared;
+such facts are in the manifest.
 """
 
 from __future__ import annotations

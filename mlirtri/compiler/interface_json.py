@@ -1,7 +1,6 @@
 """Convert an `Interface` to and from the JSON of a dump's manifest.
 
-Takes an `Interface`, or what `json.loads` read from a manifest. Gives the other. Raises `ParseError` for a manifest
-whose interface does not have the keys and types that `to_json` writes.
+Raises `ParseError` for a manifest whose interface does not have the keys and types that `to_json` writes.
 """
 
 from __future__ import annotations

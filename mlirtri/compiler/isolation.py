@@ -1,7 +1,6 @@
 """Parse untrusted MLIR in another process first: MLIR's parser recurses, and can crash the process.
 
-Takes the bytes of a text or of bytecode. Gives text that this process can parse. Too deep bracket nesting is found by a
-cheap scan; for all else another process parses first, in bounded time and memory. Raises `ParseError`.
+A cheap scan finds brackets nested too deeply; for all else another process parses first, in bounded time and memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The rules and passes that the last compilation skipped because they failed, for `mlirtri doctor --last`.
 
-Takes a kernel's name and its `SkippedStep`s, and keeps them in ``failures.json`` in the user's cache folder. Gives them
-to a later process. A compilation in which nothing fails writes nothing.
+A compilation in which nothing fails writes nothing.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Observer:
 
     @property
     def wants_passes(self) -> bool:
-        """Whether the walk keeps the text after each pass; with edited files it cannot be repeated later."""
+        """Return whether the walk keeps the text after each pass; with edited files it cannot be repeated later."""
         return bool(self.printed) or self.dump_folder is not None or self.override_folder is not None
 
     def __call__(self, stage: Stage, ir: Any, context: CompileContext) -> Any:

@@ -1,8 +1,7 @@
 """Derive the interface of a TVM module's Relax function, and find what a stage may not hold.
 
-Takes an `IRModule`. Gives a name and an `Interface`, or the forbidden operations. Raises `ParseError` for modules of no
-or several Relax functions and for types other than ranked tensors. This file loads TVM, so `interfaces` and `verify`
-import it late.
+Raises `ParseError` for modules of no or several Relax functions and for types other than ranked tensors. This file
+loads TVM, so `interfaces` and `verify` import it late.
 """
 
 from __future__ import annotations

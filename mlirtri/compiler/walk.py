@@ -1,7 +1,6 @@
 """The compile loop: run the stages of a pipeline on IR, with one hook between any two.
 
-Takes the IR of the first stage's input, a pipeline and a context. Gives a `Walk`: the text and time of every stage and
-the executable. The hook verifies, prints, dumps and replaces IR.
+The hook verifies, prints, dumps and replaces IR.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class Texts(Mapping[str, str]):
         self._pipeline = pipeline
 
     def __getitem__(self, name: str) -> str:
-        """Raises `UnknownOptionError` for a stage that the pipeline lacks, or that a resumed kernel did not run."""
+        """Return a stage's text; raises `UnknownOptionError` for one that the pipeline lacks or did not run."""
         stage = name if name in self._walk.records else self._pipeline.find(name).name
         if stage not in self._walk.records:
             raise UnknownOptionError(

@@ -1,7 +1,5 @@
 """Kernel arguments as the command line writes them: ``a=f32[2,3]``, ``n=3``, ``axis=(0,1)``, ``dtype=f16``.
 
-Takes the text after ``--arg``. Gives a name and a value: an abstract tensor, a dtype or a Python literal; and, for
-runs, seeded random data instead of a tensor, and a summary of what comes out.
 Refuses anything else with the spellings that exist.
 """
 
@@ -74,7 +72,7 @@ def random_array(name: str, type_: TensorType) -> np.ndarray:
 
 
 def random_tensor(name: str, type_: TensorType, device: str = "cpu") -> Any:
-    """`random_array` as a torch tensor."""
+    """Return `random_array` as a torch tensor."""
     from mlirtri.calls.arrays import as_torch  # loads torch
 
     return as_torch(random_array(name, type_)).to(device)

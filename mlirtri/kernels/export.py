@@ -1,8 +1,7 @@
 """Export a stage for other MLIR tools: text or bytecode, weights inside or outside, results returned or written.
 
-Takes the complete text of an MLIR stage and the tensors that its function is bound to. Gives MLIR that `mlir-opt`, IREE
-and other tools of the same version parse. They lack the dialect of stage `tri`: ``mlir-opt --irdl-file=tri.irdl.mlir``
-reads it, with the file beside `mlirtri.dialect.tri`. Refuses inlined constants without tensors.
+They lack the dialect of stage `tri`: ``mlir-opt --irdl-file=tri.irdl.mlir`` reads it, with the file beside
+`mlirtri.dialect.tri`. Refuses inlined constants without tensors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """`explain_fusion`: report for every tensor between two operations whether they are fused, and why or why not.
 
-Takes the `Walk` of a compiled kernel. Gives a `FusionReport`: its edges in the order of the stages, as a table, text or
-JSON. Stage `fused` reports on MLIR's fusion, stage `tir` on TVM's and on row fusion.
+Stage `fused` reports on MLIR's fusion, stage `tir` on TVM's and on row fusion.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class FusionReport:
 
     @property
     def fused(self) -> int:
-        """The number of fused edges."""
+        """Return the number of fused edges."""
         return sum(edge.is_fused for edge in self.edges)
 
     def to_json(self) -> str:

@@ -138,12 +138,12 @@ class JitFunction:
             return entry
 
     def usual_options(self) -> Options:
-        """The decorator's options; while MLIRTRI_INTERPRET is on, with the interpreter as pipeline."""
+        """Return the decorator's options; with ``MLIRTRI_INTERPRET`` set, the pipeline is the interpreter."""
         interpreted = Options(pipeline=INTERPRETER if settings.get("MLIRTRI_INTERPRET") else None)
         return interpreted.over(self.options)
 
     def compile(self, *arguments: Any, target=None, pipeline=None, schedule=None, **keywords: Any) -> Kernel:
-        """The kernel for these arguments: real ones, or abstract `Tensor`s that need no memory.
+        """Return the kernel for these arguments: real ones, or abstract `Tensor`s that need no memory.
 
         Parameters annotated with a full `Tensor` may be left out. A `pipeline` given here is used even while
         MLIRTRI_INTERPRET is on. Raises the `KernelError` of the first lowering that refuses. Keyword arguments are the

@@ -65,12 +65,12 @@ class Kernel:
 
     @property
     def ir(self) -> Texts:
-        """Stage name to text, in order."""
+        """Return each stage's text by name, in order."""
         return Texts(self.walked, self.pipeline)
 
     @cached_property
     def passes(self) -> dict[str, Passes]:
-        """Stage name to the texts after each of its passes, in order; ``.changed`` names those that did something.
+        """Return, by stage, the text after each of its passes; ``.changed`` names the passes that changed the IR.
 
         Compiles once more, with text kept after each pass, unless that was asked for from the start.
         """
@@ -79,19 +79,19 @@ class Kernel:
 
     @cached_property
     def fusion(self) -> FusionReport:
-        """For every tensor between two operations, whether both are one kernel, and why or why not."""
+        """Return for every tensor between two operations whether they are fused, and why or why not."""
         from mlirtri.kernels.fusion_report import explain_fusion  # loads rich
 
         return explain_fusion(self.name, self.walked)
 
     @cached_property
     def observed(self) -> Walk:
-        """A walk with the text after each pass: the kernel's own, or a second one."""
+        """Return a walk with the text after each pass: the kernel's own, or a second one."""
         return self.walked if self.walked.context.keep_passes else self.walk_with_passes()
 
     @property
     def params(self) -> dict[str, Any]:
-        """The tensors that the kernel is bound to, by name: weights and large constants of an imported program."""
+        """Return the tensors that the kernel is bound to, by name: weights and large constants."""
         return self.walked.context.params
 
     @property
@@ -101,12 +101,12 @@ class Kernel:
 
     @property
     def warnings(self) -> tuple[SkippedStep, ...]:
-        """The schedule rules and passes that failed and were skipped: the kernel is correct, but may be slower."""
+        """Return the schedule rules and passes that failed and were skipped, which costs speed only."""
         return tuple(self.walked.context.warnings)
 
     @property
     def stats(self) -> dict[str, Any]:
-        """``kernels`` launched per call, ``bytes`` read and written by them, ``compile_seconds`` by stage."""
+        """Return ``kernels`` launched per call, ``bytes`` read and written by them, ``compile_seconds`` by stage."""
         executable = self.walked.executable
         return {
             "kernels": executable.kernels if executable else None,
@@ -116,7 +116,7 @@ class Kernel:
 
     @property
     def runner(self) -> Any:
-        """The kernel's `Runner`; raises `DeviceError` if the pipeline stopped before code generation."""
+        """Return the kernel's `Runner`; raises `DeviceError` if the pipeline stopped before code generation."""
         if self._runner is None:
             from mlirtri.calls.runtime import Runner  # loads torch
 

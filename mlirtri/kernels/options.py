@@ -1,6 +1,5 @@
 """Compile options as the user gives them: target, pipeline, schedule, printing; and the content key.
 
-Takes `Options` with gaps. Gives target, schedule and pipeline, with gaps filled from the settings and defaults.
 Refuses names that do not exist with an `UnknownOptionError`.
 """
 

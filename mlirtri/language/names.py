@@ -48,7 +48,7 @@ class Macro:
         """Parameters that stand for the caller's variable."""
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Outside of kernels a macro is its function, unless it writes its caller's variables."""
+        """Call the function, outside of kernels; raises `KernelError` if it writes its caller's variables."""
         if self.references:
             raise KernelError(
                 f"{self.__name__} writes its caller's {self.references[0]!r}, which only a kernel can let it do",
@@ -71,7 +71,7 @@ def _is_reference(kind: Any) -> bool:
 
 
 def static_range(*bounds: int) -> range:
-    """`range`, whose loop in a kernel is unrolled however many iterations it has."""
+    """Return `range`; in a kernel its loop is unrolled whatever its number of iterations."""
     return range(*bounds)
 
 
@@ -79,7 +79,7 @@ static_range.__mlirtri_name__ = "mlirtri.static_range"  # type: ignore[attr-defi
 
 
 def device_print(*values: Any) -> None:
-    """`print`, which in a kernel compiled with ``debug`` prints after the call, and else does nothing."""
+    """Print the values; in a kernel after the call if it was compiled with ``debug``, else never."""
     print(*values)
 
 
@@ -97,7 +97,7 @@ class _Tensor:
 
     @property
     def type(self) -> TensorType | None:
-        """The full type, when every part of it is known."""
+        """Return the full type if every size and the dtype are known, else None."""
         if self.shape is None or self.dtype is None or None in self.shape:
             return None
         return TensorType(tuple(size for size in self.shape if size is not None), self.dtype)

@@ -1,7 +1,6 @@
 """From call arguments to a `Specialization`: what is a tensor, a run-time scalar, or a compile-time constant.
 
-Takes a function's parameters and annotations, and arguments: torch tensors, NumPy arrays, Python values, or abstract
-`Tensor`s. Refuses arguments that do not fit, all of them in one message that names the parameters.
+Refuses arguments that do not fit, all of them in one message that names the parameters.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Signature:
 
     @cached_property
     def positional(self) -> int:
-        """How many arguments make a call that names none; -1 when some have to be named."""
+        """Return the number of positional parameters; -1 if there are keyword-only ones."""
         named = any(parameter.kind is parameter.KEYWORD_ONLY for parameter in self.parameters.values())
         return -1 if named else len(self.parameters)
 
@@ -65,12 +64,12 @@ class Signature:
 
     @cached_property
     def key_makers(self) -> list[Callable[[Any], Any]] | None:
-        """`key_of`, or what an annotation changes it to, by parameter; None when no annotation does."""
+        """Return the key function of each parameter; None if all are `key_of`."""
         makers = [_key_maker(self.annotations.get(name)) for name in self.parameters]
         return makers if any(make is not key_of for make in makers) else None
 
     def bind(self, arguments: tuple[Any, ...], keywords: dict[str, Any], abstract: bool = False) -> dict[str, Any]:
-        """Arguments by parameter name, defaults filled in. `abstract` lets fully annotated tensors be left out."""
+        """Return arguments by parameter name, with defaults; with `abstract` fully annotated tensors may be omitted."""
         if abstract:
             keywords = dict(keywords)
             for name in list(self.parameters)[len(arguments) :]:
@@ -85,7 +84,7 @@ class Signature:
         return dict(bound.arguments)
 
     def specialize(self, arguments: dict[str, Any], semantics: str | None = None) -> Specialization:
-        """What the arguments stand for; raises `ArgumentMismatchError` for all that do not fit."""
+        """Return the `Specialization` for these arguments; raises one `ArgumentMismatchError` for all misfits."""
         parameters, problems = [], []
         for name, value in arguments.items():
             try:
@@ -99,7 +98,7 @@ class Signature:
 
 
 def key_of(argument: Any) -> Any:
-    """What a compile depends on in one argument; cheap, since every call makes it."""
+    """Return the part of an argument that a compilation depends on; computed at every call, so cheap."""
     if is_torch(argument):
         return argument.shape, argument.dtype
     if is_array(argument):
@@ -109,7 +108,7 @@ def key_of(argument: Any) -> Any:
 
 
 def _constant_key(value: Any) -> Any:
-    """A compile-time value with its type: 1, 1.0 and True are different constants, and so are the two zeros."""
+    """Return a compile-time value with its type: 1, 1.0 and True are different constants, as are 0.0 and -0.0."""
     kind = type(value)
     if kind is float:
         return float, value.hex()
@@ -134,7 +133,7 @@ def _key_maker(annotation: Any) -> Callable[[Any], Any]:
 
 
 def _annotation(value: Any) -> Any:
-    """A `Tensor`, a dtype, one of Python's own types, or None for what says nothing to us."""
+    """Return the annotation as a `Tensor`, a dtype or one of Python's types; None for any other."""
     if value is Tensor:
         return Tensor()
     if isinstance(value, Tensor) or value in _COMPILE_TIME:
@@ -143,7 +142,7 @@ def _annotation(value: Any) -> Any:
 
 
 def semantics_of(values: Any, function: Callable[..., Any]) -> str:
-    """NumPy's when all tensors are NumPy arrays, else torch's; without any tensor, of the library that is named."""
+    """Return ``numpy`` if all tensors are NumPy arrays, else ``torch``; without tensors, by the code's modules."""
     tensors = [value for value in values if is_array(value) or is_torch(value) or isinstance(value, Tensor)]
     if tensors:
         return "numpy" if all(is_array(value) for value in tensors) else "torch"
@@ -160,12 +159,12 @@ OTHER_ARRAYS = (np.ma.MaskedArray, np.matrix)
 
 
 def is_torch(value: Any) -> bool:
-    """Whether it is a torch tensor, without importing torch."""
+    """Return whether a value is a torch tensor, without importing torch."""
     return hasattr(value, "data_ptr") and hasattr(value, "requires_grad")
 
 
 def parameter_of(name: str, value: Any, annotation: Any) -> TensorParameter | ConstantParameter:
-    """What a parameter becomes for this argument; raises `KernelTypeError` if it cannot be one."""
+    """Return the parameter for this argument; raises `KernelTypeError` if it cannot be one."""
     if isinstance(value, np.generic) and annotation in _COMPILE_TIME:
         value = value.item()
     if isinstance(value, OTHER_ARRAYS):
@@ -191,7 +190,7 @@ def _accepted(annotation: type) -> tuple[type, ...]:
 
 
 def _scalar(value: Any, dtype: DType) -> TensorType:
-    """A run-time scalar of an annotated dtype."""
+    """Return the type of a run-time scalar of an annotated dtype; raises `KernelTypeError`."""
     if not isinstance(value, (bool, int, *_inexact_types(dtype))):
         raise KernelTypeError(f"expected a {dtype} scalar, got {_shown(value)}")
     if dtype.is_integer and not dtype.holds(int(value)):
@@ -200,12 +199,12 @@ def _scalar(value: Any, dtype: DType) -> TensorType:
 
 
 def _inexact_types(dtype: DType) -> tuple[type, ...]:
-    """The Python numbers, beside integers, that a run-time scalar of this dtype takes."""
+    """Return the Python types, besides int, that a run-time scalar of this dtype accepts."""
     return (float, complex) if dtype.is_complex else (float,) if dtype.is_float else ()
 
 
 def constant_of(value: Any) -> Any:
-    """A hashable compile-time value: lists become tuples, dtypes of any library ours."""
+    """Return a hashable compile-time value: lists become tuples, dtypes of any library `DType`s."""
     if isinstance(value, (*NUMBERS, str, type(None))):
         return value
     if (dtype := find_dtype(value)) is not None:
@@ -222,7 +221,7 @@ def constant_of(value: Any) -> Any:
 
 
 def tensor_type(value: Any) -> TensorType:
-    """The type of a torch tensor, an array or an abstract tensor; raises `KernelTypeError` for dtypes we lack."""
+    """Return the type of a torch tensor, an array or an abstract tensor; raises `KernelTypeError` for other dtypes."""
     if isinstance(value, Tensor):
         if value.type is None:
             raise KernelTypeError(f"the abstract argument {value} has to say its whole shape and dtype")
@@ -233,7 +232,7 @@ def tensor_type(value: Any) -> TensorType:
 
 
 def shown_type(value: Any) -> str:
-    """The dtype and shape of a tensor or an array, whether or not we have that dtype: ``float32[2, 3]``."""
+    """Return dtype and shape of a tensor or array as text, supported or not: ``float32[2, 3]``."""
     return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"
 
 

@@ -1,8 +1,4 @@
-"""Diagnostics of `mlirtri-opt`: collected, printed as mlir-opt prints them, or held against the test's comments.
-
-Takes what MLIR reports through a diagnostic handler. Gives lines ``file:line:col: error: …`` with the source under
-them, and for ``--verify-diagnostics`` the list of differences to the ``// expected-error@+1 {{…}}`` comments.
-"""
+"""Diagnostics of `mlirtri-opt`: collected, printed as mlir-opt prints them, or held against the test's comments."""
 
 from __future__ import annotations
 
@@ -40,7 +36,7 @@ class Report:
 
 
 def report_of(diagnostic: ir.Diagnostic) -> Report:
-    """What `diagnostic` says; it is valid only while the handler runs."""
+    """Return a copy of `diagnostic`, which is valid only while the handler runs."""
     severity = str(diagnostic.severity).rpartition(".")[2].lower()
     location = diagnostic.location
     notes = tuple(report_of(note) for note in diagnostic.notes)
@@ -74,7 +70,7 @@ class Expectation:
 
 
 def expectations(text: str) -> list[Expectation]:
-    """The ``expected-…`` comments of a file, with the lines that they are about."""
+    """Return the ``expected-…`` comments of a file, with the lines that they refer to."""
     comments: list[Expectation] = []
     waiting: list[Expectation] = []
     above = None
@@ -98,7 +94,7 @@ def expectations(text: str) -> list[Expectation]:
 
 
 def differences(text: str, file: str, reports: Sequence[Report]) -> list[Report]:
-    """What was reported but not expected, and what was expected but not reported, as errors."""
+    """Return unexpected reports and unmet expectations, as errors."""
     expected = expectations(text)
     wrong = []
     for report in [report_or_note for top in reports for report_or_note in (top, *top.notes)]:
@@ -115,5 +111,5 @@ def differences(text: str, file: str, reports: Sequence[Report]) -> list[Report]
 
 
 def _repeats_the_operation(report: Report) -> bool:
-    """The one note that MLIR leaves out when it verifies diagnostics; every other note must be expected."""
+    """Return whether this is the one note that MLIR ignores when it verifies diagnostics."""
     return report.severity == "note" and report.message.startswith("see current operation")

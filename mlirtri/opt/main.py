@@ -1,8 +1,7 @@
 """`mlirtri-opt`: upstream's mlir-opt over the bindings, with every upstream pass and with the `tri` dialect.
 
-Takes MLIR text (a file or stdin) and passes in mlir-opt's spelling. Gives the IR on stdout or in ``-o FILE``; IR dumps
-and diagnostics go to stderr. Broken input is a diagnostic ``file:line:col: error: …``, never a Python traceback.
-Exit status: 0 fine, 1 the input or a pass failed, 2 the command line makes no sense.
+Broken input is a diagnostic ``file:line:col: error: …``, never a Python traceback. Exit status: 0 fine, 1 the input or
+a pass failed, 2 the command line makes no sense.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ SPLIT_MARKER = "// -----"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; gives the exit status."""
+    """Run the command line and return the exit status."""
     try:
         return _run(parse_arguments(sys.argv[1:] if arguments is None else arguments))
     except UsageError as error:
@@ -73,7 +72,7 @@ def _process_all(data: bytes, pipeline: str | None, options: Options) -> int:
 
 
 def split(text: str) -> list[str]:
-    """The pieces between split markers, each below as many empty lines as stand above it: line numbers stay true."""
+    """Split at the markers; each section starts with empty lines, so that its line numbers are the file's."""
     sections, start = [], 0
     lines = text.split("\n")
     marks = [number for number, line in enumerate(lines) if line.startswith(SPLIT_MARKER)]
@@ -84,7 +83,7 @@ def split(text: str) -> list[str]:
 
 
 def _process(text: str, name: str, pipeline: str | None, options: Options) -> tuple[str | None, bool]:
-    """The output for one piece, None when there is none, and whether all went well."""
+    """Return the output of one section, or None, and whether it succeeded."""
     from mlirtri.opt import diagnostics as opt_diagnostics  # loads MLIR
     from mlirtri.opt import passes as opt_passes
 
@@ -103,7 +102,7 @@ def _process(text: str, name: str, pipeline: str | None, options: Options) -> tu
 
 
 def _write(text: str, target: str, fine: bool) -> None:
-    """To stdout always; elsewhere only when all went well, and to a file in one piece."""
+    """Write to stdout always, elsewhere only on success, to a file atomically."""
     if target == "-":
         sys.stdout.buffer.write(text.encode())
         sys.stdout.buffer.flush()

@@ -1,6 +1,5 @@
 """The command line of `mlirtri-opt`: mlir-opt's spelling, where every unknown option is the name of a pass.
 
-Takes the arguments. Gives `Options`; passes keep the order in which they stand.
 Refuses what it cannot read with a `UsageError`: a missing or bad value, two inputs, passes beside ``--pass-pipeline``.
 """
 
@@ -61,7 +60,7 @@ class Options:
 
 
 def parse_arguments(arguments: Sequence[str]) -> Options:
-    """The options of a command line without the program's name; raises `UsageError`."""
+    """Return the options of a command line without the program's name; raises `UsageError`."""
     options, inputs = Options(), []
     remaining = list(arguments)
     while remaining:
@@ -111,7 +110,7 @@ def _dashes(name: str) -> str:
 
 
 def usage() -> str:
-    """The text of ``--help``."""
+    """Return the text of ``--help``."""
     rows = {f"{_dashes(name)}{name} {text.partition(':')[0]}": text.partition(": ")[2] for name, text in VALUES.items()}
     rows |= {f"{_dashes(name)}{name}": text for name, text in FLAGS.items()}
     lines = [f"  {option:<42} {text}" for option, text in rows.items()]

@@ -1,6 +1,5 @@
 """The part of `mlirtri-opt` that speaks MLIR: pipelines, one transformation, the list of passes.
 
-Takes parsed `Options` and a file. Gives the text after the passes, or None, and all that MLIR reported on the way.
 Refuses unknown passes and pipelines that would end the process with a `UsageError`, before anything is read.
 """
 
@@ -19,7 +18,7 @@ from mlirtri.opt.options import Options, UsageError
 
 
 def pipeline_of(options: Options) -> str | None:
-    """The pipeline that the command line asks for; None when it asks for none."""
+    """Return the pipeline that the command line names, or None."""
     pipeline = options.values.get("pass-pipeline")
     if pipeline is None and not options.passes:
         return None
@@ -37,7 +36,7 @@ def pipeline_of(options: Options) -> str | None:
 
 
 def _anchored(pass_: str, context: ir.Context) -> str:
-    """A pass by itself runs where it can: a pass for functions is nested, as mlir-opt does."""
+    """Nest a single pass in the operation that it runs on, as mlir-opt does."""
     try:
         parse_pipeline(in_module(pass_), context)
     except UnknownOptionError as error:
@@ -95,7 +94,7 @@ def _steps(path: str, pipeline: str | None, options: Options, context: ir.Contex
 
 
 def _load_dialects(irdl_file: str | None, context: ir.Context) -> None:
-    """The dialects of the IRDL file, and `tri` unless that file defines it: MLIR takes a dialect only once."""
+    """Load the dialects of the IRDL file, and `tri` unless that file defines it: MLIR loads a dialect only once."""
     text = ""
     if irdl_file is not None:
         text = Path(irdl_file).read_text(encoding="utf-8", errors="replace")
@@ -135,7 +134,7 @@ def _check_roundtrip(module: ir.Module) -> None:
 
 
 def registered_passes() -> list[str]:
-    """The names of all passes and pipelines in the installed MLIR, sorted.
+    """Return the sorted names of all passes and pipelines in the installed MLIR.
 
     MLIR has no function that lists them, but every name is a string in its library: each string that could be one is
     tried on the pipeline parser. Linkers store "cse" inside of "…-cse", so every tail of a string counts.

@@ -3,8 +3,7 @@
     python -m mlirtri.pages.coverage_page           # print the page
     python -m mlirtri.pages.coverage_page --write   # write it into the checkout
 
-Takes the operations that the bindings know, the tables of rules, and the files of tests. Gives Markdown, the same in
-every process. A test keeps page and tables equal.
+A test keeps page and tables equal.
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ WAYS = (
 
 
 def page() -> str:
-    """The whole page; a row keeps the test that it names as long as that names the operation."""
+    """Return the page; a row keeps its test as long as that test names the operation."""
     operations = [name for dialect in DIALECTS for name in operations_of_dialect(dialect)] + list(TM_TENSOR_RULES)
     tables = [(treatment, frozenset(treatment.names())) for treatment in WAYS]
     tests = _Tests()
@@ -167,7 +166,7 @@ class _Tests:
         self.before = PAGE.read_text(encoding="utf-8") if PAGE.is_file() else ""
 
     def file_for(self, name: str) -> Path | None:
-        """The file that the page had for it, while that names it; else the first that does."""
+        """Return the page's current test of an operation if it still names it, else the first test that does."""
         # Tables of named operations leave the dialect out.
         short = re.escape(name.partition(".")[2])
         pattern = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.])")
@@ -182,7 +181,7 @@ class _Tests:
 @click.command()
 @click.option("--write", is_flag=True, help="Write docs/coverage.md instead of printing it.")
 def main(write: bool) -> None:
-    """The page on what of MLIR is translated."""
+    """Write the page on which MLIR operations are translated."""
     publish(page(), PAGE, write)
 
 

@@ -3,8 +3,8 @@
     python -m mlirtri.pages.operations_page           # print the page
     python -m mlirtri.pages.operations_page --write   # write it into the checkout
 
-Takes nothing but the tables. Gives Markdown, the same in every process. Dtypes are found by asking each row's type rule
-and Relax operators by calling each row's Relax rule with a recorder, so that the page says what the compiler does.
+Dtypes are found by asking each row's type rule and Relax operators by calling each row's Relax rule with a recorder, so
+that the page says what the compiler does.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ function of Python's `math` folds on numbers that are known at compile time.
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the page."""
     sections = [_HEAD, *(_group(group) for group in GROUPS), _spellings_section()]
     return "\n".join(sections)
 
@@ -108,13 +108,13 @@ def _operation(op: Op) -> tuple[str, ...]:
 
 
 def _is_plain(op: Op, short_name: str) -> bool:
-    """Whether a spelling is of this operation alone, or is the operation's own word."""
+    """Return whether a spelling uses this operation alone, or has its name."""
     spelling = next(candidate for candidate in SPELLINGS.values() if _short(candidate.name) == short_name)
     return set(spelling.ops) <= {op.name, "cast"} or spelling.name.rpartition(".")[2] == op.name
 
 
 def accepted_dtypes(op: Op) -> list[DType]:
-    """The dtypes with which the row's type rule lets the operation be; creation rows take them as an attribute."""
+    """Return the dtypes that the row's type rule accepts; creation rows take them as an attribute."""
     return [dtype for dtype in DTYPES.values() if _result_type(op, dtype) is not None]
 
 
@@ -126,7 +126,7 @@ def _result_type(op: Op, dtype: DType) -> TensorType | None:
 
 
 def _operand_types(op: Op, dtype: DType) -> list[TensorType]:
-    """One operand each of the named ones, and the positions that indexing needs."""
+    """Return one operand type per name, and the positions that indexing needs."""
     by_name = {
         "condition": TensorType((2, 2), DTYPES["bool"]), "mask": TensorType((2, 2), DTYPES["bool"]),
         "update": TensorType(_UPDATES.get(op.name, (2, 2)), dtype), "value": TensorType((), dtype),
@@ -149,7 +149,7 @@ _UPDATES = {"insert_slice": (1, 1), "scatter": (2, 2, 2), "place": (4,)}
 
 
 def _attributes(op: Op, dtype: DType) -> dict[str, Any]:
-    """Values that fit a tensor of shape [2, 2]."""
+    """Return attribute values that fit a tensor of shape [2, 2]."""
     by_name = {
         "axes": (0,), "axis": 0, "keepdims": False, "shape": (4,) if "reshape" in op.name else (2, 2),
         "permutation": (1, 0), "offsets": (0, 0), "sizes": (1, 1), "strides": (1, 1), "normalized": 1, "eps": 1e-5,
@@ -188,7 +188,7 @@ class _Recorder:
 
 
 def relax_operator(op: Op) -> str | None:
-    """The name under `relax.op` of the operator that the row stands for."""
+    """Return the name of the row's operator under `relax.op`."""
     if op.relax is None or isinstance(op.relax, str):
         return op.relax
     recorder, dtype = _Recorder(), accepted_dtypes(op)[0]
@@ -226,7 +226,7 @@ def _of_library(prefix: str) -> list[Spelling]:
 
 
 def is_folded(spelling: Spelling) -> bool:
-    """Functions of Python's `math` that only fold; which there are depends on the Python that makes the page."""
+    """Return whether a function of `math` only folds constants; which exist depends on the Python version."""
     return spelling.name.startswith("math.") and not spelling.ops
 
 
@@ -236,7 +236,7 @@ def _spelling(spelling: Spelling) -> tuple[str, ...]:
 
 
 def _shown_signature(spelling: Spelling) -> str:
-    """The signature without the parameters of which mlirtri has the library's default only."""
+    """Return the signature without unsupported parameters."""
     signature = spelling.signature
     supported = [
         parameter for parameter in signature.parameters.values() if not isinstance(parameter.default, Unsupported)
@@ -260,7 +260,7 @@ def _sign_rows() -> list[tuple[str, ...]]:
 
 
 def _all_signs() -> list[tuple[str, str]]:
-    """Python's operators as text, each with its operation."""
+    """Return Python's operators as text, each with its operation."""
     x, y = ast.Name("x"), ast.Name("y")
     binary = [(ast.BinOp(x, sign(), y), name) for sign, (name, _) in BINARY.items()]
     compared = [(ast.Compare(x, [sign()], [y]), name) for sign, (name, _) in COMPARE.items()]

@@ -3,7 +3,7 @@
     python -m mlirtri.pages.python_page           # print the page
     python -m mlirtri.pages.python_page --write   # write it into the checkout
 
-Takes the table below. Gives Markdown. A test looks for every named test, and keeps the page and the table equal.
+A test looks for every named test, and keeps the page and the table equal.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ with the line, a caret, and what to write instead. Python integers of run time a
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the page."""
     parts = [_HEAD]
     for area, rows in AREAS.items():
         parts.append(f"\n## {area}\n\n| | | shown by |\n|---|---|---|\n")

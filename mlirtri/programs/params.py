@@ -1,7 +1,6 @@
 """The tensors that a program is bound to: a dictionary with fixed shapes and dtypes, which counts its changes.
 
-Takes NumPy arrays or torch tensors by name. Refuses new names, and values of another shape or dtype: code is compiled
-for shapes and dtypes, not for values.
+Refuses new names, and values of another shape or dtype: code is compiled for shapes and dtypes, not for values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A program that did not come from a Python function: MLIR, torch, ONNX, StableHLO, TOSA or Relax.
 
-Takes a function that reads its module, and the tensors that it is bound to. Gives kernels, with the pipelines and
-options of `mt.jit`. Compiling changes the module, so it is read again for each compilation.
+Compiling changes the module, so it is read again for each compilation.
 """
 
 from __future__ import annotations

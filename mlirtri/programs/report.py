@@ -1,7 +1,7 @@
 """Report which operations of a program each pipeline translates, with all reasons why not, without generating code.
 
-Takes a program and pipelines. Gives a `Report`. A program is compiled up to the last stage that can refuse an
-operation, refused operations are removed, and it is compiled again, until all problems are found.
+A program is compiled up to the last stage that can refuse an operation, refused operations are removed, and it is
+compiled again, until all problems are found.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Report:
 
     @property
     def is_total(self) -> bool:
-        """Whether each of the pipelines translates the whole program."""
+        """Return whether each of the pipelines translates the whole program."""
         return not any(self.problems.values())
 
     def to_json(self) -> str:

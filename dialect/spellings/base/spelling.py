@@ -6,7 +6,6 @@ and defaults bind the arguments of a call as Python does.
     @spelling("numpy.sum", ops="sum")
     def _(b, a, axis=None, dtype=None, out=unsupported(), keepdims=False): return b.sum(a, axis, keepdims, dtype)
 
-Takes functions with the qualified names of what they spell. Gives a `Spelling` by name.
 Refuses a second spelling for a name, and calls whose arguments do not bind or are `unsupported`.
 """
 
@@ -57,7 +56,7 @@ class Builder(Protocol):
         ...
 
     def check(self, condition: Any, error: type[Exception], message: str) -> None:
-        """After the call, raise `error` at the user's line if any element of a bool tensor is true."""
+        """Raise `error` after the call, at the user's line, if any element of a bool tensor is true."""
         ...
 
     def __getattr__(self, op: str) -> Callable[..., Any]: ...

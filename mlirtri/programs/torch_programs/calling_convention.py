@@ -1,7 +1,7 @@
 """The calling convention of a torch module: its arguments and results, as recorded by the export.
 
-Takes the data that `graphs.py` reads from an exported program. Gives the flat arguments of a call. Refuses arguments of
-another structure than at the export, other values of constants, and sizes outside of the exported ranges.
+Refuses arguments of another structure than at the export, other values of constants, and sizes outside of the exported
+ranges.
 """
 
 from __future__ import annotations

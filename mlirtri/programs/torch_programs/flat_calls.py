@@ -1,6 +1,5 @@
 """The fast path of a module that takes tensors in order: it neither flattens nor compares argument structures.
 
-Takes a `Calling`, the `Runner` of its kernel, and the general call. Gives a function of the positional arguments.
 Arguments that are not plain leaves, or too few or too many, take the general path, which reports the error; so do
 modules that write arguments or buffers, or take other structures.
 """

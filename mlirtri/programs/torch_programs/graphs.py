@@ -1,7 +1,6 @@
 """Convert an exported torch program to a graph without state, its tensors, and its calling convention.
 
-Takes a `torch.export.ExportedProgram` of ATen operators. Gives a `TorchGraph`, the tensors that it is bound to by their
-qualified names, and a `Calling`. Refuses script objects and effects among inputs and outputs.
+Refuses script objects and effects among inputs and outputs.
 """
 
 from __future__ import annotations

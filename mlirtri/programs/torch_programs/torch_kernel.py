@@ -1,7 +1,7 @@
 """A kernel of a torch module, called like the module: with its arguments, results and writes.
 
-Takes the `Calling` of the module. Gives `TorchKernel`. Refuses what `Calling` refuses, and written arguments that share
-memory with others: the module was exported on the assumption that none do.
+Refuses what `Calling` refuses, and written arguments that share memory with others: the module was exported on the
+assumption that none do.
 """
 
 from __future__ import annotations
