@@ -33,8 +33,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Config", "JitFunction", "Kernel", "KernelError", "Macro", "Pipeline", "Ref", "Stage", "Tensor", "autotune",
-    "compare", "device", "device_print", "from_jax", "from_mlir", "from_onnx", "from_relax", "from_stablehlo", "from_torch",
-    "from_tosa", "jit", "macro", "relax", "resume", "static_range", "tensorir", "tune",
+    "compare", "device", "device_print", "from_jax", "from_mlir", "from_onnx", "from_relax", "from_stablehlo",
+    "from_torch", "from_tosa", "jit", "macro", "relax", "resume", "static_range", "tensorir", "tune",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

@@ -207,7 +207,8 @@ def _checks(function: Any, results: Sequence[dict[str, Any]]) -> tuple[RuntimeCh
     for index, attributes in enumerate(results):
         if CHECK in attributes:
             name, _, message = attributes[CHECK].value.partition(": ")
-            span = _span(attributes[CHECK_LOCATION].value) if CHECK_LOCATION in attributes else span_of(function.location)
+            location = attributes.get(CHECK_LOCATION)
+            span = span_of(function.location) if location is None else _span(location.value)
             checks.append(RuntimeCheck(index, error_class(name), message, span))
     return tuple(checks)
 
