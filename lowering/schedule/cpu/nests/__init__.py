@@ -10,7 +10,7 @@ Read in this order:
 - `ranges`: an axis split where the conditions inside change.
 - `reductions`: one reduction; chooses among the forms below.
 - `accumulators`: the scalar buffers that a reduction runs in, and how partial results combine.
-- `cells`: dtypes of these buffers that differ from the results'.
+- `accumulator_dtypes`: dtypes of these buffers that differ from the results'.
 - `argmax`: extremum and index of a row; `argmax_kinds` recognises them.
 - `row_extrema`: max and min of floats with NaN.
 - `wide_sums`, `wide_columns`: sums of fp32 in fp64, along rows and down columns.

@@ -1,6 +1,6 @@
 """The scalar buffers that a reduction accumulates in, and how two partial results combine.
 
-Takes a `FlatNest` with reduction axes. Gives its `Accumulators`: scalar buffers (cells) for its results, neutral values
+Takes a `FlatNest` with reduction axes. Gives its `Accumulators`: scalar buffers for its results, neutral values
 of partial results, and the step that combines two of them. Float sums are reassociated, as BLAS and NumPy do it;
 extrema keep a NaN; of equal extrema the first position counts. Gives None for a reduction that is not associative, or
 none of these.
@@ -13,51 +13,57 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.schedule.cpu.common.nest import FlatNest
-from mlirtri.lowering.schedule.cpu.nests.cells import INT32_MAX, cell_dtype, on_cells, result_of, stored_at_once
+from mlirtri.lowering.schedule.cpu.nests.accumulator_dtypes import (
+    INT32_MAX,
+    accumulator_dtype,
+    on_accumulators,
+    result_of,
+    stored_at_once,
+)
 from mlirtri.lowering.tir.statements import depends_on, new_buffer, sequence
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
 
 Values = Mapping[Any, Any]
-"""Maps cells to the values of one partial result."""
+"""Maps accumulators to the values of one partial result."""
 
 
 @dataclass(frozen=True)
 class Accumulators:
-    """The cells of a reduction, in the order in which it writes its results."""
+    """The accumulators of a reduction, in the order in which it writes its results."""
 
-    cells: Mapping[Any, Any]
-    """Maps the flat buffers of the results to cells of one element."""
-    places: Mapping[Any, Any]
+    buffers: Mapping[Any, Any]
+    """Maps the flat buffers of the results to accumulators of one element."""
+    offsets: Mapping[Any, Any]
     """Maps the flat buffers of the results to the index of one result, in terms of the spatial axes."""
     start: Any
-    """Statement that stores the initial values into the cells."""
+    """Statement that stores the initial values into the accumulators."""
     step: Any
-    """Statement that adds one iteration's terms to the cells."""
+    """Statement that adds one iteration's terms to the accumulators."""
     neutral: Values | None
     """The initial values of partial results; None where partial results cannot be combined."""
     combine: Callable[[Values, Values], Values] | None
 
     last: Any = None
-    """Statement that copies the cells into the results, where that is not a plain store at `places`."""
+    """Statement that copies the accumulators into the results, where that is not a plain store at `offsets`."""
 
     def finish(self) -> Any:
-        """Return the statement that stores the cells into the results."""
+        """Return the statement that stores the accumulators into the results."""
         if self.last is not None:
             return self.last
         return sequence(
             *(
-                tirx.BufferStore(made, result_of(self.cells[made], str(made.dtype)), [place])
-                for made, place in self.places.items()
+                tirx.BufferStore(result, result_of(self.buffers[result], str(result.dtype)), [offset])
+                for result, offset in self.offsets.items()
             )
         )
 
     def allocated(self) -> list[Any]:
-        return [tirx.AllocBuffer(cell) for cell in self.cells.values()]
+        return [tirx.AllocBuffer(buffer) for buffer in self.buffers.values()]
 
 
 def accumulators_of(nest: FlatNest) -> Accumulators | None:
     """Return the accumulators of a nest; None where a result's index changes while the reduction runs."""
-    places: dict[Any, Any] = {}
+    offsets: dict[Any, Any] = {}
     reduced = [axis.variable for axis in nest.reduced]
     if nest.init is None:
         return None
@@ -65,24 +71,24 @@ def accumulators_of(nest: FlatNest) -> Accumulators | None:
     for access in nest.accesses:
         if access.buffer not in written:
             continue
-        known = places.setdefault(access.buffer, access.offset)
-        if not structural_equal(known, access.offset) or depends_on(access.offset, reduced):
+        offset = offsets.setdefault(access.buffer, access.offset)
+        if not structural_equal(offset, access.offset) or depends_on(access.offset, reduced):
             return None
-    if any(loads_of(place) for place in places.values()):
+    if any(loads_of(offset) for offset in offsets.values()):
         return None
     narrow, body = _narrow_indices(nest, written), stored_at_once(nest.body)
-    dtypes = {made: cell_dtype(made, body, is_position=made in narrow) for made in written}
-    cells = {made: new_buffer(f"{made.name}_sum", dtype, 1) for made, dtype in dtypes.items()}
-    step, start = (on_cells(part, cells) for part in (body, nest.init))
-    neutral, combine = _associative(nest, cells, step, start)
-    return Accumulators(cells, {made: places[made] for made in cells}, start, step, neutral, combine)
+    dtypes = {result: accumulator_dtype(result, body, is_position=result in narrow) for result in written}
+    buffers = {result: new_buffer(f"{result.name}_sum", dtype, 1) for result, dtype in dtypes.items()}
+    step, start = (on_accumulators(part, buffers) for part in (body, nest.init))
+    neutral, combine = _associative(nest, buffers, step, start)
+    return Accumulators(buffers, {result: offsets[result] for result in buffers}, start, step, neutral, combine)
 
 
 def loads_of(expression: Any) -> list[Any]:
     """Return the loads in an expression or statement."""
-    found: list[Any] = []
-    structural_walk(expression, (TensorLoad, found.append), order="pre")
-    return found
+    loads: list[Any] = []
+    structural_walk(expression, (TensorLoad, loads.append), order="pre")
+    return loads
 
 
 def _narrow_indices(nest: FlatNest, written: list[Any]) -> list[Any]:
@@ -92,34 +98,34 @@ def _narrow_indices(nest: FlatNest, written: list[Any]) -> list[Any]:
     return [written[1]] if str(written[1].dtype) == "int64" else []
 
 
-def _associative(nest: FlatNest, cells: Mapping[Any, Any], step: Any, start: Any) -> tuple[Any, Any]:
-    if len(cells) == 1 and isinstance(step, tirx.BufferStore):
-        [cell] = cells.values()
-        return _single(step.value, cell)
-    return _position(nest, list(cells.values()), step, start) if len(cells) == 2 else (None, None)
+def _associative(nest: FlatNest, buffers: Mapping[Any, Any], step: Any, start: Any) -> tuple[Any, Any]:
+    if len(buffers) == 1 and isinstance(step, tirx.BufferStore):
+        [accumulator] = buffers.values()
+        return _single(step.value, accumulator)
+    return _position(nest, list(buffers.values()), step, start) if len(buffers) == 2 else (None, None)
 
 
 def is_load(expression: Any, buffer: Any) -> bool:
     return isinstance(expression, TensorLoad) and expression.source.same_as(buffer)
 
 
-def _single(value: Any, cell: Any) -> tuple[Any, Any]:
-    """Return the neutral value and combination of a sum, product, extremum, any or all in one cell."""
-    dtype = str(cell.dtype)
-    found = _operands(value)
-    if found is None:
-        return _extremum(value, cell)
-    make, neutral, first, second = found
-    if make is tirx.Sub and not is_load(first, cell):
+def _single(value: Any, accumulator: Any) -> tuple[Any, Any]:
+    """Return the neutral value and combination of a sum, product, extremum, any or all in one accumulator."""
+    dtype = str(accumulator.dtype)
+    match = _operands(value)
+    if match is None:
+        return _extremum(value, accumulator)
+    make, neutral, first, second = match
+    if make is tirx.Sub and not is_load(first, accumulator):
         return None, None
-    term = second if is_load(first, cell) else first
-    if not (is_load(first, cell) or is_load(second, cell)) or depends_on(term, [cell]):
+    term = second if is_load(first, accumulator) else first
+    if not (is_load(first, accumulator) or is_load(second, accumulator)) or depends_on(term, [accumulator]):
         return None, None
     make = tirx.Add if make is tirx.Sub else make
     start = neutral(dtype)
     if start is None:
         return None, None
-    return {cell: start}, lambda own, other: {cell: make(own[cell], other[cell])}
+    return {accumulator: start}, lambda partial, other: {accumulator: make(partial[accumulator], other[accumulator])}
 
 
 def _operands(value: Any) -> Any:
@@ -176,46 +182,46 @@ _BITWISE = {
 }
 
 
-def _extremum(value: Any, cell: Any) -> tuple[Any, Any]:
-    found = extremum_term(value, cell)
-    if found is None:
+def _extremum(value: Any, accumulator: Any) -> tuple[Any, Any]:
+    match = extremum_term(value, accumulator)
+    if match is None:
         return None, None
-    sign, term = found
+    sign, term = match
 
-    def combine(own: Values, other: Values) -> Values:
-        return {cell: _with(value, {cell: own[cell]}, term, other[cell])}
+    def combine(partial: Values, other: Values) -> Values:
+        return {accumulator: _replaced(value, {accumulator: partial[accumulator]}, term, other[accumulator])}
 
-    return {cell: tirx.FloatImm(str(cell.dtype), float("-inf") * sign)}, combine
+    return {accumulator: tirx.FloatImm(str(accumulator.dtype), float("-inf") * sign)}, combine
 
 
-def extremum_term(value: Any, cell: Any) -> tuple[int, Any] | None:
-    """Return 1 and the term of ``select(cell > term or isnan(cell), cell, term)``; -1 and that of a minimum."""
-    dtype = str(cell.dtype)
+def extremum_term(value: Any, accumulator: Any) -> tuple[int, Any] | None:
+    """Return 1 and the term of ``select(a > term or isnan(a), a, term)``, a the accumulator; -1 for a minimum."""
+    dtype = str(accumulator.dtype)
     if not isinstance(value, tirx.Select) or dtype not in _FLOATS:
         return None
-    choice = value.false_value if isinstance(value.false_value, tirx.Select) else value
-    is_first = is_load(choice.true_value, cell)
-    term = choice.false_value if is_first else choice.true_value
-    if (not is_first and not is_load(choice.false_value, cell)) or depends_on(term, [cell]):
+    select = value.false_value if isinstance(value.false_value, tirx.Select) else value
+    is_first = is_load(select.true_value, accumulator)
+    term = select.false_value if is_first else select.true_value
+    if (not is_first and not is_load(select.false_value, accumulator)) or depends_on(term, [accumulator]):
         return None
-    sign = _direction(choice.condition, cell, term, is_first)
+    sign = _direction(select.condition, accumulator, term, is_first)
     return (sign, term) if sign else None
 
 
-def _direction(condition: Any, cell: Any, term: Any, cell_is_kept: bool) -> int:
+def _direction(condition: Any, accumulator: Any, term: Any, accumulator_is_kept: bool) -> int:
     """Return 1 for a maximum, -1 for a minimum, 0 for neither."""
     comparison = condition
     if not isinstance(comparison, tirx.LT | tirx.GT | tirx.LE | tirx.GE):
         return 0
-    sides = [_narrowest(each) for each in (comparison.a, comparison.b)]
+    sides = [_narrowest(side) for side in (comparison.a, comparison.b)]
     plain = _narrowest(term)
-    if is_load(sides[0], cell) and structural_equal(sides[1], plain):
-        is_cell_first = True
-    elif is_load(sides[1], cell) and structural_equal(sides[0], plain):
-        is_cell_first = False
+    if is_load(sides[0], accumulator) and structural_equal(sides[1], plain):
+        is_accumulator_first = True
+    elif is_load(sides[1], accumulator) and structural_equal(sides[0], plain):
+        is_accumulator_first = False
     else:
         return 0
-    keeps_larger = isinstance(comparison, tirx.GT | tirx.GE) == (is_cell_first == cell_is_kept)
+    keeps_larger = isinstance(comparison, tirx.GT | tirx.GE) == (is_accumulator_first == accumulator_is_kept)
     return 1 if keeps_larger else -1
 
 
@@ -224,8 +230,8 @@ def _narrowest(value: Any) -> Any:
     return value.value if isinstance(value, tirx.Cast) and str(value.ty) == "float32" else value
 
 
-def _with(value: Any, loads: Mapping[Any, Any], term: Any = None, other: Any = None) -> Any:
-    """Return `value` with replacements of the loads of cells, and of a term."""
+def _replaced(value: Any, loads: Mapping[Any, Any], term: Any = None, other: Any = None) -> Any:
+    """Return `value` with replacements of the loads of accumulators, and of a term."""
 
     def visit(node: Any) -> Any:
         if term is not None and structural_equal(node, term):
@@ -238,45 +244,47 @@ def _with(value: Any, loads: Mapping[Any, Any], term: Any = None, other: Any = N
     return structural_map(value, [(kind, visit) for kind in kinds], order="post")
 
 
-def _position(nest: FlatNest, cells: list[Any], step: Any, start: Any) -> tuple[Any, Any]:
+def _position(nest: FlatNest, buffers: list[Any], step: Any, start: Any) -> tuple[Any, Any]:
     """Return an extremum and its position: the larger of two, of equal ones the first."""
-    values, starts, [best, place] = final_values(step), final_values(start), cells
-    if values is None or starts is None or len(nest.reduced) != 1 or set(values) != set(cells):
+    values, starts, [best, position] = final_values(step), final_values(start), buffers
+    if values is None or starts is None or len(nest.reduced) != 1 or set(values) != set(buffers):
         return None, None
-    if not all(isinstance(starts.get(cell), tirx.IntImm | tirx.FloatImm) for cell in cells):
+    if not all(isinstance(starts.get(buffer), tirx.IntImm | tirx.FloatImm) for buffer in buffers):
         return None, None
     counter = nest.reduced[0].variable
-    choice = _choice(values[place], counter, place)
-    term = None if choice is None else _term(values[best], choice.condition, best)
-    if term is None or depends_on(term, cells):
+    select = _position_select(values[position], counter, position)
+    term = None if select is None else _term(values[best], select.condition, best)
+    if term is None or depends_on(term, buffers):
         return None, None
-    wins = choice.condition
-    breaks_ties = depends_on(wins, [place])
-    rest = _with(wins, {}, term, starts[best])
-    if any(depends_on(load, [counter]) for load in loads_of(rest)):
+    wins = select.condition
+    breaks_ties = depends_on(wins, [position])
+    without_term = _replaced(wins, {}, term, starts[best])
+    if any(depends_on(load, [counter]) for load in loads_of(without_term)):
         return None, None
-    if not breaks_ties and (depends_on(rest, [counter]) or not isinstance(wins, tirx.GT | tirx.LT)):
+    if not breaks_ties and (depends_on(without_term, [counter]) or not isinstance(wins, tirx.GT | tirx.LT)):
         return None, None
 
-    def combine(own: Values, other: Values) -> Values:
-        condition = _with(wins, own, term, other[best])
+    def combine(partial: Values, other: Values) -> Values:
+        condition = _replaced(wins, partial, term, other[best])
         if breaks_ties:
-            there = tirx.Cast("int64", other[place])
-            condition = structural_map(condition, (tirx.Var, lambda each: there if each.same_as(counter) else each))
+            other_position = tirx.Cast("int64", other[position])
+            condition = structural_map(
+                condition, (tirx.Var, lambda variable: other_position if variable.same_as(counter) else variable)
+            )
         else:
-            ties = tirx.bitwise_and(tirx.EQ(own[best], other[best]), tirx.LT(other[place], own[place]))
+            ties = tirx.bitwise_and(tirx.EQ(partial[best], other[best]), tirx.LT(other[position], partial[position]))
             condition = tirx.bitwise_or(condition, ties)
-        return {cell: tirx.Select(condition, other[cell], own[cell]) for cell in cells}
+        return {buffer: tirx.Select(condition, other[buffer], partial[buffer]) for buffer in buffers}
 
-    return {cell: starts[cell] for cell in cells}, combine
+    return {buffer: starts[buffer] for buffer in buffers}, combine
 
 
-def _choice(value: Any, counter: Any, place: Any) -> Any:
-    """Return ``select(condition, counter, place)``; None for anything else."""
+def _position_select(value: Any, counter: Any, position: Any) -> Any:
+    """Return ``select(condition, counter, position)``; None for anything else."""
     value = value.value if isinstance(value, tirx.Cast) else value
     if not isinstance(value, tirx.Select) or not value.true_value.same_as(counter):
         return None
-    return value if any(is_load(each, place) for each in loads_of(value.false_value)) else None
+    return value if any(is_load(load, position) for load in loads_of(value.false_value)) else None
 
 
 def _term(value: Any, condition: Any, best: Any) -> Any:
@@ -289,17 +297,17 @@ def _term(value: Any, condition: Any, best: Any) -> Any:
 
 
 def final_values(statement: Any) -> dict[Any, Any] | None:
-    """Return the final value of each cell after straight-line stores, in terms of initial values; None for others."""
+    """Return each accumulator's value after straight-line stores, in terms of initial values; None for other code."""
     statements = list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement]
     scratch: dict[Any, Any] = {}
     final: dict[Any, Any] = {}
-    for each in statements:
-        if isinstance(each, tirx.AllocBuffer):
-            scratch[each.buffer] = None
-        elif isinstance(each, tirx.BufferStore):
-            known = {cell: value for cell, value in {**final, **scratch}.items() if value is not None}
-            value = _with(each.value, known)
-            (scratch if each.buffer in scratch else final)[each.buffer] = value
+    for child in statements:
+        if isinstance(child, tirx.AllocBuffer):
+            scratch[child.buffer] = None
+        elif isinstance(child, tirx.BufferStore):
+            values = {buffer: value for buffer, value in {**final, **scratch}.items() if value is not None}
+            value = _replaced(child.value, values)
+            (scratch if child.buffer in scratch else final)[child.buffer] = value
         else:
             return None
     return final

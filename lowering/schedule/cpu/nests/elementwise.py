@@ -38,28 +38,30 @@ def element_loops(nest: FlatNest, target: Target) -> Any:
         return fresh(nest.body)
     axis, lanes = _vector_axis(nest), _lanes(nest)
     if lanes >= FEW_LANES and (mixed := mixed_axes(nest)) is not None:
-        regions = _regions(nest, [each for each in nest.axes if each not in mixed])
+        regions = _regions(nest, [axis for axis in nest.axes if axis not in mixed])
         return sequence(*(interleaved(part, mixed, lanes, target) for part in regions))
     if axis is None or lanes < FEW_LANES:
         return None
     across = _crossing_axis(nest, axis)
     if across is not None and len(parts_of(nest.body, axis.variable, axis.extent)) == 1:
-        made = transposed_loops(nest, axis, across, lanes, target, may_repeat=_may_repeat(nest))
-        return _crossing(nest, axis, across, lanes, target) if made is None else made
-    made = []
-    for part in _regions(nest, [each for each in nest.axes if each is not axis]):
-        made += _region(part, next(each for each in part.axes if each.variable.same_as(axis.variable)), lanes, target)
-    return sequence(*made)
+        statements = transposed_loops(nest, axis, across, lanes, target, may_repeat=_may_repeat(nest))
+        return _crossing(nest, axis, across, lanes, target) if statements is None else statements
+    statements = []
+    for part in _regions(nest, [other for other in nest.axes if other is not axis]):
+        statements += _region(
+            part, next(candidate for candidate in part.axes if candidate.variable.same_as(axis.variable)), lanes, target
+        )
+    return sequence(*statements)
 
 
 def _lanes(nest: FlatNest) -> int:
     """Return the lanes of a register of the widest element, taken as 32 bits unless narrow integers are not widened."""
     lanes = lanes_of(nest, nest.flat)
-    if not all(str(each.dtype).startswith(("int", "uint")) for each in nest.flat):
+    if not all(str(buffer.dtype).startswith(("int", "uint")) for buffer in nest.flat):
         return lanes
     widening: list[Any] = []
     structural_walk(nest.body, [(kind, widening.append) for kind in _WIDENING], order="pre")
-    bits = max(int(each.dtype.bits) for each in nest.flat)
+    bits = max(int(buffer.dtype.bits) for buffer in nest.flat)
     return lanes if widening or not nest.vectorizes else vector_bits() // bits
 
 
@@ -71,22 +73,22 @@ def _regions(nest: FlatNest, axes: Sequence[NestAxis]) -> list[FlatNest]:
     parts = parts_of(nest.body, axis.variable, axis.extent)
     if len(parts) == 1:
         return _regions(nest, others)
-    found = []
+    nests = []
     for first, last in parts:
         counter = NestAxis(tirx.Var(axis.variable.name, axis.variable.ty), last - first, False)
         body = within(nest.body, axis.variable, first, last)
         body = substituted(body, axis.variable, plus(counter.variable, index(first)))
-        found += _regions(
-            replace(nest, axes=tuple(counter if each is axis else each for each in nest.axes), body=body), others
+        nests += _regions(
+            replace(nest, axes=tuple(counter if other is axis else other for other in nest.axes), body=body), others
         )
-    return found
+    return nests
 
 
 def _vector_axis(nest: FlatNest) -> NestAxis | None:
     for axis in reversed(nest.axes):
-        steps = [each.step(axis.variable) for each in nest.accesses if each.is_store]
+        steps = [access.step(axis.variable) for access in nest.accesses if access.is_store]
         if axis.extent >= FEW_LANES and all(step == 1 for step in steps):
-            reads = [each.step(axis.variable) for each in nest.operands]
+            reads = [access.step(axis.variable) for access in nest.operands]
             is_fit = not reads or any(step in (0, 1) for step in reads)
             return axis if is_fit or _crossing_axis(nest, axis) is not None else None
     return None
@@ -94,34 +96,34 @@ def _vector_axis(nest: FlatNest) -> NestAxis | None:
 
 def _crossing_axis(nest: FlatNest, axis: NestAxis) -> NestAxis | None:
     """Return the axis along which operands are contiguous, if it is not that of the results; else None."""
-    for each in nest.operands:
-        if each.step(axis.variable) not in (0, 1, None):
-            return next((other for other in nest.axes if each.step(other.variable) == 1), None)
+    for access in nest.operands:
+        if access.step(axis.variable) not in (0, 1, None):
+            return next((other for other in nest.axes if access.step(other.variable) == 1), None)
     return None
 
 
 def _crossing(nest: FlatNest, axis: NestAxis, across: NestAxis, lanes: int, target: Target) -> Any:
     """Return a transpose: a few rows together per vector of columns, so that each cache line is used as a whole."""
-    outer = [each for each in nest.axes if each is not axis and each is not across]
-    whole, rest = divmod(across.extent, CROSSED_ROWS)
-    made = []
-    for first, count, rows in ((0, whole, CROSSED_ROWS), (whole * CROSSED_ROWS, 1, rest)):
+    outer = [other for other in nest.axes if other is not axis and other is not across]
+    full_blocks, remaining = divmod(across.extent, CROSSED_ROWS)
+    statements = []
+    for first, count, rows in ((0, full_blocks, CROSSED_ROWS), (full_blocks * CROSSED_ROWS, 1, remaining)):
         if not count or not rows:
             continue
         block, within_block = tirx.Var("block", "int64"), tirx.Var(across.variable.name, "int64")
-        place = plus(plus(block * index(rows), within_block), index(first))
-        body = substituted(nest.body, across.variable, place)
+        position = plus(plus(block * index(rows), within_block), index(first))
+        body = substituted(nest.body, across.variable, position)
         body = tirx.For(within_block, index(0), index(rows), tirx.ForKind.SERIAL, body)
         body = vectors(nest, body, axis, index(0), axis.extent, lanes)
         points = nest.points // across.extent * count * rows
-        made.append(outer_loops(Outer([*outer, NestAxis(block, count, False)], points), body, target))
-    return sequence(*made)
+        statements.append(outer_loops(Outer([*outer, NestAxis(block, count, False)], points), body, target))
+    return sequence(*statements)
 
 
 def _region(nest: FlatNest, axis: NestAxis, lanes: int, target: Target) -> list[Any]:
     """Return the loops over all rows, each along one axis; few long rows are split into chunks."""
-    rows = [each for each in nest.axes if each is not axis]
-    count, chunk = prod(each.extent for each in rows), CHUNK * lanes
+    rows = [other for other in nest.axes if other is not axis]
+    count, chunk = prod(other.extent for other in rows), CHUNK * lanes
     parts = parts_of(nest.body, axis.variable, axis.extent)
     if len(parts) > 1 or count >= 4 * target.threads or axis.extent < 2 * chunk:
         row = sequence(*(_along(nest, axis, part, lanes) for part in parts))
@@ -129,11 +131,11 @@ def _region(nest: FlatNest, axis: NestAxis, lanes: int, target: Target) -> list[
     number = tirx.Var("chunk", "int64")
     chunks = NestAxis(number, axis.extent // chunk, False)
     body = vectors(nest, nest.body, axis, number * index(chunk), chunk, lanes)
-    made = [outer_loops(Outer([*rows, chunks], nest.points), body, target)]
-    if rest := axis.extent % chunk:
-        body = vectors(nest, nest.body, axis, index(axis.extent - rest), rest, lanes)
-        made.append(outer_loops(Outer(rows, count * rest), body, target))
-    return made
+    statements = [outer_loops(Outer([*rows, chunks], nest.points), body, target)]
+    if remaining := axis.extent % chunk:
+        body = vectors(nest, nest.body, axis, index(axis.extent - remaining), remaining, lanes)
+        statements.append(outer_loops(Outer(rows, count * remaining), body, target))
+    return statements
 
 
 def _along(nest: FlatNest, axis: NestAxis, part: tuple[int, int], lanes: int) -> Any:
@@ -144,32 +146,32 @@ def _along(nest: FlatNest, axis: NestAxis, part: tuple[int, int], lanes: int) ->
 
 def vectors(nest: FlatNest, body: Any, axis: NestAxis, start: Any, extent: int, lanes: int) -> Any:
     """Return `extent` iterations of an axis from `start` on as vectors; the remainder has fewer lanes, or overlaps."""
-    whole, rest = divmod(extent, lanes)
-    made = []
-    if whole:
+    full, remaining = divmod(extent, lanes)
+    statements = []
+    if full:
         number = tirx.Var(axis.variable.name, axis.variable.ty)
-        place = start if whole == 1 else plus(start, number * index(lanes))
-        one = _vector(body, axis, place, lanes)
-        made.append(one if whole == 1 else tirx.For(number, index(0), index(whole), tirx.ForKind.SERIAL, one))
-    if not rest:
-        return sequence(*made)
-    if whole and _may_repeat(nest):
-        return sequence(*made, _vector(body, axis, plus(start, index(extent - lanes)), lanes))
-    while rest:
+        first = start if full == 1 else plus(start, number * index(lanes))
+        vector = _vector(body, axis, first, lanes)
+        statements.append(vector if full == 1 else tirx.For(number, index(0), index(full), tirx.ForKind.SERIAL, vector))
+    if not remaining:
+        return sequence(*statements)
+    if full and _may_repeat(nest):
+        return sequence(*statements, _vector(body, axis, plus(start, index(extent - lanes)), lanes))
+    while remaining:
         lanes //= 2
-        if rest >= lanes:
-            made.append(_vector(body, axis, plus(start, index(extent - rest)), lanes))
-            rest -= lanes
-    return sequence(*made)
+        if remaining >= lanes:
+            statements.append(_vector(body, axis, plus(start, index(extent - remaining)), lanes))
+            remaining -= lanes
+    return sequence(*statements)
 
 
 def _vector(body: Any, axis: NestAxis, start: Any, lanes: int) -> Any:
     if lanes == 1:
         return fresh(substituted(body, axis.variable, start))
-    made = strip(body, axis.variable, start, Shape(1, lanes))
-    if made is None:
+    vector = strip(body, axis.variable, start, Shape(1, lanes))
+    if vector is None:
         raise PartedLanesError("the elements of a vector part")
-    return made
+    return vector
 
 
 def _may_repeat(nest: FlatNest) -> bool:
@@ -177,10 +179,10 @@ def _may_repeat(nest: FlatNest) -> bool:
     written = nest.written
     if any(buffer in nest.inner for buffer in written):
         return False
-    return all(each.is_store for each in nest.accesses if each.buffer in written)
+    return all(access.is_store for access in nest.accesses if access.buffer in written)
 
 
-MOST_PLACES = 8
+MOST_INTERLEAVED = 8
 """Elements along the short axis: the code is repeated for each."""
 FEW_LANES = 4
 DTYPES = ("float64", "float32", "int64", "int32")
@@ -189,20 +191,22 @@ DTYPES = ("float64", "float32", "int64", "int32")
 
 def mixed_axes(nest: FlatNest) -> tuple[NestAxis, NestAxis] | None:
     """Return the short axis and the vectorised one; None where results are not interleaved so."""
-    stores = [each for each in nest.accesses if each.is_store]
+    stores = [access for access in nest.accesses if access.is_store]
     if len(stores) != 1 or not nest.vectorizes or str(stores[0].buffer.dtype) not in DTYPES:
         return None
     [store] = stores
-    if any(each.buffer is store.buffer or each.buffer.same_as(store.buffer) for each in nest.operands):
+    if any(access.buffer is store.buffer or access.buffer.same_as(store.buffer) for access in nest.operands):
         return None
-    short = next((each for each in nest.axes if store.step(each.variable) == 1), None)
-    if short is None or not 1 < short.extent <= MOST_PLACES:
+    short = next((axis for axis in nest.axes if store.step(axis.variable) == 1), None)
+    if short is None or not 1 < short.extent <= MOST_INTERLEAVED:
         return None
-    along = next((each for each in nest.axes if store.step(each.variable) == short.extent), None)
+    along = next((axis for axis in nest.axes if store.step(axis.variable) == short.extent), None)
     if along is None or along.extent < FEW_LANES or len(parts_of(nest.body, along.variable, along.extent)) > 1:
         return None
-    are_whole = all(each.step(short.variable) is not None for each in nest.operands)
-    return (short, along) if are_whole and all(each.step(along.variable) in (0, 1) for each in nest.operands) else None
+    are_whole = all(access.step(short.variable) is not None for access in nest.operands)
+    return (
+        (short, along) if are_whole and all(access.step(along.variable) in (0, 1) for access in nest.operands) else None
+    )
 
 
 def interleaved(nest: FlatNest, axes: tuple[NestAxis, NestAxis], lanes: int, target: Target) -> Any:
@@ -210,44 +214,44 @@ def interleaved(nest: FlatNest, axes: tuple[NestAxis, NestAxis], lanes: int, tar
     short, along = axes
     while lanes > along.extent:
         lanes //= 2
-    whole, rest = divmod(along.extent, lanes)
+    full, remaining = divmod(along.extent, lanes)
     number = tirx.Var(along.variable.name, "int64")
-    place = index(0) if whole == 1 else number * index(lanes)
-    body = _mixed(nest, short, along, place, lanes)
-    made = [body if whole == 1 else tirx.For(number, index(0), index(whole), tirx.ForKind.SERIAL, body)]
-    while rest:
+    start = index(0) if full == 1 else number * index(lanes)
+    body = _mixed(nest, short, along, start, lanes)
+    statements = [body if full == 1 else tirx.For(number, index(0), index(full), tirx.ForKind.SERIAL, body)]
+    while remaining:
         lanes //= 2
-        if rest >= lanes:
-            made.append(_mixed(nest, short, along, index(along.extent - rest), lanes))
-            rest -= lanes
-    outer = [each for each in nest.axes if each is not short and each is not along]
-    return outer_loops(Outer(outer, nest.points), sequence(*made), target)
+        if remaining >= lanes:
+            statements.append(_mixed(nest, short, along, index(along.extent - remaining), lanes))
+            remaining -= lanes
+    outer = [axis for axis in nest.axes if axis is not short and axis is not along]
+    return outer_loops(Outer(outer, nest.points), sequence(*statements), target)
 
 
 def _mixed(nest: FlatNest, short: NestAxis, along: NestAxis, start: Any, lanes: int) -> Any:
     """Return all results of `lanes` neighbours along the longer axis."""
-    [store] = [each for each in nest.accesses if each.is_store]
-    cell = new_buffer(f"{store.buffer.name}_part", str(store.buffer.dtype), 1)
-    rooms = [buffer_like(cell, [index(1), index(lanes)]) for _ in range(short.extent)]
-    made = [tirx.AllocBuffer(each) for each in rooms]
+    [store] = [access for access in nest.accesses if access.is_store]
+    element = new_buffer(f"{store.buffer.name}_part", str(store.buffer.dtype), 1)
+    buffers = [buffer_like(element, [index(1), index(lanes)]) for _ in range(short.extent)]
+    statements = [tirx.AllocBuffer(buffer) for buffer in buffers]
 
-    def kept(node: Any) -> Any:
-        return tirx.BufferStore(cell, node.value, [index(0)]) if node.buffer.same_as(store.buffer) else node
+    def element_store(node: Any) -> Any:
+        return tirx.BufferStore(element, node.value, [index(0)]) if node.buffer.same_as(store.buffer) else node
 
-    for at, room in enumerate(rooms):
-        body = substituted(within(nest.body, short.variable, at, at + 1), short.variable, index(at))
-        body = structural_map(body, (tirx.BufferStore, kept), order="post")
-        part = strip(body, along.variable, start, Shape(1, lanes), {cell: room})
+    for position, buffer in enumerate(buffers):
+        body = substituted(within(nest.body, short.variable, position, position + 1), short.variable, index(position))
+        body = structural_map(body, (tirx.BufferStore, element_store), order="post")
+        part = strip(body, along.variable, start, Shape(1, lanes), {element: buffer})
         if part is None:
             raise PartedLanesError("the elements of a vector part")
-        made.append(part)
+        statements.append(part)
     width = lanes * short.extent
     row = new_buffer(f"{store.buffer.name}_row", str(store.buffer.dtype), width)
-    vectors = [tirx.BufferLoad(each, [index(0), ramp(index(0), lanes)]) for each in rooms]
-    order = [index(at * lanes + lane) for lane in range(lanes) for at in range(short.extent)]
-    made += [tirx.AllocBuffer(row), tirx.BufferStore(row, tirx.Shuffle(vectors, order), [ramp(index(0), width)])]
+    vectors = [tirx.BufferLoad(buffer, [index(0), ramp(index(0), lanes)]) for buffer in buffers]
+    order = [index(position * lanes + lane) for lane in range(lanes) for position in range(short.extent)]
+    statements += [tirx.AllocBuffer(row), tirx.BufferStore(row, tirx.Shuffle(vectors, order), [ramp(index(0), width)])]
     first = replaced(store.offset, {short.variable: index(0), along.variable: start})
-    made.append(
+    statements.append(
         in_lanes(width, lambda lane: tirx.BufferStore(store.buffer, tirx.BufferLoad(row, [lane]), [plus(first, lane)]))
     )
-    return fresh(sequence(*made))
+    return fresh(sequence(*statements))

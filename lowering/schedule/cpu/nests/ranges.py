@@ -21,13 +21,13 @@ _FALSE, _TRUE = 0, 1
 
 def parts_of(statement: Any, variable: Any, extent: int) -> list[tuple[int, int]]:
     """Return the bounds of the parts, in order: a single part where there would be too many."""
-    places = {0, extent}
+    bounds = {0, extent}
 
     def visit(node: Any) -> None:
-        places.update(place for place in _changes(node, variable) if 0 < place < extent)
+        bounds.update(bound for bound in _changes(node, variable) if 0 < bound < extent)
 
     structural_walk(statement, [(kind, visit) for kind in COMPARISONS])
-    ordered = sorted(places)
+    ordered = sorted(bounds)
     if len(ordered) > MOST_PARTS + 1:
         return [(0, extent)]
     return list(pairwise(ordered))
@@ -41,12 +41,12 @@ def within(statement: Any, variable: Any, first: int, last: int) -> Any:
         if form is None or set(form.terms) != {variable}:
             return node
         factor = form.factor(variable)
-        values = [factor * at + form.constant for at in (first, last - 1)]
-        known = _known(node, min(values), max(values))
-        return node if known is None else tirx.IntImm("bool", known)
+        values = [factor * position + form.constant for position in (first, last - 1)]
+        result = _constant_result(node, min(values), max(values))
+        return node if result is None else tirx.IntImm("bool", result)
 
     rules = [(kind, comparison) for kind in COMPARISONS]
-    folds = [(tirx.And, _both), (tirx.Or, _either), (tirx.Not, _not), (ir.Call, _chosen)]
+    folds = [(tirx.And, _fold_and), (tirx.Or, _fold_or), (tirx.Not, _fold_not), (ir.Call, _fold_condition)]
     return structural_map(structural_map(statement, rules, order="post"), folds, order="post")
 
 
@@ -71,7 +71,7 @@ def _changes(comparison: Any, variable: Any) -> list[int]:
     return [root] if is_strict == rises else [root + 1]
 
 
-def _known(comparison: Any, least: int, most: int) -> int | None:
+def _constant_result(comparison: Any, least: int, most: int) -> int | None:
     """Return the result of comparing with 0 where it is the same for all of `least` to `most`; else None."""
     results = {_RESULTS[type(comparison)](value) for value in {least, most, *_between(least, most)}}
     return results.pop() if len(results) == 1 else None
@@ -95,26 +95,26 @@ def _value(node: Any) -> int | None:
     return int(node.value) if isinstance(node, tirx.IntImm) else None
 
 
-def _both(node: Any) -> Any:
+def _fold_and(node: Any) -> Any:
     first, second = _value(node.a), _value(node.b)
     if _FALSE in (first, second):
         return tirx.IntImm("bool", _FALSE)
     return node.b if first == _TRUE else node.a if second == _TRUE else node
 
 
-def _either(node: Any) -> Any:
+def _fold_or(node: Any) -> Any:
     first, second = _value(node.a), _value(node.b)
     if _TRUE in (first, second):
         return tirx.IntImm("bool", _TRUE)
     return node.b if first == _FALSE else node.a if second == _FALSE else node
 
 
-def _not(node: Any) -> Any:
+def _fold_not(node: Any) -> Any:
     value = _value(node.a)
     return node if value is None else tirx.IntImm("bool", 1 - value)
 
 
-def _chosen(call: Any) -> Any:
+def _fold_condition(call: Any) -> Any:
     if not str(getattr(call.op, "name", "")).endswith(".if_then_else"):
         return call
     value = _value(call.args[0])

@@ -53,8 +53,8 @@ def reduction_loops(nest: FlatNest, target: Target) -> Any:
     lanes = _lanes(nest, accumulators)
     if lanes < FEW_LANES:
         return None
-    if (made := window_loops(nest, accumulators, lanes, target)) is not None:
-        return made
+    if (statement := window_loops(nest, accumulators, lanes, target)) is not None:
+        return statement
     column, row = _column_axis(nest), None if accumulators.combine is None else _row_axis(nest)
     if column is not None and (row is None or column.extent >= min(lanes, row.extent)):
         return _columns(nest, accumulators, column, lanes, target)
@@ -65,23 +65,23 @@ def reduction_loops(nest: FlatNest, target: Target) -> Any:
 
 def _lanes(nest: FlatNest, accumulators: Accumulators) -> int:
     """Return the lanes of a register of the widest element; of at least 32 bits where one is a float."""
-    buffers = [*accumulators.cells.values(), *(each.buffer for each in nest.operands)]
-    if not nest.vectorizes and any(str(each.dtype) == "bfloat16" for each in accumulators.cells.values()):
+    buffers = [*accumulators.buffers.values(), *(access.buffer for access in nest.operands)]
+    if not nest.vectorizes and any(str(buffer.dtype) == "bfloat16" for buffer in accumulators.buffers.values()):
         return 1
     if (
         accumulators.combine is None
-        or len(accumulators.cells) > 1
-        or any("float" in str(each.dtype) for each in buffers)
+        or len(accumulators.buffers) > 1
+        or any("float" in str(buffer.dtype) for buffer in buffers)
     ):
         return lanes_of(replace(nest, vectorizes=True), buffers)
-    return vector_bits() // max(8, *(int(each.dtype.bits) for each in buffers))
+    return vector_bits() // max(8, *(int(buffer.dtype.bits) for buffer in buffers))
 
 
 def _column_axis(nest: FlatNest) -> NestAxis | None:
     """Return the spatial axis along which results are contiguous, and operands contiguous or invariant; or None."""
     for axis in reversed(nest.spatial):
-        steps = [each.step(axis.variable) for each in nest.accesses if each.is_store]
-        reads = [each.step(axis.variable) for each in nest.operands]
+        steps = [access.step(axis.variable) for access in nest.accesses if access.is_store]
+        reads = [access.step(axis.variable) for access in nest.operands]
         if all(step == 1 for step in steps) and axis.extent >= FEW_LANES:
             return axis if all(step in (0, 1) for step in reads) else None
     return None
@@ -90,7 +90,7 @@ def _column_axis(nest: FlatNest) -> NestAxis | None:
 def _row_axis(nest: FlatNest) -> NestAxis | None:
     """Return the reduction axis along which operands are contiguous; or None."""
     for axis in reversed(nest.reduced):
-        reads = [each.step(axis.variable) for each in nest.operands]
+        reads = [access.step(axis.variable) for access in nest.operands]
         if 1 in reads and all(step in (0, 1) for step in reads):
             return axis
     return None
@@ -106,46 +106,46 @@ class Segment:
 
 def segments_of(extent: int, lanes: int) -> list[Segment]:
     """Return segments that cover `extent` neighbours; the last one may overlap, or have half as many lanes."""
-    found, done = [], 0
-    while extent - done >= lanes:
-        vectors = min(SEGMENT, (extent - done) // lanes)
-        found.append(Segment(done, Shape(vectors, lanes)))
-        done += vectors * lanes
-    if done < extent and extent >= lanes:
-        found.append(Segment(extent - lanes, Shape(1, lanes)))
-    elif done < extent:
-        found += segments_of(extent, max(1, lanes // 2))
-    return found
+    segments, covered = [], 0
+    while extent - covered >= lanes:
+        vectors = min(SEGMENT, (extent - covered) // lanes)
+        segments.append(Segment(covered, Shape(vectors, lanes)))
+        covered += vectors * lanes
+    if covered < extent and extent >= lanes:
+        segments.append(Segment(extent - lanes, Shape(1, lanes)))
+    elif covered < extent:
+        segments += segments_of(extent, max(1, lanes // 2))
+    return segments
 
 
 def _columns(nest: FlatNest, accumulators: Accumulators, column: NestAxis, lanes: int, target: Target) -> Any:
-    if (made := _sums_of_columns(nest, accumulators, column, lanes, target)) is not None:
-        return made
+    if (statements := _sums_of_columns(nest, accumulators, column, lanes, target)) is not None:
+        return statements
     wide = lanes * min(2 * SEGMENT, vector_registers() // 2)
     outer = [axis for axis in nest.spatial if axis is not column]
     wide = _narrower(wide, lanes, column.extent, prod(axis.extent for axis in outer), target)
-    strips, rest = divmod(column.extent, wide)
-    made = []
+    strips, remaining = divmod(column.extent, wide)
+    statements = []
     if strips:
         number = tirx.Var("strip", "int64")
 
         whole_strip = _column_strip(nest, accumulators, column, number * index(wide), segments_of(wide, lanes))
         axes = [*outer, NestAxis(number, strips, False)]
-        made.append(outer_loops(Outer(axes, nest.points * wide * strips // column.extent), whole_strip, target))
-    if rest:
-        made.append(_last_columns(nest, accumulators, column, rest, lanes, target))
-    return sequence(*made)
+        statements.append(outer_loops(Outer(axes, nest.points * wide * strips // column.extent), whole_strip, target))
+    if remaining:
+        statements.append(_last_columns(nest, accumulators, column, remaining, lanes, target))
+    return sequence(*statements)
 
 
 def _last_columns(
-    nest: FlatNest, accumulators: Accumulators, column: NestAxis, rest: int, lanes: int, target: Target
+    nest: FlatNest, accumulators: Accumulators, column: NestAxis, remaining: int, lanes: int, target: Target
 ) -> Any:
     """Return the last columns; fewer than a vector start earlier, and overlap columns that are done."""
-    start = column.extent - max(rest, min(lanes, column.extent))
+    start = column.extent - max(remaining, min(lanes, column.extent))
     segments = segments_of(column.extent - start, lanes)
     last_strip = _column_strip(nest, accumulators, column, index(start), segments)
     outer = [axis for axis in nest.spatial if axis is not column]
-    return outer_loops(Outer(outer, nest.points * rest // column.extent), last_strip, target)
+    return outer_loops(Outer(outer, nest.points * remaining // column.extent), last_strip, target)
 
 
 def _sums_of_columns(nest: FlatNest, accumulators: Accumulators, column: NestAxis, lanes: int, target: Target) -> Any:
@@ -155,18 +155,18 @@ def _sums_of_columns(nest: FlatNest, accumulators: Accumulators, column: NestAxi
     if (term := fp32_term(nest, accumulators)) is None:
         return None
 
-    def again(start: Any) -> Any:
+    def recompute(start: Any) -> Any:
         return _column_strip(nest, accumulators, column, start, segments_of(lanes, lanes))
 
-    wide = WideColumns(nest, accumulators, column, term, lanes, target, again)
-    rest = column.extent - wide.done
-    last = _last_columns(nest, accumulators, column, rest, lanes, target) if rest else None
+    wide = WideColumns(nest, accumulators, column, term, lanes, target, recompute)
+    remaining = column.extent - wide.covered
+    last = _last_columns(nest, accumulators, column, remaining, lanes, target) if remaining else None
     return sequence(wide.statement(), *([] if last is None else [last]))
 
 
-def _narrower(wide: int, lanes: int, extent: int, outside: int, target: Target) -> int:
+def _narrower(wide: int, lanes: int, extent: int, outer_points: int, target: Target) -> int:
     """Return a strip width that leaves work for each thread."""
-    while wide > 4 * lanes and outside * (extent // wide) < 2 * target.threads and target.threads > 1:
+    while wide > 4 * lanes and outer_points * (extent // wide) < 2 * target.threads and target.threads > 1:
         wide //= 2
     return wide
 
@@ -174,25 +174,25 @@ def _narrower(wide: int, lanes: int, extent: int, outside: int, target: Target) 
 def _column_strip(
     nest: FlatNest, accumulators: Accumulators, column: NestAxis, start: Any, segments: Sequence[Segment]
 ) -> Any:
-    """Return one strip: its segments' cells are initialised, reduced together, and stored."""
-    rooms = [_room(accumulators, segment.shape.width) for segment in segments]
+    """Return one strip: its segments' accumulators are initialised, reduced together, and stored."""
+    partials = [_room(accumulators, segment.shape.width) for segment in segments]
 
     def all_of(statement: Any) -> Any:
         parts = [
-            strip(statement, column.variable, plus(start, index(segment.start)), segment.shape, room)
-            for segment, room in zip(segments, rooms, strict=True)
+            strip(statement, column.variable, plus(start, index(segment.start)), segment.shape, widened)
+            for segment, widened in zip(segments, partials, strict=True)
         ]
         if any(part is None for part in parts):
             raise PartedLanesError("the columns part")
         return sequence(*parts)
 
-    allocated = [tirx.AllocBuffer(buffer) for room in rooms for buffer in room.values()]
+    allocated = [tirx.AllocBuffer(buffer) for widened in partials for buffer in widened.values()]
     body = around_loops(nest.reduced, all_of(accumulators.step))
     return sequence(*allocated, all_of(accumulators.start), body, all_of(accumulators.finish()))
 
 
 def _room(accumulators: Accumulators, width: int) -> Widened:
-    return {cell: buffer_like(cell, [index(1), index(width)]) for cell in accumulators.cells.values()}
+    return {scalar: buffer_like(scalar, [index(1), index(width)]) for scalar in accumulators.buffers.values()}
 
 
 def around_loops(axes: Sequence[NestAxis], body: Any) -> Any:
@@ -217,81 +217,84 @@ def _shared_row(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes
     size = first.extent // (target.threads * unit) * unit
     if not size:
         return row_of(nest, accumulators, row, lanes)
-    number, at = tirx.Var("part", "int64"), tirx.Var(first.variable.name, first.variable.ty)
+    number, variable = tirx.Var("part", "int64"), tirx.Var(first.variable.name, first.variable.ty)
     parts = {
-        cell: temporary(f"{cell.name}_parts", str(cell.dtype), [target.threads]) for cell in accumulators.cells.values()
+        scalar: temporary(f"{scalar.name}_parts", str(scalar.dtype), [target.threads])
+        for scalar in accumulators.buffers.values()
     }
-    part = NestAxis(at, size, True)
+    part = NestAxis(variable, size, True)
     some = replace(
         accumulators,
-        start=sequence(*(tirx.BufferStore(cell, value, [index(0)]) for cell, value in accumulators.neutral.items())),
-        step=substituted(accumulators.step, first.variable, number * index(size) + at),
+        start=sequence(
+            *(tirx.BufferStore(scalar, value, [index(0)]) for scalar, value in accumulators.neutral.items())
+        ),
+        step=substituted(accumulators.step, first.variable, number * index(size) + variable),
         last=sequence(
-            *(tirx.BufferStore(room, tirx.BufferLoad(cell, [index(0)]), [number]) for cell, room in parts.items())
+            *(tirx.BufferStore(part, tirx.BufferLoad(scalar, [index(0)]), [number]) for scalar, part in parts.items())
         ),
     )  # fmt: skip
     body = fresh(row_of(replace(nest, axes=(part, *inner)), some, part if first is row else row, lanes))
     threads = tirx.For(number, index(0), index(target.threads), tirx.ForKind.PARALLEL, body)
-    added = [_into_cells(accumulators, parts, index(at)) for at in range(target.threads)]
-    done = target.threads * size
-    rest = NestAxis(at, first.extent - done, True)
-    step = substituted(accumulators.step, first.variable, index(done) + at)
-    left = around_loops([rest, *inner], step) if rest.extent else None
+    added = [_into_accumulators(accumulators, parts, index(thread)) for thread in range(target.threads)]
+    covered = target.threads * size
+    remaining = NestAxis(variable, first.extent - covered, True)
+    step = substituted(accumulators.step, first.variable, index(covered) + variable)
+    remainder = around_loops([remaining, *inner], step) if remaining.extent else None
     return sequence(
-        *(tirx.AllocBuffer(each) for each in parts.values()),
+        *(tirx.AllocBuffer(buffer) for buffer in parts.values()),
         threads,
         *accumulators.allocated(),
         accumulators.start,
         *added,
-        *([] if left is None else [left]),
+        *([] if remainder is None else [remainder]),
         accumulators.finish(),
     )
 
 
 def row_of(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int) -> Any:
     """Return the statements that compute and store one result."""
-    if (made := position_row(nest, accumulators, row, lanes)) is not None:
-        return made
+    if (argmax := position_row(nest, accumulators, row, lanes)) is not None:
+        return argmax
     while lanes > row.extent:
         lanes //= 2
-    most = PARTIAL_VECTORS if _is_quick(accumulators) else 2 * PARTIAL_VECTORS
+    most = PARTIAL_VECTORS if _has_short_latency(accumulators) else 2 * PARTIAL_VECTORS
     vectors = min(most, row.extent // lanes)
-    total = _total(nest, accumulators, row, lanes, vectors, _row_terms)
-    if (quick := _quick(nest, accumulators, row, lanes)) is not None:
-        statements, fails = quick
-        total = sequence(statements, tirx.IfThenElse(fails, fresh(total), None))
-    return sequence(*accumulators.allocated(), total, accumulators.finish())
+    reduction = _reduction(nest, accumulators, row, lanes, vectors, _row_terms)
+    if (fast_path := _fast_path(nest, accumulators, row, lanes)) is not None:
+        statements, fails = fast_path
+        reduction = sequence(statements, tirx.IfThenElse(fails, fresh(reduction), None))
+    return sequence(*accumulators.allocated(), reduction, accumulators.finish())
 
 
-def _quick(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int) -> tuple[Any, Any] | None:
+def _fast_path(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int) -> tuple[Any, Any] | None:
     """Return a faster form that fails for some numbers, and the condition that it failed; None where there is none."""
     if has_blocks(row, lanes) and (term := fp32_term(nest, accumulators)) is not None:
-        [cell] = accumulators.cells.values()
-        blocks = _total(nest, accumulators, row, lanes, PARTIAL_SUMS, _block_terms(term))
-        return blocks, is_special(tirx.BufferLoad(cell, [index(0)]))
+        [scalar] = accumulators.buffers.values()
+        blocks = _reduction(nest, accumulators, row, lanes, PARTIAL_SUMS, _block_terms(term))
+        return blocks, is_special(tirx.BufferLoad(scalar, [index(0)]))
     return extremum_row(nest, accumulators, row, lanes)
 
 
-def _total(
+def _reduction(
     nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int, vectors: int, terms: Callable[..., Any]
 ) -> Any:
-    """Return the reduction of all terms of one result into its cells, by `vectors` vectors of partial results."""
-    rooms = [_room(accumulators, lanes) for _ in range(vectors)]
-    begin = [_neutral(accumulators, room, lanes) for room in rooms]
-    inner = terms(accumulators, row, rooms, lanes)
+    """Return the reduction of one result's terms into its accumulators, by `vectors` vectors of partial results."""
+    partials = [_room(accumulators, lanes) for _ in range(vectors)]
+    begin = [_neutral(accumulators, partial, lanes) for partial in partials]
+    inner = terms(accumulators, row, partials, lanes)
     others = [axis for axis in nest.reduced if axis is not row]
-    total, combined = _combined(accumulators, rooms, lanes)
+    result, combined = _combined(accumulators, partials, lanes)
     return sequence(
-        *(tirx.AllocBuffer(buffer) for room in rooms for buffer in room.values()),
+        *(tirx.AllocBuffer(buffer) for partial in partials for buffer in partial.values()),
         accumulators.start,
         *begin,
         around_loops(others, inner),
         combined,
-        _into_cells(accumulators, total, index(0), index(0)),
+        _into_accumulators(accumulators, result, index(0), index(0)),
     )
 
 
-def _is_quick(accumulators: Accumulators) -> bool:
+def _has_short_latency(accumulators: Accumulators) -> bool:
     """Whether a step's loop-carried latency is one instruction."""
     step = accumulators.step
     return isinstance(step, tirx.BufferStore) and not isinstance(step.value, tirx.Select)
@@ -300,95 +303,117 @@ def _is_quick(accumulators: Accumulators) -> bool:
 def _block_terms(term: Any) -> Callable[..., Any]:
     """Return a writer of the row's terms into the partial results, in blocks of fp32 as far as these cover it."""
 
-    def terms(accumulators: Accumulators, row: NestAxis, rooms: Sequence[Widened], lanes: int) -> Any:
-        blocks, done = add_blocks(term, row, [next(iter(each.values())) for each in rooms], lanes)
-        if done == row.extent:
+    def terms(accumulators: Accumulators, row: NestAxis, partials: Sequence[Widened], lanes: int) -> Any:
+        blocks, covered = add_blocks(term, row, [next(iter(partial.values())) for partial in partials], lanes)
+        if covered == row.extent:
             return blocks
-        step, rest = rest_of(accumulators.step, row, done)
-        return sequence(blocks, _row_terms(replace(accumulators, step=step), rest, rooms, lanes))
+        step, remaining = rest_of(accumulators.step, row, covered)
+        return sequence(blocks, _row_terms(replace(accumulators, step=step), remaining, partials, lanes))
 
     return terms
 
 
-def _row_terms(accumulators: Accumulators, row: NestAxis, rooms: Sequence[Widened], lanes: int) -> Any:
+def _row_terms(accumulators: Accumulators, row: NestAxis, partials: Sequence[Widened], lanes: int) -> Any:
     """Return the reduction of the row's terms into the partial results; the last vector skips terms that are done."""
-    wide = lanes * len(rooms)
-    whole, rest = divmod(row.extent, wide)
+    wide = lanes * len(partials)
+    full, remaining = divmod(row.extent, wide)
     step = accumulators.step
 
-    def vector(statement: Any, start: Any, room: Widened) -> Any:
-        made = strip(statement, row.variable, start, Shape(1, lanes), room)
-        if made is None:
+    def vector(statement: Any, start: Any, widened: Widened) -> Any:
+        result = strip(statement, row.variable, start, Shape(1, lanes), widened)
+        if result is None:
             raise PartedLanesError("the row's terms part")
-        return made
+        return result
 
     number = tirx.Var(row.variable.name, row.variable.ty)
-    body = sequence(*(vector(step, number * index(wide) + index(at * lanes), room) for at, room in enumerate(rooms)))
-    made = [tirx.For(number, index(0), index(whole), tirx.ForKind.SERIAL, body)] if whole else []
-    if whole == 1:
-        made = [substituted(body, number, index(0))]
-    made += [vector(step, index(whole * wide + at * lanes), rooms[at]) for at in range(rest // lanes)]
-    if tail := rest % lanes:
+    body = sequence(
+        *(
+            vector(step, number * index(wide) + index(position * lanes), partial)
+            for position, partial in enumerate(partials)
+        )
+    )
+    statements = [tirx.For(number, index(0), index(full), tirx.ForKind.SERIAL, body)] if full else []
+    if full == 1:
+        statements = [substituted(body, number, index(0))]
+    statements += [
+        vector(step, index(full * wide + position * lanes), partials[position])
+        for position in range(remaining // lanes)
+    ]
+    if tail := remaining % lanes:
         first = row.extent - lanes
-        masked = _from(step, tirx.GE(row.variable, index(row.extent - tail)), accumulators)
-        made.append(vector(masked, index(first), rooms[rest // lanes % len(rooms)]))
-    return sequence(*made)
+        masked = _masked(step, tirx.GE(row.variable, index(row.extent - tail)), accumulators)
+        statements.append(vector(masked, index(first), partials[remaining // lanes % len(partials)]))
+    return sequence(*statements)
 
 
-def _from(step: Any, condition: Any, accumulators: Accumulators) -> Any:
-    """Return the step, which changes the cells only where a condition holds."""
-    cells = list(accumulators.cells.values())
+def _masked(step: Any, condition: Any, accumulators: Accumulators) -> Any:
+    """Return the step, which changes the accumulators only where a condition holds."""
+    buffers = list(accumulators.buffers.values())
     statements = list(step.seq) if isinstance(step, tirx.SeqStmt) else [step]
 
-    def masked(each: Any) -> Any:
-        if not isinstance(each, tirx.BufferStore) or not any(each.buffer.same_as(cell) for cell in cells):
-            return each
-        old = tirx.BufferLoad(each.buffer, each.indices)
-        return tirx.BufferStore(each.buffer, tirx.Select(condition, each.value, old), each.indices)
+    def masked(child: Any) -> Any:
+        if not isinstance(child, tirx.BufferStore) or not any(child.buffer.same_as(buffer) for buffer in buffers):
+            return child
+        old = tirx.BufferLoad(child.buffer, child.indices)
+        return tirx.BufferStore(child.buffer, tirx.Select(condition, child.value, old), child.indices)
 
     return sequence(*map(masked, statements))
 
 
-def _neutral(accumulators: Accumulators, room: Widened, lanes: int) -> Any:
+def _neutral(accumulators: Accumulators, widened: Widened, lanes: int) -> Any:
     lane = tirx.Var("lane", "int64")
-    stores = [tirx.BufferStore(room[cell], value, [index(0), lane]) for cell, value in accumulators.neutral.items()]
+    stores = [
+        tirx.BufferStore(widened[scalar], value, [index(0), lane]) for scalar, value in accumulators.neutral.items()
+    ]
     return sequence(*(vector_store(store, lane, index(0), lanes) for store in stores))
 
 
-def _combined(accumulators: Accumulators, rooms: Sequence[Widened], lanes: int) -> tuple[Widened, Any]:
+def _combined(accumulators: Accumulators, partials: Sequence[Widened], lanes: int) -> tuple[Widened, Any]:
     """Return the buffers of one element with the tree reduction of the partial results, and its statements."""
-    made: list[Any] = []
-    while len(rooms) > 1:
-        pairs = list(zip(rooms[::2], rooms[1::2], strict=False))
-        rooms = [*(_merged(accumulators, one, other, 0, lanes, made) for one, other in pairs), *rooms[2 * len(pairs) :]]
-    [room] = rooms
+    statements: list[Any] = []
+    while len(partials) > 1:
+        pairs = list(zip(partials[::2], partials[1::2], strict=False))
+        partials = [
+            *(_merged(accumulators, first, other, 0, lanes, statements) for first, other in pairs),
+            *partials[2 * len(pairs) :],
+        ]
+    [widened] = partials
     while lanes > 1:
         lanes //= 2
-        room = _merged(accumulators, room, room, lanes, lanes, made)
-    return room, sequence(*made)
+        widened = _merged(accumulators, widened, widened, lanes, lanes, statements)
+    return widened, sequence(*statements)
 
 
-def _merged(accumulators: Accumulators, one: Widened, other: Widened, offset: int, lanes: int, made: list) -> Widened:
-    """Return a new buffer with the first `lanes` of `one` combined with those of `other` from `offset` on."""
+def _merged(
+    accumulators: Accumulators, first: Widened, other: Widened, offset: int, lanes: int, statements: list
+) -> Widened:
+    """Return a new buffer with the first `lanes` of `first` combined with those of `other` from `offset` on."""
     lane = tirx.Var("lane", "int64")
-    own = {cell: tirx.BufferLoad(buffer, [index(0), lane]) for cell, buffer in one.items()}
-    others = {cell: tirx.BufferLoad(buffer, [index(0), plus(lane, index(offset))]) for cell, buffer in other.items()}
-    room = {cell: new_buffer(cell.name, str(cell.dtype), 1, lanes) for cell in one}
-    for cell, value in accumulators.combine(own, others).items():
-        store = tirx.BufferStore(room[cell], value, [index(0), lane])
-        made.append(tirx.AllocBuffer(room[cell]))
-        made.append(vector_store(store, lane, index(0), lanes) if lanes > 1 else substituted(store, lane, index(0)))
-    return room
+    first_values = {scalar: tirx.BufferLoad(buffer, [index(0), lane]) for scalar, buffer in first.items()}
+    others = {
+        scalar: tirx.BufferLoad(buffer, [index(0), plus(lane, index(offset))]) for scalar, buffer in other.items()
+    }
+    combined = {scalar: new_buffer(scalar.name, str(scalar.dtype), 1, lanes) for scalar in first}
+    for scalar, value in accumulators.combine(first_values, others).items():
+        store = tirx.BufferStore(combined[scalar], value, [index(0), lane])
+        statements.append(tirx.AllocBuffer(combined[scalar]))
+        statements.append(
+            vector_store(store, lane, index(0), lanes) if lanes > 1 else substituted(store, lane, index(0))
+        )
+    return combined
 
 
-def _into_cells(accumulators: Accumulators, total: Widened, *place: Any) -> Any:
-    """Return the combination of the cells with one partial result."""
-    own = {cell: tirx.BufferLoad(cell, [index(0)]) for cell in total}
-    others = {cell: tirx.BufferLoad(buffer, list(place)) for cell, buffer in total.items()}
-    values = accumulators.combine(own, others)
-    made = {cell: new_buffer(cell.name, str(cell.dtype), 1) for cell in values}
+def _into_accumulators(accumulators: Accumulators, partial: Widened, *indices: Any) -> Any:
+    """Return the combination of the accumulators with one partial result."""
+    current = {scalar: tirx.BufferLoad(scalar, [index(0)]) for scalar in partial}
+    others = {scalar: tirx.BufferLoad(buffer, list(indices)) for scalar, buffer in partial.items()}
+    values = accumulators.combine(current, others)
+    combined = {scalar: new_buffer(scalar.name, str(scalar.dtype), 1) for scalar in values}
     return sequence(
-        *(tirx.AllocBuffer(buffer) for buffer in made.values()),
-        *(tirx.BufferStore(made[cell], value, [index(0)]) for cell, value in values.items()),
-        *(tirx.BufferStore(cell, tirx.BufferLoad(buffer, [index(0)]), [index(0)]) for cell, buffer in made.items()),
+        *(tirx.AllocBuffer(buffer) for buffer in combined.values()),
+        *(tirx.BufferStore(combined[scalar], value, [index(0)]) for scalar, value in values.items()),
+        *(
+            tirx.BufferStore(scalar, tirx.BufferLoad(buffer, [index(0)]), [index(0)])
+            for scalar, buffer in combined.items()
+        ),
     )

@@ -1,8 +1,8 @@
 """Max and min of a row of floats: NaN is checked for beside the comparisons, once per two vectors.
 
-Takes a reduction with one cell of fp32 or fp64 that holds an extremum (`accumulators.extremum_term`). Gives statements
-that compute the extremum of the row's numbers in the cell, and the condition that the row contains a NaN: it is
-computed again then by the reduction's own steps::
+Takes a reduction with one accumulator of fp32 or fp64 that holds an extremum (`accumulators.extremum_term`). Gives
+statements that compute the extremum of the row's numbers in the accumulator, and the condition that the row contains a
+NaN: it is computed again then by the reduction's own steps::
 
     for steps:  best = max(best, terms)              eight vectors, one instruction each
                 found = found or any term is NaN     one comparison for two vectors
@@ -28,36 +28,41 @@ _PLAIN = ("float32", "float64")
 
 def extremum_row(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int) -> tuple[Any, Any] | None:
     """Return statements and condition for one result; None where it is no extremum of floats."""
-    if len(accumulators.cells) != 1 or not isinstance(accumulators.step, tirx.BufferStore) or row.extent < 2 * lanes:
+    if len(accumulators.buffers) != 1 or not isinstance(accumulators.step, tirx.BufferStore) or row.extent < 2 * lanes:
         return None
-    [cell] = accumulators.cells.values()
-    found = extremum_term(accumulators.step.value, cell)
-    if found is None or str(cell.dtype) not in _PLAIN or str(found[1].ty.dtype) != str(cell.dtype):
+    [accumulator] = accumulators.buffers.values()
+    match = extremum_term(accumulators.step.value, accumulator)
+    if match is None or str(accumulator.dtype) not in _PLAIN or str(match[1].ty.dtype) != str(accumulator.dtype):
         return None
-    made = _Row(accumulators, row, cell, *found, lanes)
-    return made.statement([axis for axis in nest.reduced if axis is not row]), made.condition()
+    writer = _Row(accumulators, row, accumulator, *match, lanes)
+    return writer.statement([axis for axis in nest.reduced if axis is not row]), writer.condition()
 
 
 class _Row:
     """Writes the statements of one row."""
 
-    def __init__(self, accumulators: Accumulators, row: NestAxis, cell: Any, sign: int, term: Any, lanes: int):
-        self.accumulators, self.row, self.cell = accumulators, row, cell
+    def __init__(self, accumulators: Accumulators, row: NestAxis, accumulator: Any, sign: int, term: Any, lanes: int):
+        self.accumulators, self.row, self.accumulator = accumulators, row, accumulator
         self.sign, self.term, self.lanes = sign, term, lanes
-        self.best = [new_buffer("best", str(cell.dtype), lanes) for _ in range(min(VECTORS, row.extent // lanes))]
+        self.best = [
+            new_buffer("best", str(accumulator.dtype), lanes) for _ in range(min(VECTORS, row.extent // lanes))
+        ]
         self.nan = new_buffer("has_nan", "int32", lanes)
 
     def statement(self, others: Sequence[NestAxis]) -> Any:
-        start = tirx.FloatImm(str(self.cell.dtype), float("-inf") * self.sign)
-        made = [tirx.AllocBuffer(each) for each in (*self.best, self.nan)]
-        made += [self._store(each, tirx.Broadcast(start, self.lanes)) for each in self.best]
-        made += [self._store(self.nan, tirx.Broadcast(tirx.IntImm("int32", 0), self.lanes)), self.accumulators.start]
+        start = tirx.FloatImm(str(self.accumulator.dtype), float("-inf") * self.sign)
+        statements = [tirx.AllocBuffer(buffer) for buffer in (*self.best, self.nan)]
+        statements += [self._store(buffer, tirx.Broadcast(start, self.lanes)) for buffer in self.best]
+        statements += [
+            self._store(self.nan, tirx.Broadcast(tirx.IntImm("int32", 0), self.lanes)),
+            self.accumulators.start,
+        ]
         body = self._terms()
         for axis in reversed(others):
             variable = tirx.Var(axis.variable.name, axis.variable.ty)
             body = substituted(body, axis.variable, variable)
             body = tirx.For(variable, index(0), index(axis.extent), tirx.ForKind.SERIAL, body)
-        return sequence(*made, body, *self._combined())
+        return sequence(*statements, body, *self._combined())
 
     def condition(self) -> Any:
         """Return whether the row contains a NaN."""
@@ -66,66 +71,71 @@ class _Row:
 
     def _terms(self) -> Any:
         wide = len(self.best) * self.lanes
-        whole, rest = divmod(self.row.extent, wide)
+        full, remaining = divmod(self.row.extent, wide)
         number = tirx.Var(self.row.variable.name, "int64")
         body = self._step(number * index(wide), self.best)
-        made = [tirx.For(number, index(0), index(whole), tirx.ForKind.SERIAL, body)]
-        if rest >= self.lanes:
-            made.append(self._step(index(whole * wide), self.best[: rest // self.lanes]))
-        if rest % self.lanes:
-            made.append(self._step(index(self.row.extent - self.lanes), self.best[-1:]))
-        return sequence(*made)
+        statements = [tirx.For(number, index(0), index(full), tirx.ForKind.SERIAL, body)]
+        if remaining >= self.lanes:
+            statements.append(self._step(index(full * wide), self.best[: remaining // self.lanes]))
+        if remaining % self.lanes:
+            statements.append(self._step(index(self.row.extent - self.lanes), self.best[-1:]))
+        return sequence(*statements)
 
     def _step(self, start: Any, best: Sequence[Any]) -> Any:
         """Return the reduction of a vector of terms into each of these vectors."""
-        made: list[Any] = []
-        for at in range(0, len(best), PAIR):
-            made += self._pair(plus(start, index(at * self.lanes)), best[at : at + PAIR])
-        return fresh(sequence(*made))
+        statements: list[Any] = []
+        for first in range(0, len(best), PAIR):
+            statements += self._pair(plus(start, index(first * self.lanes)), best[first : first + PAIR])
+        return fresh(sequence(*statements))
 
     def _pair(self, start: Any, best: Sequence[Any]) -> list[Any]:
         """Return the same for two, one after the other, so that LLVM keeps the loads in memory order."""
-        one, made, terms = new_buffer("term", str(self.cell.dtype), 1), [], []
-        for at in range(len(best)):
-            room = new_buffer("terms", str(self.cell.dtype), 1, self.lanes)
-            store = tirx.BufferStore(one, self.term, [index(0)])
-            place = plus(start, index(at * self.lanes))
-            vector = strip(store, self.row.variable, place, Shape(1, self.lanes), {one: room})
+        element, statements, terms = new_buffer("term", str(self.accumulator.dtype), 1), [], []
+        for number in range(len(best)):
+            widened = new_buffer("terms", str(self.accumulator.dtype), 1, self.lanes)
+            store = tirx.BufferStore(element, self.term, [index(0)])
+            first = plus(start, index(number * self.lanes))
+            vector = strip(store, self.row.variable, first, Shape(1, self.lanes), {element: widened})
             if vector is None:
                 raise PartedLanesError("the row's terms part")
-            made += [tirx.AllocBuffer(room), vector]
-            terms.append(tirx.BufferLoad(room, [index(0), tirx.Ramp(index(0), index(1), self.lanes)]))
-        made += [self._store(own, self._better(x, self._load(own))) for own, x in zip(best, terms, strict=True)]
+            statements += [tirx.AllocBuffer(widened), vector]
+            terms.append(tirx.BufferLoad(widened, [index(0), tirx.Ramp(index(0), index(1), self.lanes)]))
+        statements += [
+            self._store(buffer, self._better(x, self._load(buffer))) for buffer, x in zip(best, terms, strict=True)
+        ]
         ones = tirx.Broadcast(tirx.IntImm("int32", 1), self.lanes)
-        return [*made, self._store(self.nan, tirx.Select(some_nan(terms), ones, self._load(self.nan)))]
+        return [*statements, self._store(self.nan, tirx.Select(some_nan(terms), ones, self._load(self.nan)))]
 
     def _combined(self) -> list[Any]:
-        """Return the reduction of all vectors into the first one, by halves, and into the cell."""
-        made, left, lanes = [], list(self.best), self.lanes
-        while len(left) > 1:
-            pairs = list(zip(left[::2], left[1::2], strict=False))
-            made += [self._store(x, self._better(self._load(y), self._load(x))) for x, y in pairs]
-            left = left[::2]
-        [last] = left
+        """Return the reduction of all vectors into the first one, by halves, and into the accumulator."""
+        statements, remaining, lanes = [], list(self.best), self.lanes
+        while len(remaining) > 1:
+            pairs = list(zip(remaining[::2], remaining[1::2], strict=False))
+            statements += [self._store(x, self._better(self._load(y), self._load(x))) for x, y in pairs]
+            remaining = remaining[::2]
+        [last] = remaining
         while lanes > 1:
             lanes //= 2
-            half = new_buffer("best", str(self.cell.dtype), lanes)
+            half = new_buffer("best", str(self.accumulator.dtype), lanes)
             better = self._better(self._load(last, lanes, lanes), self._load(last, 0, lanes))
-            made += [tirx.AllocBuffer(half), self._store(half, better, lanes)]
+            statements += [tirx.AllocBuffer(half), self._store(half, better, lanes)]
             last = half
-        own = tirx.BufferLoad(self.cell, [index(0)])
-        return [*made, tirx.BufferStore(self.cell, self._better(self._load(last, 0, 1), own), [index(0)])]
+        current = tirx.BufferLoad(self.accumulator, [index(0)])
+        return [
+            *statements,
+            tirx.BufferStore(self.accumulator, self._better(self._load(last, 0, 1), current), [index(0)]),
+        ]
 
     def _better(self, x: Any, y: Any) -> Any:
         """Return the extremum of two, in the form that is one instruction: of a NaN and y, it is y."""
         return tirx.Select(tirx.GT(x, y) if self.sign > 0 else tirx.LT(x, y), x, y)
 
     def _load(self, buffer: Any, first: int = 0, lanes: int | None = None) -> Any:
-        return tirx.BufferLoad(buffer, [_places(first, self.lanes if lanes is None else lanes)])
+        return tirx.BufferLoad(buffer, [_lanes_from(first, self.lanes if lanes is None else lanes)])
 
     def _store(self, buffer: Any, value: Any, lanes: int | None = None) -> Any:
-        return tirx.BufferStore(buffer, value, [_places(0, self.lanes if lanes is None else lanes)])
+        return tirx.BufferStore(buffer, value, [_lanes_from(0, self.lanes if lanes is None else lanes)])
 
 
-def _places(first: int, lanes: int) -> Any:
+def _lanes_from(first: int, lanes: int) -> Any:
     return tirx.Ramp(index(first), index(1), lanes) if lanes > 1 else index(first)

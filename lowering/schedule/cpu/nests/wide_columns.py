@@ -1,7 +1,7 @@
 """Long column sums of fp32 accumulated in fp64: a few rows are added in fp32 first, in chunks of columns of a page.
 
-Takes a reduction that adds fp32 terms to one fp64 cell (`wide_sums.fp32_term`), whose results and terms are contiguous.
-Gives the statements for whole vectors of columns::
+Takes a reduction that adds fp32 terms to one fp64 accumulator (`wide_sums.fp32_term`), whose results and terms are
+contiguous. Gives the statements for whole vectors of columns::
 
     parallel over strips of columns:
         sums = 0                                    fp64, in the first cache
@@ -48,7 +48,7 @@ class WideColumns:
     lanes: int
     """Lanes of fp64."""
     target: Target
-    again: Callable[[Any], Any]
+    recompute: Callable[[Any], Any]
     """The statements that compute `lanes` results from a column on in fp64, and store them."""
 
     @property
@@ -56,50 +56,50 @@ class WideColumns:
         return 2 * self.lanes
 
     @property
-    def done(self) -> int:
+    def covered(self) -> int:
         """Return the number of computed columns, in whole vectors."""
         return self.column.extent // self.wide * self.wide
 
     def statement(self) -> Any:
         outer = [axis for axis in self.nest.spatial if axis is not self.column]
-        vectors = self.done // self.wide
+        vectors = self.covered // self.wide
         needed = 2 * self.target.threads // prod(axis.extent for axis in outer) if self.target.threads > 1 else 1
         strips = max(-(-vectors * self.wide * 4 // STRIP_BYTES), min(needed, vectors // 2), 1)
         cut = Cut(vectors, strips)
         number = tirx.Var("strip", "int64")
         axes = [*outer, NestAxis(number, strips, False)]
-        points = self.nest.points * self.done // self.column.extent
+        points = self.nest.points * self.covered // self.column.extent
         return outer_loops(Outer(axes, points), self._strip(cut, number), self.target)
 
     def _strip(self, cut: Cut, number: Any) -> Any:
-        cell = next(iter(self.accumulators.cells.values()))
-        sums = temporary(cell.name, "float64", [1, cut.size * self.wide])
+        scalar = next(iter(self.accumulators.buffers.values()))
+        sums = temporary(scalar.name, "float64", [1, cut.size * self.wide])
         first, size = number * index(cut.size), index(cut.size)
         if cut.large < cut.count:
             first = first - tirx.max(index(0), number - index(cut.large))
             size = tirx.Select(tirx.LT(number, index(cut.large)), size, index(cut.size - 1))
         zero = tirx.Broadcast(tirx.FloatImm("float64", -0.0), self.wide)
 
-        def start(at: Any) -> Any:
-            return tirx.BufferStore(sums, zero, [index(0), tirx.Ramp(at * index(self.wide), index(1), self.wide)])
+        def start(vector: Any) -> Any:
+            return tirx.BufferStore(sums, zero, [index(0), tirx.Ramp(vector * index(self.wide), index(1), self.wide)])
 
-        def each(make: Callable[[Any], Any]) -> Any:
-            return counted("vector", size, lambda at: fresh(make(at)))
+        def for_vectors(make: Callable[[Any], Any]) -> Any:
+            return counted("vector", size, lambda vector: fresh(make(vector)))
 
         return sequence(
             tirx.AllocBuffer(sums),
-            each(start),
-            self._rows(lambda at, count: each(lambda vector: self._add(sums, first, vector, at, count))),
-            each(lambda vector: self._finish(sums, first, vector)),
+            for_vectors(start),
+            self._rows(lambda row, count: for_vectors(lambda vector: self._add(sums, first, vector, row, count))),
+            for_vectors(lambda vector: self._finish(sums, first, vector)),
         )
 
     def _rows(self, make: Callable[[Any, int], Any]) -> Any:
         """Return ``make(first, count)`` for blocks of rows, inside of the loops over the other reduction axes."""
         *outer, inner = self.nest.reduced
-        whole, rest = divmod(inner.extent, ROWS)
-        parts = [counted(inner.variable.name, whole, lambda at: make(at * index(ROWS), ROWS))] if whole else []
-        if rest:
-            parts.append(make(index(whole * ROWS), rest))
+        full, remaining = divmod(inner.extent, ROWS)
+        parts = [counted(inner.variable.name, full, lambda block: make(block * index(ROWS), ROWS))] if full else []
+        if remaining:
+            parts.append(make(index(full * ROWS), remaining))
         body = sequence(*parts)
         for axis in reversed(outer):
             variable = tirx.Var(axis.variable.name, axis.variable.ty)
@@ -109,20 +109,24 @@ class WideColumns:
 
     def _add(self, sums: Any, first: Any, vector: Any, row: Any, count: int) -> Any:
         """Return the addition of the terms of `count` rows to one vector of sums."""
-        one, room = new_buffer("term", "float32", 1), new_buffer("terms", "float32", 1, self.wide)
+        element, widened = new_buffer("term", "float32", 1), new_buffer("terms", "float32", 1, self.wide)
         terms, everything = new_buffer("rows", "float32", self.wide), tirx.Ramp(index(0), index(1), self.wide)
-        made = [tirx.AllocBuffer(room)]
-        for at in range(count):
-            term = substituted(self.term, self.nest.reduced[-1].variable, plus(row, index(at)))
-            term = tirx.BufferLoad(one, [index(0)]) + term if at else term
-            store = tirx.BufferStore(one, term, [index(0)])
-            made.append(vector_of(store, self.column.variable, self._place(first, vector), self.wide, {one: room}))
-        made.append(tirx.AllocBuffer(terms))
-        made.append(tirx.BufferStore(terms, tirx.BufferLoad(room, [index(0), everything]), [everything]))
+        statements = [tirx.AllocBuffer(widened)]
+        for offset in range(count):
+            term = substituted(self.term, self.nest.reduced[-1].variable, plus(row, index(offset)))
+            term = tirx.BufferLoad(element, [index(0)]) + term if offset else term
+            store = tirx.BufferStore(element, term, [index(0)])
+            statements.append(
+                vector_of(store, self.column.variable, self._column_of(first, vector), self.wide, {element: widened})
+            )
+        statements.append(tirx.AllocBuffer(terms))
+        statements.append(tirx.BufferStore(terms, tirx.BufferLoad(widened, [index(0), everything]), [everything]))
         halves = [vector * index(self.wide) + index(half * self.lanes) for half in range(2)]
-        return sequence(*made, *(add_half(sums, at, terms, half, self.lanes) for half, at in enumerate(halves)))
+        return sequence(
+            *statements, *(add_half(sums, position, terms, half, self.lanes) for half, position in enumerate(halves))
+        )
 
-    def _place(self, first: Any, vector: Any) -> Any:
+    def _column_of(self, first: Any, vector: Any) -> Any:
         return (first + vector) * index(self.wide)
 
     def _finish(self, sums: Any, first: Any, vector: Any) -> Any:
@@ -134,27 +138,27 @@ class WideColumns:
         store = tirx.BufferStore(special, flag, [lane])
         marks = tirx.BufferLoad(special, [tirx.Ramp(index(0), index(1), self.wide)])
         some = tirx.call_llvm_pure_intrin("int64", "llvm.vector.reduce.or", marks)
-        halves = [plus(self._place(first, vector), index(half * self.lanes)) for half in range(2)]
+        halves = [plus(self._column_of(first, vector), index(half * self.lanes)) for half in range(2)]
         stored = [
-            self._stored(sums, vector * index(self.wide) + index(half * self.lanes), place)
-            for half, place in enumerate(halves)
+            self._stored(sums, vector * index(self.wide) + index(half * self.lanes), column)
+            for half, column in enumerate(halves)
         ]
         return sequence(
             tirx.AllocBuffer(special),
             tirx.For(lane, index(0), index(self.wide), tirx.ForKind.VECTORIZED, store),
-            tirx.IfThenElse(tirx.NE(some, index(0)), sequence(*map(self.again, halves)), sequence(*stored)),
+            tirx.IfThenElse(tirx.NE(some, index(0)), sequence(*map(self.recompute, halves)), sequence(*stored)),
         )
 
-    def _stored(self, sums: Any, at: Any, place: Any) -> Any:
+    def _stored(self, sums: Any, first: Any, column: Any) -> Any:
         """Return the store of half a vector of sums, with the initial values added."""
-        [cell] = self.accumulators.cells.values()
-        room = {cell: buffer_like(cell, [index(1), index(self.lanes)])}
-        inside = [index(0), tirx.Ramp(index(0), index(1), self.lanes)]
-        added = tirx.BufferLoad(sums, [index(0), tirx.Ramp(at, index(1), self.lanes)])
-        total = tirx.BufferLoad(room[cell], inside) + added
+        [scalar] = self.accumulators.buffers.values()
+        widened = {scalar: buffer_like(scalar, [index(1), index(self.lanes)])}
+        indices = [index(0), tirx.Ramp(index(0), index(1), self.lanes)]
+        added = tirx.BufferLoad(sums, [index(0), tirx.Ramp(first, index(1), self.lanes)])
+        result = tirx.BufferLoad(widened[scalar], indices) + added
         return sequence(
-            tirx.AllocBuffer(room[cell]),
-            vector_of(self.accumulators.start, self.column.variable, place, self.lanes, room),
-            tirx.BufferStore(room[cell], total, inside),
-            vector_of(self.accumulators.finish(), self.column.variable, place, self.lanes, room),
+            tirx.AllocBuffer(widened[scalar]),
+            vector_of(self.accumulators.start, self.column.variable, column, self.lanes, widened),
+            tirx.BufferStore(widened[scalar], result, indices),
+            vector_of(self.accumulators.finish(), self.column.variable, column, self.lanes, widened),
         )

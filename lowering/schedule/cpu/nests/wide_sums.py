@@ -1,7 +1,7 @@
 """Sums of fp32 accumulated in fp64 and rounded to fp32: blocks of terms are added in fp32 first.
 
-Takes a reduction that adds fp32 terms, or halves, to one fp64 cell which nothing reads but a cast to fp32. Gives the
-statements for one result, or None. The block sums are added in fp64; fp64 alone takes three times the instructions::
+Takes a reduction that adds fp32 terms, or halves, to one fp64 accumulator which nothing reads but a cast to fp32.
+Gives the statements for one result, or None. Sums of blocks are added in fp64, which alone takes three times as long::
 
     for blocks:  t0..t3 = terms                    four vectors of fp32
                  for 15 steps: t0..t3 += terms
@@ -40,13 +40,13 @@ _INFINITY = 0x7FF0000000000000
 
 def fp32_term(nest: FlatNest, accumulators: Accumulators) -> Any:
     """Return the fp32 term of such a sum; None for any other reduction."""
-    if len(accumulators.cells) != 1 or next(iter(accumulators.cells)) not in nest.narrowed:
+    if len(accumulators.buffers) != 1 or next(iter(accumulators.buffers)) not in nest.narrowed:
         return None
-    [cell], step = accumulators.cells.values(), accumulators.step
-    if str(cell.dtype) != "float64" or not isinstance(step, tirx.BufferStore) or not isinstance(step.value, tirx.Add):
+    [scalar], step = accumulators.buffers.values(), accumulators.step
+    if str(scalar.dtype) != "float64" or not isinstance(step, tirx.BufferStore) or not isinstance(step.value, tirx.Add):
         return None
     term = step.value.b
-    if not is_load(step.value.a, cell) or not isinstance(term, tirx.Cast) or str(term.value.ty.dtype) not in NARROW:
+    if not is_load(step.value.a, scalar) or not isinstance(term, tirx.Cast) or str(term.value.ty.dtype) not in NARROW:
         return None
     return term.value if str(term.value.ty.dtype) == "float32" else tirx.Cast("float32", term.value)
 
@@ -59,65 +59,65 @@ def has_blocks(row: NestAxis, lanes: int) -> bool:
 def add_blocks(term: Any, row: NestAxis, partial: Sequence[Any], lanes: int) -> tuple[Any, int]:
     """Return statements that add terms of a row to two vectors of `lanes` fp64 numbers, and their number."""
     steps = row.extent // (CHAINS * 2 * lanes)
-    whole, rest = divmod(steps, STEPS)
-    of_step, made = CHAINS * 2 * lanes, []
-    if whole:
+    full, remaining = divmod(steps, STEPS)
+    terms_per_step, statements = CHAINS * 2 * lanes, []
+    if full:
         number = tirx.Var(row.variable.name, row.variable.ty)
-        body = _block(term, row, number * index(STEPS * of_step), STEPS, partial, lanes)
-        loop = tirx.For(number, index(0), index(whole), tirx.ForKind.SERIAL, body)
-        made.append(loop if whole > 1 else substituted(body, number, index(0)))
-    if rest:
-        made.append(_block(term, row, index(whole * STEPS * of_step), rest, partial, lanes))
-    return sequence(*made), steps * of_step
+        body = _block(term, row, number * index(STEPS * terms_per_step), STEPS, partial, lanes)
+        loop = tirx.For(number, index(0), index(full), tirx.ForKind.SERIAL, body)
+        statements.append(loop if full > 1 else substituted(body, number, index(0)))
+    if remaining:
+        statements.append(_block(term, row, index(full * STEPS * terms_per_step), remaining, partial, lanes))
+    return sequence(*statements), steps * terms_per_step
 
 
 def _block(term: Any, row: NestAxis, start: Any, steps: int, partial: Sequence[Any], lanes: int) -> Any:
     wide = 2 * lanes
     chains = [new_buffer("terms", "float32", 1, wide) for _ in range(CHAINS)]
-    one = new_buffer("term", "float32", 1)
+    element = new_buffer("term", "float32", 1)
 
     def step(number: Any, value: Any) -> list[Any]:
-        store = tirx.BufferStore(one, value, [index(0)])
+        store = tirx.BufferStore(element, value, [index(0)])
         first = plus(start, number)
         return [
-            vector_of(store, row.variable, plus(first, index(at * wide)), wide, {one: room})
-            for at, room in enumerate(chains)
+            vector_of(store, row.variable, plus(first, index(chain * wide)), wide, {element: buffer})
+            for chain, buffer in enumerate(chains)
         ]
 
-    made = [*(tirx.AllocBuffer(each) for each in chains), *step(index(0), term)]
+    statements = [*(tirx.AllocBuffer(buffer) for buffer in chains), *step(index(0), term)]
     if steps > 1:
         number = tirx.Var("step", "int64")
-        added = step((number + index(1)) * index(CHAINS * wide), tirx.BufferLoad(one, [index(0)]) + term)
-        made.append(tirx.For(number, index(0), index(steps - 1), tirx.ForKind.SERIAL, sequence(*added)))
+        added = step((number + index(1)) * index(CHAINS * wide), tirx.BufferLoad(element, [index(0)]) + term)
+        statements.append(tirx.For(number, index(0), index(steps - 1), tirx.ForKind.SERIAL, sequence(*added)))
     everything = tirx.Ramp(index(0), index(1), wide)
-    sums = [tirx.BufferLoad(each, [index(0), everything]) for each in chains]
+    sums = [tirx.BufferLoad(buffer, [index(0), everything]) for buffer in chains]
     while len(sums) > 1:
         sums = [first + second for first, second in zip(sums[::2], sums[1::2], strict=True)]
     tree = new_buffer("tree", "float32", wide)
-    made += [tirx.AllocBuffer(tree), tirx.BufferStore(tree, sums[0], [everything])]
-    made += [add_half(buffer, index(0), tree, at, lanes) for at, buffer in enumerate(partial)]
-    return fresh(sequence(*made))
+    statements += [tirx.AllocBuffer(tree), tirx.BufferStore(tree, sums[0], [everything])]
+    statements += [add_half(buffer, index(0), tree, half, lanes) for half, buffer in enumerate(partial)]
+    return fresh(sequence(*statements))
 
 
-def vector_of(store: Any, variable: Any, start: Any, lanes: int, room: dict[Any, Any]) -> Any:
+def vector_of(store: Any, variable: Any, start: Any, lanes: int, widened: dict[Any, Any]) -> Any:
     """Return a vectorised store for `lanes` neighbours."""
-    made = strip(store, variable, start, Shape(1, lanes), room)
-    if made is None:
+    vector = strip(store, variable, start, Shape(1, lanes), widened)
+    if vector is None:
         raise PartedLanesError("the terms of a sum part")
-    return made
+    return vector
 
 
 def add_half(sums: Any, first: Any, terms: Any, half: int, lanes: int) -> Any:
     """Return the addition of half 0 or 1 of an fp32 vector to the fp64 elements of a buffer from `first` on."""
     value = tirx.BufferLoad(terms, [tirx.Ramp(index(half * lanes), index(1), lanes)])
-    place = [index(0), tirx.Ramp(first, index(1), lanes)]
-    return tirx.BufferStore(sums, tirx.BufferLoad(sums, place) + tirx.Cast(f"float64x{lanes}", value), place)
+    indices = [index(0), tirx.Ramp(first, index(1), lanes)]
+    return tirx.BufferStore(sums, tirx.BufferLoad(sums, indices) + tirx.Cast(f"float64x{lanes}", value), indices)
 
 
-def rest_of(step: Any, row: NestAxis, done: int) -> tuple[Any, NestAxis]:
+def rest_of(step: Any, row: NestAxis, first: int) -> tuple[Any, NestAxis]:
     """Return the step and the axis of the remaining terms."""
-    rest = NestAxis(tirx.Var(row.variable.name, row.variable.ty), row.extent - done, True)
-    return substituted(step, row.variable, rest.variable + index(done)), rest
+    remaining = NestAxis(tirx.Var(row.variable.name, row.variable.ty), row.extent - first, True)
+    return substituted(step, row.variable, remaining.variable + index(first)), remaining
 
 
 def is_special(value: Any) -> Any:

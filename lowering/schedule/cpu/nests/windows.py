@@ -56,12 +56,12 @@ def window_loops(nest: FlatNest, accumulators: Accumulators, lanes: int, target:
     column = nest.spatial[-1]
     while lanes > column.extent:
         lanes //= 2
-    steps = {each: each.step(column.variable) for each in nest.accesses}
-    if lanes < FEW_LANES or any(step != 1 for each, step in steps.items() if each.is_store):
+    steps = {access: access.step(column.variable) for access in nest.accesses}
+    if lanes < FEW_LANES or any(step != 1 for access, step in steps.items() if access.is_store):
         return None
     if any(step not in (0, 1, 2) for step in steps.values()):
         return None
-    skipping = tuple(dict.fromkeys(each.buffer for each, step in steps.items() if step == 2))
+    skipping = tuple(dict.fromkeys(access.buffer for access, step in steps.items() if step == 2))
     if any(str(buffer.dtype) == "bfloat16" for buffer in skipping):  # its conversions have the lanes of the whole load
         return None
     row = nest.spatial[-2] if len(nest.spatial) > 1 else None
@@ -79,12 +79,14 @@ def _slides(nest: FlatNest) -> bool:
 
     An operand shared by many results belongs to a product.
     """
-    if any(linear(each.offset, {}) is None for each in nest.operands):
+    if any(linear(access.offset, {}) is None for access in nest.operands):
         return False
     axes = [axis for axis in nest.spatial if axis.extent >= FEW_LANES]
     moving = [*axes, *nest.reduced]
     last = nest.spatial[-1].variable
-    return any(all(each.step(axis.variable) for axis in moving) and each.step(last) in (1, 2) for each in nest.operands)
+    return any(
+        all(access.step(axis.variable) for axis in moving) and access.step(last) in (1, 2) for access in nest.operands
+    )
 
 
 def _loops(window: _Window, target: Target) -> Any:
@@ -94,50 +96,50 @@ def _loops(window: _Window, target: Target) -> Any:
     most = MOST_SKIPPING_STEPS if window.skipping else MOST_STEPS
     rows = 1 if row is None else max(1, min(MOST_ROWS, row.extent, most // (taps * vectors)))
     outer = [axis for axis in window.nest.spatial if axis is not column and axis is not row]
-    made = []
+    statements = []
     for first, count, tall in _cut(1 if row is None else row.extent, rows):
         number = tirx.Var("rows", "int64")
         body = _block(window, plus(number * index(tall), index(first)), tall, vectors)
         points = window.nest.points * count * tall // (1 if row is None else row.extent)
-        made.append(outer_loops(Outer([*outer, NestAxis(number, count, False)], points), body, target))
-    return sequence(*made)
+        statements.append(outer_loops(Outer([*outer, NestAxis(number, count, False)], points), body, target))
+    return sequence(*statements)
 
 
 def _cut(extent: int, size: int) -> Iterator[tuple[int, int, int]]:
     """Yield offset, count and size of blocks: those of `size`, then the remainder as one."""
-    whole, rest = divmod(extent, size)
-    if whole:
-        yield 0, whole, size
-    if rest:
-        yield whole * size, 1, rest
+    full, remaining = divmod(extent, size)
+    if full:
+        yield 0, full, size
+    if remaining:
+        yield full * size, 1, remaining
 
 
 def _block(window: _Window, first_row: Any, rows: int, vectors: int) -> Any:
     """Return some rows of results, from the first column to the last."""
     lanes, extent = window.lanes, window.column.extent
-    made = []
+    statements = []
     for first, count, wide in _cut(extent // lanes, vectors):
         number = tirx.Var("strip", "int64")
-        starts = [plus(number * index(wide * lanes), index((first + at) * lanes)) for at in range(wide)]
+        starts = [plus(number * index(wide * lanes), index((first + vector) * lanes)) for vector in range(wide)]
         body = _tile(window, first_row, rows, starts)
-        made.append(tirx.For(number, index(0), index(count), tirx.ForKind.SERIAL, body))
+        statements.append(tirx.For(number, index(0), index(count), tirx.ForKind.SERIAL, body))
     if extent % lanes:
-        made.append(_tile(window, first_row, rows, [index(extent - lanes)]))
-    return sequence(*made)
+        statements.append(_tile(window, first_row, rows, [index(extent - lanes)]))
+    return sequence(*statements)
 
 
 def _tile(window: _Window, first_row: Any, rows: int, starts: Sequence[Any]) -> Any:
     """Return vectors of results from some columns of some rows: initialised, reduced over the window, and stored."""
     accumulators = window.accumulators
-    places = list(product(range(rows), starts))
-    rooms = [_room(accumulators, window.lanes) for _ in places]
-    allocated = [tirx.AllocBuffer(buffer) for room in rooms for buffer in room.values()]
+    positions = list(product(range(rows), starts))
+    partials = [_room(accumulators, window.lanes) for _ in positions]
+    allocated = [tirx.AllocBuffer(buffer) for widened in partials for buffer in widened.values()]
 
     def all_of(statement: Any) -> Any:
         return sequence(
             *(
-                _vector(window, statement, plus(first_row, index(at)), start, room)
-                for (at, start), room in zip(places, rooms, strict=True)
+                _vector(window, statement, plus(first_row, index(row)), start, widened)
+                for (row, start), widened in zip(positions, partials, strict=True)
             )
         )
 
@@ -150,41 +152,41 @@ def _tile(window: _Window, first_row: Any, rows: int, starts: Sequence[Any]) -> 
 
 
 def _room(accumulators: Accumulators, lanes: int) -> Widened:
-    return {cell: buffer_like(cell, [index(1), index(lanes)]) for cell in accumulators.cells.values()}
+    return {scalar: buffer_like(scalar, [index(1), index(lanes)]) for scalar in accumulators.buffers.values()}
 
 
-def _vector(window: _Window, statement: Any, row: Any, start: Any, room: Widened) -> Any:
+def _vector(window: _Window, statement: Any, row: Any, start: Any, widened: Widened) -> Any:
     if window.row is not None:
         statement = substituted(statement, window.row.variable, row)
-    statement, before = _gathered(window, statement, start)
-    made = strip(statement, window.column.variable, start, Shape(1, window.lanes), room)
-    if made is None:
+    statement, prologue = _gathered(window, statement, start)
+    vectors = strip(statement, window.column.variable, start, Shape(1, window.lanes), widened)
+    if vectors is None:
         raise PartedLanesError("the results of a vector part")
-    return sequence(*before, made)
+    return sequence(*prologue, vectors)
 
 
 def _gathered(window: _Window, statement: Any, start: Any) -> tuple[Any, list[Any]]:
     """Return the statement with its loads of stride 2 from a private buffer, and the statements that fill that."""
-    before: list[Any] = []
+    prologue: list[Any] = []
     column, lanes = window.column.variable, window.lanes
     if not any(load.source in window.skipping for load in loads_of(statement)):
-        return statement, before
+        return statement, prologue
 
     def load(node: Any) -> Any:
         if node.source not in window.skipping:
             return node
-        place = replaced(node.indices[0], {column: start})
+        offset = replaced(node.indices[0], {column: start})
         both = [new_buffer(name, str(node.source.dtype), lanes) for name in ("even", "odd")]
         packed = new_buffer("packed", str(node.source.dtype), lanes)
-        before.extend(tirx.AllocBuffer(buffer) for buffer in (*both, packed))
+        prologue.extend(tirx.AllocBuffer(buffer) for buffer in (*both, packed))
         for half, buffer in enumerate(both):
-            first = plus(place, index(half * (lanes - 1)))
-            before.append(_copied(buffer, node.source, first, lanes))
+            first = plus(offset, index(half * (lanes - 1)))
+            prologue.append(_copied(buffer, node.source, first, lanes))
         for half, buffer in enumerate(both):
-            before.append(_every_second(packed, buffer, half, lanes // 2))
+            prologue.append(_every_second(packed, buffer, half, lanes // 2))
         return tirx.BufferLoad(packed, [column - start])
 
-    return structural_map(statement, (TensorLoad, load), order="post"), before
+    return structural_map(statement, (TensorLoad, load), order="post"), prologue
 
 
 def _copied(to: Any, source: Any, first: Any, lanes: int) -> Any:
