@@ -33,7 +33,7 @@ class LoopAccess:
 class LoopAccesses:
     """The loads and stores of a statement."""
 
-    found: list[LoopAccess] = field(default_factory=list)
+    all: list[LoopAccess] = field(default_factory=list)
     private: set[Any] = field(default_factory=set)
     """Buffers that are allocated inside the statement, so that each run of it has its own."""
     is_opaque: bool = False
@@ -44,21 +44,21 @@ class LoopAccesses:
     @property
     def shared(self) -> list[LoopAccess]:
         """The accesses to buffers that are allocated outside of the statement."""
-        return [each for each in self.found if each.buffer not in self.private]
+        return [access for access in self.all if access.buffer not in self.private]
 
 
-def accesses_of(statement: Any, known: Mapping[Hashable, Linear] | None = None) -> LoopAccesses:
-    """Return the accesses of a statement; `known` has linear forms of variables that are bound outside."""
-    reader = _Reader(dict(known or {}), statement)
+def accesses_of(statement: Any, forms: Mapping[Hashable, Linear] | None = None) -> LoopAccesses:
+    """Return the accesses of a statement; `forms` has linear forms of variables that are bound outside."""
+    reader = _Reader(dict(forms or {}), statement)
     reader.visit(statement, ())
     return reader.result
 
 
 class _Reader:
-    def __init__(self, known: dict[Hashable, Linear], statement: Any):
+    def __init__(self, forms: dict[Hashable, Linear], statement: Any):
         self.stores = _stores_per_buffer(statement)
         self.allocated: dict[Any, tuple[LoopRange, ...]] = {}
-        self.known = known
+        self.forms = forms
         self.inner: set[Any] = set()
         """Variables bound inside to expressions other than linear forms, which may differ in every iteration."""
         self.depth = 0
@@ -72,14 +72,14 @@ class _Reader:
         rule(self, statement, loops)
 
     def _sequence(self, statement, loops):
-        for each in statement.seq:
-            self.visit(each, loops)
+        for child in statement.seq:
+            self.visit(child, loops)
 
     def _for(self, statement, loops):
         self.read(statement.min, loops)
         self.read(statement.extent, loops)
-        around = range_of(statement, self.known)
-        first, last = (self._usable(each) for each in (around.first, around.last))
+        around = range_of(statement, self.forms)
+        first, last = (self._usable(bound) for bound in (around.first, around.last))
         self.depth += 1
         self.visit(statement.body, (*loops, LoopRange(around.variable, first, last)))
         self.depth -= 1
@@ -111,9 +111,9 @@ class _Reader:
 
     def _remember(self, name: Any, value: Any) -> bool:
         """Record the linear form that a variable or a scalar buffer holds; return whether there is one."""
-        form = self._usable(linear(value, self.known)) if str(value.ty) in ("int32", "int64") else None
+        form = self._usable(linear(value, self.forms)) if str(value.ty) in ("int32", "int64") else None
         if form is not None:
-            self.known[name] = form
+            self.forms[name] = form
         return form is not None
 
     def _allocate(self, statement, loops):
@@ -142,9 +142,9 @@ class _Reader:
         """Record the loads and calls in an expression."""
 
         def load(node):
-            if is_cell(node.source) and node.source not in self.stores:
+            if is_scalar(node.source) and node.source not in self.stores:
                 # Nothing in the statement stores to it, so it is invariant like a variable.
-                self.known.setdefault(node.source, variable(node.source))
+                self.forms.setdefault(node.source, variable(node.source))
             self.note(node.source, node.indices, loops, is_store=False)
 
         def call(node):
@@ -160,22 +160,22 @@ class _Reader:
         structural_walk(expression, [(TensorLoad, load), (ir.Call, call)], order="post")
 
     def note(self, buffer: Any, indices: Any, loops: tuple[LoopRange, ...], *, is_store: bool) -> None:
-        forms = tuple(self._usable(linear(index, self.known)) for index in indices)
-        self.result.found.append(LoopAccess(buffer, forms, is_store, loops))
+        forms = tuple(self._usable(linear(index, self.forms)) for index in indices)
+        self.result.all.append(LoopAccess(buffer, forms, is_store, loops))
 
     def _usable(self, form: Linear | None) -> Linear | None:
-        return None if form is None or any(each in self.inner for each in form.terms) else form
+        return None if form is None or any(name in self.inner for name in form.terms) else form
 
 
-def is_cell(buffer: Any) -> bool:
+def is_scalar(buffer: Any) -> bool:
     """Whether a buffer has a single element (a scalar buffer)."""
     return all(isinstance(size, tirx.IntImm) and size.value == 1 for size in buffer.ty.shape)
 
 
 def _stores_per_buffer(statement: Any) -> Counter:
-    found: list[Any] = []
-    structural_walk(statement, (tirx.BufferStore, lambda node: found.append(node.buffer)))
-    return Counter(found)
+    buffers: list[Any] = []
+    structural_walk(statement, (tirx.BufferStore, lambda node: buffers.append(node.buffer)))
+    return Counter(buffers)
 
 
 _RULES = {

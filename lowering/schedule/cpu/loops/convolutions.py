@@ -4,7 +4,7 @@ Takes loops of such a function, and the product that they compute. Replaces sums
 and loads of an image's padded copy by conditional loads of the image. Gives the tiles of `convolution`, or None::
 
     p[n, c, h, w] = 0;  p[n, c, h + 1, w + 1] = x[n, c, h, w]
-    cell = y[n, f, h, w];  for l: cell += p[n, c, h + k, w + l] * v[f, c, k, l];  y[n, f, h, w] = cell
+    scalar = y[n, f, h, w];  for l: scalar += p[n, c, h + k, w + l] * v[f, c, k, l];  y[n, f, h, w] = scalar
                   ──►   y[n, f, h, w] += (x[n, c, h + k - 1, w + l - 1] where that is inside, else 0) * v[f, c, k, l]
 """
 
@@ -26,7 +26,7 @@ from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
 
 
-def without_cell(statement: Any) -> Any:
+def without_scalar(statement: Any) -> Any:
     """Return loops that accumulate in memory, for ones in a scalar buffer loaded before and stored after them."""
     if not isinstance(statement, tirx.SeqStmt) or len(statement.seq) != 5:
         return statement
@@ -34,16 +34,16 @@ def without_cell(statement: Any) -> Any:
     kinds = (tirx.Bind, tirx.AllocBuffer, tirx.BufferStore, tirx.For, tirx.BufferStore)
     if not all(map(isinstance, statement.seq, kinds)):
         return statement
-    cell, place = allocated.buffer, tirx.BufferLoad(last.buffer, last.indices)
-    is_read = first.buffer.same_as(cell) and first.value.same_as(name.var) and structural_equal(name.value, place)
-    if not is_read or not _is_load_of(last.value, cell):
+    scalar, element = allocated.buffer, tirx.BufferLoad(last.buffer, last.indices)
+    is_read = first.buffer.same_as(scalar) and first.value.same_as(name.var) and structural_equal(name.value, element)
+    if not is_read or not _is_load_of(last.value, scalar):
         return statement
 
     def load(node: Any) -> Any:
-        return place if node.source.same_as(cell) else node
+        return element if node.source.same_as(scalar) else node
 
     def store(node: Any) -> Any:
-        return tirx.BufferStore(last.buffer, node.value, last.indices) if node.buffer.same_as(cell) else node
+        return tirx.BufferStore(last.buffer, node.value, last.indices) if node.buffer.same_as(scalar) else node
 
     return structural_map(loop, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
 
@@ -52,7 +52,7 @@ def _is_load_of(value: Any, buffer: Any) -> bool:
     return isinstance(value, TensorLoad) and value.source.same_as(buffer)
 
 
-def inside_of(fill: Any, copy: Any, extents: dict[Any, Any], indices: Sequence[Any]) -> Any:
+def unpadded_load(fill: Any, copy: Any, extents: dict[Any, Any], indices: Sequence[Any]) -> Any:
     """Return an element of a padded image, which `fill` sets to a constant and `copy` partly overwrites.
 
     `extents` are those of the copy's loops. None where the copy is not of a whole image.
@@ -60,39 +60,39 @@ def inside_of(fill: Any, copy: Any, extents: dict[Any, Any], indices: Sequence[A
     source = copy.value
     if not isinstance(source, TensorLoad) or not isinstance(fill.value, tirx.FloatImm | tirx.IntImm):
         return None
-    places, conditions = [], []
-    for axis, own, size, at, whole in zip(
+    image_indices, conditions = [], []
+    for axis, copy_index, size, position, copy_size in zip(
         source.indices, copy.indices, source.source.ty.shape, indices, copy.buffer.ty.shape, strict=True
     ):
-        before = _constant(own, axis)
-        if before is None or not is_same(extents.get(axis), size):
+        padding = _constant(copy_index, axis)
+        if padding is None or not is_same(extents.get(axis), size):
             return None
-        place = plus(at, index(-before)) if before else at
-        places.append(place)
-        if before or not is_same(size, whole):
-            conditions += [tirx.GE(place, index(0)), tirx.LT(place, size)]
-    element = tirx.BufferLoad(source.source, places)
+        image_index = plus(position, index(-padding)) if padding else position
+        image_indices.append(image_index)
+        if padding or not is_same(size, copy_size):
+            conditions += [tirx.GE(image_index, index(0)), tirx.LT(image_index, size)]
+    element = tirx.BufferLoad(source.source, image_indices)
     if not conditions:
         return element
     condition = conditions[0]
-    for each in conditions[1:]:
-        condition = tirx.And(condition, each)
+    for conjunct in conditions[1:]:
+        condition = tirx.And(condition, conjunct)
     return tirx.if_then_else(condition, element, fill.value)
 
 
-def _constant(place: Any, axis: Any) -> int | None:
+def _constant(expression: Any, axis: Any) -> int | None:
     """Return the constant by which an index exceeds an axis; None where there is none."""
-    if place.same_as(axis):
+    if expression.same_as(axis):
         return 0
-    if isinstance(place, tirx.Add) and place.a.same_as(axis) and isinstance(place.b, tirx.IntImm):
-        return place.b.value if place.b.value > 0 else None
+    if isinstance(expression, tirx.Add) and expression.a.same_as(axis) and isinstance(expression.b, tirx.IntImm):
+        return expression.b.value if expression.b.value > 0 else None
     return None
 
 
 def is_same(extent: Any, size: Any) -> bool:
-    """Whether two sizes, integers or expressions, are equal."""
-    one, two = (index(each) if isinstance(each, int) else each for each in (extent, size))
-    return one is not None and structural_equal(one, two)
+    """Whether second sizes, integers or expressions, are equal."""
+    first, second = (index(operand) if isinstance(operand, int) else operand for operand in (extent, size))
+    return first is not None and structural_equal(first, second)
 
 
 def is_scaled(value: Any) -> bool:
@@ -100,7 +100,7 @@ def is_scaled(value: Any) -> bool:
     while isinstance(value, tirx.Cast):
         value = value.value
     if isinstance(value, tirx.Mul) and "float" in str(value.ty.dtype):
-        [*scaled] = (each for each in (value.a, value.b) if not isinstance(each, tirx.FloatImm | tirx.Var))
+        [*scaled] = (operand for operand in (value.a, value.b) if not isinstance(operand, tirx.FloatImm | tirx.Var))
         return len(scaled) == 1 and is_scaled(scaled[0])
     return isinstance(value, TensorLoad)
 

@@ -24,11 +24,11 @@ _GAP = "iterations between"
 Known = Mapping[Hashable, Linear]
 
 
-def is_parallel(loop: Any, around: Sequence[LoopRange] = (), known: Known | None = None) -> bool:
+def is_parallel(loop: Any, around: Sequence[LoopRange] = (), forms: Known | None = None) -> bool:
     """Whether the iterations of `loop` are independent; `around` are the loops around it, outermost first."""
     if PARALLEL in loop.annotations:
         return True
-    return are_independent(accesses_of(loop.body, known), range_of(loop, known or {}), around)
+    return are_independent(accesses_of(loop.body, forms), range_of(loop, forms or {}), around)
 
 
 def are_independent(accesses: LoopAccesses, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
@@ -36,12 +36,12 @@ def are_independent(accesses: LoopAccesses, loop: LoopRange, around: Sequence[Lo
     if accesses.is_opaque:
         return False
     groups: dict[Any, list[LoopAccess]] = {}
-    for each in accesses.shared:
-        groups.setdefault(each.buffer, []).append(each)
+    for access in accesses.shared:
+        groups.setdefault(access.buffer, []).append(access)
     pairs = [
         (store, other)
         for group in groups.values()
-        for store in _distinct(each for each in group if each.is_store)
+        for store in _distinct(access for access in group if access.is_store)
         for other in _distinct(group)
     ]
     return len(pairs) <= _MOST_PAIRS and all(are_apart(*pair, loop, around) for pair in pairs)
@@ -49,43 +49,45 @@ def are_independent(accesses: LoopAccesses, loop: LoopRange, around: Sequence[Lo
 
 def _distinct(accesses: Iterable[LoopAccess]) -> list[LoopAccess]:
     """Return the accesses without duplicates: those with the same indices in the same loops."""
-    found = {}
-    for each in accesses:
-        place = tuple(None if form is None else (frozenset(form.terms.items()), form.constant) for form in each.indices)
-        found.setdefault((place, tuple(one.variable for one in each.loops)), each)
-    return list(found.values())
+    distinct = {}
+    for access in accesses:
+        key = tuple(None if form is None else (frozenset(form.terms.items()), form.constant) for form in access.indices)
+        distinct.setdefault((key, tuple(inner.variable for inner in access.loops)), access)
+    return list(distinct.values())
 
 
-def are_apart(one: LoopAccess, other: LoopAccess, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
+def are_apart(access: LoopAccess, other: LoopAccess, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
     """Whether two accesses never have the same address in different iterations of a loop."""
-    return _apart_when_later(one, other, loop, around) and _apart_when_later(other, one, loop, around)
+    return _apart_when_later(access, other, loop, around) and _apart_when_later(other, access, loop, around)
 
 
-def are_disjoint(one: LoopAccess, other: LoopAccess, around: Sequence[LoopRange]) -> bool:
+def are_disjoint(access: LoopAccess, other: LoopAccess, around: Sequence[LoopRange]) -> bool:
     """Whether two accesses never have the same address, in any iterations of the loops around and inside."""
-    names = {each.variable: (_OTHER, each.variable) for each in other.loops}
-    ranges = [*around, *one.loops, *(each.renamed(names) for each in other.loops)]
-    pairs = zip(one.indices, other.indices, strict=True)
+    names = {inner.variable: (_OTHER, inner.variable) for inner in other.loops}
+    ranges = [*around, *access.loops, *(inner.renamed(names) for inner in other.loops)]
+    pairs = zip(access.indices, other.indices, strict=True)
     return any(a is not None and b is not None and _differ(a, b.renamed(names), ranges) for a, b in pairs)
 
 
-def _differ(one: Linear, other: Linear, ranges: Sequence[LoopRange]) -> bool:
+def _differ(form: Linear, other: Linear, ranges: Sequence[LoopRange]) -> bool:
     """Whether one sum is always larger, or always smaller, than the other."""
-    distance = one - other
-    return any((bound := least(each, ranges)) is not None and bound > 0 for each in (distance, distance.times(-1)))
+    distance = form - other
+    return any(
+        (bound := least(difference, ranges)) is not None and bound > 0 for difference in (distance, distance.times(-1))
+    )
 
 
-def _apart_when_later(one: LoopAccess, later: LoopAccess, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
-    """Whether `one` in some iteration never has the address of `later` in any later iteration."""
-    here = variable(loop.variable)
-    there = (here + variable(_GAP)).plus(1)
-    gap = LoopRange(_GAP, Linear(), (loop.last - here).plus(-1) if loop.last else None)
-    names = {each: (_OTHER, each) for each in (loop.variable, *(inner.variable for inner in later.loops))}
+def _apart_when_later(access: LoopAccess, later: LoopAccess, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
+    """Whether `access` in some iteration never has the address of `later` in any later iteration."""
+    current = variable(loop.variable)
+    later_value = (current + variable(_GAP)).plus(1)
+    gap = LoopRange(_GAP, Linear(), (loop.last - current).plus(-1) if loop.last else None)
+    names = {name: (_OTHER, name) for name in (loop.variable, *(inner.variable for inner in later.loops))}
 
     def moved(form: Linear | None) -> Linear | None:
-        return form and form.renamed(names).substituted(names[loop.variable], there)
+        return form and form.renamed(names).substituted(names[loop.variable], later_value)
 
-    inner = [LoopRange(names[each.variable], moved(each.first), moved(each.last)) for each in later.loops]
-    ranges = [*around, loop, gap, *one.loops, *inner]
-    pairs = zip(one.indices, map(moved, later.indices), strict=True)
+    inner = [LoopRange(names[nested.variable], moved(nested.first), moved(nested.last)) for nested in later.loops]
+    ranges = [*around, loop, gap, *access.loops, *inner]
+    pairs = zip(access.indices, map(moved, later.indices), strict=True)
     return any(a is not None and b is not None and _differ(a, b, ranges) for a, b in pairs)

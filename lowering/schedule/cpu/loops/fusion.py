@@ -5,8 +5,8 @@ iteration accesses what another iteration of the other loop writes, and scalar b
 inside of one iteration only::
 
     for i: t[i] = a[i] * a[i]               for i:
-    for i: b[i] = t[i] + c[i]        ──►        cell = a[i] * a[i]
-                                                b[i] = cell + c[i]
+    for i: b[i] = t[i] + c[i]        ──►      scalar = a[i] * a[i]
+                                              b[i] = scalar + c[i]
 
 Only loops that share an array are fused. Refuses nothing.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, LoopAccesses, accesses_of, is_cell
+from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, LoopAccesses, accesses_of, is_scalar
 from mlirtri.lowering.schedule.cpu.loops.dependence import are_apart
 from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
 from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, fit_of
@@ -38,7 +38,7 @@ MOST_ACCESSES = 64
 
 def fused(statement: Any, around: Ranges = ()) -> Any:
     """Return the statement with parallel loops fused, and scalar buffers for arrays private to an iteration."""
-    return _with_cells(_fused(statement, around))
+    return _with_scalars(_fused(statement, around))
 
 
 def _fused(statement: Any, around: Ranges) -> Any:
@@ -51,25 +51,25 @@ def _fused(statement: Any, around: Ranges) -> Any:
 
 def _fused_sequence(statements: Sequence[Any], around: Ranges) -> Any:
     """Return the statements with each loop fused into the one before it, if it may; allocations come first."""
-    done: list[Any] = []
+    result: list[Any] = []
     allocations: list[Any] = []
     for statement in statements:
-        if isinstance(statement, tirx.AllocBuffer) and done and _is_marked(done[-1]):
+        if isinstance(statement, tirx.AllocBuffer) and result and _is_marked(result[-1]):
             allocations.append(statement)
             continue
-        if done and (both := _together(done[-1], statement, around)) is not None:
-            done[-1:] = [*allocations, both]
+        if result and (both := _fused_pair(result[-1], statement, around)) is not None:
+            result[-1:] = [*allocations, both]
         else:
-            done += [*allocations, statement]
+            result += [*allocations, statement]
         allocations = []
-    return sequence(*(_fused(each, around) for each in (*done, *allocations)))
+    return sequence(*(_fused(statement, around) for statement in (*result, *allocations)))
 
 
 def _is_marked(statement: Any) -> bool:
     return isinstance(statement, tirx.For) and PARALLEL in statement.annotations
 
 
-def _together(first: Any, second: Any, around: Ranges) -> Any:
+def _fused_pair(first: Any, second: Any, around: Ranges) -> Any:
     """Return both loops as one; None where dependences forbid it, or it is not profitable."""
     if not (_is_marked(first) and _is_marked(second) and structural_equal(first.extent, second.extent)):
         return None
@@ -77,10 +77,10 @@ def _together(first: Any, second: Any, around: Ranges) -> Any:
     body = substituted(second.body, second.loop_var, shift)
     if _branches(first) or _branches(second) or not _vectorize_alike(first, second):
         return None
-    one, other = accesses_of(first.body), accesses_of(body)
-    if one.is_opaque or other.is_opaque or len(one.found) + len(other.found) > MOST_ACCESSES:
+    accesses, other = accesses_of(first.body), accesses_of(body)
+    if accesses.is_opaque or other.is_opaque or len(accesses.all) + len(other.all) > MOST_ACCESSES:
         return None
-    pairs = list(_conflicts(one, other))
+    pairs = list(_conflicts(accesses, other))
     if not pairs or not all(are_apart(*pair, range_of(first, {}), around) for pair in pairs):
         return None
     return with_body(first, sequence(first.body, body))
@@ -90,18 +90,18 @@ def _difference(x: Any, y: Any) -> Any:
     return index(0) if structural_equal(x, y) else x - y
 
 
-def _conflicts(one: LoopAccesses, other: LoopAccesses) -> Iterable[tuple[LoopAccess, LoopAccess]]:
+def _conflicts(accesses: LoopAccesses, other: LoopAccesses) -> Iterable[tuple[LoopAccess, LoopAccess]]:
     """Yield pairs of accesses to the same array of which one is a store, the store first."""
-    for mine in one.shared:
-        for yours in other.shared:
-            if mine.buffer.same_as(yours.buffer) and (mine.is_store or yours.is_store):
-                yield (mine, yours) if mine.is_store else (yours, mine)
+    for access in accesses.shared:
+        for other_access in other.shared:
+            if access.buffer.same_as(other_access.buffer) and (access.is_store or other_access.is_store):
+                yield (access, other_access) if access.is_store else (other_access, access)
 
 
 def _branches(loop: Any) -> bool:
-    found: list[Any] = []
-    structural_walk(loop.body, [(tirx.IfThenElse, found.append), (tirx.While, found.append)])
-    return bool(found)
+    branches: list[Any] = []
+    structural_walk(loop.body, [(tirx.IfThenElse, branches.append), (tirx.While, branches.append)])
+    return bool(branches)
 
 
 def _vectorize_alike(first: Any, second: Any) -> bool:
@@ -115,52 +115,58 @@ def _vectorize_alike(first: Any, second: Any) -> bool:
     return not plain or fit_of(first).is_good == fit_of(second).is_good
 
 
-def _with_cells(statement: Any) -> Any:
+def _with_scalars(statement: Any) -> Any:
     """Return the statement with scalar buffers for arrays of which an iteration uses one element, after storing it."""
     if isinstance(statement, tirx.For):
-        return with_body(statement, _with_cells(statement.body))
+        return with_body(statement, _with_scalars(statement.body))
     if not isinstance(statement, tirx.SeqStmt):
-        return with_parts(statement, _with_cells)
+        return with_parts(statement, _with_scalars)
     statements = list(statement.seq)
-    for allocation in [each for each in statements if isinstance(each, tirx.AllocBuffer)]:
-        users = [at for at, each in enumerate(statements) if each is not allocation and _uses(each, allocation.buffer)]
+    for allocation in [statement for statement in statements if isinstance(statement, tirx.AllocBuffer)]:
+        users = [
+            position
+            for position, statement in enumerate(statements)
+            if statement is not allocation and _uses(statement, allocation.buffer)
+        ]
         loop = statements[users[0]] if len(users) == 1 else None
-        if not isinstance(loop, tirx.For) or is_cell(allocation.buffer):
+        if not isinstance(loop, tirx.For) or is_scalar(allocation.buffer):
             continue
-        if (made := _in_cell(loop, allocation.buffer)) is not None:
-            statements[users[0]] = made
+        if (scalar_loop := _in_scalar(loop, allocation.buffer)) is not None:
+            statements[users[0]] = scalar_loop
             statements.remove(allocation)
-    return sequence(*map(_with_cells, statements))
+    return sequence(*map(_with_scalars, statements))
 
 
 def _uses(statement: Any, buffer: Any) -> bool:
     return not isinstance(statement, tirx.AllocBuffer) and depends_on(statement, [buffer])
 
 
-def _in_cell(loop: Any, buffer: Any) -> Any:
+def _in_scalar(loop: Any, buffer: Any) -> Any:
     """Return the loop with a scalar buffer for `buffer`, used inside only; None where that is not equivalent."""
     body = list(loop.body.seq) if isinstance(loop.body, tirx.SeqStmt) else [loop.body]
-    users = [at for at, each in enumerate(body) if _uses(each, buffer)]
+    users = [position for position, statement in enumerate(body) if _uses(statement, buffer)]
     first = body[users[0]]
     if len(users) == 1 and isinstance(first, tirx.For):
-        inner = _in_cell(first, buffer)
+        inner = _in_scalar(first, buffer)
         return inner and with_body(loop, sequence(*body[: users[0]], inner, *body[users[0] + 1 :]))
-    places = [each for each in accesses_of(loop.body).found if each.buffer.same_as(buffer)]
-    is_one_place = all(None not in each.indices and each.indices == places[0].indices for each in places)
-    inner = [one.variable for each in places for one in each.loops]
-    is_one_place = is_one_place and not any(form.factor(each) for form in places[0].indices for each in inner)
-    is_made_first = isinstance(first, tirx.BufferStore) and first.buffer.same_as(buffer)
-    if not is_one_place or not is_made_first or depends_on(first.value, [buffer]):
+    accesses = [access for access in accesses_of(loop.body).all if access.buffer.same_as(buffer)]
+    is_one_element = all(None not in access.indices and access.indices == accesses[0].indices for access in accesses)
+    inner = [inner_loop.variable for access in accesses for inner_loop in access.loops]
+    is_one_element = is_one_element and not any(
+        form.factor(variable) for form in accesses[0].indices for variable in inner
+    )
+    is_stored_first = isinstance(first, tirx.BufferStore) and first.buffer.same_as(buffer)
+    if not is_one_element or not is_stored_first or depends_on(first.value, [buffer]):
         return None
-    cell = new_buffer(buffer.name, buffer.dtype, 1)
-    return with_body(loop, sequence(tirx.AllocBuffer(cell), _replaced(loop.body, buffer, cell)))
+    scalar = new_buffer(buffer.name, buffer.dtype, 1)
+    return with_body(loop, sequence(tirx.AllocBuffer(scalar), _replaced(loop.body, buffer, scalar)))
 
 
-def _replaced(body: Any, buffer: Any, cell: Any) -> Any:
+def _replaced(body: Any, buffer: Any, scalar: Any) -> Any:
     def load(node: Any) -> Any:
-        return tirx.BufferLoad(cell, [index(0)]) if node.source.same_as(buffer) else node
+        return tirx.BufferLoad(scalar, [index(0)]) if node.source.same_as(buffer) else node
 
     def store(node: Any) -> Any:
-        return tirx.BufferStore(cell, node.value, [index(0)]) if node.buffer.same_as(buffer) else node
+        return tirx.BufferStore(scalar, node.value, [index(0)]) if node.buffer.same_as(buffer) else node
 
     return structural_map(body, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")

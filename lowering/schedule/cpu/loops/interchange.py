@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, accesses_of, is_cell
+from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, accesses_of, is_scalar
 from mlirtri.lowering.schedule.cpu.loops.dependence import are_disjoint, is_parallel
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
@@ -38,7 +38,7 @@ def prepare(statement: Any, around: Ranges = ()) -> Any:
 def with_parts(statement: Any, change: Any) -> Any:
     """Return a statement that is no loop with `change` applied to its parts."""
     if isinstance(statement, tirx.SeqStmt):
-        return sequence(*(change(each) for each in statement.seq))
+        return sequence(*(change(child) for child in statement.seq))
     if isinstance(statement, tirx.IfThenElse):
         other = statement.else_case
         return tirx.IfThenElse(
@@ -57,7 +57,7 @@ def _prepared_loop(loop: Any, around: Ranges) -> Any:
     if is_parallel(loop, around):
         return marked(loop)
     moved = _moved_inside(loop, around)
-    return in_cells(loop, around) if moved is None else moved
+    return in_scalars(loop, around) if moved is None else moved
 
 
 def marked(loop: Any) -> Any:
@@ -74,25 +74,25 @@ def _moved_inside(loop: Any, around: Ranges) -> Any:
         body = body.body
     if not nest or not _sums_up(loop, body):
         return None
-    stored = [each.buffer for each in accesses_of(body).found if each.is_store]
-    if _bounds_depend_on([loop], [*stored, *(each.loop_var for each in nest)]):
+    stored = [access.buffer for access in accesses_of(body).all if access.is_store]
+    if _bounds_depend_on([loop], [*stored, *(outer.loop_var for outer in nest)]):
         return None
     if _bounds_depend_on(nest, [*stored, loop.loop_var]):
         return None
-    inside = with_body(loop, body)
-    for each in reversed(nest):
-        inside = with_body(each, inside)
-    if not _all_parallel(inside, len(nest), around):
+    result = with_body(loop, body)
+    for outer in reversed(nest):
+        result = with_body(outer, result)
+    if not _all_parallel(result, len(nest), around):
         return None
-    ranges = (*around, *(range_of(each, {}) for each in nest))
-    inside = in_cells(with_body(loop, body), ranges)
-    for each in reversed(nest):
-        inside = with_body(each, inside)
-    return inside
+    ranges = (*around, *(range_of(outer, {}) for outer in nest))
+    result = in_scalars(with_body(loop, body), ranges)
+    for outer in reversed(nest):
+        result = with_body(outer, result)
+    return result
 
 
 def _bounds_depend_on(loops: Sequence[Any], variables: Sequence[Any]) -> bool:
-    return any(depends_on(bound, variables) for each in loops for bound in (each.min, each.extent))
+    return any(depends_on(bound, variables) for loop in loops for bound in (loop.min, loop.extent))
 
 
 def _all_parallel(nest: Any, depth: int, around: Ranges) -> bool:
@@ -108,63 +108,70 @@ def _all_parallel(nest: Any, depth: int, around: Ranges) -> bool:
 def _sums_up(loop: Any, body: Any) -> bool:
     """Whether the addresses of all stores to outer buffers are invariant in the loop."""
     accesses = accesses_of(body)
-    stores = [each for each in accesses.shared if each.is_store]
-    return bool(stores) and not accesses.is_opaque and all(_stays(each, loop.loop_var) for each in stores)
+    stores = [access for access in accesses.shared if access.is_store]
+    return bool(stores) and not accesses.is_opaque and all(_stays(store, loop.loop_var) for store in stores)
 
 
 def _stays(access: LoopAccess, variable: Any) -> bool:
-    moving = (variable, *(each.variable for each in access.loops))
-    return all(form is not None and not any(form.factor(each) for each in moving) for form in access.indices)
+    moving = (variable, *(inner.variable for inner in access.loops))
+    return all(form is not None and not any(form.factor(name) for name in moving) for form in access.indices)
 
 
-def in_cells(loop: Any, around: Ranges) -> Any:
+def in_scalars(loop: Any, around: Ranges) -> Any:
     """Return the loop with a scalar buffer for each element of memory that all of its iterations add to."""
     accesses = accesses_of(loop.body)
     if accesses.is_opaque or (isinstance(loop.extent, tirx.IntImm) and loop.extent.value <= 0):
         return loop
-    before, after, body = [], [], loop.body
+    prologue, epilogue, body = [], [], loop.body
     for store in _fixed_stores(loop, accesses.shared, around):
         buffer = store.buffer
-        cell = new_buffer(f"{buffer.name}_element", buffer.dtype, 1)
-        body = _with_cell(body, store, cell)
-        before += [tirx.AllocBuffer(cell), tirx.BufferStore(cell, tirx.BufferLoad(buffer, store.indices), [index(0)])]
-        after.append(tirx.BufferStore(buffer, tirx.BufferLoad(cell, [index(0)]), store.indices))
-    if not before:
+        scalar = new_buffer(f"{buffer.name}_element", buffer.dtype, 1)
+        body = _with_scalar(body, store, scalar)
+        prologue += [
+            tirx.AllocBuffer(scalar),
+            tirx.BufferStore(scalar, tirx.BufferLoad(buffer, store.indices), [index(0)]),
+        ]
+        epilogue.append(tirx.BufferStore(buffer, tirx.BufferLoad(scalar, [index(0)]), store.indices))
+    if not prologue:
         return loop
-    inside = sequence(*before, with_body(loop, body), *after)
+    result = sequence(*prologue, with_body(loop, body), *epilogue)
     if isinstance(loop.extent, tirx.IntImm):
-        return inside
-    return tirx.IfThenElse(tirx.GT(loop.extent, index(0)), inside, None)
+        return result
+    return tirx.IfThenElse(tirx.GT(loop.extent, index(0)), result, None)
 
 
 def _fixed_stores(loop: Any, accesses: Sequence[LoopAccess], around: Ranges) -> Iterator[Any]:
     """Yield the stores to a loop-invariant address that nothing else in the loop accesses."""
     statements = loop.body.seq if isinstance(loop.body, tirx.SeqStmt) else [loop.body]
-    stores = [each for each in statements if isinstance(each, tirx.BufferStore) and not is_cell(each.buffer)]
-    defined = [each.var for each in statements if isinstance(each, tirx.Bind)]
+    stores = [
+        statement
+        for statement in statements
+        if isinstance(statement, tirx.BufferStore) and not is_scalar(statement.buffer)
+    ]
+    defined = [statement.var for statement in statements if isinstance(statement, tirx.Bind)]
     ranges = (*around, range_of(loop, {}))
     for store in stores:
-        if any(depends_on(each, [loop.loop_var, *defined]) or reads_memory(each) for each in store.indices):
+        if any(depends_on(position, [loop.loop_var, *defined]) or reads_memory(position) for position in store.indices):
             continue
-        group = [each for each in accesses if each.buffer.same_as(store.buffer)]
-        written = [each for each in group if each.is_store]
+        group = [access for access in accesses if access.buffer.same_as(store.buffer)]
+        written = [access for access in group if access.is_store]
         if len(written) != 1:
             continue
-        [here] = written
-        if all(each.indices == here.indices or are_disjoint(here, each, ranges) for each in group):
+        [write] = written
+        if all(access.indices == write.indices or are_disjoint(write, access, ranges) for access in group):
             yield store
 
 
-def _with_cell(body: Any, store: Any, cell: Any) -> Any:
+def _with_scalar(body: Any, store: Any, scalar: Any) -> Any:
     """Return the body with a scalar buffer in place of the element that `store` writes."""
 
-    def is_place(buffer: Any, indices: Any) -> bool:
+    def is_element(buffer: Any, indices: Any) -> bool:
         return buffer.same_as(store.buffer) and all(map(structural_equal, indices, store.indices))
 
     def load(node):
-        return tirx.BufferLoad(cell, [index(0)]) if is_place(node.source, node.indices) else node
+        return tirx.BufferLoad(scalar, [index(0)]) if is_element(node.source, node.indices) else node
 
     def stored(node):
-        return tirx.BufferStore(cell, node.value, [index(0)]) if is_place(node.buffer, node.indices) else node
+        return tirx.BufferStore(scalar, node.value, [index(0)]) if is_element(node.buffer, node.indices) else node
 
     return structural_map(body, [(TensorLoad, load), (tirx.BufferStore, stored)], order="post")

@@ -20,12 +20,12 @@ from typing import Any
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.convolution.padded_images import core_of, with_core
 from mlirtri.lowering.schedule.cpu.loops.convolutions import (
-    inside_of,
     is_convolution,
     is_same,
     is_scaled,
     tiles_of,
-    without_cell,
+    unpadded_load,
+    without_scalar,
 )
 from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED
 from mlirtri.lowering.schedule.cpu.matmul.rule import are_dots, open_loops
@@ -44,7 +44,7 @@ def with_products(statement: Any, target: Target) -> Any:
         return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, body)
     if not isinstance(statement, tirx.SeqStmt):
         return statement
-    return _Sequence(list(statement.seq), target).made()
+    return _Sequence(list(statement.seq), target).statement()
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class _Nest:
     def reaches_all(self) -> bool:
         """Whether each axis is an index of the store, and runs over the whole dimension."""
         pairs = zip(self.store.indices, self.store.buffer.ty.shape, strict=True)
-        sizes = {place: size for place, size in pairs if not (_is_zero(place) and is_same(size, 1))}
+        sizes = {position: size for position, size in pairs if not (_is_zero(position) and is_same(size, 1))}
         return len(sizes) == len(self.axes) and all(
             variable in sizes and is_same(extent, sizes[variable])
             for variable, extent in ((axis.variable, axis.extent) for axis in self.axes)
@@ -78,14 +78,14 @@ def _nest(statement: Any) -> _Nest | None:
         if not is_plain or depends_on(extent, [axis.variable for axis in axes]) or loads_in(extent):
             return None
         axes.append(Axis(statement.loop_var, int(extent) if isinstance(extent, tirx.IntImm) else extent))
-        statement = without_cell(statement.body)
+        statement = without_scalar(statement.body)
     *names, store = statement.seq if isinstance(statement, tirx.SeqStmt) else [statement]
-    if not axes or not isinstance(store, tirx.BufferStore) or not all(isinstance(each, tirx.Bind) for each in names):
+    if not axes or not isinstance(store, tirx.BufferStore) or not all(isinstance(name, tirx.Bind) for name in names):
         return None
     # Not `Let`: repeated per vector, TVM takes each for another value of the same variable.
-    cells = {name.var: new_buffer(name.var.name, str(name.var.ty), 1) for name in names}
-    loads = {name: tirx.BufferLoad(cell, [index(0)]) for name, cell in cells.items()}
-    stores = [tirx.BufferStore(cells[name.var], replaced(name.value, loads), [index(0)]) for name in names]
+    scalars = {name.var: new_buffer(name.var.name, str(name.var.ty), 1) for name in names}
+    loads = {name: tirx.BufferLoad(scalar, [index(0)]) for name, scalar in scalars.items()}
+    stores = [tirx.BufferStore(scalars[name.var], replaced(name.value, loads), [index(0)]) for name in names]
     return _Nest(tuple(axes), replaced(store, loads), tuple(stores))
 
 
@@ -94,196 +94,202 @@ class _Sequence:
 
     def __init__(self, statements: list[Any], target: Target):
         self.statements, self.target = statements, target
-        self.nests = [_nest(each) for each in statements]
-        self.allocated = [each.buffer for each in statements if isinstance(each, tirx.AllocBuffer)]
+        self.nests = [_nest(statement) for statement in statements]
+        self.allocated = [statement.buffer for statement in statements if isinstance(statement, tirx.AllocBuffer)]
 
-    def made(self) -> Any:
+    def statement(self) -> Any:
         copies: list[int] = []
-        for at, nest in enumerate(self.nests):
-            product = None if nest is None or self.statements[at] is None else _product(nest)
+        for position, nest in enumerate(self.nests):
+            product = None if nest is None or self.statements[position] is None else _product(nest)
             if product is not None:
-                copies += self._in_tiles(at, product)
-        for at in sorted(set(copies), reverse=True):
-            buffer = self.nests[at].store.buffer
-            makers = [each for each in set(copies) if self.nests[each].store.buffer.same_as(buffer)]
+                copies += self._in_tiles(position, product)
+        for position in sorted(set(copies), reverse=True):
+            buffer = self.nests[position].store.buffer
+            makers = [copy for copy in set(copies) if self.nests[copy].store.buffer.same_as(buffer)]
             if not any(self._uses(other, buffer) for other in range(len(self.statements)) if other not in makers):
-                self.statements[at] = None
+                self.statements[position] = None
                 self._drop_allocation(buffer)
-        return sequence(*(each for each in self.statements if each is not None))
+        return sequence(*(statement for statement in self.statements if statement is not None))
 
     def _drop_allocation(self, buffer: Any) -> None:
-        for at, each in enumerate(self.statements):
-            if isinstance(each, tirx.AllocBuffer) and each.buffer.same_as(buffer):
-                self.statements[at] = None
+        for position, statement in enumerate(self.statements):
+            if isinstance(statement, tirx.AllocBuffer) and statement.buffer.same_as(buffer):
+                self.statements[position] = None
 
-    def _uses(self, at: int, buffer: Any) -> bool:
-        statement = self.statements[at]
+    def _uses(self, position: int, buffer: Any) -> bool:
+        statement = self.statements[position]
         is_use = statement is not None and not isinstance(statement, tirx.AllocBuffer)
         return is_use and depends_on(statement, [buffer])
 
-    def _in_tiles(self, at: int, product: Product) -> list[int]:
+    def _in_tiles(self, position: int, product: Product) -> list[int]:
         """Replace a product by tiles; return the positions of the copies that they do not read any more."""
         copies: list[int] = []
-        convolution = self._convolution(at, product, copies)
+        convolution = self._convolution(position, product, copies)
         if convolution is None:
             operands = (product.left, product.right)
-            left, right = (self._through_copies(at, each, product.result, copies) for each in operands)
+            left, right = (self._through_copies(position, operand, product.result, copies) for operand in operands)
             if not product.rows and not are_dots(left, right, product.reduced):
                 return []
         else:
             left, right = convolution.left, convolution.right
-        start = self._start(at, product)
+        start = self._start(position, product)
         sums = tirx.decl_buffer(product.result.ty.shape, product.result.dtype, "sum", layout=None)
-        places = list(product.update.indices)
-        total = tirx.BufferLoad(sums, places)
+        indices = list(product.update.indices)
+        value = tirx.BufferLoad(sums, indices)
         if start is None:
-            total = tirx.BufferLoad(product.result, places) + total
-        stores, private, followers, moved = self._followers(at, product, [left, right], total)
+            value = tirx.BufferLoad(product.result, indices) + value
+        stores, private, followers, moved = self._followers(position, product, [left, right], value)
         contraction = replace(_contraction(product, left, right, sums, stores), private=tuple(private))
-        made = (open_loops if convolution is None else tiles_of)(contraction, self.target)
-        if made is None:
+        tiles = (open_loops if convolution is None else tiles_of)(contraction, self.target)
+        if tiles is None:
             return []
-        self.statements[at] = _finished(made)
-        for each in [*followers, *([] if start is None else [start])]:
-            self.statements[each] = None
+        self.statements[position] = _finished(tiles)
+        for number in [*followers, *([] if start is None else [start])]:
+            self.statements[number] = None
         if moved:  # buffers that followers write are allocated before
-            self.statements[at] = sequence(*(self.statements[each] for each in moved), self.statements[at])
-            for each in moved:
-                self.statements[each] = None
+            self.statements[position] = sequence(
+                *(self.statements[number] for number in moved), self.statements[position]
+            )
+            for number in moved:
+                self.statements[number] = None
         return copies
 
-    def _convolution(self, at: int, product: Product, copies: list[int]) -> Product | None:
+    def _convolution(self, position: int, product: Product, copies: list[int]) -> Product | None:
         """Return the product as a convolution, if it can be of an image without its padding; None where it is none."""
         for image in (self._without_padding, lambda _at, product, _copies: product.right):
-            found: list[int] = []
-            operands = (product.left, image(at, product, found))
+            used_copies: list[int] = []
+            operands = (product.left, image(position, product, used_copies))
             if operands[1] is not None:
-                left, right = (self._through_copies(at, each, product.result, found) for each in operands)
-                made = replace(product, left=left, right=right)
-                if is_convolution(made):
-                    copies += found
-                    return made
+                left, right = (
+                    self._through_copies(position, operand, product.result, used_copies) for operand in operands
+                )
+                candidate = replace(product, left=left, right=right)
+                if is_convolution(candidate):
+                    copies += used_copies
+                    return candidate
         return None
 
-    def _without_padding(self, at: int, product: Product, copies: list[int]) -> Any:
+    def _without_padding(self, position: int, product: Product, copies: list[int]) -> Any:
         """Return the right operand with a conditional load of the image before padding; None where it is not padded."""
         load = core_of(product.right)
-        if not isinstance(load, TensorLoad) or not any(load.source.same_as(each) for each in self.allocated):
+        if not isinstance(load, TensorLoad) or not any(
+            load.source.same_as(allocation) for allocation in self.allocated
+        ):
             return None
         stores = [number for number in range(len(self.statements)) if self._writes(number, load.source)]
         nests = [self.nests[number] for number in stores]
-        if len(stores) != 2 or stores[-1] >= at or None in nests or any(nest.names for nest in nests):
+        if len(stores) != 2 or stores[-1] >= position or None in nests or any(nest.names for nest in nests):
             return None
         fill, copy = nests
         inner = loads_in(copy.store.value)
         if not fill.reaches_all() or len(inner) != 1 or inner[0].source.same_as(product.result):
             return None
-        if any(self._writes(number, inner[0].source) for number in range(stores[0], at)):
+        if any(self._writes(number, inner[0].source) for number in range(stores[0], position)):
             return None
         extents = {axis.variable: axis.extent for axis in copy.axes}
-        inside = inside_of(fill.store, copy.store, extents, load.indices)
+        unpadded = unpadded_load(fill.store, copy.store, extents, load.indices)
         copies += stores
-        return None if inside is None else with_core(product.right, inside)
+        return None if unpadded is None else with_core(product.right, unpadded)
 
-    def _through_copies(self, at: int, operand: Any, result: Any, copies: list[int]) -> Any:
+    def _through_copies(self, position: int, operand: Any, result: Any, copies: list[int]) -> Any:
         """Return the operand with loads from the sources of copies, unless a source is the result."""
 
         def load(node: Any) -> Any:
-            found = self._copy_before(at, node.source)
-            if found is None or any(each.source.same_as(result) for each in loads_in(self.nests[found].store.value)):
+            copy = self._copy_before(position, node.source)
+            if copy is None or any(inner.source.same_as(result) for inner in loads_in(self.nests[copy].store.value)):
                 return node
-            nest = self.nests[found]
-            copies.append(found)
+            nest = self.nests[copy]
+            copies.append(copy)
             pairs = zip(nest.store.indices, node.indices, strict=True)
-            values = {place: value for place, value in pairs if isinstance(place, tirx.Var)}
+            values = {variable: value for variable, value in pairs if isinstance(variable, tirx.Var)}
             return replaced(nest.store.value, values)
 
-        known = len(copies)
+        count = len(copies)
         operand = structural_map(operand, (TensorLoad, load), order="post")
-        return operand if len(copies) == known else self._through_copies(at, operand, result, copies)
+        return operand if len(copies) == count else self._through_copies(position, operand, result, copies)
 
-    def _copy_before(self, at: int, buffer: Any) -> int | None:
+    def _copy_before(self, position: int, buffer: Any) -> int | None:
         """Return the position of the statement that copies or converts another, unchanged buffer to `buffer`."""
-        if not any(buffer.same_as(each) for each in self.allocated):
+        if not any(buffer.same_as(allocation) for allocation in self.allocated):
             return None
         stores = [number for number in range(len(self.statements)) if self._writes(number, buffer)]
-        if len(stores) != 1 or stores[0] >= at:
+        if len(stores) != 1 or stores[0] >= position:
             return None
         nest = self.nests[stores[0]]
-        if nest is None or not nest.reaches_all() or not _moves(nest):
+        if nest is None or not nest.reaches_all() or not _is_copy(nest):
             return None
         [load] = loads_in(nest.store.value)
-        if any(self._writes(number, load.source) for number in range(stores[0] + 1, at)):
+        if any(self._writes(number, load.source) for number in range(stores[0] + 1, position)):
             return None
         return stores[0]
 
-    def _writes(self, at: int, buffer: Any) -> bool:
-        found: list[Any] = []
-        statement = self.statements[at]
+    def _writes(self, position: int, buffer: Any) -> bool:
+        buffers: list[Any] = []
+        statement = self.statements[position]
         if statement is not None:
-            structural_walk(statement, (tirx.BufferStore, lambda node: found.append(node.buffer)))
-        return any(buffer.same_as(each) for each in found)
+            structural_walk(statement, (tirx.BufferStore, lambda node: buffers.append(node.buffer)))
+        return any(buffer.same_as(stored) for stored in buffers)
 
-    def _start(self, at: int, product: Product) -> int | None:
+    def _start(self, position: int, product: Product) -> int | None:
         """Return the position of the statement that zeroes the result, if no later one accesses it; else None."""
-        users = [number for number in range(at) if self._uses(number, product.result)]
+        users = [number for number in range(position) if self._uses(number, product.result)]
         nest = self.nests[users[-1]] if users else None
         if nest is None or not nest.reaches_all() or not _is_zero(nest.store.value):
             return None
         spatial = {axis.variable: axis.extent for axis in (*product.batch, *product.rows, *product.columns)}
         is_whole = all(
-            is_same(spatial.get(place, place), size)
-            for place, size in zip(product.update.indices, product.result.ty.shape, strict=True)
+            is_same(spatial.get(variable, variable), size)
+            for variable, size in zip(product.update.indices, product.result.ty.shape, strict=True)
         )
         return users[-1] if is_whole else None
 
     def _followers(
-        self, at: int, product: Product, read: Sequence[Any], total: Any
+        self, position: int, product: Product, read: Sequence[Any], value: Any
     ) -> tuple[list[Any], list[Any], list[int], list[int]]:
         """Return the consumers' stores, their private buffers, the positions of their statements and allocations.
 
         `read` are the operands that the tiles read, which other tiles must not write.
         """
-        result, places = product.result, list(product.update.indices)
-        operands = [load.source for each in (product.left, product.right, *read) for load in loads_in(each)]
-        stores, taken, moved, waiting = [tirx.BufferStore(result, total, places)], [], [], []
+        result, indices = product.result, list(product.update.indices)
+        operands = [load.source for operand in (product.left, product.right, *read) for load in loads_in(operand)]
+        stores, fused, moved, waiting = [tirx.BufferStore(result, value, indices)], [], [], []
         private: list[Any] = []
-        for number in range(at + 1, len(self.statements)):
-            if self._may_go_before(number, result, operands):
+        for number in range(position + 1, len(self.statements)):
+            if self._may_precede(number, result, operands):
                 waiting.append(number)
                 continue
             nest = self.nests[number]
-            made = None if nest is None else _in_terms_of(nest, result, places, product, operands)
-            if made is None:
+            rewritten = None if nest is None else _in_terms_of(nest, result, indices, product, operands)
+            if rewritten is None:
                 break
-            *names, store = made
+            *names, store = rewritten
             is_last = store.buffer.same_as(result)
             is_only = is_last or not any(
                 self._uses(other, result)
                 for other in range(len(self.statements))
-                if other not in (at, number) and other > at
+                if other not in (position, number) and other > position
             )
-            is_private = is_last or (is_only and any(result.same_as(each) for each in self.allocated))
-            stores = [_reading(each, result, total) for each in made] if is_private else [*stores, *made]
-            private = [each.buffer for each in names]
-            taken.append(number)
+            is_private = is_last or (is_only and any(result.same_as(allocation) for allocation in self.allocated))
+            stores = [_reading(store, result, value) for store in rewritten] if is_private else [*stores, *rewritten]
+            private = [name.buffer for name in names]
+            fused.append(number)
             moved += waiting
             break
-        return stores, private, taken, moved
+        return stores, private, fused, moved
 
-    def _may_go_before(self, number: int, result: Any, operands: Sequence[Any]) -> bool:
+    def _may_precede(self, number: int, result: Any, operands: Sequence[Any]) -> bool:
         """Whether a statement is independent of the product, and is a `Bind`, an allocation or a loop over a row."""
         statement, nest = self.statements[number], self.nests[number]
         is_line = nest is not None and len(nest.axes) == 1 and nest.reaches_all()
         if not (is_line or isinstance(statement, tirx.AllocBuffer | tirx.Bind)) or self._uses(number, result):
             return False
-        return not any(self._writes(number, each) for each in operands)
+        return not any(self._writes(number, operand) for operand in operands)
 
 
 def _product(nest: _Nest) -> Product | None:
     """Return the product of a nest with a dynamic size; None where it is none."""
     stored = set(nest.store.indices)  # no list: see `products`
-    summed = [each for each in nest.variables if each not in stored]
+    summed = [variable for variable in nest.variables if variable not in stored]
     product = product_of(nest.store, nest.axes, summed)
     if product is None or not product.columns or nest.names:
         return None
@@ -292,14 +298,14 @@ def _product(nest: _Nest) -> Product | None:
     product = _with_open_sum_first(product)
     if product is None:
         return None
-    places = list(product.update.indices)
+    indices = list(product.update.indices)
     variables = set(nest.variables)
-    are_plain = all(place in variables for place in places) and len(set(places)) == len(places)
-    operands = [load.source for each in (product.left, product.right) for load in loads_in(each)]
-    reads_itself = any(each.same_as(product.result) for each in operands)
-    has_calls = any(_calls(each) or _names_values(each) for each in (product.left, product.right))
-    is_worth_it = _may_have(product.columns, 2) and _may_have(product.reduced, 4)
-    return product if are_plain and not reads_itself and not has_calls and is_worth_it else None
+    are_plain = all(position in variables for position in indices) and len(set(indices)) == len(indices)
+    operands = [load.source for operand in (product.left, product.right) for load in loads_in(operand)]
+    reads_itself = any(operand.same_as(product.result) for operand in operands)
+    has_calls = any(_calls(operand) or _contains_let(operand) for operand in (product.left, product.right))
+    is_profitable = _may_have(product.columns, 2) and _may_have(product.reduced, 4)
+    return product if are_plain and not reads_itself and not has_calls and is_profitable else None
 
 
 def _is_open(axis: Axis) -> bool:
@@ -323,30 +329,30 @@ def _may_have(axes: Sequence[Axis], least: int) -> bool:
     return not isinstance(size, int) or size >= least
 
 
-def _in_terms_of(nest: _Nest, result: Any, places: Sequence[Any], product: Product, operands: list[Any]) -> Any:
+def _in_terms_of(nest: _Nest, result: Any, indices: Sequence[Any], product: Product, operands: list[Any]) -> Any:
     """Return the nest's stores in terms of the product's axes; None where it does not read the product elementwise."""
-    everything = [each.value for each in (*nest.names, nest.store)]
+    everything = [statement.value for statement in (*nest.names, nest.store)]
     reads = [load for value in everything for load in loads_in(value) if load.source.same_as(result)]
-    if any(str(each.buffer.dtype) == "bool" for each in nest.names) or any(map(_names_values, everything)):
+    if any(str(name.buffer.dtype) == "bool" for name in nest.names) or any(map(_contains_let, everything)):
         return None
-    if not reads or len(nest.axes) != len(places):
+    if not reads or len(nest.axes) != len(indices):
         return None
-    values = dict(zip(reads[0].indices, places, strict=True))
+    values = dict(zip(reads[0].indices, indices, strict=True))
     extents = {axis.variable: axis.extent for axis in (*product.batch, *product.rows, *product.columns)}
     for axis in nest.axes:
         if axis.variable not in values or not is_same(axis.extent, extents[values[axis.variable]]):
             return None
-    *names, store = (replaced(each, values) for each in (*nest.names, nest.store))
+    *names, store = (replaced(statement, values) for statement in (*nest.names, nest.store))
     target = store.buffer
-    if any(target.same_as(each) for each in operands) or len(set(store.indices)) != len(places):
+    if any(target.same_as(operand) for operand in operands) or len(set(store.indices)) != len(indices):
         return None
-    if not all(place in extents for place in store.indices):
+    if not all(position in extents for position in store.indices):
         return None
-    if target.same_as(result) and not all(map(structural_equal, store.indices, places)):
+    if target.same_as(result) and not all(map(structural_equal, store.indices, indices)):
         return None
-    for load in (load for each in (*names, store) for load in loads_in(each.value)):
-        own = places if load.source.same_as(result) else store.indices if load.source.same_as(target) else None
-        if own is not None and not all(map(structural_equal, load.indices, own)):
+    for load in (load for statement in (*names, store) for load in loads_in(statement.value)):
+        expected = indices if load.source.same_as(result) else store.indices if load.source.same_as(target) else None
+        if expected is not None and not all(map(structural_equal, load.indices, expected)):
             return None
     return [*names, store]
 
@@ -375,23 +381,23 @@ def _finished(statement: Any) -> Any:
     return tirx.AttrStmt(index(0), FINISHED, index(1), statement)
 
 
-def _moves(nest: _Nest) -> bool:
+def _is_copy(nest: _Nest) -> bool:
     value = nest.store.value
     if nest.names or not is_scaled(value):
         return False
     return not any(map(loads_in, loads_in(value)[0].indices))
 
 
-def _names_values(node: Any) -> bool:
-    found: list[Any] = []
-    structural_walk(node, (tirx.Let, found.append))
-    return bool(found)
+def _contains_let(node: Any) -> bool:
+    lets: list[Any] = []
+    structural_walk(node, (tirx.Let, lets.append))
+    return bool(lets)
 
 
 def _calls(node: Any) -> bool:
-    found: list[Any] = []
-    structural_walk(node, (ir.Call, lambda call: found.append(str(getattr(call.op, "name", "")))))
-    return any(name.rsplit(".", 1)[-1] not in CHEAP_CALLS for name in found)
+    operators: list[Any] = []
+    structural_walk(node, (ir.Call, lambda call: operators.append(str(getattr(call.op, "name", "")))))
+    return any(name.rsplit(".", 1)[-1] not in CHEAP_CALLS for name in operators)
 
 
 def _is_zero(value: Any) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip_loop
-from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccesses, accesses_of, is_cell
+from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccesses, accesses_of, is_scalar
 from mlirtri.lowering.tir.statements import depends_on, fresh, index, new_buffer, plus, sequence, whole
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
 
@@ -26,7 +26,7 @@ Combine = Callable[[Any, Any], Any]
 class Sum:
     """A scalar buffer that a loop reduces into: how two partial results are combined, and their neutral element."""
 
-    cell: Any
+    scalar: Any
     combine: Combine
     start: Any
     """The neutral element; None where a copy of the buffer's value serves as one."""
@@ -35,32 +35,32 @@ class Sum:
 def sums_of(loop: Any) -> list[Sum] | None:
     """Return the scalar buffers that a loop reduces into; None where it does anything else."""
     accesses = accesses_of(loop.body)
-    if accesses.is_opaque or not _is_only_cells(accesses):
+    if accesses.is_opaque or not _is_only_scalars(accesses):
         return None
     statements = list(loop.body.seq) if isinstance(loop.body, tirx.SeqStmt) else [loop.body]
-    values = {each.var: each.value for each in statements if isinstance(each, tirx.Bind)}
+    values = {bind.var: bind.value for bind in statements if isinstance(bind, tirx.Bind)}
     private = accesses.private
-    stores = [each for each in statements if isinstance(each, tirx.BufferStore) and each.buffer not in private]
-    written = [each.buffer for each in accesses.shared if each.is_store]
-    found = [_sum(store, values, written) for store in stores]
-    if not found or len(found) != len(written) or any(each is None for each in found):
+    stores = [store for store in statements if isinstance(store, tirx.BufferStore) and store.buffer not in private]
+    written = [access.buffer for access in accesses.shared if access.is_store]
+    sums = [_sum(store, values, written) for store in stores]
+    if not sums or len(sums) != len(written) or any(reduction is None for reduction in sums):
         return None
-    cells = [each.cell for each in found]
-    return found if _are_apart(statements, cells) else None
+    scalars = [reduction.scalar for reduction in sums]
+    return sums if _are_apart(statements, scalars) else None
 
 
-def _is_only_cells(accesses: LoopAccesses) -> bool:
-    return all(is_cell(each.buffer) for each in accesses.shared if each.is_store)
+def _is_only_scalars(accesses: LoopAccesses) -> bool:
+    return all(is_scalar(access.buffer) for access in accesses.shared if access.is_store)
 
 
-def _are_apart(statements: list[Any], cells: list[Any]) -> bool:
+def _are_apart(statements: list[Any], scalars: list[Any]) -> bool:
     """Whether each scalar buffer is read by its own reduction only, perhaps by a bound variable."""
-    for cell in cells:
-        names = [each.var for each in statements if isinstance(each, tirx.Bind) and _is_load(each.value, cell)]
-        for each in statements:
-            is_own = isinstance(each, tirx.BufferStore) and each.buffer.same_as(cell)
-            is_name = isinstance(each, tirx.Bind) and _is_load(each.value, cell)
-            if not is_own and not is_name and depends_on(each, [cell, *names]):
+    for scalar in scalars:
+        names = [bind.var for bind in statements if isinstance(bind, tirx.Bind) and _is_load(bind.value, scalar)]
+        for statement in statements:
+            is_own = isinstance(statement, tirx.BufferStore) and statement.buffer.same_as(scalar)
+            is_name = isinstance(statement, tirx.Bind) and _is_load(statement.value, scalar)
+            if not is_own and not is_name and depends_on(statement, [scalar, *names]):
                 return False
     return True
 
@@ -71,49 +71,49 @@ def _is_load(expression: Any, buffer: Any) -> bool:
 
 def _sum(store: Any, values: dict[Any, Any], written: list[Any]) -> Sum | None:
     """Return the reduction of one store; None where it is no sum, product or extremum of floats."""
-    cell, dtype = store.buffer, str(store.value.ty)
+    scalar, dtype = store.buffer, str(store.value.ty)
     if dtype not in _FLOATS:
         return None
-    names = {name: value for name, value in values.items() if _is_load(value, cell)}
-    value = structural_map(store.value, (tirx.Var, lambda each: names.get(each, each)))
+    names = {name: value for name, value in values.items() if _is_load(value, scalar)}
+    value = structural_map(store.value, (tirx.Var, lambda variable: names.get(variable, variable)))
     for kind, neutral in ((tirx.Add, -0.0), (tirx.Sub, -0.0), (tirx.Mul, 1.0)):
         if isinstance(value, kind):
-            is_first = _is_load(value.a, cell)
+            is_first = _is_load(value.a, scalar)
             term = value.b if is_first else value.a
-            if (not is_first and (kind is tirx.Sub or not _is_load(value.b, cell))) or depends_on(term, written):
+            if (not is_first and (kind is tirx.Sub or not _is_load(value.b, scalar))) or depends_on(term, written):
                 return None
-            return Sum(cell, tirx.Mul if kind is tirx.Mul else tirx.Add, tirx.FloatImm(dtype, neutral))
-    return _extremum(value, cell, written) if isinstance(value, tirx.Select) else None
+            return Sum(scalar, tirx.Mul if kind is tirx.Mul else tirx.Add, tirx.FloatImm(dtype, neutral))
+    return _extremum(value, scalar, written) if isinstance(value, tirx.Select) else None
 
 
-def _extremum(value: Any, cell: Any, written: list[Any]) -> Sum | None:
-    """``select(a < b or isnan(a), a, b)``, where the cell is a or b."""
-    is_first = _is_load(value.true_value, cell)
+def _extremum(value: Any, scalar: Any, written: list[Any]) -> Sum | None:
+    """``select(a < b or isnan(a), a, b)``, where the scalar is a or b."""
+    is_first = _is_load(value.true_value, scalar)
     term = value.false_value if is_first else value.true_value
-    if (not is_first and not _is_load(value.false_value, cell)) or depends_on(term, written):
+    if (not is_first and not _is_load(value.false_value, scalar)) or depends_on(term, written):
         return None
-    if not _compares(value.condition, cell, term):
+    if not _compares(value.condition, scalar, term):
         return None
 
-    def combine(own: Any, other: Any) -> Any:
+    def combine(partial_result: Any, other: Any) -> Any:
         def visit(node: Any) -> Any:
-            if _is_load(node, cell):
-                return own
+            if _is_load(node, scalar):
+                return partial_result
             return other if structural_equal(node, term) else node
 
         rules = [(kind, visit) for kind in {TensorLoad: None, type(term): None}]
         return structural_map(value, rules, order="post")
 
-    return Sum(cell, combine, None)
+    return Sum(scalar, combine, None)
 
 
-def _compares(condition: Any, cell: Any, term: Any) -> bool:
-    """Whether a condition is ``cell < term`` in some order, possibly or one of both being NaN."""
+def _compares(condition: Any, scalar: Any, term: Any) -> bool:
+    """Whether a condition is ``scalar < term`` in some order, possibly or one of both being NaN."""
     comparison = condition.a if isinstance(condition, tirx.Or) else condition
     if not isinstance(comparison, tirx.LT | tirx.GT | tirx.LE | tirx.GE):
         return False
     sides = (comparison.a, comparison.b)
-    return all(_is_load(each, cell) or structural_equal(each, term) for each in sides)
+    return all(_is_load(side, scalar) or structural_equal(side, term) for side in sides)
 
 
 def in_vectors(loop: Any, count: Any, lanes: int) -> Any:
@@ -121,55 +121,63 @@ def in_vectors(loop: Any, count: Any, lanes: int) -> Any:
 
     With one lane, as for columns, which are not contiguous, there are several scalar partial results.
     """
-    known = count.value if isinstance(count, tirx.IntImm) else None
+    static_count = count.value if isinstance(count, tirx.IntImm) else None
     least = max(2 * lanes, PARTIAL_VECTORS)
-    if loop.step is not None or (known is not None and known < least):
+    if loop.step is not None or (static_count is not None and static_count < least):
         return None
     sums = sums_of(loop)
     if sums is None:
         return None
-    vectors = 1 if known is not None and known < PARTIAL_VECTORS * lanes else PARTIAL_VECTORS
+    vectors = 1 if static_count is not None and static_count < PARTIAL_VECTORS * lanes else PARTIAL_VECTORS
     wide = vectors * lanes
-    partial = {each.cell: new_buffer(f"{each.cell.name}_partial", each.cell.dtype, 1, wide) for each in sums}
+    partial = {
+        reduction.scalar: new_buffer(f"{reduction.scalar.name}_partial", reduction.scalar.dtype, 1, wide)
+        for reduction in sums
+    }
     steps = [tirx.AllocBuffer(buffer) for buffer in partial.values()]
-    steps += [_started(each, partial[each.cell], lanes, wide) for each in sums]
-    done = index(0)
+    steps += [_started(reduction, partial[reduction.scalar], lanes, wide) for reduction in sums]
+    covered = index(0)
     for width in sorted({wide, lanes} - {1}, reverse=True):
-        if known is not None and known - done.value < width:
+        if static_count is not None and static_count - covered.value < width:
             continue
-        strips = strip_loop(loop, done, count, Shape(width // lanes, lanes), partial)
+        strips = strip_loop(loop, covered, count, Shape(width // lanes, lanes), partial)
         if strips is None:
             return None
         steps.append(strips)
-        done = whole(count, width)
-    steps += [_combined(each, partial[each.cell], lanes, wide) for each in sums]
-    rest = rest_loop(loop, done, count)
-    if known is not None:
-        return sequence(*steps, *rest)
+        covered = whole(count, width)
+    steps += [_combined(reduction, partial[reduction.scalar], lanes, wide) for reduction in sums]
+    remaining = rest_loop(loop, covered, count)
+    if static_count is not None:
+        return sequence(*steps, *remaining)
     # Few iterations are faster without vectors.
-    return tirx.IfThenElse(tirx.GE(count, index(least)), sequence(*steps, *rest), fresh(loop))
+    return tirx.IfThenElse(tirx.GE(count, index(least)), sequence(*steps, *remaining), fresh(loop))
 
 
-def _started(one: Sum, buffer: Any, lanes: int, wide: int) -> Any:
-    value = tirx.BufferLoad(one.cell, [index(0)]) if one.start is None else one.start
-    return sequence(*(_store(buffer, first, lanes, lambda at: value) for first in range(0, wide, lanes)))
+def _started(reduction: Sum, buffer: Any, lanes: int, wide: int) -> Any:
+    value = tirx.BufferLoad(reduction.scalar, [index(0)]) if reduction.start is None else reduction.start
+    return sequence(*(_store(buffer, first, lanes, lambda position: value) for first in range(0, wide, lanes)))
 
 
-def _combined(one: Sum, buffer: Any, lanes: int, wide: int) -> Any:
+def _combined(reduction: Sum, buffer: Any, lanes: int, wide: int) -> Any:
     """Return the tree reduction of the partial results into the scalar buffer."""
 
-    def load(at: Any) -> Any:
-        return tirx.BufferLoad(buffer, [index(0), at])
+    def load(position: Any) -> Any:
+        return tirx.BufferLoad(buffer, [index(0), position])
 
     def halved(half: int) -> Iterator[Any]:
         width = min(lanes, half)
         for first in range(0, half, width):
-            yield _store(buffer, first, width, lambda at: one.combine(load(at), load(plus(at, index(half)))))
+            yield _store(
+                buffer,
+                first,
+                width,
+                lambda position: reduction.combine(load(position), load(plus(position, index(half)))),
+            )
 
     halves = [wide >> step for step in range(1, wide.bit_length())]
-    total = one.combine(tirx.BufferLoad(one.cell, [index(0)]), load(index(0)))
+    result = reduction.combine(tirx.BufferLoad(reduction.scalar, [index(0)]), load(index(0)))
     steps = [step for half in halves for step in halved(half)]
-    return sequence(*steps, tirx.BufferStore(one.cell, total, [index(0)]))
+    return sequence(*steps, tirx.BufferStore(reduction.scalar, result, [index(0)]))
 
 
 def _store(buffer: Any, first: int, width: int, value: Callable[[Any], Any]) -> Any:
@@ -177,6 +185,6 @@ def _store(buffer: Any, first: int, width: int, value: Callable[[Any], Any]) -> 
     if width == 1:
         return tirx.BufferStore(buffer, value(index(first)), [index(0), index(first)])
     lane = tirx.Var("lane", "int64")
-    at = plus(index(first), lane)
-    store = tirx.BufferStore(buffer, value(at), [index(0), at])
+    position = plus(index(first), lane)
+    store = tirx.BufferStore(buffer, value(position), [index(0), position])
     return tirx.For(lane, index(0), index(width), tirx.ForKind.VECTORIZED, store)

@@ -120,9 +120,9 @@ class _Scheduler:
         if self.is_threaded or _is_small_around_larger(loop):
             return self._in_order(loop, around)
         self.is_threaded = True
-        made = self._in_order(loop, around)
+        scheduled = self._in_order(loop, around)
         self.is_threaded = False
-        return on_threads(made, work_of(loop))
+        return on_threads(scheduled, work_of(loop))
 
     def _in_order(self, loop: Any, around: Ranges) -> Any:
         """Return a loop of independent iterations that is vectorised, or contains the loop that is."""
@@ -133,27 +133,27 @@ class _Scheduler:
 
     def _in_vectors(self, loop: Any, around: Ranges) -> Any:
         fit = fit_of(loop)
-        inner = [fit_of(each) for each in parallel_loops_in(loop.body)]
-        better = [each for each in inner if each.is_good and each.share >= fit.share]
-        made = self._vectors(loop, fit.lanes, around) if fit.is_good and not better else None
-        if made is None and better and shares_reads(loop) and is_around_innermost(loop):
-            made = self._rows(loop, around)
-        return self._inside(loop, around) if made is None else made
+        inner = [fit_of(nested) for nested in parallel_loops_in(loop.body)]
+        better = [candidate for candidate in inner if candidate.is_good and candidate.share >= fit.share]
+        scheduled = self._vectors(loop, fit.lanes, around) if fit.is_good and not better else None
+        if scheduled is None and better and shares_reads(loop) and is_around_innermost(loop):
+            scheduled = self._rows(loop, around)
+        return self._inside(loop, around) if scheduled is None else scheduled
 
     def _vectors(self, loop: Any, lanes: int, around: Ranges) -> Any:
         """Return the loop in strips of vectors; None where its iterations diverge."""
         count = count_of(loop, around)
-        known = count.value if isinstance(count, tirx.IntImm) else None
-        while known is not None and lanes > max(1, known):
+        static_count = count.value if isinstance(count, tirx.IntImm) else None
+        while static_count is not None and lanes > max(1, static_count):
             lanes //= 2
         if lanes < 2:
             return None
         if not contains_loops(loop.body):
-            smallest = 2 if known is not None else max(2, lanes // 2)
+            smallest = 2 if static_count is not None else max(2, lanes // 2)
             return _narrowing(loop, count, lanes, smallest)
         vectors = VECTORS_OF_ROWS if is_unrolled(loop.body) else VECTORS
-        if known is not None:
-            return _overlapping(loop, count, Shape(max(1, min(vectors, known // lanes)), lanes))
+        if static_count is not None:
+            return _overlapping(loop, count, Shape(max(1, min(vectors, static_count // lanes)), lanes))
         return _overlapping_if_enough(loop, count, [Shape(1, lanes), Shape(vectors, lanes)])
 
     def _rows(self, loop: Any, around: Ranges) -> Any:
@@ -164,43 +164,45 @@ class _Scheduler:
         strips = strip_loop(loop, index(0), count, shape) if rows > 1 else None
         if strips is None:
             return None
-        done = whole(count, rows)
-        parts = [strips, *rest_loop(loop, done, count)]
+        covered = whole(count, rows)
+        parts = [strips, *rest_loop(loop, covered, count)]
         if not isinstance(count, tirx.IntImm):
             return self._rows_at_run_time(loop, count, shape, strips, around)
-        if count.value - done.value > 1:
-            parts[1:] = [strip_loop(loop, done, count, Shape(count.value - done.value, 1))]
+        if count.value - covered.value > 1:
+            parts[1:] = [strip_loop(loop, covered, count, Shape(count.value - covered.value, 1))]
         return sequence(*(self._inside(part, around) for part in parts))
 
     def _rows_at_run_time(self, loop: Any, count: Any, shape: Shape, strips: Any, around: Ranges) -> Any:
         """Return the same for a dynamic number of iterations: the last strip may overlap the one before."""
-        done = whole(count, shape.width)
-        last = tirx.IfThenElse(tirx.GT(count, done), self.visit(last_strip(loop, done, count, shape), around), None)
-        [each] = rest_loop(loop, index(0), count)
+        covered = whole(count, shape.width)
+        last = tirx.IfThenElse(
+            tirx.GT(count, covered), self.visit(last_strip(loop, covered, count, shape), around), None
+        )
+        [scalar_loop] = rest_loop(loop, index(0), count)
         together = sequence(self._inside(strips, around), last)
-        return tirx.IfThenElse(tirx.GE(count, index(shape.width)), together, self._inside(each, around))
+        return tirx.IfThenElse(tirx.GE(count, index(shape.width)), together, self._inside(scalar_loop, around))
 
 
 def _narrowing(loop: Any, count: Any, lanes: int, smallest: int) -> Any:
     """Return the loop in vectors, then in one of half as many lanes and so on, then the scalar remainder; or None."""
-    done, steps = index(0), []
+    covered, steps = index(0), []
     while lanes >= smallest:
-        if not isinstance(count, tirx.IntImm) or count.value - done.value >= lanes:
-            steps.append(strip_loop(loop, done, count, Shape(1, lanes)))
-            done = whole(count, lanes)
+        if not isinstance(count, tirx.IntImm) or count.value - covered.value >= lanes:
+            steps.append(strip_loop(loop, covered, count, Shape(1, lanes)))
+            covered = whole(count, lanes)
         lanes //= 2
-    return None if any(each is None for each in steps) else sequence(*steps, *rest_loop(loop, done, count))
+    return None if any(step is None for step in steps) else sequence(*steps, *rest_loop(loop, covered, count))
 
 
 def _overlapping_if_enough(loop: Any, count: Any, shapes: Sequence[Shape]) -> Any:
     """Return the loop in the widest strips that it is long enough for, else scalar; None where iterations diverge."""
-    [made] = rest_loop(loop, index(0), count)
+    [result] = rest_loop(loop, index(0), count)
     for shape in shapes:
         strips = _overlapping(loop, count, shape)
         if strips is None:
             return None
-        made = tirx.IfThenElse(tirx.GE(count, index(shape.width)), strips, made)
-    return made
+        result = tirx.IfThenElse(tirx.GE(count, index(shape.width)), strips, result)
+    return result
 
 
 def _overlapping(loop: Any, count: Any, shape: Shape) -> Any:
@@ -208,15 +210,15 @@ def _overlapping(loop: Any, count: Any, shape: Shape) -> Any:
 
     The loops inside take the same time for one column as for a strip of them.
     """
-    done = whole(count, shape.width)
+    covered = whole(count, shape.width)
     strips = strip_loop(loop, index(0), count, shape)
     if strips is None:
         return None
-    if isinstance(count, tirx.IntImm) and count.value == done.value:
+    if isinstance(count, tirx.IntImm) and count.value == covered.value:
         return strips
-    last = last_strip(loop, done, count, shape)
+    last = last_strip(loop, covered, count, shape)
     if not isinstance(count, tirx.IntImm):
-        last = tirx.IfThenElse(tirx.GT(count, done), last, None)
+        last = tirx.IfThenElse(tirx.GT(count, covered), last, None)
     return sequence(strips, last)
 
 
@@ -224,8 +226,12 @@ def _is_small_around_larger(loop: Any) -> bool:
     """Whether a loop has too few iterations for all threads, and only contains a loop with more."""
     inner = loop.body
     is_nest = isinstance(inner, tirx.For) and PARALLEL in inner.annotations
-    known = [each.extent for each in (loop, inner) if isinstance(getattr(each, "extent", None), tirx.IntImm)]
-    return is_nest and len(known) == 2 and known[0].value < ENOUGH_ITERATIONS < known[1].value
+    static_extents = [
+        candidate.extent for candidate in (loop, inner) if isinstance(getattr(candidate, "extent", None), tirx.IntImm)
+    ]
+    return (
+        is_nest and len(static_extents) == 2 and static_extents[0].value < ENOUGH_ITERATIONS < static_extents[1].value
+    )
 
 
 def count_of(loop: Any, around: Ranges) -> Any:

@@ -37,14 +37,14 @@ def work_of(statement: Any) -> Any:
 
 def _work(statement: Any, changing: list[Any]) -> Any:
     if isinstance(statement, tirx.For):
-        inside = _work(statement.body, changing)
+        body_work = _work(statement.body, changing)
         extent = statement.extent
         if depends_on(extent, changing):
             extent = index(UNKNOWN_EXTENT)
         middle = statement.min + tirx.floordiv(extent, index(2))
-        return substituted(inside, statement.loop_var, middle) * extent
+        return substituted(body_work, statement.loop_var, middle) * extent
     if isinstance(statement, tirx.SeqStmt):
-        return sum((_work(each, changing) for each in statement.seq), index(0))
+        return sum((_work(child, changing) for child in statement.seq), index(0))
     if isinstance(statement, tirx.BufferStore | tirx.Bind):
         return index(CALL_POINTS if _calls(statement.value) else 1)
     if isinstance(statement, tirx.While):
@@ -55,22 +55,22 @@ def _work(statement: Any, changing: list[Any]) -> Any:
 
 
 def _calls(expression: Any) -> bool:
-    found: list[Any] = []
-    structural_walk(expression, (ir.Call, lambda call: found.append(str(getattr(call.op, "name", "")))))
-    return any(name.rsplit(".", 1)[-1] not in CHEAP_CALLS for name in found)
+    operators: list[Any] = []
+    structural_walk(expression, (ir.Call, lambda call: operators.append(str(getattr(call.op, "name", "")))))
+    return any(name.rsplit(".", 1)[-1] not in CHEAP_CALLS for name in operators)
 
 
-def on_threads(made: Any, work: Any) -> Any:
+def on_threads(statement: Any, work: Any) -> Any:
     """Return the statements of a scheduled parallel loop with the first loop on all threads where `work` is enough."""
     if isinstance(work, tirx.IntImm):
-        return _first_parallel(made) if profitable(work.value >= PARALLEL_POINTS) else made
+        return _first_parallel(statement) if profitable(work.value >= PARALLEL_POINTS) else statement
     condition = tirx.GE(work, index(PARALLEL_POINTS))
-    return tirx.IfThenElse(condition, _first_parallel(made), fresh(made))
+    return tirx.IfThenElse(condition, _first_parallel(statement), fresh(statement))
 
 
-def _first_parallel(made: Any) -> Any:
-    if isinstance(made, tirx.IfThenElse):
+def _first_parallel(statement: Any) -> Any:
+    if isinstance(statement, tirx.IfThenElse):
         # The first arm is for long loops.
-        return tirx.IfThenElse(made.condition, _first_parallel(made.then_case), made.else_case)
-    first, *others = made.seq if isinstance(made, tirx.SeqStmt) else [made]
+        return tirx.IfThenElse(statement.condition, _first_parallel(statement.then_case), statement.else_case)
+    first, *others = statement.seq if isinstance(statement, tirx.SeqStmt) else [statement]
     return sequence(with_body(first, first.body, kind=tirx.ForKind.PARALLEL), *others)

@@ -55,7 +55,7 @@ def squares_of(loop: Stmt) -> Squares | None:
     loops = _loops_of(loop)
     if loops is None:
         return None
-    ends = [tirx.Var(each.loop_var.name, "int64") for each in (loops.across, loops.down)]
+    ends = [tirx.Var(tile_loop.loop_var.name, "int64") for tile_loop in (loops.across, loops.down)]
     across, down = ends
     side = loops.square.side
     body = loops.square.statements(down, across)
@@ -73,7 +73,7 @@ def squares_of(loop: Stmt) -> Squares | None:
         body = tirx.For(outer.loop_var, outer.min, outer.extent, tirx.ForKind.SERIAL, body, None, outer.annotations)
     blocks = _tiles_of(loops.across, side * SQUARES_ABREAST)
     body = tirx.For(block, index(0), blocks, tirx.ForKind.SERIAL, body, None, loop.annotations)
-    are_long = [tirx.GE(each.extent, index(side)) for each in (loops.across, loops.down)]
+    are_long = [tirx.GE(tile_loop.extent, index(side)) for tile_loop in (loops.across, loops.down)]
     return Squares(body, tirx.And(*are_long))
 
 
@@ -82,13 +82,13 @@ def _loops_of(loop: Stmt) -> _Loops | None:
     while isinstance(chain[-1].body, tirx.For):
         chain.append(chain[-1].body)
     *between, down = chain[1:] or [loop]
-    is_nest = len(chain) > 1 and all(_is_plain(each, chain) for each in chain)
+    is_nest = len(chain) > 1 and all(_is_plain(member, chain) for member in chain)
     if not is_nest or contains_loops(down.body) or has_conditions(down.body):
         return None
     accesses = accesses_of(down.body)
     side = lanes_of(accesses)
-    for each in (loop, down):
-        while isinstance(each.extent, tirx.IntImm) and side > each.extent.value:
+    for tile_loop in (loop, down):
+        while isinstance(tile_loop.extent, tirx.IntImm) and side > tile_loop.extent.value:
             side //= 2
     stores = [access for access in accesses.shared if access.is_store]
     written = [access.buffer for access in stores]
@@ -107,7 +107,7 @@ def _is_plain(loop: Stmt, chain: Sequence[Stmt]) -> bool:
     """Whether a loop's iterations are independent, counted from 0, and as many for each iteration of the others."""
     is_counted = isinstance(loop.min, tirx.IntImm) and not loop.min.value and loop.step is None
     return (
-        PARALLEL in loop.annotations and is_counted and not depends_on(loop.extent, [each.loop_var for each in chain])
+        PARALLEL in loop.annotations and is_counted and not depends_on(loop.extent, [outer.loop_var for outer in chain])
     )
 
 
@@ -124,7 +124,7 @@ def _crossing_loads(body: Stmt, private: set[Var], across: Var, down: Var) -> li
         if None in forms or not forms or forms[-1].factor(across) != 1 or str(load.source.dtype) not in DTYPES:
             return []
         indices = [tirx.Evaluate(position) for position in load.indices]
-        if any(form.factor(across) for form in forms[:-1]) or any(depends_on(each, bound) for each in indices):
+        if any(form.factor(across) for form in forms[:-1]) or any(depends_on(position, bound) for position in indices):
             return []
         if not any(structural_equal(load, other) for other in crossing):
             crossing.append(load)

@@ -42,18 +42,18 @@ class Fit:
 def fit_of(loop: Any) -> Fit:
     """Return how well a `For` would vectorise."""
     accesses = accesses_of(loop.body)
-    total = fitting = 0
+    total_weight = fitting = 0
     stores_fit = is_known = True
-    for each in accesses.shared:
-        step = step_of(each, loop.loop_var)
-        if step == PARTS and _is_part(each):
+    for access in accesses.shared:
+        step = step_of(access, loop.loop_var)
+        if step == PARTS and _is_part(access):
             step = 1
-        weight = LOOP_WEIGHT ** sum(_moves(each, one.variable) for one in each.loops)
-        total += weight
+        weight = LOOP_WEIGHT ** sum(_moves(access, inner.variable) for inner in access.loops)
+        total_weight += weight
         fitting += weight if step in (0, 1) else 0
-        stores_fit &= step == 1 or not each.is_store
+        stores_fit &= step == 1 or not access.is_store
         is_known &= step is not None
-    return Fit(fitting / total if total else 0.0, stores_fit, is_known, lanes_of(accesses))
+    return Fit(fitting / total_weight if total_weight else 0.0, stores_fit, is_known, lanes_of(accesses))
 
 
 def _is_part(access: LoopAccess) -> bool:
@@ -78,34 +78,34 @@ def step_of(access: LoopAccess, variable: Any) -> int | None:
 
 def lanes_of(accesses: LoopAccesses) -> int:
     """Return the lanes of a vector of the widest element, taken as 32 bits or more; 1 where TVM has no vectors."""
-    dtypes = {str(each.buffer.dtype) for each in accesses.found}
+    dtypes = {str(access.buffer.dtype) for access in accesses.all}
     if not dtypes or "bfloat16" in dtypes:
         return 1
-    return vector_bits() // max(32, *(int(each.buffer.dtype.bits) for each in accesses.found))
+    return vector_bits() // max(32, *(int(access.buffer.dtype.bits) for access in accesses.all))
 
 
 def parallel_loops_in(statement: Any) -> list[Any]:
     """Return the marked loops inside a statement, in program order."""
-    found: list[Any] = []
+    loops: list[Any] = []
 
     def visit(loop: Any) -> None:
         if PARALLEL in loop.annotations:
-            found.append(loop)
+            loops.append(loop)
 
     structural_walk(statement, (tirx.For, visit), order="pre")
-    return found
+    return loops
 
 
 def contains_loops(statement: Any) -> bool:
     """Whether there is a loop inside a statement that is not unrolled."""
-    found: list[Any] = []
+    loops: list[Any] = []
 
     def visit(loop: Any) -> None:
         if loop.kind != tirx.ForKind.UNROLLED:
-            found.append(loop)
+            loops.append(loop)
 
-    structural_walk(statement, [(tirx.For, visit), (tirx.While, found.append)])
-    return bool(found)
+    structural_walk(statement, [(tirx.For, visit), (tirx.While, loops.append)])
+    return bool(loops)
 
 
 def shares_reads(loop: Any) -> bool:
@@ -117,9 +117,9 @@ def shares_reads(loop: Any) -> bool:
             serial.append(inner.loop_var)
 
     structural_walk(loop.body, (tirx.For, visit))
-    loads = [each for each in accesses_of(loop.body).shared if not each.is_store and each.loops]
+    loads = [access for access in accesses_of(loop.body).shared if not access.is_store and access.loops]
     return any(
-        step_of(each, loop.loop_var) == 0 and any(_moves(each, variable) for variable in serial) for each in loads
+        step_of(load, loop.loop_var) == 0 and any(_moves(load, variable) for variable in serial) for load in loads
     )
 
 
@@ -135,6 +135,6 @@ def is_around_innermost(loop: Any) -> bool:
 
 def is_unrolled(statement: Any) -> bool:
     """Whether a statement contains an unrolled loop."""
-    found: list[Any] = []
-    structural_walk(statement, (tirx.For, lambda loop: found.append(loop.kind)))
-    return tirx.ForKind.UNROLLED in found
+    kinds: list[Any] = []
+    structural_walk(statement, (tirx.For, lambda loop: kinds.append(loop.kind)))
+    return tirx.ForKind.UNROLLED in kinds

@@ -133,7 +133,7 @@ def test_loops_are_fused_where_elements_meet_in_one_iteration(first, second, cou
 
 
 @pytest.mark.parametrize(("last", "is_kept"), [("z[i] = x[i]", False), ("z[i] = t[0, i]", True)])
-def test_arrays_inside_of_iterations_become_cells(last, is_kept):
+def test_arrays_inside_of_iterations_become_scalars(last, is_kept):
     arrays = {"x": random(40), "y": random(8, 40), "z": random(40)}
     body = f"""
     t = T.alloc_buffer((8, 40), "float64")
