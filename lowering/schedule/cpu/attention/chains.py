@@ -28,7 +28,7 @@ class Scores:
 
     target: Any
     value: Any
-    places: tuple[Any, ...]
+    indices: tuple[Any, ...]
     """Per dimension of the target, the variable of the product's axis, or 0."""
 
 
@@ -66,45 +66,45 @@ def chain_of(function: PrimFunc) -> Chain | None:
     try:
         blocks = {block.name: block for block in leaf_blocks(schedule)}
         nests = nests_of(schedule.mod["main"])
-        found = {
-            at: product
-            for at, nest in enumerate(nests)
+        products = {
+            n: product
+            for n, nest in enumerate(nests)
             if nest.is_reduction
             and (product := find_product(blocks[nest.name], schedule.get(blocks[nest.name].handle))) is not None
         }
-        if len(found) != 2:
+        if len(products) != 2:
             return None
-        return _chain(nests, found, function.params)
+        return _chain(nests, products, function.params)
     except (NotRows, ValueError):  # opaque, symbolic or strange loops
         return None
 
 
 def _chain(nests: list[Nest], products: dict[int, Product], outputs: Sequence[Any]) -> Chain | None:
     start, end = products
-    first, second = (_without_rows_of_one(each) for each in products.values())
+    first, second = map(_without_rows_of_one, products.values())
     scores, middle = _scores(first, nests[start + 1 : end])
     if start != 0 or not middle or len(first.rows) != 1 or len(second.rows) != 1:
         return None
     stores = _stores_behind(nests[end + 1 :], second)
     weights = next((nest for nest in middle if loads_of(second.left, nest.target)), None)
     between = nests[start:end]
-    seen = [nest.target for nest in between if any(nest.target.same_as(one) for one in outputs)]
+    exposed = [nest.target for nest in between if any(nest.target.same_as(output) for output in outputs)]
     if (
         stores is None
         or weights is None
-        or seen
+        or exposed
         or any(second_reads(second, nest) for nest in nests[:end] if nest is not weights)
     ):
         return None
     if weights is not middle[-1] or str(weights.target.dtype) != str(scores.target.dtype):
         return None
     plan = make_plan(middle, find_rows(middle), [weights.target])
-    if not plan.reducers or not all(runs_along_memory(plan, at) for at in plan.reducers):
+    if not plan.reducers or not all(runs_along_memory(plan, n) for n in plan.reducers):
         return None
     dimensions = _dimensions(plan, scores.target)
     if dimensions is None:
         return None
-    axis_of = dict(zip(scores.places, dimensions, strict=True))
+    axis_of = dict(zip(scores.indices, dimensions, strict=True))
     block = axis_of.get(first.rows[0].variable)
     chain = Chain(first, plan, second, weights, stores, scores, dimensions, block)
     return chain if block is not None and _fits(chain, axis_of) else None
@@ -118,13 +118,13 @@ def _without_rows_of_one(product: Product) -> Product:
 
 def _scores(first: Product, middle: list[Nest]) -> tuple[Scores, list[Nest]]:
     """Return the first product with its elementwise consumers, and the remaining nests."""
-    places = tuple(first.update.indices)
-    scores = Scores(first.result, tirx.BufferLoad(first.result, list(places)), places)
+    result_indices = tuple(first.update.indices)
+    scores = Scores(first.result, tirx.BufferLoad(first.result, list(result_indices)), result_indices)
     while middle:
-        nest, *rest = middle
-        if nest.is_reduction or nest.before or any(each.reads(scores.target) for each in rest):
+        nest, *remaining = middle
+        if nest.is_reduction or nest.before or any(other.reads(scores.target) for other in remaining):
             break
-        values = _at_same_element(nest, scores.target, scores.places)
+        values = _at_same_element(nest, scores.target, scores.indices)
         if values is None or _reads_matrices(nest, scores.target):
             break
 
@@ -132,9 +132,9 @@ def _scores(first: Product, middle: list[Nest]) -> tuple[Scores, list[Nest]]:
             return scores.value if node.source.same_as(scores.target) else node
 
         value = structural_map(nest.store.value, (TensorLoad, load), order="post")
-        indices = tuple(replaced(each, values) for each in nest.store.indices)
+        indices = tuple(replaced(position, values) for position in nest.store.indices)
         scores = Scores(nest.target, replaced(value, values), indices)
-        middle = rest
+        middle = remaining
     return scores, middle
 
 
@@ -144,16 +144,16 @@ def _reads_matrices(nest: Nest, scores: Any) -> bool:
     return any(len([axis for axis in nest.plain(load.indices) if axis is not None]) > 1 for load in others)
 
 
-def _at_same_element(nest: Nest, buffer: Any, places: Sequence[Any]) -> Values | None:
-    """Return the values of an elementwise nest's axes where it reads `buffer` at `places`; None unless it reads all."""
+def _at_same_element(nest: Nest, buffer: Any, indices: Sequence[Any]) -> Values | None:
+    """Return the values of an elementwise nest's axes where it reads `buffer` at `indices`; None for a part."""
     loads = [load for load in nest.loads if load.source.same_as(buffer)]
     if not loads or len({nest.plain(load.indices) for load in loads}) != 1:
         return None
     values: Values = {axis.variable: index(0) for axis in nest.axes}
-    for axis, one, place in zip(nest.plain(loads[0].indices), loads[0].indices, places, strict=True):
+    for axis, position, expression in zip(nest.plain(loads[0].indices), loads[0].indices, indices, strict=True):
         if axis is not None:
-            values[nest.axes[axis].variable] = place
-        elif not isinstance(one, tirx.IntImm):
+            values[nest.axes[axis].variable] = expression
+        elif not isinstance(position, tirx.IntImm):
             return None
     is_whole = prod(axis.extent for axis in nest.axes) == prod(int(size) for size in buffer.shape)
     return values if is_whole else None
@@ -171,18 +171,18 @@ def loads_of(expression: Expr, buffer: Buffer) -> list[TensorLoad]:
 
 def _dimensions(plan: RowPlan, scores: Any) -> tuple[int | None, ...] | None:
     """Return per dimension of the scores the position of the rows' axis; None where the nests differ."""
-    said: set[tuple[int | None, ...]] = set()
-    for at, nest in enumerate(plan.nests):
-        rows, inside = plan.rows.axes[at], [axis for group in plan.inside[at].groups for axis in group]
+    variants: set[tuple[int | None, ...]] = set()
+    for n, nest in enumerate(plan.nests):
+        rows, inner_axes = plan.rows.axes[n], [axis for group in plan.inside[n].groups for axis in group]
         for load in nest.loads:
             if not load.source.same_as(scores):
                 continue
-            places = nest.plain(load.indices)
-            inner = [axis for axis in places if axis is not None and axis not in rows and nest.axes[axis].extent > 1]
-            if inner != inside:
+            axes = nest.plain(load.indices)
+            inner = [axis for axis in axes if axis is not None and axis not in rows and nest.axes[axis].extent > 1]
+            if inner != inner_axes:
                 return None
-            said.add(tuple(rows.index(axis) if axis in rows else None for axis in places))
-    return said.pop() if len(said) == 1 else None
+            variants.add(tuple(rows.index(axis) if axis in rows else None for axis in axes))
+    return variants.pop() if len(variants) == 1 else None
 
 
 def _fits(chain: Chain, axis_of: dict[Any, int | None]) -> bool:
@@ -190,22 +190,26 @@ def _fits(chain: Chain, axis_of: dict[Any, int | None]) -> bool:
     first, second, extents = chain.first, chain.second, chain.rows.rows.extents
     if any(axis_of.get(axis.variable) is not None for axis in first.columns):
         return False
-    kept = {axis_of.get(axis.variable) for axis in (*first.batch, *first.rows) if axis.extent > 1}
-    if None in kept or any(extent > 1 and at not in kept for at, extent in enumerate(extents)):
+    row_axes = {axis_of.get(axis.variable) for axis in (*first.batch, *first.rows) if axis.extent > 1}
+    if None in row_axes or any(extent > 1 and axis not in row_axes for axis, extent in enumerate(extents)):
         return False
     [load, *more] = loads_of(chain.second.left, chain.weights.target)
     if more:
         return False
-    at = next(number for number, nest in enumerate(chain.rows.nests) if nest is chain.weights)
-    rows = chain.rows.rows.axes[at]
+    n = next(number for number, nest in enumerate(chain.rows.nests) if nest is chain.weights)
+    rows = chain.rows.rows.axes[n]
     axes = [rows.index(axis) if axis in rows else None for axis in chain.weights.places]
-    reduced = [each.variable for each in second.reduced]
+    reduced = [axis.variable for axis in second.reduced]
     inner = [
-        one for one, axis in zip(load.indices, axes, strict=True) if axis is None and not isinstance(one, tirx.IntImm)
+        position
+        for position, axis in zip(load.indices, axes, strict=True)
+        if axis is None and not isinstance(position, tirx.IntImm)
     ]
-    used = {axis: one for one, axis in zip(load.indices, axes, strict=True) if axis is not None}
-    wide = [one for one in inner if any(one.same_as(each) for each in reduced)]
-    is_along = len(wide) == len(reduced) and all(one.same_as(each) for one, each in zip(wide, reduced, strict=True))
+    used = {axis: position for position, axis in zip(load.indices, axes, strict=True) if axis is not None}
+    wide = [position for position in inner if any(position.same_as(variable) for variable in reduced)]
+    is_along = len(wide) == len(reduced) and all(
+        position.same_as(variable) for position, variable in zip(wide, reduced, strict=True)
+    )
     return is_along and used.get(chain.block) is not None and used[chain.block].same_as(second.rows[0].variable)
 
 

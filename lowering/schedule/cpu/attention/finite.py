@@ -34,7 +34,7 @@ class Magnitudes:
         """Return the statements that allocate the result and fill it."""
         outer, inner = self.axes[:-1], self.axes[-1:]
         lanes = min(lanes_for(self.product.dtype), size_of(inner))
-        found = temporary("found", self.dtype, [lanes])
+        maxima = temporary("maxima", self.dtype, [lanes])
 
         def of_batch(number: Any) -> Any:
             values = spread(self.product.batch, number)
@@ -42,39 +42,39 @@ class Magnitudes:
             def element(others: Values, last: Any) -> Any:
                 point = {**values, **others, **spread(inner, last)}
                 bits = tirx.reinterpret(self.dtype, tirx.abs(replaced(self.operand, point)))
-                place = [tirx.floormod(last, index(lanes))]
-                return tirx.BufferStore(found, tirx.max(tirx.BufferLoad(found, place), bits), place)
+                indices = [tirx.floormod(last, index(lanes))]
+                return tirx.BufferStore(maxima, tirx.max(tirx.BufferLoad(maxima, indices), bits), indices)
 
             def along(others: Values) -> Any:
                 return in_vectors(size_of(inner), lanes, lambda last: element(others, last))
 
-            zero, place = tirx.IntImm(self.dtype, 0), [number]
-            start = in_vectors(lanes, lanes, lambda lane: tirx.BufferStore(found, zero, [lane]))
-            first = tirx.BufferStore(self.largest, zero, place)
-            largest = tirx.BufferLoad(self.largest, place)
+            zero, indices = tirx.IntImm(self.dtype, 0), [number]
+            start = in_vectors(lanes, lanes, lambda lane: tirx.BufferStore(maxima, zero, [lane]))
+            first = tirx.BufferStore(self.largest, zero, indices)
+            largest = tirx.BufferLoad(self.largest, indices)
             end = counted("lane", lanes, lambda lane: tirx.BufferStore(
-                self.largest, tirx.max(largest, tirx.BufferLoad(found, [lane])), place))  # fmt: skip
-            return sequence(tirx.AllocBuffer(found), start, nested(outer, along), first, end)
+                self.largest, tirx.max(largest, tirx.BufferLoad(maxima, [lane])), indices))  # fmt: skip
+            return sequence(tirx.AllocBuffer(maxima), start, nested(outer, along), first, end)
 
         batch = size_of(self.product.batch)
         kind = loop_kind(batch * size_of(self.axes) // lanes, target)
         return [tirx.AllocBuffer(self.largest), counted("batch", batch, of_batch, kind)]
 
-    def is_finite(self, place: Any) -> Any:
+    def is_finite(self, position: Any) -> Any:
         """Return the condition that all elements at one batch index are finite."""
         infinity = tirx.IntImm(self.dtype, INFINITY_BITS[self.product.dtype])
-        return tirx.LT(tirx.BufferLoad(self.largest, [place]), infinity)
+        return tirx.LT(tirx.BufferLoad(self.largest, [position]), infinity)
 
-    def at(self, place: Any) -> Any:
+    def magnitude(self, position: Any) -> Any:
         """Return the largest magnitude as a float."""
-        return tirx.reinterpret(self.product.dtype, tirx.BufferLoad(self.largest, [place]))
+        return tirx.reinterpret(self.product.dtype, tirx.BufferLoad(self.largest, [position]))
 
 
-def stays_finite(left: Magnitudes, right: Magnitudes, place: Any, factor: float) -> Any:
+def stays_finite(left: Magnitudes, right: Magnitudes, position: Any, factor: float) -> Any:
     """Return the condition that a product, and `factor` times it, are finite in any order of terms; false for NaN."""
     product = left.product
     most = _HALF_OF_LARGEST[product.dtype] / size_of(product.reduced) / max(1.0, factor)
-    return tirx.LT(left.at(place) * right.at(place), tirx.FloatImm(product.dtype, most))
+    return tirx.LT(left.magnitude(position) * right.magnitude(position), tirx.FloatImm(product.dtype, most))
 
 
 def _in_order(operand: Any, axes: list[Axis]) -> list[Axis]:

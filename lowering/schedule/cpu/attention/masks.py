@@ -33,7 +33,7 @@ class Edge:
     slope: int
     offset: int
 
-    def at(self, row: Any) -> Any:
+    def column(self, row: Any) -> Any:
         return row * index(self.slope) + index(self.offset)
 
 
@@ -53,9 +53,9 @@ class Sight:
         """
         low, high = index(0), index(columns)
         for edge in self.first:
-            low = tirx.max(low, edge.at(start if edge.slope >= 0 else end))
+            low = tirx.max(low, edge.column(start if edge.slope >= 0 else end))
         for edge in self.last:
-            high = tirx.min(high, edge.at(end if edge.slope >= 0 else start) + index(1))
+            high = tirx.min(high, edge.column(end if edge.slope >= 0 else start) + index(1))
         low = tirx.min(low, index(columns - 1))
         high = tirx.max(high, low + index(1))
         low = tirx.floordiv(low, index(unit)) * index(unit)
@@ -71,10 +71,10 @@ def sight_of(chain: Chain) -> Sight | None:
     row, column = chain.first.rows[0].variable, columns[0]
     masks = _masks(chain.scores.value, chain.first.result)
     edges = [
-        (each, *found)
-        for each in masks
-        for condition in each.conditions
-        if (found := _edge(condition, row, column)) is not None
+        (mask, *bound)
+        for mask in masks
+        for condition in mask.conditions
+        if (bound := _edge(condition, row, column)) is not None
     ]
     if not edges or not _hides(chain):
         return None
@@ -96,22 +96,22 @@ class _Mask:
 
 def _masks(value: Any, product: Any) -> list[_Mask]:
     """Return the masks of the scores, outermost first."""
-    found: list[_Mask] = []
+    masks: list[_Mask] = []
     while True:
-        if (chosen := _choice(value)) is not None:
+        if (chosen := _masked_value(value)) is not None:
             value, conditions = chosen
-            found.append(_Mask(conditions))
+            masks.append(_Mask(conditions))
             continue
         if not isinstance(value, tirx.Add):
-            return found
-        one, other = (value.b, value.a) if _choice(value.a) is not None else (value.a, value.b)
-        added, factor = _choice(other), _factor(one, product)
+            return masks
+        scaled, other = (value.b, value.a) if _masked_value(value.a) is not None else (value.a, value.b)
+        added, factor = _masked_value(other), _factor(scaled, product)
         if added is None or factor is None or not _is_finite(added[0]):
-            return found
-        return [*found, _Mask(added[1], factor)]
+            return masks
+        return [*masks, _Mask(added[1], factor)]
 
 
-def _choice(value: Any) -> tuple[Any, tuple[tuple[Any, bool], ...]] | None:
+def _masked_value(value: Any) -> tuple[Any, tuple[tuple[Any, bool], ...]] | None:
     """Return the value that a `Select` gives where it is not minus infinity, and the conditions for that."""
     if not isinstance(value, tirx.Select):
         return None
@@ -131,8 +131,8 @@ def _factor(value: Any, product: Any) -> float | None:
         return 1.0 if value.source.same_as(product) else None
     if not isinstance(value, tirx.Mul | tirx.Div):
         return None
-    one, number = (value.b, value.a) if isinstance(value, tirx.Mul) and _is_finite(value.a) else (value.a, value.b)
-    inner = _factor(one, product) if _is_finite(number) and float(number.value) != 0 else None
+    scaled, number = (value.b, value.a) if isinstance(value, tirx.Mul) and _is_finite(value.a) else (value.a, value.b)
+    inner = _factor(scaled, product) if _is_finite(number) and float(number.value) != 0 else None
     if inner is None:
         return None
     size = abs(float(number.value))
@@ -143,17 +143,17 @@ def _is_finite(value: Any) -> bool:
     return isinstance(value, tirx.FloatImm) and isfinite(float(value.value))
 
 
-def _add_conjuncts(condition: Any, is_opposite: bool, found: list[Any]) -> None:
+def _add_conjuncts(condition: Any, is_opposite: bool, conjuncts: list[Any]) -> None:
     """Append the operands of a conjunction, or those of a negated disjunction."""
     condition = _plain(condition)
     name, *operands = _logic(condition)
     if name == "not":
-        _add_conjuncts(operands[0], not is_opposite, found)
+        _add_conjuncts(operands[0], not is_opposite, conjuncts)
     elif name == ("or" if is_opposite else "and"):
         for operand in operands:
-            _add_conjuncts(operand, is_opposite, found)
+            _add_conjuncts(operand, is_opposite, conjuncts)
     else:
-        found.append((condition, is_opposite))
+        conjuncts.append((condition, is_opposite))
 
 
 def _plain(condition: Any) -> Any:
@@ -180,7 +180,7 @@ def _edge(comparison: tuple[Any, bool], row: Any, column: Any) -> tuple[bool, Ed
     if name not in _COMPARISONS:
         return None
     sign, number = _COMPARISONS[_OPPOSITES[name] if is_opposite else name]
-    left, right = (_linear(each, row, column) for each in (condition.a, condition.b))
+    left, right = (_linear(operand, row, column) for operand in (condition.a, condition.b))
     if left is None or right is None:
         return None
     by_row, by_column, offset = (sign * (x - y) for x, y in zip(left, right, strict=True))
@@ -234,17 +234,17 @@ def _hides(chain: Chain) -> bool:
 
 def _reduced(nest: Nest, kinds: dict[Any, int]) -> int | None:
     """Return the abstract value of a row's reduction that includes hidden elements."""
-    value, own = nest.store.value, nest.target
+    value, target = nest.store.value, nest.target
     if isinstance(value, tirx.Add) and _is_number(nest.init, 0):
-        terms = [each for each in (value.a, value.b) if not _is_load_of(each, own)]
+        terms = [operand for operand in (value.a, value.b) if not _is_load_of(operand, target)]
         return _SUM if len(terms) == 1 and _kind(terms[0], kinds) == _ZERO else None
     if isinstance(value, tirx.And | tirx.BitwiseAnd):
-        terms = [each for each in (value.a, value.b) if not _is_load_of(each, own)]
+        terms = [operand for operand in (value.a, value.b) if not _is_load_of(operand, target)]
         return _ALL if len(terms) == 1 and _kind(terms[0], kinds) == _TRUE else None
     # Relax starts maxima from the least finite number, which is above minus infinity.
     if (isinstance(value, tirx.Select) and _is_number(nest.init, -inf)) or isinstance(value, tirx.Max):
         arms = (value.a, value.b) if isinstance(value, tirx.Max) else (value.true_value, value.false_value)
-        terms = [each for each in arms if not _is_load_of(each, own)]
+        terms = [arm for arm in arms if not _is_load_of(arm, target)]
         return _MAXIMUM if len(terms) == 1 and _kind(terms[0], kinds) == _HIDDEN else None
     return None
 
@@ -254,7 +254,7 @@ def _kind(value: Any, kinds: dict[Any, int]) -> int | None:
     if isinstance(value, TensorLoad):
         return kinds.get(value.source)
     if isinstance(value, tirx.Cast):
-        is_float = all("float" in str(each.ty.dtype) for each in (value, value.value))
+        is_float = all("float" in str(operand.ty.dtype) for operand in (value, value.value))
         return _kind(value.value, kinds) if is_float else None
     if isinstance(value, ir.Call):
         name = str(getattr(value.op, "name", ""))
@@ -268,7 +268,7 @@ def _kind(value: Any, kinds: dict[Any, int]) -> int | None:
         return _ZERO if is_all and _kind(value.false_value, kinds) == _ZERO else None
     if not isinstance(value, tirx.Add | tirx.Sub | tirx.Mul | tirx.Div):
         return None
-    left, right = (_constant(each) or _kind(each, kinds) for each in (value.a, value.b))
+    left, right = (_constant(operand) or _kind(operand, kinds) for operand in (value.a, value.b))
     return _RULES.get((type(value).__name__, left, right))
 
 
@@ -279,7 +279,7 @@ def _constant(value: Any) -> str | None:
     return "positive" if value.value > 0 else "negative"
 
 
-def _both_ways(name: str, left: Any, right: Any, kind: int) -> dict[tuple[str, Any, Any], int]:
+def _commuted(name: str, left: Any, right: Any, kind: int) -> dict[tuple[str, Any, Any], int]:
     return {(name, left, right): kind, (name, right, left): kind}
 
 
@@ -289,12 +289,12 @@ _RULES = {
     ("Div", _HIDDEN, "positive"): _HIDDEN,
     ("Div", _ZERO, "positive"): _ZERO,
     ("Div", _ZERO, _SUM): _ZERO,
-    **_both_ways("Mul", _MAXIMUM, "negative", _LOWERED),
-    **_both_ways("Mul", _HIDDEN, "positive", _HIDDEN),
-    **_both_ways("Mul", _ZERO, "positive", _ZERO),
-    **_both_ways("Add", _HIDDEN, _LOWERED, _HIDDEN),
-    **_both_ways("Add", _HIDDEN, "positive", _HIDDEN),
-    **_both_ways("Add", _HIDDEN, "negative", _HIDDEN),
+    **_commuted("Mul", _MAXIMUM, "negative", _LOWERED),
+    **_commuted("Mul", _HIDDEN, "positive", _HIDDEN),
+    **_commuted("Mul", _ZERO, "positive", _ZERO),
+    **_commuted("Add", _HIDDEN, _LOWERED, _HIDDEN),
+    **_commuted("Add", _HIDDEN, "positive", _HIDDEN),
+    **_commuted("Add", _HIDDEN, "negative", _HIDDEN),
 }
 """By node and abstract operands, the abstract result."""
 

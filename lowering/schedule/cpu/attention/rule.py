@@ -76,19 +76,19 @@ class _Writer:
         """First and end of the visible columns of the current block; None for all."""
 
     def statement(self) -> Any:
-        chain, before = self.chain, []
+        chain, prologue = self.chain, []
         first = _contraction(chain.first, ())
         first, statements = packed_right(first, lanes_for(first.dtype), self.target)
-        before += statements
+        prologue += statements
         second = _contraction(chain.second, chain.stores)
         if not _is_contiguous(second):
             second, statements = packed_right(second, lanes_for(second.dtype), self.target)
-            before += statements
+            prologue += statements
         if self.sight is not None:
-            before += self.values.statements(self.target)
+            prologue += self.values.statements(self.target)
             if self.sight.factor is not None:
-                before += [*self.queries.statements(self.target), *self.keys.statements(self.target)]
-        extents = [extent for at, extent in enumerate(chain.rows.rows.extents) if at != chain.block]
+                prologue += [*self.queries.statements(self.target), *self.keys.statements(self.target)]
+        extents = [extent for axis, extent in enumerate(chain.rows.rows.extents) if axis != chain.block]
         blocks = -(-chain.row // self.rows)
         work = prod(extents) * chain.row * chain.length * size_of(chain.first.reduced) // 16
 
@@ -102,22 +102,22 @@ class _Writer:
                 block = tirx.Select(is_even, half, index(blocks - 1) - half)
             return self._block(first, second, outer, block, blocks)
 
-        return sequence(*before, counted("task", prod(extents) * blocks, task, loop_kind(work, self.target)))
+        return sequence(*prologue, counted("task", prod(extents) * blocks, task, loop_kind(work, self.target)))
 
     def _outer(self, number: Any, extents: Sequence[int]) -> list[Any]:
-        axes = [Axis(tirx.Var(f"outer{at}", "int64"), extent) for at, extent in enumerate(extents)]
+        axes = [Axis(tirx.Var(f"outer{axis}", "int64"), extent) for axis, extent in enumerate(extents)]
         values = spread(axes, number)
         return [values[axis.variable] for axis in axes]
 
     def _block(self, first: Contraction, second: Contraction, outer: list[Any], block: Any, blocks: int) -> Any:
-        start, rest = block * index(self.rows), self.chain.row % self.rows
-        before = [] if self.sight is None else self._bound(outer, start)
-        whole = self._rows_of(first, second, outer, start, self.rows)
-        body = whole
-        if rest:
-            last = self._rows_of(first, second, outer, start, rest)
-            body = last if blocks == 1 else tirx.IfThenElse(tirx.LT(block, index(blocks - 1)), whole, last)
-        return sequence(tirx.AllocBuffer(self.scores), *before, body)
+        start, remaining = block * index(self.rows), self.chain.row % self.rows
+        bounds = [] if self.sight is None else self._bound(outer, start)
+        full = self._rows_of(first, second, outer, start, self.rows)
+        body = full
+        if remaining:
+            last = self._rows_of(first, second, outer, start, remaining)
+            body = last if blocks == 1 else tirx.IfThenElse(tirx.LT(block, index(blocks - 1)), full, last)
+        return sequence(tirx.AllocBuffer(self.scores), *bounds, body)
 
     def _bound(self, outer: list[Any], start: Any) -> list[Any]:
         """Set and return the bounds of the visible columns from row `start` on: all, where an operand is not finite.
@@ -127,10 +127,10 @@ class _Writer:
         chain, product = self.chain, self.chain.second
         end = tirx.min(start + index(self.rows), index(chain.row)) - index(1)
         low, high = self.sight.of_block(start, end, chain.length, unit_of_bounds())
-        is_finite = self.values.is_finite(_place(product, self._weighted(outer)))
+        is_finite = self.values.is_finite(_batch_position(product, self._weighted(outer)))
         if self.sight.factor is not None:
-            place = _place(chain.first, self._values(chain.first, outer))
-            is_finite = tirx.And(is_finite, stays_finite(self.queries, self.keys, place, self.sight.factor))
+            position = _batch_position(chain.first, self._values(chain.first, outer))
+            is_finite = tirx.And(is_finite, stays_finite(self.queries, self.keys, position, self.sight.factor))
         self.bounds = tirx.Var("first", "int64"), tirx.Var("end", "int64")
         values = tirx.Select(is_finite, low, index(0)), tirx.Select(is_finite, high, index(chain.length))
         return [tirx.Bind(variable, value) for variable, value in zip(self.bounds, values, strict=True)]
@@ -140,9 +140,9 @@ class _Writer:
         chain = self.chain
         alone = replace(self.target, threads=1)
         local = Axis(tirx.Var("row", "int64"), count)
-        place = [local.variable, flat(first.columns, _own(first.columns))]
+        indices = [local.variable, flat(first.columns, _identity(first.columns))]
         first = replace(
-            first, stores=(tirx.BufferStore(self.scores, chain.scores.value, place),), column_range=self.bounds
+            first, stores=(tirx.BufferStore(self.scores, chain.scores.value, indices),), column_range=self.bounds
         )  # fmt: skip
         second = replace(second, reduced_range=self.bounds)
         products = [
@@ -155,28 +155,30 @@ class _Writer:
     def _values(self, product: Product, outer: list[Any]) -> Values:
         """Return the values of a product's batch axes in terms of the first one's."""
         numbers = iter(outer)
-        numbered = {at: next(numbers) for at in range(len(self.chain.rows.rows.extents)) if at != self.chain.block}
-        axis_of = dict(zip(self.chain.scores.places, self.chain.dimensions, strict=True))
+        numbered = {
+            axis: next(numbers) for axis in range(len(self.chain.rows.rows.extents)) if axis != self.chain.block
+        }
+        axis_of = dict(zip(self.chain.scores.indices, self.chain.dimensions, strict=True))
         return {axis.variable: numbered.get(axis_of.get(axis.variable), index(0)) for axis in product.batch}
 
     def _weighted(self, outer: list[Any]) -> Values:
         """Return the values of the second product's batch axes, which reads the weights along the rows' axes."""
         chain = self.chain
-        at = next(number for number, nest in enumerate(chain.rows.nests) if nest is chain.weights)
-        rows = chain.rows.rows.axes[at]
+        n = next(number for number, nest in enumerate(chain.rows.nests) if nest is chain.weights)
+        rows = chain.rows.rows.axes[n]
         [load] = loads_of(chain.second.left, chain.weights.target)
         numbers = iter(outer)
         numbered = {number: next(numbers) for number in range(len(rows)) if number != chain.block}
         values: Values = {axis.variable: index(0) for axis in chain.second.batch}
-        for axis, one in zip(chain.weights.places, load.indices, strict=True):
-            if axis in rows and rows.index(axis) in numbered and one in values:
-                values[one] = numbered[rows.index(axis)]
+        for axis, position in zip(chain.weights.places, load.indices, strict=True):
+            if axis in rows and rows.index(axis) in numbered and position in values:
+                values[position] = numbered[rows.index(axis)]
         return values
 
     def _part(self, contraction: Contraction, product: Product, batch: Values, start: Any, local: Axis) -> Contraction:
         """Return the contraction of one batch element and some rows."""
         values = {**batch, product.rows[0].variable: start + local.variable}
-        reduced = flat(contraction.reduced, _own(contraction.reduced))
+        reduced = flat(contraction.reduced, _identity(contraction.reduced))
 
         def load(node: Any) -> Any:
             if node.source.same_as(self.chain.weights.target):
@@ -198,29 +200,33 @@ class _Writer:
         writer = RowWriter(chain.rows, indices, [*self.function.params, chain.weights.target], (), self.bounds)
         body = writer.written()
 
-        def place(dimensions: Sequence[int | None], given: Sequence[Any], shape: Sequence[Any]) -> list[Any]:
+        def score_indices(
+            dimensions: Sequence[int | None], positions: Sequence[Any], shape: Sequence[Any]
+        ) -> list[Any]:
             position = index(0)
-            for dimension, one, size in zip(dimensions, given, shape, strict=True):
+            for dimension, coordinate, size in zip(dimensions, positions, shape, strict=True):
                 if dimension is None:
-                    position = position * size + one
+                    position = position * size + coordinate
             return [row, position]
 
-        at = next(number for number, nest in enumerate(chain.rows.nests) if nest is chain.weights)
-        rows = chain.rows.rows.axes[at]
+        n = next(number for number, nest in enumerate(chain.rows.nests) if nest is chain.weights)
+        rows = chain.rows.rows.axes[n]
         weights = tuple(rows.index(axis) if axis in rows else None for axis in chain.weights.places)
 
         def load(node: Any) -> Any:
             if node.source.same_as(chain.scores.target):
-                return tirx.BufferLoad(self.scores, place(chain.dimensions, node.indices, node.source.shape))
+                return tirx.BufferLoad(self.scores, score_indices(chain.dimensions, node.indices, node.source.shape))
             return node
 
         def store(node: Any) -> Any:
             if node.buffer.same_as(chain.weights.target):
-                return tirx.BufferStore(self.scores, node.value, place(weights, node.indices, node.buffer.shape))
+                return tirx.BufferStore(
+                    self.scores, node.value, score_indices(weights, node.indices, node.buffer.shape)
+                )
             return node
 
         body = structural_map(body, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
-        return sequence(*(tirx.AllocBuffer(each) for each in writer.memory), body)
+        return sequence(*(tirx.AllocBuffer(buffer) for buffer in writer.memory), body)
 
 
 def _usable_sight(chain: Chain) -> Sight | None:
@@ -234,12 +240,12 @@ def _usable_sight(chain: Chain) -> Sight | None:
     return sight_of(chain)
 
 
-def _place(product: Product, values: Values) -> Any:
+def _batch_position(product: Product, values: Values) -> Any:
     """Return the flat index of an element of the batch."""
     return flat(product.batch, values) if product.batch else index(0)
 
 
-def _own(axes: Sequence[Axis]) -> Values:
+def _identity(axes: Sequence[Axis]) -> Values:
     return {axis.variable: axis.variable for axis in axes}
 
 

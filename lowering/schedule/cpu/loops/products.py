@@ -8,7 +8,7 @@ consumers; the other passes leave its statements alone. Refuses nothing::
     for i, k, j: c[i, j] += a[i, k] * b[k, j]   ──►   tiles of relu(sum over k of a[i, k] * b[k, j])
     for i, j: c[i, j] = relu(c[i, j])
 
-Any size may be dynamic; of the sum's axes one at most.
+Any size may be dynamic, and at most one of the sum's axes.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class _Sequence:
         tiles = (open_loops if convolution is None else tiles_of)(contraction, self.target)
         if tiles is None:
             return []
-        self.statements[position] = _finished(tiles)
+        self.statements[position] = tirx.AttrStmt(index(0), FINISHED, index(1), tiles)
         for number in [*followers, *([] if start is None else [start])]:
             self.statements[number] = None
         if moved:  # buffers that followers write are allocated before
@@ -375,10 +375,6 @@ def _contraction(product: Product, left: Any, right: Any, sums: Any, stores: Seq
         batch, rows, columns, reduced, left, right, product.dtype, sums, tuple(stores), (), product.add,
         packs_left=not isinstance(left, TensorLoad),
     )  # fmt: skip
-
-
-def _finished(statement: Any) -> Any:
-    return tirx.AttrStmt(index(0), FINISHED, index(1), statement)
 
 
 def _is_copy(nest: _Nest) -> bool:

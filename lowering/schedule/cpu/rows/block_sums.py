@@ -31,17 +31,17 @@ LEAST_STRIPS = 2
 
 def blocked_sums(plan: RowPlan, step: Step, parameters: Sequence[Any]) -> dict[int, Any]:
     """Return the fp32 terms of a step's reductions; empty where one is no sum that is only read as fp32."""
-    reductions = [at for at in step.nests if plan.nests[at].is_reduction]
-    terms = {at: _fp32_term(plan, at) for at in reductions if not any(map(plan.nests[at].target.same_as, parameters))}
-    seen = (term is not None and is_narrowed(plan.nests, plan.nests[at].target) for at, term in terms.items())
-    return terms if len(terms) == len(reductions) and all(seen) else {}
+    reductions = [n for n in step.nests if plan.nests[n].is_reduction]
+    terms = {n: _fp32_term(plan, n) for n in reductions if not any(map(plan.nests[n].target.same_as, parameters))}
+    are_narrowed = (term is not None and is_narrowed(plan.nests, plan.nests[n].target) for n, term in terms.items())
+    return terms if len(terms) == len(reductions) and all(are_narrowed) else {}
 
 
-def _fp32_term(plan: RowPlan, at: int) -> Any:
+def _fp32_term(plan: RowPlan, n: int) -> Any:
     """Return the fp32 term of an fp64 sum; None for any other reduction."""
-    value = plan.nests[at].store.value
+    value = plan.nests[n].store.value
     is_sum = isinstance(value, tirx.Add) and str(value.ty.dtype) == "float64"
-    return _before_widening(plan.reducers[at].term) if is_sum else None
+    return _before_widening(plan.reducers[n].term) if is_sum else None
 
 
 def _before_widening(term: Any) -> Any:
@@ -79,7 +79,7 @@ class BlockWriter(RowWriter):
         """Buffers of their sums in a block."""
         self.elements: dict[int, Any] = {}
         """Buffers of its elements."""
-        self.again = False
+        self.is_rerun = False
         """Whether this is the second version of the pass, for rows with a block that overflowed."""
 
     def _pass(self, step: Step) -> list[Any]:
@@ -87,11 +87,11 @@ class BlockWriter(RowWriter):
         if not self.blocked:
             return super()._pass(step)
         sums, written = list(self.blocked), super()._pass(step)
-        special = reduce(tirx.Or, [is_special(tirx.BufferLoad(self.places[at].buffer, [index(0)])) for at in sums])
-        self.blocked, self.again = {}, True
-        anew = super()._pass(step)
-        self.again = False
-        return [*written, tirx.IfThenElse(special, in_order(anew), None)]
+        special = reduce(tirx.Or, [is_special(tirx.BufferLoad(self.storage[n].buffer, [index(0)])) for n in sums])
+        self.blocked, self.is_rerun = {}, True
+        rerun = super()._pass(step)
+        self.is_rerun = False
+        return [*written, tirx.IfThenElse(special, in_order(rerun), None)]
 
     def _blocked(self, step: Step) -> dict[int, Any]:
         chains = super()._vectors(step, True)
@@ -100,30 +100,30 @@ class BlockWriter(RowWriter):
 
     # A pass that is computed again uses the buffers of the first version.
 
-    def _value_of(self, at: int) -> Any:
-        return self.places[at].buffer if self.again else super()._value_of(at)
+    def _value_of(self, n: int) -> Any:
+        return self.storage[n].buffer if self.is_rerun else super()._value_of(n)
 
     def _allocate_elements(self, step: Step, lanes: int) -> None:
-        if not self.again:
+        if not self.is_rerun:
             super()._allocate_elements(step, lanes)
             self.elements = dict(self.registers)
         self.registers |= self.elements
 
     def _vectors(self, step: Step, reduces: bool) -> int:
-        return 1 if self.blocked or self.again else super()._vectors(step, reduces)
+        return 1 if self.blocked or self.is_rerun else super()._vectors(step, reduces)
 
     def _strips(self, step: Step, outer: tuple, vectors: int, lanes: int) -> Any:
         if not self.blocked:
             return super()._strips(step, outer, vectors, lanes)
         chains, length = super()._vectors(step, True), step.extents[-1]
         strips = length // (chains * lanes)
-        done, statements = strips * chains * lanes, [self._blocks(step, outer, strips, chains, lanes)]
-        single = (length - done) // lanes
+        covered, statements = strips * chains * lanes, [self._blocks(step, outer, strips, chains, lanes)]
+        single = (length - covered) // lanes
         if single:
-            statements.append(self._strip_loop(step, outer, done, single, 1, lanes))
-            done += single * lanes
-        if done < length:
-            statements.append(self._vector(step, outer, index(done), index(0), length - done))
+            statements.append(self._strip_loop(step, outer, covered, single, 1, lanes))
+            covered += single * lanes
+        if covered < length:
+            statements.append(self._vector(step, outer, index(covered), index(0), length - covered))
         return in_order(statements)
 
     def _blocks(self, step: Step, outer: tuple, strips: int, chains: int, lanes: int) -> Any:
@@ -131,41 +131,41 @@ class BlockWriter(RowWriter):
         block, strip, vector = (tirx.Var(name, "int64") for name in ("block", "strip", "vector"))
         wide = chains * lanes
         self.terms = {
-            at: self._allocate(f"{self.plan.nests[at].target.name}_terms", [wide], "float32") for at in self.blocked
+            n: self._allocate(f"{self.plan.nests[n].target.name}_terms", [wide], "float32") for n in self.blocked
         }
         start = (block * index(STEPS) + strip) * index(wide)
         body = self._vector(step, outer, plus(start, vector * index(lanes)), vector * index(lanes), lanes)
         body = tirx.For(vector, index(0), index(chains), tirx.ForKind.UNROLLED, body)
-        left = index(strips) - block * index(STEPS)
-        left = index(STEPS) if strips % STEPS == 0 else tirx.Min(index(STEPS), left)
-        loop = tirx.For(strip, index(0), left, tirx.ForKind.SERIAL, body)
+        remaining = index(strips) - block * index(STEPS)
+        remaining = index(STEPS) if strips % STEPS == 0 else tirx.Min(index(STEPS), remaining)
+        loop = tirx.For(strip, index(0), remaining, tirx.ForKind.SERIAL, body)
         zero = tirx.const(0, "float32")
         starts = [
             lanewise(terms, first * lanes, lanes, lambda _: zero)
             for terms in self.terms.values()
             for first in range(chains)
         ]
-        ends = [self._block_added(at, chains, lanes) for at in self.terms]
+        ends = [self._block_added(n, chains, lanes) for n in self.terms]
         self.terms = {}
         return tirx.For(
             block, index(0), index(-(-strips // STEPS)), tirx.ForKind.SERIAL, in_order([*starts, loop, *ends])
         )
 
-    def _block_added(self, at: int, chains: int, lanes: int) -> Any:
+    def _block_added(self, n: int, chains: int, lanes: int) -> Any:
         """Return the pairwise sum of a block's vectors, added to the fp64 sums."""
-        terms, partial = self.terms[at], self.partial[at]
+        terms, partial = self.terms[n], self.partial[n]
 
         def value(lane: Any) -> Any:
             sums = [tirx.BufferLoad(terms, [plus(lane, index(chain * lanes))]) for chain in range(chains)]
             while len(sums) > 1:
-                sums = [one + other for one, other in zip(sums[::2], sums[1::2], strict=True)]
+                sums = [first + second for first, second in zip(sums[::2], sums[1::2], strict=True)]
             return tirx.BufferLoad(partial, [lane]) + tirx.Cast("float64", sums[0])
 
         return lanewise(partial, 0, lanes, value)
 
-    def _element(self, at: int, strip: Any) -> list[Any]:
-        if at not in self.terms:
-            return super()._element(at, strip)
-        place = [plus(strip.part, strip.lane)]
-        term = self.expression(self.blocked[at], self._point(at, strip.outer, plus(strip.start, strip.lane)))
-        return [stored(self.terms[at], place, tirx.BufferLoad(self.terms[at], place) + term)]
+    def _element(self, n: int, vector: Any) -> list[Any]:
+        if n not in self.terms:
+            return super()._element(n, vector)
+        indices = [plus(vector.part, vector.lane)]
+        term = self.expression(self.blocked[n], self._point(n, vector.outer, plus(vector.start, vector.lane)))
+        return [stored(self.terms[n], indices, tirx.BufferLoad(self.terms[n], indices) + term)]

@@ -23,8 +23,8 @@ from mlirtri.lowering.toolchain.tvm_names import tirx
 def columns_of(plan: RowPlan) -> range | None:
     """Return the innermost row axes that memory is contiguous along; None where reductions do not read across them."""
     extents = plan.rows.extents
-    last = next((at for at in reversed(range(len(extents))) if extents[at] > 1), None)
-    if last is None or not all(_reads_across(plan, at, last) for at in plan.reducers):
+    last = next((axis for axis in reversed(range(len(extents))) if extents[axis] > 1), None)
+    if last is None or not all(_reads_across(plan, n, last) for n in plan.reducers):
         return None
     first = last
     while first > 0 and _are_one(plan, first - 1, first):
@@ -32,11 +32,11 @@ def columns_of(plan: RowPlan) -> range | None:
     return range(first, last + 1)
 
 
-def _reads_across(plan: RowPlan, at: int, row: int) -> bool:
+def _reads_across(plan: RowPlan, n: int, row: int) -> bool:
     """Whether all loads of a nest that vary along this row axis are contiguous along it."""
-    nest, axis = plan.nests[at], plan.rows.axes[at][row]
-    places = [nest.plain(load.indices) for load in nest.loads]
-    return any(axis in each for each in places) and all(each[-1] == axis for each in places if axis in each)
+    nest, axis = plan.nests[n], plan.rows.axes[n][row]
+    loaded_axes = [nest.plain(load.indices) for load in nest.loads]
+    return any(axis in axes for axes in loaded_axes) and all(axes[-1] == axis for axes in loaded_axes if axis in axes)
 
 
 def _are_one(plan: RowPlan, outer: int, inner: int) -> bool:
@@ -44,7 +44,7 @@ def _are_one(plan: RowPlan, outer: int, inner: int) -> bool:
     for nest, rows in zip(plan.nests, plan.rows.axes, strict=True):
         for buffer, indices in (
             (nest.target, nest.store.indices),
-            *((each.source, each.indices) for each in nest.loads),
+            *((load.source, load.indices) for load in nest.loads),
         ):
             if not are_neighbours(nest.axes[rows[inner]], rows[outer], rows[inner], nest.plain(indices), buffer.shape):
                 return False
@@ -64,100 +64,106 @@ class ColumnWriter(RowWriter):
 
     def __init__(self, plan: RowPlan, row: Callable[[Any], list[Any]], count: int, parameters: Sequence[Any]):
         super().__init__(plan, row(index(0)), parameters)
-        self.row_at, self.count, self.wide = row, count, lanes_of_rows(plan)
+        self.row_of, self.count, self.wide = row, count, lanes_of_rows(plan)
 
     def _of_all(self, make: Callable[[int, Any], list[Any]]) -> Any:
         """Return the statements of ``make(lanes, lane)`` for all rows of the strip."""
-        whole, rest = divmod(self.count, self.wide)
-        statements = [] if not whole else [self._vectors(make, whole)]
-        return in_order([*statements, *([self._vector_from(make, index(whole * self.wide), rest)] if rest else [])])
+        full, remaining = divmod(self.count, self.wide)
+        statements = [] if not full else [self._row_vectors(make, full)]
+        return in_order(
+            [*statements, *([self._vector_from(make, index(full * self.wide), remaining)] if remaining else [])]
+        )
 
-    def _vectors(self, make: Callable[[int, Any], list[Any]], whole: int) -> Any:
-        if whole == 1:
+    def _row_vectors(self, make: Callable[[int, Any], list[Any]], count: int) -> Any:
+        if count == 1:
             return self._vector_from(make, index(0), self.wide)
         vector = tirx.Var("vector", "int64")
         body = self._vector_from(make, vector * index(self.wide), self.wide)
-        return tirx.For(vector, index(0), index(whole), tirx.ForKind.UNROLLED, body)
+        return tirx.For(vector, index(0), index(count), tirx.ForKind.UNROLLED, body)
 
     def _vector_from(self, make: Callable[[int, Any], list[Any]], start: Any, lanes: int) -> Any:
         lane = tirx.Var("lane", "int64") if lanes > 1 else index(0)
         self.lane = plus(start, lane)
-        self.row = self.row_at(self.lane)
+        self.row = self.row_of(self.lane)
         body = in_order(make(lanes, lane))
         return tirx.For(lane, index(0), index(lanes), tirx.ForKind.VECTORIZED, body) if lanes > 1 else body
 
     def _values(self, step: Step) -> list[Any]:
-        for at in step.nests:
-            self._value_of(at)
-        return [self._of_all(lambda lanes, lane: [each for at in step.nests for each in self._value(at, lanes, lane)])]
+        for n in step.nests:
+            self._value_of(n)
+        return [
+            self._of_all(
+                lambda lanes, lane: [statement for n in step.nests for statement in self._value(n, lanes, lane)]
+            )
+        ]
 
-    def _value(self, at: int, lanes: int, lane: Any) -> list[Any]:
-        nest, point = self.plan.nests[at], self._point(at, (), index(0))
+    def _value(self, n: int, lanes: int, lane: Any) -> list[Any]:
+        nest, point = self.plan.nests[n], self._point(n, (), index(0))
         statements = self._prepared(nest, point, lanes, lane)
-        statements.append(stored(self.places[at].buffer, [self.lane], self.expression(self.row_value(at), point)))
-        return [*statements, *self._result(at, point)]
+        statements.append(stored(self.storage[n].buffer, [self.lane], self.expression(self.row_value(n), point)))
+        return [*statements, *self._result(n, point)]
 
     def _pass(self, step: Step) -> list[Any]:
-        reductions = [at for at in step.nests if self.plan.nests[at].is_reduction]
+        reductions = [n for n in step.nests if self.plan.nests[n].is_reduction]
         self._allocate_elements(step, self.count)
-        for at in reductions:
-            dtype = str(self.plan.nests[at].target.dtype)
-            self._value_of(at)
-            if self.plan.reducers[at].extremum is not None and dtype in INFINITY_BITS:
-                name = f"{self.plan.nests[at].target.name}_magnitudes"
-                self.magnitudes[at] = self._allocate(name, [self.count], integers_of(dtype))
-        variables = [tirx.Var(f"o{at}", "int64") for at in range(len(step.extents))]
+        for n in reductions:
+            dtype = str(self.plan.nests[n].target.dtype)
+            self._value_of(n)
+            if self.plan.reducers[n].extremum is not None and dtype in INFINITY_BITS:
+                name = f"{self.plan.nests[n].target.name}_magnitudes"
+                self.magnitudes[n] = self._allocate(name, [self.count], integers_of(dtype))
+        variables = [tirx.Var(f"o{axis}", "int64") for axis in range(len(step.extents))]
         loops = self._of_all(
-            lambda lanes, lane: [each for at in step.nests for each in self._along(at, variables, lanes, lane)]
+            lambda lanes, lane: [statement for n in step.nests for statement in self._along(n, variables, lanes, lane)]
         )
         for variable, extent in reversed(list(zip(variables, step.extents, strict=True))):
             loops = tirx.For(variable, index(0), index(extent), tirx.ForKind.SERIAL, loops)
-        starts = [self._of_all(lambda lanes, lane, at=at: self._first(at)) for at in reductions]
-        finished = [at for at in reductions if at in self.magnitudes or self.is_result(at)]
-        ends = [self._of_all(lambda lanes, lane, at=at: self._last(at)) for at in finished]
+        starts = [self._of_all(lambda lanes, lane, n=n: self._first(n)) for n in reductions]
+        finished = [n for n in reductions if n in self.magnitudes or self.is_result(n)]
+        ends = [self._of_all(lambda lanes, lane, n=n: self._last(n)) for n in finished]
         self.registers.clear()
         return [*starts, loops, *ends]
 
-    def _first(self, at: int) -> list[Any]:
-        statements = [stored(self.places[at].buffer, [self.lane], self.plan.nests[at].init)]
-        if at in self.magnitudes:
-            largest = self.magnitudes[at]
+    def _first(self, n: int) -> list[Any]:
+        statements = [stored(self.storage[n].buffer, [self.lane], self.plan.nests[n].init)]
+        if n in self.magnitudes:
+            largest = self.magnitudes[n]
             statements.append(stored(largest, [self.lane], tirx.const(0, str(largest.dtype))))
         return statements
 
-    def _along(self, at: int, variables: Sequence[Any], lanes: int, lane: Any) -> list[Any]:
+    def _along(self, n: int, variables: Sequence[Any], lanes: int, lane: Any) -> list[Any]:
         """Return the statements of one nest for one element of one row."""
-        nest, place = self.plan.nests[at], [self.lane]
-        point = self._point(at, variables[:-1], variables[-1])
+        nest, indices = self.plan.nests[n], [self.lane]
+        point = self._point(n, variables[:-1], variables[-1])
         if not nest.is_reduction:
-            return self._element_of(at, point, lanes, lane)
-        reducer, buffer = self.plan.reducers[at], self.places[at].buffer
+            return self._element_of(n, point, lanes, lane)
+        reducer, buffer = self.plan.reducers[n], self.storage[n].buffer
         term = self.expression(reducer.term, point)
-        own = loaded(buffer, place, nest.target.dtype)
-        if at not in self.magnitudes:
-            return [stored(buffer, place, vectorizable(reducer.combine(own, term)))]
+        current = loaded(buffer, indices, nest.target.dtype)
+        if n not in self.magnitudes:
+            return [stored(buffer, indices, vectorizable(reducer.combine(current, term)))]
         bits = tirx.reinterpret(integers_of(nest.target.dtype), tirx.abs(term))
-        largest = tirx.max(tirx.BufferLoad(self.magnitudes[at], place), bits)
-        return [stored(self.magnitudes[at], place, largest), stored(buffer, place, reducer.extremum(own, term))]
+        largest = tirx.max(tirx.BufferLoad(self.magnitudes[n], indices), bits)
+        return [stored(self.magnitudes[n], indices, largest), stored(buffer, indices, reducer.extremum(current, term))]
 
-    def _last(self, at: int) -> list[Any]:
+    def _last(self, n: int) -> list[Any]:
         """Return the row's results, with NaN for extrema of rows that contain NaN."""
-        nest, statements = self.plan.nests[at], []
-        if at in self.magnitudes:
-            buffer = self.places[at].buffer
-            total = self._kept(at, loaded(buffer, [self.lane], nest.target.dtype), [self.lane])
-            statements.append(stored(buffer, [self.lane], total))
-        return [*statements, *self._result(at, self._point(at, (), index(0)))]
+        nest, statements = self.plan.nests[n], []
+        if n in self.magnitudes:
+            buffer = self.storage[n].buffer
+            value = self._extremum_or_nan(n, loaded(buffer, [self.lane], nest.target.dtype), [self.lane])
+            statements.append(stored(buffer, [self.lane], value))
+        return [*statements, *self._result(n, self._point(n, (), index(0)))]
 
     def _value_shape(self) -> list[int]:
         return [self.count]
 
-    def row_shape(self, at: int) -> list[int]:
-        return [*super().row_shape(at), self.count]
+    def row_shape(self, n: int) -> list[int]:
+        return [*super().row_shape(n), self.count]
 
-    def _at_place(self, at: int, indices: list[Any]) -> list[Any]:
-        kind = self.places[at].kind
+    def _stored_indices(self, n: int, indices: list[Any]) -> list[Any]:
+        kind = self.storage[n].kind
         if kind == VALUE:
             return [self.lane]
-        found = super()._at_place(at, indices)
-        return [*found, self.lane] if kind == ROW else found
+        row_indices = super()._stored_indices(n, indices)
+        return [*row_indices, self.lane] if kind == ROW else row_indices

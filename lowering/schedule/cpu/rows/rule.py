@@ -63,7 +63,7 @@ def plan_of(function: PrimFunc) -> RowPlan | None:
 
 def is_along_memory(plan: RowPlan) -> bool:
     """Whether all reductions read contiguous elements of a row."""
-    return all(runs_along_memory(plan, at) for at in plan.reducers)
+    return all(runs_along_memory(plan, n) for n in plan.reducers)
 
 
 def only_finishes(nests: Sequence[Nest]) -> bool:
@@ -72,14 +72,14 @@ def only_finishes(nests: Sequence[Nest]) -> bool:
     if not others or not first.is_reduction or any(nest.is_reduction for nest in others):
         return False
     work = [prod(axis.extent for axis in nest.axes) for nest in nests]
-    own = [nest.target for nest in nests]
-    is_own = all(any(load.source.same_as(each) for each in own) for nest in others for load in nest.loads)
+    targets = [nest.target for nest in nests]
+    is_own = all(any(load.source.same_as(target) for target in targets) for nest in others for load in nest.loads)
     return is_own and FINISHED * max(work[1:]) <= work[0]
 
 
-def runs_along_memory(plan: RowPlan, at: int) -> bool:
+def runs_along_memory(plan: RowPlan, n: int) -> bool:
     """Whether some operand of a nest is contiguous along its last axis within the row."""
-    nest, inside = plan.nests[at], plan.inside[at]
+    nest, inside = plan.nests[n], plan.inside[n]
     if not inside.groups:
         return True
     last = inside.groups[-1][-1]
@@ -93,8 +93,8 @@ def row_bytes(plan: RowPlan) -> int:
         for buffer in (nest.target, *(load.source for load in nest.loads)):
             size = prod(inside.extents) * max(1, int(buffer.dtype.bits) // 8)
             buffers[buffer] = max(buffers.get(buffer, 0), min(size, _bytes(buffer)))
-    folded = [plan.nests[at].target for at in plan.folded]
-    return sum(size for buffer, size in buffers.items() if not any(buffer.same_as(each) for each in folded))
+    folded = [plan.nests[n].target for n in plan.folded]
+    return sum(size for buffer, size in buffers.items() if not any(buffer.same_as(target) for target in folded))
 
 
 def _bytes(buffer: Any) -> int:
@@ -114,17 +114,17 @@ def fits_cache(plan: RowPlan, target: Target) -> bool:
 
 def _most_across(plan: RowPlan) -> int:
     """Return the elements of interleaved rows that L2 keeps: large strides map to few of its sets."""
-    way = cache_bytes()[2] // WAYS
-    made = {nest.target for nest in plan.nests}
+    way_bytes = cache_bytes()[2] // WAYS
+    targets = {nest.target for nest in plan.nests}
     steps = [
-        prod(int(size) for size in load.source.shape[at + 1 :]) * max(1, int(load.source.dtype.bits) // 8)
+        prod(int(size) for size in load.source.shape[dimension + 1 :]) * max(1, int(load.source.dtype.bits) // 8)
         for nest, inside in zip(plan.nests, plan.inside, strict=True)
         for load in nest.loads
-        if load.source not in made
-        for at, axis in enumerate(nest.plain(load.indices))
+        if load.source not in targets
+        for dimension, axis in enumerate(nest.plain(load.indices))
         if inside.groups and axis == inside.groups[-1][-1]
     ]
-    return min((WAYS * way // gcd(step, way) for step in steps), default=LONGEST_ACROSS)
+    return min((WAYS * way_bytes // gcd(step, way_bytes) for step in steps), default=LONGEST_ACROSS)
 
 
 def has_enough_rows(plan: RowPlan, target: Target) -> bool:
@@ -142,7 +142,7 @@ def _strip(plan: RowPlan) -> int:
 
 def _work(plan: RowPlan) -> int:
     """Return the number of plain loop bodies."""
-    steps = (prod(step.extents) * sum(_weight(plan, at) for at in step.nests) for step in plan.steps)
+    steps = (prod(step.extents) * sum(_weight(plan, n) for n in step.nests) for step in plan.steps)
     return prod(plan.rows.extents) * sum(steps)
 
 
@@ -160,12 +160,12 @@ def _written(function: PrimFunc, plan: RowPlan, target: Target) -> PrimFunc:
         ahead = delinearized(tirx.min(row + index(1), index(count - 1)), plan.rows.extents)
     writer = BlockWriter(plan, delinearized(row, plan.rows.extents), function.params, ahead)
     body = writer.written()
-    left = (
+    remaining = (
         index(together) if count % together == 0 else tirx.Min(index(together), index(count) - block * index(together))
     )
-    body = tirx.For(within, index(0), left, tirx.ForKind.SERIAL, body)
+    body = tirx.For(within, index(0), remaining, tirx.ForKind.SERIAL, body)
     # Allocated here, not in the block: TVM would shrink a block's buffer to one element.
-    body = tirx.SeqStmt([*(tirx.AllocBuffer(each) for each in writer.memory), body])
+    body = tirx.SeqStmt([*(tirx.AllocBuffer(buffer) for buffer in writer.memory), body])
     loop = tirx.For(block, index(0), index(blocks), _kind_of_loop(plan, target), body)
     return with_statement(function, plan.nests[-1].name, loop)
 
@@ -173,26 +173,26 @@ def _written(function: PrimFunc, plan: RowPlan, target: Target) -> PrimFunc:
 def _in_strips(function: PrimFunc, plan: RowPlan, across: range, target: Target) -> PrimFunc:
     """Return the function with strips of interleaved rows in parallel."""
     extents = plan.rows.extents
-    length, outer = prod(extents[at] for at in across), prod(extents[: across.start])
+    length, outer = prod(extents[axis] for axis in across), prod(extents[: across.start])
     width = min(length, _strip(plan) or lanes_of_rows(plan))
     strips = -(-length // width)
     task = tirx.Var("task", "int64")
     strip = index(0) if strips == 1 else tirx.floormod(task, index(strips))
-    before = delinearized(task if strips == 1 else tirx.floordiv(task, index(strips)), extents[: across.start])
+    outer_indices = delinearized(task if strips == 1 else tirx.floordiv(task, index(strips)), extents[: across.start])
 
     def of_row(number: Any) -> list[Any]:
-        along = delinearized(strip * index(width) + number, [extents[at] for at in across])
-        return [*before, *along, *(index(0) for _ in extents[across.stop :])]
+        along = delinearized(strip * index(width) + number, [extents[axis] for axis in across])
+        return [*outer_indices, *along, *(index(0) for _ in extents[across.stop :])]
 
     def body(count: int) -> Any:
         writer = ColumnWriter(plan, of_row, count, function.params)
         written = writer.written()
-        return tirx.SeqStmt([*(tirx.AllocBuffer(each) for each in writer.memory), written])
+        return tirx.SeqStmt([*(tirx.AllocBuffer(buffer) for buffer in writer.memory), written])
 
-    whole, rest = body(width), length % width
-    if rest:
-        whole = tirx.IfThenElse(tirx.LT(strip, index(strips - 1)), whole, body(rest))
-    loop = tirx.For(task, index(0), index(outer * strips), _kind_of_loop(plan, target), whole)
+    full, remaining = body(width), length % width
+    if remaining:
+        full = tirx.IfThenElse(tirx.LT(strip, index(strips - 1)), full, body(remaining))
+    loop = tirx.For(task, index(0), index(outer * strips), _kind_of_loop(plan, target), full)
     return with_statement(function, plan.nests[-1].name, loop)
 
 
@@ -203,13 +203,16 @@ def _kind_of_loop(plan: RowPlan, target: Target) -> Any:
 
 def with_statement(function: PrimFunc, name: str, statement: Any) -> PrimFunc:
     """Return the function with `statement` in one block that may read and write all parameters."""
-    whole = [tirx.BufferRegion(each, [Range(index(0), size) for size in each.shape]) for each in function.params]
-    inner = SBlockRealize([], True, SBlock([], whole, whole, name, statement))
+    regions = [
+        tirx.BufferRegion(parameter, [Range(index(0), size) for size in parameter.shape])
+        for parameter in function.params
+    ]
+    inner = SBlockRealize([], True, SBlock([], regions, regions, name, statement))
     root = SBlockRealize([], True, SBlock([], [], [], "root", inner))
-    made = PrimFunc(list(function.params), root, function.ret_type, function.attrs)
+    result = PrimFunc(list(function.params), root, function.ret_type, function.attrs)
     # Copies of expressions bind the same variables.
-    return tirx.transform.ConvertSSA()(IRModule({"main": made}))["main"]
+    return tirx.transform.ConvertSSA()(IRModule({"main": result}))["main"]
 
 
-def _weight(plan: RowPlan, at: int) -> int:
-    return 16 if plan.cost(at) >= EXPENSIVE else 1
+def _weight(plan: RowPlan, n: int) -> int:
+    return 16 if plan.cost(n) >= EXPENSIVE else 1
