@@ -14,13 +14,14 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.attention.rule import attention
 from mlirtri.lowering.schedule.cpu.common.loops import lanes_of, parallel_if_profitable, spatial, vectorize, weight
 from mlirtri.lowering.schedule.cpu.common.nest import function_of, nest_of
+from mlirtri.lowering.schedule.cpu.common.parallel import serial_loops
 from mlirtri.lowering.schedule.cpu.convolution.channels_first import convolution
 from mlirtri.lowering.schedule.cpu.convolution.channels_last import channels_last
 from mlirtri.lowering.schedule.cpu.convolution.depthwise import depthwise
 from mlirtri.lowering.schedule.cpu.loops.rule import loops
 from mlirtri.lowering.schedule.cpu.matmul.rule import matmul
 from mlirtri.lowering.schedule.cpu.nests.elementwise import element_loops
-from mlirtri.lowering.schedule.cpu.nests.reductions import around_loops, reduction_loops
+from mlirtri.lowering.schedule.cpu.nests.reductions import reduction_loops
 from mlirtri.lowering.schedule.cpu.nests.windows import is_window
 from mlirtri.lowering.schedule.cpu.rows.rule import rows
 from mlirtri.lowering.tir.blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
@@ -87,7 +88,7 @@ def _block_by_block(function: PrimFunc, schedule: Schedule, target: Target) -> S
         if statement is None and not nest.reduced and len(blocks) > 1 and nest.points <= FEW_ELEMENTS:
             # Reductions over axes of extent 1 begin with their init, too.
             body = nest.body if nest.init is None else sequence(nest.init, nest.body)
-            statement = fresh(around_loops(nest.axes, body))
+            statement = fresh(serial_loops(nest.axes, body))
         if statement is None:
             return None
         statements.append(statement)

@@ -15,7 +15,8 @@ from mlirtri import settings
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import NestAxis
 from mlirtri.lowering.tir.statements import index
-from mlirtri.lowering.toolchain.tvm_names import Stmt, structural_map, tirx
+from mlirtri.lowering.tir.tiles import replaced
+from mlirtri.lowering.toolchain.tvm_names import Stmt, tirx
 
 PARALLEL_POINTS = 32768
 """Loop bodies below which a second thread costs more than it saves: a launch takes about 3 µs."""
@@ -42,10 +43,15 @@ def outer_loops(outer: Outer, statement: Stmt, target: Target) -> Stmt:
     count = prod(axis.extent for axis in axes)
     if target.threads > 1 and count > 1 and profitable(outer.points >= PARALLEL_POINTS):
         return _fused(axes, count, statement)
+    return serial_loops(axes, statement)
+
+
+def serial_loops(axes: Sequence[NestAxis], statement: Stmt) -> Stmt:
+    """Return the loops around a statement, the first one outermost."""
     for axis in reversed(axes):
         variable = tirx.Var(axis.variable.name, axis.variable.ty)
-        statement = _replaced(statement, {axis.variable: variable})
-        statement = tirx.For(variable, index(0), index(axis.extent), tirx.ForKind.SERIAL, statement)
+        body = replaced(statement, {axis.variable: variable})
+        statement = tirx.For(variable, index(0), index(axis.extent), tirx.ForKind.SERIAL, body)
     return statement
 
 
@@ -56,8 +62,4 @@ def _fused(axes: Sequence[NestAxis], count: int, statement: Any) -> Any:
         below //= axis.extent
         value = both if below == 1 else tirx.floordiv(both, index(below))
         values[axis.variable] = value if position == 0 else tirx.floormod(value, index(axis.extent))
-    return tirx.For(both, index(0), index(count), tirx.ForKind.PARALLEL, _replaced(statement, values))
-
-
-def _replaced(statement: Any, values: dict[Any, Any]) -> Any:
-    return structural_map(statement, (tirx.Var, lambda variable: values.get(variable, variable)))
+    return tirx.For(both, index(0), index(count), tirx.ForKind.PARALLEL, replaced(statement, values))

@@ -19,6 +19,7 @@ from math import prod
 from typing import Any
 
 from mlirtri.lowering.schedule.cpu.common.vector_stores import vector_store
+from mlirtri.lowering.tir.blocks import PartedLanesError
 from mlirtri.lowering.tir.statements import (
     buffer_like,
     depends_on,
@@ -110,6 +111,14 @@ def strip(
     width = index(shape.width)
     widened = {**(widened or {}), **{buffer: buffer_like(buffer, [*buffer.ty.shape, width]) for buffer in buffers}}
     return _Strip(offset, shape, widened.values(), skipped).push(_with_dimension(body, widened, offset))
+
+
+def vector_of(statement: Stmt, variable: Var, start: Expr, lanes: int, widened: Widened | None = None) -> Stmt:
+    """Return a statement for `lanes` neighbouring iterations; raise `PartedLanesError` where they diverge."""
+    vector = strip(statement, variable, start, Shape(1, lanes), widened)
+    if vector is None:
+        raise PartedLanesError("the lanes of a vector diverge")
+    return vector
 
 
 def allocated_in(statement: Stmt) -> list[Buffer]:

@@ -13,7 +13,7 @@ Read in this order:
 - `accumulator_dtypes`: dtypes of these buffers that differ from the results'.
 - `argmax`: extremum and index of a row; `argmax_kinds` recognises them.
 - `row_extrema`: max and min of floats with NaN.
-- `wide_sums`, `wide_columns`: sums of fp32 in fp64, along rows and down columns.
+- `wide_sums`: sums of fp32 in fp64, along rows and down columns.
 - `windows`: pooling, stencils, depthwise convolution.
 
 `schedule.cpu` and `schedule.cpu.rows` may import it.

@@ -89,7 +89,7 @@ def on_accumulators(statement: Any, buffers: Mapping[Any, Any]) -> Any:
 
 
 def result_of(accumulator: Any, dtype: str) -> Any:
-    """Return the value of a accumulator in the dtype of the result."""
+    """Return the value of an accumulator in the dtype of the result."""
     load = tirx.BufferLoad(accumulator, [index(0)])
     if str(accumulator.dtype) == dtype:
         return load
@@ -148,7 +148,7 @@ def _in_fp32(value: Any, accumulator: Any) -> Any:
 
 
 def _widened(accumulator: Any) -> Any:
-    """Return the bf16 value of a accumulator as fp32."""
+    """Return the bf16 value of an accumulator as fp32."""
     return widened_bfloat16(tirx.reinterpret("uint16", result_of(accumulator, "bfloat16")))
 
 

@@ -20,7 +20,7 @@ from mlirtri.lowering.schedule.cpu.nests.accumulator_dtypes import (
     result_of,
     stored_at_once,
 )
-from mlirtri.lowering.tir.statements import depends_on, new_buffer, sequence
+from mlirtri.lowering.tir.statements import buffer_like, depends_on, index, new_buffer, sequence
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
 
 Values = Mapping[Any, Any]
@@ -59,6 +59,10 @@ class Accumulators:
 
     def allocated(self) -> list[Any]:
         return [tirx.AllocBuffer(buffer) for buffer in self.buffers.values()]
+
+    def widened(self, width: int) -> dict[Any, Any]:
+        """Map each accumulator to a new buffer of ``[1, width]`` elements."""
+        return {scalar: buffer_like(scalar, [index(1), index(width)]) for scalar in self.buffers.values()}
 
 
 def accumulators_of(nest: FlatNest) -> Accumulators | None:

@@ -16,11 +16,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis
-from mlirtri.lowering.schedule.cpu.common.strips import Shape, strip
+from mlirtri.lowering.schedule.cpu.common.strips import vector_of
 from mlirtri.lowering.schedule.cpu.nests.accumulator_dtypes import INT32_MAX
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators
 from mlirtri.lowering.schedule.cpu.nests.argmax_kinds import Extremum, extremum_of, lowest
-from mlirtri.lowering.tir.blocks import PartedLanesError
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, sequence, substituted
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
@@ -102,15 +101,8 @@ class _Row:
         term = self.extremum.term
         term = self._as_signed(term if str(term.ty.dtype) == self.dtype else tirx.Cast(self.dtype, term))
         widened = new_buffer("terms", self.dtype, 1, self.lanes)
-        statement = strip(
-            tirx.BufferStore(element, term, [index(0)]),
-            self.row.variable,
-            start,
-            Shape(1, self.lanes),
-            {element: widened},
-        )
-        if statement is None:
-            raise PartedLanesError("the row's terms part")
+        store = tirx.BufferStore(element, term, [index(0)])
+        statement = vector_of(store, self.row.variable, start, self.lanes, {element: widened})
         load = tirx.BufferLoad(widened, [index(0), tirx.Ramp(index(0), index(1), self.lanes)])
         return load, [tirx.AllocBuffer(widened), statement]
 

@@ -15,10 +15,9 @@ from mlirtri.lowering.codegen.targets import vector_bits
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis, lanes_of
 from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops
-from mlirtri.lowering.schedule.cpu.common.strips import Shape, strip
+from mlirtri.lowering.schedule.cpu.common.strips import vector_of
 from mlirtri.lowering.schedule.cpu.common.transposes import transposed_loops
 from mlirtri.lowering.schedule.cpu.nests.ranges import parts_of, within
-from mlirtri.lowering.tir.blocks import PartedLanesError
 from mlirtri.lowering.tir.statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import in_lanes, ramp, replaced
 from mlirtri.lowering.toolchain.tvm_names import ir, structural_map, structural_walk, tirx
@@ -168,10 +167,7 @@ def vectors(nest: FlatNest, body: Any, axis: NestAxis, start: Any, extent: int, 
 def _vector(body: Any, axis: NestAxis, start: Any, lanes: int) -> Any:
     if lanes == 1:
         return fresh(substituted(body, axis.variable, start))
-    vector = strip(body, axis.variable, start, Shape(1, lanes))
-    if vector is None:
-        raise PartedLanesError("the elements of a vector part")
-    return vector
+    return vector_of(body, axis.variable, start, lanes)
 
 
 def _may_repeat(nest: FlatNest) -> bool:
@@ -241,10 +237,7 @@ def _mixed(nest: FlatNest, short: NestAxis, along: NestAxis, start: Any, lanes: 
     for position, buffer in enumerate(buffers):
         body = substituted(within(nest.body, short.variable, position, position + 1), short.variable, index(position))
         body = structural_map(body, (tirx.BufferStore, element_store), order="post")
-        part = strip(body, along.variable, start, Shape(1, lanes), {element: buffer})
-        if part is None:
-            raise PartedLanesError("the elements of a vector part")
-        statements.append(part)
+        statements.append(vector_of(body, along.variable, start, lanes, {element: buffer}))
     width = lanes * short.extent
     row = new_buffer(f"{store.buffer.name}_row", str(store.buffer.dtype), width)
     vectors = [tirx.BufferLoad(buffer, [index(0), ramp(index(0), lanes)]) for buffer in buffers]

@@ -16,15 +16,22 @@ from typing import Any
 from mlirtri.lowering.codegen.targets import vector_bits, vector_registers
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis, lanes_of
-from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_POINTS, Outer, outer_loops, profitable
-from mlirtri.lowering.schedule.cpu.common.strips import Shape, Widened, strip
+from mlirtri.lowering.schedule.cpu.common.parallel import (
+    PARALLEL_POINTS,
+    Outer,
+    outer_loops,
+    profitable,
+    serial_loops,
+)
+from mlirtri.lowering.schedule.cpu.common.strips import Shape, Widened, strip, vector_of
 from mlirtri.lowering.schedule.cpu.common.vector_stores import vector_store
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, accumulators_of
 from mlirtri.lowering.schedule.cpu.nests.argmax import position_row
 from mlirtri.lowering.schedule.cpu.nests.row_extrema import extremum_row
-from mlirtri.lowering.schedule.cpu.nests.wide_columns import LEAST, WideColumns
 from mlirtri.lowering.schedule.cpu.nests.wide_sums import (
+    LEAST_ROWS,
     PARTIAL_SUMS,
+    WideColumns,
     add_blocks,
     fp32_term,
     has_blocks,
@@ -33,7 +40,7 @@ from mlirtri.lowering.schedule.cpu.nests.wide_sums import (
 )
 from mlirtri.lowering.schedule.cpu.nests.windows import window_loops
 from mlirtri.lowering.tir.blocks import PartedLanesError
-from mlirtri.lowering.tir.statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
+from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import temporary
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
@@ -150,7 +157,7 @@ def _last_columns(
 
 def _sums_of_columns(nest: FlatNest, accumulators: Accumulators, column: NestAxis, lanes: int, target: Target) -> Any:
     """Return long fp32 sums, most of whose additions are in fp32; None for others."""
-    if column.extent < 2 * lanes or nest.reduced[-1].extent < LEAST or not nest.vectorizes:
+    if column.extent < 2 * lanes or nest.reduced[-1].extent < LEAST_ROWS or not nest.vectorizes:
         return None
     if (term := fp32_term(nest, accumulators)) is None:
         return None
@@ -175,7 +182,7 @@ def _column_strip(
     nest: FlatNest, accumulators: Accumulators, column: NestAxis, start: Any, segments: Sequence[Segment]
 ) -> Any:
     """Return one strip: its segments' accumulators are initialised, reduced together, and stored."""
-    partials = [_room(accumulators, segment.shape.width) for segment in segments]
+    partials = [accumulators.widened(segment.shape.width) for segment in segments]
 
     def all_of(statement: Any) -> Any:
         parts = [
@@ -187,21 +194,8 @@ def _column_strip(
         return sequence(*parts)
 
     allocated = [tirx.AllocBuffer(buffer) for widened in partials for buffer in widened.values()]
-    body = around_loops(nest.reduced, all_of(accumulators.step))
+    body = serial_loops(nest.reduced, all_of(accumulators.step))
     return sequence(*allocated, all_of(accumulators.start), body, all_of(accumulators.finish()))
-
-
-def _room(accumulators: Accumulators, width: int) -> Widened:
-    return {scalar: buffer_like(scalar, [index(1), index(width)]) for scalar in accumulators.buffers.values()}
-
-
-def around_loops(axes: Sequence[NestAxis], body: Any) -> Any:
-    """Return a statement inside of serial loops over `axes`, the first one outermost."""
-    for axis in reversed(axes):
-        variable = tirx.Var(axis.variable.name, axis.variable.ty)
-        body = substituted(body, axis.variable, variable)
-        body = tirx.For(variable, index(0), index(axis.extent), tirx.ForKind.SERIAL, body)
-    return body
 
 
 def _rows(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int, target: Target) -> Any:
@@ -218,35 +212,27 @@ def _shared_row(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes
     if not size:
         return row_of(nest, accumulators, row, lanes)
     number, variable = tirx.Var("part", "int64"), tirx.Var(first.variable.name, first.variable.ty)
-    parts = {
-        scalar: temporary(f"{scalar.name}_parts", str(scalar.dtype), [target.threads])
-        for scalar in accumulators.buffers.values()
-    }
+    scalars = accumulators.buffers.values()
+    parts = {scalar: temporary(f"{scalar.name}_parts", str(scalar.dtype), [target.threads]) for scalar in scalars}
     part = NestAxis(variable, size, True)
-    some = replace(
-        accumulators,
-        start=sequence(
-            *(tirx.BufferStore(scalar, value, [index(0)]) for scalar, value in accumulators.neutral.items())
-        ),
-        step=substituted(accumulators.step, first.variable, number * index(size) + variable),
-        last=sequence(
-            *(tirx.BufferStore(part, tirx.BufferLoad(scalar, [index(0)]), [number]) for scalar, part in parts.items())
-        ),
-    )  # fmt: skip
+    starts = [tirx.BufferStore(scalar, value, [index(0)]) for scalar, value in accumulators.neutral.items()]
+    ends = [tirx.BufferStore(part, tirx.BufferLoad(scalar, [index(0)]), [number]) for scalar, part in parts.items()]
+    step = substituted(accumulators.step, first.variable, number * index(size) + variable)
+    some = replace(accumulators, start=sequence(*starts), step=step, last=sequence(*ends))
     body = fresh(row_of(replace(nest, axes=(part, *inner)), some, part if first is row else row, lanes))
     threads = tirx.For(number, index(0), index(target.threads), tirx.ForKind.PARALLEL, body)
     added = [_into_accumulators(accumulators, parts, index(thread)) for thread in range(target.threads)]
     covered = target.threads * size
     remaining = NestAxis(variable, first.extent - covered, True)
     step = substituted(accumulators.step, first.variable, index(covered) + variable)
-    remainder = around_loops([remaining, *inner], step) if remaining.extent else None
+    remainder = [serial_loops([remaining, *inner], step)] if remaining.extent else []
     return sequence(
         *(tirx.AllocBuffer(buffer) for buffer in parts.values()),
         threads,
         *accumulators.allocated(),
         accumulators.start,
         *added,
-        *([] if remainder is None else [remainder]),
+        *remainder,
         accumulators.finish(),
     )
 
@@ -279,7 +265,7 @@ def _reduction(
     nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int, vectors: int, terms: Callable[..., Any]
 ) -> Any:
     """Return the reduction of one result's terms into its accumulators, by `vectors` vectors of partial results."""
-    partials = [_room(accumulators, lanes) for _ in range(vectors)]
+    partials = [accumulators.widened(lanes) for _ in range(vectors)]
     begin = [_neutral(accumulators, partial, lanes) for partial in partials]
     inner = terms(accumulators, row, partials, lanes)
     others = [axis for axis in nest.reduced if axis is not row]
@@ -288,7 +274,7 @@ def _reduction(
         *(tirx.AllocBuffer(buffer) for partial in partials for buffer in partial.values()),
         accumulators.start,
         *begin,
-        around_loops(others, inner),
+        serial_loops(others, inner),
         combined,
         _into_accumulators(accumulators, result, index(0), index(0)),
     )
@@ -320,29 +306,19 @@ def _row_terms(accumulators: Accumulators, row: NestAxis, partials: Sequence[Wid
     step = accumulators.step
 
     def vector(statement: Any, start: Any, widened: Widened) -> Any:
-        result = strip(statement, row.variable, start, Shape(1, lanes), widened)
-        if result is None:
-            raise PartedLanesError("the row's terms part")
-        return result
+        return vector_of(statement, row.variable, start, lanes, widened)
 
     number = tirx.Var(row.variable.name, row.variable.ty)
-    body = sequence(
-        *(
-            vector(step, number * index(wide) + index(position * lanes), partial)
-            for position, partial in enumerate(partials)
-        )
-    )
+    starts = [number * index(wide) + index(position * lanes) for position in range(len(partials))]
+    body = sequence(*(vector(step, start, partial) for start, partial in zip(starts, partials, strict=True)))
     statements = [tirx.For(number, index(0), index(full), tirx.ForKind.SERIAL, body)] if full else []
     if full == 1:
         statements = [substituted(body, number, index(0))]
-    statements += [
-        vector(step, index(full * wide + position * lanes), partials[position])
-        for position in range(remaining // lanes)
-    ]
-    if tail := remaining % lanes:
-        first = row.extent - lanes
+    count, tail = divmod(remaining, lanes)
+    statements += [vector(step, index(full * wide + n * lanes), partials[n]) for n in range(count)]
+    if tail:
         masked = _masked(step, tirx.GE(row.variable, index(row.extent - tail)), accumulators)
-        statements.append(vector(masked, index(first), partials[remaining // lanes % len(partials)]))
+        statements.append(vector(masked, index(row.extent - lanes), partials[count % len(partials)]))
     return sequence(*statements)
 
 
@@ -362,9 +338,8 @@ def _masked(step: Any, condition: Any, accumulators: Accumulators) -> Any:
 
 def _neutral(accumulators: Accumulators, widened: Widened, lanes: int) -> Any:
     lane = tirx.Var("lane", "int64")
-    stores = [
-        tirx.BufferStore(widened[scalar], value, [index(0), lane]) for scalar, value in accumulators.neutral.items()
-    ]
+    values = accumulators.neutral.items()
+    stores = [tirx.BufferStore(widened[scalar], value, [index(0), lane]) for scalar, value in values]
     return sequence(*(vector_store(store, lane, index(0), lanes) for store in stores))
 
 
@@ -373,10 +348,8 @@ def _combined(accumulators: Accumulators, partials: Sequence[Widened], lanes: in
     statements: list[Any] = []
     while len(partials) > 1:
         pairs = list(zip(partials[::2], partials[1::2], strict=False))
-        partials = [
-            *(_merged(accumulators, first, other, 0, lanes, statements) for first, other in pairs),
-            *partials[2 * len(pairs) :],
-        ]
+        merged = [_merged(accumulators, *pair, 0, lanes, statements) for pair in pairs]
+        partials = [*merged, *partials[2 * len(pairs) :]]
     [widened] = partials
     while lanes > 1:
         lanes //= 2
@@ -389,31 +362,26 @@ def _merged(
 ) -> Widened:
     """Return a new buffer with the first `lanes` of `first` combined with those of `other` from `offset` on."""
     lane = tirx.Var("lane", "int64")
-    first_values = {scalar: tirx.BufferLoad(buffer, [index(0), lane]) for scalar, buffer in first.items()}
-    others = {
-        scalar: tirx.BufferLoad(buffer, [index(0), plus(lane, index(offset))]) for scalar, buffer in other.items()
-    }
+    values = accumulators.combine(_loads(first, index(0), lane), _loads(other, index(0), plus(lane, index(offset))))
     combined = {scalar: new_buffer(scalar.name, str(scalar.dtype), 1, lanes) for scalar in first}
-    for scalar, value in accumulators.combine(first_values, others).items():
+    for scalar, value in values.items():
         store = tirx.BufferStore(combined[scalar], value, [index(0), lane])
-        statements.append(tirx.AllocBuffer(combined[scalar]))
-        statements.append(
-            vector_store(store, lane, index(0), lanes) if lanes > 1 else substituted(store, lane, index(0))
-        )
+        store = vector_store(store, lane, index(0), lanes) if lanes > 1 else substituted(store, lane, index(0))
+        statements += [tirx.AllocBuffer(combined[scalar]), store]
     return combined
+
+
+def _loads(buffers: Widened, *indices: Any) -> Widened:
+    return {scalar: tirx.BufferLoad(buffer, list(indices)) for scalar, buffer in buffers.items()}
 
 
 def _into_accumulators(accumulators: Accumulators, partial: Widened, *indices: Any) -> Any:
     """Return the combination of the accumulators with one partial result."""
-    current = {scalar: tirx.BufferLoad(scalar, [index(0)]) for scalar in partial}
-    others = {scalar: tirx.BufferLoad(buffer, list(indices)) for scalar, buffer in partial.items()}
-    values = accumulators.combine(current, others)
+    current = _loads({scalar: scalar for scalar in partial}, index(0))
+    values = accumulators.combine(current, _loads(partial, *indices))
     combined = {scalar: new_buffer(scalar.name, str(scalar.dtype), 1) for scalar in values}
     return sequence(
         *(tirx.AllocBuffer(buffer) for buffer in combined.values()),
         *(tirx.BufferStore(combined[scalar], value, [index(0)]) for scalar, value in values.items()),
-        *(
-            tirx.BufferStore(scalar, tirx.BufferLoad(buffer, [index(0)]), [index(0)])
-            for scalar, buffer in combined.items()
-        ),
+        *(tirx.BufferStore(scalar, load, [index(0)]) for scalar, load in _loads(combined, index(0)).items()),
     )

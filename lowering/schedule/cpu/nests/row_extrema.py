@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis
-from mlirtri.lowering.schedule.cpu.common.strips import Shape, strip
+from mlirtri.lowering.schedule.cpu.common.parallel import serial_loops
+from mlirtri.lowering.schedule.cpu.common.strips import vector_of
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, extremum_term
 from mlirtri.lowering.schedule.cpu.nests.argmax import PAIR, some_nan
-from mlirtri.lowering.tir.blocks import PartedLanesError
-from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted
+from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 VECTORS = 8
@@ -57,12 +57,7 @@ class _Row:
             self._store(self.nan, tirx.Broadcast(tirx.IntImm("int32", 0), self.lanes)),
             self.accumulators.start,
         ]
-        body = self._terms()
-        for axis in reversed(others):
-            variable = tirx.Var(axis.variable.name, axis.variable.ty)
-            body = substituted(body, axis.variable, variable)
-            body = tirx.For(variable, index(0), index(axis.extent), tirx.ForKind.SERIAL, body)
-        return sequence(*statements, body, *self._combined())
+        return sequence(*statements, serial_loops(others, self._terms()), *self._combined())
 
     def condition(self) -> Any:
         """Return whether the row contains a NaN."""
@@ -95,9 +90,7 @@ class _Row:
             widened = new_buffer("terms", str(self.accumulator.dtype), 1, self.lanes)
             store = tirx.BufferStore(element, self.term, [index(0)])
             first = plus(start, index(number * self.lanes))
-            vector = strip(store, self.row.variable, first, Shape(1, self.lanes), {element: widened})
-            if vector is None:
-                raise PartedLanesError("the row's terms part")
+            vector = vector_of(store, self.row.variable, first, self.lanes, {element: widened})
             statements += [tirx.AllocBuffer(widened), vector]
             terms.append(tirx.BufferLoad(widened, [index(0), tirx.Ramp(index(0), index(1), self.lanes)]))
         statements += [

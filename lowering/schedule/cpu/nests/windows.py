@@ -18,11 +18,10 @@ from typing import Any
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis
 from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops
-from mlirtri.lowering.schedule.cpu.common.strips import Shape, Widened, strip
+from mlirtri.lowering.schedule.cpu.common.strips import Widened, vector_of
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, loads_of
-from mlirtri.lowering.tir.blocks import PartedLanesError
 from mlirtri.lowering.tir.linear_forms import linear
-from mlirtri.lowering.tir.statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
+from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import in_lanes, replaced
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, tirx
 
@@ -132,7 +131,7 @@ def _tile(window: _Window, first_row: Any, rows: int, starts: Sequence[Any]) -> 
     """Return vectors of results from some columns of some rows: initialised, reduced over the window, and stored."""
     accumulators = window.accumulators
     positions = list(product(range(rows), starts))
-    partials = [_room(accumulators, window.lanes) for _ in positions]
+    partials = [accumulators.widened(window.lanes) for _ in positions]
     allocated = [tirx.AllocBuffer(buffer) for widened in partials for buffer in widened.values()]
 
     def all_of(statement: Any) -> Any:
@@ -151,18 +150,11 @@ def _tile(window: _Window, first_row: Any, rows: int, starts: Sequence[Any]) -> 
     return fresh(sequence(*allocated, all_of(accumulators.start), *steps, all_of(accumulators.finish())))
 
 
-def _room(accumulators: Accumulators, lanes: int) -> Widened:
-    return {scalar: buffer_like(scalar, [index(1), index(lanes)]) for scalar in accumulators.buffers.values()}
-
-
 def _vector(window: _Window, statement: Any, row: Any, start: Any, widened: Widened) -> Any:
     if window.row is not None:
         statement = substituted(statement, window.row.variable, row)
     statement, prologue = _gathered(window, statement, start)
-    vectors = strip(statement, window.column.variable, start, Shape(1, window.lanes), widened)
-    if vectors is None:
-        raise PartedLanesError("the results of a vector part")
-    return sequence(*prologue, vectors)
+    return sequence(*prologue, vector_of(statement, window.column.variable, start, window.lanes, widened))
 
 
 def _gathered(window: _Window, statement: Any, start: Any) -> tuple[Any, list[Any]]:
