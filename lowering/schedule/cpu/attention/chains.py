@@ -1,8 +1,4 @@
-"""Matches attention in a PrimFunc: two matrix products with row kernels between them.
-
-Takes a PrimFunc of plain nests: a product, kernels along the rows of its result (scaling, masks, softmax), and a
-product that reduces along these rows. Gives it as a `Chain`, or None where it is none. Knows no target and no cache.
-"""
+"""Matches attention in a PrimFunc: two matrix products with row kernels (scaling, masks, softmax) between them."""
 
 from __future__ import annotations
 

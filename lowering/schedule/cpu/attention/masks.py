@@ -1,9 +1,7 @@
 """Analysis of attention masks: the columns that are hidden from a whole block of rows, which need not be computed.
 
-Takes a `Chain` whose scores select a product or minus infinity, or add 0 or minus infinity to a product, by comparisons
-of the row's index with the column's, and checks that the row kernels turn minus infinity into a weight of 0. Gives the
-`Sight`, from which the bounds of a block of rows follow; None where hidden columns may contribute, or nothing is
-hidden.
+The scores of a `Chain` select a product or minus infinity, or add 0 or minus infinity to a product, by comparisons of
+the row's index with the column's; the row kernels must turn minus infinity into a weight of 0.
 
 A weight of 0 times an infinite or undefined value is undefined, so the writer computes everything if there is one;
 so it does where something is added to a product that may be infinite or undefined itself.

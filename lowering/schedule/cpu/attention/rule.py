@@ -1,8 +1,6 @@
 """The CPU rule for attention: two matrix products with row kernels between them, a block of rows at a time.
 
-Takes a PrimFunc of plain nests: a product, kernels along the rows of its result (scaling, masks, softmax), and a
-product that reduces along these rows. Gives a function in which blocks of rows run in parallel; the scores of one block
-stay in the second-level cache. None where there is no such chain, or rows are too long.
+Blocks of rows run in parallel; the scores of one block stay in the second-level cache.
 
     pack k;  parallel over heads and blocks of rows:  s = q[rows] k^T;  each row of s: softmax;  out[rows] = s v
 """

@@ -1,7 +1,4 @@
-"""Steps of a TVM `Schedule` for one loop nest: fuse, vectorise, parallelise.
-
-Takes a `Schedule` under construction and the facts of a block. Changes that block's loops only.
-"""
+"""Steps of a TVM `Schedule` for one loop nest: fuse, vectorise, parallelise."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The loop nest of a block over flat buffers, from which the CPU's rules write their loops.
 
-Takes the facts of a block. Gives a `FlatNest`: its axes longer than 1, fused where memory is contiguous along both, and
-its statements with one linear index per access where there is one; and, the other way, statements with the buffers' own
-indices again. Knows no target.
+A `FlatNest` has the axes longer than 1, fused where memory is contiguous along both, and one linear index per access
+where there is one. `unflattened` gives statements with the buffers' own indices again.
 
     for i, j: out[i, j] = x[i, j] + b[j]       ──►   axes i, j;   out[50 * i + j] = x[50 * i + j] + b[j]
     for i, j: out[i, j] = x[i, j] + 1          ──►   axis ij;     out[ij] = x[ij] + 1

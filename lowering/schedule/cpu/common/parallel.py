@@ -1,8 +1,4 @@
-"""Parallel loops, and when they are profitable: the cost model of the CPU's rules for launching threads.
-
-Takes the axes of independent loops and their body. Gives the loops, fused into one parallel loop where there is enough
-work.
-"""
+"""Parallel loops, and when they are profitable: the cost model of the CPU's rules for launching threads."""
 
 from __future__ import annotations
 

@@ -1,14 +1,13 @@
-"""Strip-mining: the body of a loop for several iterations at once, as vectors or unrolled.
+"""Strip-mining: the body of a loop for several independent iterations at once, as vectors or unrolled.
 
-Takes the body of a loop whose iterations are independent, and how many run together. Gives statements in which every
-store is done for all of them, down through the loops inside::
+Every store is done for all of them, down through the loops inside::
 
     acc = 0                                 acc[0:8] = 0
     for k: acc += A[i, k] * B[k, j]   ──►   for k: acc[0:8] += A[i, k] * B[k, j:j+8]
     C[i, j] = acc                           C[i, j:j+8] = acc[0:8]
 
-Buffers that are private to an iteration get one more dimension. Gives None where the iterations diverge: at a branch or
-a loop whose bounds differ between them.
+Buffers that are private to an iteration get one more dimension. The result is None where the iterations diverge: at a
+branch or a loop whose bounds differ between them.
 """
 
 from __future__ import annotations

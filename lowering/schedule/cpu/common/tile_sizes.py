@@ -1,7 +1,6 @@
 """The register tiles of a contraction: rows × vectors of columns, chosen by a cost model of their instructions.
 
-Takes extents and facts of the target (lanes of a vector, number of vector registers). Gives cuts of the rows and the
-columns into tiles of at most two sizes that differ by one, so that no scalar remainder is left.
+Rows and columns are cut into tiles of at most two sizes that differ by one, so that no scalar remainder is left.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """In-register transposes: loops whose loads and stores are contiguous along different axes, in square tiles.
 
-`transposed_loops` takes an elementwise nest whose results are contiguous along one axis while an operand is along
-another. It gives statements, or None where a side of the square would be too short, or a condition guards a load::
-
     parallel chunks of the operand's axis:  for squares down the results' axis:  for squares of the chunk:
         n vectors along the operand's axis;  log n rounds of shuffles;  n vectors along the results'
 

@@ -1,7 +1,7 @@
 """One vectorised store for several neighbouring iterations; complex elements through a buffer of both parts.
 
-Takes a store in which a variable counts iterations. Gives statements that do `lanes` of them at once. TVM would load
-the parts of complex elements, which have stride 2, one by one; loaded as a whole vector first, they are shuffled::
+TVM would load the parts of complex elements, which have stride 2, one by one. Loaded as a whole vector first, they are
+shuffled::
 
     y[j, 0] = x[j, 0] * x[j, 1]     ──►     parts[0:16] = x[j:j+8, 0:2]
                                             other[0:16] = y[j:j+8, 0:2]

@@ -1,8 +1,7 @@
 """The CPU rule for convolutions whose results are contiguous along an axis of the image (NCHW).
 
-Takes a PrimFunc with one block that is a product (`tir.products`) of which the right operand is read at sums of axes:
-strided, dilated, grouped, of one to three dimensions. Elementwise consumers are computed on the tiles. Gives None for
-any other function.
+The right operand is read at sums of axes: strided, dilated, grouped, of one to three dimensions. Elementwise consumers
+are computed on the tiles.
 
     parallel over images, groups, chunks of whole rows of the result:
         for block of input channels:

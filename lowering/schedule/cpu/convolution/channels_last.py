@@ -1,8 +1,7 @@
 """The CPU rule for convolutions whose results are contiguous along their channels (NHWC).
 
-Takes a PrimFunc with one block that is a product (`tir.products`) of which the left operand is an image, read at sums
-of axes: strided, dilated, grouped, of two or three dimensions; of one where it is padded. Elementwise consumers are
-computed on the tiles. Gives None for any other function.
+The left operand is an image, read at sums of axes: strided, dilated, grouped, of two or three dimensions; of one where
+it is padded. Elementwise consumers are computed on the tiles.
 
     parallel over images, groups, chunks of rows of the result, parts of the channels:
         copy     the chunk's part of a padded image, with its padding (`padded_chunks`)

@@ -1,9 +1,7 @@
 """The CPU rule for depthwise convolutions whose results are contiguous along an axis of the image.
 
-Takes a PrimFunc with one block that is a product (`tir.products`) of an image, which may be padded, fp16 or bf16, and a
-filter with one element for each position of the window, of one to three dimensions and stride 1 or 2; or of a few such
-filters for each channel. What a chunk reads is copied into a buffer with its padding, which stays in the first-level
-cache; elementwise consumers are computed in registers. Gives None for other functions.
+The image may be padded, fp16 or bf16. A channel has one filter, or a few, with one element for each position of the
+window, of one to three dimensions and stride 1 or 2. Elementwise consumers are computed in registers.
 
     parallel over images, channels and chunks of rows:
         copy     the chunk's rows of the image with their padding (`padded_chunks`); deinterleaved where the stride is 2

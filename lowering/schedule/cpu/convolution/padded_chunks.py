@@ -1,8 +1,6 @@
 """The padded copy of the part of an image that a chunk of a convolution's rows reads, with all channels.
 
-Takes an operand of a contraction that is an image (`padded_images.padded`), whose indices are sums of axes of the
-result's rows and of the window. Gives the shape of the copy, loads from it, and the statements that fill it; None for
-any other operand.
+The image's indices (`padded_images.padded`) are sums of axes of the result's rows and of the window.
 
     x[n, 2 h + i - 1, w + j - 1, c], 4 rows of h   ──►   copy[9, 58, 64], read at [2 h + i, w + j, c]
 """

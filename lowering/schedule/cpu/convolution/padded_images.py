@@ -1,8 +1,6 @@
 """Images of convolutions that are padded where they are read, and the padded copy of one channel of a chunk of rows.
 
-Takes an operand of a contraction, ``if_then_else(0 <= h and h < 56 and …, x[n, c, h, w], 0)``, perhaps converted to
-fp32. Gives it as a `Padded` tensor; and, of operands whose row and column are sums of axes of the result and of the
-window, the buffer of the part of one channel that some rows of the result read. Gives None for any other operand.
+A padded operand is ``if_then_else(0 <= h and h < 56 and …, x[n, c, h, w], 0)``, perhaps converted to fp32.
 """
 
 from __future__ import annotations

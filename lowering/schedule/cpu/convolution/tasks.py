@@ -1,8 +1,6 @@
 """The loop over the tasks of a convolution: images, chunks of whole rows of the result, parts of the output channels.
 
-Takes a contraction and how the rows of its result are cut into chunks. Gives one loop, parallel where the work is
-profitable. The layouts define a task: `channels_first`, `channels_last` and `depthwise` subclass `ConvolutionTasks`,
-and read the image from the buffers that they allocate.
+The layouts define a task: `channels_first`, `channels_last` and `depthwise` subclass `ConvolutionTasks`.
 
     parallel over images, chunks, parts:  allocate the task's buffers;  statements of the task
 """

@@ -1,7 +1,6 @@
 """The loads and stores of a statement, as linear forms of the loops' variables.
 
-Takes a TIR statement. Gives every load and store in it, with the loops around each. Marks statements that no loop
-transformation may change: calls with effects, assertions, jumps out of the loop. Changes nothing.
+Statements that no loop transformation may change are marked: calls with effects, assertions, jumps out of the loop.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Convolutions of a dynamic number of images among the loops of imperative functions.
 
-Takes loops of such a function, and the product that they compute. Replaces sums in a scalar buffer by sums in memory,
-and loads of an image's padded copy by conditional loads of the image. Gives the tiles of `convolution`, or None::
+Sums in a scalar buffer become sums in memory, and loads of an image's padded copy become conditional loads::
 
     p[n, c, h, w] = 0;  p[n, c, h + 1, w + 1] = x[n, c, h, w]
-    scalar = y[n, f, h, w];  for l: scalar += p[n, c, h + k, w + l] * v[f, c, k, l];  y[n, f, h, w] = scalar
+    s = y[n, f, h, w];  for l: s += p[n, c, h + k, w + l] * v[f, c, k, l];  y[n, f, h, w] = s
                   ──►   y[n, f, h, w] += (x[n, c, h + k - 1, w + l - 1] where that is inside, else 0) * v[f, c, k, l]
 """
 

@@ -1,9 +1,9 @@
 """Dependence analysis: loops whose iterations may run in any order, since none accesses what another one writes.
 
-Takes a TIR `For`, and the ranges of the loops around it. Two accesses to one buffer, of which at least one is a store,
-are apart when in some dimension the index of one iteration is always smaller, or always larger, than that of another.
-That covers ``A[i, …]`` against ``A[i, …]``, ``A[2 * i]`` against ``A[2 * i + 1]``, and the triangles of factorisations:
-``A[i, k]`` with k < i ≤ j against ``A[i, j]``. What it cannot prove is serial. Changes nothing.
+Two accesses to one buffer, of which at least one is a store, are disjoint when in some dimension the index of one
+iteration is always smaller, or always larger, than that of another. That covers ``A[i, …]`` against ``A[i, …]``,
+``A[2 * i]`` against ``A[2 * i + 1]``, and the triangles of factorisations: ``A[i, k]`` with k < i ≤ j against
+``A[i, j]``. What it cannot prove is serial.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """Loop fusion of neighbouring parallel loops, so that a value is used while it is in a register.
 
-Takes statements whose loops are marked by `interchange`. Gives them with loops of the same extent fused where no
-iteration accesses what another iteration of the other loop writes, and scalar buffers in place of arrays that are used
-inside of one iteration only::
+Loops of the same extent are fused where they share an array and no iteration accesses what another iteration of the
+other loop writes; scalar buffers replace arrays that are used inside of one iteration only::
 
     for i: t[i] = a[i] * a[i]               for i:
     for i: b[i] = t[i] + c[i]        ──►      scalar = a[i] * a[i]
                                               b[i] = scalar + c[i]
-
-Only loops that share an array are fused. Refuses nothing.
 """
 
 from __future__ import annotations

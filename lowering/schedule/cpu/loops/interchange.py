@@ -1,14 +1,12 @@
 """Loop interchange: marks parallel loops, and moves reductions inside of them, where they can stay in registers.
 
-Takes a TIR statement. Gives it with ``mlirtri.parallel`` on every loop that is proven independent, with serial loops
-that add to memory moved inside the parallel ones that they contain, and with such sums in a scalar buffer::
+Every loop that is proven independent gets ``mlirtri.parallel``. Serial loops that add to memory are moved inside the
+parallel ones that they contain, and their sums are held in a scalar buffer, added up in the same order::
 
     for k:                                        for j:
-        for j:                              ──►       total = C[i, j]
-            C[i, j] += A[i, k] * B[k, j]              for k: total += A[i, k] * B[k, j]
-                                                      C[i, j] = total
-
-Every element is still added up in the order of `k`. Refuses nothing.
+        for j:                              ──►       sum = C[i, j]
+            C[i, j] += A[i, k] * B[k, j]              for k: sum += A[i, k] * B[k, j]
+                                                      C[i, j] = sum
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """Matrix products of dynamic sizes among the loops of imperative functions, as contractions in tiles.
 
-Takes statements of such a function, and our target. Gives them with the loops of each product of a dynamic size in
-tiles (`matmul`), fused with the fill of its result, with transposing copies of its operands, and with elementwise
-consumers; the other passes leave its statements alone. Refuses nothing::
+A product is fused with the fill of its result, with transposing copies of its operands, and with elementwise consumers;
+the other passes leave its statements alone. Any size may be dynamic, and at most one of the sum's axes::
 
     for i, j: c[i, j] = 0
     for i, k, j: c[i, j] += a[i, k] * b[k, j]   ──►   tiles of relu(sum over k of a[i, k] * b[k, j])
     for i, j: c[i, j] = relu(c[i, j])
-
-Any size may be dynamic, and at most one of the sum's axes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Loop-carried sums, products and extrema: vectors of partial results, which are combined after the loop.
 
-Takes a serial loop whose only stores outside of it are to scalar buffers, one term per iteration. Gives statements that
-keep vectors of partial results, combine them, and run the remaining iterations one by one. Float sums are reassociated,
-as BLAS and NumPy do it; extrema keep a NaN. Gives None for any other loop.
+The loop stores to scalar buffers only, one term per iteration. Float sums are reassociated, as BLAS and NumPy do it;
+extrema keep a NaN.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The CPU rule for imperative PrimFuncs: parallel and vectorised loops, reductions in partial results.
 
-Takes the PrimFunc of `loops_to_primfunc` and our target. Gives a `Schedule` of the same function with other loops, or
-None for a PrimFunc that is no imperative one. Loops that are neither marked ``mlirtri.parallel`` nor proven independent
-stay in order.
+Loops that are neither marked ``mlirtri.parallel`` nor proven independent stay in order.
 
     for i:  # parallel                                   parallel i:
         for j:  # parallel                       ──►         for j in strips of 8: B[i, j:j+8] = A[i, j:j+8] * 2

@@ -1,8 +1,6 @@
 """In-register transposes of imperative loops of dynamic sizes, which load along one loop and store along another.
 
-Takes a loop of independent iterations, along which operands are contiguous, around others, along the innermost of which
-the results are. Gives the same loops in squares (`common.transposes.Square`), the last of which overlap those before,
-and the condition that the loops are at least as long as a square; None for any other loop::
+The last squares (`common.transposes.Square`) overlap those before, so the loops must be as long as a square::
 
     for i: for j: y[i, j] = x[j, i]   ──►   for squares along i: for squares along j:
                                                 n rows of x;  log n rounds of shuffles;  n rows of y

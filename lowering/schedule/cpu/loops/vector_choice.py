@@ -1,8 +1,4 @@
-"""The choice of the loop of a nest that is vectorised: the one along which accesses are contiguous.
-
-Takes TIR loops marked by `interchange`. Gives how well each would vectorise, and the number of lanes.
-Changes nothing.
-"""
+"""The choice of the loop of a nest that is vectorised: the one along which accesses are contiguous."""
 
 from __future__ import annotations
 

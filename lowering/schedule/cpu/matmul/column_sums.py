@@ -1,7 +1,6 @@
 """Contractions of a few rows, whose right operand is contiguous along the columns: it is read once, row by row.
 
-Takes a `Contraction` with at most `MOST_ROWS` rows. Gives statements that keep the sums of a chunk of columns in the
-first-level cache while they run down the right operand, several of its rows at a time::
+The sums of a chunk of columns stay in the first-level cache::
 
     parallel over batch, chunks of columns:
         sums = 0

@@ -1,7 +1,7 @@
 """Dot-product instructions of x86: the products of two bf16 or four int8 elements are added to each 32-bit lane.
 
-Takes a contraction whose operands are widened bf16 or int8 elements. Gives the contraction over 32-bit words, each of
-which holds a group of neighbours along the sum, or the same contraction where this CPU has no such instruction.
+A contraction of widened bf16 or int8 elements becomes one over 32-bit words, each of which holds a group of neighbours
+along the sum; it stays as it is where this CPU has no such instruction.
 
 bf16 (AVX512-BF16): sums are fp32; denormals count as zero, as in other libraries on such CPUs.
 int8 (VNNI): exact. The instruction takes one unsigned operand: 128 is added to the left one, and 128 times the sums of

@@ -1,7 +1,6 @@
 """A tile of a contraction both of whose operands are contiguous along the sum: lanes hold partial sums.
 
-Takes what `tile.Tile` takes, of one vector of columns. Gives statements that read both operands in place, so that a
-product with few rows costs no more than to read its right operand::
+Both operands are read in place, so that a product with few rows costs no more than to read its right operand::
 
     for a few columns:  dots = 0                          a vector for each row and column
         for k in vectors:  dots[row, column] += left[row, k:k+16] * right[column, k:k+16]

@@ -1,14 +1,9 @@
 """The loops of a contraction on the CPU: register tiles, packed operands, elementwise consumers on the tile.
 
-Takes a `Contraction` and our target. Gives the statements that compute it::
-
-    copy right:  P[batch, vector, k, lane]             columns as vectors, the last one padded with zeros
-    parallel over batch, chunks of columns, chunks of rows:
-        for block of k, column tile, row tile:
-            the tile (`tile`)
-
-Rows and columns are cut into tiles of at most two sizes (`common.tile_sizes`), so that no scalar remainder is left.
-Knows no PrimFunc and no schedule.
+copy right:  P[batch, vector, k, lane]             columns as vectors, the last one padded with zeros
+parallel over batch, chunks of columns, chunks of rows:
+    for block of k, column tile, row tile:
+        the tile (`tile`)
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Packed copies of a contraction's operands, in the order in which its tiles read them.
-
-Takes a `Contraction` and our target. Gives the contraction that reads the copy, and the statements that make it.
-"""
+"""Packed copies of a contraction's operands, in the order in which its tiles read them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The CPU rule for products of tensors: a contraction in tiles, fused with its elementwise producers and consumers.
 
-Takes a PrimFunc with one block that is a product (`tir.products`): matrix products, batched, transposed, with operands
-that are converted, with several axes of each kind. Elementwise producers are computed in the copies of the operands,
-elementwise consumers on each tile. Gives None where there is no such block, or it is too small for vectors.
+Products are batched or transposed, of converted operands, with several axes of each kind (`tir.products`). Elementwise
+producers are computed in the copies of the operands, elementwise consumers on each tile.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """One tile of a contraction: its sums in registers, the reduction, and the stores with elementwise consumers.
 
-Takes the contraction, the tile's position and size. Gives statements::
-
     sums = 0                                           rows × vectors
     for k:  right[v] = …;  sums[row][v] += left[row] * right[v]
     stores of sums[row][v]                             as vectors; the last one ends with the last column

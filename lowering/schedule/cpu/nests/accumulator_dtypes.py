@@ -1,7 +1,7 @@
 """Accumulators of another dtype than their results, which a CPU can vectorise.
 
-Takes the statements of a reduction. Gives them on accumulators: a bool is a byte, an unsigned byte held in a signed
-one is unsigned, bf16 is fp32, and a position has 32 bits where no row is longer.
+A bool is a byte, an unsigned byte held in a signed one is unsigned, bf16 is fp32, and a position has 32 bits where no
+row is longer.
 """
 
 from __future__ import annotations

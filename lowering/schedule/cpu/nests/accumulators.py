@@ -1,9 +1,6 @@
 """The scalar buffers that a reduction accumulates in, and how two partial results combine.
 
-Takes a `FlatNest` with reduction axes. Gives its `Accumulators`: scalar buffers for its results, neutral values
-of partial results, and the step that combines two of them. Float sums are reassociated, as BLAS and NumPy do it;
-extrema keep a NaN; of equal extrema the first position counts. Gives None for a reduction that is not associative, or
-none of these.
+Float sums are reassociated, as BLAS and NumPy do it; extrema keep a NaN; of equal extrema the first position counts.
 """
 
 from __future__ import annotations

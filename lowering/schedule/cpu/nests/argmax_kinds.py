@@ -1,8 +1,7 @@
 """Recognise argmax and argmin: a reduction to a value and its index, the first or last of equal ones.
 
-Takes a reduction with two accumulators. Gives an `Extremum`, or None. The reduction's conditions are evaluated for
-every order of two numbers and of two positions, which decides the kind. NaN is excluded: the reduction itself has to be
-run for it.
+The reduction's conditions are evaluated for every order of two numbers and of two positions, which decides the kind.
+NaN is excluded: the reduction itself has to be run for it.
 """
 
 from __future__ import annotations

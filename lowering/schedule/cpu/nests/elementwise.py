@@ -1,6 +1,5 @@
 """CPU loops of elementwise blocks: outer axes in parallel, the innermost one vectorised, with a shorter last vector.
 
-Takes a `FlatNest` without reduction axes. Gives statements, or None where its results are contiguous along no axis.
 Axes are split where conditions change (padding, concatenation): one loop for each part, without a condition inside.
 """
 

@@ -1,9 +1,6 @@
 """An axis split at the indices where conditions inside its statements change, and the statements of each range.
 
-Takes statements and an axis. Gives the parts of the axis in which no comparison of the axis with a number changes, and
-the statements simplified within one part.
-
-    for j in 0..16: y[j] = if_then_else(1 <= j and j < 15, x[j - 1], 0)     ──►     0..1, 1..15, 15..16
+for j in 0..16: y[j] = if_then_else(1 <= j and j < 15, x[j - 1], 0)     ──►     0..1, 1..15, 15..16
 """
 
 from __future__ import annotations

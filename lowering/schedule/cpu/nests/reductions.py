@@ -1,9 +1,7 @@
 """CPU loops of one reduction: vectors of neighbouring results, or vectors of partial results.
 
-Takes a `FlatNest` with reduction axes. Gives statements, or None where neither form fits.
-
-    columns: out[j] = sum over k of x[k, j]        parallel strips of j; vectors of results in registers, k around them
-    rows:    out[i] = sum over k of x[i, k]        parallel i; four vectors of partial results, which are then combined
+columns: out[j] = sum over k of x[k, j]        parallel strips of j; vectors of results in registers, k around them
+rows:    out[i] = sum over k of x[i, k]        parallel i; four vectors of partial results, which are then combined
 """
 
 from __future__ import annotations

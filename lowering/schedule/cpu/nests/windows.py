@@ -1,8 +1,7 @@
 """CPU loops of sliding windows without a sum over channels: pooling, depthwise convolution, stencils.
 
-Takes a `FlatNest` whose reduction runs over a small window, and its accumulators. Gives statements, else None. Vectors
-lie along the innermost axis of the results, and a few rows of results are computed together; the window is unrolled, so
-that shared elements are loaded once. Loads of stride 2 are two vectors, shuffled.
+Vectors lie along the innermost axis of the results, and a few rows of results are computed together; the window is
+unrolled, so that shared elements are loaded once. Loads of stride 2 are two vectors, shuffled.
 
     parallel i / 4, vectors of j:  acc[0:4] = init;  9 times: acc[r] += x[i + r + kh, j + kw] * w[kh, kw];  out = acc
 """

@@ -1,14 +1,11 @@
 """Row kernels whose sums are fp64 and rounded to fp32: blocks of terms are added in fp32 first.
 
-Takes a `RowPlan` and the indices of a row, as `RowWriter` does. Gives the row's statements, in which a pass whose
-reductions are all such sums (`blocked_sums`) runs in blocks, with the error bound of `nests.wide_sums`::
+A pass whose reductions are all such sums (`blocked_sums`) runs in blocks, with the error bound of `nests.wide_sums`::
 
     for blocks:  terms[0:64] = 0
                  for 16 strips: terms[0:64] += what fp64 would be given
                  partial[0:16] += the four vectors' sums
-    if a sum is infinite or NaN:  the pass again, in fp64
-
-A block may overflow where fp64 does not: then the row's sum is infinite or NaN, which the last line checks.
+    if a sum is infinite or NaN:  the pass again, in fp64        a block may overflow where fp64 does not
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The loops of several rows at once that are interleaved in memory, such as softmax over the channels of images.
 
-Takes a `RowPlan` whose operands are contiguous across rows, not along them (`columns_of`). Gives the statements that
-compute neighbouring rows: each pass runs along the rows, for a strip of rows at a time, in vectors with one row per
-lane.
+Each pass runs along the rows, for a strip of neighbouring rows at a time, in vectors with one row per lane.
 
     softmax over c of x[n, c, w]:  for c: m[0:64] = max(m[0:64], x[n, c, w : w + 64]);  …
 """

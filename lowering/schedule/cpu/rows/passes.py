@@ -1,7 +1,6 @@
 """The loops of one row: the steps of a `RowPlan`, as TIR.
 
-Takes a `RowPlan` and the indices of a row. Gives the statements that compute the row, and the buffers that they need. A
-pass runs in strips of several vectors, then single vectors, then one shorter vector; reductions keep as many partial
+A pass runs in strips of several vectors, then single vectors, then one shorter vector; reductions keep as many partial
 results, which are combined as a tree.
 """
 

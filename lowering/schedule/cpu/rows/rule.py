@@ -1,9 +1,7 @@
 """The CPU rule for row kernels: softmax, layer norm and other functions that reduce rows and traverse them again.
 
-Takes a PrimFunc of plain nests that share row axes. Gives a function with rows in parallel, each computed while it is
-in cache, in vectorised passes with several partial results; the remainder is one shorter vector. Where rows are
-interleaved in memory, a strip of rows is computed at a time. None where nests share no row, or it does not fit in half
-of L2.
+Rows run in parallel, each computed while it is in cache, in vectorised passes with several partial results. Where rows
+are interleaved in memory, a strip of rows is computed at a time.
 """
 
 from __future__ import annotations
