@@ -9,7 +9,7 @@ where there is one. `unflattened` gives statements with the buffers' own indices
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -207,17 +207,29 @@ def unflattened(statement: Stmt, flat: Mapping[Buffer, Buffer]) -> Stmt:
 
     structural_walk(statement, [(tirx.For, bound), (tirx.Bind, named)], order="pre")
 
+    def access(stand_in: Buffer, indices: Sequence[Expr]) -> Access:
+        buffer = flat.get(stand_in)
+        return None if buffer is None else (buffer, _indices(indices[0], buffer, analyzer))
+
+    return with_accesses(statement, access)
+
+
+Access = tuple[Buffer, Sequence[Expr]] | None
+"""A buffer and the indices of one of its elements; None to keep an access as it is."""
+
+
+def with_accesses(statement: Stmt, change: Callable[[Buffer, Sequence[Expr]], Access], *others: Any) -> Stmt:
+    """Return the statement with ``change(buffer, indices)`` in place of each access; `others` are further rules."""
+
     def load(node: Any) -> Any:
-        buffer = flat.get(node.source)
-        return node if buffer is None else tirx.BufferLoad(buffer, _indices(node.indices[0], buffer, analyzer))
+        access = change(node.source, node.indices)
+        return node if access is None else tirx.BufferLoad(*access)
 
     def store(node: Any) -> Any:
-        buffer = flat.get(node.buffer)
-        if buffer is None:
-            return node
-        return tirx.BufferStore(buffer, node.value, _indices(node.indices[0], buffer, analyzer))
+        access = change(node.buffer, node.indices)
+        return node if access is None else tirx.BufferStore(access[0], node.value, access[1])
 
-    return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
+    return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store), *others], order="post")
 
 
 def _indices(offset: Any, buffer: Any, analyzer: Analyzer) -> list[Any]:
@@ -246,29 +258,20 @@ def _buffers_in(parts: Sequence[Any], inner: Sequence[Any]) -> list[Any]:
 
 
 def _flattened(statement: Any, flat: Mapping[Any, Any], analyzer: Analyzer) -> Any:
-    def offset_of(buffer: Any, indices: Sequence[Any]) -> Any:
+    def access(buffer: Any, indices: Sequence[Any]) -> Access:
+        if buffer not in flat:
+            return None
         offset: Any = index(0)
         for extent, position in zip(buffer.ty.shape, indices, strict=True):
             offset = offset * index(int(extent)) + position
-        return analyzer.simplify(offset)
-
-    def load(node: Any) -> Any:
-        stand_in = flat.get(node.source)
-        return node if stand_in is None else tirx.BufferLoad(stand_in, [offset_of(node.source, node.indices)])
-
-    def store(node: Any) -> Any:
-        stand_in = flat.get(node.buffer)
-        return (
-            node if stand_in is None else tirx.BufferStore(stand_in, node.value, [offset_of(node.buffer, node.indices)])
-        )
+        return flat[buffer], [analyzer.simplify(offset)]
 
     def comparison(node: Any) -> Any:
         if not str(getattr(node.a, "ty", "")).startswith("int") or loads_in(node):
             return node
         return type(node)(analyzer.simplify(node.a), analyzer.simplify(node.b))
 
-    rules = [(kind, comparison) for kind in COMPARISONS]
-    return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store), *rules], order="post")
+    return with_accesses(statement, access, *((kind, comparison) for kind in COMPARISONS))
 
 
 def _without_units(nest: FlatNest) -> FlatNest:
@@ -287,18 +290,10 @@ def substituted_nest(nest: FlatNest, values: Mapping[Any, Any]) -> FlatNest:
         if part is None:
             return None
         part = structural_map(part, (tirx.Var, lambda variable: values.get(variable, variable)))
+        return with_accesses(part, access)
 
-        def load(node: Any) -> Any:
-            if node.source not in nest.flat:
-                return node
-            return tirx.BufferLoad(node.source, [analyzer.simplify(node.indices[0])])
-
-        def store(node: Any) -> Any:
-            if node.buffer not in nest.flat:
-                return node
-            return tirx.BufferStore(node.buffer, node.value, [analyzer.simplify(node.indices[0])])
-
-        return structural_map(part, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
+    def access(buffer: Any, indices: Sequence[Any]) -> Access:
+        return (buffer, [analyzer.simplify(indices[0])]) if buffer in nest.flat else None
 
     return replace(nest, body=replaced(nest.body), init=replaced(nest.init))
 
@@ -348,14 +343,7 @@ def _runs_through(nest: FlatNest, outer: NestAxis, inner: NestAxis) -> bool:
 
 def _without_offsets(statement: Any, flat: Mapping[Any, Any]) -> Any:
     """Return the statement with index 0 in every access, so that axes are left in values only."""
-
-    def load(node: Any) -> Any:
-        return tirx.BufferLoad(node.source, [index(0)]) if node.source in flat else node
-
-    def store(node: Any) -> Any:
-        return tirx.BufferStore(node.buffer, node.value, [index(0)]) if node.buffer in flat else node
-
-    return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
+    return with_accesses(statement, lambda buffer, _: (buffer, [index(0)]) if buffer in flat else None)
 
 
 def _parts(offset: Any) -> tuple[list[Any], list[Any]]:

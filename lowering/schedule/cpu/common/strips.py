@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from mlirtri.lowering.schedule.cpu.common.nest import with_accesses
 from mlirtri.lowering.schedule.cpu.common.vector_stores import vector_store
 from mlirtri.lowering.tir.blocks import PartedLanesError
 from mlirtri.lowering.tir.statements import (
@@ -37,7 +38,6 @@ from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
     Expr,
     Stmt,
-    TensorLoad,
     Var,
     ir,
     structural_equal,
@@ -168,21 +168,13 @@ def _with_dimension(body: Any, widened: dict[Any, Any], offset: Any) -> Any:
     if not widened:
         return body
 
-    def load(node):
-        return tirx.BufferLoad(widened[node.source], [*node.indices, offset]) if node.source in widened else node
-
-    def store(node):
-        return (
-            tirx.BufferStore(widened[node.buffer], node.value, [*node.indices, offset])
-            if node.buffer in widened
-            else node
-        )
+    def access(buffer, indices):
+        return (widened[buffer], [*indices, offset]) if buffer in widened else None
 
     def allocated(node):
         return tirx.AllocBuffer(widened[node.buffer], node.annotations)
 
-    rules = [(TensorLoad, load), (tirx.BufferStore, store), (tirx.AllocBuffer, allocated)]
-    return structural_map(body, rules, order="post")
+    return with_accesses(body, access, (tirx.AllocBuffer, allocated))
 
 
 class _Strip:

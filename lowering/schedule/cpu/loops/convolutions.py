@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.common.nest import with_accesses
 from mlirtri.lowering.schedule.cpu.convolution.channels_first import (
     convolution_loops,
     is_channels_first,
@@ -22,7 +23,7 @@ from mlirtri.lowering.schedule.cpu.convolution.channels_first import (
 from mlirtri.lowering.tir.contraction import Contraction
 from mlirtri.lowering.tir.products import Product
 from mlirtri.lowering.tir.statements import index, plus
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, tirx
 
 
 def without_scalar(statement: Any) -> Any:
@@ -38,13 +39,7 @@ def without_scalar(statement: Any) -> Any:
     if not is_read or not _is_load_of(last.value, scalar):
         return statement
 
-    def load(node: Any) -> Any:
-        return element if node.source.same_as(scalar) else node
-
-    def store(node: Any) -> Any:
-        return tirx.BufferStore(last.buffer, node.value, last.indices) if node.buffer.same_as(scalar) else node
-
-    return structural_map(loop, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
+    return with_accesses(loop, lambda buffer, _: (last.buffer, last.indices) if buffer.same_as(scalar) else None)
 
 
 def _is_load_of(value: Any, buffer: Any) -> bool:

@@ -13,20 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from mlirtri.lowering.schedule.cpu.common.nest import with_accesses
 from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, LoopAccesses, accesses_of, is_scalar
 from mlirtri.lowering.schedule.cpu.loops.dependence import are_apart
 from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
 from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, fit_of
 from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
 from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, plus, sequence, substituted, with_body
-from mlirtri.lowering.toolchain.tvm_names import (
-    PARALLEL,
-    TensorLoad,
-    structural_equal,
-    structural_map,
-    structural_walk,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import PARALLEL, structural_equal, structural_walk, tirx
 
 Ranges = tuple[LoopRange, ...]
 MOST_ACCESSES = 64
@@ -156,14 +150,5 @@ def _in_scalar(loop: Any, buffer: Any) -> Any:
     if not is_one_element or not is_stored_first or depends_on(first.value, [buffer]):
         return None
     scalar = new_buffer(buffer.name, buffer.dtype, 1)
-    return with_body(loop, sequence(tirx.AllocBuffer(scalar), _replaced(loop.body, buffer, scalar)))
-
-
-def _replaced(body: Any, buffer: Any, scalar: Any) -> Any:
-    def load(node: Any) -> Any:
-        return tirx.BufferLoad(scalar, [index(0)]) if node.source.same_as(buffer) else node
-
-    def store(node: Any) -> Any:
-        return tirx.BufferStore(scalar, node.value, [index(0)]) if node.buffer.same_as(buffer) else node
-
-    return structural_map(body, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
+    body = with_accesses(loop.body, lambda other, _: (scalar, [index(0)]) if other.same_as(buffer) else None)
+    return with_body(loop, sequence(tirx.AllocBuffer(scalar), body))

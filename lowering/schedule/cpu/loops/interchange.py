@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from mlirtri.lowering.schedule.cpu.common.nest import with_accesses
 from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, accesses_of, is_scalar
 from mlirtri.lowering.schedule.cpu.loops.dependence import are_disjoint, is_parallel
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
 from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, sequence, with_body
-from mlirtri.lowering.toolchain.tvm_names import PARALLEL, TensorLoad, structural_equal, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import PARALLEL, structural_equal, tirx
 
 Ranges = tuple[LoopRange, ...]
 FINISHED = "mlirtri.finished"
@@ -163,13 +164,8 @@ def _fixed_stores(loop: Any, accesses: Sequence[LoopAccess], around: Ranges) -> 
 def _with_scalar(body: Any, store: Any, scalar: Any) -> Any:
     """Return the body with a scalar buffer in place of the element that `store` writes."""
 
-    def is_element(buffer: Any, indices: Any) -> bool:
-        return buffer.same_as(store.buffer) and all(map(structural_equal, indices, store.indices))
+    def access(buffer: Any, indices: Any) -> Any:
+        is_same = buffer.same_as(store.buffer) and all(map(structural_equal, indices, store.indices))
+        return (scalar, [index(0)]) if is_same else None
 
-    def load(node):
-        return tirx.BufferLoad(scalar, [index(0)]) if is_element(node.source, node.indices) else node
-
-    def stored(node):
-        return tirx.BufferStore(scalar, node.value, [index(0)]) if is_element(node.buffer, node.indices) else node
-
-    return structural_map(body, [(TensorLoad, load), (tirx.BufferStore, stored)], order="post")
+    return with_accesses(body, access)

@@ -14,13 +14,7 @@ from typing import Any
 from mlirtri.lowering.codegen.targets import vector_bits, vector_registers
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis, lanes_of
-from mlirtri.lowering.schedule.cpu.common.parallel import (
-    PARALLEL_POINTS,
-    Outer,
-    outer_loops,
-    profitable,
-    serial_loops,
-)
+from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_POINTS, Outer, outer_loops, profitable, serial_loops
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, Widened, strip, vector_of
 from mlirtri.lowering.schedule.cpu.common.vector_stores import vector_store
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, accumulators_of
