@@ -6,8 +6,7 @@ cache. *Refuses* with None any other function, and rows too long for that.
 Read in this order:
 
 - `chains`: matches attention as a `Chain` of a product, row kernels and a product.
-- `masks`: the columns that a mask hides from a whole block of rows.
-- `finite`: the largest magnitudes of the operands, on which skipping hidden columns depends.
+- `masks`: the columns that a mask hides from a whole block of rows, and when they may be skipped.
 - `rule`: the loops.
 
 `schedule.cpu` and `relax` may import it.

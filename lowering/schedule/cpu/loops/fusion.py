@@ -14,8 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mlirtri.lowering.schedule.cpu.common.nest import with_accesses
-from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, LoopAccesses, accesses_of, is_scalar
-from mlirtri.lowering.schedule.cpu.loops.dependence import are_apart
+from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, LoopAccesses, accesses_of, are_apart, is_scalar
 from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
 from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, fit_of
 from mlirtri.lowering.tir.linear_forms import LoopRange, range_of

@@ -15,8 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mlirtri.lowering.schedule.cpu.common.nest import with_accesses
-from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, accesses_of, is_scalar
-from mlirtri.lowering.schedule.cpu.loops.dependence import are_disjoint, is_parallel
+from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, accesses_of, are_disjoint, is_parallel, is_scalar
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
 from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, sequence, with_body

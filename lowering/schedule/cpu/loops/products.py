@@ -16,6 +16,7 @@ from typing import Any
 
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.convolution.padded_images import core_of, with_core
+from mlirtri.lowering.schedule.cpu.loops.accesses import has_expensive_calls
 from mlirtri.lowering.schedule.cpu.loops.convolutions import (
     is_convolution,
     is_same,
@@ -26,12 +27,11 @@ from mlirtri.lowering.schedule.cpu.loops.convolutions import (
 )
 from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED
 from mlirtri.lowering.schedule.cpu.matmul.rule import are_dots, open_loops
-from mlirtri.lowering.tir.blocks import CHEAP_CALLS
 from mlirtri.lowering.tir.contraction import Axis, Contraction, shortened, size_of, without_units
 from mlirtri.lowering.tir.products import Product, product_of
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, new_buffer, sequence
 from mlirtri.lowering.tir.tiles import replaced
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
 
 
 def with_products(statement: Any, target: Target) -> Any:
@@ -300,7 +300,7 @@ def _product(nest: _Nest) -> Product | None:
     are_plain = all(position in variables for position in indices) and len(set(indices)) == len(indices)
     operands = [load.source for operand in (product.left, product.right) for load in loads_in(operand)]
     reads_itself = any(operand.same_as(product.result) for operand in operands)
-    has_calls = any(_calls(operand) or _contains_let(operand) for operand in (product.left, product.right))
+    has_calls = any(has_expensive_calls(operand) or _contains_let(operand) for operand in (product.left, product.right))
     is_profitable = _may_have(product.columns, 2) and _may_have(product.reduced, 4)
     return product if are_plain and not reads_itself and not has_calls and is_profitable else None
 
@@ -385,12 +385,6 @@ def _contains_let(node: Any) -> bool:
     lets: list[Any] = []
     structural_walk(node, (tirx.Let, lets.append))
     return bool(lets)
-
-
-def _calls(node: Any) -> bool:
-    operators: list[Any] = []
-    structural_walk(node, (ir.Call, lambda call: operators.append(str(getattr(call.op, "name", "")))))
-    return any(name.rsplit(".", 1)[-1] not in CHEAP_CALLS for name in operators)
 
 
 def _is_zero(value: Any) -> bool:

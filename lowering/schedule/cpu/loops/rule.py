@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.common.parallel import profitable
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, last_strip, rest_loop, strip_loop
+from mlirtri.lowering.schedule.cpu.loops.accesses import has_expensive_calls
 from mlirtri.lowering.schedule.cpu.loops.fusion import fused
 from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED, prepare, with_parts
 from mlirtri.lowering.schedule.cpu.loops.products import with_products
 from mlirtri.lowering.schedule.cpu.loops.reductions import in_vectors
-from mlirtri.lowering.schedule.cpu.loops.threads import on_threads, work_of
 from mlirtri.lowering.schedule.cpu.loops.transposes import squares_of
 from mlirtri.lowering.schedule.cpu.loops.vector_choice import (
     GOOD,
@@ -30,7 +31,7 @@ from mlirtri.lowering.schedule.cpu.loops.vector_choice import (
     shares_reads,
 )
 from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, least, linear, range_of
-from mlirtri.lowering.tir.statements import fresh, index, sequence, whole, with_body
+from mlirtri.lowering.tir.statements import depends_on, fresh, index, sequence, substituted, whole, with_body
 from mlirtri.lowering.toolchain.tvm_names import (
     IMPERATIVE,
     PARALLEL,
@@ -39,10 +40,16 @@ from mlirtri.lowering.toolchain.tvm_names import (
     SBlockRealize,
     Schedule,
     structural_map,
+    structural_walk,
     tirx,
 )
 
-"""Attribute of a PrimFunc that is statements, not a loop nest around one block."""
+PARALLEL_POINTS = 65536
+"""Plain steps below which a second thread costs more than it saves."""
+CALL_POINTS = 16
+"""The cost of a step with a function call such as `exp`, in plain steps."""
+UNKNOWN_EXTENT = 16
+"""The assumed extent of a loop whose bounds are not known outside of it."""
 ROWS = 8
 """Rows that a product computes together, so that each load of its right operand is used for all of them."""
 VECTORS = 4
@@ -240,3 +247,52 @@ def count_of(loop: Any, around: Ranges) -> Any:
     form = linear(extent, {})
     smallest = None if form is None else least(form, around)
     return extent if smallest is not None and smallest >= 0 else tirx.max(extent, index(0))
+
+
+def work_of(statement: Any) -> Any:
+    """Return an expression for the number of plain steps of a statement, in terms of variables from outside of it."""
+    changing: list[Any] = []
+
+    def bind(node: Any) -> None:
+        changing.append(node.var)
+
+    def store(node: Any) -> None:
+        changing.append(node.buffer)
+
+    structural_walk(statement, [(tirx.Bind, bind), (tirx.BufferStore, store)])
+    return _work(statement, changing)
+
+
+def _work(statement: Any, changing: list[Any]) -> Any:
+    if isinstance(statement, tirx.For):
+        body_work = _work(statement.body, changing)
+        extent = statement.extent
+        if depends_on(extent, changing):
+            extent = index(UNKNOWN_EXTENT)
+        middle = statement.min + tirx.floordiv(extent, index(2))
+        return substituted(body_work, statement.loop_var, middle) * extent
+    if isinstance(statement, tirx.SeqStmt):
+        return sum((_work(child, changing) for child in statement.seq), index(0))
+    if isinstance(statement, tirx.BufferStore | tirx.Bind):
+        return index(CALL_POINTS if has_expensive_calls(statement.value) else 1)
+    if isinstance(statement, tirx.While):
+        return _work(statement.body, changing) * index(UNKNOWN_EXTENT)
+    if isinstance(statement, tirx.IfThenElse):
+        return _work(statement.then_case, changing)
+    return _work(statement.body, changing) if isinstance(statement, tirx.AttrStmt) else index(0)
+
+
+def on_threads(statement: Any, work: Any) -> Any:
+    """Return the statements of a scheduled parallel loop with the first loop on all threads where `work` is enough."""
+    if isinstance(work, tirx.IntImm):
+        return _first_parallel(statement) if profitable(work.value >= PARALLEL_POINTS) else statement
+    condition = tirx.GE(work, index(PARALLEL_POINTS))
+    return tirx.IfThenElse(condition, _first_parallel(statement), fresh(statement))
+
+
+def _first_parallel(statement: Any) -> Any:
+    if isinstance(statement, tirx.IfThenElse):
+        # The first arm is for long loops.
+        return tirx.IfThenElse(statement.condition, _first_parallel(statement.then_case), statement.else_case)
+    first, *others = statement.seq if isinstance(statement, tirx.SeqStmt) else [statement]
+    return sequence(with_body(first, first.body, kind=tirx.ForKind.PARALLEL), *others)

@@ -13,7 +13,6 @@ Read in this order:
 - `column_sums`: products of a few rows, which read the right operand once.
 - `dot_tile`: tiles whose lanes lie along the sum.
 - `dot_products`: instructions for bf16 and int8.
-- `named_stores`: `Let` in bf16 values that are stored.
 
 `schedule.cpu.convolution`, `attention` and `loops`, `schedule.cuda` and `schedule.cpu` may import it.
 """

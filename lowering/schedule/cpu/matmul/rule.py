@@ -16,8 +16,8 @@ from mlirtri.lowering.schedule.cpu.common.loops import spatial
 from mlirtri.lowering.schedule.cpu.common.tile_sizes import lanes_for
 from mlirtri.lowering.schedule.cpu.matmul.column_sums import MOST_ROWS
 from mlirtri.lowering.schedule.cpu.matmul.dot_products import add_halves, in_groups, with_functions
-from mlirtri.lowering.schedule.cpu.matmul.named_stores import without_lets
 from mlirtri.lowering.schedule.cpu.matmul.nest import contraction_loops
+from mlirtri.lowering.schedule.cpu.matmul.tile import without_lets
 from mlirtri.lowering.tir.blocks import BlockFacts, leaf_blocks
 from mlirtri.lowering.tir.contraction import (
     Axis,
