@@ -102,8 +102,10 @@ def _chain(nests: list[Nest], products: dict[int, Product], outputs: Sequence[An
         return None
     axis_of = dict(zip(scores.indices, dimensions, strict=True))
     block = axis_of.get(first.rows[0].variable)
+    if block is None:
+        return None
     chain = Chain(first, plan, second, weights, stores, scores, dimensions, block)
-    return chain if block is not None and _fits(chain, axis_of) else None
+    return chain if _fits(chain, axis_of) else None
 
 
 def _without_rows_of_one(product: Product) -> Product:

@@ -85,8 +85,8 @@ def sight_of(chain: Chain) -> Sight | None:
     ]
     if not edges or not _hides(chain):
         return None
-    sides = (tuple(edge for _, is_last, edge in edges if is_last is kind) for kind in (False, True))
-    return Sight(*sides, next((mask.factor for mask, *_ in edges if mask.factor is not None), None))
+    first, last = (tuple(edge for _, is_last, edge in edges if is_last is kind) for kind in (False, True))
+    return Sight(first, last, next((mask.factor for mask, *_ in edges if mask.factor is not None), None))
 
 
 # --- the mask --------------------------------------------------------------------------------------------------------

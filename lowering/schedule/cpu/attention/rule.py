@@ -151,11 +151,10 @@ class _Writer:
 
     def _values(self, product: Product, outer: list[Any]) -> Values:
         """Return the values of a product's batch axes in terms of the first one's."""
-        numbers = iter(outer)
-        numbered = {
-            axis: next(numbers) for axis in range(len(self.chain.rows.rows.extents)) if axis != self.chain.block
-        }
-        axis_of = dict(zip(self.chain.scores.indices, self.chain.dimensions, strict=True))
+        chain = self.chain
+        axes = [axis for axis in range(len(chain.rows.rows.extents)) if axis != chain.block]
+        numbered: dict[int | None, Any] = dict(zip(axes, outer, strict=True))
+        axis_of = dict(zip(chain.scores.indices, chain.dimensions, strict=True))
         return {axis.variable: numbered.get(axis_of.get(axis.variable), index(0)) for axis in product.batch}
 
     def _weighted(self, outer: list[Any]) -> Values:
@@ -164,8 +163,7 @@ class _Writer:
         n = next(number for number, nest in enumerate(chain.rows.nests) if nest is chain.weights)
         rows = chain.rows.rows.axes[n]
         [load] = loads_of(chain.second.left, chain.weights.target)
-        numbers = iter(outer)
-        numbered = {number: next(numbers) for number in range(len(rows)) if number != chain.block}
+        numbered = dict(zip([number for number in range(len(rows)) if number != chain.block], outer, strict=True))
         values: Values = {axis.variable: index(0) for axis in chain.second.batch}
         for axis, position in zip(chain.weights.places, load.indices, strict=True):
             if axis in rows and rows.index(axis) in numbered and position in values:

@@ -101,29 +101,36 @@ class Tiles:
         return replace(self, rows=rows)
 
 
-def choose_tiles(rows: Any, vectors: int, registers: int, least: int = 1) -> Tiles:
+@dataclass(frozen=True)
+class StaticTiles(Tiles):
+    """Cuts of static numbers of rows and vectors."""
+
+    rows: Cut
+    vectors: Cut
+
+
+def choose_tiles(rows: int, vectors: int, registers: int) -> StaticTiles:
     """Return the tiles of the fewest cycles for one step of the reduction; of equal ones, the larger tiles."""
     options = []
-    if not isinstance(rows, int):
-        typical = choose_tiles(MANY, vectors, registers)
-        return Tiles(OpenCut(rows, typical.rows.size, least), typical.vectors)
     for wide in range(1, min(vectors, MOST_VECTORS) + 1):
         cut_columns = Cut(vectors, -(-vectors // wide))
         # One register holds the element of the left operand, `wide` ones the right operand's vectors.
         tall = min(MOST_ROWS, max(1, (registers - cut_columns.size - 1) // cut_columns.size))
-        options.append(Tiles(Cut(rows, -(-rows // tall)), cut_columns))
+        options.append(StaticTiles(Cut(rows, -(-rows // tall)), cut_columns))
     return min(options, key=lambda tiles: (_cycles(tiles), tiles.rows.count * tiles.vectors.count))
 
 
 def tiles_for(rows: Any, columns: Any, lanes: int, registers: int, least: int = 1) -> Tiles:
     """Return the tiles of `rows`, at least `least`, and `columns`, either of which may be an expression."""
-    if isinstance(columns, int):
-        return choose_tiles(rows, -(-columns // lanes), registers, least)
-    typical = choose_tiles(rows, MANY, registers, least)
-    return Tiles(typical.rows, OpenVectors(columns, typical.vectors.size, lanes))
+    vectors = -(-columns // lanes) if isinstance(columns, int) else MANY
+    tiles = choose_tiles(rows if isinstance(rows, int) else MANY, vectors, registers)
+    return Tiles(
+        tiles.rows if isinstance(rows, int) else OpenCut(rows, tiles.rows.size, least),
+        tiles.vectors if isinstance(columns, int) else OpenVectors(columns, tiles.vectors.size, lanes),
+    )
 
 
-def _cycles(tiles: Tiles) -> float:
+def _cycles(tiles: StaticTiles) -> float:
     """Return the cycles of all tiles together for one step of the reduction."""
     return sum(
         tall_count * wide_count * max(tall * wide / 2 + LOAD * (tall + wide) / 2, (tall + wide) / 2, FMA_LATENCY)

@@ -21,7 +21,13 @@ from mlirtri.lowering.codegen.targets import vector_registers
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.tile_sizes import choose_tiles, lanes_for, sizes_of, tile_by_size
-from mlirtri.lowering.schedule.cpu.convolution.padded_images import core_of, padded, padded_channel, with_core
+from mlirtri.lowering.schedule.cpu.convolution.padded_images import (
+    core_of,
+    linear_indices,
+    padded,
+    padded_channel,
+    with_core,
+)
 from mlirtri.lowering.schedule.cpu.convolution.tasks import Chunks, ConvolutionTasks
 from mlirtri.lowering.schedule.cpu.matmul.packing import packed_left
 from mlirtri.lowering.schedule.cpu.matmul.rule import in_tiles
@@ -57,8 +63,8 @@ def is_channels_first(product: Product | None) -> bool:
         return False
     if size_of(product.rows) < 4 or size_of(product.reduced) < 4:
         return False
-    forms = [linear(position, {}) for position in right.indices]
-    if any(form is None for form in forms) or any(form.factor(inner.variable) for form in forms[:-1]):
+    forms = linear_indices(right)
+    if forms is None or any(form.factor(inner.variable) for form in forms[:-1]):
         return False
     if inner.extent > MOST_PIXELS and not _slides(right, product):
         return False

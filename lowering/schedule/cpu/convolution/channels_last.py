@@ -18,13 +18,12 @@ from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.tile_sizes import choose_tiles, lanes_for, tile_by_columns, tile_by_size
 from mlirtri.lowering.schedule.cpu.convolution.padded_chunks import PaddedChunk, padded_chunk
-from mlirtri.lowering.schedule.cpu.convolution.padded_images import padded
+from mlirtri.lowering.schedule.cpu.convolution.padded_images import linear_indices, padded
 from mlirtri.lowering.schedule.cpu.convolution.tasks import ChunkCopyTasks, Chunks
 from mlirtri.lowering.schedule.cpu.matmul.packing import packed_right
 from mlirtri.lowering.schedule.cpu.matmul.rule import in_tiles
 from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePosition, has_long_stores
 from mlirtri.lowering.tir.contraction import Contraction, Values, size_of
-from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.products import Product, only_product
 from mlirtri.lowering.tir.statements import index, plus, sequence
 from mlirtri.lowering.tir.tiles import counted, nested, temporary
@@ -52,8 +51,8 @@ def is_channels_last(product: Product | None) -> bool:
         return False
     if size_of(product.columns) < lanes_for(product.dtype) // 2 or size_of(product.reduced) < 4:
         return False
-    forms = [linear(position, {}) for position in left.indices]
-    if None in forms or (image is None and len(product.rows) < 2):
+    forms = linear_indices(left)
+    if forms is None or (image is None and len(product.rows) < 2):
         return False
     moving = {axis.variable for axis in product.rows}
     return any(moving & set(form.terms) and not isinstance(position, tirx.Var)
@@ -65,7 +64,8 @@ def is_padded_channels_last(product: Product) -> bool:
     if not product.dtype.startswith("float") or not is_channels_last(product):
         return False
     image = padded_chunk(product.left, product.rows, product.reduced)
-    return image is not None and (len(product.rows) > 1 or image.bytes(product.rows[0].extent) <= _most_bytes())
+    first, *others = product.rows
+    return image is not None and (bool(others) or image.bytes(first.extent) <= _most_bytes())
 
 
 def _most_bytes() -> int:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.convolution.padded_images import Padded, padded, value_of
+from mlirtri.lowering.schedule.cpu.convolution.padded_images import Padded, linear_indices, padded, value_of
 from mlirtri.lowering.tir.contraction import Axis, Values
-from mlirtri.lowering.tir.linear_forms import Linear, linear
+from mlirtri.lowering.tir.linear_forms import Linear
 from mlirtri.lowering.tir.statements import index, plus, sequence
 from mlirtri.lowering.tir.tiles import counted, in_vectors, replaced, temporary
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, Var, tirx
@@ -154,8 +154,8 @@ def padded_chunk(operand: Expr, rows: Sequence[Axis], reduced: Sequence[Axis]) -
 def chunk_of(image: Padded, rows: Sequence[Axis], reduced: Sequence[Axis]) -> PaddedChunk | None:
     """Return the same for an image whose padding is known, and may be empty."""
     axes = {axis.variable: axis for axis in (*rows, *reduced)}
-    forms = [linear(position, {}) for position in image.load.indices]
-    if None in forms:
+    forms = linear_indices(image.load)
+    if forms is None:
         return None
     sides = [_side(dimension, form, axes, dimension in image.guarded) for dimension, form in enumerate(forms)]
     moving = tuple(side for side in sides if side is not None and side.position.terms)

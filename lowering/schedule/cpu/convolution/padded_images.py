@@ -101,8 +101,15 @@ def padded(operand: Expr) -> Padded | None:
         return None
     forms = [linear(position, {}) for position in load.indices]
     sizes = [size.value if isinstance(size, tirx.IntImm) else None for size in load.source.ty.shape]
-    guarded = [_dimension_inside(comparison, forms, sizes) for comparison in _conditions(condition)]
-    return None if None in guarded else Padded(load, value, frozenset(guarded), operand)
+    dimensions = [_dimension_inside(comparison, forms, sizes) for comparison in _conditions(condition)]
+    guarded = frozenset(dimension for dimension in dimensions if dimension is not None)
+    return None if None in dimensions else Padded(load, value, guarded, operand)
+
+
+def linear_indices(load: TensorLoad) -> list[Linear] | None:
+    """Return the indices of a load as linear forms; None where one has none."""
+    forms = [linear(position, {}) for position in load.indices]
+    return None if None in forms else [form for form in forms if form is not None]
 
 
 def _conditions(condition: Expr) -> list[Expr]:
@@ -206,8 +213,8 @@ def padded_channel(operand: Expr, columns: Sequence[Axis], reduced: Sequence[Axi
     if image is None or len(outer) > 1:
         return None
     window = {axis.variable: axis for axis in reduced[1:]}
-    forms = [linear(position, {}) for position in image.load.indices]
-    if None in forms:
+    forms = linear_indices(image.load)
+    if forms is None:
         return None
     moving = [axis.variable for axis in (*columns, *window.values())]
     dimensions = [

@@ -41,8 +41,8 @@ def sums_of(loop: Any) -> list[Sum] | None:
     private = accesses.private
     stores = [store for store in statements if isinstance(store, tirx.BufferStore) and store.buffer not in private]
     written = [access.buffer for access in accesses.shared if access.is_store]
-    sums = [_sum(store, values, written) for store in stores]
-    if not sums or len(sums) != len(written) or any(reduction is None for reduction in sums):
+    sums = [reduction for store in stores if (reduction := _sum(store, values, written)) is not None]
+    if not sums or not len(sums) == len(stores) == len(written):
         return None
     scalars = [reduction.scalar for reduction in sums]
     return sums if _are_apart(statements, scalars) else None

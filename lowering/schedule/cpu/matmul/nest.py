@@ -64,9 +64,8 @@ def contraction_loops(contraction: Contraction, target: Target, least: int = 1) 
     if contraction.packs_left:
         contraction, statements = packed_left(contraction, target)
         prologue += statements
-    if contraction.column_terms is not None:
-        contraction, statements = packed_terms(contraction, lanes, target)
-        prologue += statements
+    contraction, statements = packed_terms(contraction, lanes, target)
+    prologue += statements
     if contraction.packs_right:
         contraction, statements = packed_right(contraction, lanes, target)
         prologue += statements
@@ -216,10 +215,12 @@ class _Nest:
                         position = TilePosition(batch, row, tall, column, vectors, columns, last)
                         return self.kind(self.contraction, self.lanes, position, part, self.finished).body()
 
-                    return (_by_height if isinstance(rows, OpenCut) else tile_by_size)(rows, number, body)
+                    if isinstance(rows, OpenCut):
+                        return _by_height(rows, number, body)
+                    return tile_by_size(rows, number, body)
 
                 tiles = self._tiles_of(rows, blocks.row_tiles, row_chunk, row_tile)
-                return tiles if self.contraction.column_range is None else self._in_range(column, columns, tiles)
+                return self._in_range(column, columns, tiles)
 
             vectors = self.tiles.vectors
             if isinstance(vectors, OpenVectors):
@@ -229,7 +230,9 @@ class _Nest:
         return self._tiles_of(self.tiles.vectors, blocks.column_tiles, column_chunk, column_tile)
 
     def _in_range(self, column: Any, columns: int, tiles: Any) -> Any:
-        """Return the tiles of some columns, under the condition that they meet `column_range`."""
+        """Return the tiles of some columns, under the condition that they meet `column_range`, if there is one."""
+        if self.contraction.column_range is None:
+            return tiles
         low, high = self.contraction.column_range
         return tirx.IfThenElse(tirx.And(tirx.LT(column, high), tirx.LT(low, column + index(columns))), tiles, None)
 

@@ -215,7 +215,9 @@ class _VectorCopy:
 
 
 def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[Contraction, list[Any]]:
-    """Return the contraction whose column sums start from precomputed vectors, and the statements for these."""
+    """Return the contraction whose `column_terms`, if any, are precomputed vectors, and the statements for these."""
+    if contraction.column_terms is None:
+        return contraction, []
     terms, axes = contraction.column_terms
     batch = [axis for axis in contraction.batch if depends(terms, [axis])]
     columns = size_of(contraction.columns)

@@ -79,7 +79,7 @@ def open_loops(contraction: Contraction, target: Target) -> Stmt:
         return _statements_for(replace(contraction, way=Way.DOTS), target)
     if not all(isinstance(axis.extent, int) for axis in (*contraction.columns, *contraction.reduced)):
         return _statements_for(contraction, target)
-    few: Contraction | None = None
+    few, most = None, 0
     if all(_lies_along(operand, inner) for operand in (contraction.left, right)) and inner.extent >= lanes_for(
         "float32"
     ):
@@ -303,11 +303,10 @@ def _in_terms_of(
             continue
         is_behind = True
         for axis, position in zip(read.axes, indices[read.buffer][0], strict=True):
-            variable = None if axis is None else body.iter_vars[axis].var
-            if variable is None or not values.setdefault(variable, position).same_as(position):
-                return None
             # A slice covers a part of the product only: on the tile it would write out of bounds.
-            if block.extents[axis] != extents.get(position, 1):
+            if axis is None or block.extents[axis] != extents.get(position, 1):
+                return None
+            if not values.setdefault(body.iter_vars[axis].var, position).same_as(position):
                 return None
     units = [axis.var for axis in body.iter_vars if int(axis.dom.extent) == 1]
     for variable in units:

@@ -140,15 +140,17 @@ class Tile:
     def _reduction(self) -> Any:
         first, *inner = self.contraction.reduced
         bounds = self.contraction.reduced_range
-        is_whole = isinstance(self.block.count, int) and self.block.count == 1
-        if is_whole and bounds is None:
-            return nested(self.contraction.reduced, self._step)
-        if is_whole:
-            begin, end = bounds
-            name = first.variable.name
-            return counted(
-                name, end - begin, lambda offset: nested(inner, self._step, {first.variable: begin + offset})
-            )
+
+        def loop(start: Any, extent: Any) -> Any:
+            def body(offset: Any) -> Any:
+                return nested(inner, self._step, {first.variable: start + offset})
+
+            return counted(first.variable.name, extent, body)
+
+        if isinstance(self.block.count, int) and self.block.count == 1:
+            if bounds is None:
+                return nested(self.contraction.reduced, self._step)
+            return loop(bounds[0], bounds[1] - bounds[0])
         depth = self.block.depth
         start = self.block.number * sized(depth)
         extent: Any = sized(depth)
@@ -158,9 +160,7 @@ class Tile:
             end = tirx.min(start + extent, bounds[1])
             start = tirx.max(start, bounds[0])
             extent = tirx.max(end - start, index(0))
-        return counted(
-            first.variable.name, extent, lambda offset: nested(inner, self._step, {first.variable: start + offset})
-        )
+        return loop(start, extent)
 
     def _step(self, reduced: Values) -> Any:
         """Return one step of the reduction: the vectors of the right operand, times each row's element."""

@@ -88,7 +88,8 @@ def _is_accumulator(value: Any, accumulator: Any) -> bool:
 
 def _computes(extremum: Extremum, values: Any) -> bool:
     """Whether the accumulators' new values are those of this extremum, for all numbers but NaN."""
-    numbers = (-100, -1, 2, 100) if "int" in str(extremum.term.ty.dtype) else (-math.inf, -1.0, 2.0, math.inf)
+    is_integer = "int" in str(extremum.term.ty.dtype)
+    numbers: tuple[Any, ...] = (-100, -1, 2, 100) if is_integer else (-math.inf, -1.0, 2.0, math.inf)
     sign_bit = lowest(extremum.term) if extremum.is_unsigned else 0
     for x, best in product(numbers, numbers):
         for position, best_position in _POSITIONS:
