@@ -17,8 +17,7 @@ from typing import Any
 
 from mlirtri.lowering.tir.blocks import CHEAP_CALLS
 from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, least, linear, range_of, variable
-from mlirtri.lowering.toolchain.tvm_attributes import PARALLEL
-from mlirtri.lowering.toolchain.tvm_names import SBlockRealize, TensorLoad, ir, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import PARALLEL, SBlockRealize, TensorLoad, ir, structural_walk, tirx
 
 _MOST_PAIRS = 4000
 """Pairs of accesses that are compared for one loop; a body with more takes longer than it gains."""

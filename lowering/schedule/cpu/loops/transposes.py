@@ -23,8 +23,16 @@ from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, accesses_of
 from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, lanes_of, step_of
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, minus, plus, sequence
-from mlirtri.lowering.toolchain.tvm_attributes import PARALLEL
-from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, TensorLoad, Var, structural_equal, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    PARALLEL,
+    Expr,
+    Stmt,
+    TensorLoad,
+    Var,
+    structural_equal,
+    structural_walk,
+    tirx,
+)
 
 
 @dataclass(frozen=True)
