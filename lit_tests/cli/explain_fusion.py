@@ -18,7 +18,7 @@ def softmax(x: mt.Tensor[[8, 32], mt.float32]):
 # CHECK: tir max {{.*}} yes rows
 
 # JSON: "kernel": "softmax"
-# JSON: "room": "fused"
+# JSON: "stage": "fused"
 # JSON: "is_fused": true
 # JSON-NEXT: "kind": "elementwise"
 

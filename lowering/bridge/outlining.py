@@ -17,7 +17,7 @@ from math import prod
 
 from mlirtri.dialect.bindings.locations import name_of
 from mlirtri.dialect.bindings.mlir import all_operations_in, func, ir, public_functions
-from mlirtri.lowering.external.calls import ISLAND, KIND
+from mlirtri.lowering.external.calls import KIND, OUTLINED_LOOPS
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.attributes import IMPORTED
 from mlirtri.lowering.mlir.cloning import clone_all, needed_by
@@ -230,7 +230,7 @@ def _call(module: ir.Module, islands: Mapping[str, Island]) -> None:
         kinds = [[value.type for value in values] for values in (inputs, island.outputs)]
         with ir.InsertionPoint(module.body):
             declaration = func.FuncOp(symbol, tuple(kinds), visibility="private")
-        declaration.attributes[KIND] = ir.StringAttr.get(ISLAND)
+        declaration.attributes[KIND] = ir.StringAttr.get(OUTLINED_LOOPS)
         with ir.InsertionPoint(island.operations[0]), island.operations[0].location:
             call = func.CallOp(kinds[1], symbol, inputs)
         replaced.update(zip(island.outputs, call.operation.results, strict=True))

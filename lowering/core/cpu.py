@@ -18,10 +18,10 @@ _UNITS = {"K": 1024, "M": 1024 * 1024}
 @lru_cache(maxsize=1)
 def cache_bytes() -> dict[int, int]:
     """Return the bytes of the data cache of each level, 1 to 3."""
-    return {**_COMMON, **_said()}
+    return {**_COMMON, **_reported_sizes()}
 
 
-def _said() -> dict[int, int]:
+def _reported_sizes() -> dict[int, int]:
     sizes: dict[int, int] = {}
     for cache in sorted(_CACHES.glob("index*")):
         try:
@@ -42,7 +42,7 @@ class Registers:
 
 
 @lru_cache(maxsize=1)
-def cpu_words() -> frozenset[str]:
+def cpu_flags() -> frozenset[str]:
     """Return the feature flags of an x86 CPU that Linux reports, like ``avx2``; empty elsewhere."""
     try:
         return frozenset(Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split())
@@ -53,9 +53,9 @@ def cpu_words() -> frozenset[str]:
 @lru_cache(maxsize=1)
 def simd_registers() -> Registers:
     """Return this CPU's vector registers: by x86's flags, else 16 or 32 of 128 bits, which every 64-bit CPU has."""
-    words = cpu_words()
-    if "avx512f" in words:
+    flags = cpu_flags()
+    if "avx512f" in flags:
         return Registers(512, 32)
-    if "avx2" in words:
+    if "avx2" in flags:
         return Registers(256, 16)
     return Registers(128, 16 if platform.machine() in ("x86_64", "AMD64") else 32)

@@ -19,13 +19,13 @@ _NOT_EXECUTED = 0x40
 _FORKED: list[bool] = []
 _AWAITED: list[Any] = []
 _RENEWED: list[Any] = []
-_held = threading.local()
+_acquired = threading.local()
 
 
 def watch() -> None:
     """Register fork handlers, and note whether this process was forked itself."""
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=_wait, after_in_parent=_go_on, after_in_child=_begin)
+        os.register_at_fork(before=_acquire, after_in_parent=_release, after_in_child=_renew)
     # If torch is not loaded, no library counts on threads.
     if "torch" in sys.modules and _was_forked():
         _note()
@@ -47,16 +47,16 @@ def renewed(lock: Any) -> Any:
     return lock
 
 
-def _wait() -> None:
-    _held.locks = [lock for lock in _AWAITED if lock.acquire(timeout=PATIENCE)]
+def _acquire() -> None:
+    _acquired.locks = [lock for lock in _AWAITED if lock.acquire(timeout=PATIENCE)]
 
 
-def _go_on() -> None:
-    for lock in _held.locks:
+def _release() -> None:
+    for lock in _acquired.locks:
         lock.release()
 
 
-def _begin() -> None:
+def _renew() -> None:
     for lock in (*_AWAITED, *_RENEWED):
         lock._at_fork_reinit()
     _note()

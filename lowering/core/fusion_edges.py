@@ -12,7 +12,7 @@ from dataclasses import dataclass
 class Edge:
     """A tensor between `producer` and `consumer`."""
 
-    room: str
+    stage: str
     """The stage that decides."""
     producer: str
     consumer: str

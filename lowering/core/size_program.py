@@ -20,14 +20,14 @@ SIZE, ELEMENT, CONSTANT = "size", "element", "constant"
 
 
 @dataclass(frozen=True)
-class Step:
+class SizeStep:
     """One SSA value: an MLIR operation on earlier steps, or a leaf."""
 
     name: str
     kind: str = "index"
     """Its type: ``index``, ``i1`` to ``i64``, ``f32``, ``f64``."""
     operands: tuple[int, ...] = ()
-    numbers: tuple[Any, ...] = ()
+    literals: tuple[Any, ...] = ()
     """`SIZE`: argument and axis; `ELEMENT`: argument and indices; `CONSTANT`: the number; else the predicate."""
 
 
@@ -50,13 +50,13 @@ class Condition:
 class SizeProgram:
     """Steps in SSA order."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[SizeStep, ...]
     sizes: tuple[tuple[int, int, int], ...]
     """For each dynamic axis: result, axis, and the step that is its size."""
     conditions: tuple[Condition, ...] = ()
 
     @property
-    def elements(self) -> tuple[Step, ...]:
+    def elements(self) -> tuple[SizeStep, ...]:
         """Return the elements of arguments that sizes depend on."""
         return tuple(step for step in self.steps if step.name == ELEMENT)
 
@@ -65,12 +65,12 @@ class SizeProgram:
         values: list[Any] = []
         for step in self.steps:
             if step.name == SIZE:
-                argument, axis = step.numbers
+                argument, axis = step.literals
                 values.append(int(shapes[argument][axis]))
             elif step.name == ELEMENT:
-                values.append(element(step.numbers[0], tuple(step.numbers[1:])))
+                values.append(element(step.literals[0], tuple(step.literals[1:])))
             elif step.name == CONSTANT:
-                values.append(step.numbers[0])
+                values.append(step.literals[0])
             else:
                 operands = [values[operand] for operand in step.operands]
                 widths = [_bits(self.steps[operand].kind) for operand in step.operands]
@@ -81,11 +81,11 @@ class SizeProgram:
         """Return a step in words: ``axis 0 of 'x'``, with its arithmetic if that is short."""
         step = self.steps[index]
         if step.name == SIZE:
-            return f"axis {step.numbers[1]} of {names[step.numbers[0]]!r}"
+            return f"axis {step.literals[1]} of {names[step.literals[0]]!r}"
         if step.name == ELEMENT:
-            return f"{names[step.numbers[0]]!r}{list(step.numbers[1:]) or ''}"
+            return f"{names[step.literals[0]]!r}{list(step.literals[1:]) or ''}"
         if step.name == CONSTANT:
-            return str(step.numbers[0])
+            return str(step.literals[0])
         if step.name in _SIGNS:
             left, right = (self.shown(operand, names) for operand in step.operands)
             return f"({left} {_SIGNS[step.name]} {right})"
@@ -111,7 +111,7 @@ def _rounded(value: Any, kind: str) -> Any:
 
 
 def _unsigned(function: Callable[[int, int], int]) -> Callable[..., int]:
-    def compute(_step: Step, widths: list[int], x: int, y: int) -> int:
+    def compute(_step: SizeStep, widths: list[int], x: int, y: int) -> int:
         return function(x & ((1 << widths[0]) - 1), y & ((1 << widths[1]) - 1))
 
     return compute
@@ -125,17 +125,17 @@ def _truncated(x: int, y: int) -> int:
     return -(-x // y) if y and (x < 0) != (y < 0) else x // y if y else 0
 
 
-def _compare_integers(step: Step, widths: list[int], x: int, y: int) -> bool:
+def _compare_integers(step: SizeStep, widths: list[int], x: int, y: int) -> bool:
     """Return the result of MLIR's integer predicate; those from 6 on are unsigned."""
-    predicate = step.numbers[0]
+    predicate = step.literals[0]
     if predicate >= 6:
         x, y, predicate = x & ((1 << widths[0]) - 1), y & ((1 << widths[1]) - 1), predicate - 4
     return (x == y, x != y, x < y, x <= y, x > y, x >= y)[predicate]
 
 
-def _compare_floats(step: Step, _widths: list[int], x: float, y: float) -> bool:
+def _compare_floats(step: SizeStep, _widths: list[int], x: float, y: float) -> bool:
     """Return the result of MLIR's predicate: false, the six ordered, ord, the six unordered, uno, true."""
-    predicate, unordered = step.numbers[0], math.isnan(x) or math.isnan(y)
+    predicate, unordered = step.literals[0], math.isnan(x) or math.isnan(y)
     if predicate in (0, 15):
         return predicate == 15
     if predicate in (7, 14):

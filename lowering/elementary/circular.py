@@ -75,10 +75,10 @@ def sine_and_cosine(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
     return n, sine, c.sum(near_one, c.sum(missing, quartic))
 
 
-def _circular(c: Lanes, x: Expr, turn: int) -> Expr:
-    """Return sin(x + turn pi / 2) for x that is not too large."""
+def _circular(c: Lanes, x: Expr, quarters: int) -> Expr:
+    """Return sin(x + quarters * pi / 2) for x that is not too large."""
     n, sine, cosine = sine_and_cosine(c, x)
-    quarter = c.named(c.plus(n, c.whole(turn)))
+    quarter = c.named(c.plus(n, c.integral(quarters)))
     is_odd = c.has_bit(quarter, 0)
     is_lower = c.has_bit(quarter, 1)
     value = c.named(c.select(is_odd, cosine, sine))

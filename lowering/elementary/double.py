@@ -49,21 +49,21 @@ def _angle_of(c: Lanes, height: Expr, width: Expr) -> tuple[Expr, Expr]:
     is_large = c.greater(height, c.product(width, c.number(_TAN_EIGHTH)))
     above = c.select(is_large, c.difference(height, width), height)
     # In a buffer, as other values with large expressions: compiling `atan2` took 13 s otherwise.
-    t = c.kept(c.quotient(above, c.select(is_large, c.sum(height, width), width)))
+    t = c.buffered(c.quotient(above, c.select(is_large, c.sum(height, width), width)))
     z = c.named(c.product(t, t))
     quarter, quarter_low = (c.select(is_large, c.number(part / 2), c.number(0.0)) for part in HALF_PI[:2])
-    high = c.kept(c.sum(quarter, t))
+    high = c.buffered(c.sum(quarter, t))
     # The rounding error of the sum, which is the part of t it lost, or all of t.
     lost = c.difference(t, c.difference(high, quarter))
-    return high, c.kept(c.sum(_tail(c, t, z, _ATAN), c.sum(lost, quarter_low)))
+    return high, c.buffered(c.sum(_tail(c, t, z, _ATAN), c.sum(lost, quarter_low)))
 
 
-def _taken_from(c: Lanes, quarters: int, high: Expr, low: Expr) -> tuple[Expr, Expr]:
-    """Return `quarters` quarter turns minus an angle."""
+def _right_angles_minus(c: Lanes, quarters: int, high: Expr, low: Expr) -> tuple[Expr, Expr]:
+    """Return `quarters` * pi / 2 minus an angle, as a sum of two numbers."""
     first, second = (c.number(quarters * part) for part in HALF_PI[:2])
-    result = c.kept(c.difference(first, high))
+    result = c.buffered(c.difference(first, high))
     lost = c.difference(c.difference(first, result), high)
-    return result, c.kept(c.sum(lost, c.difference(second, low)))
+    return result, c.buffered(c.sum(lost, c.difference(second, low)))
 
 
 @function("atan", "float64")
@@ -72,7 +72,7 @@ def _atan(c: Lanes, x: Expr) -> Expr:
     is_large = c.greater(size, one)
     height, width = c.select(is_large, one, size), c.select(is_large, size, one)
     high, low = _angle_of(c, c.named(height), c.named(width))
-    outer = _taken_from(c, 1, high, low)
+    outer = _right_angles_minus(c, 1, high, low)
     return c.with_sign(c.select(is_large, c.sum(*outer), c.sum(high, low)), x)
 
 
@@ -80,17 +80,17 @@ def _atan(c: Lanes, x: Expr) -> Expr:
 def _atan2(c: Lanes, y: Expr, x: Expr) -> Expr:
     height, width = c.named(c.magnitude(y)), c.named(c.magnitude(x))
     is_steep = c.greater(height, width)
-    least, most = c.kept(c.select(is_steep, width, height)), c.kept(c.select(is_steep, height, width))
+    least, most = c.buffered(c.select(is_steep, width, height)), c.buffered(c.select(is_steep, height, width))
     # Sums of huge numbers overflow, hence the scale; equal infinities have the quotient 1, two zeros the quotient 0.
     scale = c.select(c.greater(most, c.number(2.0**1000)), c.number(2.0**-60), c.number(1.0))
     are_infinite = c.equal(least, _infinity(c))
-    top = c.kept(c.select(are_infinite, c.number(1.0), c.product(least, scale)))
+    top = c.buffered(c.select(are_infinite, c.number(1.0), c.product(least, scale)))
     bottom = c.select(c.equal(most, c.number(0.0)), c.number(1.0), c.product(most, scale))
-    high, low = _angle_of(c, top, c.kept(c.select(are_infinite, c.number(1.0), bottom)))
-    complement = _taken_from(c, 1, high, low)
-    high, low = (c.kept(c.select(is_steep, *pair)) for pair in zip(complement, (high, low), strict=True))
+    high, low = _angle_of(c, top, c.buffered(c.select(are_infinite, c.number(1.0), bottom)))
+    complement = _right_angles_minus(c, 1, high, low)
+    high, low = (c.buffered(c.select(is_steep, *pair)) for pair in zip(complement, (high, low), strict=True))
     is_left = c.less(c.with_sign(c.number(1.0), x), c.number(0.0))
-    angle = c.select(is_left, c.sum(*_taken_from(c, 2, high, low)), c.sum(high, low))
+    angle = c.select(is_left, c.sum(*_right_angles_minus(c, 2, high, low)), c.sum(high, low))
     return c.select(c.is_nan(x), x, c.select(c.is_nan(y), y, c.with_sign(angle, y)))
 
 
@@ -108,7 +108,7 @@ def _arcsine(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
 def _asin(c: Lanes, x: Expr) -> Expr:
     is_small, s, q = _arcsine(c, x)
     two = c.number(2.0)
-    outer = c.sum(*_taken_from(c, 1, c.named(c.product(s, two)), c.product(q, two)))
+    outer = c.sum(*_right_angles_minus(c, 1, c.named(c.product(s, two)), c.product(q, two)))
     return c.with_sign(c.select(is_small, c.sum(s, q), outer), x)
 
 
@@ -116,10 +116,10 @@ def _asin(c: Lanes, x: Expr) -> Expr:
 def _acos(c: Lanes, x: Expr) -> Expr:
     is_small, s, q = _arcsine(c, x)
     two = c.number(2.0)
-    signed = c.sum(*_taken_from(c, 1, c.with_sign(s, x), c.with_sign(q, x)))
+    signed = c.sum(*_right_angles_minus(c, 1, c.with_sign(s, x), c.with_sign(q, x)))
     doubled = c.named(c.product(s, two)), c.named(c.product(q, two))
     is_left = c.less(x, c.number(0.0))
-    return c.select(is_small, signed, c.select(is_left, c.sum(*_taken_from(c, 2, *doubled)), c.sum(*doubled)))
+    return c.select(is_small, signed, c.select(is_left, c.sum(*_right_angles_minus(c, 2, *doubled)), c.sum(*doubled)))
 
 
 @function("tan", "float64", asks_library=True)

@@ -160,7 +160,7 @@ def _exponential_less_one(c: Lanes, x: Expr) -> Expr:
     """Return e**x - 1 as 2 (2**(n-1) (e**r - 1) + 2**(n-1) - 1/2), which overflows only where the result does."""
     n, r = _reduced(c, x)
     curved = c.product(c.polynomial_by_pairs(r, _EXPONENTIAL[c.dtype].expm1), c.product(r, r))
-    scale = c.named(c.power_of_two(c.minus(c.integer_of(n), c.whole(1))))
+    scale = c.named(c.power_of_two(c.minus(c.integer_of(n), c.integral(1))))
     straight = c.fma(r, scale, c.difference(scale, c.number(0.5)))
     return c.product(c.fma(curved, scale, straight), c.number(2.0))
 
@@ -210,10 +210,10 @@ def _logarithm(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
     """Return k, f and t with log x = k ln 2 + (f + t) for x > 0: f is exact, near 0 for x near 1, and t is small."""
     smallest, shift = _SMALLEST[c.dtype]
     is_denormal = c.less(x, c.number(smallest))
-    normal = c.kept(c.select(is_denormal, c.product(x, c.number(2.0**shift)), x))
+    normal = c.buffered(c.select(is_denormal, c.product(x, c.number(2.0**shift)), x))
     bits = c.named(c.bits(normal))
-    exponent = c.named(c.exponent_of(c.minus(bits, c.whole(_ROOT_HALF_BITS[c.dtype]))))
-    f = c.kept(c.difference(c.from_bits(c.minus(bits, c.to_exponent(exponent))), c.number(1.0)))
+    exponent = c.named(c.exponent_of(c.minus(bits, c.integral(_ROOT_HALF_BITS[c.dtype]))))
+    f = c.buffered(c.difference(c.from_bits(c.minus(bits, c.to_exponent(exponent))), c.number(1.0)))
     k = c.named(c.difference(c.float_of(exponent), c.select(is_denormal, c.number(shift), c.number(0.0))))
     square = c.named(c.product(f, f))
     if c.dtype == "float32":
@@ -314,12 +314,12 @@ def _pow(c: Lanes, x: Expr, y: Expr) -> Expr:
     """Return 2**(y log2 x) in doubles, for positive x."""
     wide = c.of_width("float64")
     # In a buffer, since substituting the large expression costs half a second of compilation.
-    k, f, t = _logarithm(wide, wide.kept(wide.converted(x)))
-    t = wide.kept(t)
+    k, f, t = _logarithm(wide, wide.buffered(wide.converted(x)))
+    t = wide.buffered(t)
     log2 = wide.sum(wide.product(wide.sum(f, t), wide.number(LOG2E)), k)
-    product = wide.kept(wide.between(wide.product(log2, wide.converted(y)), -300.0, 300.0))
-    n = wide.kept(wide.floor(wide.sum(product, wide.number(0.5))))
-    r = wide.kept(wide.difference(product, n))
+    product = wide.buffered(wide.between(wide.product(log2, wide.converted(y)), -300.0, 300.0))
+    n = wide.buffered(wide.floor(wide.sum(product, wide.number(0.5))))
+    r = wide.buffered(wide.difference(product, n))
     power = wide.fma(wide.polynomial(r, _EXPONENTIAL["float64"].exp2), r, wide.number(1.0))
     near = c.named(c.converted(wide.product(power, wide.power_of_two(wide.integer_of(n)))))
     infinity = c.number(float("inf"))
@@ -328,7 +328,7 @@ def _pow(c: Lanes, x: Expr, y: Expr) -> Expr:
     return c.where_all(is_plain, near, "pow", x, y)
 
 
-_MOST_TURNS = {"float32": 2.0**22, "float64": 2.0**51}
+_LARGEST_QUOTIENT = {"float32": 2.0**22, "float64": 2.0**51}
 """Quotients up to here are integers that the dtype represents exactly."""
 
 
@@ -337,7 +337,7 @@ def _fmod(c: Lanes, x: Expr, y: Expr) -> Expr:
     """Return |x| - n |y|, which is exact for n the rounded quotient, and for n - 1."""
     size, other = c.named(c.magnitude(x)), c.named(c.magnitude(y))
     quotient = c.named(c.quotient(size, other))
-    remainder = c.kept(c.fma(c.product(c.floor(quotient), c.number(-1.0)), other, size))
+    remainder = c.buffered(c.fma(c.product(c.floor(quotient), c.number(-1.0)), other, size))
     remainder = c.select(c.less(remainder, c.number(0.0)), c.sum(remainder, other), remainder)
-    near = c.kept(c.with_sign(c.select(c.less(size, other), size, remainder), x))
-    return c.where_all(c.less(quotient, c.number(_MOST_TURNS[c.dtype])), near, "fmod", x, y)
+    near = c.buffered(c.with_sign(c.select(c.less(size, other), size, remainder), x))
+    return c.where_all(c.less(quotient, c.number(_LARGEST_QUOTIENT[c.dtype])), near, "fmod", x, y)

@@ -25,14 +25,14 @@ DIGITS = 23
 
 @lru_cache(maxsize=1)
 def quarters() -> tuple[list[float], list[float]]:
-    """Return, by the exponent of a number, its unit in the last place in quarter turns, modulo whole turns.
+    """Return, by the exponent of a number, its unit in the last place in units of pi / 2, modulo 4.
 
     The value is a sum of two doubles; its product with the 24-bit mantissa has 50 digits after the binary point. The
     last entry is for infinity and NaN.
     """
     high, low = [], []
     for exponent in range(LOWEST, HIGHEST + 1):
-        # In units of 2**-places, so that all are integers.
+        # In units of 2**-fraction_bits, so that all are integers.
         fraction_bits = _BITS - LOWEST + DIGITS
         value = (TWO_OVER_PI << (exponent - LOWEST)) % (4 << fraction_bits)
         high.append(value / (1 << fraction_bits))
@@ -46,7 +46,7 @@ def _angle(c: Any, x: Any) -> tuple[Any, Any, Any]:
     w = c.of_width("float64")
     y = w.converted(x)
     entry = w.exponent_of(w.bits(w.magnitude(y)))
-    entry = w.clamped(w.minus(entry, w.whole(1023 + LOWEST)), 0, HIGHEST - LOWEST + 1)
+    entry = w.clamped(w.minus(entry, w.integral(1023 + LOWEST)), 0, HIGHEST - LOWEST + 1)
     digits = w.with_exponent(y, DIGITS)
     high, low = (w.table(name, entry) for name in ("high", "low"))
     n = w.floor(w.fma(digits, high, w.number(0.5)))
@@ -55,9 +55,9 @@ def _angle(c: Any, x: Any) -> tuple[Any, Any, Any]:
     return c.integer_of(n), sine, cosine
 
 
-def _circular(c: Any, x: Any, turn: int) -> Any:
+def _circular(c: Any, x: Any, shift: int) -> Any:
     n, sine, cosine = _angle(c, x)
-    w, quarter = c.of_width("float64"), c.plus(n, c.whole(turn))
+    w, quarter = c.of_width("float64"), c.plus(n, c.integral(shift))
     value = w.select(c.has_bit(quarter, 0), cosine, sine)
     return c.converted(w.select(c.has_bit(quarter, 1), w.product(value, w.number(-1.0)), value))
 
@@ -86,7 +86,7 @@ def power(c: Any, x: Any, y: Any) -> Any:
     value = FUNCTIONS["pow"].make(c, size, y)
     value = c.select(c.equal(size, zero), c.select(is_up, zero, infinity), value)
     value = c.select(c.equal(size, infinity), c.select(is_up, infinity, zero), value)
-    grows = c.equal_predicates(c.greater(size, one), is_up)
+    grows = c.equal_booleans(c.greater(size, one), is_up)
     endless = c.select(c.equal(size, one), one, c.select(grows, infinity, zero))
     value = c.select(c.equal(c.magnitude(y), infinity), endless, value)
     half = c.product(y, c.number(0.5))
@@ -100,5 +100,5 @@ def power(c: Any, x: Any, y: Any) -> Any:
     return c.select(c.either(c.equal(y, zero), c.equal(x, one)), one, value)
 
 
-WHOLE: dict[str, Callable[..., Any]] = {"sin": sine, "cos": cosine, "tan": tangent, "powf": power}
+SCALAR_FUNCTIONS: dict[str, Callable[..., Any]] = {"sin": sine, "cos": cosine, "tan": tangent, "powf": power}
 """By the operation's name in MLIR's `math`."""

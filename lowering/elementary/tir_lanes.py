@@ -54,7 +54,7 @@ class Lanes:
         self.bindings.append((variable, value))
         return variable
 
-    def kept(self, value: Expr) -> Expr:
+    def buffered(self, value: Expr) -> Expr:
         """Return `value` in a buffer, which becomes a register; in a variable where no statement can precede the use.
 
         TVM's analyzers substitute bound values into one another, in time exponential in the depth, but not loads.
@@ -87,7 +87,7 @@ class Lanes:
     def number(self, value: float) -> Expr:
         return self._spread(tirx.FloatImm(self.dtype, value))
 
-    def whole(self, value: int) -> Expr:
+    def integral(self, value: int) -> Expr:
         return self._spread(tirx.IntImm(self.integer, value))
 
     def _spread(self, scalar: Expr) -> Expr:
@@ -168,10 +168,10 @@ class Lanes:
         return x - y
 
     def shifted_right(self, x: Expr, bits: int) -> Expr:
-        return tirx.shift_right(x, self.whole(bits))
+        return tirx.shift_right(x, self.integral(bits))
 
     def has_bit(self, x: Expr, bit: int) -> Expr:
-        mask = self.whole(1 << bit)
+        mask = self.integral(1 << bit)
         return tirx.EQ(tirx.bitwise_and(x, mask), mask)
 
     def bits(self, x: Expr) -> Expr:
@@ -187,7 +187,7 @@ class Lanes:
         return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.copysign", magnitude, sign)
 
     def is_nan(self, x: Expr) -> Expr:
-        return tirx.GT(self.bits(self.magnitude(x)), self.whole(_INFINITY_BITS[self.dtype]))
+        return tirx.GT(self.bits(self.magnitude(x)), self.integral(_INFINITY_BITS[self.dtype]))
 
     def integer_of(self, x: Expr) -> Expr:
         """Return an integral float of any dtype that fits into 32 bits as an integer of this float's width."""
@@ -200,15 +200,15 @@ class Lanes:
 
     def power_of_two(self, k: Expr) -> Expr:
         """Return 2**k for an integer k in the exponent's range."""
-        biased = k + self.whole(_BIAS[self.dtype])
-        return self.from_bits(tirx.shift_left(biased, self.whole(_MANTISSA[self.dtype])))
+        biased = k + self.integral(_BIAS[self.dtype])
+        return self.from_bits(tirx.shift_left(biased, self.integral(_MANTISSA[self.dtype])))
 
     def exponent_of(self, bits: Expr) -> Expr:
         """Return the bits above the mantissa, as a signed integer."""
-        return tirx.shift_right(bits, self.whole(_MANTISSA[self.dtype]))
+        return tirx.shift_right(bits, self.integral(_MANTISSA[self.dtype]))
 
     def to_exponent(self, k: Expr) -> Expr:
-        return tirx.shift_left(k, self.whole(_MANTISSA[self.dtype]))
+        return tirx.shift_left(k, self.integral(_MANTISSA[self.dtype]))
 
     def converted(self, x: Expr) -> Expr:
         """Return a number of another float dtype converted to this one."""

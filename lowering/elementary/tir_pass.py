@@ -110,7 +110,7 @@ def _expanded(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
     loads: dict[Any, Any] = {}
     for let in always_bound(value):
         part = _expanded_part(with_loads(let.value, loads), names)
-        loads[let.var] = Lanes(str(let.var.ty.dtype), names).kept(part)
+        loads[let.var] = Lanes(str(let.var.ty.dtype), names).buffered(part)
     return names, _expanded_part(with_loads(value, loads), names)
 
 
@@ -168,7 +168,7 @@ def _expanded_part(value: Any, names: list[tuple[Any, Any]]) -> Any:
         if name is None or any(_uses(operand, bound) for operand in call.args):
             return call
         lanes = Lanes(str(call.ty.dtype), names)
-        return lanes.kept(FUNCTIONS[name].make(lanes, *map(lanes.kept, call.args)))
+        return lanes.buffered(FUNCTIONS[name].make(lanes, *map(lanes.buffered, call.args)))
 
     behind_conditions = structural_map(value, (ir.Call, _with_calls_in_arms), order="post")
     return structural_map(behind_conditions, (ir.Call, expanded), order="post")

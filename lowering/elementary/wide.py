@@ -70,7 +70,7 @@ def _atan2(c: Lanes, y: Expr, x: Expr) -> Expr:
     is_steep = w.greater(height, width)
     least, most = w.named(w.select(is_steep, width, height)), w.named(w.select(is_steep, height, width))
     ratio = w.quotient(least, w.select(w.equal(most, w.number(0.0)), w.number(1.0), most))
-    ratio = w.kept(w.select(w.equal(least, w.number(float("inf"))), w.number(1.0), ratio))
+    ratio = w.buffered(w.select(w.equal(least, w.number(float("inf"))), w.number(1.0), ratio))
     acute = w.named(_positive_arctangent(w, ratio))
     upright = w.named(w.select(is_steep, w.difference(w.number(HALF_PI[0]), acute), acute))
     is_left = w.less(w.with_sign(w.number(1.0), u), w.number(0.0))

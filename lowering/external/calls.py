@@ -26,7 +26,7 @@ KIND = "mlirtri.external"
 """Attribute of a declaration: one of `NAMES`."""
 DTYPES = "mlirtri.dtypes"
 """Attribute of a declaration: the dtypes of its operands, then of its results."""
-ISLAND = "loops"
+OUTLINED_LOOPS = "loops"
 """The kind of calls of loops that were outlined from the function (`lowering/bridge/outlining.py`)."""
 PREFIX = "mlirtri."
 NAMES = {"relax": "a call of Relax's library", "tensorir": "a call of TensorIR", "device": "a device region"}

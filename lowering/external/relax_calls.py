@@ -74,7 +74,7 @@ def expression(path: str, arguments: str, operands: Sequence[Any]) -> Any:
     except KernelError:
         raise
     except Exception as error:
-        raise KernelTypeError(f"relax.{path}: {said(error)}") from None
+        raise KernelTypeError(f"relax.{path}: {shown_message(error)}") from None
     if isinstance(result, relax.Expr):
         return result
     raise KernelTypeError(f"relax.{path} gives {type(result).__name__}, which kernels have no use for")
@@ -99,7 +99,7 @@ def result_types(path: str, arguments: str, types: Sequence[TensorType]) -> list
     try:
         result = BlockBuilder().normalize(call).ty
     except Exception as error:
-        raise KernelTypeError(f"relax.{path}: {said(error)}") from None
+        raise KernelTypeError(f"relax.{path}: {shown_message(error)}") from None
     return list(_tensors(path, result))
 
 
@@ -113,7 +113,7 @@ def _tensors(path: str, result: Any) -> Iterator[TensorType]:
         yield TensorType(tuple(map(int, sizes)), dtype)
 
 
-def said(error: Exception) -> str:
+def shown_message(error: Exception) -> str:
     """Return TVM's message with operators shown by name."""
     text = re.sub(r'ir\.Op\(.*?name="([\w.]+)".*?support_level=\d+\)', r"\1", short_message(error))
     return re.sub(r"\bT\.int(?:32|64)\((-?\d+)\)", r"\1", text)

@@ -30,8 +30,8 @@ from mlirtri.lowering.frontend.language.merging import (
     unpacked,
 )
 from mlirtri.lowering.frontend.language.scf import Arms, condition_of
-from mlirtri.lowering.frontend.language.storage import Storage, current, has_memory, own
-from mlirtri.lowering.frontend.operators import condition, truth_at
+from mlirtri.lowering.frontend.language.storage import Storage, current, has_memory, with_memory
+from mlirtri.lowering.frontend.operators import condition, predicate_at
 from mlirtri.lowering.frontend.scope import Poisoned, Unavailable
 
 
@@ -85,7 +85,7 @@ def _select(
 
     def stored_as_chosen(expression: Callable[[], Any]) -> Callable[[], Any]:
         def arm() -> None:
-            context.scope.locals[CHOSEN] = own(expression())
+            context.scope.locals[CHOSEN] = with_memory(expression())
 
         return arm
 
@@ -102,7 +102,7 @@ def visit_bool_op(context: FunctionContext, node: ast.BoolOp) -> Any:
     is_or = isinstance(node.op, ast.Or)
     value = visit(context, node.values[0])
     for operand in node.values[1:]:
-        predicate = truth_at(context, value, node.values[0])
+        predicate = predicate_at(context, value, node.values[0])
         if isinstance(predicate, Tensor):
             value = _either(context, is_or, value, predicate, operand)
         elif predicate == is_or:
@@ -185,7 +185,7 @@ def _emit_arm(context: FunctionContext, block: ir.Block, body: Callable[[], Any]
 class _Pending:
     """A merged value whose leaves are the next results of the `scf.if`."""
 
-    like: Any
+    structure: Any
     kinds: tuple[Kind, ...]
 
 
@@ -199,7 +199,7 @@ class _Merge:
     context: FunctionContext
     operation: Arms
     arms: list[_Arm]
-    before: dict[str, Any]
+    outer_names: dict[str, Any]
     spans: Sequence[Span]
     serial: int
     """Memory with a higher serial number was created in an arm."""
@@ -219,7 +219,7 @@ class _Merge:
         for name, value in merged.items():
             if isinstance(value, _Pending):
                 leaves = [unpacked(b, leaf, values) for leaf in value.kinds]
-                value = own(rebuilt(value.like, iter(leaves)))
+                value = with_memory(rebuilt(value.structure, iter(leaves)))
                 _freeze(value, name, self.arms, self.serial)
             self.context.scope.locals[name] = value
 
@@ -242,7 +242,7 @@ class _Merge:
             )
         if same(x, y) or isinstance(x, Unavailable) or isinstance(y, Unavailable):
             return y if isinstance(y, Unavailable) else x
-        if (view := _common_view(x, y, self.before.get(name))) is not None:
+        if (view := _common_view(x, y, self.outer_names.get(name))) is not None:
             return view
         try:
             return self._pair(x, y)

@@ -22,7 +22,7 @@ from mlirtri.lowering.frontend import breakpoints
 from mlirtri.lowering.frontend.indexing import rows
 from mlirtri.lowering.frontend.language import linear_algebra
 from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.operators import truth_of
+from mlirtri.lowering.frontend.operators import predicate_of
 
 # --- Python's builtins -----------------------------------------------------------------------------------------------
 
@@ -53,7 +53,7 @@ def _real_scalar(b: Language, x: Tensor, name: str) -> Tensor:
 
 
 def _bool(b: Language, x: Tensor) -> Any:
-    predicate = truth_of(b, x)
+    predicate = predicate_of(b, x)
     return replace(predicate, weak=True) if isinstance(predicate, Tensor) else predicate
 
 

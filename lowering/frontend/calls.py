@@ -24,7 +24,7 @@ from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.inlining import LocalFunction, inline, inline_local, inline_macro
 from mlirtri.lowering.frontend.language import linear_algebra
 from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.views import fresh
+from mlirtri.lowering.frontend.language.views import as_new_array
 from mlirtri.lowering.frontend.library_calls import Method, spelled
 from mlirtri.lowering.frontend.operators import fold
 from mlirtri.lowering.frontend.scope import BUILTINS
@@ -37,7 +37,7 @@ def visit_call(context: FunctionContext, node: ast.Call) -> Any:
     b, callee = context.b, visit(context, node.func)
     callee = relax_library.of_tvm(callee) or callee
     if isinstance(callee, External):
-        return fresh(callee.emit(b, elements(context, node.args), _keywords(context, node.keywords)))
+        return as_new_array(callee.emit(b, elements(context, node.args), _keywords(context, node.keywords)))
     if getattr(callee, "references", ()):
         return inline_macro(context, callee, node)
     arguments = elements(context, node.args)
@@ -75,7 +75,7 @@ def _call_object(
         return b.tensor(arguments[0], dtype)
     name = getattr(callee, "__mlirtri_name__", None) or _qualified_name(callee)
     if (algorithm := linear_algebra.find(callee)) is not None:
-        return fresh(inline(context, algorithm, arguments, keywords, node))
+        return as_new_array(inline(context, algorithm, arguments, keywords, node))
     if name in KERNEL_FUNCTIONS:
         return KERNEL_FUNCTIONS[name](b, arguments, keywords)
     if name is not None and (spelling := spellings.lookup(name)) is not None:

@@ -47,7 +47,7 @@ class LoopPlan:
 
     kinds: dict[str, list[Kind]] = field(default_factory=dict)
     """The types of a name's leaves, where they differ from those of its initial value."""
-    likes: dict[str, Any] = field(default_factory=dict)
+    templates: dict[str, Any] = field(default_factory=dict)
     """A value with the structure and types of a name that is first assigned in the loop and read after it."""
     storages: list[Storage] = field(default_factory=list)
     """Memory that the body writes without visible syntax for it."""

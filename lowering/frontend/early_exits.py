@@ -21,7 +21,7 @@ Loop = ast.For | ast.While
 
 
 @dataclass(frozen=True)
-class _Inside:
+class _EnclosingLoop:
     """The loop that encloses statements."""
 
     flag: str
@@ -44,7 +44,7 @@ def _note_exits(body: Sequence[ast.stmt], read_after: frozenset[str]) -> None:
         node.read_after = read_after  # type: ignore[attr-defined]
 
 
-def _block(body: list[ast.stmt], enclosing: _Inside | None, serial: Iterator[int]) -> list[ast.stmt]:
+def _block(body: list[ast.stmt], enclosing: _EnclosingLoop | None, serial: Iterator[int]) -> list[ast.stmt]:
     rewritten: list[ast.stmt] = []
     for index, statement in enumerate(body):
         following = body[index + 1 :]
@@ -69,7 +69,7 @@ def _block(body: list[ast.stmt], enclosing: _Inside | None, serial: Iterator[int
     return rewritten
 
 
-def _leave(statement: ast.stmt, enclosing: _Inside | None) -> list[ast.stmt]:
+def _leave(statement: ast.stmt, enclosing: _EnclosingLoop | None) -> list[ast.stmt]:
     if isinstance(statement, ast.Return) and enclosing is None:
         return [statement]
     if enclosing is None or isinstance(statement, ast.Continue):
@@ -83,13 +83,13 @@ def _leave(statement: ast.stmt, enclosing: _Inside | None) -> list[ast.stmt]:
 
 def _loop(statement: Any, serial: Iterator[int]) -> ast.stmt:
     flag = f".running{next(serial)}"
-    rewritten: Any = _copy(statement, body=_block(statement.body, _Inside(flag), serial))
+    rewritten: Any = _copy(statement, body=_block(statement.body, _EnclosingLoop(flag), serial))
     rewritten.flag = flag if flag in stored(rewritten.body) else None
     return rewritten
 
 
 def _after_return(
-    statement: ast.stmt, following: list[ast.stmt], enclosing: _Inside | None, serial: Iterator[int]
+    statement: ast.stmt, following: list[ast.stmt], enclosing: _EnclosingLoop | None, serial: Iterator[int]
 ) -> ast.stmt:
     """Return the statements after a loop that may return: they run only if it did not."""
     if enclosing is None:

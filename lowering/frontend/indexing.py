@@ -19,7 +19,7 @@ from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.dynamic_sizes import aligned, common_size, cut
 from mlirtri.lowering.frontend.language.shapes import spaced
 from mlirtri.lowering.frontend.language.storage import has_memory
-from mlirtri.lowering.frontend.language.views import fresh
+from mlirtri.lowering.frontend.language.views import as_new_array
 from mlirtri.lowering.frontend.slices import read, steps_of, subset_of
 
 INT64 = DTYPES["int64"]
@@ -43,7 +43,7 @@ def subscript(b: Language, tensor: Tensor, index: tuple[Any, ...]) -> Tensor:
 def element(b: Language, tensor: Tensor, index: tuple[Any, ...]) -> Tensor:
     """Return ``tensor[index]`` as an expression: one element of a NumPy array is a scalar, which shares no memory."""
     result = subscript(b, tensor, index)
-    return fresh(result) if b.semantics == "numpy" and not result.type.rank else result
+    return as_new_array(result) if b.semantics == "numpy" and not result.type.rank else result
 
 
 def rows(b: Language, tensor: Tensor) -> list[Tensor]:

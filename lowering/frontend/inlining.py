@@ -18,7 +18,7 @@ from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelError, KernelTypeError, KernelValueError, Note, Span, UnsupportedSyntaxError
 from mlirtri.lowering.core.interface import Capture
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit, visit_body
-from mlirtri.lowering.frontend.language.storage import own
+from mlirtri.lowering.frontend.language.storage import with_memory
 from mlirtri.lowering.frontend.python_to_ast import parse_function
 from mlirtri.lowering.frontend.scope import Element, Scope, check_constant
 
@@ -77,7 +77,7 @@ def _bind(function: Callable[..., Any], arguments: list[Any], keywords: dict[str
 
 def _owned(bound: dict[str, Any]) -> dict[str, Any]:
     """Return arguments to bind to a function's names: arrays get memory."""
-    return {name: own(value) for name, value in bound.items()}
+    return {name: with_memory(value) for name, value in bound.items()}
 
 
 def _run(
@@ -185,7 +185,7 @@ class Variable:
 
     def assign(self, value: Any) -> None:
         """Bind the caller's name to the final value of the macro's parameter."""
-        self.scope.locals[self.name] = own(value)
+        self.scope.locals[self.name] = with_memory(value)
         self.scope.referenced.add(self.name)
 
 

@@ -33,7 +33,7 @@ class Iterable:
     step: int = 1
 
     @property
-    def known(self) -> int | None:
+    def static_count(self) -> int | None:
         return max(0, self.count.constant) if self.count.is_constant else None
 
 
@@ -120,7 +120,7 @@ def _range_of_run_time_step(b: Language, start: Size, stop: Size, step: Size) ->
 
 def _static_range(context: FunctionContext, node: ast.Call) -> Iterable:
     iterable = _range_call(context, node)
-    if iterable.known is None:
+    if iterable.static_count is None:
         raise KernelTypeError("static_range takes integers known at compile time", context.span(node))
     return Iterable(iterable.count, iterable.item, unroll=True)
 

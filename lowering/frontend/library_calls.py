@@ -17,8 +17,14 @@ from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.spellings.registry import Spelling
 from mlirtri.errors import KernelTypeError, UnknownNameError, offer
 from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.storage import current, has_memory, own
-from mlirtri.lowering.frontend.language.views import fresh, is_einsum_view, is_view_function, returns_itself, viewed
+from mlirtri.lowering.frontend.language.storage import current, has_memory, with_memory
+from mlirtri.lowering.frontend.language.views import (
+    as_new_array,
+    is_einsum_view,
+    is_view_function,
+    returns_itself,
+    viewed,
+)
 from mlirtri.lowering.frontend.operators import binary
 from mlirtri.lowering.frontend.updates import write
 
@@ -35,7 +41,7 @@ def spelled(b: Language, spelling: Spelling, arguments: list[Any], keywords: dic
     """Return a library function's result: a view of its argument, a new array, or what was written into `out`."""
     bound = spelling.arguments(arguments, keywords)
     if (out := bound.get("out")) is not None:
-        return _into(b, out, spelling, arguments, {**keywords, "out": None})
+        return _write_out(b, out, spelling, arguments, {**keywords, "out": None})
     if spelling.writes:
         return _in_place(b, spelling, arguments, keywords)
     result = spelling.call(b, *arguments, **keywords)
@@ -43,13 +49,13 @@ def spelled(b: Language, spelling: Spelling, arguments: list[Any], keywords: dic
     if isinstance(result, Tensor) and source is not None and returns_itself(spelling.name, source, result, bound):
         return source
     if source is not None and has_memory(source) and is_einsum_view(spelling.name, arguments):
-        shared = own(fresh(result))
+        shared = with_memory(as_new_array(result))
         if has_memory(shared):
             shared.origin.storage.share("the result of einsum", [source.origin.storage])
         return shared
     if source is not None and is_view_function(spelling.name):
-        return viewed(b, source, fresh(result))
-    return fresh(result)
+        return viewed(b, source, as_new_array(result))
+    return as_new_array(result)
 
 
 def _in_place(b: Language, spelling: Spelling, arguments: list[Any], keywords: dict[str, Any]) -> Any:
@@ -57,11 +63,11 @@ def _in_place(b: Language, spelling: Spelling, arguments: list[Any], keywords: d
     target = arguments[0] if arguments else next(iter(spelling.arguments(arguments, keywords).values()), None)
     if not has_memory(target):
         raise KernelTypeError(f"{spelling.name} writes into an array, got {describe(target)}")
-    write(b, target, (...,), b.tensor(fresh(spelling.call(b, *arguments, **keywords))))
+    write(b, target, (...,), b.tensor(as_new_array(spelling.call(b, *arguments, **keywords))))
     return current(b.tri, target) if spelling.name.startswith("Tensor.") else None
 
 
-def _into(b: Language, out: Any, spelling: Spelling, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+def _write_out(b: Language, out: Any, spelling: Spelling, arguments: list[Any], keywords: dict[str, Any]) -> Any:
     """Cast the result to z's dtype and write it there: ``np.add(x, y, out=z)``."""
     if isinstance(out, tuple) and len(out) == 1:
         [out] = out
@@ -73,7 +79,7 @@ def _into(b: Language, out: Any, spelling: Spelling, arguments: list[Any], keywo
         position = names.index("out") + (len(arguments) - len(positional))
         arguments = [*arguments[:position], *arguments[position + 1 :]]
     keywords = {name: value for name, value in keywords.items() if name != "out"}
-    write(b, out, (...,), b.tensor(fresh(spelling.call(b, *arguments, **keywords))))
+    write(b, out, (...,), b.tensor(as_new_array(spelling.call(b, *arguments, **keywords))))
     return current(b.tri, out)
 
 

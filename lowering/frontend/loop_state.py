@@ -28,7 +28,7 @@ from mlirtri.lowering.frontend.language.merging import (
     same,
     unpacked,
 )
-from mlirtri.lowering.frontend.language.storage import Storage, current, has_memory, own
+from mlirtri.lowering.frontend.language.storage import Storage, current, has_memory, with_memory
 from mlirtri.lowering.frontend.scope import POISON, Unavailable
 
 
@@ -45,7 +45,7 @@ class LoopState:
             [*node.body, *([node.target] if isinstance(node, ast.For) else [])]
         )
         self.changed |= plan.referenced
-        self.before = frozenset(self.scope.locals)
+        self.outer_names = frozenset(self.scope.locals)
         self.names: dict[str, Any] = {}
         """Loop-carried names with their initial values."""
         self.kinds: dict[str, list[Kind]] = {}
@@ -65,8 +65,8 @@ class LoopState:
 
     def _find_names(self) -> None:
         carried = self.changed & (self.node.live_body | {self.node.flag} | self.plan.referenced)
-        for name in sorted(carried | (self.plan.likes.keys() & self.changed)):
-            if (template := self.plan.likes.get(name)) is not None and name not in self.scope.locals:
+        for name in sorted(carried | (self.plan.templates.keys() & self.changed)):
+            if (template := self.plan.templates.get(name)) is not None and name not in self.scope.locals:
                 self._carry(name, rebuilt(template, iter([self._unread(leaf) for leaf in flat(template)])))
             elif name in self.scope.locals:
                 value = self.scope.locals[name] = current(self.b.tri, self.scope.locals[name])
@@ -86,7 +86,7 @@ class LoopState:
         self.names[name], self.kinds[name] = value, kinds
         for leaf, leaf_kind in zip(leaves, kinds, strict=True):
             self.initial += packed(self.b, leaf, leaf_kind)
-        if name not in self.plan.likes:
+        if name not in self.plan.templates:
             self._note_sharing(name, [leaf.origin.storage for leaf in leaves if has_memory(leaf)])
 
     def _note_sharing(self, name: str, storages: Sequence[Storage]) -> None:
@@ -126,7 +126,7 @@ class LoopState:
         for storage, value in zip(self.storages, memories, strict=True):
             self.b.memory.put(storage, value)
         for name, value in names.items():
-            owned = own(value)
+            owned = with_memory(value)
             for leaf in flat(owned):
                 if has_memory(leaf) and name in self.plan.shared:
                     leaf.origin.storage.share(name, self.plan.shared[name])
@@ -169,7 +169,7 @@ class LoopState:
     def _refuse(self, name: str, first: Any, value: Any) -> NoReturn:
         shown = "the value returned" if name == VALUE else repr(name)
         raise KernelTypeError(
-            f"{shown} is {describe(first)} before this loop, and {describe(value)} after a turn",
+            f"{shown} is {describe(first)} before this loop, and {describe(value)} after an iteration",
             self.context.span(self.node),
             help="give it that shape and dtype before the loop; one that a loop changes at run time keeps its type",
         )
@@ -179,7 +179,7 @@ class LoopState:
         carried = {*self.storages, *self.plan.storages}
         unplanned = [s for s in self.b.memory.journals[-1] if s not in carried and s.serial < self.serial]
         self.plan.storages += unplanned
-        by_macros = (self.scope.referenced - self.plan.referenced) & self.before
+        by_macros = (self.scope.referenced - self.plan.referenced) & self.outer_names
         self.plan.referenced |= by_macros
         is_changed = bool(unplanned or by_macros)
         for name in sorted((self.changed & self.node.live_out) - self.names.keys()):
@@ -191,11 +191,11 @@ class LoopState:
                 continue
             elif self.runs or name.startswith("."):
                 value = current(self.b.tri, value)
-                self.plan.likes[name] = rebuilt(value, iter([kind(leaf) for leaf in flat(value)]))
+                self.plan.templates[name] = rebuilt(value, iter([kind(leaf) for leaf in flat(value)]))
                 is_changed = True
             else:
                 self.late[name] = UnknownNameError(
-                    f"name {name!r} is assigned in this loop only, which may have no turn",
+                    f"name {name!r} is assigned in this loop only, which may have no iteration",
                     self.context.span(self.node),
                     help="assign it before the loop",
                 )

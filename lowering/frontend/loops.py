@@ -38,7 +38,8 @@ MOST_FORCED_ITERATIONS = 256
 def visit_for(context: FunctionContext, node: ast.For) -> None:
     _refuse_else(node)
     iterable = iterable_of(context, node.iter)
-    if iterable.known is not None and (iterable.unroll or (iterable.known <= context.b.unroll and _is_innermost(node))):
+    count = iterable.static_count
+    if count is not None and (iterable.unroll or (count <= context.b.unroll and _is_innermost(node))):
         _unroll(context, node, iterable, 0)
     else:
         _emit_or_unroll(context, node, iterable)
@@ -55,8 +56,8 @@ def _is_innermost(node: ast.For) -> bool:
 
 
 def _emit_or_unroll(context: FunctionContext, node: ast.For, iterable: Iterable) -> None:
-    """Emit a loop; unroll it if its body turns out to need a constant index (for a size, say)."""
-    b, errors, count = context.b, len(context.errors), iterable.known
+    """Emit a loop; unroll it if its body needs a constant index (for a size, say)."""
+    b, errors, count = context.b, len(context.errors), iterable.static_count
     try:
         return _emit(context, node, lambda plan: _emit_for(context, node, iterable, plan))
     except (KernelError, Poisoned) as reason:
@@ -94,7 +95,7 @@ def _unroll(context: FunctionContext, node: Any, iterable: Iterable, iteration: 
     """Visit the iterations from `iteration` on; the loop's exit flag stops them at compile time or at run time."""
     if node.flag and iteration == 0:
         context.scope.locals[node.flag] = True
-    while iteration < (iterable.known or 0):
+    while iteration < (iterable.static_count or 0):
         for part in ast.walk(node):
             context.plans.pop(part, None)
         _visit_iteration(context, node, iterable.item(iteration))
@@ -127,13 +128,13 @@ def _comprehend(
         return
     first, *inner = generators
     iterable = iterable_of(context, first.iter)
-    if iterable.known is None:
+    if iterable.static_count is None:
         raise KernelTypeError(
-            "a comprehension has as many turns as are known at compile time",
+            "a comprehension has as many iterations as are known at compile time",
             context.span(first.iter),
             help="write a loop that fills an array",
         )
-    for iteration in range(iterable.known):
+    for iteration in range(iterable.static_count):
         assign(context, first.target, iterable.item(iteration))
         tests = [condition(context, test) for test in first.ifs]
         if any(isinstance(test, Tensor) for test in tests):

@@ -103,7 +103,7 @@ def visit_unary_op(context: FunctionContext, node: ast.UnaryOp) -> Any:
     if not isinstance(operand, Tensor):
         return fold(function, operand)
     if isinstance(node.op, ast.Not):
-        return replace(context.b.tri.logical_not(truth_at(context, operand, node.operand)), weak=True)
+        return replace(context.b.tri.logical_not(predicate_at(context, operand, node.operand)), weak=True)
     result = getattr(context.b, name)(operand) if name else operand
     return replace(result, linear=-operand.linear) if name == "negative" and operand.linear else result
 
@@ -184,18 +184,18 @@ def is_integer(value: Any) -> bool:
 
 def condition(context: FunctionContext, test: ast.expr) -> bool | Tensor:
     """Return the truth value of an expression: a compile-time bool, or a rank-0 bool tensor."""
-    return truth_at(context, visit(context, test), test)
+    return predicate_at(context, visit(context, test), test)
 
 
-def truth_at(context: FunctionContext, value: Any, node: ast.expr) -> bool | Tensor:
+def predicate_at(context: FunctionContext, value: Any, node: ast.expr) -> bool | Tensor:
     """Return the truth value of a node's value; errors get the node's span."""
     try:
-        return truth_of(context.b, value)
+        return predicate_of(context.b, value)
     except KernelTypeError as error:
         raise error.at(context.span(node)) from None
 
 
-def truth_of(b: Language, value: Any) -> bool | Tensor:
+def predicate_of(b: Language, value: Any) -> bool | Tensor:
     """Return the truth value of a value; raises `KernelTypeError` for arrays of several elements."""
     if not isinstance(value, Tensor):
         return bool(value)

@@ -18,7 +18,7 @@ from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelIndexError, KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.shapes import reshape, strided
-from mlirtri.lowering.frontend.language.storage import Step
+from mlirtri.lowering.frontend.language.storage import ViewStep
 
 
 @dataclass
@@ -148,7 +148,7 @@ def read(b: Language, tensor: Tensor, subset: Subset) -> Tensor:
     return result
 
 
-def steps_of(b: Language, tensor: Tensor, subset: Subset) -> list[Step]:
+def steps_of(b: Language, tensor: Tensor, subset: Subset) -> list[ViewStep]:
     """Return the view operations from an array to a subset of its elements."""
     steps = []
     kept_sizes = [size.simplified() for axis, size in enumerate(subset.sizes) if axis not in subset.drop]
@@ -164,17 +164,17 @@ def steps_of(b: Language, tensor: Tensor, subset: Subset) -> list[Step]:
             "drop": tuple(subset.drop),
         }
         dynamic = [operand for operand in (*subset.offsets, *subset.sizes) if not operand.is_constant]
-        steps.append(Step("extract_slice", attributes, tuple(map(b.tri.index, dynamic))))
+        steps.append(ViewStep("extract_slice", attributes, tuple(map(b.tri.index, dynamic))))
     if subset.backwards:
         axes = [axis - sum(1 for dropped in subset.drop if dropped < axis) for axis in subset.backwards]
-        steps.append(Step("flip", {"axes": tuple(axes)}))
+        steps.append(ViewStep("flip", {"axes": tuple(axes)}))
     if subset.shape != kept_sizes:
         steps.append(_reshape_step(b, tuple(subset.shape)))
     return steps
 
 
-def _reshape_step(b: Language, shape: tuple[int | Size, ...]) -> Step:
+def _reshape_step(b: Language, shape: tuple[int | Size, ...]) -> ViewStep:
     dynamic = [size for size in shape if is_dynamic(size)]
     if not dynamic:
-        return Step("reshape", {"shape": shape})
-    return Step("dynamic_reshape", {"shape": shape}, tuple(map(b.tri.index, dynamic)))
+        return ViewStep("reshape", {"shape": shape})
+    return ViewStep("dynamic_reshape", {"shape": shape}, tuple(map(b.tri.index, dynamic)))

@@ -19,7 +19,7 @@ from mlirtri.lowering.frontend.context import FunctionContext, Returned, handles
 from mlirtri.lowering.frontend.expressions import attribute
 from mlirtri.lowering.frontend.indexing import element, rows
 from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.storage import current, has_memory, own
+from mlirtri.lowering.frontend.language.storage import current, has_memory, with_memory
 from mlirtri.lowering.frontend.language.views import viewed
 from mlirtri.lowering.frontend.operators import binary, condition
 from mlirtri.lowering.frontend.scope import Element
@@ -135,7 +135,7 @@ def _assign_name(context: FunctionContext, name: str, value: Any) -> None:
     if isinstance(reference := context.scope.locals.get(name), Element):
         reference.write(current(context.b.tri, value))
         return
-    context.scope.locals[name] = own(value)
+    context.scope.locals[name] = with_memory(value)
     _name_value(value, name)
 
 
@@ -180,7 +180,7 @@ def _reshape_in_place(context: FunctionContext, owner: Tensor, shape: Any, name:
     for other, value in context.scope.locals.items():
         is_same = has_memory(value) and value.origin.storage is owner.origin.storage
         if other == name or (is_same and value.origin.steps == owner.origin.steps):
-            context.scope.locals[other] = own(reshaped)
+            context.scope.locals[other] = with_memory(reshaped)
 
 
 # --- updates in place ------------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def _update_name(context: FunctionContext, name: str, node: ast.AugAssign) -> No
     elif isinstance(old, Tensor) and not old.weak and (has_memory(old) or isinstance(old.value.owner, ir.Block)):
         _update_array(context, old, new, node)
     else:
-        names[name] = own(new)
+        names[name] = with_memory(new)
         _name_value(new, name)
 
 
@@ -229,7 +229,7 @@ def _update_array(context: FunctionContext, old: Tensor, new: Any, node: ast.Aug
     b, names, target = context.b, context.scope.locals, node.target
     if not has_memory(old):
         if isinstance(target, ast.Name) and names.get(target.id) is old:
-            names[target.id] = own(new)
+            names[target.id] = with_memory(new)
             return
         name = ast.unparse(target)
         raise UnsupportedSyntaxError(

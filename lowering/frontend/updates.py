@@ -24,7 +24,7 @@ from mlirtri.lowering.frontend.indexing import (
 )
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.dynamic_sizes import common_size, cut
-from mlirtri.lowering.frontend.language.storage import Step, has_memory
+from mlirtri.lowering.frontend.language.storage import ViewStep, has_memory
 
 
 def write(b: Language, tensor: Tensor, index: tuple[Any, ...], value: Any) -> None:
@@ -106,7 +106,7 @@ def _leading(b: Language, target: Tensor, axis: int, size: int | Size) -> Tensor
     rank = target.type.rank
     sizes = tuple(size if number == axis else full for number, full in enumerate(target.type.shape))
     attributes = {"offsets": (0,) * rank, "sizes": sizes, "strides": (1,) * rank, "drop": ()}
-    step = Step("extract_slice", attributes, tuple(b.tri.index(size) for size in sizes if is_dynamic(size)))
+    step = ViewStep("extract_slice", attributes, tuple(b.tri.index(size) for size in sizes if is_dynamic(size)))
     part = step.read(b.tri, Tensor(target.value, target.type))
     return replace(part, origin=target.origin.then(step))
 

@@ -1,6 +1,6 @@
 """Interpret calls of externally compiled functions on NumPy arrays: TVM compiles each alone, unscheduled.
 
-Takes the declaration of the callee. Gives a step of the interpreter. Refuses callees that TVM cannot compile
+Takes the declaration of the callee. Gives an `Evaluator`. Refuses callees that TVM cannot compile
 (`CodegenError`).
 """
 
@@ -21,11 +21,11 @@ from mlirtri.lowering.tir.primfunc import Names
 from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, TensorType, relax, tvm
 from mlirtri.lowering.toolchain.tvm_passes import short_message
 
-Step = Callable[..., Sequence[Any]]
+Evaluator = Callable[..., Sequence[Any]]
 
 
-def step_of_call(declaration: ir.OpView) -> Step:
-    """Return the step of every call of `declaration`."""
+def call_evaluator(declaration: ir.OpView) -> Evaluator:
+    """Return the evaluator of every call of `declaration`."""
     kind, values = declaration.attributes[KIND].value, values_of(declaration)
     if kind == "device":
         return lambda operand: (operand,)

@@ -19,7 +19,7 @@ from typing import Any
 from mlirtri.dialect.bindings.locations import callers_of, span_of
 from mlirtri.dialect.bindings.mlir import ir
 
-Place = tuple[str, int]
+SourceLine = tuple[str, int]
 """File and line."""
 Action = Callable[[Any], None]
 """A function on the state of a run: an operation, or a line of operations."""
@@ -27,13 +27,13 @@ Action = Callable[[Any], None]
 _RUN = "__steps_of_this_line__"
 
 
-def chain_of(location: ir.Location) -> tuple[Place, ...]:
+def chain_of(location: ir.Location) -> tuple[SourceLine, ...]:
     """Return the source lines of an operation: the outermost caller's first, its own last."""
     spans = [*(note.span for note in reversed(callers_of(location))), span_of(location)]
     return tuple((span.file, span.line) for span in spans if span is not None)
 
 
-def lines_of(actions: Sequence[tuple[tuple[Place, ...], Action]]) -> list[Action]:
+def lines_of(actions: Sequence[tuple[tuple[SourceLine, ...], Action]]) -> list[Action]:
     """Return the actions in the same order, consecutive ones of one line in one frame."""
     lines: list[Action] = []
     for first_line, group in groupby(actions, key=lambda action: action[0][:1]):

@@ -1,8 +1,7 @@
 """The effect of each `tri`, `arith` and `tensor` operation on NumPy arrays, by the op table's references.
 
-Takes an operation. Gives a `Step`: a function from the values of its operands to those of its results. fp16 and bf16
-are computed in fp32 and rounded after every operation; integers wrap; nothing traps. Refuses (by returning None)
-unknown operations.
+Takes an operation. Gives an `Evaluator`, or None for an unknown operation. fp16 and bf16 are computed in fp32 and
+rounded after every operation; integers wrap; nothing traps.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import CompilerBugError
 from mlirtri.lowering.external.calls import declaration_of
 
-Step = Callable[..., Sequence[Any]]
+Evaluator = Callable[..., Sequence[Any]]
 """Maps values of operands to a value for each result. Scalars and indices are rank-0 arrays as well."""
 
 
-def step_of(operation: ir.Operation) -> Step | None:
-    """Return the step of an operation without regions, or None for an unknown one."""
+def evaluator_of(operation: ir.Operation) -> Evaluator | None:
+    """Return the evaluator of an operation without regions, or None for an unknown one."""
     if operation.name.startswith("tri."):
-        return _table_step(operation)
+        return _table_evaluator(operation)
     if (declaration := declaration_of(operation)) is not None:
-        from mlirtri.lowering.interpreter.external import step_of_call  # imports TVM
+        from mlirtri.lowering.interpreter.external import call_evaluator  # imports TVM
 
-        return step_of_call(declaration)
+        return call_evaluator(declaration)
     if operation.name == "arith.constant":
         value = _constant(operation)
         return lambda: (value,)
@@ -40,7 +39,7 @@ def step_of(operation: ir.Operation) -> Step | None:
     return None if function is None else lambda *operands: (function(*operands),)
 
 
-def _table_step(operation: ir.Operation) -> Step:
+def _table_evaluator(operation: ir.Operation) -> Evaluator:
     op, result_type = op_of(operation), type_of(operation.results[0].type)
     values = attributes.from_mlir(op, operation)
     compute = _REFERENCES.get(op.name, op.numpy)

@@ -21,8 +21,8 @@ from mlirtri.dialect.definition import type_of
 from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.frontend.breakpoints import is_breakpoint
-from mlirtri.lowering.interpreter.frames import Action, Breakpoint, Line, Place, chain_of, lines_of
-from mlirtri.lowering.interpreter.steps import Step, step_of
+from mlirtri.lowering.interpreter.frames import Action, Breakpoint, Line, SourceLine, chain_of, lines_of
+from mlirtri.lowering.interpreter.steps import Evaluator, evaluator_of
 
 
 def lower(module: ir.Module, context: CompileContext) -> Code:
@@ -75,12 +75,12 @@ class Operation:
     operands: list[int]
     results: list[int]
     names: list[str | None]
-    step: Step
+    evaluate: Evaluator
     bodies: list[Body] = field(default_factory=list)
 
     def __call__(self, state: State) -> None:
         operands = state.get(self.operands)
-        values = self.step(state, self.bodies, *operands) if self.bodies else self.step(*operands)
+        values = self.evaluate(state, self.bodies, *operands) if self.bodies else self.evaluate(*operands)
         state.define(self.results, values, self.names)
 
 
@@ -94,7 +94,7 @@ class _Translation:
     def number(self, values: Sequence[ir.Value]) -> list[int]:
         return [self.numbers.setdefault(value, len(self.numbers)) for value in values]
 
-    def body(self, block: ir.Block, callers: tuple[Place, ...]) -> Body:
+    def body(self, block: ir.Block, callers: tuple[SourceLine, ...]) -> Body:
         """Translate a block, whose frames are called from those of `callers`."""
         arguments = list(block.arguments)
         *operations, terminator = (view.operation for view in block.operations)
@@ -107,18 +107,18 @@ class _Translation:
             actions.append((chain[len(callers) :] if shared else chain, action))
         return Body(numbers, names, lines_of(actions), self.number(terminator.operands))
 
-    def action(self, operation: ir.Operation, callers: tuple[Place, ...]) -> Action:
+    def action(self, operation: ir.Operation, callers: tuple[SourceLine, ...]) -> Action:
         if is_breakpoint(operation):
             return Breakpoint()
         bodies = [self.body(block, callers) for region in operation.regions for block in region.blocks]
-        step = _CONTROL.get(operation.name) if bodies else step_of(operation)
-        if step is None:
+        evaluate = _CONTROL.get(operation.name) if bodies else evaluator_of(operation)
+        if evaluate is None:
             self.unknown.append((operation, operation.name))
             return lambda state: None
         results = list(operation.results)
         # Several results share one location, so a name in it names none of them.
         names = [name_of(operation.location)] if len(results) == 1 else []
-        return Operation(operation.name, self.number(operation.operands), self.number(results), names, step, bodies)
+        return Operation(operation.name, self.number(operation.operands), self.number(results), names, evaluate, bodies)
 
 
 def _for(state: State, bodies: list[Body], lower: Any, upper: Any, step: Any, *carried: Any) -> Sequence[Any]:

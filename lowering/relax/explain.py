@@ -11,7 +11,7 @@ from typing import Any
 from mlirtri.lowering.core.fusion_edges import Edge
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.relax import relax_to_tir
-from mlirtri.lowering.relax.row_fusion import explain_apart
+from mlirtri.lowering.relax.row_fusion import explain_separation
 from mlirtri.lowering.toolchain.tvm_names import (
     BINDING_LOCATIONS,
     LOCATION,
@@ -107,7 +107,7 @@ def _verdict(
             return False, "extern", f"{_shown(call).split()[0]} says no op_pattern: nothing looks into it"
     if not all(any(index in group for group in final) for index in edge):
         return True, "folded", "one of both is a view, or known before the kernel runs"
-    reason = explain_apart(before_rows, lambda function: edge[0] in _groups_of(function),
+    reason = explain_separation(before_rows, lambda function: edge[0] in _groups_of(function),
                            lambda function: edge[1] in _groups_of(function), context.target)  # fmt: skip
     return False, reason.obstacle.value, str(reason)
 

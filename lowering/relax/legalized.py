@@ -86,7 +86,7 @@ class _Clones:
         self._original = {gv.name_hint: function for gv, function in mod.functions_items()}
         self._clones: dict[tuple[str, str | None], ir.GlobalVar] = {}
 
-    def at(self, callee: ir.GlobalVar, location: str | None) -> ir.GlobalVar:
+    def clone_of(self, callee: ir.GlobalVar, location: str | None) -> ir.GlobalVar:
         """Return the function to call instead of `callee` on this line."""
         key = (callee.name_hint, location)
         if key not in self._clones:
@@ -107,7 +107,7 @@ def _redirect(function: relax.Function, clones: _Clones) -> relax.Function:
         if not isinstance(call, relax.Call) or call.op != CALL_TIR:
             return binding
         location = locations.get(binding.var.name)
-        callee = clones.at(call.args[0], location and str(location))
+        callee = clones.clone_of(call.args[0], location and str(location))
         if callee.same_as(call.args[0]):
             return binding
         return relax.VarBinding(

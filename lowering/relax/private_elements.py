@@ -38,13 +38,13 @@ def _kind(function: PrimFunc) -> int | None:
     if len(blocks) != 1 or not blocks[0].is_spatial or len(blocks[0].writes) != 1:
         return None
     block = blocks[0]
-    if len(schedule.get(block.handle).alloc_buffers) == 0 or not _is_of_elements(block):
+    if len(schedule.get(block.handle).alloc_buffers) == 0 or not _is_elementwise(block):
         return None
     # TVM, too, calls it elementwise if one operand has the result's indices; only such functions fuse behind products.
     return ELEMENTWISE if any(read.axes == block.writes[0].axes for read in block.operands) else BROADCAST
 
 
-def _is_of_elements(block: BlockFacts) -> bool:
+def _is_elementwise(block: BlockFacts) -> bool:
     """Return whether the block's axes index results and operands in order, operands perhaps by some of them."""
     all_axes = tuple(range(len(block.kinds)))
     return block.writes[0].axes == all_axes and all(_is_ordered(read.axes) for read in block.operands)

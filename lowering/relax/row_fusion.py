@@ -86,7 +86,7 @@ def _check_rows(function: PrimFunc, target: Target) -> None:
         raise NotRows("there are fewer rows than threads", Obstacle.THREADS)
 
 
-def explain_apart(mod: IRModule, is_producer: Marks, is_consumer: Marks, target: Target) -> NotRows:
+def explain_separation(mod: IRModule, is_producer: Marks, is_consumer: Marks, target: Target) -> NotRows:
     """Return the reason why a producer and a consumer in a module before this pass are not one kernel after it."""
     for _, function in mod.functions_items():
         for block in getattr(getattr(function, "body", None), "blocks", ()):
@@ -101,7 +101,7 @@ def explain_apart(mod: IRModule, is_producer: Marks, is_consumer: Marks, target:
                     for marks in (is_producer, is_consumer)
                 )
                 if first is not None and second is not None:
-                    return search.why_apart(_union([first, second]))
+                    return search.separation(_union([first, second]))
                 if all(any(marks(callee) for callee in _callees(block, mod)) for marks in (is_producer, is_consumer)):
                     reason = "one of both takes sizes or gives several results, which rows leave alone"
                     return NotRows(reason, Obstacle.ARGUMENTS)
@@ -126,7 +126,7 @@ class _Search:
         self.launches = {
             index: launch for index, candidate in enumerate(self.bindings) if (launch := _launch(candidate, mod))
         }
-        self.made = {binding.var: index for index, binding in enumerate(self.bindings)}
+        self.index_of = {binding.var: index for index, binding in enumerate(self.bindings)}
         self.reads = [sorted(self._read_by(binding)) for binding in self.bindings]
         self.readers: list[list[int]] = [[] for _ in self.bindings]
         for index, read in enumerate(self.reads):
@@ -146,7 +146,7 @@ class _Search:
     def _read_by(self, binding: Any) -> set[int]:
         variables: list[Any] = []
         structural_walk(binding.value, (relax.Var, variables.append), order="post")
-        return {self.made[variable] for variable in variables if variable in self.made}
+        return {self.index_of[variable] for variable in variables if variable in self.index_of}
 
     def groups(self) -> list[Group]:
         """Return the groups in the order of their last calls."""
@@ -205,7 +205,7 @@ class _Search:
             return not self.target.is_cuda and only_finishes(nests_of(function))
         return True
 
-    def why_apart(self, group: Group) -> NotRows:
+    def separation(self, group: Group) -> NotRows:
         """Return the reason why the calls of a group cannot be merged."""
         if self._is_circular(group):
             return NotRows("something that is no part of it has to run between them", Obstacle.ORDER)
@@ -244,7 +244,7 @@ class _Search:
 
     def _is_seen(self, result: Any, group: Group) -> bool:
         """Return whether a result is read outside of the group, or is an output of the block."""
-        index = self.made[result]
+        index = self.index_of[result]
         if index not in group:
             return False
         return not isinstance(result, relax.DataflowVar) or any(reader not in group for reader in self.readers[index])

@@ -78,13 +78,13 @@ def merged(launches: Sequence[Launch], is_seen: Callable[[Any], bool]) -> Merged
             results.append(launch.result)
         else:
             memory.append(produced[launch.result])
-        body = _with_numbers(function.body, literals) if literals else function.body
+        body = _with_literals(function.body, literals) if literals else function.body
         root = structural_map(
             body, (tirx.Var, lambda variable, replacements=replacements: replacements.get(variable, variable))
         ).block
         bodies.extend(root.body.seq if isinstance(root.body, tirx.SeqStmt) else [root.body])
         memory.extend(root.alloc_buffers)
-    body = SBlock([], [], [], "root", tirx.SeqStmt(_named_apart(bodies)), None, memory)
+    body = SBlock([], [], [], "root", tirx.SeqStmt(_with_unique_names(bodies)), None, memory)
     function = PrimFunc([*inputs.values(), *outputs], SBlockRealize([], True, body))
     types = tuple(relax.TensorType(variable.ty.shape, variable.ty.dtype) for variable in results)
     return Merged(function.with_attr({"s_tir": True, "tirx.noalias": True}), tuple(inputs), tuple(results), types)
@@ -110,7 +110,7 @@ def _is_factor(parameter: Any, function: PrimFunc) -> bool:
     return bool(factors)
 
 
-def _with_numbers(body: Any, literals: dict[Any, Any]) -> Any:
+def _with_literals(body: Any, literals: dict[Any, Any]) -> Any:
     """Return the body with `literals` in place of loads."""
 
     def load(node: Any) -> Any:
@@ -130,7 +130,7 @@ def _like(parameter: Any, name: str) -> Any:
     return tirx.decl_buffer(parameter.ty.shape, str(parameter.dtype), name, layout=None)
 
 
-def _named_apart(bodies: list[Any]) -> list[Any]:
+def _with_unique_names(bodies: list[Any]) -> list[Any]:
     """Return the statements with unique block names."""
     names: set[str] = set()
 

@@ -21,7 +21,7 @@ Values = list[ir.Value]
 
 
 @dataclass(frozen=True)
-class Needed:
+class Requirement:
     """Two index values, how they have to compare, and the operation that requires it."""
 
     left: ir.Value
@@ -30,10 +30,10 @@ class Needed:
     operation: ir.Operation = field(repr=False)
 
 
-Rule = Callable[[ir.Operation], Iterator[Needed]]
+Rule = Callable[[ir.Operation], Iterator[Requirement]]
 
 
-def conditions_of(operation: ir.Operation) -> Iterator[Needed]:
+def conditions_of(operation: ir.Operation) -> Iterator[Requirement]:
     """Yield the conditions on the sizes of an operation's operands and results, computed at the insertion point."""
     if not any(_is_dynamic(value) for value in (*operation.operands, *operation.results)):
         if operation.name != "tensor.pad" or len(operation.operands) == 1:
@@ -46,7 +46,7 @@ def conditions_of(operation: ir.Operation) -> Iterator[Needed]:
         yield from _elementwise(operation)
 
 
-def _structured(operation: ir.Operation) -> Iterator[Needed]:
+def _structured(operation: ir.Operation) -> Iterator[Requirement]:
     """Require one extent per loop, and indices of maps in bounds."""
     maps = linalg.get_indexing_maps(operation)
     if maps is None:
@@ -63,7 +63,7 @@ def _structured(operation: ir.Operation) -> Iterator[Needed]:
                 continue
             size = dim(value, axis)
             if result.position in extents:
-                yield Needed(size, EQUAL, extents[result.position], operation)
+                yield Requirement(size, EQUAL, extents[result.position], operation)
             else:
                 extents[result.position] = size
     for value, mapping in shaped:
@@ -73,9 +73,9 @@ def _structured(operation: ir.Operation) -> Iterator[Needed]:
     yield from _reads_in_body(operation, extents)
 
 
-def _in_bounds(last: ir.Value, size: ir.Value, extents: dict[int, ir.Value], operation: ir.Operation) -> Needed:
+def _in_bounds(last: ir.Value, size: ir.Value, extents: dict[int, ir.Value], operation: ir.Operation) -> Requirement:
     """Require the index `last` to be below `size`, if all loops run at least once."""
-    return Needed(_if_any(extents, arith.addi(last, index_constant(1))), NOT_MORE, size, operation)
+    return Requirement(_if_any(extents, arith.addi(last, index_constant(1))), NOT_MORE, size, operation)
 
 
 def _if_any(extents: dict[int, ir.Value], value: ir.Value) -> ir.Value:
@@ -113,7 +113,7 @@ _ARITHMETIC = {
 }
 
 
-def _reads_in_body(operation: ir.Operation, extents: dict[int, ir.Value]) -> Iterator[Needed]:
+def _reads_in_body(operation: ir.Operation, extents: dict[int, ir.Value]) -> Iterator[Requirement]:
     for read in all_operations_in(operation):
         if read.name != "tensor.extract" or is_inside(read.operands[0], operation):
             continue
@@ -122,14 +122,14 @@ def _reads_in_body(operation: ir.Operation, extents: dict[int, ir.Value]) -> Ite
             size = dim(source, axis)
             if (loop := _loop_of(index)) is None or loop not in extents:
                 # The index is clamped to the tensor, which needs at least one element.
-                yield Needed(_if_any(extents, index_constant(1)), NOT_MORE, size, read)
+                yield Requirement(_if_any(extents, index_constant(1)), NOT_MORE, size, read)
                 continue
             if _broadcasts_one(index):
                 # An axis of size 1 is broadcast; any other size has to be the loop's extent.
                 is_one = arith.cmpi(arith.CmpIPredicate.eq, size, index_constant(1))
-                yield Needed(arith.select(is_one, size, extents[loop]), EQUAL, size, read)
+                yield Requirement(arith.select(is_one, size, extents[loop]), EQUAL, size, read)
             else:
-                yield Needed(_if_any(extents, extents[loop]), NOT_MORE, size, read)
+                yield Requirement(_if_any(extents, extents[loop]), NOT_MORE, size, read)
 
 
 def _loop_of(index: ir.Value) -> int | None:
@@ -154,36 +154,36 @@ def _broadcasts_one(index: ir.Value) -> bool:
     return operation.name in ("arith.maxsi", "arith.minsi") and any(_broadcasts_one(operand) for operand in operands)
 
 
-def _elementwise(operation: ir.Operation) -> Iterator[Needed]:
+def _elementwise(operation: ir.Operation) -> Iterator[Requirement]:
     first, *others = [value for value in operation.operands if _is_tensor(value)]
     for other in others:
         if other.type.rank == first.type.rank:
             for axis in range(first.type.rank):
-                yield Needed(dim(other, axis), EQUAL, dim(first, axis), operation)
+                yield Requirement(dim(other, axis), EQUAL, dim(first, axis), operation)
 
 
-def _cast(operation: ir.Operation) -> Iterator[Needed]:
+def _cast(operation: ir.Operation) -> Iterator[Requirement]:
     source, result = operation.operands[0], operation.results[0]
     if not (_is_tensor(source) and _is_tensor(result)):
         return
     for axis, size in enumerate(result.type.shape):
         if size >= 0:
-            yield Needed(dim(source, axis), EQUAL, index_constant(size), operation)
+            yield Requirement(dim(source, axis), EQUAL, index_constant(size), operation)
 
 
-def _expand(operation: ir.Operation) -> Iterator[Needed]:
+def _expand(operation: ir.Operation) -> Iterator[Requirement]:
     source, *dynamic = operation.operands
     sizes = mixed(operation.attributes["static_output_shape"], dynamic)
     for axis, group in enumerate(operation.attributes["reassociation"]):
         product = index_constant(1)
         for position in group:
             product = arith.muli(product, sizes[position.value])
-        yield Needed(product, EQUAL, dim(source, axis), operation)
+        yield Requirement(product, EQUAL, dim(source, axis), operation)
     for size in dynamic:
-        yield Needed(index_constant(0), NOT_MORE, size, operation)
+        yield Requirement(index_constant(0), NOT_MORE, size, operation)
 
 
-def _reshape(operation: ir.Operation) -> Iterator[Needed]:
+def _reshape(operation: ir.Operation) -> Iterator[Requirement]:
     source, shape = operation.operands
     if shape.type.shape[0] < 0:
         return
@@ -193,18 +193,18 @@ def _reshape(operation: ir.Operation) -> Iterator[Needed]:
     for position, size in enumerate(operation.results[0].type.shape):
         requested = _as_index(tensor.extract(shape, [index_constant(position)]))
         product = arith.muli(product, requested)
-        yield Needed(index_constant(0), NOT_MORE, requested, operation)
+        yield Requirement(index_constant(0), NOT_MORE, requested, operation)
         if size >= 0:
-            yield Needed(requested, EQUAL, index_constant(size), operation)
-    yield Needed(product, EQUAL, count, operation)
+            yield Requirement(requested, EQUAL, index_constant(size), operation)
+    yield Requirement(product, EQUAL, count, operation)
 
 
-def _extract_slice(operation: ir.Operation) -> Iterator[Needed]:
+def _extract_slice(operation: ir.Operation) -> Iterator[Requirement]:
     offsets, sizes, strides = slice_of(operation)
     yield from _slice_within(operation, operation.operands[0], offsets, sizes, strides)
 
 
-def _insert_slice(operation: ir.Operation) -> Iterator[Needed]:
+def _insert_slice(operation: ir.Operation) -> Iterator[Requirement]:
     source, target = list(operation.operands)[:2]
     offsets, sizes, strides = slice_of(operation)
     yield from _slice_within(operation, target, offsets, sizes, strides)
@@ -213,28 +213,28 @@ def _insert_slice(operation: ir.Operation) -> Iterator[Needed]:
         static = list(operation.attributes["static_sizes"])
         source_sizes = [sizes[axis] for axis in kept_axes(static, source.type.rank)]
     for axis, size in enumerate(source_sizes):
-        yield Needed(dim(source, axis), EQUAL, size, operation)
+        yield Requirement(dim(source, axis), EQUAL, size, operation)
 
 
 def _slice_within(
     operation: ir.Operation, sliced: ir.Value, offsets: Values, sizes: Values, strides: Values
-) -> Iterator[Needed]:
+) -> Iterator[Requirement]:
     for axis, (offset, size, stride) in enumerate(zip(offsets, sizes, strides, strict=True)):
-        yield Needed(index_constant(0), NOT_MORE, offset, operation)
-        yield Needed(index_constant(0), NOT_MORE, size, operation)
+        yield Requirement(index_constant(0), NOT_MORE, offset, operation)
+        yield Requirement(index_constant(0), NOT_MORE, size, operation)
         end = arith.addi(offset, arith.addi(arith.muli(arith.subi(size, index_constant(1)), stride), index_constant(1)))
-        yield Needed(_if_any({axis: size}, end), NOT_MORE, dim(sliced, axis), operation)
+        yield Requirement(_if_any({axis: size}, end), NOT_MORE, dim(sliced, axis), operation)
 
 
-def _concat(operation: ir.Operation) -> Iterator[Needed]:
+def _concat(operation: ir.Operation) -> Iterator[Requirement]:
     joined, (first, *others) = operation.attributes["dim"].value, operation.operands
     for other in others:
         for axis in range(first.type.rank):
             if axis != joined:
-                yield Needed(dim(other, axis), EQUAL, dim(first, axis), operation)
+                yield Requirement(dim(other, axis), EQUAL, dim(first, axis), operation)
 
 
-def _pad(operation: ir.Operation) -> Iterator[Needed]:
+def _pad(operation: ir.Operation) -> Iterator[Requirement]:
     counts = list(operation.attributes["operandSegmentSizes"])
     operands = list(operation.operands)[1:]
     low, high = (
@@ -242,25 +242,25 @@ def _pad(operation: ir.Operation) -> Iterator[Needed]:
         for name, dynamic in (("low", operands[: counts[1]]), ("high", operands[counts[1] :]))
     )
     for width in (*low, *high):
-        yield Needed(index_constant(0), NOT_MORE, width, operation)
+        yield Requirement(index_constant(0), NOT_MORE, width, operation)
     for axis, size in enumerate(operation.results[0].type.shape):
         if size >= 0:
             padded = arith.addi(arith.addi(low[axis], dim(operation.operands[0], axis)), high[axis])
-            yield Needed(padded, EQUAL, index_constant(size), operation)
+            yield Requirement(padded, EQUAL, index_constant(size), operation)
 
 
-def _sized(operation: ir.Operation) -> Iterator[Needed]:
+def _sized(operation: ir.Operation) -> Iterator[Requirement]:
     """Require that no size operand is negative."""
     for size in operation.operands:
         if isinstance(size.type, ir.IndexType):
-            yield Needed(index_constant(0), NOT_MORE, size, operation)
+            yield Requirement(index_constant(0), NOT_MORE, size, operation)
 
 
-def _element_access(operation: ir.Operation) -> Iterator[Needed]:
+def _element_access(operation: ir.Operation) -> Iterator[Requirement]:
     accessed, *indices = list(operation.operands)[operation.name == "tensor.insert" :]
     for axis, index in enumerate(indices):
-        yield Needed(index_constant(0), NOT_MORE, index, operation)
-        yield Needed(arith.addi(index, index_constant(1)), NOT_MORE, dim(accessed, axis), operation)
+        yield Requirement(index_constant(0), NOT_MORE, index, operation)
+        yield Requirement(arith.addi(index, index_constant(1)), NOT_MORE, dim(accessed, axis), operation)
 
 
 _RULES: dict[str, Rule] = {

@@ -15,12 +15,12 @@ from math import inf
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import all_operations, arith, func, ir, operations_named, public_functions
 from mlirtri.errors import Span, UnsupportedOperationError
-from mlirtri.lowering.core.size_program import CONSTANT, ELEMENT, SIZE, Condition, SizeProgram, Step
+from mlirtri.lowering.core.size_program import CONSTANT, ELEMENT, SIZE, Condition, SizeProgram, SizeStep
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
 from mlirtri.lowering.mlir.attributes import CHECK, SIZES, argument_attributes, result_attributes
 from mlirtri.lowering.sizes import loop_sizes
-from mlirtri.lowering.sizes.conditions import EQUAL, NOT_MORE, Needed, conditions_of, dim
+from mlirtri.lowering.sizes.conditions import EQUAL, NOT_MORE, Requirement, conditions_of, dim
 from mlirtri.lowering.sizes.size_reader import SizeReader
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
@@ -48,9 +48,9 @@ GUARDED = (_IN_BODY, _IF_NOT_KNOWN, "tensor.extract_slice", "tensor.insert_slice
 def size_program(module: ir.Module) -> SizeProgram | None:
     """Return the size program of the module's only function; raises `UnsupportedOperationError`."""
     [function] = public_functions(module)
-    if is_static(function) and not any(map(_has_open_size, all_operations(module))):
+    if is_static(function) and not any(map(_has_dynamic_size, all_operations(module))):
         return None
-    requested = _Asked([], [])
+    requested = _Request([], [])
     program = _program(size_values_of(module, lambda clone: _ask(clone, requested)), requested)
     return program if program.sizes or program.conditions or not is_static(function) else None
 
@@ -96,7 +96,7 @@ def _span(value: ir.Value) -> Span | None:
 class SizeValues:
     """Steps of a size program, and the step of each value asked for (None where it depends on elements)."""
 
-    steps: list[Step]
+    steps: list[SizeStep]
     values: list[int | None]
     spans: list[Span | None]
 
@@ -116,7 +116,7 @@ def is_static(function: func.FuncOp) -> bool:
     return all(kind.has_static_shape for kind in (*function.type.inputs, *function.type.results))
 
 
-def _has_open_size(operation: ir.Operation) -> bool:
+def _has_dynamic_size(operation: ir.Operation) -> bool:
     if operation.name == "tensor.pad" and len(operation.operands) > 1:
         return True
     kinds = [value.type for value in operation.results]
@@ -124,7 +124,7 @@ def _has_open_size(operation: ir.Operation) -> bool:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Request:
     """The meaning of the values asked for, in order: sizes, then pairs of conditions, then checks."""
 
     sizes: list[tuple[int, int]]
@@ -132,7 +132,7 @@ class _Asked:
     checks: list[tuple[str, Span | None]] = field(default_factory=list)
 
 
-def _ask(function: func.FuncOp, requested: _Asked) -> list[ir.Value]:
+def _ask(function: func.FuncOp, requested: _Request) -> list[ir.Value]:
     """Return all values of the size program, emitted before the terminator; `requested` records their meaning."""
     block = function.regions[0].blocks[0]
     *operations, terminator = [operation.operation for operation in block.operations]
@@ -179,22 +179,22 @@ def _equal_by_name(function: func.FuncOp) -> Iterator[tuple[ir.Value, ir.Value, 
                 first.setdefault(name, size)
 
 
-def _conditions_in_regions(function: func.FuncOp) -> Iterator[tuple[Needed, str]]:
+def _conditions_in_regions(function: func.FuncOp) -> Iterator[tuple[Requirement, str]]:
     """Yield the conditions of operations in loops and branches: first under their predicates, then unconditionally."""
     for operation, predicates in loop_sizes.operations_in_regions(function):
-        for needed in conditions_of(operation):
-            left = needed.left
+        for requirement in conditions_of(operation):
+            left = requirement.left
             for predicate, expected in predicates:
-                left = arith.select(predicate, *((left, needed.right) if expected else (needed.right, left)))
-            yield replace(needed, left=left), _IN_BODY
-            yield needed, _IF_NOT_KNOWN
+                left = arith.select(predicate, *((left, requirement.right) if expected else (requirement.right, left)))
+            yield replace(requirement, left=left), _IN_BODY
+            yield requirement, _IF_NOT_KNOWN
 
 
 _PREDICATES = {EQUAL: arith.CmpIPredicate.eq, NOT_MORE: arith.CmpIPredicate.sle}
 
 
-def _why(needed: Needed) -> str:
-    return needed.operation.name
+def _why(requirement: Requirement) -> str:
+    return requirement.operation.name
 
 
 def _scalar_of(value: ir.Value) -> ir.Value | None:
@@ -204,7 +204,7 @@ def _scalar_of(value: ir.Value) -> ir.Value | None:
     return value.owner.operation.operands[0]
 
 
-def _program(evaluated: SizeValues, requested: _Asked) -> SizeProgram:
+def _program(evaluated: SizeValues, requested: _Request) -> SizeProgram:
     steps, values = evaluated.steps, iter(evaluated.values)
     sizes = []
     for (result, axis), step, position in zip(requested.sizes, values, evaluated.spans, strict=False):
@@ -232,13 +232,13 @@ def _program(evaluated: SizeValues, requested: _Asked) -> SizeProgram:
             conditions.setdefault(condition)
     for message, span in requested.checks:
         if (step := next(values)) is not None:
-            steps.append(Step(CONSTANT, "i1", (), (0,)))
+            steps.append(SizeStep(CONSTANT, "i1", (), (0,)))
             conditions.setdefault(Condition(step, EQUAL, len(steps) - 1, "cf.assert", span, message))
     return SizeProgram(tuple(steps), tuple(sizes), tuple(_distinct(conditions)))
 
 
-def _is_true(step: int | None, steps: list[Step]) -> bool:
-    return step is not None and steps[step].name == CONSTANT and steps[step].numbers[0] == 1
+def _is_true(step: int | None, steps: list[SizeStep]) -> bool:
+    return step is not None and steps[step].name == CONSTANT and steps[step].literals[0] == 1
 
 
 def _refuse_unless_guarded(why: str, span: Span | None) -> None:
@@ -264,7 +264,7 @@ def _distinct(conditions: dict[Condition, None]) -> list[Condition]:
     return list(unique.values())
 
 
-def _holds(condition: Condition, steps: list[Step]) -> bool:
+def _holds(condition: Condition, steps: list[SizeStep]) -> bool:
     """Return whether a condition holds whatever the arguments' sizes are."""
     (low, high), (least, most) = _bounds(condition.left, steps), _bounds(condition.right, steps)
     if condition.relation == EQUAL:
@@ -272,13 +272,13 @@ def _holds(condition: Condition, steps: list[Step]) -> bool:
     return high <= least
 
 
-def _bounds(position: int, steps: list[Step]) -> tuple[float, float]:
+def _bounds(position: int, steps: list[SizeStep]) -> tuple[float, float]:
     """Return the range of a step, as far as it is easily known."""
     step = steps[position]
     if step.name == SIZE:
         return 0, inf
     if step.name == CONSTANT and step.kind == "index":
-        return step.numbers[0], step.numbers[0]
+        return step.literals[0], step.literals[0]
     if step.name == "arith.select":
         arms = [_bounds(operand, steps) for operand in step.operands[1:]]
         return min(low for low, _ in arms), max(high for _, high in arms)

@@ -7,7 +7,7 @@ arithmetic on the sizes of the arguments and on elements at constant indices of 
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.core.size_program import CONSTANT, ELEMENT, OPERATIONS, SIZE, Step
+from mlirtri.lowering.core.size_program import CONSTANT, ELEMENT, OPERATIONS, SIZE, SizeStep
 from mlirtri.lowering.sizes.conditions import kept_axes
 
 
@@ -16,7 +16,7 @@ class SizeReader:
 
     def __init__(self, arguments: list[ir.Value]):
         self.arguments = {argument: position for position, argument in enumerate(arguments)}
-        self.steps: list[Step] = []
+        self.steps: list[SizeStep] = []
         self._known: dict[ir.Value, int | None] = {}
 
     def step(self, value: ir.Value) -> int | None:
@@ -35,7 +35,7 @@ class SizeReader:
             pending.pop()
         return self._known[value]
 
-    def _add(self, step: Step) -> int:
+    def _add(self, step: SizeStep) -> int:
         if step not in self.steps:
             self.steps.append(step)
         return self.steps.index(step)
@@ -54,28 +54,28 @@ class SizeReader:
         if None in operands:
             return None
         literals = (operation.attributes["predicate"].value,) if "predicate" in operation.attributes else ()
-        return self._add(Step(operation.name, kind, tuple(operands), literals))
+        return self._add(SizeStep(operation.name, kind, tuple(operands), literals))
 
     def _literal(self, operation: ir.Operation, kind: str) -> int | None:
         if kind not in _KINDS:
             return None
         literal = operation.attributes["value"].value
-        return self._add(Step(CONSTANT, kind, (), (int(literal) if kind == "i1" else literal,)))
+        return self._add(SizeStep(CONSTANT, kind, (), (int(literal) if kind == "i1" else literal,)))
 
     def _of_argument(self, operation: ir.Operation, kind: str) -> int | None:
         source, *indices = operation.operands
         constants = [self.steps[step] for index in indices if (step := self._known[index]) is not None]
         if kind not in _KINDS or len(constants) < len(indices) or any(step.name != CONSTANT for step in constants):
             return None
-        name, position = SIZE, [step.numbers[0] for step in constants]
+        name, position = SIZE, [step.literals[0] for step in constants]
         if operation.name == "tensor.extract":
-            name, (source, position) = ELEMENT, before_views(source, position)
-        return (
-            self._add(Step(name, kind, (), (self.arguments[source], *position))) if source in self.arguments else None
-        )
+            name, (source, position) = ELEMENT, traced_element(source, position)
+        if source not in self.arguments:
+            return None
+        return self._add(SizeStep(name, kind, (), (self.arguments[source], *position)))
 
 
-def before_views(source: ir.Value, indices: list[int]) -> tuple[ir.Value, list[int]]:
+def traced_element(source: ir.Value, indices: list[int]) -> tuple[ir.Value, list[int]]:
     """Trace an element through static slices and reshapes: return the tensor that holds it, and its indices there."""
     while not isinstance(source.owner, ir.Block):
         operation, dynamic = source.owner.operation, ir.ShapedType.get_dynamic_size()

@@ -35,7 +35,7 @@ class DynamicShapes:
         self.program = program
         self.names = [parameter.name for parameter in (*interface.parameters, *interface.bound)]
         self.patterns = [tuple(leaf.shape) for leaf in interface.leaves]
-        self.elements = [step.numbers for step in program.elements]
+        self.elements = [step.literals for step in program.elements]
         self._shapes: dict[Any, list[Shape]] = {}
 
     def results(self, inputs: Sequence[Any]) -> list[Shape]:

@@ -15,7 +15,7 @@ from mlirtri.dialect.base.sizes import UNKNOWN, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, ParseError, Span, error_class
 from mlirtri.lowering.core.interface import Interface, Leaf, PrintLog, PrintSite, RuntimeCheck, TensorParameter
-from mlirtri.lowering.core.size_program import Condition, SizeProgram, Step
+from mlirtri.lowering.core.size_program import Condition, SizeProgram, SizeStep
 
 
 def to_json(interface: Interface | None) -> dict[str, Any] | None:
@@ -148,7 +148,7 @@ def size_program_json(program: SizeProgram | None) -> dict[str, Any] | None:
     if program is None:
         return None
     return {
-        "steps": [[step.name, step.kind, list(step.operands), list(step.numbers)] for step in program.steps],
+        "steps": [[step.name, step.kind, list(step.operands), list(step.literals)] for step in program.steps],
         "sizes": [list(size) for size in program.sizes],
         "conditions": [
             [
@@ -168,7 +168,9 @@ def size_program_of_json(data: dict[str, Any] | None) -> SizeProgram | None:
     """Return the size program that `size_program_json` wrote."""
     if data is None:
         return None
-    steps = tuple(Step(name, kind, tuple(operands), tuple(numbers)) for name, kind, operands, numbers in data["steps"])
+    steps = tuple(
+        SizeStep(name, kind, tuple(operands), tuple(literals)) for name, kind, operands, literals in data["steps"]
+    )
     conditions = tuple(
         Condition(left, relation, right, why, Span(*span) if span else None, error)
         for left, relation, right, why, span, error in data["conditions"]

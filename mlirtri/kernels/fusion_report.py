@@ -38,7 +38,7 @@ class FusionReport:
         for edge in self.edges:
             verdict = "yes" if edge.is_fused else "no"
             line = edge.line.rpartition("/")[2]
-            entries = (edge.room, edge.producer, edge.consumer, line, verdict, edge.kind, edge.reason)
+            entries = (edge.stage, edge.producer, edge.consumer, line, verdict, edge.kind, edge.reason)
             table.add_row(*map(escape, entries))
         return table
 
@@ -46,7 +46,7 @@ class FusionReport:
         lines = []
         for edge in self.edges:
             verdict = "fused" if edge.is_fused else "apart"
-            lines.append(f"{edge.room}: {edge.producer} -> {edge.consumer}: {verdict} ({edge.kind}): {edge.reason}")
+            lines.append(f"{edge.stage}: {edge.producer} -> {edge.consumer}: {verdict} ({edge.kind}): {edge.reason}")
         return "\n".join(lines)
 
 

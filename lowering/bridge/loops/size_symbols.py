@@ -51,7 +51,7 @@ class Symbols:
 
     def _argument(self, argument: int, axis: int) -> Any:
         steps = enumerate(self.program.steps if self.program else ())
-        number = next((n for n, step in steps if step.name == SIZE and step.numbers == (argument, axis)), None)
+        number = next((n for n, step in steps if step.name == SIZE and step.literals == (argument, axis)), None)
         # A size that no step computes is a variable equal to no other.
         return self._variable((argument, axis) if number is None else self._same.get(number, number))
 
@@ -64,7 +64,7 @@ class Symbols:
         if step.name == SIZE:
             return self._variable(self._same.get(number, number))
         if step.name == CONSTANT:
-            return index(step.numbers[0]) if isinstance(step.numbers[0], int) else None
+            return index(step.literals[0]) if isinstance(step.literals[0], int) else None
         operands = [self._expression(operand, rules) for operand in step.operands]
         if any(operand is None for operand in operands):
             return None

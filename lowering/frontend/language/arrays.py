@@ -134,7 +134,7 @@ def argsort(b: Language, x: Any, axis: Any) -> Tensor:
     return b.tri.argsort(x, axis=axis_of(axis, x.type.rank))
 
 
-def _together(b: Language, *operands: Any) -> list[Tensor]:
+def _in_common_dtype(b: Language, *operands: Any) -> list[Tensor]:
     """Return the operands in their common dtype, as of one array that holds them all."""
     kinds: list[Operand] = [b.operand(x) for x in operands]
     dtype: DType = promotion.common_dtype(b.semantics, kinds)
@@ -143,14 +143,14 @@ def _together(b: Language, *operands: Any) -> list[Tensor]:
 
 @language
 def searchsorted(b: Language, x: Any, values: Any, right: bool) -> Tensor:
-    x, values = _together(b, x, values)
+    x, values = _in_common_dtype(b, x, values)
     return b.tri.searchsorted(x, values, right=bool(right))
 
 
 @language
 def bins(b: Language, x: Any, edges: Any) -> Tensor:
     """Return the index of the equal-width bin that holds each element; the number of bins for elements outside."""
-    x, edges = _together(b, x, edges)
+    x, edges = _in_common_dtype(b, x, edges)
     return b.tri.bins(x, edges)
 
 

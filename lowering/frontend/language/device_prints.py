@@ -17,7 +17,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.core.interface import PrintLog, PrintSite
-from mlirtri.lowering.frontend.language.storage import Step, Storage, View
+from mlirtri.lowering.frontend.language.storage import Storage, View, ViewStep
 
 ROWS, WIDTH = 1000, 33
 """Prints kept per call, and the statement number and values per print."""
@@ -65,7 +65,7 @@ class DevicePrints:
         row = tri.minimum(self.count.value, tri.constant(ROWS - 1, INT64))
         for column, value in enumerate(values):
             attributes = {"offsets": (b.unknown, column), "sizes": (1, 1), "strides": (1, 1), "drop": (0, 1)}
-            step = Step("extract_slice", attributes, (row,))
+            step = ViewStep("extract_slice", attributes, (row,))
             b.memory.write(tri, View(self.log, (step,)), Tensor(value.value, value.type))
         b.memory.put(self.count, tri.add(self.count.value, tri.constant(1, INT64)))
 

@@ -211,7 +211,7 @@ def _product(b: Language, name: str, x: Any, y: Any) -> Tensor:
         left, right = cut(b, left, left.type.rank - 1, common), cut(b, right, right.type.rank - 2, common)
     elif inner[0] != inner[1]:
         raise KernelTypeError(f"matmul of {x.type} and {y.type}: the inner sizes {inner[0]} and {inner[1]} differ")
-    product = _truth(b, left, right) if left.type.dtype.is_bool else b.tri.matmul(left, right)
+    product = _boolean_product(b, left, right) if left.type.dtype.is_bool else b.tri.matmul(left, right)
     shape = list(product.type.shape)
     if y.type.rank == 1:
         del shape[-1]
@@ -220,7 +220,7 @@ def _product(b: Language, name: str, x: Any, y: Any) -> Tensor:
     return b.tri.cast(reshape(b, product, shape), plan.result)
 
 
-def _truth(b: Language, x: Tensor, y: Tensor) -> Tensor:
+def _boolean_product(b: Language, x: Tensor, y: Tensor) -> Tensor:
     """Return the matmul of bools: whether any pair is true, counted in int64."""
     wide = DTYPES["int64"]
     return b.tri.cast(b.tri.matmul(b.tri.cast(x, wide), b.tri.cast(y, wide)), DTYPES["bool"])

@@ -55,7 +55,7 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class Step:
+class ViewStep:
     """One view operation: how it reads, and how it writes an update back."""
 
     op: str
@@ -94,10 +94,10 @@ class View:
     """Some elements of a storage, read at one version of it."""
 
     storage: Storage
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ViewStep, ...] = ()
     version: int = 0
 
-    def then(self, step: Step) -> View:
+    def then(self, step: ViewStep) -> View:
         return replace(self, steps=(*self.steps, step))
 
     @property
@@ -154,10 +154,10 @@ class Memory:
             storage.value, storage.version = value, version
 
 
-def own(value: Any) -> Any:
+def with_memory(value: Any) -> Any:
     """Return a value to bind to a name: an array without memory gets a storage."""
     if isinstance(value, (tuple, list)):
-        parts = [own(part) for part in value]
+        parts = [with_memory(part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     if not isinstance(value, Tensor) or value.origin is not None or value.weak or not value.type.rank:
         return value

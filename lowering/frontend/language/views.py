@@ -9,7 +9,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import Tensor
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.ops import attributes
-from mlirtri.lowering.frontend.language.storage import Step, has_memory
+from mlirtri.lowering.frontend.language.storage import ViewStep, has_memory
 
 VIEWS = frozenset(
     """reshape ravel transpose T mT swapaxes moveaxis rollaxis squeeze expand_dims view asarray ascontiguousarray
@@ -65,16 +65,16 @@ def viewed(b: Any, source: Tensor, result: Any) -> Any:
     return replace(result, origin=view, weak=False)
 
 
-def fresh(result: Any) -> Any:
+def as_new_array(result: Any) -> Any:
     """Return a function's result as a new array, even if no operation was emitted for it."""
     if isinstance(result, (tuple, list)):
-        parts = [fresh(part) for part in result]
+        parts = [as_new_array(part) for part in result]
         return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
     return replace(result, origin=None) if has_memory(result) else result
 
 
-def _between(source: ir.Value, value: ir.Value) -> list[Step] | None:
-    steps: list[Step] = []
+def _between(source: ir.Value, value: ir.Value) -> list[ViewStep] | None:
+    steps: list[ViewStep] = []
     while value != source:
         if isinstance(value.owner, ir.Block) or value.owner.operation.name.removeprefix("tri.") not in _STEPS:
             return None
@@ -83,18 +83,18 @@ def _between(source: ir.Value, value: ir.Value) -> list[Step] | None:
     return steps[::-1]
 
 
-def _step(operation: ir.Operation) -> Step:
+def _step(operation: ir.Operation) -> ViewStep:
     op = op_of(operation)
     values = attributes.from_mlir(op, operation)
     if op.name == "slice":
-        return Step("extract_slice", {**values, "drop": ()})
+        return ViewStep("extract_slice", {**values, "drop": ()})
     indices = tuple(Tensor(operand, type_of(operand.type)) for operand in list(operation.operands)[1:])
-    return Step(op.name, values, indices)
+    return ViewStep(op.name, values, indices)
 
 
-def _keeps_memory(source: Tensor, steps: list[Step]) -> bool:
+def _keeps_memory(source: Tensor, steps: list[ViewStep]) -> bool:
     """Return whether every reshape among the steps is of contiguous memory: the libraries copy otherwise."""
-    shape, is_whole = source.type.shape, not source.origin.steps or _lies_in_order(source)
+    shape, is_whole = source.type.shape, not source.origin.steps or _is_contiguous(source)
     for step in steps:
         if step.op in ("reshape", "dynamic_reshape"):
             old_sizes = [size for size in shape if size != 1]
@@ -108,7 +108,7 @@ def _keeps_memory(source: Tensor, steps: list[Step]) -> bool:
     return True
 
 
-def _lies_in_order(source: Tensor) -> bool:
+def _is_contiguous(source: Tensor) -> bool:
     """Return whether a view is a contiguous range of memory."""
     for step in source.origin.steps:
         if step.op == "reshape":

@@ -13,7 +13,7 @@ import numpy as np
 
 from mlirtri.dialect.bindings.mlir import arith, ir, memref, operations_named
 from mlirtri.lowering.elementary.double import FUNCTIONS
-from mlirtri.lowering.elementary.scalar_circular import WHOLE, quarters
+from mlirtri.lowering.elementary.scalar_circular import SCALAR_FUNCTIONS, quarters
 from mlirtri.lowering.mlir.cloning import replace
 
 _WIDTHS = {"float32": 32, "float64": 64}
@@ -46,7 +46,7 @@ def rewrite(module: ir.Module) -> None:
             with ir.InsertionPoint(operation), operation.location:
                 value = function.make(Scalars(dtype), *operation.operands)
             replace(operation, [value])
-    for name, make in WHOLE.items():
+    for name, make in SCALAR_FUNCTIONS.items():
         for operation in operations_named(module, f"math.{name}"):
             if dtypes.get(operation.results[0].type) == "float32":
                 with ir.InsertionPoint(operation), operation.location:
@@ -87,12 +87,12 @@ class Scalars:
     def named(self, value: ir.Value) -> ir.Value:
         return value
 
-    kept = named
+    buffered = named
 
     def number(self, value: float) -> ir.Value:
         return arith.constant(self.float, float(value))
 
-    def whole(self, value: int) -> ir.Value:
+    def integral(self, value: int) -> ir.Value:
         return arith.constant(self.integer, value)
 
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
@@ -139,10 +139,10 @@ class Scalars:
         return arith.subi(x, y)
 
     def shifted_right(self, x: ir.Value, count: int) -> ir.Value:
-        return arith.shrsi(x, self.whole(count))
+        return arith.shrsi(x, self.integral(count))
 
     def has_bit(self, x: ir.Value, position: int) -> ir.Value:
-        mask = self.whole(1 << position)
+        mask = self.integral(1 << position)
         return arith.cmpi(arith.CmpIPredicate.eq, arith.andi(x, mask), mask)
 
     def bits(self, x: ir.Value) -> ir.Value:
@@ -158,7 +158,7 @@ class Scalars:
         return _intrinsic("copysign", magnitude, sign)
 
     def is_nan(self, x: ir.Value) -> ir.Value:
-        infinity = self.whole(_INFINITY_BITS[self.dtype])
+        infinity = self.integral(_INFINITY_BITS[self.dtype])
         return arith.cmpi(arith.CmpIPredicate.sgt, self.bits(self.magnitude(x)), infinity)
 
     def integer_of(self, x: ir.Value) -> ir.Value:
@@ -170,14 +170,14 @@ class Scalars:
         return arith.sitofp(self.float, k if self.integer == short else arith.trunci(short, k))
 
     def power_of_two(self, k: ir.Value) -> ir.Value:
-        biased = self.plus(k, self.whole(_BIAS[self.dtype]))
+        biased = self.plus(k, self.integral(_BIAS[self.dtype]))
         return self.from_bits(self.to_exponent(biased))
 
     def exponent_of(self, bits: ir.Value) -> ir.Value:
         return self.shifted_right(bits, _MANTISSA[self.dtype])
 
     def to_exponent(self, k: ir.Value) -> ir.Value:
-        return arith.shli(k, self.whole(_MANTISSA[self.dtype]))
+        return arith.shli(k, self.integral(_MANTISSA[self.dtype]))
 
     def converted(self, x: ir.Value) -> ir.Value:
         return arith.extf(self.float, x) if self.dtype == "float64" else arith.truncf(self.float, x)
@@ -191,7 +191,7 @@ class Scalars:
     def equal(self, x: ir.Value, y: ir.Value) -> ir.Value:
         return arith.cmpf(arith.CmpFPredicate.OEQ, x, y)
 
-    def equal_predicates(self, first: ir.Value, second: ir.Value) -> ir.Value:
+    def equal_booleans(self, first: ir.Value, second: ir.Value) -> ir.Value:
         return arith.cmpi(arith.CmpIPredicate.eq, first, second)
 
     def differ(self, x: ir.Value, y: ir.Value) -> ir.Value:
@@ -214,13 +214,13 @@ class Scalars:
         return near
 
     def clamped(self, x: ir.Value, low: int, high: int) -> ir.Value:
-        return arith.minsi(arith.maxsi(x, self.whole(low)), self.whole(high))
+        return arith.minsi(arith.maxsi(x, self.integral(low)), self.integral(high))
 
     def with_exponent(self, x: ir.Value, exponent: int) -> ir.Value:
         """Return the number with another exponent."""
         shift = _MANTISSA[self.dtype]
-        mantissa = arith.andi(self.bits(x), self.whole(~((2 * _BIAS[self.dtype] + 1) << shift)))
-        return self.from_bits(arith.ori(mantissa, self.whole((exponent + _BIAS[self.dtype]) << shift)))
+        mantissa = arith.andi(self.bits(x), self.integral(~((2 * _BIAS[self.dtype] + 1) << shift)))
+        return self.from_bits(arith.ori(mantissa, self.integral((exponent + _BIAS[self.dtype]) << shift)))
 
     def table(self, part: str, index: ir.Value) -> ir.Value:
         """Return an element of `quarters`: of its ``high`` or of its ``low`` part."""

@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, memref, operations_named, scf, vector
-from mlirtri.lowering.core.cpu import cpu_words, simd_registers
+from mlirtri.lowering.core.cpu import cpu_flags, simd_registers
 from mlirtri.lowering.mlir.index_values import index_constant, loop_nest
 from mlirtri.lowering.mlir.linalg_builder import PARALLEL, empty_generic
 from mlirtri.lowering.mlir_backend.llvm.tiles import (
@@ -72,7 +72,7 @@ class _Product:
 def rewrite(module: ir.Module, threads: int) -> None:
     """Rewrite every such product, for that many threads."""
     needed, _ = _PRODUCTS[simd_registers().bits]
-    if needed not in cpu_words():
+    if needed not in cpu_flags():
         return
     for generic in operations_named(module, "linalg.generic"):
         loops = contraction(generic)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mlirtri as mt
-from mlirtri.lowering.core.cpu import cpu_words
+from mlirtri.lowering.core.cpu import cpu_flags
 
 IN_PAIRS = "llvm.call_intrinsic"
 
@@ -34,7 +34,7 @@ def numbers(kind: str, *shape: int) -> np.ndarray:
 
 def check(function, a, b, wanted, in_pairs=True) -> None:
     np.testing.assert_array_equal(function(a, b), wanted)
-    if "avx2" in cpu_words():
+    if "avx2" in cpu_flags():
         assert (IN_PAIRS in function.compile(a, b).ir["llvmdialect"]) is in_pairs
 
 

@@ -43,14 +43,14 @@ def chain(a, b):
     return out * a
 
 
-def verdicts(kernel, room=None):
-    return [(edge.is_fused, edge.kind) for edge in kernel.fusion.edges if room in (None, edge.room)]
+def verdicts(kernel, stage=None):
+    return [(edge.is_fused, edge.kind) for edge in kernel.fusion.edges if stage in (None, edge.stage)]
 
 
 def test_elementwise_chains():
     x = torch.randn(4, 5)
     [edge] = chain.compile(x, x).fusion.edges
-    assert (edge.room, edge.is_fused, edge.kind) == ("fused", True, "elementwise")
+    assert (edge.stage, edge.is_fused, edge.kind) == ("fused", True, "elementwise")
     assert edge.producer == "add out"
     assert edge.line.endswith(":12")
     assert verdicts(chain.compile(x, x, pipeline="relax")) == [(True, "epilogue")]
@@ -67,13 +67,13 @@ def test_rows():
 def test_what_is_apart_says_why():
     x = torch.randn(32, 32)
     edges = mixed.compile(x, x, x).fusion.edges
-    kinds = {(edge.room, edge.producer.split()[-1], edge.consumer.split()[-1]): edge.kind for edge in edges}
+    kinds = {(edge.stage, edge.producer.split()[-1], edge.consumer.split()[-1]): edge.kind for edge in edges}
     assert kinds["fused", "c", "mul"] == "output"
     assert kinds["fused", "d", "y"] == "expensive"
     assert kinds["fused", "y", "add"] == "reduction"
     apart = [edge for edge in edges if not edge.is_fused]
     assert all(edge.reason for edge in apart)
-    assert {edge.kind for edge in apart if edge.room == "tir"} <= {"uses", "axes", "order", "product"}
+    assert {edge.kind for edge in apart if edge.stage == "tir"} <= {"uses", "axes", "order", "product"}
 
 
 def test_rows_too_long_for_memory(monkeypatch):

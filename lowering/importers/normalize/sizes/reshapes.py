@@ -79,7 +79,7 @@ def _factors(inferred: SizeValues, position: int) -> Size:
         return _factors(inferred, step.operands[0])
     if step.name == "arith.muli":
         return _product([_factors(inferred, operand) for operand in step.operands])
-    return (step.numbers[0], Counter()) if step.name == CONSTANT else (1, Counter([step]))
+    return (step.literals[0], Counter()) if step.name == CONSTANT else (1, Counter([step]))
 
 
 def _result_sizes(reshape: ir.Operation) -> list[ir.Value]:

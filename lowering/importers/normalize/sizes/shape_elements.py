@@ -13,7 +13,7 @@ from math import prod
 from mlirtri.dialect.bindings.mlir import arith, ir, operations_named, tensor
 from mlirtri.lowering.mlir.cloning import inlined
 from mlirtri.lowering.mlir.index_values import index_constant
-from mlirtri.lowering.sizes.size_reader import before_views
+from mlirtri.lowering.sizes.size_reader import traced_element
 
 MOST_ELEMENTS = 64
 """The most elements of a tensor to trace: shapes are short."""
@@ -33,7 +33,7 @@ def rewrite(module: ir.Module) -> bool:
         if len(indices) < len(operands) or not _is_small(source.type):
             continue
         with ir.InsertionPoint(extract), extract.location:
-            element = _traced(*before_views(source, indices), MOST_STEPS)
+            element = _traced(*traced_element(source, indices), MOST_STEPS)
         if element is not None:
             extract.results[0].replace_all_uses_with(element)
             extract.erase()
@@ -50,7 +50,7 @@ def _traced(value: ir.Value, indices: list[int], depth: int) -> ir.Value | None:
 
 
 def _element(value: ir.Value, indices: list[int], depth: int) -> ir.Value:
-    value, indices = before_views(value, indices)
+    value, indices = traced_element(value, indices)
     element = _traced(value, indices, depth)
     if element is not None:
         return element
