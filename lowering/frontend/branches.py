@@ -279,10 +279,10 @@ def _shown(name: str) -> str:
 
 def _common_view(x: Any, y: Any, previous: Any) -> Any:
     """Return the name's previous value, if in both arms it is still that view of memory, whose content may differ."""
-    views = [value.origin if isinstance(value, Tensor) else None for value in (x, y, previous)]
-    if None in views or any(v.storage is not views[2].storage or v.steps != views[2].steps for v in views):
+    views = [value.origin for value in (previous, x, y) if has_memory(value)]
+    if len(views) < 3 or any(v.storage is not views[0].storage or v.steps != views[0].steps for v in views):
         return None
-    return replace(previous, origin=replace(views[2], version=-1))
+    return replace(previous, origin=replace(views[0], version=-1))
 
 
 def _freeze(value: Any, name: str, arms: list[_Arm], serial: int) -> None:

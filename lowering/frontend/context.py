@@ -53,7 +53,7 @@ class LoopPlan:
     """Memory that the body writes without visible syntax for it."""
     referenced: set[str] = field(default_factory=set)
     """Names that macros write in the loop."""
-    shared: dict[str, set[Storage]] = field(default_factory=dict)
+    shared: dict[str, set[Storage | None]] = field(default_factory=dict)
     """Names that alias another name's memory in some iterations, and which memory."""
 
 

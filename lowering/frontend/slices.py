@@ -68,7 +68,7 @@ def _add_slice(b: Language, subset: Subset, part: slice, size: int | Size, axis:
     """Add ``start:stop:step`` along an axis of `size`."""
     step = _step(b, part)
     if isinstance(size, int) and not any(isinstance(bound, Tensor) for bound in (part.start, part.stop)):
-        indices = range(size)[slice(*map(_bound, (part.start, part.stop)), step)]
+        indices = range(size)[slice(_bound(part.start), _bound(part.stop), step)]
         if step < 0 and len(indices):
             subset.backwards.append(axis)
             indices = indices[::-1]
@@ -102,13 +102,16 @@ def _step(b: Language, part: slice) -> int:
 
 def _offset(b: Language, part: Any, tensor: Tensor, axis: int) -> Size:
     """Return the offset of an integer index, within the axis."""
-    size = tensor.type.shape[axis]
-    is_number = isinstance(part, Tensor) and not part.type.rank and part.type.dtype.is_integer
-    if isinstance(part, bool) or not (is_number or (not isinstance(part, Tensor) and hasattr(part, "__index__"))):
+    if isinstance(part, Tensor):
+        is_number = not part.type.rank and part.type.dtype.is_integer
+    else:
+        is_number = not isinstance(part, bool) and hasattr(part, "__index__")
+    if not is_number:
         raise KernelTypeError(
             f"cannot index with {describe(part)}", help="indices are integers, slices, None, ... and arrays"
         )
-    index, limit = b.indices.size_of(part if is_number else operator.index(part)), Size.of(size)
+    index = b.indices.size_of(part if isinstance(part, Tensor) else operator.index(part))
+    limit = Size.of(tensor.type.shape[axis])
     _refuse_out_of_bounds(index, limit, axis, tensor)
     if index.is_constant and limit.is_constant:
         return index if index.constant >= 0 else index + limit

@@ -67,9 +67,11 @@ def visit_assert(context: FunctionContext, node: ast.Assert) -> None:
 def visit_with(context: FunctionContext, node: ast.With) -> Returned | None:
     """Emit the body of ``with mt.device("gpu"):`` on the device; values of other devices are copied there."""
     first, *others = node.items
-    if others or first.optional_vars is not None:
-        span = context.span(others[0].context_expr if others else first.optional_vars)
-        raise UnsupportedSyntaxError("a device region names one device and no variable", span, help="nest regions")
+    extra = others[0].context_expr if others else first.optional_vars
+    if extra is not None:
+        raise UnsupportedSyntaxError(
+            "a device region names one device and no variable", context.span(extra), help="nest regions"
+        )
     device = visit(context, first.context_expr)
     if not isinstance(device, Device):
         raise UnsupportedSyntaxError(

@@ -50,8 +50,8 @@ class SizeReader:
             return self._of_argument(operation, kind)
         if operation.name not in OPERATIONS or kind not in _KINDS:
             return None
-        operands = [self._known[operand] for operand in operation.operands]
-        if None in operands:
+        operands = [step for operand in operation.operands if (step := self._known[operand]) is not None]
+        if len(operands) < len(operation.operands):
             return None
         literals = (operation.attributes["predicate"].value,) if "predicate" in operation.attributes else ()
         return self._add(SizeStep(operation.name, kind, tuple(operands), literals))

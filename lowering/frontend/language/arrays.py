@@ -52,7 +52,7 @@ def _bound(bound: int | Size | None, size: int | Size, default: int | Size) -> A
 @language
 def number_of(b: Language, size: int | Size | Tensor) -> Any:
     """Return a size as an operand: an int, or a run-time integer."""
-    return b.indices.tensor_of(size) if is_dynamic(size) else size
+    return b.indices.tensor_of(size) if isinstance(size, Size) else size
 
 
 @language

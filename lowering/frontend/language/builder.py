@@ -38,6 +38,10 @@ def language(function: Callable[..., Any]) -> Callable[..., Any]:
 class Language:
     """One method per language function: ``b.add(x, y)``, ``b.sum(x, axis=0)``, ``b.reshape(x, (2, 3))``."""
 
+    number_of: Callable[..., Any]
+    size_from: Callable[..., Any]
+    smaller_size: Callable[..., Any]
+
     def __init__(self, semantics: str, unroll: int = 0, debug: bool = False, stops: bool = False):
         # Importing these modules registers their functions; they import this one, hence here.
         from mlirtri.lowering.frontend.language import arrays, reductions  # noqa: F401
@@ -72,21 +76,21 @@ class Language:
             raise AttributeError(f"the language has no function {name!r}")
         return partial(self.elementwise, name)
 
-    def type_of(self, x: Any) -> TensorType | None:
-        """The type of a tensor; None for a Python value."""
-        return x.type if isinstance(x, Tensor) else None
+    def type_of(self, value: Any) -> TensorType | None:
+        """Return the type of a tensor; None for a Python value."""
+        return value.type if isinstance(value, Tensor) else None
 
-    def weak_kind(self, x: Any) -> str | None:
-        """``bool``, ``int``, ``float`` or ``complex`` for a Python scalar, known or run-time; else None."""
-        return self.operand(x).weak if isinstance(x, (Tensor, *NUMBERS)) else None
+    def weak_kind(self, value: Any) -> str | None:
+        """Return ``bool``, ``int``, ``float`` or ``complex`` for a Python scalar, known or run-time; else None."""
+        return self.operand(value).weak if isinstance(value, (Tensor, *NUMBERS)) else None
 
-    def python_scalar(self, x: Any) -> Any:
+    def python_scalar(self, value: Any) -> Any:
         """Return a rank-0 float or complex tensor as the weak number of `float(x)`; Python scalars unchanged."""
-        if not isinstance(x, Tensor) or x.weak:
-            return x
-        if x.type.rank or not x.type.dtype.is_inexact:
-            self.fail(f"cannot make a Python float of {x.type} at run time", help="use astype or cast")
-        wide = self.tri.cast(x, DTYPES["complex128" if x.type.dtype.is_complex else "float64"])
+        if not isinstance(value, Tensor) or value.weak:
+            return value
+        if value.type.rank or not value.type.dtype.is_inexact:
+            self.fail(f"cannot make a Python float of {value.type} at run time", help="use astype or cast")
+        wide = self.tri.cast(value, DTYPES["complex128" if value.type.dtype.is_complex else "float64"])
         return Tensor(wide.value, wide.type, weak=True)
 
     def fail(self, message: str, help: str | None = None) -> NoReturn:  # noqa: A002 - the word printed before it

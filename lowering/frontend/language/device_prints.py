@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import Tensor
@@ -38,22 +37,20 @@ class DevicePrints:
             with ir.InsertionPoint.at_block_begin(b.entry):
                 self.log = Storage(b.tri.constant(0.0, FLOAT64, (ROWS, WIDTH)), serial=0)
                 self.count = Storage(b.tri.constant(0, INT64), serial=0)
-        assert self.count is not None
         parts: list[Any] = []
         values = [b.tri.constant(float(len(self.sites)), FLOAT64)]
         for argument in arguments:
             if not isinstance(argument, Tensor):
                 parts.append(str(argument))
                 continue
-            if argument.type.dtype.is_complex or any(map(is_dynamic, argument.type.shape)):
+            size = argument.type.size
+            if argument.type.dtype.is_complex or size is None:
                 raise KernelTypeError(f"device_print does not print {argument.type}")
             parts.append(argument.type)
             flat = (
                 b.reshape(b.tri.cast(argument, FLOAT64), (-1,)) if argument.type.rank else b.tri.cast(argument, FLOAT64)
             )
-            values += (
-                [b.element(flat, position) for position in range(argument.type.size)] if argument.type.rank else [flat]
-            )
+            values += [b.element(flat, position) for position in range(size)] if argument.type.rank else [flat]
         if len(values) > WIDTH:
             raise KernelTypeError(f"device_print prints up to {WIDTH - 1} numbers", help="print a part of the array")
         self.sites.append(PrintSite(span_of(b.tri.location), tuple(parts)))
@@ -62,6 +59,8 @@ class DevicePrints:
     def _write(self, b: Any, values: list[Tensor]) -> None:
         """Write a row; rows beyond the last one are counted and dropped."""
         tri = b.tri
+        assert self.log is not None
+        assert self.count is not None
         row = tri.minimum(self.count.value, tri.constant(ROWS - 1, INT64))
         for column, value in enumerate(values):
             attributes = {"offsets": (b.unknown, column), "sizes": (1, 1), "strides": (1, 1), "drop": (0, 1)}

@@ -84,8 +84,8 @@ class IndexArithmetic:
         if (bound := (x - y).least()) is not None and bound >= 0:
             return y
         value = self.b.minimum(self.b.index(x), self.b.index(y))
-        lowest = [size.least() for size in (x, y)]
-        lower = None if None in lowest else Size.of(min(lowest))
+        least = [bound for size in (x, y) if (bound := size.least()) is not None]
+        lower = Size.of(min(least)) if len(least) == 2 else None
         upper = x if y.most() is None else y
         return Size.of(self.symbol(value, "n", lower, upper))
 
@@ -95,8 +95,8 @@ class IndexArithmetic:
         if (bound := (y - x).least()) is not None and bound >= 0:
             return y
         value = self.b.maximum(self.b.index(x), self.b.index(y))
-        highest = [size.most() for size in (x, y)]
-        upper = None if None in highest else Size.of(max(highest))
+        most = [bound for size in (x, y) if (bound := size.most()) is not None]
+        upper = Size.of(max(most)) if len(most) == 2 else None
         lower = x if y.least() is None else y
         return Size.of(self.symbol(value, "n", lower, upper))
 

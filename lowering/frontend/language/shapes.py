@@ -234,9 +234,9 @@ def flip(b: Language, x: Any, axis: Any = None) -> Tensor:
 
 def _sizes(b: Language, shape: Any) -> tuple[int | Size, ...]:
     sizes = sizes_of(b, shape)
-    if any(size < 0 for size in sizes if not is_dynamic(size)):
+    if any(isinstance(size, int) and size < 0 for size in sizes):
         raise KernelValueError(f"negative size in shape {sizes}")
-    return tuple(b.indices.maximum(size, Size.of(0)).simplified() if is_dynamic(size) else size for size in sizes)
+    return tuple(size if isinstance(size, int) else b.indices.maximum(size, Size.of(0)).simplified() for size in sizes)
 
 
 @language
@@ -249,9 +249,11 @@ def full(b: Language, shape: Any, value: Any, dtype: Any = None) -> Tensor:
     if b.semantics == "numpy" and dtype.is_integer and not dtype.holds(int(value)):
         raise KernelValueError(f"{value} does not fit {dtype}")
     number = int(value) if dtype.is_integer else value
-    if dynamic := [size for size in sizes if is_dynamic(size)]:
-        return b.tri.fill(b.tri.constant(number, dtype), *map(b.tri.index, dynamic), shape=sizes)
-    return b.tri.constant(number, dtype, sizes)
+    static = tuple(size for size in sizes if isinstance(size, int))
+    if len(static) == len(sizes):
+        return b.tri.constant(number, dtype, static)
+    dynamic = [size for size in sizes if is_dynamic(size)]
+    return b.tri.fill(b.tri.constant(number, dtype), *map(b.tri.index, dynamic), shape=sizes)
 
 
 @language

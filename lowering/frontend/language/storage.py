@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any
+from typing import Any, TypeGuard
 
 from mlirtri.dialect.builder import Tensor, TriBuilder
 from mlirtri.errors import UnsupportedSyntaxError
@@ -183,6 +183,6 @@ def current(b: TriBuilder, value: Any) -> Any:
     return Tensor(tensor.value, tensor.type, origin=replace(view, version=view.storage.version))
 
 
-def has_memory(value: Any) -> bool:
+def has_memory(value: Any) -> TypeGuard[Tensor]:
     """Return whether a value is an array in memory."""
     return isinstance(value, Tensor) and value.origin is not None
