@@ -20,7 +20,7 @@ from typing import Any
 from mlirtri.errors import KernelTypeError, UnknownOptionError, did_you_mean
 from mlirtri.lowering.core.stage import CompileContext, Stage
 from mlirtri.lowering.core.target import Target, as_target
-from mlirtri.lowering.external.devices import Device
+from mlirtri.lowering.external.objects import Device
 
 
 @dataclass(frozen=True)

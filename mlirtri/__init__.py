@@ -25,8 +25,7 @@ from mlirtri.errors import KernelError
 from mlirtri.language.names import LanguageFunction, Macro, Ref, Tensor, device_print, macro, static_range
 from mlirtri.lowering.core.forks import watch as _watch_forks
 from mlirtri.lowering.core.stage import Stage
-from mlirtri.lowering.external.devices import device
-from mlirtri.lowering.external.tensorir import tensorir
+from mlirtri.lowering.external.objects import device, tensorir
 from mlirtri.lowering.pipelines import Pipeline
 
 __version__ = "0.1.0"

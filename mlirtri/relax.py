@@ -1,12 +1,12 @@
 """TVM's library of operators by name, for kernels: ``mt.relax.nn.gelu(x)``, ``from mlirtri.relax import sigmoid``.
 
 Every name is one of `relax.op`; whether there is such a function shows when a kernel calls it. See
-`mlirtri.lowering.external.relax_library` for what may be passed.
+`mlirtri.lowering.external.objects` for what may be passed.
 """
 
 from __future__ import annotations
 
-from mlirtri.lowering.external.relax_library import RelaxFunction
+from mlirtri.lowering.external.objects import RelaxFunction
 
 
 def __getattr__(name: str) -> RelaxFunction:

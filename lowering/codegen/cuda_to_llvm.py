@@ -12,8 +12,7 @@ from mlirtri.lowering.codegen.scheduled_to_cuda import CudaExecutable
 from mlirtri.lowering.codegen.scheduled_to_llvm import build, stable_text
 from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.stage import Code, CompileContext
-from mlirtri.lowering.external.device_functions import is_for
-from mlirtri.lowering.external.vdevices import targets_in
+from mlirtri.lowering.external.vdevices import is_for, targets_in
 from mlirtri.lowering.runtime.launch_plan import make_plan
 from mlirtri.lowering.runtime.torch_threads import loading, use_threads
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs

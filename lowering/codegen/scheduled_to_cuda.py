@@ -18,8 +18,7 @@ from mlirtri.errors import CodegenError, DeviceError, KernelError
 from mlirtri.lowering.codegen.lowered_functions import cuda_module, device_module, source_of
 from mlirtri.lowering.codegen.targets import BUILD_PIPELINE, tvm_target
 from mlirtri.lowering.core.stage import Code, CompileContext
-from mlirtri.lowering.external.device_functions import is_for
-from mlirtri.lowering.external.vdevices import targets_in
+from mlirtri.lowering.external.vdevices import is_for, targets_in
 from mlirtri.lowering.runtime.launch_plan import Plan, make_plan
 from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, make_executable
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, tirx, tvm

@@ -5,15 +5,12 @@
 
 Read in this order:
 
-- `stage.py`: `Stage`, `CompileContext`, `Code`, and the protocol `Executable`.
+- `stage.py`: `Stage`, `CompileContext`, `Code`, the protocol `Executable`, one decision on fusion.
 - `target.py`: CPU or CUDA architecture. `cpu.py`: caches and vector registers of this CPU.
 - `schedule_option.py`: the values of ``schedule=``.
-- `interface.py`: `Specialization` and `Interface`, how Python meets a compiled function.
+- `interface.py`: `Specialization` and `Interface`, how Python meets a compiled function; valid symbols.
 - `size_program.py`: sizes of results, computed on the host from sizes of arguments.
-- `symbols.py`: names that MLIR, LLVM, C and TVMScript take.
-- `refusals.py`: all operations without a translation, in one error.
-- `memory_limits.py`: the largest tensor that is compiled. These two read MLIR.
-- `fusion_edges.py`: one verdict on fusion.
+- `refusals.py`: operations without a translation and tensors larger than memory, as errors. It reads MLIR.
 - `forks.py`: locks and threads of forked processes.
 
 Every package of `lowering` and of `mlirtri` may import it.

@@ -6,6 +6,8 @@ part of the cache key.
 
 from __future__ import annotations
 
+import keyword
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -186,3 +188,24 @@ def _content(value: Any) -> Any:
         return kind, repr(value)
     # A reloaded module may change the code of the old function.
     return kind, value, getattr(value, "__code__", None)
+
+
+def identifier_of(name: str) -> str:
+    """Return a valid symbol: dots, brackets, non-ASCII letters and keywords are replaced."""
+    ascii_only = "".join(c if c.isascii() else f"u{ord(c):04x}" for c in name)
+    symbol = re.sub(r"\W", "_", ascii_only) or "_"
+    if keyword.iskeyword(symbol):
+        return f"{symbol}_"
+    return f"_{symbol}" if symbol[0].isdigit() else symbol
+
+
+def kernel_names(functions: Sequence[str]) -> dict[str, str]:
+    """Return the kernel names of these functions; valid names stay as they are."""
+    names = {function: function for function in functions if identifier_of(function) == function}
+    for function in functions:
+        wish, count = identifier_of(function), 0
+        symbol = wish
+        while function not in names and symbol in names.values():
+            symbol, count = f"{wish}_{count}", count + 1
+        names.setdefault(function, symbol)
+    return {function: names[function] for function in functions}

@@ -161,3 +161,21 @@ class Stage:
             raise KernelTypeError(
                 f"stage {self.name!r} has {self.run!r} for a lowering", help="give a function (ir, context) -> ir"
             )
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A tensor between `producer` and `consumer`."""
+
+    stage: str
+    """The stage that decides."""
+    producer: str
+    consumer: str
+    line: str
+    """``file:line:column`` of the consumer; empty if unknown."""
+    is_fused: bool
+    kind: str
+    """The reason in one word: ``elementwise``, ``rows``, ``attention``, ``epilogue``, ``folded`` if fused; ``uses``,
+    ``output``, ``extern``, ``reduction``, ``expensive``, ``product``, ``memory``, ``order``, ``axes`` if not."""
+    reason: str
+    """The reason in a sentence."""

@@ -7,8 +7,8 @@
 Read in this order:
 
 - `tir_lanes.py`: expressions on the lanes of a vector, in which the functions are written.
-- `functions.py`: fp32. `wide.py`: fp32 computed in fp64. `double.py`: fp64. `circular.py`: sine and cosine.
-- `scalar_circular.py`: sine, cosine, tangent and powers of one fp32 number.
+- `functions.py`: fp32. `wide.py`: fp32 computed in fp64. `double.py`: fp64.
+- `circular.py`: sine and cosine of vectors; sine, cosine, tangent and powers of one fp32 number.
 - `tir_pass.py`: replaces the calls in a PrimFunc.
 
 `codegen`, `schedule.cpu.matmul` and `mlir_backend.llvm` import it.

@@ -6,11 +6,10 @@ Refuses operands that do not fit, such calls beside loops, and pipelines without
 
 Read in this order:
 
-* `base.py`: `External`, the object that a kernel names.
+* `objects.py`: `mlirtri.device`, `mlirtri.relax` and `mlirtri.tensorir`, the objects that a kernel names.
 * `calls.py`: the `func.call` and its declaration; what refuses it.
-* `relax_library.py`, `relax_calls.py`: `mlirtri.relax`, without and with TVM loaded.
-* `tensorir.py`, `tensorir_calls.py`: `mlirtri.tensorir`, without and with TVM loaded.
-* `devices.py`: `mlirtri.device`; `vdevices.py`: the devices of a module; `device_functions.py`: PrimFuncs by device.
+* `relax_calls.py`, `tensorir_calls.py`: calls of Relax operators and of TensorIR functions, with TVM loaded.
+* `vdevices.py`: the devices of a Relax module, and its PrimFuncs by device.
 
 The frontend, `lowering.linalg`, the bridge, `lowering.relax`, the schedules, codegen and the front door may import it.
 """

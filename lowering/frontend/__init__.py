@@ -13,11 +13,9 @@ Read in this order:
 - `early_exits`: `return`, `break` and `continue` as structured control flow; liveness.
 - `statements`, `expressions`, `operators`: their handlers.
 - `indexing`, `slices`, `updates`: reading by index, basic indices, writing by index.
-- `calls`, `library_calls`, `builtin_calls`, `inlining`: calls by kind of callee.
+- `calls`, `library_calls`, `inlining`: calls by kind of callee.
 - `branches`; `loops`, `iterables`, `loop_state`: `scf.if`, `scf.for`, `scf.while` and their iter_args.
 - `device_placement`: copies of values between devices.
-- `breakpoints`: `breakpoint()` in kernels that are interpreted.
 
-`language/` defines ``x + y`` and ``sum(x)``. `lowering.interpreter` imports `breakpoints`; `mlirtri`'s packages
-import `python_to_ast` and the tables of `operators`.
+`language/` defines ``x + y`` and ``sum(x)``. `mlirtri`'s packages import `python_to_ast` and the tables of `operators`.
 """

@@ -16,7 +16,7 @@ from mlirtri.dialect.builder import Tensor, TriBuilder
 from mlirtri.errors import UnsupportedSyntaxError
 from mlirtri.lowering.core.target import DEFAULT_CUDA_ARCHITECTURE, Target
 from mlirtri.lowering.external import calls as external_calls
-from mlirtri.lowering.external.devices import Device
+from mlirtri.lowering.external.objects import Device
 
 
 class Placement:

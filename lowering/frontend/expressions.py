@@ -15,7 +15,7 @@ from mlirtri.dialect.base.dtypes import DType, as_dtype
 from mlirtri.dialect.builder import Tensor
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.errors import KernelTypeError, UnknownNameError, UnsupportedSyntaxError, did_you_mean
-from mlirtri.lowering.external.base import External
+from mlirtri.lowering.external.objects import External
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.indexing import element
 from mlirtri.lowering.frontend.language.builder import Language, describe

@@ -18,8 +18,7 @@ from mlirtri.errors import KernelIndexError, KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.dynamic_sizes import aligned, common_size, cut
 from mlirtri.lowering.frontend.language.shapes import spaced
-from mlirtri.lowering.frontend.language.storage import has_memory
-from mlirtri.lowering.frontend.language.views import as_new_array
+from mlirtri.lowering.frontend.language.storage import as_new_array, has_memory
 from mlirtri.lowering.frontend.slices import read, steps_of, subset_of
 
 INT64 = DTYPES["int64"]

@@ -17,13 +17,15 @@ from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.spellings.registry import Spelling
 from mlirtri.errors import KernelTypeError, UnknownNameError, offer
 from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.storage import current, has_memory, with_memory
-from mlirtri.lowering.frontend.language.views import (
+from mlirtri.lowering.frontend.language.storage import (
     as_new_array,
+    current,
+    has_memory,
     is_einsum_view,
     is_view_function,
     returns_itself,
     viewed,
+    with_memory,
 )
 from mlirtri.lowering.frontend.operators import binary
 from mlirtri.lowering.frontend.updates import write

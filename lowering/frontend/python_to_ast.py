@@ -14,9 +14,8 @@ from functools import lru_cache
 from typing import Any, cast
 
 from mlirtri.errors import SourceNotAvailableError, Span, UnsupportedSyntaxError
-from mlirtri.lowering.core.interface import KernelSource, Specialization
+from mlirtri.lowering.core.interface import KernelSource, Specialization, identifier_of
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.core.symbols import identifier_of
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,12 @@ from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelAssertionError, KernelTypeError, UnsupportedSyntaxError
-from mlirtri.lowering.external.devices import Device
+from mlirtri.lowering.external.objects import Device
 from mlirtri.lowering.frontend.context import FunctionContext, Returned, handles, visit, visit_block
 from mlirtri.lowering.frontend.expressions import attribute
 from mlirtri.lowering.frontend.indexing import element, rows
 from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.storage import current, has_memory, with_memory
-from mlirtri.lowering.frontend.language.views import viewed
+from mlirtri.lowering.frontend.language.storage import current, has_memory, viewed, with_memory
 from mlirtri.lowering.frontend.operators import binary, condition
 from mlirtri.lowering.frontend.scope import Element
 from mlirtri.lowering.frontend.updates import write

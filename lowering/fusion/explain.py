@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, linalg, operations_named
 from mlirtri.dialect.definition import new_context
-from mlirtri.lowering.core.fusion_edges import Edge
-from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext, Edge
 from mlirtri.lowering.fusion import cost_guard, linalg_to_fused
 from mlirtri.lowering.mlir.readable_names import name_of_structured
 

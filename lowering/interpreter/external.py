@@ -16,7 +16,7 @@ from mlirtri.errors import CodegenError
 from mlirtri.lowering.bridge.builder import RelaxBuilder
 from mlirtri.lowering.bridge.external_rules import CALLS
 from mlirtri.lowering.external.calls import KIND, dtypes_of, values_of
-from mlirtri.lowering.relax.library_sorts import implement_sorts
+from mlirtri.lowering.relax.legalized import implement_sorts
 from mlirtri.lowering.tir.primfunc import Names
 from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, TensorType, relax, tvm
 from mlirtri.lowering.toolchain.tvm_passes import short_message

@@ -6,10 +6,8 @@ PrimFuncs, each as many operators as fuse. *Refuses* operators that TVM cannot l
 Read in this order:
 
 - `relax_to_tir`: the list of passes.
-- `legalized`: passes on the PrimFuncs that LegalizeOps makes.
-- `library_sorts`: sorts and scans of Relax's library, on a CPU.
+- `legalized`: passes on the PrimFuncs that LegalizeOps makes, before anything is fused.
 - `product_operands`: transposes and casts folded into the products that read them.
-- `private_elements`: blocks with private memory that fuse as elementwise.
 - `row_fusion`: calls merged into row kernels and attention; `row_merging` makes one PrimFunc of several.
 - `explain`: why two calls were fused or not.
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.core.fusion_edges import Edge
-from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext, Edge
 from mlirtri.lowering.relax import relax_to_tir
 from mlirtri.lowering.relax.row_fusion import explain_separation
 from mlirtri.lowering.toolchain.tvm_names import (

@@ -9,6 +9,11 @@ Each takes and gives a Relax module:
   ``mlirtri.locations`` of the Relax function. A PrimFunc called from two lines is cloned, one per line.
 - `fold_empty_loops`: a reduction over a dimension of size zero becomes its initial value, and a block over no points is
   removed, because a loop that never runs would never store the initial value.
+- `implement_sorts`: sorts and scans of Relax's library, which LegalizeOps leaves alone, become calls of PrimFuncs that
+  call TVM's runtime, on a CPU. Only kernels that name such a function have any: the language's own sorts are loops.
+- `mark_elements`: PrimFuncs of one block with private buffers, each element of which reads one element of each operand,
+  become elementwise for TVM's fusion. bf16, and other arithmetic that TVM must not simplify, uses such buffers, and TVM
+  takes every block with several stores for opaque.
 """
 
 from __future__ import annotations
@@ -17,20 +22,25 @@ from typing import Any
 
 from mlirtri.lowering.bridge.scalar.floats import hide_zero
 from mlirtri.lowering.tir.arithmetic import TWICE_AS_WIDE, difference, is_exact, is_update, reads_memory, wrapped
+from mlirtri.lowering.tir.blocks import BlockFacts, NotStaticLoopsError, leaf_blocks
+from mlirtri.lowering.tir.products import OP_PATTERN
 from mlirtri.lowering.toolchain.tvm_names import (
     BINDING_LOCATIONS,
+    IS_SCHEDULED,
     LOCATION,
     BlockBuilder,
     IRModule,
     PrimFunc,
     SBlock,
     SBlockRealize,
+    Schedule,
     ir,
     relax,
     structural_map,
     tirx,
+    tvm,
 )
-from mlirtri.lowering.toolchain.tvm_passes import relax_functions
+from mlirtri.lowering.toolchain.tvm_passes import bindings_of, operator_of, relax_functions
 
 _OPERATORS = (tirx.Add, tirx.Sub, tirx.Mul)
 
@@ -193,3 +203,65 @@ def _extent(loop) -> int | None:
 
 def _size(axis) -> int | None:
     return int(axis.dom.extent) if isinstance(axis.dom.extent, tirx.IntImm) else None
+
+
+SORTS = frozenset({"relax.sort", "relax.argsort", "relax.topk", "relax.cumsum", "relax.cumprod"})
+
+
+def has_sorts(mod: IRModule) -> bool:
+    """Return whether the module calls such an operator."""
+    return any(
+        operator_of(binding) in SORTS for _, function in relax_functions(mod) for binding in bindings_of(function)
+    )
+
+
+def implement_sorts(mod: IRModule) -> IRModule:
+    """Return the module with these operators as calls of opaque PrimFuncs, which are neither fused nor scheduled."""
+    existing = {gv.name_hint for gv, _ in mod.functions_items()}
+    with tvm.target.Target("llvm"):
+        result = relax.backend.DispatchSortScan()(mod)
+    for gv, function in result.functions_items():
+        if isinstance(function, PrimFunc) and gv.name_hint not in existing:
+            result.update_func(gv, function.with_attr({"op_pattern": OPAQUE, IS_SCHEDULED: True}))
+    return result
+
+
+ELEMENTWISE, BROADCAST, OPAQUE = 0, 1, 8
+"""TVM's `op_pattern` values."""
+
+
+def mark_elements(mod: IRModule) -> IRModule:
+    """Return the module where elementwise blocks with private buffers fuse as other elementwise blocks do."""
+    marked = {
+        gv: function.with_attr(OP_PATTERN, kind)
+        for gv, function in mod.functions_items()
+        if isinstance(function, PrimFunc) and (kind := _kind(function)) is not None
+    }
+    return IRModule({**dict(mod.functions_items()), **marked}, attrs=mod.attrs) if marked else mod
+
+
+def _kind(function: PrimFunc) -> int | None:
+    if (function.attrs or {}).get(OP_PATTERN) != OPAQUE:
+        return None
+    schedule = Schedule(function)
+    try:
+        blocks = leaf_blocks(schedule)
+    except NotStaticLoopsError:
+        return None
+    if len(blocks) != 1 or not blocks[0].is_spatial or len(blocks[0].writes) != 1:
+        return None
+    block = blocks[0]
+    if len(schedule.get(block.handle).alloc_buffers) == 0 or not _is_elementwise(block):
+        return None
+    # TVM, too, calls it elementwise if one operand has the result's indices; only such functions fuse behind products.
+    return ELEMENTWISE if any(read.axes == block.writes[0].axes for read in block.operands) else BROADCAST
+
+
+def _is_elementwise(block: BlockFacts) -> bool:
+    """Return whether the block's axes index results and operands in order, operands perhaps by some of them."""
+    all_axes = tuple(range(len(block.kinds)))
+    return block.writes[0].axes == all_axes and all(_is_ordered(read.axes) for read in block.operands)
+
+
+def _is_ordered(axes: Any) -> bool:
+    return None not in axes and list(axes) == sorted(set(axes))

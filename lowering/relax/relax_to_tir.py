@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.external.device_functions import has_devices, mark_devices
-from mlirtri.lowering.relax.legalized import fold_empty_loops, locate_blocks, protect_arithmetic
-from mlirtri.lowering.relax.library_sorts import has_sorts, implement_sorts
-from mlirtri.lowering.relax.private_elements import mark_elements
+from mlirtri.lowering.external.vdevices import has_devices, mark_devices
+from mlirtri.lowering.relax.legalized import (
+    fold_empty_loops,
+    has_sorts,
+    implement_sorts,
+    locate_blocks,
+    mark_elements,
+    protect_arithmetic,
+)
 from mlirtri.lowering.relax.product_operands import fold_operands, fold_padding
 from mlirtri.lowering.relax.row_fusion import fuse_rows
 from mlirtri.lowering.tir.products import mark_products

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from mlirtri.compiler.walk import COMPILING, Walk
-from mlirtri.lowering.core.fusion_edges import Edge
+from mlirtri.lowering.core.stage import Edge
 from mlirtri.lowering.fusion import explain as explain_linalg
 
 

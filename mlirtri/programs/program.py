@@ -21,9 +21,8 @@ from mlirtri.kernels.export import Form, exported
 from mlirtri.kernels.kernel import Kernel, shown_to_user
 from mlirtri.kernels.options import Options, content_key, resolved
 from mlirtri.kernels.session import manifest
-from mlirtri.lowering.core.interface import Interface
+from mlirtri.lowering.core.interface import Interface, kernel_names
 from mlirtri.lowering.core.stage import CompileContext, Stage
-from mlirtri.lowering.core.symbols import kernel_names
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.pipelines import Pipeline, normal_form_stage, pipeline_of_import
 from mlirtri.programs.params import Params

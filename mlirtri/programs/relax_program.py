@@ -12,8 +12,7 @@ from mlirtri.compiler.interfaces import function_of
 from mlirtri.compiler.printing import parse
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, ParseError, Span, did_you_mean
 from mlirtri.kernels.kernel import shown_to_user
-from mlirtri.lowering.core.interface import Interface, Leaf
-from mlirtri.lowering.core.symbols import kernel_names
+from mlirtri.lowering.core.interface import Interface, Leaf, kernel_names
 from mlirtri.programs.program import Program
 
 

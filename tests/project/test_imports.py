@@ -143,7 +143,7 @@ WALK = (
                 "lowering.schedule.rows"
             ),
             "lowering.interpreter": (
-                "dialect dialect.bindings dialect.ops lowering.bridge lowering.external lowering.frontend "
+                "dialect dialect.bindings dialect.ops lowering.bridge lowering.external lowering.frontend.language "
                 "lowering.relax"
             ),
             "lowering.pipelines": (

@@ -9,10 +9,10 @@ Read in this order:
 - `shapes`, `arrays`, `reductions`, `complex_numbers`: the other functions by topic, each ``name(b, …)``.
 - `linear_algebra`: `numpy.linalg` in the kernel language itself.
 - `dynamic_sizes`: run-time sizes and indices in linear form.
-- `storage`, `views`: the memory of arrays, and the view operations from it to a tensor.
+- `storage`: the memory of arrays, and the view operations from it to a tensor.
 - `merging`: the common type of a value after two branches, or of two iterations.
 - `scf`: builders of `scf` operations around tensors.
-- `device_prints`: the log of `device_print`.
+- `debugging`: the log of `device_print`; `breakpoint()`.
 
-Imported by `lowering.frontend` alone.
+Imported by `lowering.frontend`, and `debugging` by `lowering.interpreter`.
 """

@@ -21,7 +21,7 @@ from mlirtri.dialect.builder import Tensor, TriBuilder
 from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.dialect.promotion.rules import Operand
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
-from mlirtri.lowering.frontend.language.device_prints import DevicePrints
+from mlirtri.lowering.frontend.language.debugging import DevicePrints
 from mlirtri.lowering.frontend.language.dynamic_sizes import IndexArithmetic, aligned
 from mlirtri.lowering.frontend.language.storage import Memory, Storage
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mlirtri.errors import ArgumentMismatchError, UnsupportedOperationError
+from mlirtri.lowering.core.interface import kernel_names
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.core.symbols import kernel_names
 from mlirtri.lowering.importers.from_relax.types import sizes_in
 from mlirtri.lowering.importers.normalize.constants import LARGEST_LITERAL
 from mlirtri.lowering.mlir.attributes import BOUND

@@ -12,8 +12,8 @@ from itertools import pairwise
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, public_functions
 from mlirtri.errors import KernelError, Note, ParseError, UnsupportedOperationError, raise_all
+from mlirtri.lowering.core.interface import kernel_names
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.core.symbols import kernel_names
 from mlirtri.lowering.external.calls import KIND
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 

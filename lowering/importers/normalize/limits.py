@@ -7,8 +7,7 @@ from math import prod
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import all_operations, ir, public_functions
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
-from mlirtri.lowering.core.memory_limits import too_large
-from mlirtri.lowering.core.refusals import refuse
+from mlirtri.lowering.core.refusals import refuse, too_large
 from mlirtri.lowering.core.stage import CompileContext
 
 LARGEST_FUNCTION = 1 << 15

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from mlirtri.dialect.bindings.mlir import arith, ir, memref, operations_named
+from mlirtri.lowering.elementary.circular import SCALAR_FUNCTIONS, quarters
 from mlirtri.lowering.elementary.double import FUNCTIONS
-from mlirtri.lowering.elementary.scalar_circular import SCALAR_FUNCTIONS, quarters
 from mlirtri.lowering.mlir.cloning import replace
 
 _WIDTHS = {"float32": 32, "float64": 64}

@@ -134,7 +134,7 @@ def test_the_entry_is_main_or_said():
 
 
 def test_names_of_kernels_are_unique_identifiers():
-    from mlirtri.lowering.core.symbols import kernel_names
+    from mlirtri.lowering.core.interface import kernel_names
 
     assert kernel_names(["a.b", "a_b", "a-b", "1", "for", "ü"]) == {
         "a.b": "a_b_0", "a_b": "a_b", "a-b": "a_b_1", "1": "_1", "for": "for_", "ü": "u00fc",

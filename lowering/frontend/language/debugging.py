@@ -1,7 +1,9 @@
-"""`device_print` in kernels: run-time values are written to a log, which is printed after the call.
+"""`device_print` and `breakpoint` in kernels.
 
-The log is ordinary memory, so loops and branches carry it and targets need no support for it. Each print is one row:
-the number of the statement and the values as float64 (integers beyond 2**53 lose digits).
+`device_print` writes run-time values to a log, which is printed after the call. The log is ordinary memory, so loops
+and branches carry it and targets need no support for it. Each print is one row: the number of the statement and the
+values as float64 (integers beyond 2**53 lose digits). `breakpoint()` is a call in `tri` that no pass removes, at which
+the interpreter starts the debugger; the frontend refuses it in compiled kernels.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.locations import span_of
-from mlirtri.dialect.bindings.mlir import ir
+from mlirtri.dialect.bindings.mlir import func, ir
 from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.core.interface import PrintLog, PrintSite
@@ -74,3 +76,30 @@ class DevicePrints:
             return None
         results += [self.log.value, self.count.value]
         return PrintLog(len(results) - 2, len(results) - 1, tuple(self.sites))
+
+
+BREAKPOINT = "mlirtri.breakpoint"
+
+
+def emit_breakpoint(location: ir.Location | None) -> None:
+    """Emit a breakpoint at the insertion point."""
+    block = ir.InsertionPoint.current.block
+    module = block.owner
+    while module.name != "builtin.module":
+        module = module.operation.parent
+    _declare(module.operation.regions[0].blocks[0])
+    callee = {"callee": ir.FlatSymbolRefAttr.get(BREAKPOINT)}
+    ir.Operation.create("func.call", attributes=callee, loc=location)
+
+
+def _declare(body: ir.Block) -> None:
+    """Declare the callee, once."""
+    if any("sym_name" in op.attributes and op.attributes["sym_name"].value == BREAKPOINT for op in body.operations):
+        return
+    with ir.InsertionPoint.at_block_begin(body):
+        func.FuncOp(BREAKPOINT, ([], []), visibility="private")
+
+
+def is_breakpoint(operation: ir.Operation) -> bool:
+    """Return whether an operation is the call of a breakpoint."""
+    return operation.name == "func.call" and operation.attributes["callee"].value == BREAKPOINT
