@@ -40,6 +40,13 @@ def location_of(span: Span | None, name: str | None = None) -> ir.Location:
     return ir.Location.name(name, location) if name else location
 
 
+def spans_in(operation: ir.Operation) -> list[Span]:
+    """Return the distinct spans of the operations in the regions of `operation`, in order, then its own."""
+    inner = [nested for region in operation.regions for block in region.blocks for nested in block.operations]
+    spans = [span_of(nested.location) for nested in [*inner, operation] if nested.results]
+    return list(dict.fromkeys(span for span in reversed(spans) if span))[::-1]
+
+
 def name_of(location: ir.Location | None) -> str | None:
     """Return the variable name in `location`, the first one of a fused location; None without one."""
     if location is None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.dialect.base.registry import Registry
-from mlirtri.dialect.bindings.locations import name_of, span_of
+from mlirtri.dialect.bindings.locations import name_of, span_of, spans_in
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.scalar.rules import literal as scalar_literal
@@ -164,14 +164,13 @@ class RelaxBuilder:
             return self.bind(value.owner, relax.const(meaning.element.value, dtype))
         output = buffer("out", meaning.shape, dtype)
         axes = [Axis(size) for size in meaning.shape]
-        span = span_of(value.owner.location)
         function = build(
             "fill",
             [],
             [output],
             axes,
             lambda point: Statements(store(output, meaning.element, point)),
-            span and str(span),
+            spans_in(value.owner),
         )
         callee = self.add_function(function, "fill")
         return self.bind(value.owner, relax.call_tir(callee, relax.Tuple([]), self.type_of(value)))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.dialect.bindings.locations import name_of, span_of
+from mlirtri.dialect.bindings.locations import name_of, spans_in
 from mlirtri.dialect.bindings.mlir import ir, linalg
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.scalar.body import ScalarBody
@@ -47,8 +47,7 @@ def build_structured(operation: ir.Operation, literal: Literal) -> BuiltFunction
     """Return the PrimFunc of a structured operation; raises `UnsupportedOperationError`."""
     nest = _Nest(operation, literal)
     name = name_of_structured(operation)
-    span = span_of(operation.location)
-    function = build(name, nest.reader.inputs, nest.outputs, nest.axes, nest.statements, str(span) if span else None)
+    function = build(name, nest.reader.inputs, nest.outputs, nest.axes, nest.statements, spans_in(operation))
     return BuiltFunction(function, tuple(nest.reader.arguments), name)
 
 
@@ -67,9 +66,9 @@ def build_elementwise(operation: ir.Operation, literal: Literal) -> BuiltFunctio
         statement, scratch = body.finish([result], [(output, indices)])
         return Statements(statement, scratch=scratch)
 
-    name, span = name_of_scalar(operation), span_of(operation.location)
+    name = name_of_scalar(operation)
     axes = [Axis(size) for size in shape_of(result.type)]
-    function = build(name, reader.inputs, [output], axes, statements, str(span) if span else None)
+    function = build(name, reader.inputs, [output], axes, statements, spans_in(operation))
     return BuiltFunction(function, tuple(reader.arguments), name)
 
 
@@ -92,14 +91,19 @@ class _Reader:
         return load(self.inputs[self.arguments.index(value)], indices)
 
     def output_buffer(self, operation: ir.Operation, result: ir.Value):
-        wish = name_of(operation.location) or "out"
+        wish = name_of(operation.location)
+        if wish is None or wish in map(_input_name, operation.operands):
+            wish = "out"
         return buffer(self.names.unique(wish), shape_of(result.type), dtype_of(result.type))
 
     def _input_buffer(self, value: ir.Value):
-        owner = value.owner
-        location = value.location if isinstance(owner, ir.Block) else owner.location
-        wish = name_of(location) or ("in" if isinstance(owner, ir.Block) else owner.name.split(".")[-1])
-        return buffer(self.names.unique(wish), shape_of(value.type), dtype_of(value.type))
+        return buffer(self.names.unique(_input_name(value)), shape_of(value.type), dtype_of(value.type))
+
+
+def _input_name(value: ir.Value) -> str:
+    owner = value.owner
+    location = value.location if isinstance(owner, ir.Block) else owner.location
+    return name_of(location) or ("in" if isinstance(owner, ir.Block) else owner.name.split(".")[-1])
 
 
 class _Nest:

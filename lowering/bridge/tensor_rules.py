@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlirtri.dialect.bindings.locations import name_of, span_of
+from mlirtri.dialect.bindings.locations import name_of, spans_in
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.builder import RULES, RelaxBuilder, Splat, Uninitialized, rule
@@ -211,7 +211,6 @@ def _emit_copy(builder: RelaxBuilder, operation: ir.Operation, name: str, values
         indices = variables[: len(shape)]
         return Statements(store(output, element(indices, read), indices))
 
-    span = span_of(operation.location)
     axes = [Axis(size) for size in shape]
-    function = build(name, list(inputs.values()), [output], axes, statements, str(span) if span else None)
+    function = build(name, list(inputs.values()), [output], axes, statements, spans_in(operation))
     builder.call(operation, function, name, [values[number] for number in inputs])

@@ -5,6 +5,7 @@ Takes the `Code` of `llvm`. Gives `Code` with the assembly text and the same exe
 
 from __future__ import annotations
 
+from mlirtri.lowering.codegen.passes.source_spans import named_as
 from mlirtri.lowering.core.stage import Code, CompileContext
 
 
@@ -12,4 +13,4 @@ def lower(code: Code, context: CompileContext) -> Code:
     """Return the assembly; it has no kernels if the function has none."""
     if code.payload is None:
         return Code("# no kernel\n", code.executable)
-    return Code(lambda: code.payload.inspect_source("s"), code.executable, code.payload)
+    return Code(lambda: named_as(code.payload.inspect_source("s"), str(code.text)), code.executable, code.payload)

@@ -15,6 +15,7 @@ from typing import Any
 from mlirtri.lowering.codegen.passes.argument_checks import with_one_message, with_separate_result
 from mlirtri.lowering.codegen.passes.buffers import on_stack, without_alignment
 from mlirtri.lowering.codegen.passes.even_tasks import in_even_tasks
+from mlirtri.lowering.codegen.passes.source_spans import with_spans
 from mlirtri.lowering.codegen.passes.streaming_stores import with_streaming_stores
 from mlirtri.lowering.codegen.targets import BUILD_PIPELINE, LOWERED_PIPELINE
 from mlirtri.lowering.runtime.torch_threads import TASKS
@@ -108,7 +109,7 @@ def cuda_module(functions: Iterable[Named]) -> IRModule:
 
 def host_ready(function: PrimFunc) -> PrimFunc:
     """Return the function without what TVM's lowering gets wrong on a CPU."""
-    return on_stack(without_alignment(keep_bfloat16(function)))
+    return with_spans(on_stack(without_alignment(keep_bfloat16(function))))
 
 
 def _public(functions: Iterable[Named]) -> IRModule:

@@ -10,6 +10,7 @@ import re
 
 from mlirtri.errors import CodegenError, KernelError
 from mlirtri.lowering.codegen.lowered_functions import built, host_ready
+from mlirtri.lowering.codegen.passes.source_spans import named_file
 from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.runtime.launch_plan import make_plan
@@ -17,7 +18,7 @@ from mlirtri.lowering.runtime.torch_threads import loading, use_threads
 from mlirtri.lowering.runtime.tvm_executable import MachineExecutable, make_executable, separate_results
 from mlirtri.lowering.tir.reshape_views import VIEW
 from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, IRModule, PrimFunc, relax, tvm
-from mlirtri.lowering.toolchain.tvm_passes import first_failing, prim_funcs, relax_functions, short_message
+from mlirtri.lowering.toolchain.tvm_passes import first_failing, prim_funcs, relax_functions, short_message, source_span
 
 
 def lower(mod: IRModule, context: CompileContext) -> Code:
@@ -36,7 +37,7 @@ def lower(mod: IRModule, context: CompileContext) -> Code:
     text = library.inspect_source("ll")
     with loading(text, context.target.threads):
         executable = make_executable(plan, library.__getitem__, loops)
-    return Code(stable_text(text), executable, library)
+    return Code(named_file(stable_text(text), _files(mod)), executable, library)
 
 
 def build(functions, target, results=None):
@@ -63,6 +64,10 @@ def stable_text(text: str) -> str:
     return re.sub(r'!"0x[0-9a-f]+', lambda match: f'!"region{numbers.setdefault(match.group(), len(numbers))}', text)
 
 
+def _files(mod: IRModule) -> set[str]:
+    return {own.file for _, function in prim_funcs(mod) if (own := source_span(function))}
+
+
 def _none(name: str):
     raise CodegenError(f"there is no kernel {name}")
 
@@ -86,4 +91,4 @@ def _for_machine(mod: IRModule, target, threads: int) -> Code:
     with loading(text, threads):
         for module in libraries:
             module.implements_function(name)
-    return Code(stable_text(text), machine, libraries[0] if libraries else None)
+    return Code(named_file(stable_text(text), _files(mod)), machine, libraries[0] if libraries else None)

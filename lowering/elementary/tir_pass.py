@@ -84,7 +84,7 @@ def _marked(call: Any) -> Any:
 
 def _expanded_store(store: Any) -> Any:
     names, value = _expanded(store.value)
-    return _after(names, tirx.BufferStore(store.buffer, value, store.indices)) if names else store
+    return _after(names, tirx.BufferStore(store.buffer, value, store.indices, span=store.span)) if names else store
 
 
 def _expanded_bind(bind: Any) -> Any:

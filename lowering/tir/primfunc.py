@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mlirtri.errors import Span
 from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import (
+    KERNEL_LOCATIONS,
     LOCATION,
     PrimFunc,
     Range,
@@ -83,11 +85,12 @@ def build(
     outputs: Sequence,
     axes: Sequence[Axis],
     statements: Callable[[list], Statements],
-    location: str | None = None,
+    spans: Sequence[Span] = (),
 ) -> PrimFunc:
     """Return a PrimFunc over `inputs` and `outputs`; `statements` gets one block variable per axis of `axes`, in order.
 
-    `inputs` is read after `statements` ran, which may append the buffers that it reads.
+    `inputs` is read after `statements` ran, which may append the buffers that it reads. The last of `spans` is the
+    block's own, the others are those of the operations that it computes on the way.
     """
     # A block without axes cannot be bound to threads: as TVM does, give it one axis of extent 1.
     axes = list(axes) or [Axis(1)]
@@ -96,12 +99,17 @@ def build(
     loops = [tirx.Var(f"{_letter(axis)}{at}", "int64") for at, axis in enumerate(axes)]
     made = statements(variables)
     iterators = [_iterator(axes[at], variables[at]) for at in order]
-    block = _block(name, iterators, made, [*inputs, *outputs], {LOCATION: location} if location else {})
+    block = _block(name, iterators, made, [*inputs, *outputs], _annotations(spans))
     result = SBlockRealize([loops[at] for at in order], True, block)
     for at in reversed(order):
         result = tirx.For(loops[at], index(0), index(axes[at].extent), tirx.ForKind.SERIAL, result)
     root = SBlockRealize([], True, SBlock([], [], [], "root", result))
     return PrimFunc([*inputs, *outputs], root).with_attr({"s_tir": True, "tirx.noalias": True})
+
+
+def _annotations(spans: Sequence[Span]) -> dict[str, Any]:
+    lines = [str(span) for span in spans]
+    return ({LOCATION: lines[-1]} if lines else {}) | ({KERNEL_LOCATIONS: lines} if len(lines) > 1 else {})
 
 
 def _letter(axis: Axis) -> str:

@@ -123,8 +123,8 @@ def locations_of(function: PrimFunc) -> tuple[str, ...]:
     locations: dict[str, None] = {}
 
     def note(block):
-        if LOCATION in block.annotations:
-            locations[str(block.annotations[LOCATION])] = None
+        own = [block.annotations[LOCATION]] if LOCATION in block.annotations else []
+        locations.update(dict.fromkeys(map(str, block.annotations.get(KERNEL_LOCATIONS, own))))
 
     structural_walk(function.body, (SBlock, note), order="pre")
     return tuple(locations)

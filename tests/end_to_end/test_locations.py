@@ -10,6 +10,7 @@ import sys
 import traceback
 from importlib import import_module
 
+import numpy as np
 import pytest
 import torch
 
@@ -352,3 +353,44 @@ def test_the_bound_check_of_a_helper_shows_the_call():
     text = str(error)
     assert f"{__file__}:{line_of('a.nothing', refused)}:" in text
     assert f"{__file__}:{line_of('refused(a)', caller)}:" in text
+
+
+@mt.jit
+def four_lines(a, b):
+    x = a + 1
+    y = x * b
+    z = np.exp(y)
+    return z.sum(axis=1)
+
+
+LINES = [four_lines.__wrapped__.__code__.co_firstlineno + line for line in (2, 3, 4, 5)]
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "relax"])
+def test_every_line_of_a_fused_kernel_reaches_its_schedule(pipeline):
+    kernel = four_lines.compile(np.ones((4, 5), np.float32), np.ones((4, 5), np.float32), pipeline=pipeline)
+    [lines] = re.findall(r'func_attr\(\{"mlirtri.lines": \[(.*?)\]', str(kernel.ir["scheduled"]))
+    assert [int(line) for line in re.findall(r":(\d+):\d+\"", lines)] == LINES
+
+
+def test_every_line_of_a_fused_kernel_reaches_cuda():
+    kernel = four_lines.compile(np.ones((64, 5), np.float32), np.ones((64, 5), np.float32), target="cuda:sm_80")
+    source = str(kernel.ir["cuda"])
+    assert [int(line) for line in re.findall(rf"// {re.escape(__file__)}:(\d+)", source)] == LINES
+    assert f'#line {LINES[-1]} "{__file__}"' in source
+
+
+def test_assembly_names_the_file_and_the_line_of_the_result():
+    kernel = four_lines.compile(np.ones((4, 5), np.float32), np.ones((4, 5), np.float32))
+    assembly = str(kernel.ir["asm"])
+    assert re.search(rf'\.file\s+1 "/" "{re.escape(__file__)}"', assembly)
+    assert {int(line) for line in re.findall(r"\.loc\s+1 (\d+)", assembly)} == {0, LINES[-1]}
+    assert f'!DIFile(filename: "{__file__}"' in str(kernel.ir["llvm"])
+
+
+def test_an_output_takes_no_input_s_name():
+    def plus_one(a):
+        return a + 1
+
+    kernel = mt.jit(plus_one).compile(np.ones((4, 5), np.float32))
+    assert re.search(r"def add\(a: T.Buffer.*, out: T.Buffer", str(kernel.ir["tir"]))

@@ -159,7 +159,7 @@ def _fenced(store: Any) -> Any:
     if isinstance(value, tirx.Mul) and _is_float(value):
         # A stored product may be forwarded to a load and added there.
         value = _fence(value)
-    return tirx.BufferStore(store.buffer, value, store.indices)
+    return tirx.BufferStore(store.buffer, value, store.indices, span=store.span)
 
 
 def _fenced_sums(value: Any) -> Any:

@@ -71,7 +71,9 @@ def task_key(function: PrimFunc, target: Target, measured: bool = True) -> str:
     bare = function
     for attribute in (KERNEL_LOCATIONS, "global_symbol"):
         bare = bare.without_attr(attribute) if attribute in (bare.attrs or {}) else bare
-    text = re.sub(rf'"{re.escape(LOCATION)}": "(?:[^"\\]|\\.)*",? ?', "", bare.script())
+    string = r'"(?:[^"\\]|\\.)*"'
+    keys = "|".join(map(re.escape, (LOCATION, KERNEL_LOCATIONS)))
+    text = re.sub(rf'"(?:{keys})": (?:{string}|\[(?:{string},? ?)*\]),? ?', "", bare.script())
     facts = (text, repr(target), str(tvm_target(target)), str(PINNED), str(measured))
     return "schedule-" + blake2b("\0".join(facts).encode(), digest_size=16).hexdigest()
 
