@@ -128,6 +128,9 @@ class Interface:
     """Positions in `bound` that a call updates, each with the index of the result that is the next call's content."""
     numbers: tuple[int, ...] = ()
     """Results of rank 0 that are returned as Python numbers."""
+    signless: tuple[int, ...] = ()
+    """Parameters of signless integers, which callers may pass with either sign."""
+    signless_results: tuple[int, ...] = ()
     sizes: SizeProgram | None = None
     """For run-time sizes: computes the sizes of results and checks those of arguments."""
 

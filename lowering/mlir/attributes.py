@@ -32,7 +32,7 @@ LENGTHS = "mlirtri.lengths"
 NUMBER = "mlirtri.number"
 """Attribute of a rank-0 result, without value: Python gets a number instead of a tensor."""
 DTYPE = "mlirtri.dtype"
-"""Attribute of an argument or result: our name of its dtype, where it differs from its type's at the same width."""
+"""Attribute of an argument or result: our name of its dtype, where its type has lost that, or its sign."""
 
 
 def argument_attributes(function: func.FuncOp) -> list[dict[str, ir.Attribute]]:

@@ -8,6 +8,7 @@ Read in this order:
 - `program.py`: the class `Program`
 - `params.py`: the tensors that a program is bound to
 - `mlir_program.py`: MLIR and TOSA
+- `signless.py`: integers without a sign, called with either
 - `mlir_sources.py`: text, bytecode and files of MLIR, and the resources in its text
 - `stablehlo_program.py`: StableHLO, and JAX through it
 - `onnx_program.py`, `relax_program.py`: ONNX and Relax

@@ -12,30 +12,78 @@ from typing import Any
 
 from mlirtri.compiler.isolation import text_of, text_of_bytecode, try_parsing
 from mlirtri.compiler.walk import COMPILING
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.locations import give_locations, locate_implied_bodies, name_of, parse_text, span_of
 from mlirtri.dialect.bindings.mlir import ir, print_complete, public_functions
 from mlirtri.dialect.definition import context_for
 from mlirtri.errors import KernelError, ParseError, Span
-from mlirtri.kernels.kernel import shown_to_user
+from mlirtri.kernels.kernel import Kernel, shown_to_user
+from mlirtri.lowering.core.interface import Interface
 from mlirtri.lowering.importers.normalize.constants import take_constants
+from mlirtri.lowering.mlir.attributes import DTYPE, argument_attributes, result_attributes
 from mlirtri.programs.mlir_sources import BYTECODE, MODULE, contents_of, split_resources
 from mlirtri.programs.program import Program
+from mlirtri.programs.signless import SignlessKernel
 
 _NAME = re.compile(rb"%([A-Za-z0-9_$.-]+)")
 _NOT_BY_NAME = ("self", "out")
 """What a call takes besides the arguments; those of such names are called by their number."""
 
 
-def from_mlir(source: str | bytes | Path | Any) -> Program:
+class MlirProgram(Program):
+    """A program of MLIR, whose integer types may be signless."""
+
+    results: Any = None
+    """The dtypes that `from_mlir` was asked for."""
+
+    def compile(self, entry: str | None = None, *, results: Any = None, **options: Any) -> SignlessKernel:
+        """Return the kernel of a function as `Program.compile` does.
+
+        `results` has the dtypes of its results, in order: integers of the width of signless ones, or None. Raises
+        `KernelTypeError` for others.
+        """
+        kernel = super().compile(entry, **options)
+        assert isinstance(kernel, SignlessKernel)
+        if (results := self.results if results is None else results) is None:
+            return kernel
+        try:
+            return kernel.with_results(results)
+        except KernelError as error:
+            raise shown_to_user(error)
+
+    def _interface(self, module: Any) -> Interface:
+        [function] = public_functions(module)
+        interface = super()._interface(module)
+        types = [parameter.type for parameter in interface.parameters]
+        return replace(
+            interface,
+            signless=_signless(types, argument_attributes(function)),
+            signless_results=_signless(interface.leaves, result_attributes(function)),
+        )
+
+    def _kernel(self, *parts: Any) -> Kernel:
+        return SignlessKernel(*parts)
+
+
+def _signless(types: Sequence[TensorType], attributes: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    """Return the indices of the integers that no attribute gives a sign."""
+    pairs = enumerate(zip(types, attributes, strict=False))
+    return tuple(index for index, (of, known) in pairs if of.dtype.is_integer and DTYPE not in known)
+
+
+def from_mlir(source: str | bytes | Path | Any, *, results: Any = None) -> MlirProgram:
     """Return the program of an MLIR module on tensors: its text, bytecode, a file of either, or an `ir.Module`.
 
-    A string with one line that ends in ``.mlir`` or ``.mlirbc`` is a path. Raises `ParseError` with the position that
-    does not parse.
+    A string with one line that ends in ``.mlir`` or ``.mlirbc`` is a path. Signless integers (`i8`) take arrays of
+    either sign. `results` has a dtype for each result, or None: by default a signless result is unsigned where all
+    arguments of its width are, and else signed. Raises `ParseError` with the position that does not parse.
     """
     try:
         data, file = contents_of(source)
         read = read_source(data, file)
-        return Program("mlir", read.module, read.functions, file, read.params)
+        program = MlirProgram("mlir", read.module, read.functions, file, read.params)
+        program.results = results
+        return program
     except KernelError as error:
         raise shown_to_user(error)
 

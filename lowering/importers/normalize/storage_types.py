@@ -94,8 +94,10 @@ def _note_dtypes(function: func.FuncOp) -> None:
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     for types, attributes in zip((kind.inputs, kind.results), groups, strict=True):
         for type_, group in zip(types, attributes, strict=True):
-            if _element(type_) in FORMATS:
-                group[DTYPE] = ir.StringAttr.get(find_stored(_element(type_)).name)
+            if (element := _element(type_)) in FORMATS:
+                group[DTYPE] = ir.StringAttr.get(find_stored(element).name)
+            elif element.startswith("si"):
+                group[DTYPE] = ir.StringAttr.get(f"int{element[2:]}")
     set_signature(function, *groups)
 
 

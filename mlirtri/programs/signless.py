@@ -1,0 +1,146 @@
+"""Call a function of signless integers (`i8`) with integers of either sign: NumPy's and torch's dtypes have one.
+
+Takes integers of the function's width. The memory is the same, and the function's operations carry the sign, so nothing
+is converted. A result has the dtype that `results=` or `out=` asks for; else it is unsigned if arguments of its width
+are, all of them, and signed otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype, find_dtype
+from mlirtri.errors import KernelTypeError
+from mlirtri.kernels.kernel import Kernel
+from mlirtri.lowering.core.interface import Interface, Leaf, TensorParameter, like
+
+
+class SignlessKernel(Kernel):
+    """A kernel of which some integers have no sign of their own; the interface has them as signed."""
+
+    def _general_call(self, /, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
+        kernel = self._of_signs(arguments, keywords, out)
+        if kernel is self:
+            return super()._general_call(*arguments, out=out, **keywords)
+        return kernel(*arguments, **({} if out is None else {"out": out}), **keywords)
+
+    def _short_call(self) -> Callable[..., Any]:
+        """Return a call that finds the kernel by the arguments' dtypes: a short call of one takes no others."""
+        if not self.interface.signless:
+            return super()._short_call()
+        own, calls = super()._general_call, dict[Any, Callable[..., Any]]()
+
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            key = tuple([getattr(argument, "dtype", None) for argument in arguments])
+            if keywords or None in key:
+                return self._general_call(*arguments, **keywords)
+            if key not in calls:
+                kernel = self._of_signs(arguments, {}, None)
+                calls[key] = kernel if kernel is not self else self.runner.short_call(own)
+            return calls[key](*arguments)
+
+        return call
+
+    def with_results(self, dtypes: Any) -> SignlessKernel:
+        """Return the kernel with these dtypes of results, in order; None leaves a result as it is.
+
+        Raises `KernelTypeError` for others than integers of the width.
+        """
+        indices = _indices(self.interface.tree)
+        asked = list(dtypes) if isinstance(dtypes, (tuple, list)) else [dtypes]
+        if len(asked) != len(indices):
+            raise KernelTypeError(f"results= has {len(asked)} dtypes for {len(indices)} results of {self.name!r}")
+        known = {index: as_dtype(dtype) for index, dtype in zip(indices, asked, strict=True) if dtype is not None}
+        for index, dtype in known.items():
+            self._check_result(index, dtype)
+        left = tuple(index for index in self.interface.signless_results if index not in known)
+        return self._sibling(SignlessKernel, replace(with_signs(self.interface, {}, known), signless_results=left))
+
+    def _check_result(self, index: int, dtype: DType) -> None:
+        of = self.interface.leaves[index]
+        is_possible = index in self.interface.signless_results and dtype.is_integer and dtype.bits == of.dtype.bits
+        if dtype == of.dtype or is_possible:
+            return
+        raise KernelTypeError(
+            f"results= asks for {dtype} where {self.name!r} gives {of}",
+            help="only the sign of a signless integer can be chosen",
+        )
+
+    def _of_signs(self, arguments: Sequence[Any], keywords: Mapping[str, Any], out: Any) -> Kernel:
+        """Return the kernel for the signs of these arguments; this one where they have none, or fit it."""
+        interface = self.interface
+        given = dict(zip([parameter.name for parameter in interface.parameters], arguments, strict=False)) | keywords
+        signs = {index: _sign(given.get(each.name), each.type.dtype) for index, each in _parameters(interface)}
+        unsigned = frozenset(index for index, sign in signs.items() if sign == "u")
+        widths = {_bits(interface, index) for index in unsigned}
+        widths -= {_bits(interface, index) for index, sign in signs.items() if sign == "i"}
+        targets = [] if out is None else out if isinstance(out, (tuple, list)) else [out]
+        pairs = zip(_indices(interface.tree), targets, strict=False)
+        wanted = {index: _sign(target, interface.leaves[index].dtype) for index, target in pairs}
+        results = frozenset(
+            index
+            for index in interface.signless_results
+            if wanted.get(index, "u" if interface.leaves[index].dtype.bits in widths else "i") == "u"
+        )
+        if not unsigned and not results:
+            return self
+        siblings = self.__dict__.setdefault("_siblings", {})
+        if (unsigned, results) not in siblings:
+            parameters = {index: _unsigned(interface.parameters[index].type.dtype) for index in unsigned}
+            leaves = {index: _unsigned(interface.leaves[index].dtype) for index in results}
+            siblings[unsigned, results] = self._sibling(Kernel, with_signs(interface, parameters, leaves))
+        return siblings[unsigned, results]
+
+    def _sibling(self, kind: type[Kernel], interface: Interface) -> Any:
+        """Return a kernel of the same code."""
+        parts = (self.name, self.pipeline, self.target, self.semantics, self.walked)
+        return kind(*parts, interface, self.walk_with_passes)
+
+
+def with_signs(interface: Interface, parameters: Mapping[int, DType], results: Mapping[int, DType]) -> Interface:
+    """Return the interface with other dtypes of some parameters and results."""
+    leaves = tuple(of.with_dtype(results.get(index, of.dtype)) for index, of in enumerate(interface.leaves))
+    return replace(
+        interface,
+        parameters=tuple(
+            replace(each, type=each.type.with_dtype(parameters.get(index, each.type.dtype)))
+            for index, each in enumerate(interface.parameters)
+        ),
+        leaves=leaves,
+        tree=_with_types(interface.tree, leaves),
+    )
+
+
+def _with_types(tree: Any, leaves: Sequence[Any]) -> Any:
+    if isinstance(tree, Leaf):
+        return replace(tree, type=leaves[tree.index])
+    return None if tree is None else like(tree, [_with_types(each, leaves) for each in tree])
+
+
+def _indices(tree: Any) -> list[int]:
+    """Return the indices of the results that a call returns, in order."""
+    if isinstance(tree, Leaf):
+        return [tree.index]
+    return [] if tree is None else [index for each in tree for index in _indices(each)]
+
+
+def _parameters(interface: Interface) -> list[tuple[int, TensorParameter]]:
+    return [(index, interface.parameters[index]) for index in interface.signless]
+
+
+def _sign(value: Any, signed: DType) -> str | None:
+    """Return the kind of an integer, ``i`` or ``u``; None for Python's that fit `signed`, and for other widths."""
+    if isinstance(value, int):
+        return None if signed.holds(value) else "u"
+    dtype = find_dtype(value.dtype) if hasattr(value, "dtype") else None
+    return dtype.kind if dtype is not None and dtype.is_integer and dtype.bits == signed.bits else None
+
+
+def _bits(interface: Interface, index: int) -> int:
+    return interface.parameters[index].type.dtype.bits
+
+
+def _unsigned(dtype: DType) -> DType:
+    return DTYPES[f"u{dtype.name}"]
