@@ -75,10 +75,10 @@ def visit_if_exp(context: FunctionContext, node: ast.IfExp) -> Any:
     test = condition(context, node.test)
     if not isinstance(test, Tensor):
         return visit(context, node.body if test else node.orelse)
-    return _select(context, test, lambda: visit(context, node.body), lambda: visit(context, node.orelse), node)
+    return select(context, test, lambda: visit(context, node.body), lambda: visit(context, node.orelse), node)
 
 
-def _select(
+def select(
     context: FunctionContext, test: Tensor, first: Callable[[], Any], second: Callable[[], Any], node: ast.expr
 ) -> Any:
     """Return the value of one of two expressions."""
@@ -125,7 +125,7 @@ def _either(context: FunctionContext, is_or: bool, value: Any, predicate: Tensor
     else:
         decided = lambda: visit(context, right)  # noqa: E731
     arms = (lambda: value, decided) if is_or else (decided, lambda: value)
-    return _select(context, predicate, *arms, right)
+    return select(context, predicate, *arms, right)
 
 
 # --- scf.if ----------------------------------------------------------------------------------------------------------

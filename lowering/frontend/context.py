@@ -53,6 +53,8 @@ class LoopPlan:
     """Memory that the body writes without visible syntax for it."""
     referenced: set[str] = field(default_factory=set)
     """Names that macros write in the loop."""
+    test_has_effects: bool = False
+    """Whether the condition of a `while` assigns names or writes memory."""
     shared: dict[str, set[Storage | None]] = field(default_factory=dict)
     """Names that alias another name's memory in some iterations, and which memory."""
 

@@ -33,15 +33,8 @@ def structured(body: Sequence[ast.stmt], read_after: Iterable[str] = ()) -> list
     Names in `read_after` are read after the function: a macro's references.
     """
     statements = _block(list(body), None, iter(range(1 << 30)))
-    if read_after:
-        _note_exits(statements, frozenset(read_after))
-    _live(statements, frozenset(read_after))
+    _Liveness(frozenset(read_after) | _captured(statements)).of_block(statements, frozenset())
     return statements
-
-
-def _note_exits(body: Sequence[ast.stmt], read_after: frozenset[str]) -> None:
-    for node in (node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Return)):
-        node.read_after = read_after  # type: ignore[attr-defined]
 
 
 def _block(body: list[ast.stmt], enclosing: _EnclosingLoop | None, serial: Iterator[int]) -> list[ast.stmt]:
@@ -151,10 +144,8 @@ def _assign(name: str, value: ast.expr, where: ast.AST) -> ast.Assign:
 
 
 def stored(nodes: ast.AST | Sequence[ast.AST]) -> set[str]:
-    """Return every name that statements may bind."""
-    nodes = [nodes] if isinstance(nodes, ast.AST) else nodes
-    walked = (part for node in nodes for part in ast.walk(node))
-    return {part.id for part in walked if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    """Return every name that statements may bind; targets of comprehensions are local to these."""
+    return {name.id for name in _stores([nodes] if isinstance(nodes, ast.AST) else nodes)}
 
 
 def rebound(body: Sequence[ast.AST]) -> set[str]:
@@ -163,9 +154,33 @@ def rebound(body: Sequence[ast.AST]) -> set[str]:
         id(part.target) for node in body for part in ast.walk(node)
         if isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name)
     }  # fmt: skip
-    walked = (part for node in body for part in ast.walk(node))
-    names = (part for part in walked if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
-    return {part.id for part in names if id(part) not in updates}
+    return {name.id for name in _stores(body) if id(name) not in updates}
+
+
+def _stores(nodes: Sequence[ast.AST]) -> Iterator[ast.Name]:
+    """Yield the targets in statements of one function, without those in the functions it defines."""
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node
+        elif isinstance(node, (ast.FunctionDef, ast.Lambda)):
+            pending += [*node.args.defaults, *filter(None, node.args.kw_defaults)]
+        elif isinstance(node, ast.comprehension):
+            pending += [node.iter, *node.ifs]
+        else:
+            pending += ast.iter_child_nodes(node)
+
+
+def _captured(body: Sequence[ast.stmt]) -> frozenset[str]:
+    """Return the names that functions defined in these statements read from around them, whenever they are called."""
+    captured: set[str] = set()
+    for node in (node for statement in body for node in ast.walk(statement)):
+        if isinstance(node, (ast.FunctionDef, ast.Lambda)):
+            inner = node.body if isinstance(node.body, list) else [node.body]
+            own = {part.arg for part in ast.walk(node) if isinstance(part, ast.arg)} | stored(inner)
+            captured |= loaded(*inner) - own
+    return frozenset(captured)
 
 
 def loaded(*nodes: ast.AST | None) -> set[str]:
@@ -195,42 +210,47 @@ def _bases(target: ast.AST) -> Iterator[str]:
         yield from loaded(target.value)
 
 
-def _live(body: Sequence[ast.stmt], live: frozenset[str]) -> frozenset[str]:
-    """Return the names live before statements, given those live after; annotates loops and branches with them."""
-    for statement in reversed(body):
-        live = _live_before(statement, live)
-    return live
+@dataclass(frozen=True)
+class _Liveness:
+    """Liveness of names in the statements of one function; annotates loops and branches with it."""
 
+    always: frozenset[str]
+    """Names that are live everywhere."""
 
-def _live_before(statement: Any, live_after: frozenset[str]) -> frozenset[str]:
-    if isinstance(statement, ast.Return):
-        return frozenset(loaded(statement)) | getattr(statement, "read_after", frozenset())
-    if isinstance(statement, ast.If):
-        statement.live_out = live_after
-        return _live(statement.body, live_after) | _live(statement.orelse, live_after) | loaded(statement.test)
-    if isinstance(statement, ast.With):
-        return _live(statement.body, live_after) | {
-            name for item in statement.items for name in loaded(item.context_expr)
-        }
-    if isinstance(statement, (ast.For, ast.While)):
-        return _live_before_loop(statement, live_after)
-    if isinstance(statement, ast.FunctionDef):
-        return (live_after - {statement.name}) | loaded(statement)
-    targets = stored(statement)
-    if isinstance(statement, ast.AugAssign):
-        return live_after | loaded(statement) | targets
-    return (live_after - targets) | loaded(statement)
+    def of_block(self, body: Sequence[ast.stmt], after: frozenset[str]) -> frozenset[str]:
+        """Return the names live before statements, given those live after."""
+        for statement in reversed(body):
+            after = self._before(statement, after | self.always)
+        return after | self.always
 
+    def _before(self, statement: Any, after: frozenset[str]) -> frozenset[str]:
+        if isinstance(statement, ast.Return):
+            return frozenset(loaded(statement))
+        if isinstance(statement, ast.If):
+            statement.live_out = after
+            arms = self.of_block(statement.body, after) | self.of_block(statement.orelse, after)
+            return arms | loaded(statement.test)
+        if isinstance(statement, ast.With):
+            items = {name for item in statement.items for name in loaded(item.context_expr)}
+            return self.of_block(statement.body, after) | items
+        if isinstance(statement, (ast.For, ast.While)):
+            return self._before_loop(statement, after)
+        if isinstance(statement, ast.FunctionDef):
+            return (after - {statement.name}) | loaded(statement)
+        targets = stored(statement)
+        if isinstance(statement, ast.AugAssign):
+            return after | loaded(statement) | targets
+        return (after - targets) | loaded(statement)
 
-def _live_before_loop(loop: Any, live_after: frozenset[str]) -> frozenset[str]:
-    loop.live_out = live_after
-    head = live_after | (loaded(loop.test) if isinstance(loop, ast.While) else frozenset())
-    head |= {loop.flag} if loop.flag else frozenset()
-    assigned = stored(loop.target) if isinstance(loop, ast.For) else set()
-    while True:
-        grown = head | (_live(loop.body, head) - assigned)
-        if grown == head:
-            break
-        head = grown
-    loop.live_body = head
-    return head | (loaded(loop.iter) if isinstance(loop, ast.For) else frozenset())
+    def _before_loop(self, loop: Any, after: frozenset[str]) -> frozenset[str]:
+        loop.live_out = after
+        head = after | (loaded(loop.test) if isinstance(loop, ast.While) else frozenset())
+        head |= {loop.flag} if loop.flag else frozenset()
+        assigned = stored(loop.target) if isinstance(loop, ast.For) else set()
+        while True:
+            before = head | (self.of_block(loop.body, head) - assigned)
+            if before == head:
+                break
+            head = before
+        loop.live_body = head
+        return head | (loaded(loop.iter) if isinstance(loop, ast.For) else frozenset())

@@ -18,7 +18,8 @@ from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelError, KernelTypeError, KernelValueError, Note, Span, UnsupportedSyntaxError
 from mlirtri.lowering.core.interface import Capture
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit, visit_body
-from mlirtri.lowering.frontend.language.storage import with_memory
+from mlirtri.lowering.frontend.language.merging import same
+from mlirtri.lowering.frontend.language.storage import has_memory, with_memory
 from mlirtri.lowering.frontend.python_to_ast import parse_function
 from mlirtri.lowering.frontend.scope import Element, Scope, check_constant
 
@@ -182,11 +183,25 @@ class Variable:
     scope: Scope
     name: str
     value: Any
+    span: Span
 
     def assign(self, value: Any) -> None:
-        """Bind the caller's name to the final value of the macro's parameter."""
+        """Bind the caller's name to the final value of the macro's parameter; raises for a name of no local."""
+        if self.name not in self.scope.locals:
+            self._check_unchanged(value)
+            return
         self.scope.locals[self.name] = with_memory(value)
         self.scope.referenced.add(self.name)
+
+    def _check_unchanged(self, value: Any) -> None:
+        before, after = (x.origin if has_memory(x) else None for x in (self.value, value))
+        is_written_in_place = before and after and (before.storage, before.steps) == (after.storage, after.steps)
+        if not is_written_in_place and not same(self.value, value):
+            raise UnsupportedSyntaxError(
+                f"the macro assigns to {self.name!r}, which is no variable of the calling function",
+                self.span,
+                help="pass it to that function as an argument and return the new value",
+            )
 
 
 def inline_macro(context: FunctionContext, macro: Any, call: ast.Call) -> Any:
@@ -204,7 +219,9 @@ def inline_macro(context: FunctionContext, macro: Any, call: ast.Call) -> Any:
             arguments[name] = _reference(context, node) if name in macro.references else visit(context, node)
     file, definition = parse_function(function)
     scope = _scope_of(context, function)
+    scope.references = frozenset(macro.references)
     variables = {name: value for name, value in arguments.items() if isinstance(value, Variable)}
+    _check_distinct(list(variables.values()))
     scope.locals.update(_owned(arguments | {name: variable.value for name, variable in variables.items()}))
     result = _run(context, scope, file, definition.body, function.__name__, span, tuple(variables))
     for name, variable in variables.items():
@@ -212,10 +229,23 @@ def inline_macro(context: FunctionContext, macro: Any, call: ast.Call) -> Any:
     return result
 
 
+def _check_distinct(variables: list[Variable]) -> None:
+    for position, variable in enumerate(variables):
+        if variable.name in [earlier.name for earlier in variables[:position]]:
+            raise KernelTypeError(
+                f"{variable.name!r} is given for two references",
+                variable.span,
+                help="copy it into another variable first",
+            )
+
+
 def _reference(context: FunctionContext, node: ast.expr) -> Variable | Element:
     """Return what an argument of a macro refers to; raises `KernelTypeError` unless it is a variable or element."""
     if isinstance(node, ast.Name):
-        return Variable(context.scope, node.id, visit(context, node))
+        # The parameter of a calling macro may stand for an element already.
+        if isinstance(value := context.scope.locals.get(node.id), Element):
+            return value
+        return Variable(context.scope, node.id, visit(context, node), context.span(node))
     if isinstance(node, ast.Subscript):
         array, index = visit(context, node.value), visit(context, node.slice)
         if isinstance(array, Tensor):

@@ -41,9 +41,13 @@ class LoopState:
         """Whether at least one iteration runs."""
         self.b, self.scope = context.b, context.scope
         self.serial = self.b.memory.serial
-        self.changed = {name for name in stored(node.body) if not has_memory(self.scope.locals.get(name))} | rebound(
-            [*node.body, *([node.target] if isinstance(node, ast.For) else [])]
+        head = [node.target] if isinstance(node, ast.For) else [node.test]
+        stores = stored([*head, *node.body])
+        self.changed = {name for name in stores if not has_memory(self.scope.locals.get(name))} | rebound(
+            [*head, *node.body]
         )
+        self.always = stored(node.test) if isinstance(node, ast.While) else set()
+        """Names that the first evaluation of the condition assigns."""
         self.changed |= plan.referenced
         self.outer_names = frozenset(self.scope.locals)
         self.names: dict[str, Any] = {}
@@ -189,7 +193,7 @@ class LoopState:
                     self._refuse(name, self.fixed[name], value)
             elif value is None or not is_value(value):
                 continue
-            elif self.runs or name.startswith("."):
+            elif self.runs or name in self.always or name.startswith("."):
                 value = current(self.b.tri, value)
                 self.plan.templates[name] = rebuilt(value, iter([kind(leaf) for leaf in flat(value)]))
                 is_changed = True

@@ -15,10 +15,12 @@ from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelError, KernelTypeError, KernelValueError, UnsupportedSyntaxError
-from mlirtri.lowering.frontend.branches import emit_if
+from mlirtri.lowering.frontend.branches import emit_if, select
 from mlirtri.lowering.frontend.context import FunctionContext, LoopPlan, PlanChanged, handles, visit, visit_block
+from mlirtri.lowering.frontend.early_exits import stored
 from mlirtri.lowering.frontend.iterables import Iterable, iterable_of
 from mlirtri.lowering.frontend.language.builder import Language
+from mlirtri.lowering.frontend.language.merging import same
 from mlirtri.lowering.frontend.language.scf import for_loop, index_of, tensor_of_index, while_loop
 from mlirtri.lowering.frontend.loop_state import LoopState
 from mlirtri.lowering.frontend.operators import condition
@@ -112,22 +114,28 @@ def _unroll(context: FunctionContext, node: Any, iterable: Iterable, iteration: 
 
 @handles(ast.ListComp, ast.GeneratorExp)
 def visit_comprehension(context: FunctionContext, node: ast.ListComp | ast.GeneratorExp) -> list[Any]:
-    """Return the values of a comprehension over a compile-time sequence; its names are local."""
-    names = dict(context.scope.locals)
-    values: list[Any] = []
-    _comprehend(context, node.generators, node.elt, values)
-    context.scope.locals = names
+    """Return the values of a comprehension over a compile-time sequence; its targets are local to it."""
+    first, names, values = iterable_of(context, node.generators[0].iter), context.scope.locals, []
+    targets = stored([generator.target for generator in node.generators])
+    hidden = {name: names.pop(name) for name in targets if name in names}
+    try:
+        _comprehend(context, node.generators, first, node.elt, values)
+    finally:
+        names = context.scope.locals
+        for name in targets:
+            names.pop(name, None)
+        names.update(hidden)
     return values
 
 
 def _comprehend(
-    context: FunctionContext, generators: list[ast.comprehension], element: ast.expr, values: list[Any]
+    context: FunctionContext,
+    generators: list[ast.comprehension],
+    iterable: Iterable,
+    element: ast.expr,
+    values: list[Any],
 ) -> None:
-    if not generators:
-        values.append(visit(context, element))
-        return
     first, *inner = generators
-    iterable = iterable_of(context, first.iter)
     if iterable.static_count is None:
         raise KernelTypeError(
             "a comprehension has as many iterations as are known at compile time",
@@ -139,8 +147,12 @@ def _comprehend(
         tests = [condition(context, test) for test in first.ifs]
         if any(isinstance(test, Tensor) for test in tests):
             raise KernelTypeError("the `if` of a comprehension has to be known at compile time")
-        if all(tests):
-            _comprehend(context, inner, element, values)
+        if not all(tests):
+            continue
+        if inner:
+            _comprehend(context, inner, iterable_of(context, inner[0].iter), element, values)
+        else:
+            values.append(visit(context, element))
 
 
 # --- emitted ---------------------------------------------------------------------------------------------------------
@@ -214,9 +226,9 @@ def _emit_breaking(context: FunctionContext, node: Any, iterable: Iterable, stat
     b, tri = context.b, context.b.tri
     count = tri.index(iterable.count)
 
-    def test(values: list[Tensor]) -> Tensor:
+    def test(values: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         names, _ = state.split(values[1:])
-        return tri.logical_and(names[node.flag], tri.less(values[0], count))
+        return tri.logical_and(names[node.flag], tri.less(values[0], count)), values
 
     def body(values: list[Tensor]) -> list[Tensor]:
         state.enter(values[1:])
@@ -231,13 +243,25 @@ def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
     tri, state = context.b.tri, LoopState(context, node, plan, runs=False)
     endless: list[bool] = []
 
-    def test(values: list[Tensor]) -> Tensor:
+    def truth() -> Tensor:
+        value = condition(context, node.test)
+        if isinstance(value, Tensor):
+            return value
+        endless.append(bool(value) and node.flag is None)
+        return tri.constant(value, BOOL)
+
+    def test(values: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         state.enter(values)
-        predicate = condition(context, node.test)
-        if not isinstance(predicate, Tensor):
-            endless.append(bool(predicate) and node.flag is None)
-            predicate = tri.constant(predicate, BOOL)
-        return tri.logical_and(context.scope.locals[node.flag], predicate) if node.flag else predicate
+        if plan.test_has_effects:
+            return _still(context, node, truth), state.leave()
+        names = dict(context.scope.locals)
+        with context.b.memory.watched() as journal:
+            predicate = truth()
+        if journal or not all(same(now, names.get(name)) for name, now in context.scope.locals.items()):
+            plan.test_has_effects = True
+            raise PlanChanged
+        goes_on = tri.logical_and(context.scope.locals[node.flag], predicate) if node.flag else predicate
+        return goes_on, values
 
     def body(values: list[Tensor]) -> list[Tensor]:
         state.enter(values)
@@ -249,3 +273,11 @@ def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
     if any(endless):
         raise KernelValueError("this loop never ends", context.span(node.test))
     state.exit(results)
+
+
+def _still(context: FunctionContext, node: Any, truth: Callable[[], Tensor]) -> Tensor:
+    """Return the condition of a `while` that assigns names or writes memory; after a `break` it is not evaluated."""
+    if not node.flag:
+        return truth()
+    left = lambda: context.b.tri.constant(False, BOOL)  # noqa: E731 - emitted in its arm
+    return select(context, context.scope.locals[node.flag], truth, left, node.test)

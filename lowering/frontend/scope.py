@@ -57,10 +57,10 @@ class Element:
     index: tuple[Any, ...]
 
     def read(self) -> Any:
-        return element(self.b, self.array, self.index)
+        return element(self.b, current(self.b.tri, self.array), self.index)
 
     def write(self, value: Any) -> None:
-        write(self.b, self.array, self.index, value)
+        write(self.b, current(self.b.tri, self.array), self.index, value)
 
 
 class Scope:
@@ -74,6 +74,8 @@ class Scope:
         self.locals: dict[str, Any] = {}
         self.referenced: set[str] = set()
         """Names that macros have assigned to."""
+        self.references: frozenset[str] = frozenset()
+        """Of a macro: the parameters that stand for the caller's variables and elements."""
 
     def read(self, name: str, b: Language) -> Any:
         """Return the current value of a name; raises `UnknownNameError`, with similar names."""

@@ -46,6 +46,8 @@ def visit_delete(context: FunctionContext, node: ast.Delete) -> None:
     for target in node.targets:
         if not isinstance(target, ast.Name):
             raise UnsupportedSyntaxError("only names can be deleted", context.span(target))
+        if target.id in context.scope.references:
+            raise UnsupportedSyntaxError(f"{target.id!r} is the caller's, and cannot be deleted", context.span(target))
         context.scope.locals.pop(target.id, None)
 
 
@@ -217,6 +219,7 @@ def _update_name(context: FunctionContext, name: str, node: ast.AugAssign) -> No
     old = context.scope.read(name, context.b)
     new = binary(context.b, node.op, old, visit(context, node.value))
     if isinstance(reference := names.get(name), Element):
+        _check_update(context.b, old, new, node)
         reference.write(new)
     elif isinstance(old, Tensor) and not old.weak and (has_memory(old) or isinstance(old.value.owner, ir.Block)):
         _update_array(context, old, new, node)

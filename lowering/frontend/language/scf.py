@@ -59,11 +59,11 @@ def for_loop(
 
 def while_loop(
     initial: Sequence[Tensor],
-    test: Callable[[list[Tensor]], Tensor],
+    test: Callable[[list[Tensor]], tuple[Tensor, Sequence[Tensor]]],
     body: Callable[[list[Tensor]], Sequence[Tensor]],
     location: ir.Location | None,
 ) -> list[Tensor]:
-    """Emit an `scf.while` that carries the same values through its test and its body, and return its results."""
+    """Emit an `scf.while` and return its results; the test gives its truth and what the body and the results get."""
     types = [operand.value.type for operand in initial]
     loop = scf.WhileOp(types, [operand.value for operand in initial], loc=location)
     locations = [location or ir.Location.unknown()] * len(types)
@@ -72,7 +72,8 @@ def while_loop(
         after = loop.regions[1].blocks.append(*types, arg_locs=locations)
         with ir.InsertionPoint(before):
             carried = [Tensor(value, x.type) for value, x in zip(before.arguments, initial, strict=True)]
-            scf.ConditionOp(condition_of(test(carried), location), list(before.arguments), loc=location)
+            truth, forwarded = test(carried)
+            scf.ConditionOp(condition_of(truth, location), [operand.value for operand in forwarded], loc=location)
         with ir.InsertionPoint(after):
             carried = [Tensor(value, x.type) for value, x in zip(after.arguments, initial, strict=True)]
             scf.YieldOp([operand.value for operand in body(carried)], loc=location)

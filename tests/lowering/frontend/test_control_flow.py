@@ -125,6 +125,21 @@ def closures(a, h):
     return total
 
 
+@on(VECTOR)
+@on(-VECTOR)
+def closures_read_what_is_assigned_after_them(a):
+    x, y = 1.0, 0.0
+    f = lambda: x + y  # noqa: E731 - what is tested
+    if a[0] > 0:
+        x = 2.0
+    first = f()
+    for i in range(a.shape[0]):
+        y = f() + a[i]
+    second = f()
+    x = 5.0
+    return first, second, f()
+
+
 @every_program(__name__)
 def test_programs(function, arguments, pipeline):
     check_program(function, arguments, pipeline)

@@ -320,6 +320,47 @@ def comprehensions(a):
     return np.array([x + 1 for x in parts]), sum(x * x for x in a)
 
 
+@on(VECTOR)
+@on(-VECTOR)
+def comprehensions_have_names_of_their_own(a):
+    x, y = 1.0, 0.0
+    if a[0] > 0:
+        x = 2.0
+    parts = [y := y + x for x in range(3)]
+    return x, y, np.array(parts)
+
+
+def next_of(a, i):
+    a[i] += 1
+    return a[i]
+
+
+@on(VECTOR)
+def a_condition_that_writes(a):
+    n = 0
+    while next_of(a, 0) < 8 or next_of(a, 1) < 5:
+        n += 1
+    return n
+
+
+@on(VECTOR)
+def a_condition_that_assigns(a):
+    n, m = 0, 0.0
+    while (n := n + 1) < 50 and (m := a[0] * n) < 1000:
+        a[0] *= 2
+        if a[0] > 30:
+            break
+        if a[0] > 7:
+            continue
+        a[1] += m
+    for i in range(9):
+        while (n := n + 1) < 5 * i:
+            if n > 23:
+                return n
+            a[2] += 1
+    return -n
+
+
 @on(np.array([0, 2, 2, 5, 5, 9]), np.arange(9.0))
 def bounds_from_data(starts, x):
     y = np.zeros(starts.size - 1)

@@ -47,6 +47,38 @@ def clamp(x: Ref, low):
         x = low
 
 
+@mt.macro
+def double(x: Ref):
+    x = x * 2
+    x += x
+
+
+@mt.macro
+def double_below(x: Ref, low, turns):
+    for _ in range(turns):
+        if x < low:
+            double(x)
+        else:
+            x -= 1
+
+
+@mt.macro
+def double_and_swap(x: Ref, y: Ref):
+    double(y)
+    swap(x, y)
+
+
+@mt.macro
+def counted(x: Ref):
+    x = sum([x for x in range(3)]) + x
+    return x
+
+
+@mt.macro
+def forgets(x: Ref):
+    del x
+
+
 def add_one(x):
     return x + 1
 
@@ -75,6 +107,60 @@ def test_references(pipeline):
     wanted[2:] += 0.5
     np.testing.assert_array_equal(a, wanted)
     assert (total, other) == (5.0, running)
+
+
+@pytest.mark.parametrize("pipeline", [*PIPELINES, "interpreter"])
+def test_references_through_several_macros(pipeline):
+    def nested(a, p):
+        total = 1.0
+        double(total)
+        double_below(a[0], 3.0, 2)
+        double_below(a[p[0]], 50.0, 9)
+        double_below(total, 50.0, 9)
+        double_and_swap(a[2], a[3])
+        double_and_swap(a[4], total)
+        double_below(a[5:7][1], 0.0, 1)
+        double(a[5:7])
+        double(a[p[1:]])
+        return total
+
+    a = np.arange(12.0)
+    total = mt.jit(nested, pipeline=pipeline)(a, np.array([1, 9, 10]))
+    wanted = np.array([0.0, 58.0, 12.0, 2.0, 228.0, 20.0, 20.0, 7.0, 8.0, 36.0, 40.0, 11.0])
+    assert total == 4.0
+    np.testing.assert_array_equal(a, wanted)
+
+
+@pytest.mark.parametrize("pipeline", [*PIPELINES, "interpreter"])
+def test_a_reference_reads_what_was_written_since(pipeline):
+    @mt.macro
+    def both(x: Ref, a):
+        a[0] = 100.0
+        x += 1
+        a[0] = x + 1
+        return x
+
+    def reads(a):
+        return both(a[0], a), a[0]
+
+    assert mt.jit(reads, pipeline=pipeline)(np.zeros(2)) == (102.0, 102.0)
+
+
+@pytest.mark.parametrize("pipeline", [*PIPELINES, "interpreter"])
+def test_macros_in_conditions_and_comprehensions(pipeline):
+    def conditions(a, x):
+        total, n = 0.0, 1.0
+        parts = [increase(total, i) for i in range(4)]
+        while counted(a[0]) < 20 and counted(n) < 20:
+            if a[0] > 10 and n > 12:
+                break
+        y = x if x > 3 else counted(a[1])
+        return total, n, len(parts), y
+
+    for x, y in ((4.0, 4.0), (2.0, 5.0)):
+        a = np.arange(1.0, 4.0)
+        assert mt.jit(conditions, pipeline=pipeline)(a, x) == (6.0, 13.0, 4, y)
+        np.testing.assert_array_equal(a, [13.0, y if x < 3 else 2.0, 3.0])
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
@@ -109,6 +195,37 @@ def test_recursion_without_an_end_says_so():
 def test_a_value_is_no_reference():
     with pytest.raises(mt.KernelError, match="the macro writes this argument, and 'a \\+ 1' is no variable"):
         mt.jit(lambda a: increase(a + 1, 2))(np.ones(1))
+
+
+LIMIT = 3.0
+
+
+@pytest.mark.parametrize(("function", "message"), [
+    (lambda a: increase(LIMIT, 1), "assigns to 'LIMIT', which is no variable of the calling function"),
+    (lambda a: (lambda: increase(a, np.ones((2, 1))))(), "does not fit into 'x'"),
+    (lambda a: (lambda: swap(a, a[0]))(), "assigns to 'a', which is no variable"),
+    (lambda a: swap(a, a), "'a' is given for two references"),
+    (lambda a: forgets(a[0]), "'x' is the caller's, and cannot be deleted"),
+    (lambda a: forgets(a), "'x' is the caller's, and cannot be deleted"),
+    (lambda a: increase(a[:], 1j), "does not fit into 'x'"),
+])  # fmt: skip
+def test_writes_that_would_be_lost_are_refused(function, message):
+    with pytest.raises(mt.KernelError, match=message) as caught:
+        mt.jit(function)(np.ones(2))
+    assert caught.value.span.file == __file__
+
+
+def test_a_function_in_a_kernel_writes_arrays_around_it():
+    def kernel(a):
+        def step():
+            increase(a, 1)
+
+        step()
+        step()
+
+    a = np.zeros(2)
+    mt.jit(kernel)(a)
+    np.testing.assert_array_equal(a, [2.0, 2.0])
 
 
 def test_macros_outside_of_kernels():
