@@ -22,11 +22,11 @@ from mlirtri.lowering.frontend.python_to_ast import KernelTree
 
 def check_result(stage: Stage, result: Any, context: CompileContext) -> None:
     """Raise a `KernelError` unless the result is IR that the next stage can take."""
-    wanted, shown = _wanted(stage.kind)
-    if not isinstance(result, wanted):
-        given = "None" if result is None else f"a {type(result).__module__}.{type(result).__qualname__}"
+    expected, shown = _wanted(stage.kind)
+    if not isinstance(result, expected):
+        actual = "None" if result is None else f"a {type(result).__module__}.{type(result).__qualname__}"
         raise KernelTypeError(
-            f"stage {stage.name!r} gave {given}, not {shown}",
+            f"stage {stage.name!r} gave {actual}, not {shown}",
             _span(stage),
             help="a stage is a function (ir, context) that returns the IR it made, or the one it changed",
         )
@@ -54,9 +54,9 @@ def _check_function(stage: Stage, module: Any, context: CompileContext) -> None:
     except ParseError as error:
         raise KernelTypeError(f"stage {stage.name!r}: {error.message}", _span(stage), help=error.help) from None
     if name != context.kernel or not fits(interface, context.interface):
-        wanted = f"{context.kernel}{described(context.interface)}"
+        expected = f"{context.kernel}{described(context.interface)}"
         raise KernelTypeError(
-            f"stage {stage.name!r} gave the function {name}{described(interface)} instead of {wanted}",
+            f"stage {stage.name!r} gave the function {name}{described(interface)} instead of {expected}",
             _span(stage),
             help="a stage keeps the kernel's name and signature",
         )

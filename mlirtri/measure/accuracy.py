@@ -18,33 +18,33 @@ def is_float(array: np.ndarray) -> bool:
     return dtype is not None and dtype.is_inexact
 
 
-def absolute_error(got: np.ndarray, wanted: np.ndarray) -> float:
-    """Return the largest |got - wanted|, exact for integers; infinite where only one is NaN or infinite."""
-    if got.size == 0:
+def absolute_error(actual: np.ndarray, expected: np.ndarray) -> float:
+    """Return the largest |actual - expected|, exact for integers; infinite where only one is NaN or infinite."""
+    if actual.size == 0:
         return 0.0
-    if not is_float(got) and not is_float(wanted):
-        differ = got != wanted
-        pairs = zip(got[differ].flat, wanted[differ].flat, strict=True)
+    if not is_float(actual) and not is_float(expected):
+        differ = actual != expected
+        pairs = zip(actual[differ].flat, expected[differ].flat, strict=True)
         return float(max((abs(int(a) - int(b)) for a, b in pairs), default=0))
-    return float(_differences(got, wanted).max())
+    return float(_differences(actual, expected).max())
 
 
-def ulp_error(got: np.ndarray, wanted: np.ndarray) -> float:
-    """Return the largest difference in units in the last place (ulp) of `wanted` in the dtype of `got`.
+def ulp_error(actual: np.ndarray, expected: np.ndarray) -> float:
+    """Return the largest difference in units in the last place (ulp) of `expected` in the dtype of `actual`.
 
     The ulp of x is 2^(floor(log2 |x|) - p), where p is the dtype's number of fraction bits, and for |x| below the
     smallest normal number the distance between subnormal ones.
     """
-    if got.size == 0:
+    if actual.size == 0:
         return 0.0
-    facts = ml_dtypes.finfo(got.dtype)
+    facts = ml_dtypes.finfo(actual.dtype)
     with np.errstate(all="ignore"):
         # frexp's fraction is in [0.5, 1), so its exponent is one more than floor(log2).
-        exponent = np.frexp(np.abs(_wide(wanted)))[1] - 1
+        exponent = np.frexp(np.abs(_wide(expected)))[1] - 1
         unit = np.ldexp(1.0, np.maximum(exponent, facts.minexp) - facts.nmant)
-        ulps = _differences(got, wanted) / unit
-        # A wanted value that overflows the dtype is infinite in it.
-        overflows = np.isinf(_wide(got)) & (wanted.astype(got.dtype) == got)
+        ulps = _differences(actual, expected) / unit
+        # An expected value that overflows the dtype is infinite in it.
+        overflows = np.isinf(_wide(actual)) & (expected.astype(actual.dtype) == actual)
     return float(np.where(overflows, 0.0, ulps).max())
 
 
@@ -52,9 +52,9 @@ def _wide(array: np.ndarray) -> np.ndarray:
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
-def _differences(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return |got - wanted| in double precision; 0 where both are NaN or the same infinity."""
+def _differences(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Return |actual - expected| in double precision; 0 where both are NaN or the same infinity."""
     with np.errstate(all="ignore"):
-        a, b = _wide(got), _wide(wanted)
+        a, b = _wide(actual), _wide(expected)
         difference = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
     return np.where(np.isnan(difference), np.inf, difference)

@@ -75,11 +75,11 @@ class AutotunedFunction:
         self._check_names()
 
     def _check_names(self) -> None:
-        known = self.fn.signature.parameters
+        parameters = self.fn.signature.parameters
         set_names = [name for config in self.configs for name in config.kwargs]
         for name in (*(self.key or ()), *self._resets.names, *set_names):
-            if name not in known:
-                hint = f"{did_you_mean(name, known)}its parameters are {', '.join(known)}"
+            if name not in parameters:
+                hint = f"{did_you_mean(name, parameters)}its parameters are {', '.join(parameters)}"
                 raise UnknownNameError(
                     f"{self.fn.__name__} has no parameter {name!r}", self.fn.signature.span, help=hint
                 )
@@ -151,29 +151,29 @@ class AutotunedFunction:
         stored = self._stored_key(key, configs)
         if self._is_kept and (config := self._recalled(stored, configs)) is not None:
             return config
-        choice = _Measuring(self, named).fastest(configs)
-        self.configs_timings, self.bench_time = choice.timings, choice.seconds
+        fastest = _Measuring(self, named).fastest(configs)
+        self.configs_timings, self.bench_time = fastest.timings, fastest.seconds
         if self._is_kept:
-            shown = {str(config): seconds for config, seconds in choice.timings.items() if seconds != inf}
-            remember(stored, {"name": self.fn.__name__, "config": str(choice.config), "timings": shown})
+            shown = {str(config): seconds for config, seconds in fastest.timings.items() if seconds != inf}
+            remember(stored, {"name": self.fn.__name__, "config": str(fastest.config), "timings": shown})
         if settings.get("MLIRTRI_PRINT_AUTOTUNING"):
-            print(f"{self.fn.__name__}: {choice.config} is the fastest for {key}", file=sys.stderr)
-        return choice.config
+            print(f"{self.fn.__name__}: {fastest.config} is the fastest for {key}", file=sys.stderr)
+        return fastest.config
 
     def _stored_key(self, key: Any, configs: Sequence[Config]) -> str:
         function = self.fn.__mlirtri_function__
         target, _, _ = resolved(self.fn.options)
         names = (function.__module__, function.__qualname__, self.fn.options, repr(target))
         code = function.__code__
-        facts = (*names, code.co_code, code.co_names, [str(each) for each in configs], key, versions())
+        facts = (*names, code.co_code, code.co_names, [str(config) for config in configs], key, versions())
         return "configuration-" + content_key(*facts)
 
     def _recalled(self, stored: str, configs: Sequence[Config]) -> Config | None:
-        found = recall(stored) or {}
+        record = recall(stored) or {}
         by_name = {str(config): config for config in configs}
-        timings = found.get("timings", {})
+        timings = record.get("timings", {})
         self.configs_timings = {config: timings[name] for name, config in by_name.items() if name in timings}
-        return by_name.get(found.get("config", ""))
+        return by_name.get(record.get("config", ""))
 
     def __repr__(self) -> str:
         return f"<mlirtri.autotune function {self.fn.__name__}, {len(self.configs)} configurations>"
@@ -223,12 +223,12 @@ class _Measuring:
             first.help = f"none of {len(configs)} configurations runs, and this is the first: {next(iter(refusals))}"
             raise first
         if self.tuned._bench is not None:
-            taken = [_seconds(self.tuned._bench(call.prepared)) for call in calls.values()]
+            seconds = [_seconds(self.tuned._bench(call.prepared)) for call in calls.values()]
         else:
             budget = _BUDGET_SECONDS * len(calls)
             timed = [call if self._is_prepared(config) else Timed(call.call) for config, call in calls.items()]
-            taken = [statistics.median(each) for each in samples(timed, None, budget, self.wait)]
-        timings = {**dict.fromkeys(refusals, inf), **dict(zip(calls, taken, strict=True))}
+            seconds = [statistics.median(rounds) for rounds in samples(timed, None, budget, self.wait)]
+        timings = {**dict.fromkeys(refusals, inf), **dict(zip(calls, seconds, strict=True))}
         return Choice(min(calls, key=timings.__getitem__), timings, time.perf_counter() - start)
 
     def _call(self, config: Config, refusals: dict[Config, KernelError]) -> Timed | None:
@@ -253,11 +253,11 @@ class _Measuring:
             config.pre_hook(arguments)
 
 
-def _seconds(taken: Any) -> float:
+def _seconds(result: Any) -> float:
     """Return the result of `do_bench`, checked to be a time."""
-    if isinstance(taken, Real):
-        return float(taken)
-    raise KernelTypeError(f"do_bench gives the seconds of a call, not {taken!r}", help="let it return one number")
+    if isinstance(result, Real):
+        return float(result)
+    raise KernelTypeError(f"do_bench gives the seconds of a call, not {result!r}", help="let it return one number")
 
 
 def autotune(

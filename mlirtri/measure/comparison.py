@@ -95,9 +95,9 @@ class Comparison:
 
 def _strict(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _strict(each) for key, each in value.items()}
+        return {key: _strict(element) for key, element in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_strict(each) for each in value]
+        return [_strict(element) for element in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -142,19 +142,22 @@ def compare(
     device = device_for(where)
     named = _with_data(f.signature.bind(arguments, keywords, abstract=True), device)
     specialization = f.signature.specialize(named, f.options.semantics)
-    ways = [replace(options, pipeline=name) for name in pipelines]
+    variants = [replace(options, pipeline=name) for name in pipelines]
     # The schedule applies to pipelines that have one; the others run without.
-    ways = [replace(way, schedule="default") if way.pipeline in MLIR_ALONE else way for way in ways]
-    contenders = [_compiled(f, specialization, way, named) for way in ways]
+    variants = [
+        replace(variant, schedule="default") if variant.pipeline in MLIR_ALONE else variant for variant in variants
+    ]
+    contenders = [_compiled(f, specialization, variant, named) for variant in variants]
     contenders.append(_plain(Row(specialization.semantics), f, copied(named)))
     contenders[-1].writes = written(contenders[-1].values, named)
-    names = tuple(name for name in named if any(name in each.writes for each in contenders))
+    names = tuple(name for name in named if any(name in contender.writes for contender in contenders))
     reference, expected = _reference(_plain(Row(""), f, widened(named)), contenders, names)
     for contender in contenders:
         contender.row = _with_errors(contender, names, expected, reference)
     _time(contenders, named, names, repeat, device)
     shown = tuple(f"{name}: {_argument(value)}" for name, value in named.items())
-    return Comparison(f.__name__, str(where), shown, reference, tuple(each.row for each in contenders), names)
+    rows = tuple(contender.row for contender in contenders)
+    return Comparison(f.__name__, str(where), shown, reference, rows, names)
 
 
 def _with_data(named: dict[str, Any], device: str) -> dict[str, Any]:
@@ -185,8 +188,8 @@ def _compiled(f: JitFunction, specialization: Specialization, options: Options, 
     stats = kernel.stats
     row = replace(row, kernels=stats["kernels"], bytes=stats["bytes"], compile_seconds=dict(stats["compile_seconds"]))
     values = copied(named) if kernel.writes else named
-    given = [values[parameter.name] for parameter in specialization.tensors]
-    return _first_run(_Contender(row, values, kernel.writes, lambda: kernel(*given)))
+    arguments = [values[parameter.name] for parameter in specialization.tensors]
+    return _first_run(_Contender(row, values, kernel.writes, lambda: kernel(*arguments)))
 
 
 def _plain(row: Row, f: JitFunction, values: dict[str, Any]) -> _Contender:
@@ -241,8 +244,8 @@ def _with_errors(contender: _Contender, names: Sequence[str], expected: list[np.
         refusal = f"results have shapes {_shapes(results)}, but {reference} gives {_shapes(expected)}"
         return replace(row, refusal=refusal)
     pairs = list(zip(results, expected, strict=True))
-    ulps = [ulp_error(got, wanted) for got, wanted in pairs if is_float(got)]
-    max_error = max((absolute_error(got, wanted) for got, wanted in pairs), default=0.0)
+    ulps = [ulp_error(actual, exact) for actual, exact in pairs if is_float(actual)]
+    max_error = max((absolute_error(actual, exact) for actual, exact in pairs), default=0.0)
     return replace(row, max_error=max_error, max_ulp=max(ulps, default=None))
 
 
@@ -253,11 +256,11 @@ def _time(
     contenders: Sequence[_Contender], named: dict[str, Any], names: Sequence[str], repeat: int | None, device: str
 ) -> None:
     """Set the times of every contender that runs."""
-    running = [(each, each.call) for each in contenders if each.row.refusal is None and each.call is not None]
-    calls = [Timed(call, partial(restore, each.values, named, names) if names else None) for each, call in running]
+    running = [(runner, runner.call) for runner in contenders if runner.row.refusal is None and runner.call is not None]
+    calls = [Timed(call, partial(restore, runner.values, named, names) if names else None) for runner, call in running]
     with torch.no_grad(), np.errstate(all="ignore"):
-        taken = samples(calls, repeat, wait=wait_for(device))
-    for (contender, _), seconds in zip(running, taken, strict=True):
+        rounds = samples(calls, repeat, wait=wait_for(device))
+    for (contender, _), seconds in zip(running, rounds, strict=True):
         times = {"run_seconds": statistics.median(seconds), "run_min": min(seconds), "run_max": max(seconds)}
         contender.row = replace(contender.row, **times)
 

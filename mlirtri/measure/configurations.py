@@ -70,25 +70,25 @@ class Pruning:
 
     def pruned(self, configs: Sequence[Config], named: dict[str, Any]) -> tuple[Config, ...]:
         """Return the valid configurations, limited to the `top` best by the model; raises `KernelValueError`."""
-        left = tuple(configs) if self.early is None else tuple(self.early(list(configs), dict(named)))
-        if not left:
+        remaining = tuple(configs) if self.early is None else tuple(self.early(list(configs), dict(named)))
+        if not remaining:
             raise KernelValueError(
                 "early_config_prune left no configuration", help="let it give at least one of those that it takes"
             )
         if self.model is None:
-            return left
-        count = max(1, math.floor(self.top * len(left))) if isinstance(self.top, float) else self.top
-        ranked = sorted(left, key=lambda config: self.model(**{**named, **config.all_kwargs()}))
+            return remaining
+        count = max(1, math.floor(self.top * len(remaining))) if isinstance(self.top, float) else self.top
+        ranked = sorted(remaining, key=lambda config: self.model(**{**named, **config.all_kwargs()}))
         return tuple(ranked[:count])
 
 
-def as_pruning(given: Mapping[str, Any] | None) -> Pruning:
+def as_pruning(options: Mapping[str, Any] | None) -> Pruning:
     """Return `autotune`'s ``prune_configs_by``; raises `UnknownOptionError` for unknown keys."""
-    known = {"early_config_prune": "early", "perf_model": "model", "top_k": "top"}
-    unknown = [name for name in given or {} if name not in known]
+    fields = {"early_config_prune": "early", "perf_model": "model", "top_k": "top"}
+    unknown = [name for name in options or {} if name not in fields]
     if unknown:
-        raise UnknownOptionError(f"prune_configs_by has no {unknown[0]!r}", help=f"its keys are {', '.join(known)}")
-    pruning = Pruning(**{known[name]: value for name, value in (given or {}).items()})
+        raise UnknownOptionError(f"prune_configs_by has no {unknown[0]!r}", help=f"its keys are {', '.join(fields)}")
+    pruning = Pruning(**{fields[name]: value for name, value in (options or {}).items()})
     if isinstance(pruning.top, bool) or not isinstance(pruning.top, (int, float)) or pruning.top <= 0:
         raise UnknownOptionError(f"top_k is a number or a fraction, not {pruning.top!r}", help="write top_k=4 or 0.5")
     return pruning

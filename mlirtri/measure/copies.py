@@ -35,8 +35,12 @@ def restore(values: Named, originals: Named, names: Iterable[str]) -> None:
 
 def written(values: Named, originals: Named) -> tuple[str, ...]:
     """Return the names of tensors and arrays whose bytes differ from the originals'."""
-    kept = {name: (host_array(value), host_array(originals[name])) for name, value in values.items() if _is_data(value)}
-    return tuple(name for name, (now, before) in kept.items() if not np.array_equal(_bytes(now), _bytes(before)))
+    pairs = {
+        name: (host_array(value), host_array(originals[name])) for name, value in values.items() if _is_data(value)
+    }
+    return tuple(
+        name for name, (current, original) in pairs.items() if not np.array_equal(_bytes(current), _bytes(original))
+    )
 
 
 def host_array(value: Any) -> np.ndarray:
@@ -69,10 +73,10 @@ def _copied_arrays(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def _copied_array(array: np.ndarray, memory: Mapping[tuple[int, int], np.ndarray]) -> np.ndarray:
     first = _extent(array)[0]
     start, buffer = next((start, content) for (start, end), content in memory.items() if start <= first <= end)
-    own = np.ndarray(array.shape, array.dtype, buffer, array.ctypes.data - start, array.strides)
-    own[...] = array
-    own.flags.writeable = array.flags.writeable
-    return own
+    copied = np.ndarray(array.shape, array.dtype, buffer, array.ctypes.data - start, array.strides)
+    copied[...] = array
+    copied.flags.writeable = array.flags.writeable
+    return copied
 
 
 def _extent(array: np.ndarray) -> tuple[int, int]:

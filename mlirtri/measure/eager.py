@@ -33,15 +33,15 @@ class _Plain:
         if id(function) in self.made:
             return self.made[id(function)]
         names = dict(function.__globals__)
-        cells = tuple(types.CellType() for _ in function.__closure__ or ())
-        copy = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, cells)
+        closure = tuple(types.CellType() for _ in function.__closure__ or ())
+        copy = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, closure)
         copy.__kwdefaults__ = function.__kwdefaults__
         self.made[id(function)] = copy
         for name in function.__code__.co_names:
             if name in names:
                 names[name] = self._value(names[name])
-        for cell, original in zip(cells, function.__closure__ or (), strict=True):
-            cell.cell_contents = self._value(original.cell_contents)
+        for variable, original in zip(closure, function.__closure__ or (), strict=True):
+            variable.cell_contents = self._value(original.cell_contents)
         return copy
 
     def _value(self, value: Any) -> Any:
@@ -51,9 +51,9 @@ class _Plain:
 def as_plain(f: JitFunction, named: Mapping[str, Any]) -> Callable[[], Any]:
     """Return a call of the plain function on these arguments, which it may write."""
     function = plain(f.__mlirtri_function__)
-    own = dict(named)
-    by_name = {name: own.pop(name) for name, p in f.signature.parameters.items() if p.kind is p.KEYWORD_ONLY}
-    return lambda: function(*own.values(), **by_name)
+    arguments = dict(named)
+    by_name = {name: arguments.pop(name) for name, p in f.signature.parameters.items() if p.kind is p.KEYWORD_ONLY}
+    return lambda: function(*arguments.values(), **by_name)
 
 
 def widened(named: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,5 +78,5 @@ def leaves(result: Any) -> list[np.ndarray]:
     if result is None:
         return []
     if isinstance(result, (tuple, list)):
-        return [leaf for each in result for leaf in leaves(each)]
+        return [leaf for part in result for leaf in leaves(part)]
     return [host_array(result)]

@@ -40,11 +40,11 @@ def samples(
     longest = max((seconds for _, seconds in counts), default=_SAMPLE_SECONDS)
     fewest, most = _ROUNDS
     rounds = rounds or min(most, max(fewest, int(budget / longest)))
-    taken: list[tuple[float, ...]] = [() for _ in calls]
+    per_call: list[tuple[float, ...]] = [() for _ in calls]
     for _ in range(rounds):
         for position, (timed, (count, _)) in enumerate(zip(calls, counts, strict=True)):
-            taken[position] += (_sample(timed, count, wait) / count,)
-    return taken
+            per_call[position] += (_sample(timed, count, wait) / count,)
+    return per_call
 
 
 def wait_for(device: str) -> Wait | None:

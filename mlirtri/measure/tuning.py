@@ -108,11 +108,11 @@ def tune(
     """
     if not isinstance(f, JitFunction):
         raise KernelTypeError(f"tune takes a jit function, not {f!r}", help="decorate it with @mlirtri.jit")
-    how = {"target": target, "pipeline": pipeline, **keywords}
-    default = f.compile(*arguments, schedule="default", **how)
-    tuned = f.compile(*arguments, schedule=f"meta:trials={trials},seconds={seconds}", **how)
-    found = _rules(default), _rules(tuned)
-    rules = tuple((name, rule, found[1].get(name, "")) for name, rule in found[0].items())
+    options = {"target": target, "pipeline": pipeline, **keywords}
+    default = f.compile(*arguments, schedule="default", **options)
+    tuned = f.compile(*arguments, schedule=f"meta:trials={trials},seconds={seconds}", **options)
+    rules_of = _rules(default), _rules(tuned)
+    rules = tuple((name, rule, rules_of[1].get(name, "")) for name, rule in rules_of[0].items())
     return Tuning(default, tuned, rules, *_times(default, tuned))
 
 
@@ -124,14 +124,17 @@ def _rules(kernel: Kernel) -> dict[str, str]:
 
 def _times(*kernels: Kernel) -> list[float | None]:
     device = device_for(kernels[0].target)
-    originals = {each.name: random_tensor(each.name, each.type, device) for each in kernels[0].interface.parameters}
+    originals = {
+        parameter.name: random_tensor(parameter.name, parameter.type, device)
+        for parameter in kernels[0].interface.parameters
+    }
     values, names = copied(originals), kernels[0].writes
     prepare = partial(restore, values, originals, names) if names else None
     try:
-        taken = samples(
+        rounds = samples(
             [Timed(partial(kernel, *values.values()), prepare) for kernel in kernels], wait=wait_for(device)
         )
-        return [statistics.median(seconds) for seconds in taken]
+        return [statistics.median(seconds) for seconds in rounds]
     except DeviceError:
         return [None for _ in kernels]
 

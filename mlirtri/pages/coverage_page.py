@@ -146,7 +146,7 @@ def _languages() -> str:
 
 
 def _way(name: str, tables: list[tuple[Way, frozenset[str]]]) -> Way | None:
-    treatment = next((way for way, names in tables if name in names), None)
+    treatment = next((candidate for candidate, names in tables if name in names), None)
     is_structured = treatment is None and name.startswith("linalg.")
     return WAYS[0] if is_structured else treatment
 

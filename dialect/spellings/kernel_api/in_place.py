@@ -27,9 +27,7 @@ def _everywhere(b: Builder, x: Any, value: Any) -> Any:
     return b.broadcast_to(b.cast(value, b.type_of(x).dtype), helpers.shape_of(b, x))
 
 
-@spelling("ndarray.fill", ops="broadcast_to cast", writes=True)
-def _(b, a, value):
-    return _everywhere(b, a, value)
+register("ndarray.fill", lambda b, a, value: _everywhere(b, a, value), "broadcast_to cast", writes=True)
 
 
 @spelling("numpy.copyto", ops="broadcast_to cast where", writes=True)
@@ -100,9 +98,7 @@ register("numpy.subtract.at", _adding_at(-1), f"{ADDING} negative", writes=True)
 # --- torch.Tensor --------------------------------------------------------------------------------------------------
 
 
-@spelling("Tensor.fill_", ops="broadcast_to cast", writes=True)
-def _(b, input, value):
-    return _everywhere(b, input, value)
+register("Tensor.fill_", lambda b, input, value: _everywhere(b, input, value), "broadcast_to cast", writes=True)
 
 
 @spelling("Tensor.zero_", ops="full", writes=True)

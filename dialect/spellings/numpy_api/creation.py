@@ -11,7 +11,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.promotion.rules import Operand, result_dtypes
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.functions import in_floats
 from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, arrays, as_array, is_complex, numpy_dtype
 
@@ -155,14 +155,8 @@ def _grid(b: Builder, key: Any, sparse: bool) -> Any:
     return grid if sparse else b.stack(grid, 0)
 
 
-@spelling("numpy.mgrid.__getitem__", ops=f"{EVENLY} stack")
-def _(b, key):
-    return _grid(b, key, sparse=False)
-
-
-@spelling("numpy.ogrid.__getitem__", ops=EVENLY)
-def _(b, key):
-    return _grid(b, key, sparse=True)
+register("numpy.mgrid.__getitem__", lambda b, key: _grid(b, key, sparse=False), f"{EVENLY} stack")
+register("numpy.ogrid.__getitem__", lambda b, key: _grid(b, key, sparse=True), EVENLY)
 
 
 # --- triangles and diagonals ---------------------------------------------------------------------------------------
@@ -194,9 +188,7 @@ def _(b, v, k=0):
     return on_diagonal(b, v, k) if rank == 1 else helpers.diagonal(b, v, k)
 
 
-@spelling("numpy.diagflat", ops=DIAGONAL)
-def _(b, v, k=0):
-    return on_diagonal(b, b.reshape(v, (-1,)), k)
+register("numpy.diagflat", lambda b, v, k=0: on_diagonal(b, b.reshape(v, (-1,)), k), DIAGONAL)
 
 
 def _last_two(b: Builder, a: Any, axis1: Any, axis2: Any) -> Any:

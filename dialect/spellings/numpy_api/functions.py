@@ -170,14 +170,8 @@ def _(b, x, copy=unsupported(True), nan=0.0, posinf=None, neginf=None):
     return numbers_of(b, as_array(b, x), nan, posinf, neginf)
 
 
-@spelling("numpy.isposinf", ops="equal")
-def _(b, x, out=unsupported()):
-    return b.equal(as_array(b, x), float("inf"))
-
-
-@spelling("numpy.isneginf", ops="equal")
-def _(b, x, out=unsupported()):
-    return b.equal(as_array(b, x), float("-inf"))
+register("numpy.isposinf", lambda b, x, out=unsupported(): b.equal(as_array(b, x), float("inf")), "equal")
+register("numpy.isneginf", lambda b, x, out=unsupported(): b.equal(as_array(b, x), float("-inf")), "equal")
 
 
 # --- closeness -----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from mlirtri.dialect.promotion.rules import Operand, common_dtype
 from mlirtri.dialect.spellings.base import einsum as labelled
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.einsum import Term, contracted
-from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.ufuncs import arrays, computed_in, numpy_dtype
 
 # --- einsum --------------------------------------------------------------------------------------------------------
@@ -121,9 +121,7 @@ def kron(b: Builder, x: Any, y: Any) -> Any:
     return b.reshape(b.multiply(outer, within), tuple(m * n for m, n in zip(*shapes, strict=True)))
 
 
-@spelling("numpy.kron", ops="multiply reshape")
-def _(builder, a, b):
-    return kron(builder, *arrays(builder, a, b))
+register("numpy.kron", lambda builder, a, b: kron(builder, *arrays(builder, a, b)), "multiply reshape")
 
 
 @spelling("numpy.cross", ops="cut squeeze multiply subtract stack transpose negative")

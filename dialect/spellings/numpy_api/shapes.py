@@ -88,9 +88,7 @@ def broadcast_pairs(b: Builder, first: tuple[Any, ...], second: tuple[Any, ...])
     return list(zip(*longer, strict=True))
 
 
-@spelling("numpy.roll", ops="roll reshape")
-def _(b, a, shift, axis=None):
-    return rolled(b, as_array(b, a), shift, axis)
+register("numpy.roll", lambda b, a, shift, axis=None: rolled(b, as_array(b, a), shift, axis), "roll reshape")
 
 
 @spelling("numpy.repeat", ops=f"reshape unsqueeze {TAKEN}")

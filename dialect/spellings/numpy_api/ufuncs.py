@@ -180,9 +180,7 @@ def _(b, x, /, out=unsupported(), *, where=unsupported(True), dtype=None):
     return b.abs(float_of(b, x) if dtype is None else b.cast(x, numpy_dtype(b, dtype)))
 
 
-@spelling("numpy.fix", ops="trunc")
-def _(b, x, out=unsupported()):
-    return b.trunc(as_array(b, x))
+register("numpy.fix", lambda b, x, out=unsupported(): b.trunc(as_array(b, x)), "trunc")
 
 
 @spelling("numpy.float_power", ops="power")

@@ -191,14 +191,8 @@ def _(b, input, min=None, max=None, *, out=unsupported()):
     return b.clip(input, min, max)
 
 
-@spelling("torch.clamp_min", ops="clip maximum")
-def _(b, input, min):
-    return b.clip(input, min, None)
-
-
-@spelling("torch.clamp_max", ops="clip minimum")
-def _(b, input, max):
-    return b.clip(input, None, max)
+register("torch.clamp_min", lambda b, input, min: b.clip(input, min, None), "clip maximum")
+register("torch.clamp_max", lambda b, input, max: b.clip(input, None, max), "clip minimum")
 
 
 @spelling("torch.masked_fill", ops="where cast")

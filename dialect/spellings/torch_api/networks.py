@@ -120,9 +120,7 @@ def _(b, input, negative_slope=0.01, inplace=unsupported(False)):
     return b.where(b.greater(input, 0), input, b.multiply(input, negative_slope))
 
 
-@spelling("torch.nn.functional.relu6", ops="clip")
-def _(b, input, inplace=unsupported(False)):
-    return b.clip(input, 0, 6)
+register("torch.nn.functional.relu6", lambda b, input, inplace=unsupported(False): b.clip(input, 0, 6), "clip")
 
 
 @spelling("torch.nn.functional.elu", ops="where greater multiply expm1 minimum")

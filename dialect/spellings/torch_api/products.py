@@ -24,9 +24,7 @@ def _(builder, a, b, dims=2, out=unsupported()):
     return tensordot(builder, a, b, dims)
 
 
-@spelling("torch.kron", ops="multiply reshape")
-def _(b, input, other, *, out=unsupported()):
-    return kron(b, input, other)
+register("torch.kron", lambda b, input, other, *, out=unsupported(): kron(b, input, other), "multiply reshape")
 
 
 @spelling("torch.linalg.cross", ops="cut squeeze multiply subtract stack")

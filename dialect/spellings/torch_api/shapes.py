@@ -13,9 +13,7 @@ from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, at_least, known_in
 FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]
 
 
-@spelling("torch.roll Tensor.roll", ops="roll reshape")
-def _(b, input, shifts, dims=None):
-    return rolled(b, input, shifts, dims)
+register("torch.roll Tensor.roll", lambda b, input, shifts, dims=None: rolled(b, input, shifts, dims), "roll reshape")
 
 
 @spelling("torch.tile", ops="reshape broadcast_to")
