@@ -1,11 +1,10 @@
 """tir → scheduled: every PrimFunc gets loops, threads and vectors for its target.
 
-Takes the module of `tir` and `context.schedule`: ``"default"``, ``"none"`` which leaves CPU loops as they are, or
-``"meta"`` which searches before (`meta/rule.py`).
-Gives the module with the same Relax function; each PrimFunc's attribute ``mlirtri.schedule`` names the rule that fired.
-Rules are tried in order on one function at a time; the last rule of a target takes everything, so that no kernel stays
-unbound on CUDA. A rule that finds that it does not apply returns None or raises `NotApplicableError`. One that fails in
-any other way is skipped and reported by `CompileContext.skip`. The attribute ``mlirtri.schedule_failures`` names both.
+`context.schedule` is ``"default"``, ``"none"``, which leaves CPU loops as they are, or ``"meta"``, which searches first
+(`meta/rule.py`). Each PrimFunc's attribute ``mlirtri.schedule`` names the rule that fired. Rules are tried in order;
+the last rule of a target takes everything, so that no kernel stays unbound on CUDA. A rule that finds that it does not
+apply returns None or raises `NotApplicableError`. One that fails in any other way is skipped and reported by
+`CompileContext.skip`. The attribute ``mlirtri.schedule_failures`` names both.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ Rule = Callable[[PrimFunc, Target], "Schedule | None"]
 
 def lower(mod: IRModule, context: CompileContext) -> IRModule:
     """Return the module with every PrimFunc scheduled; raises `CodegenError` on the line of one that no rule takes."""
-    targets = [each for each in targets_in(mod, context.target) if each.is_cuda or context.schedule != "none"]
+    targets = [kind for kind in targets_in(mod, context.target) if kind.is_cuda or context.schedule != "none"]
     mod = _with_lines(mod) if targets else mod
     searched = _searched(mod, targets, context)
     for target in targets:
@@ -124,7 +123,7 @@ def _apply(name: str, rule: Rule, function: PrimFunc, target: Target, context: C
         return _with_failure(function, name, _first_line(error))
     if schedule is None:
         return function
-    (scheduled,) = [each for each in schedule.mod.functions.values() if isinstance(each, PrimFunc)]
+    (scheduled,) = [member for member in schedule.mod.functions.values() if isinstance(member, PrimFunc)]
     return scheduled.with_attr({SCHEDULE_RULE: name, IS_SCHEDULED: True})
 
 

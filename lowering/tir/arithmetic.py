@@ -1,8 +1,7 @@
 """Arithmetic on TIR expressions in forms that TVM's simplifier keeps exact, and predicates for where it is needed.
 
-Takes and gives TIR expressions. Used by the scalar rules and by passes over PrimFuncs that TVM wrote. TVM's simplifier
-treats floats as reals and int32 and int64 as unbounded; its own conversion to bf16 turns some NaNs into numbers and
-duplicates its operand.
+TVM's simplifier treats floats as reals and int32 and int64 as unbounded; its own conversion to bf16 turns some NaNs
+into numbers and duplicates its operand.
 """
 
 from __future__ import annotations
@@ -10,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_walk, tirx
+from mlirtri.lowering.tir.statements import loads_in
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, tirx
 
 TWICE_AS_WIDE = {"int32": "int64", "int64": "int128"}
 """Integer dtypes that TVM assumes never overflow, and the dtype that holds every sum and product of two such values."""
@@ -42,7 +42,7 @@ def is_exact(x: Any, y: Any) -> bool:
 
     The result of `wrapped` is such. If each sum were widened once more, a chain of sums would take TVM minutes.
     """
-    return all(_is_from_half(each) for each in (x, y))
+    return all(_is_from_half(operand) for operand in (x, y))
 
 
 def _is_from_half(x: Any) -> bool:
@@ -87,6 +87,4 @@ def is_update(store: Any) -> bool:
 
 def reads_memory(expression: Any) -> bool:
     """Return whether the expression has a load; without one it consists of loop indices and constants."""
-    found: list[Any] = []
-    structural_walk(expression, (TensorLoad, found.append), order="post")
-    return bool(found)
+    return bool(loads_in(expression))

@@ -1,8 +1,7 @@
-"""Keeps bf16 in 16 bits where a kernel reinterprets its bits.
+"""Keep bf16 in 16 bits where a kernel reinterprets its bits.
 
-Takes a PrimFunc. Gives it without the two things that TVM's widening of bf16 to fp32 breaks: the bits of a bf16
-expression, computed from its fp32 value here, and bf16 variables and local buffers, which become uint16 here.
-A function that only computes in bf16 stays as it is: TVM widens it all.
+TVM's widening of bf16 to fp32 breaks two things: the bits of a bf16 expression, computed from its fp32 value here, and
+bf16 variables and local buffers, which become uint16 here. A function that only computes in bf16 stays as it is.
 """
 
 from __future__ import annotations
@@ -17,6 +16,16 @@ from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, TensorLoad, i
 HALF, BITS = "bfloat16", "uint16"
 USE = 0
 """The result of a structural map for a variable that is defined outside of the mapped node."""
+
+
+def bits_dtype(dtype: str) -> str:
+    """Return the dtype of local memory for the bits of elements of `dtype`: TVM's widening breaks bf16 buffers."""
+    return BITS if dtype == HALF else dtype
+
+
+def wide_dtype(dtype: str) -> str:
+    """Return the dtype of local memory for values of `dtype`: TVM's widening breaks bf16 buffers."""
+    return "float32" if dtype == HALF else dtype
 
 
 def keep_bfloat16(function: PrimFunc) -> PrimFunc:
@@ -34,14 +43,14 @@ def keep_bfloat16(function: PrimFunc) -> PrimFunc:
         return bits_of(node.args[0]) if _is_reinterpret(node, HALF, BITS) else node
 
     def cast(node):
-        if (inside := _bits_inside(node.value)) is None:
+        if (bits_read := _bits_inside(node.value)) is None:
             return node
-        wide = widened_bfloat16(inside)
+        wide = widened_bfloat16(bits_read)
         return wide if str(node.ty.dtype) == "float32" else tirx.Cast(node.ty.dtype, wide)
 
     rules = [
         (TensorLoad, load), (tirx.BufferStore, store), (ir.Call, call), (tirx.Cast, cast),
-        (tirx.Bind, _bind_bits), (tirx.Let, _let_bits),
+        ((tirx.Bind, tirx.Let), _bits_bound),
     ]  # fmt: skip
     variables = (tirx.Var, _Variables(buffers).replace)
     return function.with_body(structural_map(function.body, rules, with_def_region_kind=variables, order="post"))
@@ -61,21 +70,16 @@ class _Variables:
         return _half(fresh) if is_value and region == USE else fresh
 
 
-def _bind_bits(node: Any) -> Any:
-    return tirx.Bind(node.var, bits_of(node.value)) if _binds_half(node) else node
-
-
-def _let_bits(node: Any) -> Any:
-    return tirx.Let(node.var, bits_of(node.value), node.body) if _binds_half(node) else node
-
-
-def _binds_half(node: Any) -> bool:
-    return str(node.var.ty.dtype) == BITS and str(node.value.ty.dtype) == HALF
+def _bits_bound(node: Any) -> Any:
+    if str(node.var.ty.dtype) != BITS or str(node.value.ty.dtype) != HALF:
+        return node
+    bits = bits_of(node.value)
+    return tirx.Bind(node.var, bits) if isinstance(node, tirx.Bind) else tirx.Let(node.var, bits, node.body)
 
 
 def _buffers_read_as_bits(function: PrimFunc) -> dict:
     """Return the function's own bf16 buffers whose bits are read, each with the uint16 buffer that replaces it."""
-    inner, taken = {}, []
+    inner, sources = {}, []
 
     def note(where):
         for buffer in where.alloc_buffers if isinstance(where, SBlock) else [where.buffer]:
@@ -84,15 +88,15 @@ def _buffers_read_as_bits(function: PrimFunc) -> dict:
 
     def call(node):
         if _is_reinterpret(node, HALF, BITS) and isinstance(node.args[0], TensorLoad):
-            taken.append(node.args[0].source)
+            sources.append(node.args[0].source)
 
     def named(node):
         if isinstance(node.value, TensorLoad):
-            taken.append(node.value.source)
+            sources.append(node.value.source)
 
     rules = [(SBlock, note), (tirx.AllocBuffer, note), (ir.Call, call), (tirx.Bind, named), (tirx.Let, named)]
     structural_walk(function.body, rules, order="pre")
-    return {buffer: inner[buffer] for buffer in taken if buffer in inner}
+    return {buffer: inner[buffer] for buffer in sources if buffer in inner}
 
 
 def bits_of(value: Any) -> Any:
@@ -101,8 +105,8 @@ def bits_of(value: Any) -> Any:
         return tirx.reinterpret(BITS, value)
     if isinstance(value, tirx.FloatImm):
         return tirx.IntImm(BITS, struct.unpack("<I", struct.pack("<f", float(value.value)))[0] >> 16)
-    if (inside := _bits_inside(value)) is not None:
-        return inside
+    if (bits_read := _bits_inside(value)) is not None:
+        return bits_read
     chosen = _choice(value, bits_of)
     if chosen is not None:
         return chosen

@@ -1,7 +1,6 @@
 """Facts of a PrimFunc's blocks for schedule rules: axes, accesses, and which blocks can be inlined.
 
-Takes a `Schedule` under construction. Gives plain facts; `inline_cheap` alone changes the schedule.
-Knows nothing of targets.
+`inline_cheap` alone changes the schedule. Knows nothing of targets.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from mlirtri.lowering.tir.statements import nodes_in
 from mlirtri.lowering.toolchain.tvm_names import (
     SCHEDULE_ERRORS,
     Analyzer,
@@ -73,8 +73,8 @@ class BlockFacts:
     @property
     def operands(self) -> tuple[BlockAccess, ...]:
         """The reads of buffers that the block does not write, unlike a reduction's result."""
-        own = [write.buffer for write in self.writes]
-        return tuple(read for read in self.reads if not any(read.buffer.same_as(buffer) for buffer in own))
+        written = [write.buffer for write in self.writes]
+        return tuple(read for read in self.reads if not any(read.buffer.same_as(buffer) for buffer in written))
 
     @property
     def points(self) -> int:
@@ -82,7 +82,7 @@ class BlockFacts:
         return prod(self.extents)
 
     def axes(self, kind: str) -> tuple[int, ...]:
-        return tuple(axis for axis, each in enumerate(self.kinds) if each == kind)
+        return tuple(axis for axis, axis_kind in enumerate(self.kinds) if axis_kind == kind)
 
 
 class NotApplicableError(ValueError):
@@ -115,22 +115,22 @@ def block_facts(schedule: Schedule, handle: Any) -> BlockFacts:
     block = schedule.get(handle)
     # The block is the same object for as long as it is remembered.
     key = block.__chandle__()
-    found = _KNOWN.get(key)
-    if found is None:
+    entry = _KNOWN.get(key)
+    if entry is None:
         if len(_KNOWN) >= _REMEMBERED:
             _KNOWN.clear()
-        found = _KNOWN[key] = block, _facts(block)
-    return replace(found[1], handle=handle)
+        entry = _KNOWN[key] = block, _facts(block)
+    return replace(entry[1], handle=handle)
 
 
 def _facts(block: Any) -> BlockFacts:
     kinds = {tirx.IterVar.DataPar: "S", tirx.IterVar.CommReduce: "R"}
     axes = {axis.var: number for number, axis in enumerate(block.iter_vars)}
-    if any(axis.iter_type not in kinds or not _is_static(axis.dom.extent) for axis in block.iter_vars):
+    if any(axis.iter_type not in kinds or not isinstance(axis.dom.extent, tirx.IntImm) for axis in block.iter_vars):
         raise NotStaticLoopsError(f"block {block.name_hint} has opaque or symbolic axes")
     reads, writes, calls = _accesses(block, axes)
-    own = {buffer.name for buffer in block.alloc_buffers}
-    reads, writes = (tuple(one for one in each if one.buffer.name not in own) for each in (reads, writes))
+    scratch = {buffer.name for buffer in block.alloc_buffers}
+    reads, writes = (tuple(a for a in accesses if a.buffer.name not in scratch) for accesses in (reads, writes))
     return BlockFacts(
         None,
         str(block.name_hint),
@@ -139,33 +139,16 @@ def _facts(block: Any) -> BlockFacts:
         reads,
         writes,
         calls,
-        _binds(block),
-        not (own or stores_bf16_constant(block)),
+        bool(nodes_in(block.body, tirx.Bind)),
+        not (scratch or stores_bf16_constant(block)),
     )
-
-
-def _is_static(extent) -> bool:
-    return isinstance(extent, tirx.IntImm)
-
-
-def _binds(block) -> bool:
-    found = []
-    structural_walk(block.body, (tirx.Bind, found.append))
-    return bool(found)
 
 
 def stores_bf16_constant(block) -> bool:
     """Return whether a block stores a bf16 constant, for which TVM cannot make vector code."""
-    found = []
-
-    def store(node):
-        if isinstance(node.value, tirx.FloatImm) and str(node.value.ty.dtype) == "bfloat16":
-            found.append(node)
-
-    for statement in (block.body, block.init):
-        if statement is not None:
-            structural_walk(statement, (tirx.BufferStore, store))
-    return bool(found)
+    statements = [statement for statement in (block.body, block.init) if statement is not None]
+    values = [store.value for statement in statements for store in nodes_in(statement, tirx.BufferStore)]
+    return any(isinstance(value, tirx.FloatImm) and str(value.ty.dtype) == "bfloat16" for value in values)
 
 
 def _accesses(block, axes) -> tuple[tuple[BlockAccess, ...], tuple[BlockAccess, ...], bool]:
@@ -191,7 +174,7 @@ def _accesses(block, axes) -> tuple[tuple[BlockAccess, ...], tuple[BlockAccess, 
 
 def _access(buffer, indices, axes, analyzer) -> BlockAccess:
     """Return the access; indices such as ``i % 64`` for ``i < 64``, left by reshapes, count as plain axes."""
-    plain = [each if isinstance(each, tirx.Var | tirx.IntImm) else analyzer.simplify(each) for each in indices]
+    plain = [node if isinstance(node, tirx.Var | tirx.IntImm) else analyzer.simplify(node) for node in indices]
     return BlockAccess(
         buffer, tuple(axes.get(index) if isinstance(index, tirx.Var) else None for index in plain), tuple(indices)
     )
@@ -205,18 +188,12 @@ def loop_of(schedule: Schedule, block: BlockFacts, axis: int) -> Any:
 
 def divide_loops(schedule: Schedule, block: BlockFacts, loops: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """Return `loops` without and with those on which a reduction axis of the block depends, each outermost first."""
-    variables: list[Any] = []
-
-    def note(variable):
-        variables.append(variable)
-
-    for kind, value in zip(block.kinds, _realize(schedule, block.handle).iter_values, strict=True):
-        if kind == "R":
-            structural_walk(value, (tirx.Var, note))
+    values = zip(block.kinds, _realize(schedule, block.handle).iter_values, strict=True)
+    reductions = [variable for kind, value in values if kind == "R" for variable in nodes_in(value, tirx.Var)]
     spatial, reduced = [], []
     for loop in loops:
         loop_variable = schedule.get(loop).loop_var
-        (reduced if any(loop_variable.same_as(each) for each in variables) else spatial).append(loop)
+        (reduced if any(loop_variable.same_as(variable) for variable in reductions) else spatial).append(loop)
     return spatial, reduced
 
 
@@ -236,22 +213,20 @@ def inline_cheap(schedule: Schedule) -> None:
 def _hide_own_buffers(schedule: Schedule, handle: Any) -> None:
     """Remove local buffers from the reads and writes: TVM's inlining lists them there, then sees no parallel block."""
     block = schedule.get(handle)
-    own = {buffer.name for buffer in block.alloc_buffers}
+    scratch = {buffer.name for buffer in block.alloc_buffers}
     for kind, regions in (("read", block.reads), ("write", block.writes)):
-        places = [place for place, region in enumerate(regions) if region.source.name in own]
-        if places:
-            schedule.unsafe_hide_buffer_access(handle, kind, places)
+        numbers = [number for number, region in enumerate(regions) if region.source.name in scratch]
+        if numbers:
+            schedule.unsafe_hide_buffer_access(handle, kind, numbers)
 
 
-def _names_values(schedule: Schedule, block: BlockFacts) -> bool:
-    found = []
-    structural_walk(schedule.get(block.handle).body, (tirx.Let, found.append))
-    return bool(found)
+def _has_lets(schedule: Schedule, block: BlockFacts) -> bool:
+    return bool(nodes_in(schedule.get(block.handle).body, tirx.Let))
 
 
 def _may_inline(schedule: Schedule, block: BlockFacts) -> bool:
     consumers = [block_facts(schedule, handle) for handle in schedule.get_consumers(block.handle)]
-    if _names_values(schedule, block) and any(_names_values(schedule, consumer) for consumer in consumers):
+    if _has_lets(schedule, block) and any(_has_lets(schedule, consumer) for consumer in consumers):
         # TVM's analysis takes time exponential in the depth of lets.
         return False
     reads = [consumer.points for consumer in consumers for read in consumer.reads if read.buffer.same_as(block.target)]

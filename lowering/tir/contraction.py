@@ -1,7 +1,6 @@
 """A contraction: a sum of products of two operands, with its axes classified.
 
 Matrix products in any layout, batched ones and convolutions, whose operands are read at sums of axes, are contractions.
-Operands and stores are expressions of the axes' variables. Knows no target, no PrimFunc and no schedule.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ from enum import Enum
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.toolchain.tvm_names import Analyzer, Range, TensorLoad, structural_map, structural_walk, tirx
+from mlirtri.lowering.tir.statements import depends_on, index
+from mlirtri.lowering.toolchain.tvm_names import Analyzer, Range, TensorLoad, structural_map, tirx
 
 Values = dict[Any, Any]
 """From the variable of an axis to the expression that replaces it."""
@@ -43,7 +43,7 @@ class Way(Enum):
 
 
 @dataclass(frozen=True)
-class Contraction:
+class Factors:
     """``sum over reduced of left * right``, for all of `batch`, `rows` and `columns`."""
 
     batch: tuple[Axis, ...]
@@ -58,6 +58,12 @@ class Contraction:
     """One element, an expression of variables of `batch`, `rows` and `reduced`."""
     right: Any
     """One element, an expression of variables of `batch`, `columns` and `reduced`."""
+
+
+@dataclass(frozen=True)
+class Contraction(Factors):
+    """A sum of products with its epilogue, and how it is computed."""
+
     dtype: str
     """Dtype of the sum."""
     result: Any
@@ -90,45 +96,44 @@ def size_of(axes: Sequence[Axis]) -> Any:
 
 def depends(node: Any, axes: Sequence[Axis]) -> bool:
     """Return whether an expression uses one of the axes."""
-    found: list[Any] = []
-    structural_walk(node, (tirx.Var, found.append))
-    return any(each.same_as(axis.variable) for each in found for axis in axes)
+    return depends_on(node, [axis.variable for axis in axes])
 
 
 def lies_along(load: Any, axis: Axis) -> bool:
     """Return whether a load or store is contiguous along an axis."""
     buffer = load.source if isinstance(load, TensorLoad) else load.buffer
     shape = zip(load.indices, buffer.ty.shape, strict=True)
-    places = [each for each, size in shape if not (isinstance(size, tirx.IntImm) and size.value == 1)]
-    return bool(places) and places[-1].same_as(axis.variable)
+    positions = [position for position, size in shape if not (isinstance(size, tirx.IntImm) and size.value == 1)]
+    return bool(positions) and positions[-1].same_as(axis.variable)
 
 
 def without_units(axes: Sequence[Axis]) -> tuple[Axis, ...]:
     """Return the axes of extent other than 1."""
-    return tuple(axis for axis in axes if not _is_unit(axis))
+    return tuple(axis for axis in axes if not is_unit(axis))
 
 
-def _is_unit(axis: Axis) -> bool:
+def is_unit(axis: Axis) -> bool:
+    """Return whether an axis has extent 1, so that no operand has to be indexed by it."""
     return isinstance(axis.extent, int) and axis.extent == 1
 
 
 def shortened(nodes: Sequence[Any], axes: Sequence[Axis]) -> list[Any]:
     """Return expressions and stores with 0 for unit axes and with indices simplified by the ranges of all axes."""
-    units = {axis.variable: tirx.IntImm("int64", 0) for axis in axes if _is_unit(axis)}
+    units = {axis.variable: index(0) for axis in axes if is_unit(axis)}
     analyzer = Analyzer()
     for axis in without_units(axes):
-        extent = tirx.IntImm("int64", axis.extent) if isinstance(axis.extent, int) else axis.extent
-        analyzer.bind(axis.variable, Range(tirx.IntImm("int64", 0), extent))
+        extent = index(axis.extent) if isinstance(axis.extent, int) else axis.extent
+        analyzer.bind(axis.variable, Range(index(0), extent))
 
-    def places(indices: Sequence[Any]) -> list[Any]:
-        return [each if isinstance(each, tirx.Var) else analyzer.simplify(each) for each in indices]
+    def simplified(indices: Sequence[Any]) -> list[Any]:
+        return [node if isinstance(node, tirx.Var) else analyzer.simplify(node) for node in indices]
 
     def load(node: Any) -> Any:
-        return tirx.BufferLoad(node.source, places(node.indices))
+        return tirx.BufferLoad(node.source, simplified(node.indices))
 
     def store(node: Any) -> Any:
-        return tirx.BufferStore(node.buffer, node.value, places(node.indices))
+        return tirx.BufferStore(node.buffer, node.value, simplified(node.indices))
 
     rules = [(TensorLoad, load), (tirx.BufferStore, store)]
-    bare = [structural_map(node, (tirx.Var, lambda each: units.get(each, each))) for node in nodes]
+    bare = [structural_map(node, (tirx.Var, lambda variable: units.get(variable, variable))) for node in nodes]
     return [structural_map(node, rules, order="post") for node in bare]

@@ -1,8 +1,7 @@
 """Index arithmetic of loops as sums of variables, and the smallest value that such a sum can have.
 
-Takes integer TIR expressions and the loops around them. Gives `Linear` forms (``2 * i - k + 1``) and their bounds over
-all iterations, also where a loop's bounds use other loops' variables (triangles). Gives None for anything that is not
-linear. Knows no statements.
+`Linear` forms (``2 * i - k + 1``) have bounds over all iterations, also where a loop's bounds use other loops'
+variables (triangles). None stands for anything that is not linear.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Linear:
         terms = dict(self.terms)
         for variable, factor in other.terms.items():
             terms[variable] = terms.get(variable, 0) + factor
-        return Linear({each: factor for each, factor in terms.items() if factor}, self.constant + other.constant)
+        return Linear({name: factor for name, factor in terms.items() if factor}, self.constant + other.constant)
 
     def __sub__(self, other: Linear) -> Linear:
         return self + other.times(-1)
@@ -33,7 +32,7 @@ class Linear:
     def times(self, factor: int) -> Linear:
         if factor == 0:
             return Linear()
-        return Linear({each: own * factor for each, own in self.terms.items()}, self.constant * factor)
+        return Linear({name: times * factor for name, times in self.terms.items()}, self.constant * factor)
 
     def plus(self, number: int) -> Linear:
         return Linear(self.terms, self.constant + number)
@@ -46,11 +45,11 @@ class Linear:
         factor = self.factor(variable)
         if not factor:
             return self
-        rest = Linear({each: own for each, own in self.terms.items() if each != variable}, self.constant)
-        return rest + value.times(factor)
+        others = {name: times for name, times in self.terms.items() if name != variable}
+        return Linear(others, self.constant) + value.times(factor)
 
     def renamed(self, names: Mapping[Hashable, Hashable]) -> Linear:
-        return Linear({names.get(each, each): factor for each, factor in self.terms.items()}, self.constant)
+        return Linear({names.get(variable, variable): factor for variable, factor in self.terms.items()}, self.constant)
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class LoopRange:
     last: Linear | None
 
     def renamed(self, names: Mapping[Hashable, Hashable]) -> LoopRange:
-        first, last = (each.renamed(names) if each else None for each in (self.first, self.last))
+        first, last = (bound.renamed(names) if bound else None for bound in (self.first, self.last))
         return LoopRange(names.get(self.variable, self.variable), first, last)
 
 
@@ -75,35 +74,35 @@ def least(value: Linear, ranges: Sequence[LoopRange]) -> int | None:
 
     `ranges` are ordered: the bounds of each may use variables of earlier ones.
     """
-    for one in reversed(ranges):
-        factor = value.factor(one.variable)
+    for loop in reversed(ranges):
+        factor = value.factor(loop.variable)
         if not factor:
             continue
-        bound = one.first if factor > 0 else one.last
+        bound = loop.first if factor > 0 else loop.last
         if bound is None:
             return None
-        value = value.substituted(one.variable, bound)
+        value = value.substituted(loop.variable, bound)
     return None if value.terms else value.constant
 
 
-def linear(expression: Any, known: Mapping[Hashable, Linear]) -> Linear | None:
-    """Return the linear form of an integer expression; `known` has those of variables and scalar buffers."""
+def linear(expression: Any, forms: Mapping[Hashable, Linear]) -> Linear | None:
+    """Return the linear form of an integer expression; `forms` has those of variables and scalar buffers."""
     if isinstance(expression, tirx.IntImm):
         return Linear({}, int(expression.value))
     if isinstance(expression, tirx.Var):
-        return known.get(expression) or variable(expression)
+        return forms.get(expression) or variable(expression)
     if isinstance(expression, TensorLoad):
-        return known.get(expression.source)
+        return forms.get(expression.source)
     if isinstance(expression, tirx.Cast):
         is_index = str(expression.ty) in ("int32", "int64") and str(expression.value.ty) in ("int32", "int64")
-        return _held(linear(expression.value, known), expression) if is_index else None
+        return _held(linear(expression.value, forms), expression) if is_index else None
     if isinstance(expression, tirx.Add | tirx.Sub):
-        left, right = linear(expression.a, known), linear(expression.b, known)
+        left, right = linear(expression.a, forms), linear(expression.b, forms)
         if left is None or right is None:
             return None
         return left + right if isinstance(expression, tirx.Add) else left - right
     if isinstance(expression, tirx.Mul):
-        return _held(_product(linear(expression.a, known), linear(expression.b, known)), expression)
+        return _held(_product(linear(expression.a, forms), linear(expression.b, forms)), expression)
     return None
 
 
@@ -112,7 +111,7 @@ def _held(form: Linear | None, expression: Any) -> Linear | None:
     if form is None:
         return None
     most = 1 << (31 if str(expression.ty) == "int32" else 63)
-    return form if all(-most <= each < most for each in (form.constant, *form.terms.values())) else None
+    return form if all(-most <= number < most for number in (form.constant, *form.terms.values())) else None
 
 
 def _product(left: Linear | None, right: Linear | None) -> Linear | None:
@@ -123,8 +122,8 @@ def _product(left: Linear | None, right: Linear | None) -> Linear | None:
     return right.times(left.constant) if not left.terms else None
 
 
-def range_of(loop: Any, known: Mapping[Hashable, Linear]) -> LoopRange:
+def range_of(loop: Any, forms: Mapping[Hashable, Linear]) -> LoopRange:
     """Return the range of a TIR `For`."""
-    first, extent = linear(loop.min, known), linear(loop.extent, known)
+    first, extent = linear(loop.min, forms), linear(loop.extent, forms)
     last = (first + extent).plus(-1) if first is not None and extent is not None else None
     return LoopRange(loop.loop_var, first, last)

@@ -1,8 +1,7 @@
-"""How the bridge builds TIR functions: buffers, one loop nest, one block inside it.
+"""How TIR functions are built: buffers, one loop nest, one block inside it.
 
-Takes buffers, axes, and a function from the axes' variables to the block's statements. Gives a PrimFunc in the shape
-that TVM's fusion and schedules recognise: a root block, serial loops (spatial ones first), one block with its reads,
-writes, initial statement and source location. Knows no MLIR.
+The PrimFunc has the shape that TVM's fusion and schedules recognise: a root block, serial loops (spatial ones first),
+one block with its reads, writes, initial statement and source location. Knows no MLIR.
 """
 
 from __future__ import annotations
@@ -94,15 +93,15 @@ def build(
     """
     # A block without axes cannot be bound to threads: as TVM does, give it one axis of extent 1.
     axes = list(axes) or [Axis(1)]
-    order = sorted(range(len(axes)), key=lambda at: axes[at].is_reduction)
-    variables = [tirx.Var(f"v_{_letter(axis)}{at}", "int64") for at, axis in enumerate(axes)]
-    loops = [tirx.Var(f"{_letter(axis)}{at}", "int64") for at, axis in enumerate(axes)]
-    made = statements(variables)
-    iterators = [_iterator(axes[at], variables[at]) for at in order]
-    block = _block(name, iterators, made, [*inputs, *outputs], _annotations(spans))
-    result = SBlockRealize([loops[at] for at in order], True, block)
-    for at in reversed(order):
-        result = tirx.For(loops[at], index(0), index(axes[at].extent), tirx.ForKind.SERIAL, result)
+    order = sorted(range(len(axes)), key=lambda n: axes[n].is_reduction)
+    variables = [tirx.Var(f"v_{_letter(axis)}{n}", "int64") for n, axis in enumerate(axes)]
+    loops = [tirx.Var(f"{_letter(axis)}{n}", "int64") for n, axis in enumerate(axes)]
+    content = statements(variables)
+    iterators = [_iterator(axes[n], variables[n]) for n in order]
+    block = _block(name, iterators, content, [*inputs, *outputs], _annotations(spans))
+    result = SBlockRealize([loops[n] for n in order], True, block)
+    for n in reversed(order):
+        result = tirx.For(loops[n], index(0), index(axes[n].extent), tirx.ForKind.SERIAL, result)
     root = SBlockRealize([], True, SBlock([], [], [], "root", result))
     return PrimFunc([*inputs, *outputs], root).with_attr({"s_tir": True, "tirx.noalias": True})
 
@@ -110,6 +109,12 @@ def build(
 def _annotations(spans: Sequence[Span]) -> dict[str, Any]:
     lines = [str(span) for span in spans]
     return ({LOCATION: lines[-1]} if lines else {}) | ({KERNEL_LOCATIONS: lines} if len(lines) > 1 else {})
+
+
+def with_statements(function: PrimFunc, statements: Any) -> PrimFunc:
+    """Return a PrimFunc with the parameters and attributes of `function` and with these statements as its body."""
+    root = SBlockRealize([], True, SBlock([], [], [], "root", statements))
+    return PrimFunc(list(function.params), root, function.ret_type, function.attrs)
 
 
 def _letter(axis: Axis) -> str:
@@ -121,8 +126,17 @@ def _iterator(axis: Axis, variable):
     return tirx.IterVar(Range(index(0), index(axis.extent)), variable, kind)
 
 
-def _block(name: str, iterators: list, made: Statements, buffers: list, annotations: dict) -> SBlock:
+def _block(name: str, iterators: list, content: Statements, buffers: list, annotations: dict) -> SBlock:
     # The regions are found by TVM on a first block that has none.
-    bare = SBlock(iterators, [], [], name, made.body, made.init)
-    reads, writes = read_write_region(bare, {each: each for each in buffers})[:2]
-    return SBlock(iterators, reads, writes, name, made.body, made.init, list(made.scratch), annotations=annotations)
+    bare = SBlock(iterators, [], [], name, content.body, content.init)
+    reads, writes = read_write_region(bare, {buffer: buffer for buffer in buffers})[:2]
+    return SBlock(
+        iterators,
+        reads,
+        writes,
+        name,
+        content.body,
+        content.init,
+        list(content.scratch),
+        annotations=annotations,
+    )

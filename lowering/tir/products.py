@@ -1,7 +1,7 @@
-"""Recognises blocks that are products of tensors, whatever their operands' order, axes and dtypes.
+"""Recognise blocks that are products of tensors, whatever their operands' order, axes and dtypes.
 
-Takes a block with its facts, or a module before fusion. Gives the product's axes by kind, or the module in which
-fusion treats such functions as products: it fuses their elementwise consumers, but not their producers.
+Fusion treats functions that `mark_products` marks as products: it fuses their elementwise consumers, not their
+producers.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 from mlirtri.lowering.tir.arithmetic import TWICE_AS_WIDE
 from mlirtri.lowering.tir.blocks import BlockFacts, leaf_blocks
-from mlirtri.lowering.tir.contraction import Axis, multiply_add
+from mlirtri.lowering.tir.contraction import Axis, Factors, is_unit, multiply_add
+from mlirtri.lowering.tir.statements import nodes_in
 from mlirtri.lowering.toolchain.tvm_names import (
     IRModule,
     PrimFunc,
     Schedule,
     TensorLoad,
     structural_equal,
-    structural_walk,
     tirx,
 )
 
@@ -29,19 +29,9 @@ REDUCTION, PRODUCT = 3, 4
 
 
 @dataclass(frozen=True)
-class Product:
-    """``result += left * right``, with the axes of the block by kind.
+class Product(Factors):
+    """``result += left * right``; `columns` are the last dimensions of the result."""
 
-    `columns` are axes of the right operand only, the last dimensions of the result; `rows` of the left one only;
-    `batch` are all other axes that are not summed over.
-    """
-
-    batch: tuple[Axis, ...]
-    rows: tuple[Axis, ...]
-    columns: tuple[Axis, ...]
-    reduced: tuple[Axis, ...]
-    left: Any
-    right: Any
     add: Callable[[Any, Any, Any], Any]
     result: Any
     update: Any
@@ -55,9 +45,9 @@ class Product:
 def only_product(function: PrimFunc) -> tuple[Schedule, BlockFacts, Product] | None:
     """Return a schedule of the function, its only reduction, and that as a product; None if none or several."""
     schedule = Schedule(function, error_render_level="fast")
-    found = [block for block in leaf_blocks(schedule) if not block.is_spatial]
-    product = find_product(found[0], schedule.get(found[0].handle)) if len(found) == 1 else None
-    return None if product is None else (schedule, found[0], product)
+    reductions = [block for block in leaf_blocks(schedule) if not block.is_spatial]
+    product = find_product(reductions[0], schedule.get(reductions[0].handle)) if len(reductions) == 1 else None
+    return None if product is None else (schedule, reductions[0], product)
 
 
 def find_product(facts: BlockFacts, block: Any) -> Product | None:
@@ -79,42 +69,36 @@ def product_of(store: Any, all_axes: Sequence[Axis], summed: Sequence[Any]) -> P
     named = [_variables(factor) for factor in factors]
     shown = [variable for variable in axes if any(variable in names for names in named)]
     reduced = [axis for variable, axis in axes.items() if variable in summed and variable in shown]
-    if any(not _is_one(axes[each].extent) for each in summed if each not in shown):
+    if any(not is_unit(axes[index]) for index in summed if index not in shown):
         return None
     if not reduced or any(axis.variable not in names for axis in reduced for names in named):
         return None
-    places = list(store.indices)
-    while len(places) > 1 and places[-1] in axes and places[-1] not in shown and _is_one(axes[places[-1]].extent):
-        places.pop()
-    last = places[-1] if places and places[-1] in axes else None
+    indices = list(store.indices)
+    while len(indices) > 1 and indices[-1] in axes and indices[-1] not in shown and is_unit(axes[indices[-1]]):
+        indices.pop()
+    last = indices[-1] if indices and indices[-1] in axes else None
     right = next((side for side in (0, 1) if last in named[side] and last not in named[1 - side]), None)
     if last is None or right is None:
         return None
-    only_right = [place for place in places if place in named[right] and place not in named[1 - right]]
-    columns = _trailing(places, only_right)
-    rows = [place for place in places if place in named[1 - right] and place not in named[right]]
-    done = [*columns, *rows]
-    batch = [axis for variable, axis in axes.items() if variable not in summed and variable not in done]
+    only_right = [index for index in indices if index in named[right] and index not in named[1 - right]]
+    columns = _trailing(indices, only_right)
+    rows = [index for index in indices if index in named[1 - right] and index not in named[right]]
+    operand_axes = [*columns, *rows]
+    batch = [axis for variable, axis in axes.items() if variable not in summed and variable not in operand_axes]
     return Product(
-        tuple(batch), tuple(axes[each] for each in rows), tuple(axes[each] for each in columns), tuple(reduced),
+        tuple(batch), tuple(axes[index] for index in rows), tuple(axes[index] for index in columns), tuple(reduced),
         factors[1 - right], factors[right], add, store.buffer,
         tirx.BufferStore(store.buffer, tirx.BufferLoad(store.buffer, store.indices), store.indices),
     )  # fmt: skip
 
 
-def _is_one(extent: Any) -> bool:
-    """Return whether an axis has extent 1, so that no operand has to be indexed by it."""
-    return isinstance(extent, int) and extent == 1
-
-
-def _trailing(places: list[Any], allowed: list[Any]) -> list[Any]:
-    """Return the longest suffix of `places` that consists of allowed ones."""
-    found: list[Any] = []
-    for place in reversed(places):
-        if not any(place.same_as(each) for each in allowed):
+def _trailing(indices: list[Any], allowed: list[Any]) -> list[Any]:
+    trailing: list[Any] = []
+    for index in reversed(indices):
+        if not any(index.same_as(variable) for variable in allowed):
             break
-        found.insert(0, place)
-    return found
+        trailing.insert(0, index)
+    return trailing
 
 
 def _parts(store: Any) -> tuple[list[Any], Callable[[Any, Any, Any], Any]] | None:
@@ -122,9 +106,9 @@ def _parts(store: Any) -> tuple[list[Any], Callable[[Any, Any, Any], Any]] | Non
     summands = _summands(store.value)
     if summands is None:
         return None
-    own, term = summands
-    is_own = isinstance(own, TensorLoad) and own.source.same_as(store.buffer)
-    if not is_own or not all(structural_equal(i, j) for i, j in zip(own.indices, store.indices, strict=True)):
+    accumulator, term = summands
+    is_own = isinstance(accumulator, TensorLoad) and accumulator.source.same_as(store.buffer)
+    if not is_own or not all(structural_equal(i, j) for i, j in zip(accumulator.indices, store.indices, strict=True)):
         return None
     if isinstance(term, tirx.Mul):
         return [term.a, term.b], multiply_add
@@ -132,8 +116,8 @@ def _parts(store: Any) -> tuple[list[Any], Callable[[Any, Any, Any], Any]] | Non
     if isinstance(term, tirx.Cast) and isinstance(term.value, tirx.Mul):
         wide = str(term.value.ty.dtype)
         factors = [term.value.a, term.value.b]
-        if all(isinstance(each, tirx.Cast) and str(each.value.ty.dtype) == str(term.ty.dtype) for each in factors):
-            return [each.value for each in factors], _adding_in(wide)
+        if all(isinstance(side, tirx.Cast) and str(side.value.ty.dtype) == str(term.ty.dtype) for side in factors):
+            return [factor.value for factor in factors], _adding_in(wide)
     return None
 
 
@@ -144,7 +128,7 @@ def _summands(value: Any) -> tuple[Any, Any] | None:
     if not isinstance(value, tirx.Cast) or not isinstance(value.value, tirx.Add):
         return None
     narrow, sides = str(value.ty.dtype), (value.value.a, value.value.b)
-    is_widened = all(isinstance(each, tirx.Cast) and str(each.value.ty.dtype) == narrow for each in sides)
+    is_widened = all(isinstance(side, tirx.Cast) and str(side.value.ty.dtype) == narrow for side in sides)
     is_wrapping = TWICE_AS_WIDE.get(narrow) == str(value.value.ty.dtype)
     return (sides[0].value, sides[1].value) if is_widened and is_wrapping else None
 
@@ -166,9 +150,7 @@ def _is_zero(init: Any) -> bool:
 
 def _variables(expression: Any) -> set[Any]:
     """Return the variables as a set: ``in`` on a list would compare by ``==``, which TIR makes an expression."""
-    found: list[Any] = []
-    structural_walk(expression, (tirx.Var, found.append))
-    return set(found)
+    return set(nodes_in(expression, tirx.Var))
 
 
 def mark_products(mod: IRModule) -> IRModule:
@@ -184,8 +166,6 @@ def mark_products(mod: IRModule) -> IRModule:
 
 
 def _is_product(function: PrimFunc) -> bool:
-    if (function.attrs or {}).get(OP_PATTERN) != REDUCTION:
-        return False
     schedule = Schedule(function)
     try:
         blocks = leaf_blocks(schedule)

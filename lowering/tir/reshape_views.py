@@ -1,7 +1,6 @@
-"""A pass of relax → tir: marks the PrimFuncs that only reshape their input.
+"""Mark the PrimFuncs that only reshape their input, before a schedule changes their loops (a pass of relax → tir).
 
-Takes fused PrimFuncs, before a schedule changes their loops. Gives the same with the attribute ``mlirtri.view`` where
-the output has the input's elements in the input's order, so that a launch plan makes a view instead of a launch.
+Their output has the input's elements in the input's order: a launch plan makes a view instead of a launch.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Small TIR statements and expressions that all lowerings build: indices, copies, sequences, small buffers.
-
-Takes and gives TIR statements and expressions. Knows no schedule.
-"""
+"""Small TIR statements and expressions that all lowerings build: indices, copies, sequences, small buffers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import prod
 from typing import Any
 
@@ -21,7 +18,7 @@ def plus(x: Any, y: Any) -> Any:
     """Return x + y, as a constant where both are, and as one of them where the other is 0."""
     if isinstance(x, tirx.IntImm) and isinstance(y, tirx.IntImm):
         return index(x.value + y.value)
-    zeros = [isinstance(each, tirx.IntImm) and each.value == 0 for each in (x, y)]
+    zeros = [isinstance(operand, tirx.IntImm) and operand.value == 0 for operand in (x, y)]
     return y if zeros[0] else x if zeros[1] else x + y
 
 
@@ -60,7 +57,7 @@ def whole(count: Any, width: int) -> Any:
 
 def substituted(statement: Any, variable: Any, value: Any) -> Any:
     """Return `statement` with an expression in place of a variable."""
-    return structural_map(statement, (tirx.Var, lambda each: value if each.same_as(variable) else each))
+    return structural_map(statement, (tirx.Var, lambda node: value if node.same_as(variable) else node))
 
 
 def fresh(statement: Any) -> Any:
@@ -78,34 +75,32 @@ def fresh(statement: Any) -> Any:
 
     rules = [(tirx.For, loop), (tirx.Bind, bound), (tirx.Let, bound), (tirx.AllocBuffer, allocated)]
     structural_walk(statement, rules)
-    return structural_map(statement, (tirx.Var, lambda each: names.get(each, each))) if names else statement
+    return structural_map(statement, (tirx.Var, lambda variable: names.get(variable, variable))) if names else statement
 
 
 def sequence(*statements: Any) -> Any:
     """Return the statements as one flat `SeqStmt`, so that an allocation is visible to all statements after it."""
     flat: list[Any] = []
-    for each in statements:
-        flat.extend(each.seq if isinstance(each, tirx.SeqStmt) else [each])
+    for statement in statements:
+        flat.extend(statement.seq if isinstance(statement, tirx.SeqStmt) else [statement])
     return flat[0] if len(flat) == 1 else tirx.SeqStmt(flat)
 
 
-def depends_on(expression: Any, variables: Sequence[Any]) -> bool:
-    """Return whether a statement or expression uses one of these variables or buffers."""
-    found: list[Any] = []
-
-    def visit(each):
-        if any(each.same_as(variable) for variable in variables):
-            found.append(each)
-
-    structural_walk(expression, (tirx.Var, visit))
-    return bool(found)
+def nodes_in(node: Any, *kinds: type) -> list[Any]:
+    """Return the nodes of these classes in a statement or expression, operands before what uses them."""
+    nodes: list[Any] = []
+    structural_walk(node, (kinds, nodes.append))
+    return nodes
 
 
 def loads_in(node: Any) -> list[TensorLoad]:
     """Return the loads in a statement or expression, in program order."""
-    loads: list[Any] = []
-    structural_walk(node, (TensorLoad, loads.append))
-    return loads
+    return nodes_in(node, TensorLoad)
+
+
+def depends_on(expression: Any, variables: Collection[Any]) -> bool:
+    """Return whether a statement or expression uses one of these variables or buffers."""
+    return any(use.same_as(variable) for use in nodes_in(expression, tirx.Var) for variable in variables)
 
 
 def new_buffer(name: str, dtype: str, *sizes: int) -> Any:

@@ -1,6 +1,6 @@
 """TIR statements of loops over tiles: counted loops, vectors, positions along fused axes, buffers.
 
-Takes and gives TIR. A loop is built from a function of its variable; one iteration needs no loop.
+A loop is built from a function of its variable; one iteration needs no loop.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mlirtri.lowering.toolchain.tvm_names import structural_map, tirx
 
 def replaced(node: Any, values: Values) -> Any:
     """Return a statement or expression with expressions in place of variables."""
-    return structural_map(node, (tirx.Var, lambda each: values.get(each, each)))
+    return structural_map(node, (tirx.Var, lambda variable: values.get(variable, variable)))
 
 
 def counted(name: str, extent: Any, body: Callable[[Any], Any], kind: Any = None) -> Any:
@@ -34,7 +34,7 @@ def nested(axes: Sequence[Axis], body: Callable[[Values], Any], values: Values |
     if not axes:
         return body(values)
     axis, *inner = axes
-    return counted(axis.variable.name, axis.extent, lambda at: nested(inner, body, {**values, axis.variable: at}))
+    return counted(axis.variable.name, axis.extent, lambda value: nested(inner, body, {**values, axis.variable: value}))
 
 
 def in_vectors(extent: Any, lanes: int, body: Callable[[Any], Any]) -> Any:
@@ -46,14 +46,15 @@ def groups_of(extent: Any, lanes: int, body: Callable[[Any, int], Any]) -> Any:
     """Return loops of `body` over groups of `lanes` elements; the rest is one group, or single elements if dynamic."""
 
     def vectors(count: Any) -> Any:
-        return counted("vector", count, lambda at: body(at * index(lanes), lanes))
+        return counted("vector", count, lambda group: body(group * index(lanes), lanes))
 
     if not isinstance(extent, int):
-        whole, rest = quotient(extent, lanes), remainder(extent, lanes)
-        return sequence(vectors(whole), counted("element", rest, lambda at: body(whole * index(lanes) + at, 1)))
-    whole, rest = divmod(extent, lanes)
-    parts = [vectors(whole)] if whole else []
-    return sequence(*parts, *([body(index(whole * lanes), rest)] if rest else []))
+        groups, remaining = quotient(extent, lanes), remainder(extent, lanes)
+        first = groups * index(lanes)
+        return sequence(vectors(groups), counted("element", remaining, lambda element: body(first + element, 1)))
+    groups, remaining = divmod(extent, lanes)
+    parts = [vectors(groups)] if groups else []
+    return sequence(*parts, *([body(index(groups * lanes), remaining)] if remaining else []))
 
 
 def in_lanes(count: int, body: Callable[[Any], Any]) -> Any:
@@ -65,10 +66,10 @@ def in_lanes(count: int, body: Callable[[Any], Any]) -> Any:
 def spread(axes: Sequence[Axis], position: Any) -> Values:
     """Return the axes' values at a row-major position among all of them."""
     values: Values = {}
-    for at, axis in enumerate(axes):
-        inside = size_of(axes[at + 1 :])
-        value = position if isinstance(inside, int) and inside == 1 else quotient(position, inside)
-        values[axis.variable] = remainder(value, axis.extent) if at else value
+    for number, axis in enumerate(axes):
+        stride = size_of(axes[number + 1 :])
+        value = position if isinstance(stride, int) and stride == 1 else quotient(position, stride)
+        values[axis.variable] = remainder(value, axis.extent) if number else value
     return values
 
 
@@ -87,9 +88,9 @@ def remainder(position: Any, size: Any) -> Any:
     return tirx.floormod(position, index(size)) if isinstance(size, int) else tirx.truncmod(position, size)
 
 
-def parts_of(total: Any, size: int) -> Any:
+def parts_of(count: Any, size: int) -> Any:
     """Return the number of parts of this size, the last of which may be smaller."""
-    return -(-total // size) if isinstance(total, int) else tirx.floordiv(total + index(size - 1), index(size))
+    return -(-count // size) if isinstance(count, int) else tirx.floordiv(count + index(size - 1), index(size))
 
 
 def ramp(first: Any, lanes: int) -> Any:

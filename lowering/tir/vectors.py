@@ -1,7 +1,4 @@
-"""Stores and loads in the dtype of their memory, vector loops and prefetches, for row kernels.
-
-Takes and gives TIR. Knows no plan and no row.
-"""
+"""Stores and loads in the dtype of their memory, vector loops and prefetches, for row kernels."""
 
 from __future__ import annotations
 
@@ -20,11 +17,11 @@ def integers_of(dtype: Any) -> str:
     return str(dtype).replace("float", "int")
 
 
-def fetch(place: Any) -> Any:
+def fetch(element: Any) -> Any:
     """Return a prefetch of an address: to read it, and to keep it in all caches."""
     reading, all_caches, data = (tirx.IntImm("int32", number) for number in (0, 3, 1))
     # TVM's parser does not know how TVM's own prefetch prints.
-    call = tirx.call_llvm_intrin("void", "llvm.prefetch", tirx.address_of(place), reading, all_caches, data)
+    call = tirx.call_llvm_intrin("void", "llvm.prefetch", tirx.address_of(element), reading, all_caches, data)
     return tirx.Evaluate(call)
 
 
@@ -47,7 +44,7 @@ def together(buffers: Sequence[tuple[Any, Any, Combine]], vectors: int, lanes: i
         half = vectors // 2
         for buffer, dtype, combine in buffers:
             value = _with_others(dtype, combine, buffer, (vectors - half) * lanes)
-            statements += [lanewise(buffer, at * lanes, lanes, value) for at in range(half)]
+            statements += [lanewise(buffer, vector * lanes, lanes, value) for vector in range(half)]
         vectors -= half
     while lanes > 1:
         lanes //= 2
@@ -58,8 +55,8 @@ def together(buffers: Sequence[tuple[Any, Any, Combine]], vectors: int, lanes: i
 
 def _with_others(dtype: Any, combine: Combine, partial: Any, distance: int) -> Callable[[Any], Any]:
     def value(lane: Any) -> Any:
-        own, other = (loaded(partial, [plus(lane, index(far))], dtype) for far in (0, distance))
-        return vectorizable(combine(own, other))
+        mine, other = (loaded(partial, [plus(lane, index(far))], dtype) for far in (0, distance))
+        return vectorizable(combine(mine, other))
 
     return value
 
@@ -81,8 +78,8 @@ def lanewise(buffer: Any, first: int, lanes: int, value: Callable[[Any], Any]) -
     if lanes == 1:
         return stored(buffer, [index(first)], value(index(first)))
     lane = tirx.Var("lane", "int64")
-    at = plus(index(first), lane)
-    store = stored(buffer, [at], value(at))
+    position = plus(index(first), lane)
+    store = stored(buffer, [position], value(position))
     return tirx.For(lane, index(0), index(lanes), tirx.ForKind.VECTORIZED, store)
 
 
@@ -113,22 +110,16 @@ def in_one(buffer: Any, indices: list[Any], joined: Sequence[Joined]) -> list[An
         count = len(axes.indices)
         for first in range(len(indices) - count + 1):
             last = first + count
-            is_whole = all(map(is_size, list(buffer.ty.shape)[first + 1 : last], axes.extents[1:]))
-            if is_whole and all(map(is_same_node, indices[first:last], axes.indices)):
+            sizes = zip(list(buffer.ty.shape)[first + 1 : last], axes.extents[1:], strict=False)
+            pairs = zip(indices[first:last], axes.indices, strict=True)
+            is_whole = all(isinstance(size, tirx.IntImm) and size.value == extent for size, extent in sizes)
+            if is_whole and all(position.same_as(axis_index) for position, axis_index in pairs):
                 return [*indices[:first], *[index(0)] * (count - 1), axes.loop, *indices[last:]]
     return indices
 
 
-def is_size(size: Any, extent: int) -> bool:
-    return isinstance(size, tirx.IntImm) and size.value == extent
-
-
-def is_same_node(one: Any, other: Any) -> bool:
-    return one.same_as(other)
-
-
-def is_same_number(one: Any, other: Any) -> bool:
-    return isinstance(one, tirx.FloatImm | tirx.IntImm) and one.value == other.value
+def is_same_number(constant: Any, other: Any) -> bool:
+    return isinstance(constant, tirx.FloatImm | tirx.IntImm) and constant.value == other.value
 
 
 def vectorizable(value: Any) -> Any:

@@ -1,8 +1,7 @@
 """Instructions of tensor cores and asynchronous copies, as CUDA functions of ours that TIR calls by name.
 
-Gives TIR calls, each of which brings its function's source along, and the instruction for each pair of dtypes.
-Available from sm_80 on. A fragment is the part of a small matrix that one thread of a warp holds:
-`fragments` loads four of 8 rows of 16 bytes, in the register layout that `multiply` takes.
+Each call brings its function's source along. Available from sm_80 on. A fragment is the part of a small matrix that one
+thread of a warp holds: `fragments` loads four of 8 rows of 16 bytes, in the register layout that `multiply` takes.
 """
 
 from __future__ import annotations
@@ -93,7 +92,9 @@ _MULTIPLY = """{function} mlirtri_multiply_{name}({sums}* sums, const unsigned* 
 def copy(count: int, target: Any, source: Any, is_present: Any) -> Any:
     """Start to copy 4, 8 or 16 bytes from global to shared memory; zeros if `is_present` is false."""
     code = _COPY.format(function=_FUNCTION, bytes=count, cache="cg" if count == 16 else "ca")
-    present = tirx.Select(is_present, _number(count), _number(0)) if is_present is not None else _number(count)
+    present = tirx.IntImm("int32", count)
+    if is_present is not None:
+        present = tirx.Select(is_present, present, tirx.IntImm("int32", 0))
     return _call(f"mlirtri_copy_{count}", code, target, tirx.address_of(source), present)
 
 
@@ -115,9 +116,9 @@ def wait_for_copies(pending: int) -> Any:
 
 def fragments(target: Any, source: Any, is_transposed: bool) -> Any:
     """Load four fragments; thread n of a warp gives the address of row n % 8 of matrix n / 8."""
-    way, trans = ("_transposed", ".trans") if is_transposed else ("", "")
-    code = _FRAGMENTS.format(function=_FUNCTION, way=way, trans=trans)
-    return _call(f"mlirtri_fragments{way}", code, target, source)
+    suffix, trans = ("_transposed", ".trans") if is_transposed else ("", "")
+    code = _FRAGMENTS.format(function=_FUNCTION, way=suffix, trans=trans)
+    return _call(f"mlirtri_fragments{suffix}", code, target, source)
 
 
 def multiply(kind: Multiplication, sums: Any, left: Any, right: Any) -> Any:
@@ -134,16 +135,12 @@ def barrier() -> Any:
     return tirx.Evaluate(tirx.call_intrin("void", "tirx.tvm_storage_sync", "shared"))
 
 
-def place(buffer: Any, at: Any, count: int) -> Any:
+def address(buffer: Any, offset: Any, count: int) -> Any:
     """Return the address of `count` elements of shared memory or registers.
 
     All are marked as read: TVM would put a barrier of its own behind a write.
     """
-    return buffer.access_ptr(1, offset=at, extent=count)
-
-
-def _number(value: int) -> Any:
-    return tirx.IntImm("int32", value)
+    return buffer.access_ptr(1, offset=offset, extent=count)
 
 
 def _call(name: str, code: str, *arguments: Any) -> Any:

@@ -1,8 +1,7 @@
 """The CUDA rule for products of 16-bit floats and int8 on tensor cores, with fused operand reads and epilogue.
 
 Takes a PrimFunc with one product block (`products.py`) of widened fp16, bf16 or 8-bit operands in any layout,
-batched, or a convolution, and elementwise consumers. Gives a function that we write ourselves (`tensor_cores.py`).
-None for other functions, and for devices before sm_80.
+batched, or a convolution, and elementwise consumers. Refuses devices before sm_80.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from mlirtri.lowering.schedule.cuda.operands import narrow
 from mlirtri.lowering.schedule.cuda.tensor_cores import BlockTile, TensorCoreKernel
 from mlirtri.lowering.tir.contraction import Contraction, multiply_add, size_of
 from mlirtri.lowering.tir.products import Product, only_product
-from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, Schedule, structural_walk
+from mlirtri.lowering.tir.statements import nodes_in
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, Schedule
 
 TILES = (
     BlockTile(128, 128, 2, 2),
@@ -33,35 +33,30 @@ ENOUGH = 128
 
 def tensor_cores(function: PrimFunc, target: Target) -> Schedule | None:
     """Return a schedule of the product on tensor cores; None for any other function."""
-    if _number_of(target.architecture) < FIRST_ARCHITECTURE:
+    if int(re.sub(r"\D", "", target.architecture)) < FIRST_ARCHITECTURE:
         return None
-    found = only_product(function)
+    match = only_product(function)
     # Tiles have at least 16 rows: a depthwise convolution, which has one, would waste them.
-    if found is None or not _is_narrow(found[-1]) or size_of(found[-1].rows) == 1:
+    if match is None or not _is_narrow(match[-1]) or size_of(match[-1].rows) == 1:
         return None
-    made = in_tiles(*found, _kernel, target)
-    return made if made is not None and _is_one_kernel(made) else None
-
-
-def _number_of(architecture: str) -> int:
-    return int(re.sub(r"\D", "", architecture))
+    schedule = in_tiles(*match, _kernel, target)
+    return schedule if schedule is not None and _is_one_kernel(schedule) else None
 
 
 def _is_narrow(product: Product) -> bool:
     # Integer products are exact in any order and width: the low bits that are kept are the same.
     adds_plainly = product.add is multiply_add or product.dtype == "int32"
-    return adds_plainly and all(narrow(each) is not None for each in (product.left, product.right))
+    return adds_plainly and all(narrow(factor) is not None for factor in (product.left, product.right))
 
 
 def _kernel(contraction: Contraction, _target: Target) -> Any:
-    factors = [narrow(each) for each in (contraction.left, contraction.right)]
-    if None in factors:
+    left, right = narrow(contraction.left), narrow(contraction.right)
+    if left is None or right is None:
         return None
-    (left_dtype, left), (right_dtype, right) = factors
-    kind = MULTIPLICATIONS.get((left_dtype, right_dtype))
+    kind = MULTIPLICATIONS.get((left[0], right[0]))
     if kind is None or kind.sums != contraction.dtype:
         return None
-    return TensorCoreKernel(contraction, left, right, kind, _tile_for(contraction)).written()
+    return TensorCoreKernel(contraction, left[1], right[1], kind, _tile_for(contraction)).written()
 
 
 def _tile_for(contraction: Contraction) -> BlockTile:
@@ -76,6 +71,5 @@ def _tile_for(contraction: Contraction) -> BlockTile:
 
 def _is_one_kernel(schedule: Schedule) -> bool:
     """Return whether the product's kernel has all blocks: others are not bound to threads."""
-    blocks: list[Any] = []
-    structural_walk(schedule.mod["main"].body, (SBlock, blocks.append))
+    blocks = nodes_in(schedule.mod["main"].body, SBlock)
     return [block.name_hint for block in blocks] == ["root"]

@@ -1,8 +1,7 @@
-"""Copies an operand of a product on tensor cores from global memory to a block's tile in shared memory.
+"""Copy an operand of a product on tensor cores from global memory to a block's tile in shared memory.
 
-Takes one element of the operand, an expression, with its axes. Gives the tile's layout and the statements by which a
-block's threads fill it: asynchronous copies if neighbours in the tile are neighbours in memory, else element by
-element, so that any operand will do: transposed, a convolution's windows, computed. Out-of-bounds elements are 0.
+Copies are asynchronous if neighbours in the tile are neighbours in memory, else element by element, so that any operand
+will do: transposed, a convolution's windows, computed. Out-of-bounds elements are 0.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.schedule.cuda.instructions import NARROW, Multiplication, copy, place, put
+from mlirtri.lowering.schedule.cuda.instructions import NARROW, Multiplication, address, copy, put
 from mlirtri.lowering.tir.bfloat16_storage import BITS, HALF, bits_of
 from mlirtri.lowering.tir.contraction import Axis, Values, depends, size_of
-from mlirtri.lowering.tir.statements import index
+from mlirtri.lowering.tir.statements import index, loads_in
 from mlirtri.lowering.tir.tiles import counted, replaced, spread
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, tirx
 
 PADDING = 16
 """Padding bytes between lines of a tile, so that eight lines are in different banks."""
@@ -37,7 +36,7 @@ class Operand:
     @property
     def is_along(self) -> bool:
         """Return whether lines of the tile are along the sum, as integer instructions require."""
-        last = self._load.indices[-1] if self._load is not None and len(self._load.indices) else None
+        last = self._last_index
         if self.kind.bytes == 1 or last is None:
             return True
         return depends(last, self.reduced[-1:]) and not depends(last, self.kept[-1:])
@@ -45,7 +44,7 @@ class Operand:
     @property
     def _lies_across(self) -> bool:
         """Return whether neighbours in memory are in different lines of the tile."""
-        last = self._load.indices[-1] if self._load is not None and len(self._load.indices) else None
+        last = self._last_index
         return last is not None and self.is_along and depends(last, self.kept[-1:])
 
     @property
@@ -62,18 +61,17 @@ class Operand:
         axis, load = (self.reduced if self.is_along else self.kept)[-1:], self._plain_load
         if load is None or not axis or not load.indices[-1].same_as(axis[0].variable):
             return 1
-        if any(depends(place, axis) for place in load.indices[:-1]):
+        if any(depends(index, axis) for index in load.indices[:-1]):
             return 1
         sizes = [axis[0].extent] + ([int(load.source.shape[-1])] if len(load.indices) > 1 else [])
-        widths = [each // self.kind.bytes for each in (16, 8, 4)]
+        widths = [bytes_copied // self.kind.bytes for bytes_copied in (16, 8, 4)]
         return next((width for width in widths if all(size % width == 0 for size in sizes)), 1)
 
     @property
-    def _load(self) -> Any:
-        """Return the only load in the element; None if there are several, or none."""
-        loads: list[Any] = []
-        structural_walk(self.element, (TensorLoad, loads.append))
-        return loads[0] if len(loads) == 1 else None
+    def _last_index(self) -> Any:
+        """Return the last index of the only load in the element; None if there are several loads, none, or no index."""
+        loads = loads_in(self.element)
+        return loads[0].indices[-1] if len(loads) == 1 and len(loads[0].indices) else None
 
     @property
     def _plain_load(self) -> Any:
@@ -103,31 +101,31 @@ class Operand:
         chunks = self.lines * per_line
 
         def chunk(turn: Any) -> Any:
-            at = turn * index(threads) + thread
-            line, column = tirx.floordiv(at, index(per_line)), tirx.floormod(at, index(per_line)) * index(width)
+            number = turn * index(threads) + thread
+            line, column = tirx.floordiv(number, index(per_line)), tirx.floormod(number, index(per_line)) * index(width)
             if self._lies_across:
-                line, column = tirx.floormod(at, index(self.lines)), tirx.floordiv(at, index(self.lines))
+                line, column = tirx.floormod(number, index(self.lines)), tirx.floordiv(number, index(self.lines))
             kept, along = (line, column) if self.is_along else (column, line)
-            target = place(memory, start + line * index(self.stride) + column, width)
-            made = self._copied(target, [first + kept, step * index(self.depth) + along], batch)
-            return tirx.IfThenElse(tirx.LT(at, index(chunks)), made, None) if chunks % threads else made
+            target = address(memory, start + line * index(self.stride) + column, width)
+            statement = self._copied(target, [first + kept, step * index(self.depth) + along], batch)
+            return tirx.IfThenElse(tirx.LT(number, index(chunks)), statement, None) if chunks % threads else statement
 
         return counted("turn", -(-chunks // threads), chunk, tirx.ForKind.UNROLLED)
 
-    def _copied(self, target: Any, at: list[Any], batch: Values) -> Any:
-        values = {**batch, **spread(self.kept, at[0]), **spread(self.reduced, at[1])}
-        inside = self._is_inside(at)
+    def _copied(self, target: Any, position: list[Any], batch: Values) -> Any:
+        values = {**batch, **spread(self.kept, position[0]), **spread(self.reduced, position[1])}
+        in_bounds = self._is_inside(position)
         if self.width > 1:
-            return copy(self.width * self.kind.bytes, target, replaced(self._plain_load, values), inside)
+            return copy(self.width * self.kind.bytes, target, replaced(self._plain_load, values), in_bounds)
         value = replaced(self._stored_element(), values)
-        if inside is not None:
-            value = tirx.if_then_else(inside, value, tirx.IntImm(value.ty.dtype, 0))
+        if in_bounds is not None:
+            value = tirx.if_then_else(in_bounds, value, tirx.IntImm(value.ty.dtype, 0))
         return put(target, value)
 
-    def _is_inside(self, places: list[Any]) -> Any:
+    def _is_inside(self, positions: list[Any]) -> Any:
         """Return whether an index of the tile is within the operand's bounds; None if all are."""
-        pairs = zip(places, (self.kept, self.reduced), (self.size, self.depth), strict=True)
-        checks = [tirx.LT(at, index(size_of(axes))) for at, axes, size in pairs if size_of(axes) % size]
+        pairs = zip(positions, (self.kept, self.reduced), (self.size, self.depth), strict=True)
+        checks = [tirx.LT(position, index(size_of(axes))) for position, axes, size in pairs if size_of(axes) % size]
         return tirx.all(*checks) if checks else None
 
     def _stored_element(self) -> Any:

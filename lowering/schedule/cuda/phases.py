@@ -1,8 +1,7 @@
 """CUDA kernels written as phases: all threads of a block run one, meet at a barrier, and run the next.
 
-Takes statements as functions of a `Thread`. Gives loops bound to blocks and threads. Each phase is its own loop over
-all threads; TVM puts barriers between phases where shared memory needs them. Without threads the same
-loops compute the same, one thread after the other.
+Each phase is its own loop over all threads; TVM puts barriers between phases where shared memory needs them. Without
+threads the same loops compute the same, one thread after the other.
 """
 
 from __future__ import annotations
@@ -12,6 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mlirtri.lowering.schedule.rows.writer import Element
+from mlirtri.lowering.tir.bfloat16_storage import wide_dtype
+from mlirtri.lowering.tir.primfunc import buffer as declare
 from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.tir.vectors import stored
 from mlirtri.lowering.toolchain.tvm_names import Range, tirx
@@ -40,10 +42,10 @@ class Shape:
 
 def shape_for(along: bool, count: int, length: int) -> Shape:
     """Return the threads for `count` rows of `length` elements: at least a warp per row if rows are contiguous."""
-    wanted = power_above(-(-length // ELEMENTS))
+    enough = power_above(-(-length // ELEMENTS))
     if not along:
-        return Shape(min(COLUMN_LANES, wanted), WARP, along=False)
-    lanes = min(MOST_LANES, max(min(WARP, power_above(length)), wanted))
+        return Shape(min(COLUMN_LANES, enough), WARP, along=False)
+    lanes = min(MOST_LANES, max(min(WARP, power_above(length)), enough))
     return Shape(lanes, min(max(1, 4 * WARP // lanes), power_above(count)), along=True)
 
 
@@ -65,9 +67,7 @@ class Thread:
 
 Body = Callable[[Thread], Sequence[Any]]
 """The statements of one thread."""
-Place = tuple[Any, list[Any]]
-"""A buffer and indices."""
-Combined = Callable[[list[Place], list[Place]], tuple[list[Any], list[Any]]]
+Combined = Callable[[list[Element], list[Element]], tuple[list[Any], list[Any]]]
 """From the elements of two threads to statements and the combined values."""
 
 
@@ -90,9 +90,7 @@ class Phases:
 
     def allocated(self, name: str, dtype: str, sizes: Sequence[int], scope: str) -> Any:
         """Return shared memory of the block, of these sizes."""
-        # TVM loses buffers of bf16 when it widens it.
-        dtype = "float32" if dtype == "bfloat16" else dtype
-        buffer = tirx.decl_buffer([index(size) for size in sizes], dtype, name, scope=scope, layout=None)
+        buffer = declare(name, sizes, wide_dtype(dtype), scope)
         self._memory.append(buffer)
         return buffer
 
@@ -128,7 +126,7 @@ class Phases:
         return tirx.EQ(tirx.bitwise_and(lane, index(self.shape.lanes - 1)), index(0))
 
     def combine(self, partial: Sequence[Any], combined: Combined) -> list[Any]:
-        """Reduce each thread's values in `partial`, one per lane, to lane 0; return their positions.
+        """Reduce each thread's values in `partial`, one per lane, to lane 0; return the buffers that hold the results.
 
         Several values go through memory: TVM sees that a thread reads what another stores, but not that the other
         thread is idle then.
@@ -136,14 +134,15 @@ class Phases:
         source = list(partial)
         target = source
         if len(source) > 1 and self.shape.lanes > 1:
-            target = [self.shared(each.name, str(each.dtype), self.shape.lanes) for each in source]
+            target = [self.shared(buffer.name, str(buffer.dtype), self.shape.lanes) for buffer in source]
         half = self.shape.lanes // 2
         while half:
 
             def body(thread: Thread, source=source, target=target, half=half) -> list[Any]:
-                mine, other = ([thread.within, at] for at in (thread.lane, thread.lane + index(half)))
-                made, values = combined([(each, mine) for each in source], [(each, other) for each in source])
-                return [*made, *stored_together([(each, mine) for each in target], values)]
+                mine, other = ([thread.within, lane] for lane in (thread.lane, thread.lane + index(half)))
+                pairs = ([(buffer, element) for buffer in source] for element in (mine, other))
+                statements, values = combined(*pairs)
+                return [*statements, *stored_together([(buffer, mine) for buffer in target], values)]
 
             self.phase(body, half)
             source, target = target, source
@@ -155,15 +154,15 @@ class Phases:
         step = self.shape.lanes * self.shape.parts
         turn = tirx.Var("turn", "int64")
         first = thread.lane if self.shape.parts == 1 else thread.part * index(self.shape.lanes) + thread.lane
-        at = turn * index(step) + first
-        statement = sequence(*body(at))
+        position = turn * index(step) + first
+        statement = sequence(*body(position))
         if length % step:
-            statement = tirx.IfThenElse(tirx.LT(at, index(length)), statement, None)
+            statement = tirx.IfThenElse(tirx.LT(position, index(length)), statement, None)
         return tirx.For(turn, index(0), index(-(-length // step)), tirx.ForKind.SERIAL, statement)
 
     def kernel(self) -> Any:
         """Return the loops over blocks with all phases inside."""
-        body = sequence(*(tirx.AllocBuffer(each) for each in self._memory), *self._phases)
+        body = sequence(*(tirx.AllocBuffer(buffer) for buffer in self._memory), *self._phases)
         if self.shape.parts > 1:
             body = bound(self.part, self.shape.parts, "blockIdx.y", body)
         return bound(self.block, -(-self.count // self.shape.together), "blockIdx.x", body)
@@ -178,20 +177,19 @@ def bound(variable: Any, extent: int, tag: str, body: Any) -> Any:
     return tirx.For(variable, index(0), index(extent), tirx.ForKind.THREAD_BINDING, body, thread)
 
 
-def own(name: str, dtype: str) -> Any:
+def register(name: str, dtype: str) -> Any:
     """Return a buffer of one element per thread: a register."""
-    dtype = "float32" if dtype == "bfloat16" else dtype
-    return tirx.decl_buffer([index(1)], dtype, name, scope="local", layout=None)
+    return declare(name, (1,), wide_dtype(dtype), "local")
 
 
-def stored_together(places: Sequence[Place], values: Sequence[Any]) -> list[Any]:
+def stored_together(elements: Sequence[Element], values: Sequence[Any]) -> list[Any]:
     """Return stores of several values computed from the overwritten ones: all are computed first."""
-    if len(places) == 1:
-        return [stored(*places[0], values[0])]
+    if len(elements) == 1:
+        return [stored(*elements[0], values[0])]
     # In registers, because TVM may compute a variable at its use, after the first store.
-    registers = [own("value", str(value.ty.dtype)) for value in values]
+    registers = [(register("value", str(value.ty.dtype)), [index(0)]) for value in values]
     return [
-        *(tirx.AllocBuffer(each) for each in registers),
-        *(stored(each, [index(0)], value) for each, value in zip(registers, values, strict=True)),
-        *(stored(*place, tirx.BufferLoad(each, [index(0)])) for place, each in zip(places, registers, strict=True)),
+        *(tirx.AllocBuffer(buffer) for buffer, _ in registers),
+        *(stored(*element, value) for element, value in zip(registers, values, strict=True)),
+        *(stored(*element, tirx.BufferLoad(*source)) for element, source in zip(elements, registers, strict=True)),
     ]

@@ -1,9 +1,8 @@
 """The CUDA rule for reductions and what goes along with them: sums, extrema, softmax, layernorm.
 
-Takes a PrimFunc of plain nests that share the axes of their rows (`rows.nests`).
-Gives a function that we write ourselves: a row, or a few, per block, whose threads go along the row together; values
-that are kept between passes are in shared memory. Where rows are few and long, several blocks share one, and a
-second kernel combines what they have. None where nothing is reduced, or a row does not fit shared memory.
+A block has one row or a few, whose threads go along the row together; values that are kept between passes are in shared
+memory. Where rows are few and long, several blocks share one, and a second kernel combines their partial results.
+Refuses functions that reduce nothing, and rows that do not fit shared memory.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ from mlirtri.lowering.schedule.cuda.row_writer import ROW_BYTES, CudaRowWriter
 from mlirtri.lowering.schedule.cuda.scans import scan_of
 from mlirtri.lowering.schedule.rows.nests import NotRows, Obstacle, find_rows, nests_of, refuse_better_rules
 from mlirtri.lowering.schedule.rows.plan import RowPlan, make_plan
-from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, SBlock, SBlockRealize, Schedule, tirx
+from mlirtri.lowering.tir.primfunc import with_statements
+from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Schedule, tirx
 
 MOST_ROW_BYTES = 88 * 1024
 """The same for a given number of rows per block: devices since sm_80 allow as much on request."""
@@ -55,8 +55,8 @@ def plan_of(function: PrimFunc, target: Target) -> RowPlan:
     writer = CudaRowWriter(plan, shape, function.params)
     most = ROW_BYTES if target.row_tile is None or len(writer.kept_rows) > 1 else MOST_ROW_BYTES
     if (size := writer.row_bytes()) > most:
-        way = "; MLIRTRI_ROW_TILE=1 overrides it" if size <= MOST_ROW_BYTES and target.row_tile is None else ""
-        reason = f"a block's rows take {size} bytes of shared memory, and it has {most} for them{way}"
+        hint = "; MLIRTRI_ROW_TILE=1 overrides it" if size <= MOST_ROW_BYTES and target.row_tile is None else ""
+        reason = f"a block's rows take {size} bytes of shared memory, and it has {most} for them{hint}"
         raise NotRows(reason, Obstacle.MEMORY)
     return plan
 
@@ -64,7 +64,7 @@ def plan_of(function: PrimFunc, target: Target) -> RowPlan:
 def shape_of(plan: RowPlan, target: Target) -> Shape:
     """Return how many threads go along a row, how many rows a block has, and how many blocks share a row."""
     count, length = prod(plan.rows.extents), _length(plan)
-    along = all(runs_along_memory(plan, at) for at in plan.reducers)
+    along = all(runs_along_memory(plan, number) for number in plan.reducers)
     shape = shape_for(along, count, length)
     if target.row_tile is not None:
         lanes = min(shape.lanes, power_above(MOST_THREADS // target.row_tile + 1) // 2)
@@ -79,7 +79,7 @@ def _length(plan: RowPlan) -> int:
 def _can_share(plan: RowPlan) -> bool:
     """Return whether a row needs only reductions in one pass."""
     first, *others = plan.steps
-    is_reduced = all(plan.nests[at].is_reduction for at in first.nests)
+    is_reduced = all(plan.nests[number].is_reduction for number in first.nests)
     return bool(first.extents) and is_reduced and not any(step.extents for step in others)
 
 
@@ -91,7 +91,5 @@ def _blocks_per_row(shape: Shape, count: int, length: int) -> int:
 
 def _written(function: PrimFunc, plan: RowPlan, target: Target) -> PrimFunc:
     body = CudaRowWriter(plan, shape_of(plan, target), function.params).written()
-    root = SBlockRealize([], True, SBlock([], [], [], "root", body))
-    written = PrimFunc(list(function.params), root, function.ret_type, function.attrs)
     # A variable that an expression binds is bound once in each copy of the expression.
-    return tirx.transform.ConvertSSA()(IRModule({"main": written}))["main"]
+    return tirx.transform.ConvertSSA()(IRModule({"main": with_statements(function, body)}))["main"]

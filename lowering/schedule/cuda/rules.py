@@ -2,8 +2,7 @@
 
 Each rule takes a PrimFunc and our target, with TVM's target in scope. Gives a `Schedule`, or None where it does not
 apply. Raises `NotApplicableError` where Dlight fails, and for a schedule that asks for more than any launch may have;
-any other error is a mistake of the rule: a block outside the threads, or code for which TVM makes no source.
-`OneThread` takes everything.
+any other error is a mistake of the rule. `OneThread` takes everything.
 """
 
 from __future__ import annotations
@@ -21,12 +20,11 @@ from mlirtri.lowering.schedule.cuda.matmul import tensor_cores
 from mlirtri.lowering.schedule.cuda.rows import rows
 from mlirtri.lowering.schedule.cuda.scans import scans
 from mlirtri.lowering.tir.blocks import NotApplicableError, inlined, leaf_blocks
-from mlirtri.lowering.tir.statements import with_body
+from mlirtri.lowering.tir.statements import loads_in, nodes_in, with_body
 from mlirtri.lowering.toolchain.tvm_names import (
     PrimFunc,
     SBlock,
     Schedule,
-    TensorLoad,
     WalkResult,
     dlight,
     structural_map,
@@ -78,7 +76,7 @@ def _checked(rule, without_tensor_cores: bool = False) -> Rule:
 
 
 def _without_vectors_of_bools(schedule: Schedule) -> Schedule:
-    """The schedule with plain loops in place of vectors of bools, for which TVM writes types that nvcc refuses."""
+    """Return the schedule with plain loops for vectors of bools, for which TVM writes types that nvcc refuses."""
     body = schedule.mod["main"].body
     changed = structural_map(body, (tirx.For, _without_bools), order="post")
     return schedule if changed.same_as(body) else Schedule(schedule.mod["main"].with_body(changed))
@@ -87,16 +85,13 @@ def _without_vectors_of_bools(schedule: Schedule) -> Schedule:
 def _without_bools(loop: Any) -> Any:
     if loop.kind != tirx.ForKind.VECTORIZED:
         return loop
-    dtypes: list[str] = []
-    structural_walk(loop.body, [
-        (TensorLoad, lambda load: dtypes.append(str(load.source.dtype))),
-        (tirx.BufferStore, lambda store: dtypes.append(str(store.buffer.dtype))),
-    ])  # fmt: skip
+    loads, stores = loads_in(loop.body), nodes_in(loop.body, tirx.BufferStore)
+    dtypes = {str(buffer.dtype) for buffer in (*(load.source for load in loads), *(store.buffer for store in stores))}
     return with_body(loop, loop.body, kind=tirx.ForKind.UNROLLED) if "bool" in dtypes else loop
 
 
 def _launchable(rule: Rule) -> Rule:
-    """A rule of ours, whose schedules are given only if they launch."""
+    """Return a rule of ours that checks that its schedules launch."""
 
     def apply(function: PrimFunc, target: Target) -> Schedule | None:
         schedule = rule(function, target)
@@ -107,14 +102,10 @@ def _launchable(rule: Rule) -> Rule:
     return apply
 
 
-matmul = _checked(dlight.gpu.Matmul(), without_tensor_cores=True)
-
-
 def steps(function: PrimFunc, _target: Target) -> Schedule | None:
-    """Each block a kernel, but for cheap ones, where a value written out in all that read it would be far too long.
+    """Return a schedule with a kernel per block, where inlining one into another would repeat far too many loads.
 
-    Dlight's rules write out every one, in a time that is exponential in how often they are read by one another. None
-    where something is reduced.
+    Dlight's rules inline all of them, in time exponential in the depth. None where something is reduced.
     """
     schedule = Schedule(function)
     if not all(block.is_spatial for block in leaf_blocks(schedule)) or _written_out(schedule) <= MOST_LOADS:
@@ -133,20 +124,18 @@ def steps(function: PrimFunc, _target: Target) -> Schedule | None:
 
 
 def _written_out(schedule: Schedule) -> int:
-    """How many loads the results have when all that they read of each other is written out."""
+    """Return how many loads the results have when all blocks are inlined."""
     sizes: dict[Any, int] = {}
     for block in leaf_blocks(schedule):
         loads = _loads_in(schedule, block.handle)
-        size = 1 + sum(sizes.get(each, 1) for each in loads)
-        sizes.update((each.buffer, size) for each in block.writes)
+        size = 1 + sum(sizes.get(load, 1) for load in loads)
+        sizes.update((load.buffer, size) for load in block.writes)
     return max(sizes.values(), default=0)
 
 
 def _loads_in(schedule: Schedule, block: Any) -> list[Any]:
     """Return the buffer of each load, repeated per load."""
-    buffers: list[Any] = []
-    structural_walk(schedule.get(block).body, (TensorLoad, lambda load: buffers.append(load.source)))
-    return buffers
+    return [load.source for load in loads_in(schedule.get(block).body)]
 
 
 def one_thread(function: PrimFunc, _target: Target) -> Schedule:
@@ -208,12 +197,12 @@ def _check_limits(kernel: PrimFunc) -> None:
 
 
 CUDA_RULES = (
-    ("RunningTotals", _launchable(scans)),
+    ("Scan", _launchable(scans)),
     ("Rows", _launchable(rows)),
-    ("Choices", _launchable(argmax)),
+    ("Argmax", _launchable(argmax)),
     ("Steps", _launchable(steps)),
     ("TensorCores", _launchable(tensor_cores)),
-    ("Matmul", matmul),
+    ("Matmul", _checked(dlight.gpu.Matmul(), without_tensor_cores=True)),
     ("GEMV", _checked(dlight.gpu.GEMV())),
     ("Reduction", _checked(dlight.gpu.Reduction())),
     ("GeneralReduction", _checked(dlight.gpu.GeneralReduction())),

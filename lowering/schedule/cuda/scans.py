@@ -1,35 +1,32 @@
 """The CUDA rule for scans (prefix sums and products): each line in one pass of a block, or of several.
 
 Takes a PrimFunc of one reduction in which what comes behind an element counts as the neutral element, and elementwise
-work before it. Gives a function that we write ourselves: the threads of a block take a piece of the line, a few
-elements each, scan their sums in shared memory, and go on with the next piece. Where lines are few and long, several
-blocks share one; a kernel before reduces the part of each block. None for any other function.
+work before it. The threads of a block take a chunk of the line, a few elements each, scan their sums in shared memory,
+and go on with the next chunk. Where lines are few and long, several blocks share one; a kernel before reduces the part
+of each block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cuda.phases import WARP, Phases, Shape, Thread, own, power_above
+from mlirtri.lowering.schedule.cuda.phases import WARP, Phases, Shape, Thread, power_above, register
 from mlirtri.lowering.schedule.rows.nests import Axis, Nest, NotRows, nests_of
 from mlirtri.lowering.schedule.rows.reducers import Reducer, reducer_of
-from mlirtri.lowering.schedule.rows.writer import axis_values
+from mlirtri.lowering.schedule.rows.writer import Element, axis_values
 from mlirtri.lowering.tir.blocks import leaf_blocks
-from mlirtri.lowering.tir.statements import index, sequence
+from mlirtri.lowering.tir.primfunc import with_statements
+from mlirtri.lowering.tir.statements import depends_on, index, loads_in, new_buffer, sequence
+from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.tir.vectors import loaded, stored
 from mlirtri.lowering.toolchain.tvm_names import (
     PrimFunc,
-    SBlock,
-    SBlockRealize,
     Schedule,
-    TensorLoad,
     structural_equal,
-    structural_map,
-    structural_walk,
     tirx,
 )
 
@@ -58,16 +55,16 @@ class Scan:
 def scans(function: PrimFunc, _target: Target) -> Schedule | None:
     """Return a scan as kernels of ours; None for any other function."""
     try:
-        found = scan_of(nests_of(function)[-1])
+        if scan_of(nests_of(function)[-1]) is None:
+            return None
     except NotRows:
-        return None
-    if found is None:
         return None
     schedule = Schedule(function)
     for block in leaf_blocks(schedule)[:-1]:
         schedule.compute_inline(block.handle)
     [nest] = nests_of(schedule.mod["main"])
-    return Schedule(_written(function, scan_of(nest)))
+    scan = scan_of(nest)
+    return None if scan is None else Schedule(with_statements(function, _Writer(scan).written()))
 
 
 def scan_of(nest: Nest) -> Scan | None:
@@ -85,217 +82,190 @@ def scan_of(nest: Nest) -> Scan | None:
     if along is None or along.extent != later.extent:
         return None
     term, neutral = reducer.term.true_value, reducer.term.false_value
-    if not structural_equal(neutral, nest.init) or _names(term, along.variable):
+    if not structural_equal(neutral, nest.init) or depends_on(term, [along.variable]):
         return None
     lines = tuple(axis for axis in nest.axes if axis is not along and not axis.is_reduction)
     return Scan(nest, reducer, term, neutral, along, later, lines)
 
 
-def _names(value: Any, variable: Any) -> bool:
-    found: list[Any] = []
-    structural_walk(value, (tirx.Var, lambda node: found.append(node) if node.same_as(variable) else None))
-    return bool(found)
-
-
-def _written(function: PrimFunc, found: Scan) -> PrimFunc:
-    root = SBlockRealize([], True, SBlock([], [], [], "root", _Writer(found).written()))
-    return PrimFunc(list(function.params), root, function.ret_type, function.attrs)
-
-
-def _shape_of(found: Scan) -> Shape:
-    """Threads, and blocks for each line."""
-    count, length = prod(axis.extent for axis in found.lines), found.along.extent
-    loads: list[Any] = []
-    structural_walk(found.term, (TensorLoad, loads.append))
-    wanted = power_above(-(-length // ELEMENTS))
-    if not any(_names(each.indices[-1], found.later.variable) for each in loads if each.indices) and count > 1:
+def _shape_of(scan: Scan) -> Shape:
+    """Return the threads, and the blocks for each line."""
+    count, length = prod(axis.extent for axis in scan.lines), scan.along.extent
+    last = [load.indices[-1] for load in loads_in(scan.term) if load.indices]
+    enough = power_above(-(-length // ELEMENTS))
+    if not any(depends_on(position, [scan.later.variable]) for position in last) and count > 1:
         # Of elements of 8 bytes, those of a whole warp would be more than a block's shared memory.
-        lanes = WARP * 4 // max(4, int(found.nest.target.dtype.bits) // 8)
-        shape = Shape(min(lanes, wanted), WARP, along=False)
+        lanes = WARP * 4 // max(4, int(scan.nest.target.dtype.bits) // 8)
+        shape = Shape(min(lanes, enough), WARP, along=False)
     else:
-        lanes = min(LANES, wanted)
+        lanes = min(LANES, enough)
         shape = Shape(lanes, min(max(1, LANES // lanes), power_above(count)), along=True)
     blocks = -(-count // shape.together)
     return shape.shared_by(max(1, min(BLOCKS // blocks, length // (shape.lanes * ELEMENTS * 4))))
 
 
 class _Writer:
-    """Writes the kernels."""
-
-    def __init__(self, found: Scan):
-        self.found, self.shape = found, _shape_of(found)
-        self.count, self.length = prod(axis.extent for axis in found.lines), found.along.extent
-        self.dtype = str(found.nest.target.dtype)
-        self.piece = self.shape.lanes * ELEMENTS
-        pieces = -(-self.length // self.piece)
-        self.pieces = -(-pieces // self.shape.parts)
+    def __init__(self, scan: Scan):
+        self.scan, self.shape = scan, _shape_of(scan)
+        self.count, self.length = prod(axis.extent for axis in scan.lines), scan.along.extent
+        self.dtype, self.combine = str(scan.nest.target.dtype), scan.reducer.combine
+        self.chunk = self.shape.lanes * ELEMENTS
+        chunks = -(-self.length // self.chunk)
+        self.chunks = -(-chunks // self.shape.parts)
         """Pieces of a line that a block does, one after the other."""
 
     def written(self) -> Any:
         """Return the kernel, after one that reduces the parts of lines where blocks share them."""
         if self.shape.parts == 1:
-            return self._scan(None)
-        left = tirx.decl_buffer([index(self.count), index(self.shape.parts)], self.dtype, "parts", layout=None)
-        return sequence(tirx.AllocBuffer(left), self._parts(left), self._scan(left))
+            return self._write_scan(None)
+        sums = new_buffer("parts", self.dtype, self.count, self.shape.parts)
+        return sequence(tirx.AllocBuffer(sums), self._parts(sums), self._write_scan(sums))
 
-    def _parts(self, left: Any) -> Any:
+    def _parts(self, sums: Any) -> Any:
         """Return the kernel that reduces the part of each block."""
         phases = Phases(self.shape, self.count)
+        count = self.chunks * ELEMENTS
+
+        def element(thread: Thread, turn: Any) -> Any:
+            position = (thread.part * index(count) + turn) * index(self.shape.lanes) + thread.lane
+            return self._term(thread, position)
+
+        partial = self._reduced(phases, count, element)
+        phases.phase(lambda thread: [stored(sums, [thread.row, thread.part], self._first(partial, thread))], 1)
+        return phases.kernel()
+
+    def _first(self, partial: Any, thread: Thread) -> Any:
+        return loaded(partial, [thread.within, index(0)], self.dtype)
+
+    def _reduced(self, phases: Phases, count: int, element: Callable[[Thread, Any], Any]) -> Any:
+        """Return shared memory whose first element has what all threads of a line reduce, each `count` elements."""
         partial = phases.shared("partial", self.dtype, self.shape.lanes)
 
         def gathered(thread: Thread) -> list[Any]:
-            register, turn = own("total", self.dtype), tirx.Var("turn", "int64")
-            mine = (register, [index(0)])
-            place = (thread.part * index(self.pieces * ELEMENTS) + turn) * index(self.shape.lanes) + thread.lane
-            added = stored(*mine, self._combined(loaded(*mine, self.dtype), self._term(thread, place)))
-            body = tirx.For(turn, index(0), index(self.pieces * ELEMENTS), tirx.ForKind.SERIAL, added)
+            accumulator, turn = register("total", self.dtype), tirx.Var("turn", "int64")
+            mine = (accumulator, [index(0)])
+            update = stored(*mine, self.combine(loaded(*mine, self.dtype), element(thread, turn)))
+            loop = tirx.For(turn, index(0), index(count), tirx.ForKind.SERIAL, update)
             last = stored(partial, [thread.within, thread.lane], loaded(*mine, self.dtype))
-            return [tirx.AllocBuffer(register), stored(*mine, self.found.neutral), body, last]
+            return [tirx.AllocBuffer(accumulator), stored(*mine, self.scan.neutral), loop, last]
+
+        def combined(mine: list[Element], other: list[Element]) -> tuple[list[Any], list[Any]]:
+            return [], [self.combine(loaded(*mine[0], self.dtype), loaded(*other[0], self.dtype))]
 
         phases.phase(gathered)
-        partial = self._down(phases, partial)
-        phases.phase(lambda thread: [stored(left, [thread.row, thread.part], self._of(partial, thread))], 1)
-        return phases.kernel()
-
-    def _of(self, partial: Any, thread: Thread) -> Any:
-        return loaded(partial, [thread.within, index(0)], self.dtype)
-
-    def _down(self, phases: Phases, partial: Any) -> Any:
-        def combined(mine: Any, other: Any) -> Any:
-            return [], [self._combined(loaded(*mine[0], self.dtype), loaded(*other[0], self.dtype))]
-
         return phases.combine([partial], combined)[0]
 
-    def _scan(self, left: Any) -> Any:
-        """Return the kernel that writes the results of the scan."""
+    def _write_scan(self, sums: Any) -> Any:
         phases = Phases(self.shape, self.count)
         # Two, alternately: where one element is read by all threads and then written by one, TVM sees no conflict.
-        before = phases.shared("before", self.dtype, 2)
-        if left is None:
-            phases.phase(lambda thread: [stored(before, [thread.within, index(0)], self.found.neutral)], 1)
+        prefix = phases.shared("before", self.dtype, 2)
+        if sums is None:
+            phases.phase(lambda thread: [stored(prefix, [thread.within, index(0)], self.scan.neutral)], 1)
         else:
-            self._brought(phases, left, before)
-        sizes = {"totals": self.shape.lanes, "sums": self.shape.lanes, "elements": self.piece}
-        *totals, elements = (
-            phases.allocated(name, self.dtype, [self.shape.together * (size + self._gap)], "shared")
+            self._prefix_of_block(phases, sums, prefix)
+        sizes = {"totals": self.shape.lanes, "sums": self.shape.lanes, "elements": self.chunk}
+        *lane_sums, elements = (
+            phases.allocated(name, self.dtype, [self.shape.together * (size + self._padding)], "shared")
             for name, size in sizes.items()
         )
         number = tirx.Var("piece", "int64")
-        with phases.repeated(number, self.pieces):
-            self._piece(phases, number, before, totals, elements)
+        with phases.repeated(number, self.chunks):
+            self._chunk(phases, number, prefix, lane_sums, elements)
         return phases.kernel()
 
-    def _brought(self, phases: Phases, left: Any, before: Any) -> None:
-        """What the parts before this one have together."""
-        partial = phases.shared("partial", self.dtype, self.shape.lanes)
+    def _prefix_of_block(self, phases: Phases, sums: Any, prefix: Any) -> None:
+        """Add the phases that reduce the parts of the line before this block's."""
 
-        def gathered(thread: Thread) -> list[Any]:
-            register = own("total", self.dtype)
-            mine = (register, [index(0)])
+        def element(thread: Thread, turn: Any) -> Any:
+            part = turn * index(self.shape.lanes) + thread.lane
+            value = loaded(sums, [thread.row, tirx.Min(part, index(self.shape.parts - 1))], self.dtype)
+            return tirx.Select(tirx.LT(part, thread.part), value, self.scan.neutral)
 
-            def element(place: Any) -> list[Any]:
-                value = loaded(left, [thread.row, tirx.Min(place, index(self.shape.parts - 1))], self.dtype)
-                counted = tirx.Select(tirx.LT(place, thread.part), value, self.found.neutral)
-                return [stored(*mine, self._combined(loaded(*mine, self.dtype), counted))]
+        partial = self._reduced(phases, -(-self.shape.parts // self.shape.lanes), element)
+        phases.phase(lambda thread: [stored(prefix, [thread.within, index(0)], self._first(partial, thread))], 1)
 
-            turn = tirx.Var("turn", "int64")
-            turns = -(-self.shape.parts // self.shape.lanes)
-            body = sequence(*element(turn * index(self.shape.lanes) + thread.lane))
-            loop = tirx.For(turn, index(0), index(turns), tirx.ForKind.SERIAL, body)
-            last = stored(partial, [thread.within, thread.lane], loaded(*mine, self.dtype))
-            return [tirx.AllocBuffer(register), stored(*mine, self.found.neutral), loop, last]
-
-        phases.phase(gathered)
-        partial = self._down(phases, partial)
-        phases.phase(lambda thread: [stored(before, [thread.within, index(0)], self._of(partial, thread))], 1)
-
-    def _piece(self, phases: Phases, number: Any, before: Any, totals: list[Any], elements: Any) -> None:
-        """The next piece of the line."""
+    def _chunk(self, phases: Phases, number: Any, prefix: Any, lane_sums: list[Any], elements: Any) -> None:
+        """Add the phases of the next chunk of the line."""
 
         def first(thread: Thread) -> Any:
-            piece = thread.part * index(self.pieces) + number
-            return piece * index(self.piece) + thread.lane * index(ELEMENTS)
+            chunk = thread.part * index(self.chunks) + number
+            return chunk * index(self.chunk) + thread.lane * index(ELEMENTS)
 
         def taken(thread: Thread) -> list[Any]:
-            register = own("total", self.dtype)
-            mine = (register, [index(0)])
-            made = [tirx.AllocBuffer(register), stored(*mine, self.found.neutral)]
-            for each in range(ELEMENTS):
-                value = self._combined(loaded(*mine, self.dtype), self._term(thread, first(thread) + index(each)))
-                made.append(stored(*mine, value))
-                made.append(stored(elements, self._at(thread, thread.lane, each), loaded(*mine, self.dtype)))
-            return [*made, stored(totals[0], self._at(thread, thread.lane), loaded(*mine, self.dtype))]
+            accumulator = register("total", self.dtype)
+            mine = (accumulator, [index(0)])
+            statements = [tirx.AllocBuffer(accumulator), stored(*mine, self.scan.neutral)]
+            for element in range(ELEMENTS):
+                value = self.combine(loaded(*mine, self.dtype), self._term(thread, first(thread) + index(element)))
+                statements.append(stored(*mine, value))
+                statements.append(
+                    stored(elements, self._index_of(thread, thread.lane, element), loaded(*mine, self.dtype))
+                )
+            return [*statements, stored(lane_sums[0], self._index_of(thread, thread.lane), loaded(*mine, self.dtype))]
 
         phases.phase(taken)
-        source, target = totals
+        source, target = lane_sums
         distance = 1
         while distance < self.shape.lanes:
             phases.phase(lambda thread, s=source, t=target, d=distance: [self._step(thread, s, t, d)])
             source, target = target, source
             distance *= 2
-        now, then = ((before, tirx.floormod(number + index(each), index(2))) for each in (0, 1))
-        phases.phase(lambda thread: self._left_behind(thread, first(thread), now, source, elements))
+        current, following = ((prefix, tirx.floormod(number + index(element), index(2))) for element in (0, 1))
+        phases.phase(lambda thread: self._results(thread, first(thread), current, source, elements))
         last = index(self.shape.lanes - 1)
 
         def carried(thread: Thread) -> list[Any]:
-            so_far = loaded(now[0], [thread.within, now[1]], self.dtype)
-            value = self._combined(so_far, loaded(source, self._at(thread, last), self.dtype))
-            return [stored(then[0], [thread.within, then[1]], value)]
+            so_far = loaded(current[0], [thread.within, current[1]], self.dtype)
+            value = self.combine(so_far, loaded(source, self._index_of(thread, last), self.dtype))
+            return [stored(following[0], [thread.within, following[1]], value)]
 
         phases.phase(carried, 1)
 
     @property
-    def _gap(self) -> int:
-        """What keeps neighbours out of the same bank where they are in other lines."""
+    def _padding(self) -> int:
+        """Return the padding that keeps neighbours of different lines out of one bank."""
         return 0 if self.shape.along else 1
 
-    def _at(self, thread: Thread, lane: Any, element: int | None = None) -> list[Any]:
+    def _index_of(self, thread: Thread, lane: Any, element: int | None = None) -> list[Any]:
         """Return the index of a lane's sum, or element; flat, because TVM closes gaps that are dimensions."""
-        size = self.shape.lanes if element is None else self.piece
+        size = self.shape.lanes if element is None else self.chunk
         start = index((element or 0) * self.shape.lanes)
-        return [thread.within * index(size + self._gap) + start + lane]
+        return [thread.within * index(size + self._padding) + start + lane]
 
     def _step(self, thread: Thread, source: Any, target: Any, distance: int) -> Any:
         """Return a step of the scan: each thread adds the sum of the one `distance` lanes before it."""
-        mine = loaded(source, self._at(thread, thread.lane), self.dtype)
-        place = tirx.Max(thread.lane - index(distance), index(0))
-        both = self._combined(loaded(source, self._at(thread, place), self.dtype), mine)
+        mine = loaded(source, self._index_of(thread, thread.lane), self.dtype)
+        lane = tirx.Max(thread.lane - index(distance), index(0))
+        both = self.combine(loaded(source, self._index_of(thread, lane), self.dtype), mine)
         value = tirx.Select(tirx.GE(thread.lane, index(distance)), both, mine)
-        return stored(target, self._at(thread, thread.lane), value)
+        return stored(target, self._index_of(thread, thread.lane), value)
 
-    def _left_behind(self, thread: Thread, first: Any, before: tuple, totals: Any, elements: Any) -> list[Any]:
-        """The results of a thread's elements."""
-        start = own("start", self.dtype)
-        place = [index(0)]
-        so_far = loaded(before[0], [thread.within, before[1]], self.dtype)
-        others = loaded(totals, self._at(thread, tirx.Max(thread.lane - index(1), index(0))), self.dtype)
-        behind = tirx.Select(tirx.GT(thread.lane, index(0)), self._combined(so_far, others), so_far)
-        made = [tirx.AllocBuffer(start), stored(start, place, behind)]
-        for each in range(ELEMENTS):
-            element = loaded(elements, self._at(thread, thread.lane, each), self.dtype)
-            value = self._combined(loaded(start, place, self.dtype), element)
-            at = first + index(each)
-            point = self._point(thread, at)
-            places = [structural_map(one, (tirx.Var, lambda node: point.get(node, node))) for one in self._places]
-            result = stored(self.found.nest.target, places, value)
-            made.append(tirx.IfThenElse(tirx.LT(at, index(self.length)), result, None))
-        return made
+    def _results(self, thread: Thread, first: Any, prefix: tuple[Any, Any], lane_sums: Any, elements: Any) -> list[Any]:
+        """Return the statements that store the results of a thread's elements."""
+        start = register("start", self.dtype)
+        zero = [index(0)]
+        so_far = loaded(prefix[0], [thread.within, prefix[1]], self.dtype)
+        others = loaded(lane_sums, self._index_of(thread, tirx.Max(thread.lane - index(1), index(0))), self.dtype)
+        behind = tirx.Select(tirx.GT(thread.lane, index(0)), self.combine(so_far, others), so_far)
+        statements = [tirx.AllocBuffer(start), stored(start, zero, behind)]
+        for number in range(ELEMENTS):
+            element = loaded(elements, self._index_of(thread, thread.lane, number), self.dtype)
+            value = self.combine(loaded(start, zero, self.dtype), element)
+            position = first + index(number)
+            point = self._point(thread, position)
+            indices = [replaced(expression, point) for expression in self.scan.nest.store.indices]
+            result = stored(self.scan.nest.target, indices, value)
+            statements.append(tirx.IfThenElse(tirx.LT(position, index(self.length)), result, None))
+        return statements
 
-    @property
-    def _places(self) -> Sequence[Any]:
-        return self.found.nest.store.indices
-
-    def _combined(self, one: Any, other: Any) -> Any:
-        return self.found.reducer.combine(one, other)
-
-    def _point(self, thread: Thread, at: Any) -> dict[Any, Any]:
+    def _point(self, thread: Thread, position: Any) -> dict[Any, Any]:
         """Return the axes' values at an index along the thread's line."""
-        point: dict[Any, Any] = {axis.variable: index(0) for axis in self.found.nest.axes}
-        point |= {self.found.along.variable: at, self.found.later.variable: at}
-        return point | axis_values(self.found.lines, thread.row)
+        point: dict[Any, Any] = {axis.variable: index(0) for axis in self.scan.nest.axes}
+        point |= {self.scan.along.variable: position, self.scan.later.variable: position}
+        return point | axis_values(self.scan.lines, thread.row)
 
-    def _term(self, thread: Thread, at: Any) -> Any:
-        """An element, or the neutral one behind the line's end."""
-        point = self._point(thread, at)
-        value = structural_map(self.found.term, (tirx.Var, lambda node: point.get(node, node)))
-        return tirx.if_then_else(tirx.LT(at, index(self.length)), value, self.found.neutral)
+    def _term(self, thread: Thread, position: Any) -> Any:
+        """Return an element, or the neutral one behind the line's end."""
+        point = self._point(thread, position)
+        value = replaced(self.scan.term, point)
+        return tirx.if_then_else(tirx.LT(position, index(self.length)), value, self.scan.neutral)

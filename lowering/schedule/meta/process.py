@@ -1,8 +1,6 @@
-"""Runs MetaSchedule's search in another process, so that hangs and crashes there do not end this one.
+"""Run MetaSchedule's search in another process, so that hangs and crashes there do not end this one.
 
-Takes a PrimFunc, a target and a budget. Gives the fastest trace that the process has sent, with the times it measured,
-also where the process died or ran out of time on the way; one that dies is started again for what is left of its
-budget, with other random numbers. Tells a callback of every trial.
+A process that dies is started again for the rest of its budget, with another seed. Its results so far are kept.
 """
 
 from __future__ import annotations
@@ -62,9 +60,10 @@ class Trial:
 
 
 @dataclass
-class Found:
-    """What a search came to. `trace` is None where the default schedule is the fastest, `seconds` where nothing was
-    measured."""
+class SearchResult:
+    """The result of a search. `trace` is None where the default schedule is the fastest, `seconds` where nothing was
+    measured.
+    """
 
     trace: str | None = None
     seconds: float | None = None
@@ -75,7 +74,7 @@ class Found:
 
 
 class Tuner:
-    """The process, started when it is first asked and ended with the ``with`` block."""
+    """The searching process, started when it is first asked and ended with the ``with`` block."""
 
     def __init__(self) -> None:
         self._worker = WorkerProcess(SERVE)
@@ -86,32 +85,37 @@ class Tuner:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._worker.stop()
 
-    def search(self, task: Task, budget: Budget, on_trial: Callable[[Trial], None] | None) -> Found:
+    def search(self, task: Task, budget: Budget, on_trial: Callable[[Trial], None] | None) -> SearchResult:
         """Return what the search for schedules of a function finds within the budget."""
-        found = Found()
+        result = SearchResult()
+
+        def tell() -> None:
+            if on_trial is not None:
+                on_trial(Trial(task.name, result.trials, budget.trials, result.seconds, result.default))
+
         if not self._worker.is_running and not self._start():
-            found.failure = f"the search's process did not start within {START:.0f} seconds"
-            return found
+            result.failure = f"the search's process did not start within {START:.0f} seconds"
+            return result
         deadline = time.monotonic() + budget.seconds
         for seed in range(1, STARTS + 1):
-            left = Budget(budget.trials - found.trials, deadline - time.monotonic())
-            if seed > 1 and (left.trials <= 0 or left.seconds <= 0):
+            remaining = Budget(budget.trials - result.trials, deadline - time.monotonic())
+            if seed > 1 and (remaining.trials <= 0 or remaining.seconds <= 0):
                 break
-            tell = _teller(task.name, budget, found, on_trial)
-            if self._ask(task.request(left, seed), found, tell, deadline + GRACE + SILENCE / 2 * (budget.trials == 0)):
-                return found
-        if found.trace is None and found.default is None and found.failure is None:
-            found.failure = "the search ended its process, or found nothing in its time"
-        return found
+            last = deadline + GRACE + SILENCE / 2 * (budget.trials == 0)
+            if self._ask(task.request(remaining, seed), result, tell, last):
+                return result
+        if result.trace is None and result.default is None and result.failure is None:
+            result.failure = "the search ended its process, or found nothing in its time"
+        return result
 
-    def _ask(self, request: dict[str, Any], found: Found, tell: Callable[[], None], deadline: float) -> bool:
-        """Return whether the search was answered to the end; `found` has the results so far."""
+    def _ask(self, request: dict[str, Any], result: SearchResult, tell: Callable[[], None], deadline: float) -> bool:
+        """Return whether the search was answered to the end; `result` has the results so far."""
         if not self._worker.is_running and not self._start():
             return False
         try:
             self._worker.send(request)
             while (message := self._next(min(SILENCE, deadline - time.monotonic()))) is not None:
-                if _note(found, message):
+                if _note(result, message):
                     return True
                 tell()
         except BrokenPipeError:
@@ -135,26 +139,18 @@ class Tuner:
         return False
 
 
-def _teller(name: str, budget: Budget, found: Found, on_trial: Callable[[Trial], None] | None) -> Callable[[], None]:
-    def tell() -> None:
-        if on_trial is not None:
-            on_trial(Trial(name, found.trials, budget.trials, found.seconds, found.default))
-
-    return tell
-
-
-def _note(found: Found, message: dict[str, Any]) -> bool:
-    """Store a message in `found`; return whether it was the last."""
+def _note(result: SearchResult, message: dict[str, Any]) -> bool:
+    """Store a message in `result`; return whether it was the last."""
     if "default" in message and "done" not in message:
-        found.default = message["default"]
+        result.default = message["default"]
     elif "found" in message:
-        found.trace, found.seconds = message["found"], message["seconds"]
+        result.trace, result.seconds = message["found"], message["seconds"]
     elif "trial" in message:
-        found.trials += 1
+        result.trials += 1
     elif "failed" in message:
-        found.failure = message["failed"]
+        result.failure = message["failed"]
     elif "best" in message:
-        found.default, found.seconds = message["default"], message["best"]
-        if found.seconds >= found.default:
-            found.trace = None
+        result.default, result.seconds = message["default"], message["best"]
+        if message["best"] >= message["default"]:
+            result.trace = None
     return "done" in message or "failed" in message

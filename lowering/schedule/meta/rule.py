@@ -1,10 +1,8 @@
-"""A rule of `tir_to_scheduled.py`: schedules that TVM's MetaSchedule searches for, by measuring.
+"""The rule "MetaSchedule": schedules that TVM's MetaSchedule searches for, by measuring.
 
-Takes the module of `tir`, the targets and a context whose schedule is ``"meta"``. Gives the rule, once everything is
-searched that the tuning file does not know yet. Each function gets the fastest schedule that was measured and that
-computes what the default one does; where that is the default one, the rule leaves the function to the rules after it.
-Refuses to search where there is no device to measure on (`DeviceError`). Functions of loops and of sizes known at
-run time have no space to search: they get the default.
+Each function gets the fastest schedule that was measured and that computes what the default one does; where that is the
+default one, the rule leaves the function to the rules after it. Functions of loops and of sizes known at run time have
+no search space. Refuses, by `DeviceError`, to measure where there is no device.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from mlirtri.lowering.core.schedule_option import Budget, budget_of
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.external.vdevices import is_for
-from mlirtri.lowering.schedule.meta.process import Found, Task, Tuner
+from mlirtri.lowering.schedule.meta.process import SearchResult, Task, Tuner
 from mlirtri.lowering.schedule.meta.tuning_file import recall, remember
 from mlirtri.lowering.tir.blocks import leaf_blocks
 from mlirtri.lowering.toolchain.tvm_names import (
@@ -81,20 +79,20 @@ def task_key(function: PrimFunc, target: Target, measured: bool = True) -> str:
 def _findings(
     mod: IRModule, targets: list[Target], context: CompileContext, default: DefaultSchedule
 ) -> dict[str, dict[str, Any]]:
-    """By key, what is known of each function that can be searched."""
+    """Return what is known of each function that can be searched, by `task_key`."""
     budget = budget_of(context.schedule) or Budget()
-    known, unknown = {}, {}
+    recalled, unknown = {}, {}
     for name, function, target in _tasks(mod, targets):
         key = task_key(function, target)
-        if key in known or key in unknown:
+        if key in recalled or key in unknown:
             continue
         if (finding := _recalled(function, target, budget)) is not None:
-            known[key] = finding
+            recalled[key] = finding
         else:
             unknown[key] = (name, function, target)
     if budget.trials:
         _refuse_without_device(unknown.values())
-    return {**known, **_searched(unknown, budget, context, default)}
+    return {**recalled, **_searched(unknown, budget, context, default)}
 
 
 def _tasks(mod: IRModule, targets: list[Target]) -> list[tuple[str, PrimFunc, Target]]:
@@ -117,7 +115,7 @@ def _has_space(function: PrimFunc) -> bool:
 
 
 def _recalled(function: PrimFunc, target: Target, budget: Budget) -> dict[str, Any] | None:
-    """A finding in the file that took at least this budget. Any measured one is better than an unmeasured one."""
+    """Return a recorded finding of at least this budget; a measured one is better than an unmeasured one."""
     finding = recall(task_key(function, target))
     if not budget.trials:
         return finding or recall(task_key(function, target, measured=False))
@@ -127,17 +125,14 @@ def _recalled(function: PrimFunc, target: Target, budget: Budget) -> dict[str, A
 
 
 def _refuse_without_device(tasks: Any) -> None:
+    has_cuda = tvm.get_global_func("device_api.cuda", allow_missing=True) is not None and bool(tvm.cuda(0).exist)
     for name, function, target in tasks:
-        if target.is_cuda and not _has_cuda():
+        if target.is_cuda and not has_cuda:
             raise DeviceError(
                 f'schedule "meta" measures {name} on a CUDA device, and TVM finds none here',
                 source_span(function),
                 help='schedule="meta:trials=0" takes a schedule that nobody has measured; "default" needs no device',
             )
-
-
-def _has_cuda() -> bool:
-    return tvm.get_global_func("device_api.cuda", allow_missing=True) is not None and bool(tvm.cuda(0).exist)
 
 
 def _searched(
@@ -147,20 +142,20 @@ def _searched(
     findings = {}
     deadline = time.monotonic() + budget.seconds
     with Tuner() as tuner:
-        for at, (key, (name, function, target)) in enumerate(tasks.items()):
-            seconds = max(1.0, (deadline - time.monotonic()) / (len(tasks) - at))
+        for number, (key, (name, function, target)) in enumerate(tasks.items()):
+            seconds = max(1.0, (deadline - time.monotonic()) / (len(tasks) - number))
             task = Task(name, function, target, default(function, target) if budget.trials else None)
-            found = tuner.search(task, Budget(budget.trials, seconds), context.on_trial)
-            if found.failure is not None:
-                findings[key] = {"failure": found.failure}
+            result = tuner.search(task, Budget(budget.trials, seconds), context.on_trial)
+            if result.failure is not None:
+                findings[key] = {"failure": result.failure}
             else:
-                findings[key] = _finding(name, found, budget)
+                findings[key] = _finding(name, result, budget)
                 remember(key if budget.trials else task_key(function, target, measured=False), findings[key])
     return findings
 
 
-def _finding(name: str, found: Found, budget: Budget) -> dict[str, Any]:
+def _finding(name: str, result: SearchResult, budget: Budget) -> dict[str, Any]:
     return {
-        "name": name, "trace": found.trace, "seconds": found.seconds, "default_seconds": found.default,
-        "trials": found.trials, "budget": [budget.trials, budget.seconds],
+        "name": name, "trace": result.trace, "seconds": result.seconds, "default_seconds": result.default,
+        "trials": result.trials, "budget": [budget.trials, budget.seconds],
     }  # fmt: skip

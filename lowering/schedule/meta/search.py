@@ -1,9 +1,8 @@
-"""What the worker of `process.py` runs: MetaSchedule draws schedules of a PrimFunc, we build, check and time them.
+"""Draw, build, check and time schedules of a PrimFunc: the worker process that `process.py` starts.
 
-Runs in a process of its own. Takes requests, a dict each: function, default schedule, target, budget, seed.
-Gives dicts:
-``default`` (seconds of our own schedule), ``trial`` (a number, and seconds or null), ``found`` (a trace that computes
-what the default does, faster than those before), ``done``.
+Requests are dicts: function, default schedule, target, budget, seed. Answers are dicts: ``default`` (seconds of our own
+schedule), ``trial`` (a number, and seconds or null), ``found`` (a trace that computes what the default does, faster
+than those before), ``done``.
 """
 
 from __future__ import annotations
@@ -60,31 +59,31 @@ def _search(function: PrimFunc, target: Target, request: dict[str, Any], report:
     seconds = default.seconds()
     report({"default": seconds})
     context = _context(function, target, request["seed"])
-    best, winner, done = seconds, None, 0
+    best, winner, trial = seconds, None, 0
     for candidates in _batches(context, request["trials"]):
         results = []
         for candidate in candidates:
-            built, taken = _tried(trials, candidate.sch, expected, best)
-            results.append(_runner_result(taken))
-            done += 1
-            if taken is not None and taken < best:
-                best, winner = taken, built
-                report({"found": _trace(candidate.sch), "seconds": taken})
-            report({"trial": done, "seconds": taken})
+            built, elapsed = _tried(trials, candidate.sch, expected, best)
+            results.append(_runner_result(elapsed))
+            trial += 1
+            if elapsed is not None and elapsed < best:
+                best, winner = elapsed, built
+                report({"found": _trace(candidate.sch), "seconds": elapsed})
+            report({"trial": trial, "seconds": elapsed})
             if time.monotonic() > deadline:
                 break
         if time.monotonic() > deadline:
             break
         context.notify_runner_results(candidates, results)
-    report(_conclusion(default, winner, done))
+    report(_conclusion(default, winner, trial))
 
 
-def _conclusion(default: Built, winner: Built | None, done: int) -> dict[str, Any]:
-    """Time both once more, alternately: the best of many measurements is biased by luck."""
+def _conclusion(default: Built, winner: Built | None, trials: int) -> dict[str, Any]:
+    """Time both schedules once more, alternately: the best of many measurements is biased by luck."""
     if winner is None:
-        return {"done": done}
+        return {"done": trials}
     pairs = [(default.seconds(), winner.seconds()) for _ in range(3)]
-    return {"done": done, "default": min(pair[0] for pair in pairs), "best": min(pair[1] for pair in pairs)}
+    return {"done": trials, "default": min(pair[0] for pair in pairs), "best": min(pair[1] for pair in pairs)}
 
 
 def _tried(trials: Trials, schedule: Any, expected: list, best: float) -> tuple[Built | None, float | None]:
@@ -99,7 +98,7 @@ def _tried(trials: Trials, schedule: Any, expected: list, best: float) -> tuple[
 
 
 def _draw(function: PrimFunc, target: Target, request: dict[str, Any], report: Report) -> None:
-    """The first of the drawn schedules that can be compiled, unmeasured."""
+    """Report the first of the drawn schedules that can be compiled, unmeasured."""
     for candidates in _batches(_context(function, target, request["seed"], measured=False), BATCH):
         for candidate in candidates:
             try:
@@ -122,7 +121,7 @@ def _compile(function: PrimFunc, target: Target) -> None:
 
 
 def _context(function: PrimFunc, target: Target, seed: int, measured: bool = True) -> Any:
-    """TVM's state of a search in the space that its own rules span for this kind of target."""
+    """Return TVM's state of a search in the space that its own rules span for this kind of target."""
     names = meta_schedule()
     kind = "cuda" if target.is_cuda else "llvm"
     space = names.SpaceGenerator.create("post-order-apply", sch_rules=kind, postprocs=kind, mutator_probs=kind)
@@ -156,9 +155,6 @@ def _trace(schedule: Any) -> str:
     return ir.save_json(schedule.trace.as_json())
 
 
-# --- building, running and timing a schedule ------------------------------------------------------------------------
-
-
 _SLOW = 4
 """How many times slower than the best a schedule may be and still be timed with care."""
 _REPEATS, _MILLISECONDS = 3, 10
@@ -173,7 +169,7 @@ class Trials:
         self.target = target
         self.device = tvm.cuda(0) if target.is_cuda else tvm.cpu(0)
         generator = torch.Generator().manual_seed(0)
-        self.given = [_data(each, generator) for each in function.params]
+        self.inputs = [_data(parameter, generator) for parameter in function.params]
 
     def build(self, function: PrimFunc) -> Built:
         """Return the compiled function, as the later stages would compile it."""
@@ -188,18 +184,18 @@ class Built:
     def __init__(self, trials: Trials, library: Any):
         self.library = library
         self.device = trials.device
-        self.arguments = [tvm.runtime.from_dlpack(tensor.clone()) for tensor in trials.given]
+        self.arguments = [tvm.runtime.from_dlpack(tensor.clone()) for tensor in trials.inputs]
         if trials.target.is_cuda:
-            self.arguments = [each.copyto(trials.device) for each in self.arguments]
+            self.arguments = [argument.copyto(trials.device) for argument in self.arguments]
 
     def results(self) -> list[torch.Tensor]:
-        """All arguments after one run: those that the function writes are among them."""
+        """Return all arguments after one run: those that the function writes are among them."""
         self.library["kernel"](*self.arguments)
         self.device.sync()
-        return [torch.from_dlpack(each.copyto(tvm.cpu(0))) for each in self.arguments]
+        return [torch.from_dlpack(argument.copyto(tvm.cpu(0))) for argument in self.arguments]
 
     def seconds(self, best: float = inf) -> float:
-        """Of a run: the median of a few rounds, or of one where that shows that it is far from the best."""
+        """Return the time of a run: the median of a few rounds, or one round where that is far from the best."""
         once = self._timed(1, 0)[0]
         return once if once > _SLOW * best else sorted(self._timed(_REPEATS, _MILLISECONDS))[_REPEATS // 2]
 
@@ -207,26 +203,26 @@ class Built:
         evaluate: Callable[..., Any] = self.library.time_evaluator(
             "kernel", self.device, number=1, repeat=repeat, min_repeat_ms=milliseconds
         )
-        return [float(each) for each in evaluate(*self.arguments).results]
+        return [float(seconds) for seconds in evaluate(*self.arguments).results]
 
 
-def agree(found: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
-    """Whether two schedules compute the same, up to the order of sums."""
-    for got, wanted in zip(found, expected, strict=True):
-        if wanted.dtype not in TOLERANCE:
-            if not torch.equal(got, wanted):
+def agree(results: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
+    """Return whether two schedules compute the same, up to the order of sums."""
+    for result, reference in zip(results, expected, strict=True):
+        if reference.dtype not in TOLERANCE:
+            if not torch.equal(result, reference):
                 return False
             continue
-        finite = wanted[wanted.isfinite()].abs().double()
-        tolerance = TOLERANCE[wanted.dtype]
+        finite = reference[reference.isfinite()].abs().double()
+        tolerance = TOLERANCE[reference.dtype]
         scale = tolerance * float(finite.mean()) if finite.numel() else 0.0
-        if not torch.allclose(got.double(), wanted.double(), rtol=tolerance, atol=scale, equal_nan=True):
+        if not torch.allclose(result.double(), reference.double(), rtol=tolerance, atol=scale, equal_nan=True):
             return False
     return True
 
 
 def _data(buffer: Any, generator: torch.Generator) -> torch.Tensor:
-    """Positive floats, so that sums do not cancel; zeros where integers may be positions."""
+    """Return an argument: positive floats, so that sums do not cancel; zeros where integers may be positions."""
     shape, dtype = [int(extent) for extent in buffer.shape], DTYPES[str(buffer.dtype)].torch
     if not dtype.is_floating_point:
         return torch.zeros(shape, dtype=dtype)

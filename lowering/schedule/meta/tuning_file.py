@@ -1,9 +1,7 @@
-"""The file of what was measured: schedules that a search found, and configurations that `autotune` chose.
+"""The file of measurements: schedules that a search found, and configurations that `autotune` chose.
 
-Takes a key, which says all that a finding depends on, and a finding that JSON can hold. Gives it back to every later
-process. The file is ``MLIRTRI_TUNING_FILE``: a line of JSON per finding, of which the last one of a key counts, so that
-several processes may write at once and a line that was cut short spoils no other. It holds data, never code.
-A file that cannot be written costs a warning, not the kernel.
+``MLIRTRI_TUNING_FILE`` has a line of JSON per finding, of which the last one of a key counts, so that several processes
+may write at once and a line that was cut short spoils no other. A file that cannot be written costs a warning.
 """
 
 from __future__ import annotations
@@ -30,17 +28,17 @@ def recall(key: str) -> dict[str, Any] | None:
     except OSError:
         return None
     for line in reversed(text.splitlines()):
-        if key in line and (found := _parsed(line)).get("key") == key:
-            return found
+        if key in line and (finding := _parsed(line)).get("key") == key:
+            return finding
     return None
 
 
 def _parsed(line: str) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        finding = json.loads(line)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return finding if isinstance(finding, dict) else {}
 
 
 def remember(key: str, finding: dict[str, Any]) -> None:

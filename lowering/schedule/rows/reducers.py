@@ -1,7 +1,7 @@
 """The decomposition of a reduction: its term, and how two partial results combine.
 
-Takes a nest whose store is ``result = f(result, term)``. Gives a `Reducer` where the order of terms does not matter
-(sums, products, extrema that keep a NaN, and, or), None for any other. Float sums are reassociated, as NumPy does it.
+Sums, products, extrema that keep a NaN, and, or: the order of terms does not matter. Float sums are reassociated, as
+NumPy does it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.schedule.rows.nests import Nest
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
+from mlirtri.lowering.tir.statements import loads_in
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_equal, structural_map, tirx
 
 _NODES = {
     "Add": 0, "Mul": 1, "BitwiseXor": 0, "Max": None, "Min": None, "And": None, "Or": None,
@@ -33,61 +34,55 @@ class Reducer:
 
 
 def reducer_of(nest: Nest) -> Reducer | None:
-    """The reducer of a nest's store; None where its order has to be kept."""
-    value, own = nest.store.value, nest.target
+    """Return the reducer of a store ``result = f(result, term)``; None where the order of terms has to be kept."""
+    value, result = nest.store.value, nest.target
     if nest.init is None:
         return None
     if isinstance(value, tirx.Select):
-        return _extremum(value, own)
-    operands = _operands(value)
-    if operands is None:
+        return _extremum(value, result)
+    make = type(value)
+    if make.__name__ not in _NODES:
         return None
-    first, second, neutral, make = operands
-    term = second if _is_load(first, own) else first
-    if not (_is_load(first, own) or _is_load(second, own)) or _reads(term, own):
+    first, second, neutral = value.a, value.b, _NODES[make.__name__]
+    term = second if _is_load(first, result) else first
+    if not (_is_load(first, result) or _is_load(second, result)) or _reads(term, result):
         return None
     dtype = str(value.ty.dtype)
     number = None if neutral is None else tirx.const(neutral, dtype)
     return Reducer(term, make, number)
 
 
-def _operands(value: Any) -> tuple | None:
-    """Return the operands of an associative operation, its neutral number, and its constructor."""
-    kind = type(value)
-    return (value.a, value.b, _NODES[kind.__name__], kind) if kind.__name__ in _NODES else None
-
-
-def _extremum(value: Any, own: Any) -> Reducer | None:
+def _extremum(value: Any, result: Any) -> Reducer | None:
     """Return the reducer of ``select(a < b or isnan(a), a, b)``, where the result so far is a or b."""
-    first = _is_load(value.true_value, own)
+    first = _is_load(value.true_value, result)
     term = value.false_value if first else value.true_value
-    if not (first or _is_load(value.false_value, own)) or _reads(term, own):
+    if not (first or _is_load(value.false_value, result)) or _reads(term, result):
         return None
     comparison = value.condition.a if isinstance(value.condition, tirx.Or) else value.condition
     if not isinstance(comparison, tirx.LT | tirx.GT | tirx.LE | tirx.GE):
         return None
-    if not all(_is_load(each, own) or structural_equal(each, term) for each in (comparison.a, comparison.b)):
+    if not all(_is_load(side, result) or structural_equal(side, term) for side in (comparison.a, comparison.b)):
         return None
 
-    def combine(one: Any, other: Any) -> Any:
+    def combine(left: Any, right: Any) -> Any:
         def visit(node: Any) -> Any:
-            if _is_load(node, own):
-                return one
-            return other if structural_equal(node, term) else node
+            if _is_load(node, result):
+                return left
+            return right if structural_equal(node, term) else node
 
         kinds = {TensorLoad: None, type(term): None}
         return structural_map(value, [(kind, visit) for kind in kinds], order="post")
 
-    return Reducer(term, combine, None, _kept_extremum(value, comparison, own))
+    return Reducer(term, combine, None, _kept_extremum(value, comparison, result))
 
 
-def _kept_extremum(value: Any, comparison: Any, own: Any) -> Any:
+def _kept_extremum(value: Any, comparison: Any, result: Any) -> Any:
     """Return the extremum node of a selection that keeps NaN."""
-    asked = [each for each in (value.condition.a, getattr(value.condition, "b", None)) if isinstance(each, ir.Call)]
-    names = [str(getattr(each.op, "name", "")) for each in asked]
-    if names != ["tirx.isnan"] or not structural_equal(asked[0].args[0], value.true_value):
+    calls = [call for call in (value.condition.a, getattr(value.condition, "b", None)) if isinstance(call, ir.Call)]
+    names = [str(getattr(call.op, "name", "")) for call in calls]
+    if names != ["tirx.isnan"] or not structural_equal(calls[0].args[0], value.true_value):
         return None
-    is_left = _is_load(comparison.a, own) == _is_load(value.true_value, own)
+    is_left = _is_load(comparison.a, result) == _is_load(value.true_value, result)
     return tirx.Max if is_left == isinstance(comparison, tirx.GT | tirx.GE) else tirx.Min
 
 
@@ -96,6 +91,4 @@ def _is_load(expression: Any, buffer: Any) -> bool:
 
 
 def _reads(expression: Any, buffer: Any) -> bool:
-    found: list[Any] = []
-    structural_walk(expression, (TensorLoad, found.append), order="post")
-    return any(load.source.same_as(buffer) for load in found)
+    return any(load.source.same_as(buffer) for load in loads_in(expression))

@@ -1,8 +1,7 @@
 """The bodies of a row kernel's nests, rewritten for the memory of the kernel: what CPU and CUDA writers share.
 
-Takes a `RowPlan` and the function's parameters. Gives expressions and statements of a nest at a point, which maps the
-nest's axes to their values. Subclasses say where the values of nests are kept: in vectors and private buffers on a CPU,
-in registers and shared memory on CUDA.
+A point maps the axes of a nest to their values. Subclasses say where the values of nests are kept: in vectors and
+private buffers on a CPU, in registers and shared memory on CUDA.
 """
 
 from __future__ import annotations
@@ -34,56 +33,56 @@ class NestWriter(ABC):
 
     def __init__(self, plan: RowPlan, parameters: Sequence[Any]):
         self.plan, self.parameters = plan, list(parameters)
-        self.writers = {nest.target: at for at, nest in enumerate(plan.nests)}
+        self.writers = {nest.target: n for n, nest in enumerate(plan.nests)}
 
     @abstractmethod
-    def element_of(self, at: int, indices: list[Expr]) -> Element:
-        """Return the memory that holds what nest `at` computes for these indices of its target."""
+    def element_of(self, n: int, indices: list[Expr]) -> Element:
+        """Return the memory that holds what nest `n` computes for these indices of its target."""
 
     def load(self, load: Any) -> Expr:
         """Return a load of what the kernel does not compute."""
         return load
 
-    def is_result(self, at: int) -> bool:
-        """Whether a nest's target is a parameter of the function."""
-        return any(self.plan.nests[at].target.same_as(parameter) for parameter in self.parameters)
+    def is_result(self, n: int) -> bool:
+        """Return whether a nest's target is a parameter of the function."""
+        return any(self.plan.nests[n].target.same_as(parameter) for parameter in self.parameters)
 
-    def row_shape(self, at: int) -> list[int]:
+    def row_shape(self, n: int) -> list[int]:
         """Return the shape of what a nest computes of one row."""
-        return self.in_row(at, [int(size) for size in self.plan.nests[at].target.shape])
+        return self.in_row(n, [int(size) for size in self.plan.nests[n].target.shape])
 
-    def in_row(self, at: int, indices: Sequence[Any]) -> list[Any]:
+    def in_row(self, n: int, indices: Sequence[Any]) -> list[Any]:
         """Return those indices, or sizes, of a nest's target that are not along the axes of the rows."""
-        pairs = zip(self.plan.nests[at].places, indices, strict=True)
-        return [each for axis, each in pairs if axis not in self.plan.rows.axes[at]]
+        pairs = zip(self.plan.nests[n].places, indices, strict=True)
+        return [value for axis, value in pairs if axis not in self.plan.rows.axes[n]]
 
-    def start_of(self, at: int) -> Expr:
+    def start_of(self, n: int) -> Expr:
         """Return the value that partial results of a reduction start from."""
-        reducer = self.plan.reducers[at]
-        return self.plan.nests[at].init if reducer.neutral is None else reducer.neutral
+        reducer = self.plan.reducers[n]
+        return self.plan.nests[n].init if reducer.neutral is None else reducer.neutral
 
-    def row_value(self, at: int) -> Expr:
+    def row_value(self, n: int) -> Expr:
         """Return the expression of a nest that computes one value per row."""
-        nest = self.plan.nests[at]
+        nest = self.plan.nests[n]
         if not nest.is_reduction:
             return nest.store.value
-        reducer = self.plan.reducers[at]
+        reducer = self.plan.reducers[n]
         return reducer.combine(nest.init, reducer.term)
 
-    def origin(self, at: int) -> Point:
+    def origin(self, n: int) -> Point:
         """Return the point of a nest at which every axis is 0."""
-        return {axis.variable: index(0) for axis in self.plan.nests[at].axes}
+        return {axis.variable: index(0) for axis in self.plan.nests[n].axes}
 
     def before(self, nest: Nest, point: Point) -> list[Any]:
         """Return the statements before a nest's store; `point` has its scratch buffers, and gets new variables."""
         statements = []
-        for each in nest.before:
-            value = self.expression(each.value, point)
-            if isinstance(each, tirx.Bind):
-                point[each.var] = tirx.Var(each.var.name, each.var.ty)
-                statements.append(tirx.Bind(point[each.var], value))
+        for statement in nest.before:
+            value = self.expression(statement.value, point)
+            if isinstance(statement, tirx.Bind):
+                point[statement.var] = tirx.Var(statement.var.name, statement.var.ty)
+                statements.append(tirx.Bind(point[statement.var], value))
             else:
-                buffer, indices = point[each.buffer]
+                buffer, indices = point[statement.buffer]
                 statements.append(stored(buffer, indices, value))
         return statements
 
@@ -92,9 +91,10 @@ class NestWriter(ABC):
 
         def load(node: Any) -> Expr:
             if node.source in point:
-                return loaded(*point[node.source], node.source.dtype)
-            at = self.writers.get(node.source)
-            return self.load(node) if at is None else self._computed(at, list(node.indices))
+                buffer, indices = point[node.source]
+                return loaded(buffer, indices, node.source.dtype)
+            n = self.writers.get(node.source)
+            return self.load(node) if n is None else self._computed(n, list(node.indices))
 
         def variable(node: Any) -> Expr:
             replacement = point.get(node, node)
@@ -102,13 +102,13 @@ class NestWriter(ABC):
 
         return structural_map(value, [(tirx.Var, variable), (TensorLoad, load)], order="post")
 
-    def _computed(self, at: int, indices: list[Expr]) -> Expr:
-        """Return an element of what nest `at` computes, computed anew where the nest is folded into its readers."""
-        nest = self.plan.nests[at]
-        if at not in self.plan.folded:
-            return loaded(*self.element_of(at, indices), nest.target.dtype)
-        point = self.origin(at)
-        for axis, each in zip(nest.places, indices, strict=True):
+    def _computed(self, n: int, indices: list[Expr]) -> Expr:
+        """Return an element of what nest `n` computes, computed anew where the nest is folded into its readers."""
+        nest = self.plan.nests[n]
+        if n not in self.plan.folded:
+            return loaded(*self.element_of(n, indices), nest.target.dtype)
+        point = self.origin(n)
+        for axis, value in zip(nest.places, indices, strict=True):
             if axis is not None:
-                point[nest.axes[axis].variable] = each
+                point[nest.axes[axis].variable] = value
         return self.expression(nest.store.value, point)

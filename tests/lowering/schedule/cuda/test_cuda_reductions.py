@@ -83,7 +83,7 @@ FUNCTIONS = (
 )  # fmt: skip
 QUICK = {row_max, column_max, whole_sum, softmax, any_positive, place}
 SOME = [each if each in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in FUNCTIONS]
-ROWS = {"Rows", "Choices"}
+ROWS = {"Rows", "Argmax"}
 
 
 def kernel_for(function, shape, dtype=mt.float32):
@@ -217,4 +217,4 @@ def test_attention_keeps_its_products_apart_from_the_rows_between_them():
 
 def test_a_thread_goes_through_a_window():
     program = mt.from_torch(torch.nn.MaxPool2d(2), (torch.zeros(1, 4, 8, 8),))
-    assert "Choices" not in rules(program.compile(target="cuda"))
+    assert "Argmax" not in rules(program.compile(target="cuda"))

@@ -38,7 +38,7 @@ def values(*shape):
 
 def check(kernel, value, expected, **tolerance):
     assert set(re.findall(r'"mlirtri.schedule": "(\w+)"', kernel.ir["scheduled"])) <= {
-        "RunningTotals",
+        "Scan",
         "Fallback",
         "Steps",
     }
@@ -70,7 +70,7 @@ def test_blocks_share_long_lines():
 
 def test_wide_columns_fit_in_shared_memory():
     kernel, value = kernel_for(along_columns, (130, 33), mt.float64), values(130, 33).double()
-    assert re.findall(r'"mlirtri.schedule": "(\w+)"', kernel.ir["scheduled"]) == ["RunningTotals"]
+    assert re.findall(r'"mlirtri.schedule": "(\w+)"', kernel.ir["scheduled"]) == ["Scan"]
     check(kernel, value, along_columns(value))
 
 
@@ -105,7 +105,7 @@ class Imported(torch.nn.Module):
 def test_imported_and_in_relax(function, pipeline):
     value = values(4, 50)
     kernel = mt.from_torch(Imported(function), (value,)).compile(target="cuda", pipeline=pipeline)
-    assert "RunningTotals" in kernel.ir["scheduled"]
+    assert "Scan" in kernel.ir["scheduled"]
     check(kernel, value, function(value))
 
 

@@ -18,7 +18,7 @@ from mlirtri.lowering.core.target import as_target
 from mlirtri.lowering.schedule import tir_to_scheduled
 from mlirtri.lowering.schedule.meta import process as meta_process
 from mlirtri.lowering.schedule.meta import rule as meta_schedule
-from mlirtri.lowering.schedule.meta.process import Found, Task, Tuner
+from mlirtri.lowering.schedule.meta.process import SearchResult, Task, Tuner
 from mlirtri.lowering.schedule.meta.search import agree
 from mlirtri.lowering.schedule.meta.tuning_file import recall, remember, tuning_file
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
@@ -177,7 +177,7 @@ def test_a_process_that_dies_is_started_again_and_what_it_found_is_kept(monkeypa
         say(done=1, default=4.0, best=0.5)
         """,
     )
-    assert searched() == Found("trace 3", 0.5, 4.0, 3)
+    assert searched() == SearchResult("trace 3", 0.5, 4.0, 3)
 
 
 def test_a_process_that_always_dies_is_a_failure_that_the_kernel_survives(monkeypatch, file):
