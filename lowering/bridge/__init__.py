@@ -7,11 +7,9 @@ updates as one imperative PrimFunc. Names of variables and source locations surv
 
 Read in this order:
 
-- `fused_to_relax.py`, `tri_to_relax.py`: the two entry points.
-- `mlir_to_relax.py`: straight-line code, one Relax function per `func.func`.
-- `builder.py`: the state of that translation and its table of rules.
-- `linalg_rules.py`, `tensor_rules.py`, `external_rules.py`: the rules of linalg and arith, tensor, external calls.
-- `structured.py`: any structured operation of linalg to a PrimFunc.
+- `fused_to_relax.py`, `tri_to_relax.py`: the two entry points; one Relax function per `func.func`.
+- `builder.py`: the state of a translation and its table of rules.
+- `structured.py`, `tensor_rules.py`, `external_rules.py`: the rules of linalg and arith, tensor, external calls.
 - `imperative_to_relax.py`: a function with loops and updates as one call of an imperative PrimFunc.
 - `outlining.py`: loops between straight-line code to functions of their own.
 - `unread_results.py`: drops results of `linalg.generic` that nobody reads.

@@ -2,12 +2,6 @@
 
 A rule is a function ``(builder, operation)`` registered for an operation's name. It reads its operands and writes its
 results; every binding that it emits gets a readable name and the operation's source location.
-
-    @rule("tri.exp")
-    def _exp(builder, operation):
-        builder.emit(operation, relax.op.exp(builder.read(operation.operands[0])))
-
-Values are keyed by SSA value. A value may stay a literal (`Splat`, `Uninitialized`) until someone needs a tensor.
 """
 
 from __future__ import annotations
@@ -109,12 +103,8 @@ class RelaxBuilder:
     def read_all(self, values: Sequence[ir.Value]) -> list[Any]:
         return [self.read(value) for value in values]
 
-    def type_of(self, value: ir.Value) -> TensorType:
-        """Return the Relax type of an SSA value; a scalar is a rank-0 tensor."""
-        return self.type_on(value, None)
-
-    def type_on(self, value: ir.Value, vdevice: Any) -> TensorType:
-        """Return the Relax type of an SSA value on a device."""
+    def type_of(self, value: ir.Value, vdevice: Any = None) -> TensorType:
+        """Return the Relax type of an SSA value on a device; a scalar is a rank-0 tensor."""
         return TensorType(shape_of(value.type), dtype_of(value.type), vdevice=vdevice)
 
     def bind(self, operation: ir.Operation, expression: Any, name: str | None = None) -> Any:
@@ -146,7 +136,7 @@ class RelaxBuilder:
         callee = self.add_function(function, name)
         inputs = relax.Tuple([*self.read_all(arguments), *constants])
         vdevice = vdevice_of_all(inputs)
-        types = [self.type_on(result, vdevice) for result in operation.results]
+        types = [self.type_of(result, vdevice) for result in operation.results]
         self.emit(operation, relax.call_tir(callee, inputs, types if len(types) > 1 else types[0]))
 
     def add_function(self, function: PrimFunc, name: str) -> GlobalVar:

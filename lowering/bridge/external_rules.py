@@ -1,7 +1,7 @@
 """Rules for what is compiled elsewhere: library calls, TensorIR functions, copies between devices.
 
 Each is a call of a private function (`lowering/external`) and becomes a Relax expression. An integer that lost its
-signedness on the way is cast back for the call.
+signedness is cast back for the call.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Lower a function with loops and updates to one call of one imperative PrimFunc.
 
-Takes a module of MLIR on tensors (`fused`, or `linalg` as it is). Gives a Relax module with the kernel's function,
-which calls a PrimFunc on its arguments: ``R.call_tir_inplace`` says which arguments it updates, ``R.call_tir`` that it
-updates none. Constant arrays are arguments of that call. Complex tensors are tensors of parts, with a last dimension
-of 2. Refuses CUDA, and what `loops_to_primfunc` refuses.
+``R.call_tir_inplace`` says which arguments the PrimFunc updates, ``R.call_tir`` that it updates none. Constant arrays
+are arguments of that call. Complex tensors have a last dimension of 2. Refuses CUDA, and what `loops_to_primfunc` does.
 """
 
 from __future__ import annotations
@@ -51,23 +49,23 @@ def lower_imperative(
     with errors_at(function.operation):
         facts = _facts(function, signature, Symbols(sizes))
     shapes = _buffer_shapes(function, facts, Symbols(sizes))
-    fused_to_bufferized.lower(module, context)
-    bufferized_to_loops.lower_to_loops(module, context)
-    [function] = public_functions(module)
-    built = build_imperative(function.operation, len(facts.arguments), facts.buffers, shapes)
-    constants = [_constant(module, symbol) for symbol in built.constants]
-    return _relax_module(facts, built.function, constants)
+    return _relax_module(facts, *_loops(module, context, len(facts.arguments), facts.buffers, shapes))
 
 
 def loops_of(module: ir.Module, context: CompileContext) -> Loops:
     """Return the PrimFunc of a module of one function on static tensors without updates."""
     [function] = public_functions(module)
     name, inputs = function.attributes["sym_name"].value, len(function.type.inputs)
+    return Loops(name, *_loops(module, context, inputs))
+
+
+def _loops(module: ir.Module, context: CompileContext, inputs: int, *signature: Any) -> tuple[PrimFunc, tuple]:
+    """Return the imperative PrimFunc of the module's function, and the constant arrays that follow its inputs."""
     fused_to_bufferized.lower(module, context)
     bufferized_to_loops.lower_to_loops(module, context)
     [function] = public_functions(module)
-    built = build_imperative(function.operation, inputs)
-    return Loops(name, built.function, tuple(_constant(module, symbol) for symbol in built.constants))
+    built = build_imperative(function.operation, inputs, *signature)
+    return built.function, tuple(_constant(module, symbol) for symbol in built.constants)
 
 
 @dataclass(frozen=True)
@@ -110,13 +108,12 @@ def _facts(function: Any, signature: tuple[Dtypes, Dtypes] | None, symbols: Symb
 
 def _buffer_shapes(function: Any, facts: _Facts, symbols: Symbols) -> list[Any]:
     """Return the shapes of the buffers of the arguments, and of the results that have their own."""
-    results = symbols.arguments(function.type.inputs), symbols.results(function.type.results, is_whole=False)
-    new = [shape for shape, argument in zip(results[1], facts.in_place, strict=True) if argument == _NEW]
-    return [*results[0], *new]
+    arguments = symbols.arguments(function.type.inputs)
+    results = zip(symbols.results(function.type.results, is_whole=False), facts.in_place, strict=True)
+    return [*arguments, *(shape for shape, argument in results if argument == _NEW)]
 
 
-def _relax_module(facts: _Facts, loops: PrimFunc, constants: list[Any]) -> IRModule:
-    """Return a module whose function calls `loops` on its arguments and the constant arrays."""
+def _relax_module(facts: _Facts, loops: PrimFunc, constants: Sequence[Any]) -> IRModule:
     block = BlockBuilder()
     parameters = [relax.Var(name, kind) for name, kind in zip(facts.parameters, facts.arguments, strict=True)]
     with block.function(facts.name, parameters):
@@ -125,7 +122,7 @@ def _relax_module(facts: _Facts, loops: PrimFunc, constants: list[Any]) -> IRMod
         result = block.emit(call, Names([facts.name, *facts.parameters]).unique("results"))
         block.emit_func_output(result)
     module = block.get()
-    attributes = {BINDING_LOCATIONS: {result.name: str(facts.span)} if facts.span else {}}
+    attributes: dict[str, Any] = {BINDING_LOCATIONS: {result.name: str(facts.span)} if facts.span else {}}
     if facts.has_parts:
         attributes[PARTS] = True
     kernel = module.get_global_var(facts.name)
@@ -146,7 +143,6 @@ def _type(shape: Sequence[Any], dtype: DType) -> TensorType:
 
 
 def _constant(module: ir.Module, symbol: str) -> Any:
-    """Return the constant array of a global that bufferization created."""
     for definition in operations_named(module, "memref.global"):
         if definition.attributes["sym_name"].value == symbol:
             array = global_constant(definition)
@@ -166,16 +162,12 @@ def _refuse_cuda(module: ir.Module) -> None:
     descriptions = {"scf.for": "a loop", "scf.while": "a loop", "scf.if": "a branch"}
     loop = next((operation for operation in operations if operation.name in descriptions), None)
     number = next((operation for operation in operations if operation.name.startswith("complex.")), None)
-    if loop is None and number is not None:
-        raise UnsupportedOperationError(
-            "complex numbers are not computed on CUDA devices",
-            span_of(number.location),
-            help='use target="cpu", or write it with real and imaginary parts',
-        )
     update = next((operation for operation in operations if operation.name.startswith("tensor.insert")), None)
-    description = descriptions[loop.name] if loop else "in-place updates"
+    reason, culprit, change = "complex numbers are not computed on CUDA devices", number, "real and imaginary parts"
+    if loop is not None or number is None:
+        description = descriptions[loop.name] if loop else "in-culprit updates"
+        reason = f"CUDA code is made of whole-array operations only, not of {description}"
+        culprit, change = loop or update or function, "whole-array operations"
     raise UnsupportedOperationError(
-        f"CUDA code is made of whole-array operations only, not of {description}",
-        span_of((loop or update or function).location),
-        help='use target="cpu", or write it with whole-array operations',
-    )
+        reason, span_of(culprit.location), help=f'use target="cpu", or write it with {change}'
+    )  # fmt: skip

@@ -1,10 +1,8 @@
 """Outline loops between straight-line tensor code as functions ("islands") that the kernel's function calls.
 
-Takes an imported function with matmuls or convolutions and with loops, branches, sorts or updates. Gives the islands,
-each as a module of one function on static tensors, and the function with calls in their place: products then keep the
-schedules of straight-line code. What an island alone needs (constants, empty tensors, scalars) comes along. Leaves
-functions alone that update arguments, have sizes of run time or complex numbers at their boundary, or have nothing
-profitable to outline; they are compiled whole. Refuses nothing.
+Products then keep the schedules of straight-line code. What an island alone needs (constants, empty tensors, scalars)
+is cloned into it. A function is compiled whole if it updates arguments, has sizes of run time or complex numbers at an
+island's boundary, or has nothing profitable to outline.
 
     %y = conv(%x); %z = scf.for … %y   ──►   %y = conv(%x); %z = call @main_loops_0(%y)
 """
@@ -77,7 +75,6 @@ def _can_be_called(islands: Sequence[Island], block: ir.Block) -> bool:
 
 
 def _erase(islands: Sequence[Island], block: ir.Block) -> None:
-    """Erase the operations that calls replace, and the literals that become unused."""
     # An operation's hash changes with its operands, so the set cannot be used any more.
     for island in reversed(islands):
         for operation in reversed(island.operations):
@@ -89,7 +86,7 @@ def _erase(islands: Sequence[Island], block: ir.Block) -> None:
 
 
 def _is_worth_a_schedule(operation: ir.Operation) -> bool:
-    """Return whether it is a product or convolution of some size, or compiled elsewhere."""
+    """Return whether `operation` is a product or convolution of some size, or compiled elsewhere."""
     if operation.name == "func.call":
         return True
     kinds = [value.type for value in (*operation.operands, *operation.results)]
@@ -129,7 +126,7 @@ def _marked(block: ir.Block) -> set[ir.Operation]:
 
 
 def _is_cheap(operation: ir.Operation) -> bool:
-    """Return whether it is a literal or a computation of scalars."""
+    """Return whether `operation` is a literal or a computation of scalars."""
     is_scalar = not any(isinstance(result.type, ir.ShapedType) for result in operation.results)
     return operation.name in LITERALS or (is_scalar and not operation.regions)
 
@@ -171,7 +168,7 @@ def _in_order(block: ir.Block, marked: set[ir.Operation]) -> tuple[list[ir.Opera
 
 
 def _plan_inputs(island: Island) -> None:
-    """Find the values that it takes from outside, and which of those are cloned inside."""
+    """Find the values that `island` takes from outside, and which of those are cloned inside."""
     outer = _from_outside(island.operations)
     inputs: dict[ir.Value, None] = {}
     copied: set[ir.Operation] = set()
@@ -188,7 +185,7 @@ def _plan_inputs(island: Island) -> None:
 
 
 def _plan_outputs(island: Island, islands: Sequence[Island], marked: set[ir.Operation]) -> None:
-    """Find the values that straight-line code, the return or other islands take from it."""
+    """Find the values that straight-line code, the return or other islands take from `island`."""
     island_inputs = {value for other in islands for value in other.inputs}
     block = island.operations[0].block
 
@@ -209,7 +206,6 @@ def _from_outside(operations: Sequence[ir.Operation]) -> list[ir.Value]:
 
 
 def _function_of(island: Island, symbol: str) -> ir.Module:
-    """Return a module of one function that computes the island."""
     module = ir.Module.create()
     kinds = [[value.type for value in values] for values in (island.inputs, island.outputs)]
     with ir.InsertionPoint(module.body), island.operations[0].location:

@@ -1,7 +1,7 @@
-"""Lower any linalg structured operation, named or generic, to a PrimFunc.
+"""Rules of linalg, of constants, and of arith and math on whole tensors.
 
-Takes an operation on tensors of static shapes, and a function that returns the literal of an SSA value. Gives a
-PrimFunc and the SSA values to call it with. An initial value (`outs`) of a reduction becomes the block's init, so that
+Constants stay literals until a tensor is needed. Any structured operation, named or generic, on tensors of static
+shapes becomes a call of a PrimFunc. An initial value (`outs`) of a reduction becomes the block's init, so that
 ``linalg.fill`` before a matmul costs no kernel. Refuses bodies with operations that have no scalar rule.
 
     linalg.reduce addf over d1 of %a, outs(fill 0)   ──►   with T.init(): out[i] = 0
@@ -11,49 +11,61 @@ PrimFunc and the SSA values to call it with. An initial value (`outs`) of a redu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.dialect.bindings.locations import name_of, spans_in
 from mlirtri.dialect.bindings.mlir import ir, linalg
 from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.bridge.builder import RelaxBuilder, Splat, Uninitialized, rule
 from mlirtri.lowering.bridge.scalar.body import ScalarBody
+from mlirtri.lowering.bridge.scalar.rules import literal as scalar_literal
+from mlirtri.lowering.mlir.constants import array_constant
 from mlirtri.lowering.mlir.readable_names import name_of_scalar, name_of_structured
-from mlirtri.lowering.mlir.reading import affine_index, dtype_of, is_shaped, shape_of, used_dimensions
+from mlirtri.lowering.mlir.reading import affine_index, dtype_of, is_shaped, scalar_constant, shape_of, used_dimensions
 from mlirtri.lowering.tir.primfunc import Axis, Names, Statements, buffer, build, load, store
-from mlirtri.lowering.tir.statements import index
-from mlirtri.lowering.toolchain.tvm_names import PrimFunc, tirx
+from mlirtri.lowering.tir.statements import index, sequence
+from mlirtri.lowering.toolchain.tvm_names import relax
 
 Literal = Callable[[ir.Value], Any]
 
 
-@dataclass(frozen=True)
-class BuiltFunction:
-    """A PrimFunc for one operation, and its arguments in order."""
-
-    function: PrimFunc
-    arguments: tuple[ir.Value, ...]
-    name: str
-
-
-def is_structured(operation: ir.Operation) -> bool:
-    """Return whether `operation` is a linalg operation on tensors with a body and indexing maps."""
-    if not operation.name.startswith("linalg.") or not operation.regions or not operation.results:
-        return False
-    return bool(operation.regions[0].blocks) and linalg.get_indexing_maps(operation) is not None
+@rule("arith.constant")
+def _constant(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    result = operation.results[0]
+    attribute = operation.attributes["value"]
+    number = scalar_constant(attribute)
+    if number is not None:
+        element = scalar_literal(number, dtype_of(result.type))
+        return builder.write(result, Splat(element, shape_of(result.type)))
+    # Without a dtype, relax.const narrows 64 bits to 32.
+    return builder.write(result, relax.const(array_constant(attribute), dtype_of(result.type)))
 
 
-def build_structured(operation: ir.Operation, literal: Literal) -> BuiltFunction:
-    """Return the PrimFunc of a structured operation; raises `UnsupportedOperationError`."""
-    nest = _Nest(operation, literal)
-    name = name_of_structured(operation)
+@rule("tensor.empty")
+def _empty(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    result = operation.results[0]
+    builder.write(result, Uninitialized(shape_of(result.type), dtype_of(result.type)))
+
+
+@rule("linalg.fill")
+def _fill(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    element = builder.literal(operation.operands[0])
+    if element is None:
+        return structured(builder, operation)
+    result = operation.results[0]
+    return builder.write(result, Splat(element, shape_of(result.type)))
+
+
+def structured(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    """Translate any linalg operation with indexing maps and a body."""
+    nest, name = _Nest(operation, builder.literal), name_of_structured(operation)
     function = build(name, nest.reader.inputs, nest.outputs, nest.axes, nest.statements, spans_in(operation))
-    return BuiltFunction(function, tuple(nest.reader.arguments), name)
+    builder.call(operation, function, name, nest.reader.arguments)
 
 
-def build_elementwise(operation: ir.Operation, literal: Literal) -> BuiltFunction:
-    """Return the PrimFunc of an `arith` or `math` operation on whole tensors or scalars (rank-0 tensors)."""
-    reader = _Reader(literal)
+def elementwise(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    """Translate an operation of arith or math on whole tensors or scalars (rank-0 tensors)."""
+    reader = _Reader(builder.literal)
     result = operation.results[0]
     output = reader.output_buffer(operation, result)
 
@@ -66,10 +78,21 @@ def build_elementwise(operation: ir.Operation, literal: Literal) -> BuiltFunctio
         statement, scratch = body.finish([result], [(output, indices)])
         return Statements(statement, scratch=scratch)
 
-    name = name_of_scalar(operation)
-    axes = [Axis(size) for size in shape_of(result.type)]
+    name, axes = name_of_scalar(operation), [Axis(size) for size in shape_of(result.type)]
     function = build(name, reader.inputs, [output], axes, statements, spans_in(operation))
-    return BuiltFunction(function, tuple(reader.arguments), name)
+    builder.call(operation, function, name, reader.arguments)
+
+
+@rule("func.return")
+def _return(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    builder.results = builder.read_all(operation.operands)
+
+
+def is_structured(operation: ir.Operation) -> bool:
+    """Return whether `operation` is a linalg operation on tensors with a body and indexing maps."""
+    if not operation.name.startswith("linalg.") or not operation.regions or not operation.results:
+        return False
+    return bool(operation.regions[0].blocks) and linalg.get_indexing_maps(operation) is not None
 
 
 class _Reader:
@@ -134,17 +157,11 @@ class _Nest:
             initial.append(store(self.outputs[output], self.reader.read(value, accesses[number]), accesses[number]))
         targets = list(zip(self.outputs, accesses[self.first_output :], strict=True))
         statement, scratch = body.translate(block, targets)
-        return Statements(statement, _sequence(initial), scratch)
+        return Statements(statement, sequence(*initial) if initial else None, scratch)
 
     def _accumulates(self, number: int) -> bool:
         """Return whether this output accumulates over the reduction axes; otherwise each element is written once."""
         return bool(self.reductions) and not (used_dimensions(self.maps[number]) & self.reductions)
-
-
-def _sequence(statements: list):
-    if len(statements) > 1:
-        return tirx.SeqStmt(statements)
-    return statements[0] if statements else None
 
 
 def _axes(operation: ir.Operation, maps: list[ir.AffineMap], values: list[ir.Value]) -> list[Axis]:

@@ -1,4 +1,4 @@
-"""Rules for the tensor dialect: shapes, slices, padding, single elements.
+"""Rules of the tensor dialect: shapes, slices, padding, single elements.
 
 Reshapes and concatenation become Relax operators, slices and padding PrimFuncs that copy; all of them fuse.
 Refuses offsets, sizes and strides that are only known at run time.
@@ -81,12 +81,11 @@ def _insert_slice(builder: RelaxBuilder, operation: ir.Operation) -> None:
 def _pad(builder: RelaxBuilder, operation: ir.Operation) -> None:
     source = operation.operands[0]
     low, _ = static_integers(operation, "static_low"), static_integers(operation, "static_high")
-    yielded = operation.regions[0].blocks[0].operations
-    terminator = yielded[len(yielded) - 1].operation
+    *constants, terminator = [view.operation for view in operation.regions[0].blocks[0].operations]
     value = terminator.operands[0]
-    for view in yielded:
-        if view.operation.name == "arith.constant":
-            RULES["arith.constant"](builder, view.operation)
+    for constant in constants:
+        if constant.name == "arith.constant":
+            RULES["arith.constant"](builder, constant)
     padded = shape_of(operation.results[0].type)
 
     def element(variables: Sequence, read):
@@ -145,12 +144,9 @@ def _dimension(builder: RelaxBuilder, operation: ir.Operation) -> None:
     builder.write(operation.results[0], Splat(index(shape_of(source.type)[int(number)]), ()))
 
 
-def _slice_numbers(operation: ir.Operation) -> tuple[list[int], list[int], list[int]]:
-    return (
-        static_integers(operation, "static_offsets"),
-        static_integers(operation, "static_sizes"),
-        static_integers(operation, "static_strides"),
-    )
+def _slice_numbers(operation: ir.Operation) -> list[list[int]]:
+    """Return the static offsets, sizes and strides of a slice."""
+    return [static_integers(operation, f"static_{name}") for name in ("offsets", "sizes", "strides")]
 
 
 def _kept_dimensions(sizes: Sequence[int], reduced: Sequence[int]) -> list[bool]:

@@ -1,13 +1,13 @@
-"""Lower `tri` to `relax`: an op becomes Relax's operator where there is one, else goes through linalg.
+"""Lower `tri` to `relax`: an op becomes Relax's operator where one is exact for its dtype, else goes through linalg.
 
-An op without a Relax operator that is exact for its dtype is lowered to linalg first, alone and unfused, and bridged as
-a PrimFunc: the pipeline's fusion is Relax's in either case. Functions with loops and updates are lowered to linalg as a
-whole and become one imperative PrimFunc (`imperative_to_relax`).
+The other ops are lowered to linalg alone and unfused, and bridged as PrimFuncs: the pipeline's fusion is Relax's.
+Functions with loops and updates are lowered to linalg as a whole and become one imperative PrimFunc.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from operator import attrgetter
 
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import ir, print_module, public_functions, tensor
@@ -16,8 +16,8 @@ from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.ops.table import TABLE, dialect_ops
 from mlirtri.lowering.bridge.builder import RelaxBuilder, Splat, rule
+from mlirtri.lowering.bridge.fused_to_relax import translate
 from mlirtri.lowering.bridge.imperative_to_relax import lower_imperative
-from mlirtri.lowering.bridge.mlir_to_relax import translate
 from mlirtri.lowering.bridge.scalar.rules import literal
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.linalg import tri_to_linalg
@@ -50,18 +50,19 @@ def lower(module: ir.Module, context: CompileContext) -> IRModule:
 def _signature(module: ir.Module) -> tuple[list[str], list[str]]:
     """Return the dtypes of the function's arguments and results, with signedness."""
     [function] = public_functions(module)
-    inputs, results = function.type.inputs, function.type.results
-    return tuple([type_of(kind).dtype.name for kind in kinds] for kinds in (inputs, results))
+    return _dtypes(function.type.inputs), _dtypes(function.type.results)
+
+
+def _dtypes(kinds: Sequence[ir.Type]) -> list[str]:
+    return [type_of(kind).dtype.name for kind in kinds]
 
 
 def has_operator(op: Op, operation: ir.Operation) -> bool:
     """Return whether Relax has an operator with this meaning for the dtype of the first operand."""
     if op.relax is None:
         return False
-    dtypes = [type_of(operand.type).dtype for operand in operation.operands] or [
-        type_of(operation.results[0].type).dtype
-    ]
-    dtype = dtypes[1] if op.name == "where" else dtypes[0]
+    values = [*operation.operands, operation.results[0]]
+    dtype = type_of(values[op.name == "where"].type).dtype
     if dtype.letter not in op.relax_dtypes:
         return False
     if op.relax_when is None:
@@ -104,18 +105,11 @@ def _operator(builder: RelaxBuilder, operation: ir.Operation) -> None:
     op = op_of(operation)
     arguments = builder.read_all(operation.operands)
     if isinstance(op.relax, str):
-        expression = _named(op.relax)(*arguments)
+        expression = attrgetter(op.relax)(relax.op)(*arguments)
     else:
         parameters = attributes.from_mlir(op, operation)
         expression = op.relax(relax.op, arguments, parameters, type_of(operation.results[0].type))
     builder.emit(operation, expression)
-
-
-def _named(name: str) -> Any:
-    operator: Any = relax.op
-    for part in name.split("."):
-        operator = getattr(operator, part)
-    return operator
 
 
 for _op in dialect_ops():

@@ -1,7 +1,6 @@
 """Drop unused results of `linalg.generic` operations, with the body operations that only they need.
 
-Takes and gives a module of linalg on tensors, in place. torch-mlir's maxima always come with their indices; a maximum
-alone is a reduction in any order, which fuses with its neighbours.
+torch-mlir's maxima always come with their indices; a maximum alone fuses with its neighbours.
 
     %m:2 = linalg.generic … (max, argmax); use %m#0   ──►   %m = linalg.generic … (max)
 """
@@ -43,7 +42,6 @@ def _is_read(value: ir.Value) -> bool:
 
 
 def _arguments_of(values: Sequence[ir.Value]) -> set[int]:
-    """Return the indices of the block arguments that values derive from."""
     waiting, visited, arguments = list(values), [], set()
     while waiting:
         value = waiting.pop()

@@ -17,9 +17,9 @@ import click
 
 from mlirtri.cli.program_files import SUFFIXES
 from mlirtri.dialect.bindings.mlir import operations_of_dialect
+from mlirtri.lowering.bridge.fused_to_relax import BODY_OPERATIONS, SCALAR_RULES
+from mlirtri.lowering.bridge.fused_to_relax import RULES as TENSOR_RULES
 from mlirtri.lowering.bridge.loops import loops_to_primfunc
-from mlirtri.lowering.bridge.mlir_to_relax import BODY_OPERATIONS, SCALAR_RULES
-from mlirtri.lowering.bridge.mlir_to_relax import RULES as TENSOR_RULES
 from mlirtri.lowering.importers.normalize import complex_numbers, control_flow
 from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import RULES as ARITHMETIC
 from mlirtri.lowering.importers.normalize.decompositions import RULES, UPSTREAM

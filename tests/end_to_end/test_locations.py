@@ -19,7 +19,7 @@ from mlirtri.compiler.printing import parse
 from mlirtri.dialect.bindings.locations import callers_of, name_of, span_of
 from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.errors import CodegenError, CompilerBugError, KernelError, PassFailedError, UnsupportedOperationError
-from mlirtri.lowering.bridge import mlir_to_relax, tri_to_relax
+from mlirtri.lowering.bridge import fused_to_relax, tri_to_relax
 from mlirtri.lowering.bridge.builder import RULES
 from mlirtri.lowering.codegen import lowered_functions, scheduled_to_cuda
 from mlirtri.lowering.fusion import linalg_to_fused
@@ -139,12 +139,12 @@ def test_a_failure_in_the_mlir_lowerings(monkeypatch, lowering):
 
 
 def test_a_failure_in_the_bridge(monkeypatch):
-    structured = mlir_to_relax.structured
+    structured = fused_to_relax.structured
 
     def picky(builder, operation):
         return boom() if operation.name == "linalg.matmul" else structured(builder, operation)
 
-    monkeypatch.setattr(mlir_to_relax, "structured", picky)
+    monkeypatch.setattr(fused_to_relax, "structured", picky)
     check_shown(failure(kind=CompilerBugError), "t @ w")
 
 
@@ -155,9 +155,9 @@ def test_a_failure_in_tri_to_relax(monkeypatch):
 
 
 def test_what_the_bridge_lacks_is_all_named(monkeypatch):
-    rule_of = mlir_to_relax._rule_of
+    rule_of = fused_to_relax._rule_of
     lacking = ("linalg.matmul", "linalg.fill")
-    monkeypatch.setattr(mlir_to_relax, "_rule_of", lambda op: None if op.name in lacking else rule_of(op))
+    monkeypatch.setattr(fused_to_relax, "_rule_of", lambda op: None if op.name in lacking else rule_of(op))
     error = failure(kind=UnsupportedOperationError)
     assert "linalg.matmul" in str(error)
     assert re.search(r"linalg\.fill \(\d×\)", str(error))

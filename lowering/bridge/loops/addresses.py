@@ -1,8 +1,8 @@
 """Integer arithmetic of indices and addresses, which stays simple since it cannot overflow.
 
-A program's integers wrap around, which TIR expresses in twice their width. TVM's analysis then sees neither that ``a[i
-+ 1]`` and ``a[i]`` are neighbours nor that a loop's accesses are contiguous. Loop counters and sizes are far below the
-limit of int64, as are clamped numbers, and an integer that is only an index is in bounds or the program is wrong.
+A program's integers wrap, which TIR expresses in twice their width. TVM's analysis then sees neither that ``a[i + 1]``
+and ``a[i]`` are neighbours nor that accesses are contiguous. Loop counters, sizes and clamped numbers are far below the
+limit of int64, and an integer that is only an index is in bounds or the program is wrong.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.bridge.loops.values import Bounds, Scalar, joined
 from mlirtri.lowering.bridge.scalar.rules import dtype_name
-from mlirtri.lowering.toolchain.tvm_names import Analyzer, structural_walk, tirx
+from mlirtri.lowering.tir.statements import nodes_in
+from mlirtri.lowering.toolchain.tvm_names import Analyzer, tirx
 
 LARGEST_COUNT = 1 << 48
 """The upper limit of trip counts and of elements per array."""
@@ -62,7 +63,6 @@ def _remainder(x: Bounds, y: Bounds) -> Bounds:
 
 
 def _unsigned(x: Bounds) -> Bounds:
-    """Return the bounds of a narrow signed number reinterpreted as unsigned."""
     return x if x[0] >= 0 else (0, 2 * (x[1] + 1) - 1)
 
 
@@ -124,9 +124,8 @@ def plain_arithmetic(operation: ir.Operation, operands: Sequence[Scalar], bounds
     scalar = joined(expression, operands, bounds)
     if scalar.reads:
         return scalar
-    expression, nodes = Analyzer().simplify(expression), []
-    structural_walk(expression, (tirx.Expr, nodes.append), order="post")
-    return replace(scalar, expression=expression, size=len(nodes))
+    expression = Analyzer().simplify(expression)
+    return replace(scalar, expression=expression, size=len(nodes_in(expression, tirx.Expr)))
 
 
 def _is_index_only(value: ir.Value) -> bool:

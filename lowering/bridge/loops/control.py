@@ -15,15 +15,13 @@ from typing import Any
 from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.bridge.loops.addresses import ANY, LARGEST_COUNT
-from mlirtri.lowering.bridge.loops.memory import is_number, product, total
+from mlirtri.lowering.bridge.loops.memory import is_number, product
 from mlirtri.lowering.bridge.loops.statements import LoopTranslation, sequence, statement
-from mlirtri.lowering.bridge.loops.values import Scalar, ScalarBuffer, part_dtypes
+from mlirtri.lowering.bridge.loops.values import Meaning, Scalar, ScalarBuffer, part_dtypes
 from mlirtri.lowering.bridge.scalar.rules import literal
-from mlirtri.lowering.tir.statements import index
+from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.toolchain.tvm_names import LOCATION, PARALLEL, Analyzer, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
-
-"""Annotation of a For whose iterations are independent of each other."""
 
 
 class Carried:
@@ -42,9 +40,9 @@ class Carried:
         self.translation.values.name_all()
         self.translation.values.assign(buffers, parts)
 
-    def meaning(self, position: int) -> Any:
-        buffers = self.buffers[position]
-        return buffers[0].scalar if len(buffers) == 1 else (buffers[0].scalar, buffers[1].scalar)
+    def meaning(self, position: int) -> Meaning:
+        scalars = tuple(buffer.scalar for buffer in self.buffers[position])
+        return scalars[0] if len(scalars) == 1 else scalars
 
     def define(self, values: Sequence[ir.Value]) -> None:
         """Record that these SSA values are the contents of the buffers."""
@@ -101,7 +99,7 @@ def _combine(translation: LoopTranslation, end: ir.Operation, carried: Carried) 
     for position, region in enumerate(end.regions):
         so_far, more = region.blocks[0].arguments
         translation.values.set(so_far, carried.meaning(position))
-        translation.values.set(more, translation.values.get(values[position]))
+        translation.values.set(more, translation.values.meaning(values[position]))
         values[position] = translation.translate(region.blocks[0]).operands[0]
     carried.assign(values)
 
@@ -165,8 +163,7 @@ def _while(translation: LoopTranslation, operation: ir.Operation) -> None:
 def _forward(translation: LoopTranslation, forwarded: Sequence[ir.Value], values: Sequence[ir.Value]) -> None:
     """Record that `values` are the contents of the buffers that `forwarded` were stored in."""
     for value, source in zip(values, forwarded, strict=True):
-        parts = translation.values.parts(source)
-        translation.values.set(value, parts[0] if len(parts) == 1 else parts)
+        translation.values.set(value, translation.values.meaning(source))
 
 
 def _while_loop(operation: ir.Operation, condition: Any, body: list[Any]) -> Any:
@@ -203,7 +200,7 @@ class _Loop:
         last = min(high + (step.bounds or ANY)[1] * LARGEST_COUNT, (self.upper.bounds or ANY)[1] - 1)
         size = 1 if is_number(lower.expression, 0) and is_number(step.expression, 1) else 2 + lower.size
         reads = lower.reads | step.reads
-        translation.values.set(self.counter, Scalar(total(lower.expression, steps), reads, size, (low, last)))
+        translation.values.set(self.counter, Scalar(plus(lower.expression, steps), reads, size, (low, last)))
 
     def around(self, body: Any, notes: dict) -> Any:
         return tirx.For(self.variable, index(0), self.extent, tirx.ForKind.SERIAL, body, annotations=notes)

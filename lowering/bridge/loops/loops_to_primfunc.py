@@ -1,9 +1,8 @@
 """Lower a function of loops over memrefs to one imperative PrimFunc, statement by statement.
 
-Takes a function over memrefs of scf, memref, arith, math and the parts of complex numbers (`bufferized_to_loops`).
-Gives a PrimFunc with the same parameters, in the same order, of one opaque block: For, While, IfThenElse, BufferStore.
-A loop whose iterations are independent (scf.parallel) is annotated ``mlirtri.parallel``, every loop with its line.
-Refuses operations without a rule, all at once.
+The PrimFunc has the same parameters, in the same order, and one opaque block. A loop whose iterations are independent
+(scf.parallel) is annotated ``mlirtri.parallel``, every loop with its line. Refuses operations without a rule, all at
+once.
 
     scf.for %i = %c0 to %n step %c1 iter_args(%s = %z) {     ──►   s[0] = z
       %x = memref.load %a[%i]                                      for i in range(n):
@@ -61,7 +60,7 @@ def build_imperative(
     for position, argument in enumerate(block.arguments):
         wish = name_of(argument.location) or (f"arg{position}" if position < inputs else f"out{position - inputs}")
         sizes = shapes[position] if shapes else [index(size) for size in argument.type.shape]
-        parameters.append(translation.memory(argument, sizes, wish, dtypes and dtypes[position]).buffer)
+        parameters.append(translation.memory(argument, sizes, wish, dtypes[position] if dtypes else None).buffer)
     with translation.values.nested() as statements:
         translation.translate(block)
     constants = [buffer for buffer, _ in translation.constants]
@@ -86,7 +85,6 @@ def _whole(parameter):
 
 
 def _unsupported(operation: ir.Operation) -> Iterator[tuple[ir.Operation, str]]:
-    """Return the operations inside `operation` that have no rule, with their names, in program order."""
     for region in operation.regions:
         for inner in (child.operation for block in region.blocks for child in block.operations):
             if inner.name not in STATEMENTS and inner.name not in SCALAR_RULES and inner.name not in _TERMINATORS:

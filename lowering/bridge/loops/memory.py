@@ -1,7 +1,6 @@
 """Buffers behind memrefs, and the views of them that bufferization leaves.
 
-Takes memref types and the operations that derive a memref from another. Gives, for indices into a memref, the buffer
-and the indices into that. Complex elements are a last dimension of 2.
+Complex elements are a last dimension of 2.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.bridge.loops.values import part_dtypes
 from mlirtri.lowering.bridge.scalar.rules import same_bits
 from mlirtri.lowering.tir.primfunc import load, store
-from mlirtri.lowering.tir.statements import index
+from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 Indices = list[Any]
@@ -73,7 +72,7 @@ def subview(source: Memory, offsets: Indices, sizes: Indices, strides: Indices, 
     def to_source(indices: Indices) -> Indices:
         steps = dict(zip(kept, indices, strict=True))
         return [
-            total(offset, product(steps[axis], stride)) if axis in steps else offset
+            plus(offset, product(steps[axis], stride)) if axis in steps else offset
             for axis, (offset, stride) in enumerate(zip(offsets, strides, strict=True))
         ]
 
@@ -117,7 +116,7 @@ def _join_indices(indices: Indices, sizes: Sequence[Any], group: Sequence[int]) 
     position = index(0)
     for axis in group:
         if not is_number(sizes[axis], 1):
-            position = total(product(position, sizes[axis]), indices[axis])
+            position = plus(product(position, sizes[axis]), indices[axis])
     return position
 
 
@@ -138,13 +137,6 @@ def product(x: Any, y: Any) -> Any:
     if is_number(x, 0) or is_number(y, 1):
         return x
     return y if is_number(x, 1) else x * y
-
-
-def total(x: Any, y: Any) -> Any:
-    """Return x + y, simplified where either is 0."""
-    if is_number(x, 0):
-        return y
-    return x if is_number(y, 0) else x + y
 
 
 def groups_of(operation: ir.Operation) -> list[list[int]]:

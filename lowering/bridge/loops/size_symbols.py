@@ -1,7 +1,6 @@
 """Sizes known at run time as TVM's symbols: one for all argument sizes that have to be equal.
 
-Takes a size program. Gives the shapes of a function's arguments and results, built from numbers, variables and
-arithmetic. A result size beyond sums and multiples of argument sizes is a variable of its own.
+A result size beyond sums and multiples of argument sizes is a variable of its own.
 """
 
 from __future__ import annotations

@@ -16,10 +16,11 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.loops import memory as loop_memory
 from mlirtri.lowering.bridge.loops.addresses import LARGEST_COUNT, bounds_of, decided, is_plain, plain_arithmetic
 from mlirtri.lowering.bridge.loops.memory import Memory, mixed
-from mlirtri.lowering.bridge.loops.values import LoopValues, Scalar, joined, kept_as, part_dtypes
+from mlirtri.lowering.bridge.loops.values import LoopValues, Scalar, joined, part_dtypes
 from mlirtri.lowering.bridge.scalar.body import mentions
 from mlirtri.lowering.bridge.scalar.integers import integer_power
 from mlirtri.lowering.bridge.scalar.rules import SCALAR_RULES, literal
+from mlirtri.lowering.tir.bfloat16_storage import bits_dtype
 from mlirtri.lowering.tir.primfunc import Names
 from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import tirx
@@ -70,7 +71,6 @@ def word(operation: ir.Operation) -> str:
 
 
 def _scalar(translation: LoopTranslation, operation: ir.Operation) -> None:
-    """Translate arith and math on single elements."""
     values, rule = translation.values, SCALAR_RULES[operation.name]
     operands = [values.get(operand) for operand in operation.operands]
     if (answer := decided(operation, operands)) is not None:
@@ -158,7 +158,7 @@ def _store(translation, operation):
     value, target, *indices = operation.operands
     values, memory = translation.values, translation.memories[target]
     parts, scalars = values.parts(value), translation.scalars(indices)
-    values.name_what_reads(memory.buffer.name)
+    values.name_all(memory.buffer.name)
     values.statements += memory.store([part.expression for part in parts], [scalar.expression for scalar in scalars])
     translation.written.add(memory.buffer.name)
 
@@ -172,7 +172,7 @@ def _allocate(translation, operation):
     if any(loop_memory.is_number(size, 0) for size in sizes):
         # TVM cannot allocate an empty buffer.
         sizes = [index(1)] * len(sizes)
-    dtype = kept_as(part_dtypes(result.type)[0])
+    dtype = bits_dtype(part_dtypes(result.type)[0])
     memory = translation.memory(result, sizes, name_of(operation.location) or "temporary", dtype)
     translation.values.statements.append(tirx.AllocBuffer(memory.buffer))
 
@@ -207,7 +207,7 @@ def _dim(translation, operation):
 
 @statement("memref.extract_strided_metadata")
 def _metadata(translation, operation):
-    """Define what is left of reshapes: their sizes, and the whole buffer, which is freed."""
+    """Define the results that reshapes leave in use: the sizes, and the base buffer, which is freed."""
     memory = translation.memories[operation.operands[0]]
     base, offset, *numbers = operation.results
     sizes, strides = numbers[: len(memory.sizes)], numbers[len(memory.sizes) :]

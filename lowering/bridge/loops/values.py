@@ -8,7 +8,7 @@ pairs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,16 +18,17 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.bridge.scalar.body import MOST_NODES, mentions
 from mlirtri.lowering.bridge.scalar.rules import dtype_name, same_bits
 from mlirtri.lowering.mlir.reading import dtype_of
+from mlirtri.lowering.tir.bfloat16_storage import bits_dtype
 from mlirtri.lowering.tir.primfunc import Names, buffer, load, store
-from mlirtri.lowering.tir.statements import index
-from mlirtri.lowering.toolchain.tvm_names import structural_map, structural_walk, tirx
+from mlirtri.lowering.tir.statements import index, nodes_in
+from mlirtri.lowering.toolchain.tvm_names import structural_map, tirx
 
 Bounds = tuple[int, int]
 _FREE_SIZE = 12
 """Nodes of an index expression that may be repeated at every use, so that TVM can analyse the access."""
 _MOST_COPIES = 32
 """Nodes that a variable may stand for in TVM's analysis, which inlines it."""
-_WHOLE_NUMBERS = ("int32", "int64")
+_INTEGERS = ("int32", "int64")
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Scalar:
 
     @property
     def is_free(self) -> bool:
-        """Return whether it may be evaluated anywhere, any number of times."""
+        """Return whether the expression may be evaluated anywhere, any number of times."""
         is_index = dtype_name(self.expression) == "int64" and self.size <= _FREE_SIZE
         return not self.reads and (self.size == 1 or is_index or isinstance(self.expression, tirx.Var))
 
@@ -51,7 +52,7 @@ class ScalarBuffer:
     """A scalar buffer for a value that changes; LLVM promotes it to a register."""
 
     def __init__(self, name: str, dtype: str):
-        self.buffer = buffer(name, (1,), kept_as(dtype))
+        self.buffer = buffer(name, (1,), bits_dtype(dtype))
         self.scalar = Scalar(same_bits(load(self.buffer, [index(0)]), dtype), frozenset([name]))
         """The value that it holds now."""
 
@@ -59,12 +60,7 @@ class ScalarBuffer:
         return store(self.buffer, same_bits(scalar.expression, str(self.buffer.dtype)), [index(0)])
 
 
-def kept_as(dtype: str) -> str:
-    """Return the dtype of local memory for elements of `dtype`: TVM's widening of bf16 breaks bf16 buffers."""
-    return "uint16" if dtype == "bfloat16" else dtype
-
-
-Meaning = Scalar | tuple[Scalar, Scalar]
+Meaning = Scalar | tuple[Scalar, ...]
 """A scalar, or the real and imaginary part of a complex value."""
 
 
@@ -75,18 +71,23 @@ class LoopValues:
         self.names = names
         self.statements: list[Any] = []
         self._meanings: dict[ir.Value, Meaning] = {}
-        self._waiting: dict[ir.Value, None] = {}
+        self._waiting: dict[ir.Value, Scalar] = {}
         """Values that are used once and not yet, in program order."""
 
-    def get(self, value: ir.Value) -> Scalar:
-        """Return the expression of `value` for its reader."""
+    def meaning(self, value: ir.Value) -> Meaning:
+        """Return the scalar or the parts of `value` for its reader."""
         self._waiting.pop(value, None)
         return self._meanings[value]
 
     def parts(self, value: ir.Value) -> tuple[Scalar, ...]:
         """Return the one or two scalars of a value."""
-        meaning = self.get(value)
+        meaning = self.meaning(value)
         return meaning if isinstance(meaning, tuple) else (meaning,)
+
+    def get(self, value: ir.Value) -> Scalar:
+        """Return the scalar that `value` is, which is not complex."""
+        [scalar] = self.parts(value)
+        return scalar
 
     def set(self, value: ir.Value, meaning: Meaning) -> None:
         """Define a value that may be evaluated anywhere in its scope."""
@@ -100,7 +101,7 @@ class LoopValues:
             scalar = self.name(scalar, wish)
         self._meanings[value] = scalar
         if count == 1 and not scalar.is_free:
-            self._waiting[value] = None
+            self._waiting[value] = scalar
 
     def define_complex(self, value: ir.Value, real: Scalar, imaginary: Scalar, wish: str) -> None:
         """Define a complex value, whose parts are computed here."""
@@ -117,13 +118,16 @@ class LoopValues:
         self.statements.append(tirx.Bind(variable, scalar.expression))
         return Scalar(variable, size=1 if scalar.reads else scalar.size + 1, bounds=scalar.bounds)
 
-    def name_what_reads(self, buffer_name: str) -> None:
-        """Evaluate now every pending value that reads this buffer, which is about to be written."""
-        self._name_waiting(lambda scalar: buffer_name in scalar.reads)
+    def name_all(self, buffer_name: str | None = None) -> None:
+        """Evaluate now every pending value, because statements follow that may run any number of times.
 
-    def name_all(self) -> None:
-        """Evaluate now every pending value, because statements follow that may run any number of times."""
-        self._name_waiting(lambda _: True)
+        With a name, only those that read this buffer, which is about to be written.
+        """
+        for value, scalar in list(self._waiting.items()):
+            if buffer_name is None or buffer_name in scalar.reads:
+                del self._waiting[value]
+                wish = "value" if isinstance(value.owner, ir.Block) else value.owner.name.split(".")[-1]
+                self._meanings[value] = self.name(scalar, wish)
 
     def settled(self, value: ir.Value, wish: str) -> Scalar:
         """Return `value` such that it is the same wherever it is evaluated: a loop's bound, a buffer's size."""
@@ -160,11 +164,6 @@ class LoopValues:
         finally:
             self.statements = outer
 
-    def _name_waiting(self, applies: Callable[[Scalar], bool]) -> None:
-        for value in [waiting for waiting in self._waiting if applies(self._meanings[waiting])]:
-            del self._waiting[value]
-            self._meanings[value] = self.name(self._meanings[value], _word(value))
-
     def _without_lets(self, scalar: Scalar) -> Scalar:
         """Replace each `let` in the expression by a variable here."""
         named: dict[Any, Any] = {}
@@ -184,15 +183,13 @@ class LoopValues:
 
 
 def _is_analysed(scalar: Scalar) -> bool:
-    """Return whether TVM's analysis, which inlines variables, can handle one of this memory-free value.
+    """Return whether TVM's analysis, which inlines variables, can handle one of this value, which reads no memory.
 
     It remembers a bound of an integer and fails on a tighter one, and on floats of integers whose range it knows.
     """
-    if dtype_name(scalar.expression) in _WHOLE_NUMBERS or scalar.size > _MOST_COPIES:
+    if dtype_name(scalar.expression) in _INTEGERS or scalar.size > _MOST_COPIES:
         return False
-    conversions: list[Any] = []
-    structural_walk(scalar.expression, (tirx.Cast, conversions.append), order="post")
-    return not any(dtype_name(conversion.value) in _WHOLE_NUMBERS for conversion in conversions)
+    return not any(dtype_name(cast.value) in _INTEGERS for cast in nodes_in(scalar.expression, tirx.Cast))
 
 
 def joined(expression: Any, operands: Sequence[Scalar], bounds: Bounds | None = None) -> Scalar:
@@ -204,7 +201,3 @@ def part_dtypes(kind: ir.Type) -> list[str]:
     """Return the dtypes of the scalars of a value of this MLIR type."""
     dtype = DTYPES[dtype_of(kind)]
     return [dtype.part.name] * 2 if dtype.is_complex else [dtype.name]
-
-
-def _word(value: ir.Value) -> str:
-    return "value" if isinstance(value.owner, ir.Block) else value.owner.name.split(".")[-1]

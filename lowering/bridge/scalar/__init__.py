@@ -6,8 +6,8 @@
 
 Read in this order:
 
-- `rules.py`: the table of rules and what they share.
-- `integers.py`, `floats.py`, `conversions.py`: the rules.
+- `rules.py`: the table of rules, what they share, and conversions.
+- `integers.py`, `floats.py`: the rules of arithmetic.
 - `body.py`: the body of a linalg operation to one statement.
 
 `lowering/bridge`, `lowering/bridge/loops` and `lowering/relax` may import it.

@@ -1,9 +1,8 @@
 """Lower the body of a linalg operation to TIR: a block of scalar operations becomes the stores of its results.
 
-Takes the block, its arguments' expressions, and the targets of its results. Gives one statement. A value that is used
-again and is not free becomes a variable, so that expressions stay linear in the body: a let where there are few, which
-keeps the block a single store that schedules can inline, and a scratch buffer where there are many, since TVM's
-analysis inlines lets and bound variables, in exponential time. Loads stop that. Refuses operations without a rule.
+A value that is used again and is not free becomes a variable, so that expressions stay linear in the body: a let where
+there are few, which keeps the block a single store that schedules can inline, and a scratch buffer where there are
+many, since TVM's analysis inlines lets and bound variables, in exponential time. Loads stop that.
 """
 
 from __future__ import annotations
@@ -14,16 +13,15 @@ from typing import Any
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import KernelError, UnsupportedOperationError
-from mlirtri.lowering.bridge.scalar import conversions as scalar_conversions
 from mlirtri.lowering.bridge.scalar import floats as scalar_floats
 from mlirtri.lowering.bridge.scalar.integers import integer_power
 from mlirtri.lowering.bridge.scalar.rules import SCALAR_RULES, ScalarRule, dtype_name, literal
 from mlirtri.lowering.mlir.reading import affine_index
 from mlirtri.lowering.tir.primfunc import buffer, load, store
-from mlirtri.lowering.tir.statements import index
-from mlirtri.lowering.toolchain.tvm_names import structural_map, structural_walk, tirx
+from mlirtri.lowering.tir.statements import index, nodes_in
+from mlirtri.lowering.toolchain.tvm_names import structural_map, tirx
 
-__all__ = ["BODY_OPERATIONS", "ScalarBody", "scalar_conversions", "scalar_floats"]
+__all__ = ["BODY_OPERATIONS", "ScalarBody", "scalar_floats"]
 Expr = Any
 # Operations that are only valid inside a body, or need variables; `ScalarBody` translates them.
 BODY_OPERATIONS = frozenset({"linalg.yield", "linalg.index", "affine.apply", "tensor.extract", "math.ipowi"})
@@ -97,7 +95,6 @@ class ScalarBody:
         return self.copies <= _MOST_COPIES and not has_integer
 
     def _with_scratch(self, stores: list) -> tuple[Any, tuple]:
-        """Return the statements with a scratch buffer for every variable."""
         scratch = {
             variable: buffer(f"{variable.name}_{number}", (1,), dtype_name(variable), "local")
             for number, (variable, _) in enumerate(self.variables)
@@ -125,7 +122,7 @@ class ScalarBody:
             return self.define(operation.results[0], self.read(tensor, [self.get(argument) for argument in indices]))
         if operation.name == "math.ipowi":
             base, exponent = (self.get(argument) for argument in operation.operands)
-            power = integer_power(base, exponent, self._bind_twice)
+            power = integer_power(base, exponent, lambda value, wish: self._bind(value, wish, 2))
             return self.define(operation.results[0], power)
         rule = SCALAR_RULES.get(operation.name)
         if rule is None:
@@ -155,9 +152,7 @@ class ScalarBody:
 
     def _lift(self, let: tirx.Let) -> Expr:
         """Turn a rule's let into a variable of the body, which can become a scratch buffer."""
-        uses: list = []
-        structural_walk(let.body, (tirx.Var, uses.append))
-        self._count(sum(variable.same_as(let.var) for variable in uses))
+        self._count(sum(variable.same_as(let.var) for variable in nodes_in(let.body, tirx.Var)))
         self.variables.append((let.var, let.value))
         return let.body
 
@@ -171,9 +166,6 @@ class ScalarBody:
         self._count(mentions)
         self.variables.append((variable, expression))
         return tirx.GT(variable, literal(0, "float32")) if is_bool else variable
-
-    def _bind_twice(self, expression: Expr, wish: str) -> Expr:
-        return self._bind(expression, wish, 2)
 
     def _count(self, mentions: int) -> None:
         self.copies = min(self.copies * max(mentions, 1), _MOST_COPIES + 1)

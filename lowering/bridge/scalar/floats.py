@@ -151,26 +151,19 @@ for _name, _symbol in _LIBM.items():
     scalar_rule(_name, is_expensive=True)(_float_function(_library_call(_symbol)))
 
 
-@scalar_rule("math.rsqrt", is_expensive=True)
-def _reciprocal_root(operation, operands):
-    compute = in_float32(lambda x: tirx.Div(literal(1, dtype_name(x)), tirx.sqrt(x)))
-    return compute(*operands)
+def _round_half_away(x: Expr) -> Expr:
+    dtype, truncated = dtype_name(x), tirx.trunc(x)
+    is_far = tirx.GE(tirx.abs(tirx.Sub(x, truncated)), literal(0.5, dtype))
+    return tirx.Select(is_far, tirx.Add(truncated, tirx.copysign(literal(1, dtype), x)), truncated)
 
 
-@scalar_rule("math.round", repeats=True)
-def _round_half_away(operation, operands):
-    def compute(x: Expr) -> Expr:
-        dtype = dtype_name(x)
-        truncated = tirx.trunc(x)
-        is_far = tirx.GE(tirx.abs(tirx.Sub(x, truncated)), literal(0.5, dtype))
-        return tirx.Select(is_far, tirx.Add(truncated, tirx.copysign(literal(1, dtype), x)), truncated)
-
-    return in_float32(compute)(*operands)
+def _reciprocal_root(x: Expr) -> Expr:
+    return tirx.Div(literal(1, dtype_name(x)), tirx.sqrt(x))
 
 
-@scalar_rule("math.isnan")
-def _test_nan(operation, operands):
-    return is_nan(operands[0])
+scalar_rule("math.rsqrt", is_expensive=True)(_float_function(_reciprocal_root))
+scalar_rule("math.round", repeats=True)(_float_function(_round_half_away))
+scalar_rule("math.isnan")(lambda operation, operands: is_nan(operands[0]))
 
 
 @scalar_rule("math.isinf", "math.isfinite", repeats=True)

@@ -26,10 +26,6 @@ from mlirtri.lowering.tir.arithmetic import wrapped
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 
-def _is_index(operation: ir.Operation) -> bool:
-    return isinstance(operation.results[0].type, ir.IndexType)
-
-
 def _is_widened(expression: Expr, dtype: str) -> bool:
     """Return whether an integer was extended from at most half its width: a product cannot overflow."""
     if not isinstance(expression, tirx.Cast):
@@ -39,14 +35,13 @@ def _is_widened(expression: Expr, dtype: str) -> bool:
 
 
 def _wrapping(node: Callable[[Expr, Expr], Expr]) -> Build:
-    """Make integer arithmetic wrap, where it can overflow."""
-
     def build(operation: ir.Operation, operands: Sequence[Expr]) -> Expr:
         dtype = result_dtype(operation)
         if dtype == "bool":
             return _BOOLEAN_ARITHMETIC[operation.name](*operands)
         exact = all(_is_widened(operand, dtype) for operand in operands)
-        return node(*operands) if _is_index(operation) or exact else wrapped(node, *operands)
+        is_index = isinstance(operation.results[0].type, ir.IndexType)
+        return node(*operands) if is_index or exact else wrapped(node, *operands)
 
     return build
 

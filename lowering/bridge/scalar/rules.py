@@ -1,8 +1,8 @@
-"""Translate operations of arith and math on single elements to equivalent TIR expressions.
+"""The table of scalar rules, and what they share: operations of arith and math on single elements to TIR expressions.
 
-Takes an operation and its operands as TIR expressions. Gives one expression. Exact where TVM is not: its simplifier
-treats floats as reals and int32/int64 as unbounded, so expressions are built such that it does not change their value.
-This file has the table of rules and shared helpers; `integers`, `floats` and `conversions` fill it.
+Exact where TVM is not: its simplifier treats floats as reals and int32/int64 as unbounded, so expressions are built
+such that it does not change their value. `integers` and `floats` fill the table; selects,
+constants and conversions stand here.
 
     arith.maximumf %a, %b   ──►   T.Select(a > b or T.isnan(a), a, b)
 """
@@ -145,3 +145,51 @@ def _constant(operation, operands):
     if number is None:
         raise UnsupportedOperationError("a tensor constant inside the body of an operation")
     return literal(number, result_dtype(operation))
+
+
+@scalar_rule("arith.extf", "arith.extsi", "arith.fptosi", "arith.sitofp", "arith.truncf", "arith.index_cast")
+def _convert(operation, operands):
+    (x,) = operands
+    dtype = result_dtype(operation)
+    is_half = DTYPES[dtype_name(x)].is_half
+    if dtype_name(x) == "bool":
+        return tirx.Select(x, literal(-1, dtype), literal(0, dtype))
+    return cast(cast(x, "float32"), dtype) if is_half else cast(x, dtype)
+
+
+@scalar_rule("arith.extui", "arith.uitofp", "arith.index_castui")
+def _convert_unsigned(operation, operands):
+    (x,) = operands
+    return cast(unsigned(x), result_dtype(operation))
+
+
+@scalar_rule("arith.fptoui")
+def _float_to_unsigned(operation, operands):
+    (x,) = operands
+    dtype = result_dtype(operation)
+    if dtype == "bool":
+        return tirx.NE(cast(x, "float64"), literal(0, "float64"))
+    wide = cast(x, "float32") if DTYPES[dtype_name(x)].is_half else x
+    return signed(cast(wide, f"u{dtype}"))
+
+
+@scalar_rule("arith.trunci")
+def _narrow(operation, operands):
+    (x,) = operands
+    dtype = result_dtype(operation)
+    if dtype != "bool":
+        return cast(x, dtype)
+    wide = dtype_name(x)
+    return tirx.NE(tirx.bitwise_and(x, literal(1, wide)), literal(0, wide))
+
+
+@scalar_rule("arith.bitcast")
+def _reinterpret(operation, operands):
+    (x,) = operands
+    dtype = result_dtype(operation)
+    if dtype_name(x) == "bfloat16":
+        # Reinterpret as uint16 first, as `bfloat16_storage` expects; TVM crashes on other variables.
+        return same_bits(tirx.reinterpret("uint16", x), dtype)
+    if dtype == "bfloat16":
+        x = tirx.reinterpret("uint16", x) if dtype_name(x) == "float16" else unsigned(x)
+    return tirx.reinterpret(dtype, x)
