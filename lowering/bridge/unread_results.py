@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named
-from mlirtri.lowering.mlir.linalg_builder import empty_generic
+from mlirtri.lowering.mlir.linalg_builder import empty_generic, iterators_of
 
 
 def rewrite(module: ir.Module) -> None:
@@ -59,9 +59,9 @@ def _without_others(operation: ir.Operation, kept: Sequence[int]) -> None:
     count = len(block.arguments) - len(operation.results)
     numbers = [*range(count), *(count + number for number in kept)]
     operands, maps = list(operation.operands), linalg.get_indexing_maps(operation)
-    kinds = [str(kind) for kind in operation.attributes["iterator_types"]]
+    kinds = iterators_of(operation)
     with ir.InsertionPoint(operation), operation.location:
-        few = ir.ArrayAttr.get([maps[number] for number in numbers])
+        few = [maps[number].value for number in numbers]
         replacement = empty_generic(operands[:count], [operands[count + number] for number in kept], few, kinds)
     arguments = [block.arguments[number] for number in numbers]
     body = replacement.regions[0].blocks.append(

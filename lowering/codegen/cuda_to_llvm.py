@@ -1,8 +1,8 @@
 """cuda → llvm: the host's half of a kernel that runs on both kinds of devices.
 
-Takes the `Code` of `cuda`, whose payload is the scheduled module. Gives `Code` with the LLVM IR of the functions that
-are for the CPU, and an executable that runs all of them in order, copies between the devices included. The CUDA half is
-built at the first call, and refused where there is no device (`DeviceError`).
+Takes the `Code` of `cuda`, whose payload is the scheduled module. The executable runs the functions of both halves in
+order, copies between the devices included. The CUDA half is built at the first call, which raises `DeviceError` where
+there is no device.
 """
 
 from __future__ import annotations

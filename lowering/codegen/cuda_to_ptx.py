@@ -1,8 +1,4 @@
-"""cuda → ptx: NVIDIA's own compiler turns the CUDA source into PTX.
-
-Takes the `Code` of `cuda`. Gives `Code` with PTX for the target's architecture and the same executable.
-Refuses when nvcc is not on PATH (`DeviceError`: the stage is optional) and when it refuses the source (`CodegenError`).
-"""
+"""cuda → ptx: NVIDIA's own compiler translates the CUDA source to PTX; the executable stays the same."""
 
 from __future__ import annotations
 

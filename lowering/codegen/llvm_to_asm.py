@@ -1,7 +1,4 @@
-"""llvm → asm: the assembly of the code that runs.
-
-Takes the `Code` of `llvm`. Gives `Code` with the assembly text and the same executable.
-"""
+"""llvm → asm: the assembly of the code that runs."""
 
 from __future__ import annotations
 

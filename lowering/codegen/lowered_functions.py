@@ -8,10 +8,11 @@ the runtime module of several; CUDA's source text. Raises what TVM raises.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mlirtri.errors import CodegenError, KernelError
 from mlirtri.lowering.codegen.passes.argument_checks import with_one_message, with_separate_result
 from mlirtri.lowering.codegen.passes.buffers import on_stack, without_alignment
 from mlirtri.lowering.codegen.passes.even_tasks import in_even_tasks
@@ -21,6 +22,7 @@ from mlirtri.lowering.codegen.targets import BUILD_PIPELINE, LOWERED_PIPELINE
 from mlirtri.lowering.runtime.torch_threads import TASKS
 from mlirtri.lowering.tir.bfloat16_storage import keep_bfloat16
 from mlirtri.lowering.toolchain.tvm_names import IS_SCHEDULED, SCHEDULE_RULE, IRModule, PrimFunc, Target, tirx, tvm
+from mlirtri.lowering.toolchain.tvm_passes import first_failing, short_message
 
 _REMEMBERED = 256
 """The number of lowered functions kept until they are built."""
@@ -136,3 +138,13 @@ def source_of(device: IRModule, target) -> str:
     # TVM prints infinities and NaN of 16-bit floats by names that no header defines.
     text = re.sub(r"\binff\b", "__int_as_float(0x7f800000)", text)
     return re.sub(r"\bnanf\b(?!\()", "__int_as_float(0x7fc00000)", text)
+
+
+def on_failing_line(functions: Sequence[Named], attempt: Callable[[Any], Any], message: str) -> Any:
+    """Return ``attempt(functions)``; raises `CodegenError` on the line of the first function on which it fails."""
+    try:
+        return attempt(functions)
+    except KernelError as error:
+        raise error.at(first_failing(functions, attempt)) from None
+    except Exception as error:
+        raise CodegenError(f"{message}: {short_message(error)}", first_failing(functions, attempt)) from None

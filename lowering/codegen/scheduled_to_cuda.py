@@ -15,14 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mlirtri.errors import CodegenError, DeviceError, KernelError
-from mlirtri.lowering.codegen.lowered_functions import cuda_module, device_module, source_of
+from mlirtri.lowering.codegen.lowered_functions import cuda_module, device_module, on_failing_line, source_of
 from mlirtri.lowering.codegen.targets import BUILD_PIPELINE, tvm_target
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.external.vdevices import is_for, targets_in
 from mlirtri.lowering.runtime.launch_plan import Plan, make_plan
 from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, make_executable
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, tirx, tvm
-from mlirtri.lowering.toolchain.tvm_passes import first_failing, locations_of, prim_funcs, short_message, span_of
+from mlirtri.lowering.toolchain.tvm_passes import locations_of, prim_funcs, short_message, span_of
 
 ALIGNMENT = 16
 """Bytes of the widest load or store: tensors aligned to less, such as slices, are copied."""
@@ -39,16 +39,8 @@ def lower(mod: IRModule, context: CompileContext) -> Code:
     if not functions:
         return Code("// no kernel\n", executable, payload)
 
-    def attempt(some):
-        return _source(some, target)
-
-    try:
-        return Code(attempt(functions), executable, payload)
-    except KernelError as error:
-        raise error.at(first_failing(functions, attempt)) from None
-    except Exception as error:
-        span = first_failing(functions, attempt)
-        raise CodegenError(f"TVM made no CUDA source: {short_message(error)}", span) from None
+    source = on_failing_line(functions, lambda some: _source(some, target), "TVM made no CUDA source")
+    return Code(source, executable, payload)
 
 
 def _source(functions: list[tuple[str, PrimFunc]], target) -> str:

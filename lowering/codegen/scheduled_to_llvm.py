@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from mlirtri.errors import CodegenError, KernelError
-from mlirtri.lowering.codegen.lowered_functions import built, host_ready
+from mlirtri.lowering.codegen.lowered_functions import built, host_ready, on_failing_line
 from mlirtri.lowering.codegen.passes.source_spans import named_file
 from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.stage import Code, CompileContext
@@ -18,7 +18,7 @@ from mlirtri.lowering.runtime.torch_threads import loading, use_threads
 from mlirtri.lowering.runtime.tvm_executable import MachineExecutable, make_executable, separate_results
 from mlirtri.lowering.tir.reshape_views import VIEW
 from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, IRModule, PrimFunc, relax, tvm
-from mlirtri.lowering.toolchain.tvm_passes import first_failing, prim_funcs, relax_functions, short_message, source_span
+from mlirtri.lowering.toolchain.tvm_passes import prim_funcs, relax_functions, short_message, source_span
 
 
 def lower(mod: IRModule, context: CompileContext) -> Code:
@@ -49,13 +49,7 @@ def build(functions, target, results=None):
     def attempt(some):
         return built(some, target, results)
 
-    try:
-        return attempt(functions)
-    except KernelError as error:
-        raise error.at(first_failing(functions, attempt)) from None
-    except Exception as error:
-        span = first_failing(functions, attempt)
-        raise CodegenError(f"TVM made no code: {short_message(error)}", span) from None
+    return on_failing_line(functions, attempt, "TVM made no code")
 
 
 def stable_text(text: str) -> str:

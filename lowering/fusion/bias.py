@@ -1,7 +1,6 @@
-"""Let matrix products and convolutions accumulate from zero: a bias becomes an addition after them.
+"""Let matrix products and convolutions accumulate from zero: a bias becomes an addition after them, which fuses.
 
-Takes and gives a module of linalg on tensors, in place. The addition fuses with what follows it, and a bias that was
-broadcast only to accumulate into it is read as it was. Inside of loops the sum keeps accumulating in one tensor.
+A bias that was broadcast only to accumulate into it is read as it was. Inside of loops the sum keeps accumulating.
 
     %b = broadcast %bias; %y = linalg.conv_2d … outs(%b)   ──►   %c = linalg.conv_2d … outs(zeros); %y = %c + %bias
 """
@@ -9,7 +8,7 @@ broadcast only to accumulate into it is read as it was. Inside of loops the sum 
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
-from mlirtri.lowering.mlir.linalg_builder import generic
+from mlirtri.lowering.mlir.linalg_builder import generic, zero
 
 PRODUCTS = ("linalg.conv_", "linalg.depthwise_conv_", "linalg.matmul", "linalg.batch_matmul", "linalg.matvec")
 STARTS = ("linalg.fill", "tensor.empty")
@@ -41,8 +40,7 @@ def _split(operation: ir.Operation) -> None:
     with operation.location:
         with ir.InsertionPoint(operation):
             empty = tensor.empty(list(kind.shape), kind.element_type)
-            zero = ir.FloatAttr.get(kind.element_type, 0.0) if is_float else ir.IntegerAttr.get(kind.element_type, 0)
-            operation.operands[last] = linalg.fill(arith.constant(kind.element_type, zero), outs=[empty])
+            operation.operands[last] = linalg.fill(zero(kind.element_type), outs=[empty])
         with ir.InsertionPoint.after(operation):
             value, access = _read(start, rank)
             identity = ir.AffineMap.get_identity(rank)

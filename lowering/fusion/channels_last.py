@@ -1,8 +1,6 @@
 """Compute convolutions between two transposes channels last, so that image and result need no transposes.
 
-Takes and gives a module of linalg on tensors of static shape, in place. The filter is transposed instead of the image
-and the result, where that moves fewer elements. Elementwise operations between convolution and transpose stay as
-they are::
+The filter is transposed instead, where that moves fewer elements::
 
     %x = transpose %image; %p = pad %x; %y = linalg.conv_2d_nchw_fchw %p, %w; %r = transpose (relu %y)
         ──►   %p = pad %image; %y = linalg.conv_2d_nhwc_hwcf %p, transpose %w; %r = transpose (relu (transpose %y))
@@ -14,7 +12,7 @@ from collections.abc import Sequence
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
-from mlirtri.lowering.mlir.linalg_builder import defined_by, generic, is_zeros
+from mlirtri.lowering.mlir.linalg_builder import defined_by, generic, is_zeros, padded, zero
 
 CONVOLUTIONS = {
     "linalg.conv_1d_ncw_fcw": linalg.conv_1d_nwc_wcf,
@@ -137,9 +135,8 @@ def _channels_last(operation: ir.Operation, image: ir.Value) -> ir.Value:
     rank, element = kind.rank, kind.element_type
     image = _padded(defined_by(operation.operands[0], "tensor.pad"), image)
     kernel = _transposed(operation.operands[1], [*range(2, rank), 1, 0])
-    is_float = isinstance(element, ir.FloatType)
-    zero = arith.constant(element, ir.FloatAttr.get(element, 0.0) if is_float else ir.IntegerAttr.get(element, 0))
-    zeros = linalg.fill(zero, outs=[tensor.empty([kind.shape[axis] for axis in _to_channels_last(rank)], element)])
+    shape = [kind.shape[axis] for axis in _to_channels_last(rank)]
+    zeros = linalg.fill(zero(element), outs=[tensor.empty(shape, element)])
     attributes = {name: operation.attributes[name] for name in ("strides", "dilations") if name in operation.attributes}
     convolved = CONVOLUTIONS[operation.name](image, kernel, outs=[zeros], **attributes)
     return _transposed(convolved, _to_channels_first(rank))
@@ -153,12 +150,7 @@ def _padded(pad: ir.Operation | None, image: ir.Value) -> ir.Value:
     kind = pad.results[0].type
     result = ir.RankedTensorType.get([kind.shape[axis] for axis in order], kind.element_type)
     padding = arith.constant(kind.element_type, _pad_constant(pad))
-    padded = tensor.PadOp(result, image, [], [], [low[axis] for axis in order], [high[axis] for axis in order])
-    location = ir.Location.current
-    block = padded.regions[0].blocks.append(*[ir.IndexType.get()] * len(order), arg_locs=[location] * len(order))
-    with ir.InsertionPoint(block):
-        tensor.YieldOp(padding)
-    return padded.result
+    return padded(image, result, [low[axis] for axis in order], [high[axis] for axis in order], padding)
 
 
 def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mlirtri.dialect.bindings.mlir import all_operations, bufferization, ir, linalg, operations_named
+from mlirtri.lowering.mlir.aliasing import definition, terminator, viewed
 from mlirtri.lowering.mlir.imperative import is_imperative, updates_of
 
 KEPT = "mlirtri.kept"
@@ -106,13 +107,10 @@ def _arithmetic_behind(value: ir.Value) -> ir.Value | None:
         elif operation.name == "linalg.generic" and (source := _moved_operand(operation)) is not None:
             value = source
         else:
-            return value if operation.name == "linalg.generic" and _computes(operation) else None
+            # A body of one operation only fills or moves.
+            computes = operation.name == "linalg.generic" and len(operation.regions[0].blocks[0].operations) > 1
+            return value if computes else None
     return None
-
-
-def _computes(generic: ir.Operation) -> bool:
-    """Return whether a generic does more than fill a tensor."""
-    return len(generic.regions[0].blocks[0].operations) > 1
 
 
 def _moved_operand(generic: ir.Operation) -> ir.Value | None:
@@ -126,7 +124,6 @@ def _moved_operand(generic: ir.Operation) -> ir.Value | None:
 # --- Producers of overwritten arrays ------------------------------------------------------------------------------
 
 
-VIEWS = ("tensor.extract_slice", "tensor.collapse_shape", "tensor.expand_shape", "tensor.cast")
 WRITTEN = {"tensor.insert_slice": 1, "tensor.insert": 1}
 """Operations that write into an operand, with its position."""
 
@@ -144,7 +141,7 @@ class Overwrites:
     def read_too_late(self, consumer: ir.Operation) -> Iterator[ir.Value]:
         """Yield the operands of `consumer` that are computed from a tensor overwritten before it runs."""
         for value in consumer.operands:
-            producer = _owner(value)
+            producer = definition(value)
             if not _is_generic(producer) or not _has_one_use(value):
                 continue
             if any(self._is_written_between(array, producer, consumer) for array in self._read(producer)):
@@ -159,11 +156,11 @@ class Overwrites:
             if inner.operation.name == "tensor.extract"
         ]
         for value in read:
-            fuses = _is_generic(producer_before := _owner(value)) and _has_one_use(value) and value not in self.kept
+            fuses = _is_generic(producer_before := definition(value)) and _has_one_use(value) and value not in self.kept
             if fuses:
                 yield from self._read(producer_before)
             else:
-                yield _array_of(value)
+                yield viewed(value)
 
     def _is_written_between(self, array: ir.Value, producer: ir.Operation, consumer: ir.Operation) -> bool:
         first, last = self.order[producer], self.order[consumer]
@@ -172,7 +169,7 @@ class Overwrites:
 
     def _replaced_by(self, operation: ir.Operation) -> Iterator[tuple[ir.Value, int]]:
         for array, content in _contents(operation):
-            maker = _owner(_original(content))
+            maker = definition(_original(content))
             if maker is not None:
                 yield array, self.order[maker]
 
@@ -181,23 +178,19 @@ def _contents(operation: ir.Operation) -> Iterator[tuple[ir.Value, ir.Value]]:
     """Yield the tensors that an operation's region starts with, each with its content at the end."""
     if operation.name == "func.func" and operation.regions[0].blocks:
         block, updates = operation.regions[0].blocks[0], updates_of(operation.opview)
-        returned = _terminator(block).operands
+        returned = terminator(block).operands
         yield from ((block.arguments[argument], returned[result]) for argument, result in updates.items())
     elif operation.name == "scf.for":
         block = operation.regions[0].blocks[0]
-        yield from zip(list(block.arguments)[1:], _terminator(block).operands, strict=True)
+        yield from zip(list(block.arguments)[1:], terminator(block).operands, strict=True)
     elif operation.name == "scf.while":
         block = operation.regions[1].blocks[0]
-        yield from zip(block.arguments, _terminator(block).operands, strict=False)
-
-
-def _terminator(block: ir.Block) -> ir.Operation:
-    return block.operations[len(block.operations) - 1].operation
+        yield from zip(block.arguments, terminator(block).operands, strict=False)
 
 
 def _original(value: ir.Value) -> ir.Value:
     """Return the content of a tensor before any part of it was written."""
-    while (operation := _owner(value)) is not None:
+    while (operation := definition(value)) is not None:
         if operation.name in WRITTEN:
             value = operation.operands[WRITTEN[operation.name]]
         elif operation.name == "scf.for":
@@ -207,23 +200,12 @@ def _original(value: ir.Value) -> ir.Value:
     return value
 
 
-def _owner(value: ir.Value) -> ir.Operation | None:
-    return None if isinstance(value.owner, ir.Block) else value.owner.operation
-
-
 def _is_generic(operation: ir.Operation | None) -> bool:
     return operation is not None and operation.name == "linalg.generic"
 
 
 def _has_one_use(value: ir.Value) -> bool:
     return sum(1 for _ in value.uses) == 1
-
-
-def _array_of(value: ir.Value) -> ir.Value:
-    """Return the tensor that a view is a part of."""
-    while (operation := _owner(value)) is not None and operation.name in VIEWS:
-        value = operation.operands[0]
-    return value
 
 
 def _writes(use: ir.OpOperand) -> bool:

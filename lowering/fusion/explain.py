@@ -1,7 +1,7 @@
 """Explain why MLIR fused two operations on tensors, or did not: a verdict for every producer-consumer edge.
 
-Takes the text of stage `linalg`. Runs `linalg_to_fused` on it once more, with operations numbered by their locations,
-and finds the numbers that ended in one operation. Gives an `Edge` for each pair. Functions with loops have no edges.
+Runs `linalg_to_fused` once more, with operations numbered by their locations, and finds the numbers that ended in one
+operation. Functions with loops have no edges.
 """
 
 from __future__ import annotations

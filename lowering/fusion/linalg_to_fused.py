@@ -1,9 +1,6 @@
-"""`linalg` → `fused`: fuse operations on tensors into fewer, larger ones, by upstream MLIR passes.
+"""Fuse operations on tensors into fewer, larger ones, by upstream MLIR passes: the stage `fused`.
 
-Takes a module of one function in func, linalg, tensor, arith and math. Gives the same dialects back, in place.
-Refuses nothing of its own; a pass that fails is reported by `mlir_passes`.
-
-    %0 = a + b; %1 = %0 + a    (two linalg.generic)   ──►   one linalg.generic whose body adds twice
+%0 = a + b; %1 = %0 + a    (two linalg.generic)   ──►   one linalg.generic whose body adds twice
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from math import gcd, prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
 from mlirtri.lowering.mlir.index_values import index_constant
-from mlirtri.lowering.mlir.linalg_builder import defined_by, generic, is_zeros
+from mlirtri.lowering.mlir.linalg_builder import defined_by, generic, is_zeros, padded, zero
 
 CONVOLUTIONS = {
     "linalg.conv_1d_ncw_fcw": linalg.conv_1d_ncw_fcw,
@@ -118,15 +118,10 @@ def _split(operation: ir.Operation, dilated: _DilatedImage) -> ir.Value:
     return _interleaved(parts, kind, dilated.strides, extents)
 
 
-def _zero(element: ir.Type) -> ir.Value:
-    is_float = isinstance(element, ir.FloatType)
-    return arith.constant(element, ir.FloatAttr.get(element, 0.0) if is_float else ir.IntegerAttr.get(element, 0))
-
-
 def _convolved(operation: ir.Operation, image: ir.Value, phases: Sequence[_Phase], extents: list[int]) -> ir.Value:
     """Return the outputs of one remainder along each axis."""
     kind = operation.results[0].type
-    zeros = linalg.fill(_zero(kind.element_type), outs=[tensor.empty([*kind.shape[:2], *extents], kind.element_type)])
+    zeros = linalg.fill(zero(kind.element_type), outs=[tensor.empty([*kind.shape[:2], *extents], kind.element_type)])
     if not all(phase.count for phase in phases):
         return zeros
     part = _image_part(image, phases, extents)
@@ -161,13 +156,8 @@ def _image_part(image: ir.Value, phases: Sequence[_Phase], extents: list[int]) -
 
 def _padded(image: ir.Value, low: list[int], high: list[int]) -> ir.Value:
     sizes = [a + size + b for a, size, b in zip(low, image.type.shape, high, strict=True)]
-    element, location = image.type.element_type, ir.Location.current
-    zero = _zero(element)
-    padded = tensor.PadOp(ir.RankedTensorType.get(sizes, element), image, [], [], low, high)
-    block = padded.regions[0].blocks.append(*[ir.IndexType.get()] * len(sizes), arg_locs=[location] * len(sizes))
-    with ir.InsertionPoint(block):
-        tensor.YieldOp(zero)
-    return padded.result
+    kind = ir.RankedTensorType.get(sizes, image.type.element_type)
+    return padded(image, kind, low, high, zero(kind.element_type))
 
 
 def _interleaved(parts: list[ir.Value], kind: ir.RankedTensorType, strides: list[int], extents: list[int]) -> ir.Value:

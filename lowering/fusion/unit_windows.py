@@ -1,7 +1,7 @@
 """Slice off elements that a window never reads, along axes with a single window position.
 
-Takes and gives a module of linalg on tensors, in place. Otherwise upstream's folding of unit extents fails: without
-the loop over positions, the window's loop has to be as long as the operand's axis.
+Otherwise upstream's folding of unit extents fails: without the loop over positions, the window's loop has to be as long
+as the operand's axis.
 
     pool of 2 with one result, of tensor<3xf32>   ──►   the same of tensor.extract_slice %x[0] [2] [1]
 """
@@ -9,6 +9,7 @@ the loop over positions, the window's loop has to be as long as the operand's ax
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named, tensor
+from mlirtri.lowering.mlir.linalg_builder import loop_extents
 
 
 def rewrite(module: ir.Module) -> None:
@@ -21,21 +22,9 @@ def rewrite(module: ir.Module) -> None:
             ir.AffineMapAttr(attribute).value if isinstance(attribute, ir.Attribute) else attribute
             for attribute in maps
         ]
-        extents = _extents(operation, maps)
+        extents = loop_extents(operation, maps)
         for position, mapping in enumerate(maps):
             _slice_operand(operation, position, mapping, extents)
-
-
-def _extents(operation: ir.Operation, maps: list[ir.AffineMap]) -> dict[int, int]:
-    """Return the extents of the loops, as far as an operand's axis states them."""
-    extents: dict[int, int] = {}
-    for operand, mapping in zip(operation.operands, maps, strict=True):
-        if not isinstance(operand.type, ir.RankedTensorType):
-            continue
-        for expression, size in zip(mapping.results, operand.type.shape, strict=True):
-            if isinstance(expression, ir.AffineDimExpr) and size != ir.ShapedType.get_dynamic_size():
-                extents[expression.position] = size
-    return extents
 
 
 def _slice_operand(operation: ir.Operation, position: int, access: ir.AffineMap, extents: dict[int, int]) -> None:

@@ -6,17 +6,20 @@ tensors as iter_args; a search, in which the order does not matter, is the body 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.ops import attributes
+from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.linalg import scans
-from mlirtri.lowering.linalg.rules import INT64, insert_slice, rule
+from mlirtri.lowering.linalg.products import multiply_and_add
+from mlirtri.lowering.linalg.reductions import COMBINERS, converted
+from mlirtri.lowering.linalg.rules import INT64, Values, result_and_parameters, rule
 from mlirtri.lowering.mlir import merge_sort
 from mlirtri.lowering.mlir.index_values import index_constant, index_value, loop_nest, size_of, sizes_of  # fmt: skip
 from mlirtri.lowering.mlir.linalg_builder import (  # fmt: skip
@@ -25,16 +28,12 @@ from mlirtri.lowering.mlir.linalg_builder import (  # fmt: skip
     empty,
     filled,
     generic,
+    insert_slice,
     map_elements,
     tensor_type,
 )
 
 FLOAT32 = DTYPES["float32"]
-Indices = Sequence[ir.Value]
-
-
-def _parameters(op, operation):
-    return type_of(operation.results[0].type), attributes.from_mlir(op, operation)
 
 
 def _as_index(index: Scalar) -> ir.Value:
@@ -49,8 +48,8 @@ def _int64(value: int) -> Scalar:
 
 
 @rule("pad")
-def _pad(op, operation, operands):
-    result, parameters = _parameters(op, operation)
+def _pad(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
+    result, parameters = result_and_parameters(op, operation)
     [x] = operands
     widths = zip(sizes_of(x), parameters["low"], parameters["high"], strict=True)
     sizes = [_sum(size, low + high) for size, low, high in widths]
@@ -63,8 +62,8 @@ def _sum(size: int | ir.Value, width: int) -> int | ir.Value:
 
 
 @rule("literal")
-def _literal(op, operation, operands):
-    result, parameters = _parameters(op, operation)
+def _literal(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
+    result, parameters = result_and_parameters(op, operation)
     kind = element_type(result.dtype)
     if result.dtype.is_float:
         elements = [ir.FloatAttr.get(kind, float(value)) for value in parameters["values"]]
@@ -74,25 +73,16 @@ def _literal(op, operation, operands):
 
 
 @rule("correlate")
-def _correlate(op, operation, operands):
+def _correlate(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     """Lower to ``out[i] = Σ x[i + j] * y[j]``; fp16 and bf16 are accumulated in fp32."""
     result = type_of(operation.results[0].type)
     x, y = operands
     carried = result.with_dtype(FLOAT32) if result.dtype.is_half else result
     i, j = ir.AffineDimExpr.get(0), ir.AffineDimExpr.get(1)
     maps = [ir.AffineMap.get(2, 0, [ir.AffineExpr.get_add(i, j)]), dimensions(1, rank=2), dimensions(0, rank=2)]
-
-    def body(left, right, accumulator):
-        factors = [scalar.cast(Scalar(element, result.dtype), carried.dtype) for element in (left, right)]
-        return [scalar.add(Scalar(accumulator, carried.dtype), scalar.multiply(*factors)).value]
-
+    body = multiply_and_add((result.dtype, result.dtype), carried.dtype)
     [value] = generic([x, y], [filled(carried, 0, [_overlap(x, y)])], maps, ["parallel", "reduction"], body)
-    if carried.dtype == result.dtype:
-        return value
-    identity = ir.AffineMap.get_identity(1)
-    return map_elements(
-        result, [value], [identity], lambda e: scalar.cast(Scalar(e, carried.dtype), result.dtype), [_overlap(x, y)]
-    )
+    return converted(value, carried, result.dtype)
 
 
 def _overlap(x: ir.Value, y: ir.Value) -> int | ir.Value:
@@ -106,10 +96,10 @@ def _overlap(x: ir.Value, y: ir.Value) -> int | ir.Value:
 
 
 @rule("scan")
-def _scan(op, operation, operands):
-    result, parameters = _parameters(op, operation)
+def _scan(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
+    result, parameters = result_and_parameters(op, operation)
     [x] = operands
-    axis, combine = parameters["axis"], scans.COMBINERS[parameters["kind"]]
+    axis, combine = parameters["axis"], COMBINERS[parameters["kind"]]
     if scans.is_marked(operation):
         return scans.scan_as_reduction(x, result, axis, parameters["kind"])
     out = empty(result, sizes_of(x))
@@ -139,13 +129,13 @@ def _scan_rows(x: ir.Value, out: ir.Value, combined) -> ir.Value:
     """Scan along the last axis, with a scalar accumulator."""
     *batch, size = sizes_of(x)
 
-    def row(row_index: Indices, carried: Indices) -> list[ir.Value]:
-        def start(first: Indices, inner: Indices) -> list[ir.Value]:
+    def row(row_index: Values, carried: Values) -> list[ir.Value]:
+        def start(first: Values, inner: Values) -> list[ir.Value]:
             element = tensor.extract(x, [*row_index, *first])
             written = tensor.insert(element, inner[0], [*row_index, *first])
             return loop_nest([_after_first(size)], [written, element], step)[:1]
 
-        def step(position: Indices, inner: Indices) -> list[ir.Value]:
+        def step(position: Values, inner: Values) -> list[ir.Value]:
             target = [*row_index, arith.addi(position[0], index_constant(1))]
             accumulated = combined(inner[1], tensor.extract(x, target))
             return [tensor.insert(accumulated, inner[0], target), accumulated]
@@ -159,10 +149,10 @@ def _scan_planes(x: ir.Value, out: ir.Value, axis: int, combined) -> ir.Value:
     """Scan along another axis: combine each element with its predecessor; the innermost loop has stride 1."""
     sizes = sizes_of(x)
 
-    def copy(indices: Indices, carried: Indices) -> list[ir.Value]:
+    def copy(indices: Values, carried: Values) -> list[ir.Value]:
         return [tensor.insert(tensor.extract(x, indices), carried[0], indices)]
 
-    def step(indices: Indices, carried: Indices) -> list[ir.Value]:
+    def step(indices: Values, carried: Values) -> list[ir.Value]:
         target = [arith.addi(index, index_constant(1)) if loop == axis else index for loop, index in enumerate(indices)]
         accumulated = combined(tensor.extract(carried[0], indices), tensor.extract(x, target))
         return [tensor.insert(accumulated, carried[0], target)]
@@ -176,9 +166,9 @@ def _scan_planes(x: ir.Value, out: ir.Value, axis: int, combined) -> ir.Value:
 
 
 @rule("searchsorted")
-def _searchsorted(op, operation, operands):
+def _searchsorted(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     """Lower to a binary search per element; for a static size branch-free, with a constant number of steps."""
-    result, parameters = _parameters(op, operation)
+    result, parameters = result_and_parameters(op, operation)
     x, values = operands
     haystack = type_of(operation.operands[1].type)
     length, size = size_of(x, 0), _length(x)
@@ -228,7 +218,7 @@ def _mapped(result: TensorType, values: ir.Value, body) -> ir.Value:
 
 
 @rule("bins")
-def _bins(op, operation, operands):
+def _bins(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     """Compute the bin from its width, corrected by one where rounding crossed an edge, as `numpy.histogram` does."""
     result = type_of(operation.results[0].type)
     x, edges = operands
@@ -258,14 +248,14 @@ def _bins(op, operation, operands):
 
 
 @rule("add_at")
-def _add_at(op, operation, operands):
+def _add_at(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     """Add in order, since an index may occur twice; indices out of bounds add zero."""
     result = type_of(operation.results[0].type)
     x, indices, values = operands
     limit, dtype = _length(x), result.dtype
     zero = scalar.constant(-0.0 if dtype.is_float else 0, dtype)
 
-    def step(position: Indices, carried: Indices) -> list[ir.Value]:
+    def step(position: Values, carried: Values) -> list[ir.Value]:
         index = Scalar(tensor.extract(indices, position), INT64)
         is_inside = scalar.bit_and(scalar.compare("ge", index, _int64(0)), scalar.compare("lt", index, limit))
         target = [_as_index(scalar.select(is_inside, index, _int64(0)))]
@@ -302,7 +292,7 @@ def _less_complex(x: Scalar, y: Scalar) -> Scalar:
 
 
 @rule("sort")
-def _sort(op, operation, operands):
+def _sort(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     result, parameters = type_of(operation.results[0].type), attributes.from_mlir(op, operation)
     [x] = operands
     rows = merge_sort.rows_of([x], sizes_of(x), parameters["axis"])
@@ -311,13 +301,13 @@ def _sort(op, operation, operands):
 
 
 @rule("argsort")
-def _argsort(op, operation, operands):
+def _argsort(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     """Sort with the indices as a second field."""
     parameters, dtype = attributes.from_mlir(op, operation), type_of(operation.operands[0].type)
     [x] = operands
     axis, position = parameters["axis"], element_type(INT64)
 
-    def element(indices: Indices) -> Indices:
+    def element(indices: Values) -> Values:
         return [tensor.extract(x, indices), arith.index_cast(position, indices[axis])]
 
     rows = merge_sort.Rows(sizes_of(x), axis, [x.type.element_type, position], element)

@@ -1,7 +1,6 @@
 """Lower `tri` to linalg in imperative functions: loops and branches are kept, and rank-0 tensors become scalars.
 
-Takes a `func.func` of `tri`, `scf` and conversions between tensors and scalars. Gives one of linalg, tensor, scf and
-scalar arith. Arguments and results of the function stay tensors; iter_args of rank 0 become scalars.
+Arguments and results of the function stay tensors; iter_args of rank 0 become scalars.
 
     scf.for … iter_args(%s: tensor<f64>) { "tri.add"(%s, %x) }   ──►   … iter_args(%s: f64) { arith.addf %s, %x }
 """

@@ -11,9 +11,10 @@ from mlirtri.dialect.bindings.mlir import arith, ir, linalg, scf, tensor
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.ops.indexing import resolved
+from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
-from mlirtri.lowering.linalg.rules import INT64, aligned, index, insert_slice, moved, rule, scalar_rule
+from mlirtri.lowering.linalg.rules import INT64, Values, aligned, index, moved, result_and_parameters, rule, scalar_rule
 from mlirtri.lowering.mlir.index_values import (  # fmt: skip
     as_index,
     index_constant,
@@ -28,23 +29,19 @@ from mlirtri.lowering.mlir.linalg_builder import (  # fmt: skip
     cast_to,
     dimensions,
     empty,
+    insert_slice,
     is_tensor,
     map_elements,
     reshape,
     tensor_type,
 )
 
-
-def _parameters(op, operation):
-    return type_of(operation.results[0].type), attributes.from_mlir(op, operation)
-
-
 # --- slices --------------------------------------------------------------------------------------------------------
 
 
 @scalar_rule("extract_slice")
-def _extract_slice(op, operation, operands):
-    result, parameters = _parameters(op, operation)
+def _extract_slice(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
+    result, parameters = result_and_parameters(op, operation)
     x, *indices = operands
     if not is_tensor(x):
         return x
@@ -67,8 +64,8 @@ def extract_slice(x: ir.Value, result: TensorType, offsets, sizes, strides=None)
 
 
 @scalar_rule("insert_slice")
-def _insert_slice(op, operation, operands):
-    result, parameters = _parameters(op, operation)
+def _insert_slice(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
+    result, parameters = result_and_parameters(op, operation)
     x, update, *indices = operands
     offsets, sizes = resolved(map(as_index, indices), parameters["offsets"], parameters["sizes"])
     if not result.rank:
@@ -86,30 +83,30 @@ def _insert_slice(op, operation, operands):
 
 
 @scalar_rule("fill")
-def _fill(op, operation, operands):
-    result, parameters = _parameters(op, operation)
+def _fill(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
+    result, parameters = result_and_parameters(op, operation)
     value, *indices = operands
     [sizes] = resolved(map(as_index, indices), parameters["shape"])
     return linalg.fill(value, outs=[empty(result, sizes)]) if result.rank else value
 
 
 @scalar_rule("empty")
-def _empty(op, operation, operands):
-    result, parameters = _parameters(op, operation)
+def _empty(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
+    result, parameters = result_and_parameters(op, operation)
     [sizes] = resolved(map(as_index, operands), parameters["shape"])
     return empty(result, sizes) if result.rank else scalar.constant(0, result.dtype).value
 
 
 @scalar_rule("iota")
-def _iota(op, operation, operands):
-    result, parameters = _parameters(op, operation)
+def _iota(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
+    result, parameters = result_and_parameters(op, operation)
     [sizes] = resolved(map(as_index, operands), parameters["shape"])
     return map_elements(result, [], [], lambda: scalar.cast(index(parameters["axis"]), result.dtype), sizes)
 
 
 @scalar_rule("dynamic_broadcast")
-def _dynamic_broadcast(op, operation, operands):
-    result, parameters = _parameters(op, operation)
+def _dynamic_broadcast(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
+    result, parameters = result_and_parameters(op, operation)
     x, *indices = operands
     [sizes] = resolved(map(as_index, indices), parameters["shape"])
     if not is_tensor(x):
@@ -118,8 +115,8 @@ def _dynamic_broadcast(op, operation, operands):
 
 
 @scalar_rule("dynamic_reshape")
-def _dynamic_reshape(op, operation, operands):
-    result, parameters = _parameters(op, operation)
+def _dynamic_reshape(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
+    result, parameters = result_and_parameters(op, operation)
     x, *indices = operands
     [sizes] = resolved(map(as_index, indices), parameters["shape"])
     if not is_tensor(x):
@@ -128,7 +125,7 @@ def _dynamic_reshape(op, operation, operands):
 
 
 @rule("size")
-def _size(op, operation, operands):
+def _size(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     size = size_of(operands[0], attributes.from_mlir(op, operation)["axis"])
     if isinstance(size, int):
         return scalar.constant(size, INT64).value
@@ -140,7 +137,7 @@ def _size(op, operation, operands):
 
 @rule("gather")
 @scalar_rule("gather")
-def _gather(op, operation, operands):
+def _gather(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     """Lower to a generic whose body computes the indices it reads."""
     result = type_of(operation.results[0].type)
     x, *positions = operands
@@ -178,7 +175,7 @@ def _clamped_index(position: Scalar, limit: ir.Value) -> ir.Value:
 
 
 @scalar_rule("scatter")
-def _scatter(op, operation, operands):
+def _scatter(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     """Write sequentially, so that the last write to an index wins."""
     x, update, *positions = operands
     type_, _, *types = (type_of(operand.type) for operand in operation.operands)
@@ -221,7 +218,7 @@ def _write(value: ir.Value, target: ir.Value, indices: list[ir.Value], row: Tens
 
 
 @scalar_rule("compress")
-def _compress(op, operation, operands):
+def _compress(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     """Write every element at the next free index, which advances past selected elements only: branch-free."""
     x, mask = operands
     type_, result = type_of(operation.operands[0].type), type_of(operation.results[0].type)
@@ -243,7 +240,7 @@ def _compress(op, operation, operands):
 
 
 @scalar_rule("place")
-def _place_rule(op, operation, operands):
+def _place_rule(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     x, mask, update = operands
     type_ = type_of(operation.operands[0].type)
     row = type_.with_shape(type_.shape[mask.type.rank :])

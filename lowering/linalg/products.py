@@ -6,6 +6,7 @@ a product with a single row or column is a generic without that axis: a loop ove
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
 from mlirtri.dialect.base.dtypes import DType
@@ -13,10 +14,11 @@ from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import ir, linalg
 from mlirtri.dialect.definition import type_of
+from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.linalg.reductions import converted, iterators
-from mlirtri.lowering.linalg.rules import FLOAT32, axes_walked, rule
+from mlirtri.lowering.linalg.rules import FLOAT32, Values, axes_walked, rule
 from mlirtri.lowering.mlir.index_values import size_of
 from mlirtri.lowering.mlir.linalg_builder import dimensions, filled, generic, loop_sizes, map_elements, reshape
 
@@ -25,7 +27,7 @@ SMALL_PRODUCT = 4096
 
 
 @rule("matmul")
-def _matmul(op, operation, operands):
+def _matmul(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     x, y = (type_of(operand.type) for operand in operation.operands)
     result = type_of(operation.results[0].type)
     if x.rank == y.rank == 2 and 1 in result.shape:
@@ -42,12 +44,12 @@ def _is_large(x: TensorType, y: TensorType) -> bool:
     return any(map(is_dynamic, sizes)) or prod(sizes) > SMALL_PRODUCT
 
 
-def _by_parts(operands, x: TensorType, y: TensorType, result: TensorType) -> ir.Value:
+def _by_parts(operands: Values, x: TensorType, y: TensorType, result: TensorType) -> ir.Value:
     """Multiply complex matrices by real products: (a + bi)(c + di) = (ac - bd) + (ad + bc)i."""
     (a, b), (c, d) = (_parts(value, type_) for value, type_ in zip(operands, (x, y), strict=True))
     real = result.with_dtype(result.dtype.part)
     products = [
-        _product(pair, x.with_dtype(real.dtype), y.with_dtype(real.dtype), real)
+        _product(list(pair), x.with_dtype(real.dtype), y.with_dtype(real.dtype), real)
         for pair in ((a, c), (b, d), (a, d), (b, c))
     ]
 
@@ -71,13 +73,13 @@ def _parts(value: ir.Value, type_: TensorType) -> list[ir.Value]:
     ]
 
 
-def _product(operands, x: TensorType, y: TensorType, result: TensorType) -> ir.Value:
+def _product(operands: Values, x: TensorType, y: TensorType, result: TensorType) -> ir.Value:
     """Return `linalg.matmul` or `linalg.batch_matmul` where the batch axes allow it, else a broadcasting generic."""
     carried = FLOAT32 if result.dtype.is_half else result.dtype
     rows, inner, columns = x.shape[-2], x.shape[-1], y.shape[-1]
     if x.rank == y.rank == 2:
         flat = result.with_dtype(carried)
-        value = _named(linalg.matmul, *operands, flat)
+        value = _named(linalg.matmul, operands[0], operands[1], flat)
     elif not (x.is_static and y.is_static):
         flat = result.with_dtype(carried)
         value = _broadcast_matmul(operands, x, y, flat)
@@ -99,13 +101,13 @@ def _product(operands, x: TensorType, y: TensorType, result: TensorType) -> ir.V
     return reshape(converted(value, flat, result.dtype), result.shape, result.dtype)
 
 
-def _named(builder, left, right, result: TensorType) -> ir.Value:
+def _named(builder: Callable[..., ir.Value], left: ir.Value, right: ir.Value, result: TensorType) -> ir.Value:
     rows_and_columns = [size_of(left, left.type.rank - 2), size_of(right, right.type.rank - 1)]
     sizes = [*result.shape[:-2], *rows_and_columns]
     return builder(left, right, outs=[filled(result, 0, sizes)])
 
 
-def _broadcast_matmul(operands, x: TensorType, y: TensorType, result: TensorType) -> ir.Value:
+def _broadcast_matmul(operands: Values, x: TensorType, y: TensorType, result: TensorType) -> ir.Value:
     """Return a generic with loops (batch…, row, column, inner); operands lose their broadcast batch axes."""
     rank = result.rank + 1
     row, column, inner = rank - 3, rank - 2, rank - 1
@@ -117,14 +119,14 @@ def _broadcast_matmul(operands, x: TensorType, y: TensorType, result: TensorType
         values.append(reshape(value, shape, type_.dtype))
         maps.append(dimensions(*(lead + axis for axis in batch), *last, rank=rank))
 
-    body = _multiply_and_add(x.dtype, result.dtype)
+    body = multiply_and_add((x.dtype, y.dtype), result.dtype)
     init = filled(result, 0, loop_sizes(result, values, maps))
     maps.append(dimensions(*range(rank - 1), rank=rank))
     [value] = generic(values, [init], maps, iterators(rank, (inner,)), body)
     return value
 
 
-def _vector_product(operands, x: TensorType, y: TensorType, result: TensorType) -> ir.Value:
+def _vector_product(operands: Values, x: TensorType, y: TensorType, result: TensorType) -> ir.Value:
     """Return a product with a row or a column as a sum: its producers can fuse, since it reads each element once."""
     carried = FLOAT32 if result.dtype.is_half else result.dtype
     # Loops (row, column, inner), without those of one iteration.
@@ -138,14 +140,16 @@ def _vector_product(operands, x: TensorType, y: TensorType, result: TensorType) 
     flat = TensorType(tuple(size for size in result.shape if size != 1), carried)
     init = filled(flat, 0, loop_sizes(flat, values, maps))
     maps.append(dimensions(*range(flat.rank), rank=len(loops)))
-    body = _multiply_and_add(x.dtype, carried)
+    body = multiply_and_add((x.dtype, y.dtype), carried)
     [value] = generic(values, [init], maps, iterators(len(loops), (len(loops) - 1,)), body)
     return reshape(converted(value, flat, result.dtype), result.shape, result.dtype)
 
 
-def _multiply_and_add(dtype: DType, carried: DType):
+def multiply_and_add(dtypes: tuple[DType, DType], carried: DType) -> Callable[..., list[ir.Value]]:
+    """Return the body of a generic that adds the product of two elements to an accumulator."""
+
     def body(left, right, accumulator):
-        factors = [scalar.cast(Scalar(e, dtype), carried) for e in (left, right)]
+        factors = [scalar.cast(Scalar(e, dtype), carried) for e, dtype in zip((left, right), dtypes, strict=True)]
         return [scalar.add(Scalar(accumulator, carried), scalar.multiply(*factors)).value]
 
     return body

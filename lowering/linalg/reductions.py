@@ -13,16 +13,17 @@ from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import arith, ir
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.ops import attributes
+from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.ops.reductions import LONGEST_HALF_SUM, LONGEST_SUM
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
-from mlirtri.lowering.linalg.rules import FLOAT32, FLOAT64, INT64, index, rule
+from mlirtri.lowering.linalg.rules import FLOAT32, FLOAT64, INT64, Values, index, rule
 from mlirtri.lowering.mlir.index_values import size_of, unnamed  # fmt: skip
 from mlirtri.lowering.mlir.linalg_builder import dimensions, filled, generic, map_elements, reshape  # fmt: skip
 
 COMPLEX128 = DTYPES["complex128"]
 _IDENTITIES = {"sum": 0, "prod": 1, "any": 0, "all": 1}
-_COMBINERS = {
+COMBINERS = {
     "sum": scalar.add, "prod": scalar.multiply, "any": scalar.bit_or, "all": scalar.bit_and,
     "max": scalar.maximum, "min": scalar.minimum,
 }  # fmt: skip
@@ -43,8 +44,8 @@ def identity(name: str, dtype: DType) -> complex | float | int:
     return _IDENTITIES[name] if name in _IDENTITIES else extreme(dtype, lowest=name == "max")
 
 
-@rule(*_COMBINERS)
-def _reduce(op, operation, operands):
+@rule(*COMBINERS)
+def _reduce(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     operand, result = type_of(operation.operands[0].type), type_of(operation.results[0].type)
     axes = attributes.from_mlir(op, operation)["axes"]
     carried = _carried(op.name, operand, axes)
@@ -54,10 +55,10 @@ def _reduce(op, operation, operands):
     def body(element, accumulator):
         # The accumulator comes first: TVM's reduction rules look for ``C = C + x``.
         value = scalar.cast(Scalar(element, operand.dtype), carried)
-        return [_COMBINERS[op.name](Scalar(accumulator, carried), value).value]
+        return [COMBINERS[op.name](Scalar(accumulator, carried), value).value]
 
     maps = [ir.AffineMap.get_identity(operand.rank), dimensions(*kept, rank=operand.rank)]
-    init = filled(folded, identity(op.name, carried), _sizes(operands[0], kept))
+    init = filled(folded, identity(op.name, carried), [size_of(operands[0], axis) for axis in kept])
     [value] = generic(operands, [init], maps, iterators(operand.rank, axes), body)
     value = converted(value, folded, operand.dtype)
     return reshape(value, result.shape, operand.dtype)
@@ -79,10 +80,6 @@ def _carried(name: str, operand: TensorType, axes) -> DType:
     return wide if count > (LONGEST_HALF_SUM if dtype.is_half else LONGEST_SUM) else narrow
 
 
-def _sizes(value: ir.Value, kept: list[int]) -> list[int | ir.Value]:
-    return [size_of(value, axis) for axis in kept]
-
-
 def iterators(rank: int, axes) -> list[str]:
     return ["reduction" if axis in axes else "parallel" for axis in range(rank)]
 
@@ -97,7 +94,7 @@ def converted(value: ir.Value, type_: TensorType, dtype: DType) -> ir.Value:
 
 
 @rule("argmax", "argmin")
-def _arg_reduce(op, operation, operands):
+def _arg_reduce(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     """Reduce to two results, the extreme and its index; ties and NaN give the first index in any order."""
     operand, result = type_of(operation.operands[0].type), type_of(operation.results[0].type)
     axes = attributes.from_mlir(op, operation)["axes"]
@@ -118,7 +115,7 @@ def _arg_reduce(op, operation, operands):
         take = scalar.bit_or(better, earlier)
         return [scalar.select(take, x, best).value, scalar.select(take, position, first).value]
 
-    sizes = _sizes(operands[0], kept)
+    sizes = [size_of(operands[0], axis) for axis in kept]
     inits = [
         filled(values, extreme(operand.dtype, lowest=op.name == "argmax"), sizes),
         filled(values.with_dtype(INT64), extreme(INT64, lowest=False), sizes),

@@ -1,13 +1,13 @@
-"""Lowering rules from `tri` operations to linalg: one for all elementwise ones, one each for the others.
+"""Lowering rules from `tri` operations to linalg: the registry, elementwise operations, creation, shapes.
 
 Every rule is ``rule(op, operation, operands) -> value``; the driver has set the location and the insertion point.
-Operands are tensors; in imperative functions, rules of `SCALAR_RULES` get those of rank 0 as scalars. Here are the
-registry and the rules of creation and shapes; the files that `tri_to_linalg` imports have the others.
+Operands are tensors; in imperative functions, rules of `SCALAR_RULES` get those of rank 0 as scalars.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.registry import Registry
@@ -22,15 +22,14 @@ from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.mlir.index_values import (  # fmt: skip
     index_constant,
     index_value,
-    offsets_in,
     size_of,
     sizes_of,
-    split_sizes,
     unnamed,
 )
 from mlirtri.lowering.mlir.linalg_builder import (  # fmt: skip
     dimensions,
     empty,
+    insert_slice,
     is_tensor,
     map_elements,
     reshape,
@@ -39,7 +38,8 @@ from mlirtri.lowering.mlir.linalg_builder import (  # fmt: skip
 )
 
 FLOAT32, FLOAT64, INT64 = DTYPES["float32"], DTYPES["float64"], DTYPES["int64"]
-Rule = Callable[[Op, ir.Operation, list[ir.Value]], ir.Value]
+Values = list[ir.Value]
+Rule = Callable[[Op, ir.Operation, Values], ir.Value]
 RULES: Registry[str, Rule] = Registry("linalg rule")
 rule = RULES.register
 SCALAR_RULES: Registry[str, Rule] = Registry("linalg rule on scalars")
@@ -98,21 +98,26 @@ def axes_walked(operand: TensorType, result: TensorType) -> list[int]:
     ]
 
 
+def result_and_parameters(op: Op, operation: ir.Operation) -> tuple[TensorType, dict[str, Any]]:
+    """Return the type of an operation's result, and its attributes as Python values."""
+    return type_of(operation.results[0].type), attributes.from_mlir(op, operation)
+
+
 @rule("constant")
-def _constant(op, operation, operands):
+def _constant(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     return splat(type_of(operation.results[0].type), attributes.from_mlir(op, operation)["value"])
 
 
 @scalar_rule("constant")
-def _scalar_constant(op, operation, operands):
+def _scalar_constant(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     result, number = type_of(operation.results[0].type), attributes.from_mlir(op, operation)["value"]
     return splat(result, number) if result.rank else scalar.constant(number, result.dtype).value
 
 
 @rule("arange")
-def _arange(op, operation, operands):
+def _arange(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     """Compute start + i * step in float64 or int64, then round to the dtype."""
-    result, parameters = type_of(operation.results[0].type), attributes.from_mlir(op, operation)
+    result, parameters = result_and_parameters(op, operation)
     wide = FLOAT64 if result.dtype.is_inexact else INT64
 
     def body() -> Scalar:
@@ -124,7 +129,7 @@ def _arange(op, operation, operands):
 
 
 @rule("eye")
-def _eye(op, operation, operands):
+def _eye(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     result, diagonal = type_of(operation.results[0].type), attributes.from_mlir(op, operation)["diagonal"]
 
     def body() -> Scalar:
@@ -140,13 +145,13 @@ def index(dimension: int) -> Scalar:
 
 
 @rule("reshape")
-def _reshape(op, operation, operands):
+def _reshape(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     result = type_of(operation.results[0].type)
     return reshape(operands[0], result.shape, result.dtype)
 
 
 @rule("transpose")
-def _transpose(op, operation, operands):
+def _transpose(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     result = type_of(operation.results[0].type)
     permutation = attributes.from_mlir(op, operation)["permutation"]
     positions = [permutation.index(axis) for axis in range(result.rank)]
@@ -154,26 +159,19 @@ def _transpose(op, operation, operands):
 
 
 @rule("broadcast_to")
-def _broadcast_to(op, operation, operands):
+def _broadcast_to(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     result = type_of(operation.results[0].type)
     value, map_ = aligned(operands[0], type_of(operation.operands[0].type), result)
     return moved(result, value, map_)
 
 
 @rule("flip")
-def _flip(op, operation, operands):
+def _flip(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     result, axes = type_of(operation.results[0].type), attributes.from_mlir(op, operation)["axes"]
     if any(is_dynamic(result.shape[axis]) for axis in axes):
         return _flipped_at_run_time(result, operands[0], axes)
-    reads = [
-        ir.AffineExpr.get_add(
-            ir.AffineExpr.get_mul(ir.AffineDimExpr.get(axis), ir.AffineConstantExpr.get(-1)),
-            ir.AffineConstantExpr.get(size - 1),
-        )
-        if axis in axes
-        else ir.AffineDimExpr.get(axis)
-        for axis, size in enumerate(result.shape)
-    ]
+    loops = [ir.AffineDimExpr.get(axis) for axis in range(result.rank)]
+    reads = [loop * -1 + (result.shape[axis] - 1) if axis in axes else loop for axis, loop in enumerate(loops)]
     return moved(result, operands[0], ir.AffineMap.get(result.rank, 0, reads))
 
 
@@ -197,8 +195,8 @@ def moved(result: TensorType, value: ir.Value, map_: ir.AffineMap, sizes=None) -
 
 
 @rule("slice")
-def _slice(op, operation, operands):
-    result, parameters = type_of(operation.results[0].type), attributes.from_mlir(op, operation)
+def _slice(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
+    result, parameters = result_and_parameters(op, operation)
     if result.size == 0:
         return empty(result)
     return tensor.extract_slice(
@@ -208,7 +206,7 @@ def _slice(op, operation, operands):
 
 
 @rule("concatenate")
-def _concatenate(op, operation, operands):
+def _concatenate(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     """Lower a whole chain of concatenations to one `tensor.concat`; the inner ones become dead."""
     result, axis = type_of(operation.results[0].type), attributes.from_mlir(op, operation)["axis"]
     if not all(value.type.has_static_shape for value in operands):
@@ -231,15 +229,3 @@ def _joined_at_run_time(result: TensorType, operands: list[ir.Value], axis: int)
         offsets = [start if number == axis else 0 for number in range(result.rank)]
         joined = insert_slice(operand, joined, offsets, sizes_of(operand))
     return joined
-
-
-def insert_slice(
-    update: ir.Value, target: ir.Value, offsets: Sequence, sizes: Sequence, strides: Sequence[int] | None = None
-) -> ir.Value:
-    """Return a `tensor.insert_slice`; offsets and sizes are ints or `index` values."""
-    moving_offsets, static_offsets = split_sizes(offsets_in(target, offsets))
-    moving_sizes, static_sizes = split_sizes(sizes)
-    return tensor.insert_slice(
-        update, target, moving_offsets, moving_sizes, [], static_offsets, static_sizes,
-        list(strides or [1] * len(static_sizes)),
-    )  # fmt: skip

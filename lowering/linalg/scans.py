@@ -7,22 +7,17 @@ Supports sums, products, maxima and minima.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
-from mlirtri.lowering.linalg.reductions import extreme
-from mlirtri.lowering.mlir.linalg_builder import dimensions, filled, generic, map_elements
+from mlirtri.lowering.linalg.reductions import COMBINERS, converted, extreme
+from mlirtri.lowering.mlir.linalg_builder import dimensions, filled, generic
 
 FLOAT32 = DTYPES["float32"]
 MARK = "mlirtri.reduced"
-COMBINERS: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
-    "sum": scalar.add, "prod": scalar.multiply, "max": scalar.maximum, "min": scalar.minimum,
-}  # fmt: skip
 _KINDS = {
     "arith.addf": "sum", "arith.addi": "sum", "arith.mulf": "prod", "arith.muli": "prod", "arith.maximumf": "max",
     "arith.maxsi": "max", "arith.minimumf": "min", "arith.minsi": "min",
@@ -65,10 +60,7 @@ def scan_as_reduction(x: ir.Value, type_: TensorType, axis: int, kind: str) -> i
     maps = [dimensions(*read, rank=rank + 1), dimensions(*range(rank), rank=rank + 1)]
     start = filled(type_.with_dtype(wide), neutral)
     [result] = generic([x], [start], maps, [*["parallel"] * rank, "reduction"], body)
-    if wide is type_.dtype:
-        return result
-    same = [ir.AffineMap.get_identity(rank)]
-    return map_elements(type_, [result], same, lambda element: scalar.cast(Scalar(element, wide), type_.dtype))
+    return converted(result, type_.with_dtype(wide), type_.dtype)
 
 
 def _neutral(kind: str, dtype: DType) -> complex | float | int:

@@ -1,10 +1,7 @@
-"""Lower `tri` operations to `linalg`, `tensor` and `arith`.
+"""Lower `tri` operations to `linalg`, `tensor` and `arith`: the stage `linalg`.
 
-Takes a module of `func` and `tri`, and `scf` where it has loops and branches. Gives a new module of func, linalg,
-tensor, arith, math and scf on signless tensors, each operation with the location of the one it came from. Composite
-operations are decomposed first. Elementwise operations become one `linalg.generic` each, with their scalar rule as the
-body; the next stage fuses them. Imperative functions compute with scalars where straight-line code has rank-0 tensors
-(`control.py`).
+Composite operations are decomposed first. Elementwise operations become one `linalg.generic` each, with their scalar
+rule as the body; the next stage fuses them. Imperative functions are lowered by `control.py`.
 """
 
 from __future__ import annotations

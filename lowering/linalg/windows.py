@@ -1,8 +1,7 @@
 """Rules of `tri_to_linalg` for sliding windows: convolutions of any number of axes, in groups, and pools.
 
 Convolutions are upstream's named operations where there is one; else, as pools are, one generic over images, channels,
-positions of the result and of the window. Padding and spreading of the image come first. fp16 and bf16 are accumulated
-in fp32.
+positions of the result and of the window. fp16 and bf16 are accumulated in fp32.
 
     out[n, g, o, h, w] += image[n, g, c, h * stride + i * dilation, w * stride + j * dilation] * kernel[g, o, c, i, j]
 """
@@ -14,27 +13,25 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.dialect.bindings.mlir import ir, linalg, tensor
+from mlirtri.dialect.bindings.mlir import ir, linalg
 from mlirtri.dialect.definition import type_of
-from mlirtri.dialect.ops import attributes
+from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.ops.windows import spread_size
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
-from mlirtri.lowering.linalg.reductions import converted, identity, iterators
-from mlirtri.lowering.linalg.rules import FLOAT32, insert_slice, rule
-from mlirtri.lowering.mlir.index_values import unnamed  # fmt: skip
+from mlirtri.lowering.linalg.products import multiply_and_add
+from mlirtri.lowering.linalg.reductions import COMBINERS, converted, identity, iterators
+from mlirtri.lowering.linalg.rules import FLOAT32, Values, result_and_parameters, rule
 from mlirtri.lowering.mlir.linalg_builder import (  # fmt: skip
     dimensions,
     empty,
     filled,
     generic,
-    map_elements,
+    insert_slice,
+    padded,
     reshape,
     tensor_type,
 )
-
-_COMBINERS = {"max": scalar.maximum, "min": scalar.minimum, "sum": scalar.add}
-
 
 _NAMED = {
     (1, "dense"): linalg.conv_1d_ncw_fcw, (2, "dense"): linalg.conv_2d_nchw_fchw,
@@ -45,16 +42,14 @@ _NAMED = {
 
 
 @rule("convolution")
-def _convolution(op, operation, operands):
-    (image, kernel), result = (
-        (type_of(operand.type) for operand in operation.operands),
-        type_of(operation.results[0].type),
-    )
+def _convolution(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
+    image, kernel = (type_of(operand.type) for operand in operation.operands)
+    result, parameters = result_and_parameters(op, operation)
     if 0 in result.shape:
         return empty(result)
-    parameters, axes, carried = attributes.from_mlir(op, operation), image.rank - 2, _carried(result.dtype)
+    axes, carried = image.rank - 2, _carried(result.dtype)
     groups, (channels, depth) = parameters["groups"], kernel.shape[:2]
-    x = _padded(_widened(operands[0], image, carried), image.with_dtype(carried), parameters)
+    x = _spread(converted(operands[0], image, carried), image.with_dtype(carried), parameters)
     is_by_channel = groups == channels and depth == 1
     if (groups > 1 and not is_by_channel) or carried != result.dtype:
         return _in_groups(x, operands[1], kernel, result, parameters)
@@ -73,11 +68,7 @@ def _in_groups(
     x = reshape(x, (images, *lead, channels // groups, *sizes), carried)
     w = reshape(w, (*lead, kernel.shape[0] // groups, *kernel.shape[1:]), kernel.dtype)
     accumulated = TensorType((images, *lead, kernel.shape[0] // groups, *result.shape[2:]), carried)
-
-    def body(left: ir.Value, right: ir.Value, accumulator: ir.Value) -> list[ir.Value]:
-        factors = Scalar(left, carried), scalar.cast(Scalar(right, kernel.dtype), carried)
-        return [scalar.add(Scalar(accumulator, carried), scalar.multiply(*factors)).value]
-
+    body = multiply_and_add((carried, kernel.dtype), carried)
     maps, axes = _maps(len(lead), len(sizes), parameters), len(sizes)
     [value] = generic([x, w], [filled(accumulated, 0)], maps, _kinds(accumulated.rank, axes + 1), body)
     return reshape(converted(value, accumulated, result.dtype), result.shape, result.dtype)
@@ -87,36 +78,19 @@ def _carried(dtype: DType) -> DType:
     return FLOAT32 if dtype.is_half else dtype
 
 
-def _widened(value: ir.Value, type_: TensorType, dtype: DType) -> ir.Value:
-    if type_.dtype == dtype:
-        return value
-    return map_elements(
-        type_.with_dtype(dtype), [value], [ir.AffineMap.get_identity(type_.rank)],
-        lambda element: scalar.cast(Scalar(element, type_.dtype), dtype),
-    )  # fmt: skip
-
-
-def _padded(value: ir.Value, type_: TensorType, parameters: dict[str, Any]) -> ir.Value:
+def _spread(value: ir.Value, type_: TensorType, parameters: dict[str, Any]) -> ir.Value:
     """Return the image with zeros around and between its elements."""
     low, high, spread = (parameters[name] for name in ("low", "high", "spread"))
     if not any((*low, *high)) and set(spread) == {1}:
         return value
     sizes = [spread_size(size, step) for size, step in zip(type_.shape[2:], spread, strict=True)]
-    padded = type_.with_shape((*type_.shape[:2], *map(sum, zip(sizes, low, high, strict=True))))
+    result = type_.with_shape((*type_.shape[:2], *map(sum, zip(sizes, low, high, strict=True))))
     if 0 in type_.shape:
-        return filled(padded, 0)
+        return filled(result, 0)
     if set(spread) == {1}:
-        return _surrounded(value, padded, low, high)
-    return insert_slice(value, filled(padded, 0), (0, 0, *low), type_.shape, (1, 1, *spread))
-
-
-def _surrounded(value: ir.Value, padded: TensorType, low: Sequence[int], high: Sequence[int]) -> ir.Value:
-    zero = scalar.constant(0, padded.dtype).value
-    pad = tensor.PadOp(tensor_type(padded), value, [], [], [0, 0, *low], [0, 0, *high])
-    block = pad.regions[0].blocks.append(*[ir.IndexType.get()] * padded.rank, arg_locs=[unnamed()] * padded.rank)
-    with ir.InsertionPoint(block), unnamed():
-        tensor.YieldOp(zero)
-    return pad.result
+        zero = scalar.constant(0, result.dtype).value
+        return padded(value, tensor_type(result), (0, 0, *low), (0, 0, *high), zero)
+    return insert_slice(value, filled(result, 0), (0, 0, *low), type_.shape, (1, 1, *spread))
 
 
 def _maps(lead: int, axes: int, parameters: dict[str, Any]) -> list[ir.AffineMap]:
@@ -151,11 +125,10 @@ def _kinds(results: int, reduced: int) -> list[str]:
 
 
 @rule("pool")
-def _pool(op, operation, operands):
-    image, result = type_of(operation.operands[0].type), type_of(operation.results[0].type)
+def _pool(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
+    image, (result, parameters) = type_of(operation.operands[0].type), result_and_parameters(op, operation)
     if 0 in result.shape:
         return empty(result)
-    parameters = attributes.from_mlir(op, operation)
     kind, window, dtype = parameters["kind"], parameters["window"], _carried(image.dtype)
     axes, rank = len(window), image.rank + len(window)
     lead, inner = range(image.rank - axes), range(image.rank, rank)
@@ -169,7 +142,7 @@ def _pool(op, operation, operands):
 
     def body(element: ir.Value, _: ir.Value, accumulator: ir.Value) -> list[ir.Value]:
         value = scalar.cast(Scalar(element, image.dtype), dtype)
-        return [_COMBINERS[kind](Scalar(accumulator, dtype), value).value]
+        return [COMBINERS[kind](Scalar(accumulator, dtype), value).value]
 
     carried = result.with_dtype(dtype)
     [value] = generic(

@@ -1,9 +1,7 @@
 """Alias analysis of tensors: decide which values share a buffer after in-place bufferization.
 
-Takes values of `linalg`, `tensor` and `scf` on tensors, and changes nothing.
-
-    %y = tensor.insert %v into %x      %y is the new content of the buffer of %x
-    %y = tensor.extract_slice %x       %y lies in the buffer of %x
+%y = tensor.insert %v into %x      %y is the new content of the buffer of %x
+%y = tensor.extract_slice %x       %y lies in the buffer of %x
 """
 
 from __future__ import annotations
@@ -22,6 +20,11 @@ VIEWS = ("tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape",
 
 def is_block_argument(value: ir.Value) -> bool:
     return not isinstance(value.owner, ir.Operation | ir.OpView)
+
+
+def definition(value: ir.Value) -> ir.Operation | None:
+    """Return the operation that defines a value; None for a block argument."""
+    return None if is_block_argument(value) else value.owner.operation
 
 
 def is_content_of(value: ir.Value, buffer: ir.Value) -> bool:
@@ -59,6 +62,13 @@ def same_buffer(value: ir.Value) -> Sequence[ir.Value]:
     if operation.name == "scf.if":
         return [terminator(region.blocks[0]).operands[position] for region in operation.regions]
     return []
+
+
+def viewed(value: ir.Value) -> ir.Value:
+    """Return the tensor that a view is a part of."""
+    while (operation := definition(value)) is not None and operation.name in VIEWS:
+        value = operation.operands[0]
+    return value
 
 
 def root_of(value: ir.Value) -> ir.Value:
@@ -128,3 +138,9 @@ def ends_in(value: ir.Value, branch: ir.Operation) -> bool:
 
 def terminator(block: ir.Block) -> ir.Operation:
     return block.operations[len(block.operations) - 1].operation
+
+
+def between(first: ir.Operation, last: ir.Operation) -> list[ir.Operation]:
+    """Return the operations of a block between two of them."""
+    operations = (view.operation for view in first.block.operations)
+    return [op for op in operations if first.is_before_in_block(op) and op.is_before_in_block(last)]

@@ -1,7 +1,4 @@
-"""Clone single operations, and find the values an operation needs and the operations that lead to a value.
-
-Takes operations of MLIR. Gives copies at the insertion point with values replaced, also inside of regions.
-"""
+"""Clone and replace operations, and find the values that an operation needs and the operations that lead to a value."""
 
 from __future__ import annotations
 

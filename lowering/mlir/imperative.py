@@ -1,7 +1,6 @@
 """Decide which functions are imperative: compiled with their loops, branches and updates as one unit.
 
-Takes a module of MLIR on tensors or buffers, of any stage from `tri` to `bufferized`. Straight-line tensor code has one
-binding per operation and static shapes; anything else is imperative.
+Straight-line tensor code has one binding per operation and static shapes; anything else, at any stage, is imperative.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Range analysis: bound integer values of MLIR from the operations that define them.
-
-Takes SSA values of integer and index types. Gives the smallest and the largest possible value as Python integers; None
-where nothing is known, as for a sum that may exceed 64 bits.
-"""
+"""Range analysis: bound integer and index values of MLIR by Python integers, from the operations that define them."""
 
 from __future__ import annotations
 
@@ -90,8 +86,8 @@ def _size(operation: ir.Operation, depth: int) -> _Pair | None:
 
 
 def _select(operation: ir.Operation, depth: int) -> _Pair | None:
-    arms = [bounds_of(arm, depth - 1) for arm in list(operation.operands)[1:]]
-    return None if None in arms else (min(low for low, _ in arms), max(high for _, high in arms))
+    arms = [bounds for arm in list(operation.operands)[1:] if (bounds := bounds_of(arm, depth - 1)) is not None]
+    return None if len(arms) < 2 else (min(low for low, _ in arms), max(high for _, high in arms))
 
 
 def _clamped(larger: bool) -> Callable[[ir.Operation, int], _Pair | None]:

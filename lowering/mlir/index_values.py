@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
 
+Sizes = Sequence[int | ir.Value]
+"""Sizes or offsets: ints where they are static, else `index` values."""
 Step = Callable[[list[ir.Value], list[ir.Value]], list[ir.Value]]
 """``step(indices, iter_args) -> yielded values``: the body of a loop nest."""
 
@@ -55,13 +57,13 @@ def sizes_of(value: ir.Value) -> list[int | ir.Value]:
     return [size_of(value, axis) for axis in range(value.type.rank)]
 
 
-def split_sizes(sizes: Sequence[int | ir.Value]) -> tuple[list[ir.Value], list[int]]:
+def split_sizes(sizes: Sizes) -> tuple[list[ir.Value], list[int]]:
     """Return the dynamic values, and all sizes with `DYNAMIC` in place of each dynamic one."""
     values = [size for size in sizes if not isinstance(size, int)]
     return values, [size if isinstance(size, int) else DYNAMIC for size in sizes]
 
 
-def offsets_in(value: ir.Value, offsets: Sequence[int | ir.Value]) -> list[int | ir.Value]:
+def offsets_in(value: ir.Value, offsets: Sizes) -> list[int | ir.Value]:
     """Return offsets for a slice; MLIR allows no literal for an empty slice that starts past the end."""
     return [
         index_constant(offset) if isinstance(offset, int) and 0 <= size <= offset else offset
@@ -75,7 +77,7 @@ def mixed_sizes(kind: ir.RankedTensorType, dynamic: Sequence[ir.Value]) -> list[
     return [size if size >= 0 else next(values) for size in kind.shape]
 
 
-def loop_nest(sizes: Sequence[int | ir.Value], carried: Sequence[ir.Value], step: Step) -> list[ir.Value]:
+def loop_nest(sizes: Sizes, carried: Sequence[ir.Value], step: Step) -> list[ir.Value]:
     """Run ``step(index, carried) -> carried`` for every index of `sizes`, the last axis fastest; return the results."""
 
     def nest(indices: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:

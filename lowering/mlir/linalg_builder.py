@@ -16,7 +16,15 @@ from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.errors import KernelValueError
 from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.index_values import index_constant, index_value, size_of, split_sizes, unnamed
+from mlirtri.lowering.mlir.index_values import (
+    Sizes,
+    index_constant,
+    index_value,
+    offsets_in,
+    size_of,
+    split_sizes,
+    unnamed,
+)
 from mlirtri.lowering.mlir.reading import used_dimensions
 
 
@@ -48,16 +56,45 @@ def is_zeros(array: ir.Value) -> bool:
     return constant is not None and constant.attributes["value"].value == 0
 
 
-def empty(kind: TensorType, sizes: Sequence[int | ir.Value] = ()) -> ir.Value:
+def empty(kind: TensorType, sizes: Sizes = ()) -> ir.Value:
     """Return a `tensor.empty`; `sizes` has the dynamic sizes of the type."""
     shape = [index_value(sizes[axis]) if is_dynamic(size) else size for axis, size in enumerate(kind.shape)]
     return tensor.empty(shape, element_type(kind.dtype), loc=unnamed())
 
 
-def filled(kind: TensorType, number: complex | float | int, sizes: Sequence[int | ir.Value] = ()) -> ir.Value:
+def filled(kind: TensorType, number: complex | float | int, sizes: Sizes = ()) -> ir.Value:
     """Return a `linalg.fill` of a literal into a fresh tensor, the initial value of reductions and matmuls."""
     value = scalar.constant(number, kind.dtype).value
     return linalg.fill(value, outs=[empty(kind, sizes)])
+
+
+def zero(element: ir.Type) -> ir.Value:
+    """Return an `arith.constant` 0 of a float or integer type."""
+    is_float = isinstance(element, ir.FloatType)
+    return arith.constant(element, ir.FloatAttr.get(element, 0.0) if is_float else ir.IntegerAttr.get(element, 0))
+
+
+def padded(
+    value: ir.Value, kind: ir.RankedTensorType, low: Sequence[int], high: Sequence[int], padding: ir.Value
+) -> ir.Value:
+    """Return a `tensor.pad` of `value` to the type `kind`."""
+    pad = tensor.PadOp(kind, value, [], [], list(low), list(high))
+    block = pad.regions[0].blocks.append(*[ir.IndexType.get()] * kind.rank, arg_locs=[unnamed()] * kind.rank)
+    with ir.InsertionPoint(block), unnamed():
+        tensor.YieldOp(padding)
+    return pad.result
+
+
+def insert_slice(
+    update: ir.Value, target: ir.Value, offsets: Sizes, sizes: Sizes, strides: Sequence[int] | None = None
+) -> ir.Value:
+    """Return a `tensor.insert_slice`; offsets and sizes are ints or `index` values."""
+    moving_offsets, static_offsets = split_sizes(offsets_in(target, offsets))
+    moving_sizes, static_sizes = split_sizes(sizes)
+    return tensor.insert_slice(
+        update, target, moving_offsets, moving_sizes, [], static_offsets, static_sizes,
+        list(strides or [1] * len(static_sizes)),
+    )  # fmt: skip
 
 
 def cast_to(value: ir.Value, kind: ir.Type) -> ir.Value:
@@ -68,7 +105,7 @@ def cast_to(value: ir.Value, kind: ir.Type) -> ir.Value:
 def splat(kind: TensorType, number: complex | float | int | bool) -> ir.Value:
     """Return an `arith.constant` splat; complex numbers are filled in."""
     element_kind = element_type(kind.dtype)
-    if kind.dtype.is_complex:
+    if kind.dtype.is_complex or isinstance(number, complex):
         # The bindings lack attributes of complex elements.
         return filled(kind, number)
     if kind.dtype.is_float:
@@ -90,15 +127,11 @@ def generic(
     iterators: Sequence[str],
     body: Callable[..., Sequence[ir.Value]],
 ) -> list[ir.Value]:
-    """Return a `linalg.generic`; `body` maps one element of each input and init to the elements to yield."""
-    kinds = ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in iterators])
-    operation = linalg.GenericOp(
-        [init.type for init in inits],
-        list(inputs),
-        list(inits),
-        ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps]),
-        kinds,
-    )
+    """Return the results of a `linalg.generic`, on tensors or memrefs.
+
+    `body` maps one element of each input and init to the elements to yield; iterators are "parallel" or "reduction".
+    """
+    operation = empty_generic(inputs, inits, maps, iterators)
     elements = [value.type.element_type for value in (*inputs, *inits)]
     location = unnamed()
     block = operation.regions[0].blocks.append(*elements, arg_locs=[location] * len(elements))
@@ -108,7 +141,11 @@ def generic(
 
 
 def map_elements(
-    result: TensorType, inputs, maps, body: Callable[..., Scalar], sizes: Sequence[int | ir.Value] | None = None
+    result: TensorType,
+    inputs: Sequence[ir.Value],
+    maps: Sequence[ir.AffineMap],
+    body: Callable[..., Scalar],
+    sizes: Sizes | None = None,
 ) -> ir.Value:
     """Return a fully parallel generic over the result's shape; `body` takes MLIR scalars and gives a `Scalar`.
 
@@ -141,9 +178,7 @@ def _loop_size(loop: int, inputs: Sequence[ir.Value], maps: Sequence[ir.AffineMa
     return size_of(*walked[0])
 
 
-def reshape(
-    value: ir.Value, shape: Sequence[int | Size], dtype: DType, sizes: Sequence[int | ir.Value] | None = None
-) -> ir.Value:
+def reshape(value: ir.Value, shape: Sequence[int | Size], dtype: DType, sizes: Sizes | None = None) -> ir.Value:
     """Reshape by `tensor.expand_shape`, `tensor.collapse_shape`, or both through rank 1.
 
     Without `sizes` each dynamic size has to follow from the value's own.
@@ -162,7 +197,7 @@ def reshape(
     return _expanded_flat(flat, target, sizes)
 
 
-def _regrouped(value: ir.Value, target: TensorType, sizes) -> ir.Value | None:
+def _regrouped(value: ir.Value, target: TensorType, sizes: Sizes | None) -> ir.Value | None:
     """Return the value with runs of its axes merged or split, if that gives the target."""
     old, new = shape_of(value.type.shape), target.shape
     if len(old) == len(new) and same_shape(old, new):
@@ -174,7 +209,7 @@ def _regrouped(value: ir.Value, target: TensorType, sizes) -> ir.Value | None:
     return None
 
 
-def _expanded_flat(value: ir.Value, target: TensorType, sizes) -> ir.Value:
+def _expanded_flat(value: ir.Value, target: TensorType, sizes: Sizes | None) -> ir.Value:
     """Expand a rank-1 value to a shape of as many elements."""
     flat = cast_to(value, tensor_type(target.with_shape([_product(target.shape)])))
     if not target.rank:
@@ -184,7 +219,7 @@ def _expanded_flat(value: ir.Value, target: TensorType, sizes) -> ir.Value:
     return _expanded(flat, target, [list(range(target.rank))], sizes)
 
 
-def _expanded(value: ir.Value, target: TensorType, groups: list[list[int]], sizes) -> ir.Value:
+def _expanded(value: ir.Value, target: TensorType, groups: list[list[int]], sizes: Sizes | None) -> ir.Value:
     shape: list[int | ir.Value] = list(target.shape)
     for axis, group in enumerate(groups):
         dynamic = [position for position in group if is_dynamic(target.shape[position])]
@@ -226,12 +261,9 @@ def _runs(long: tuple, short: tuple, start: int) -> list[list[int]] | None:
     return None
 
 
-PARALLEL, REDUCTION = "#linalg.iterator_type<parallel>", "#linalg.iterator_type<reduction>"
-
-
 def generalize(operation: ir.Operation) -> ir.Operation:
     """Replace a structured operation by the `linalg.generic` of the same maps and body."""
-    maps = linalg.get_indexing_maps(operation)
+    maps = [attribute.value for attribute in linalg.get_indexing_maps(operation)]
     count = len(maps) - len(operation.results)
     operands = list(operation.operands)[: len(maps)]
     block = operation.regions[0].blocks[0]
@@ -253,11 +285,9 @@ def elements(
 ) -> ir.Value:
     """Return a new tensor of static shape with elements ``make(indices, elements of the inputs)``."""
     identity = ir.AffineMap.get_identity(kind.rank)
-    maps = [*(mapping for _, mapping in inputs), identity]
+    values, maps = [value for value, _ in inputs], [*(mapping for _, mapping in inputs), identity]
     out = tensor.empty(kind.shape, kind.element_type)
-    values = [value for value, _ in inputs]
-    attributes = ir.ArrayAttr.get([ir.AffineMapAttr.get(mapping) for mapping in maps])
-    generic = empty_generic(values, [out], attributes, [PARALLEL] * kind.rank)
+    generic = empty_generic(values, [out], maps, ["parallel"] * kind.rank)
     kinds = [value.type.element_type if isinstance(value.type, ir.ShapedType) else value.type for value in values]
     body = generic.regions[0].blocks.append(*kinds, kind.element_type)
     with ir.InsertionPoint(body):
@@ -277,9 +307,7 @@ def generic_of_region(
     The operations of `block` are moved out of it.
     """
     kind = out.type
-    identity = ir.AffineMap.get_identity(kind.rank)
-    maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(identity)])
-    generic = empty_generic([], [out], maps, [PARALLEL] * kind.rank)
+    generic = empty_generic([], [out], [ir.AffineMap.get_identity(kind.rank)], ["parallel"] * kind.rank)
     body = generic.regions[0].blocks.append(kind.element_type)
     *operations, end = [view.operation for view in block.operations]
     with ir.InsertionPoint(body):
@@ -301,19 +329,71 @@ def _erase_unused(indices: Sequence[ir.Value]) -> None:
 
 
 def empty_generic(
-    inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], maps: ir.ArrayAttr, iterators: Sequence[str]
+    inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], maps: Sequence[ir.AffineMap], iterators: Sequence[str]
 ) -> ir.Operation:
     """Create a `linalg.generic` on tensors or memrefs with an empty body."""
-    kinds = ir.ArrayAttr.get([ir.Attribute.parse(output) for output in iterators])
+    kinds = ir.ArrayAttr.get([iterator_type(kind) for kind in iterators])
     results = [output.type for output in outputs if isinstance(output.type, ir.RankedTensorType)]
-    generic = linalg.GenericOp(results, list(inputs), list(outputs), maps, kinds)
-    return generic.operation
+    return linalg.GenericOp(results, list(inputs), list(outputs), _map_attributes(maps), kinds).operation
 
 
-def _iterators(operation: ir.Operation, maps: ir.ArrayAttr) -> list[str]:
+def iterator_type(kind: str) -> ir.Attribute:
+    """Return the attribute of a "parallel" or "reduction" iterator."""
+    return ir.Attribute.parse(f"#linalg.iterator_type<{kind}>")
+
+
+def _iterators(operation: ir.Operation, maps: Sequence[ir.AffineMap]) -> list[str]:
     if "iterator_types" in operation.attributes:
-        return [str(kind) for kind in operation.attributes["iterator_types"]]
-    parallel = set.intersection(
-        *(used_dimensions(maps[position].value) for position in range(len(maps))[-len(operation.results) :])
-    )
-    return [PARALLEL if position in parallel else REDUCTION for position in range(maps[0].value.n_dims)]
+        return iterators_of(operation)
+    parallel = set.intersection(*map(used_dimensions, maps[len(maps) - len(operation.results) :]))
+    return ["parallel" if position in parallel else "reduction" for position in range(maps[0].n_dims)]
+
+
+def _map_attributes(maps: Sequence[ir.AffineMap]) -> ir.ArrayAttr:
+    return ir.ArrayAttr.get([ir.AffineMapAttr.get(mapping) for mapping in maps])
+
+
+# --- reading and changing a `linalg.generic` -----------------------------------------------------------------------
+
+
+def maps_of(generic: ir.Operation) -> list[ir.AffineMap]:
+    """Return the indexing maps."""
+    return [attribute.value for attribute in generic.attributes["indexing_maps"]]
+
+
+def set_maps(generic: ir.Operation, maps: Sequence[ir.AffineMap]) -> None:
+    """Set the indexing maps."""
+    generic.attributes["indexing_maps"] = _map_attributes(maps)
+
+
+def iterators_of(generic: ir.Operation) -> list[str]:
+    """Return "parallel" or "reduction" per loop."""
+    return ["reduction" if "reduction" in str(kind) else "parallel" for kind in generic.attributes["iterator_types"]]
+
+
+def plain_accesses(generic: ir.Operation) -> list[list[int]] | None:
+    """Return, per operand, the loops that index its axes; None where an axis is indexed by anything but a loop."""
+    maps = maps_of(generic)
+    if not all(isinstance(result, ir.AffineDimExpr) for mapping in maps for result in mapping.results):
+        return None
+    return [[result.position for result in mapping.results] for mapping in maps]
+
+
+def loop_extents(operation: ir.Operation, maps: Sequence[ir.AffineMap] | None = None) -> dict[int, int]:
+    """Return the size, or `DYNAMIC`, of every loop that alone indexes an axis; named operations need their `maps`."""
+    return {
+        result.position: size
+        for operand, mapping in zip(operation.operands, maps or maps_of(operation), strict=True)
+        if isinstance(operand.type, ir.ShapedType)
+        for result, size in zip(mapping.results, operand.type.shape, strict=True)
+        if isinstance(result, ir.AffineDimExpr)
+    }
+
+
+def permute_loops(generic: ir.Operation, order: Sequence[int]) -> None:
+    """Permute the loops: loop p is then the former ``order[p]``."""
+    count, kinds = len(order), list(generic.attributes["iterator_types"])
+    renamed = ir.AffineMap.get(count, 0, [ir.AffineDimExpr.get(order.index(loop)) for loop in range(count)])
+    set_maps(generic, [ir.AffineMap.get(count, 0, [result.compose(renamed) for result in mapping.results])
+                       for mapping in maps_of(generic)])  # fmt: skip
+    generic.attributes["iterator_types"] = ir.ArrayAttr.get([kinds[loop] for loop in order])

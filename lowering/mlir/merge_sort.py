@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
-from mlirtri.lowering.mlir.index_values import index_constant, index_value, loop_nest
+from mlirtri.lowering.mlir.index_values import Sizes, index_constant, index_value, loop_nest
 
 BLOCK = 8
 Values = list[ir.Value]
@@ -27,13 +27,13 @@ Overtakes = Callable[[Values, Values], ir.Value]
 class Rows:
     """The rows to sort: `element(indices)` returns the fields of one row."""
 
-    sizes: Sequence[int | ir.Value]
+    sizes: Sizes
     axis: int
     fields: Sequence[ir.Type]
     element: Callable[[Values], Values]
 
 
-def rows_of(tensors: Sequence[ir.Value], sizes: Sequence[int | ir.Value], axis: int) -> Rows:
+def rows_of(tensors: Sequence[ir.Value], sizes: Sizes, axis: int) -> Rows:
     """Return the rows whose fields are the elements of `tensors`."""
     kinds = [field.type.element_type for field in tensors]
     return Rows(sizes, axis, kinds, lambda indices: [tensor.extract(field, indices) for field in tensors])

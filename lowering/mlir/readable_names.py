@@ -1,7 +1,4 @@
-"""Names of PrimFuncs that a reader recognises: ``matmul``, ``sum``, ``mul_add``, ``transpose``.
-
-A name is an identifier that depends only on the operation.
-"""
+"""Names of PrimFuncs that a reader recognises: ``matmul``, ``sum``, ``mul_add``, ``transpose``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Read MLIR types, numbers and affine expressions for the bridge: shapes, dtype names, indices.
-
-Gives Python numbers and TVM's names of dtypes. Refuses element types that TVM lacks, and dynamic shapes. `constants.py`
-reads the elements of constants.
-"""
+"""Read MLIR types, numbers and affine expressions for the bridge: static shapes, TVM's names of dtypes, indices."""
 
 from __future__ import annotations
 

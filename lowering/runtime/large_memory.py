@@ -1,4 +1,4 @@
-"""New CPU memory of kernels: large arrays in large pages, whose first write is up to eight times as fast.
+"""Allocate CPU memory of kernels: large arrays in large pages, whose first write is up to eight times as fast.
 
 NumPy asks the system for large pages (its arrays of 4 MiB and more), torch does not; so large arrays are NumPy's. They
 begin at a cache line, as torch's do and NumPy's do not.

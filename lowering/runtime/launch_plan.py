@@ -1,8 +1,7 @@
-"""The launches of a straight-line Relax function: which kernels, on which values, in which order.
+"""Find the launches of a straight-line Relax function: which kernels, on which values, in which order.
 
-Takes a module whose Relax function calls PrimFuncs. Gives a `Plan`, or None when the function needs the virtual
-machine (branches, packed calls, intermediate values of symbolic shapes). Launches that would write nothing are left
-out. What a launch updates in place are arguments.
+There is no plan for a function that needs the virtual machine (branches, packed calls, intermediate values of symbolic
+shapes). Launches that would write nothing are left out. What a launch updates in place are arguments.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Runs a kernel that MLIR's execution engine compiled, on torch tensors and without copying them.
+"""Run a kernel that MLIR's execution engine compiled, on torch tensors and without copying them.
 
-Takes the engine and the kernel's symbol. Gives an `Executable`: `launch` stores the data pointers in a frame of its
-thread and makes one foreign call, which releases the GIL. Knows no shapes: they are compiled in or passed on, the
-caller checks. Raises `KernelMemoryError` where the code got no memory.
+`launch` stores the data pointers in a frame of its thread and makes one foreign call, which releases the GIL. Knows no
+shapes: they are compiled in or passed on, the caller checks. Raises `KernelMemoryError` where the code got no memory.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The OpenMP runtimes that kernels have their threads from, if there are any.
+"""Find the OpenMP runtimes that kernels have their threads from, if there are any.
 
-Takes nothing. Gives paths: of torch's runtime, where that has GNU's interface, and of one with LLVM's (``libiomp5``,
-``libomp``) for pipeline `mlir`: the one that this process has loaded already, since two of them in one process end it;
-else that of the package `intel-openmp`, or the system's. None where there is none: TVM has threads of its own then, and
-code of pipeline `mlir` runs on one.
+That is torch's, where it has GNU's interface, and one with LLVM's (``libiomp5``, ``libomp``) for pipeline `mlir`: the
+one that this process has loaded already, since two of them in one process end it; else that of the package
+`intel-openmp`, or the system's. Without one, TVM has threads of its own, and code of pipeline `mlir` runs on one.
 """
 
 from __future__ import annotations

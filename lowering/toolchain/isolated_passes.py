@@ -1,10 +1,7 @@
-"""Runs passes that can end the process in a process of their own: torch-mlir's, on programs that others wrote.
+"""Run passes that can end the process in a process of their own: torch-mlir's, on programs that others wrote.
 
-Takes a module, passes and the compile context. Gives a new module, read from the text that the other process printed.
-A pass that fails is the same `PassFailedError` as of `run_passes`; a process that dies, takes too long or too much
-memory, is one too.
-
-The process is the `WORKER` of `worker_process.py`, which is kept for the next call.
+Gives a new module, read from the text that the `WORKER` of `worker_process.py` printed. A pass that fails is the same
+`PassFailedError` as of `run_passes`; a process that dies, takes too long or too much memory, is one too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""TVMScript to read, TVMScript to resume from, and the way back.
+"""Print TVMScript, to read or to resume from, and parse it.
 
-`print_readable` leaves out what is there for tools: binding locations and metadata. `print_complete` keeps all, and
-`parse` reads either: TVM's parser marks every node with its position in the text, which would show in metadata and in
-debug information further on, so those marks are taken off. What `parse` gives prints as the text that it read.
+`print_readable` leaves out what is there for tools: binding locations and metadata. `parse` reads either text, drops
+the source spans that TVM's parser sets, which would show in metadata and debug information, and prints as it was read.
 """
 
 from __future__ import annotations

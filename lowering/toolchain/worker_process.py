@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from mlirtri.errors import CompilerBugError, KernelError
 from mlirtri.lowering.core.forks import renewed
@@ -81,13 +81,19 @@ class WorkerProcess:
 
     def send(self, message: Any) -> None:
         """Send a message; raises `BrokenPipeError` where the worker is dead."""
-        _write(self.process.stdin, message)
+        _write(self._pipes()[0], message)
 
     def receive(self, seconds: float) -> Any:
         """Return the next message; raises `TimeoutError` after `seconds`, `EOFError` where the worker is dead."""
-        if not select.select([self.process.stdout], [], [], seconds)[0]:
+        _, output = self._pipes()
+        if not select.select([output], [], [], seconds)[0]:
             raise TimeoutError
-        return _read(self.process.stdout)
+        return _read(output)
+
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        if self.process is None or self.process.stdin is None or self.process.stdout is None:
+            raise BrokenPipeError
+        return self.process.stdin, self.process.stdout
 
     def stop(self) -> None:
         """Kill the worker, if it is this process's own."""
@@ -131,19 +137,21 @@ class CallProcess(WorkerProcess):
         except TimeoutError:
             raise ProcessDied(f"ran for more than {limits.wait:.0f} seconds") from None
         except (EOFError, BrokenPipeError):
-            raise ProcessDied(_why(*_end_of(self.process), limits)) from None
+            raise ProcessDied(_why(*self._end(), limits)) from None
+
+    def _end(self) -> tuple[int, int]:
+        """Return the exit status of the dead worker, and the most bytes that it had."""
+        process = self.process
+        if process is None:
+            return 0, 0
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        return process.returncode, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 WORKER = CallProcess()
 """The one that all share: two would need twice the memory, and compilations wait for each other anyway."""
 atexit.register(WORKER.stop)
-
-
-def _end_of(process: subprocess.Popen[bytes]) -> tuple[int, int]:
-    """Return the exit status of a dead process, and the most bytes that it had."""
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def _why(status: int, had: int, limits: Limits) -> str:
@@ -167,7 +175,7 @@ def message_pipes() -> tuple[Iterator[Any], Callable[[Any], None]]:
     return _messages(sys.stdin.buffer), partial(_write, output)
 
 
-def _messages(stream: BinaryIO) -> Iterator[Any]:
+def _messages(stream: IO[bytes]) -> Iterator[Any]:
     try:
         while True:
             yield _read(stream)
@@ -207,7 +215,7 @@ def _reply(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bo
         return True, CompilerBugError(error, function.__name__)
 
 
-def _write(stream: BinaryIO, message: Any) -> None:
+def _write(stream: IO[bytes], message: Any) -> None:
     data = pickle.dumps(message)
     unsent = memoryview(_HEADER.pack(len(data)) + data)
     while unsent:
@@ -215,13 +223,13 @@ def _write(stream: BinaryIO, message: Any) -> None:
     stream.flush()
 
 
-def _read(stream: BinaryIO) -> Any:
+def _read(stream: IO[bytes]) -> Any:
     """Return the next message; raises `EOFError` at the end."""
     (size,) = _HEADER.unpack(_read_bytes(stream, _HEADER.size))
     return pickle.loads(_read_bytes(stream, size))
 
 
-def _read_bytes(stream: BinaryIO, size: int) -> bytearray:
+def _read_bytes(stream: IO[bytes], size: int) -> bytearray:
     data = bytearray()
     while len(data) < size:
         # A pipe gives what it has; a request for all the rest would allocate all of it each time.

@@ -1,9 +1,8 @@
-"""Simplifies the argument checks of compiled functions, and checks that a result shares no memory.
+"""Simplify the argument checks of compiled functions, and check that a result shares no memory.
 
-Takes a lowered PrimFunc. Gives it with one message for all invalid arguments, or with an error also if its result
-overlaps another parameter. The caller finds the reason in the user's words: TVM's own messages take a tenth of a short
-kernel's compile time, and checking addresses in Python takes a fifth of its call.
-Refuses functions that differ from TVM's lowering of static shapes (`CodegenError`).
+The caller finds the reason in the user's words: TVM's own messages take a tenth of a short kernel's compile time, and
+checking addresses in Python takes a fifth of its call. Refuses functions that differ from TVM's lowering of static
+shapes (`CodegenError`).
 """
 
 from __future__ import annotations

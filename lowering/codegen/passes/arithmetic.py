@@ -5,7 +5,6 @@ Each takes and gives a module of PrimFuncs, and refuses nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -32,11 +31,11 @@ def expand_wrapping(mod: IRModule) -> IRModule:
     return _rewritten(mod, (ir.Call, _expanded))
 
 
-def _rewritten(mod: IRModule, rewrite: Any) -> IRModule:
+def _rewritten(mod: IRModule, rules: Any, only_cpu: bool = True) -> IRModule:
     functions = {}
     for name, function in mod.functions_items():
-        if isinstance(function, PrimFunc) and is_for_cpu(function):
-            function = function.with_body(structural_map(function.body, rewrite, order="post"))
+        if isinstance(function, PrimFunc) and (is_for_cpu(function) or not only_cpu):
+            function = function.with_body(structural_map(function.body, rules, order="post"))
         functions[name] = function
     return IRModule(functions, attrs=mod.attrs)
 
@@ -96,7 +95,7 @@ def cast_index_bits(mod: IRModule) -> IRModule:
             return call
         return tirx.Cast(to, bits)
 
-    return _rewritten_all(mod, (ir.Call, visit))
+    return _rewritten(mod, (ir.Call, visit), only_cpu=False)
 
 
 def select_predicates(mod: IRModule) -> IRModule:
@@ -112,16 +111,7 @@ def select_predicates(mod: IRModule) -> IRModule:
             return cast
         return tirx.Select(cast.value, tirx.const(1, dtype), tirx.const(0, dtype))
 
-    return _rewritten_all(mod, (tirx.Cast, visit))
-
-
-def _rewritten_all(mod: IRModule, rule: tuple[type, Callable[[Any], Any]]) -> IRModule:
-    functions = {}
-    for name, function in mod.functions_items():
-        if isinstance(function, PrimFunc):
-            function = function.with_body(structural_map(function.body, rule, order="post"))
-        functions[name] = function
-    return IRModule(functions, attrs=mod.attrs)
+    return _rewritten(mod, (tirx.Cast, visit), only_cpu=False)
 
 
 _FENCE = "llvm.arithmetic.fence"
@@ -144,12 +134,7 @@ def fence_products(mod: IRModule) -> IRModule:
             lambda branch: tirx.IfThenElse(_fenced_sums(branch.condition), branch.then_case, branch.else_case),
         ),
     ]
-    functions = {}
-    for name, function in mod.functions_items():
-        if isinstance(function, PrimFunc) and function.attrs["target"].kind.name == "llvm":
-            function = function.with_body(structural_map(function.body, rules, order="post"))
-        functions[name] = function
-    return IRModule(functions, attrs=mod.attrs)
+    return _rewritten(mod, rules)
 
 
 def _fenced(store: Any) -> Any:

@@ -1,8 +1,7 @@
-"""Distributes the iterations of parallel loops evenly over tasks, neighbouring iterations to one thread.
+"""Distribute the iterations of parallel loops evenly over tasks, neighbouring iterations to one thread.
 
-Takes a lowered PrimFunc and the number of tasks. Gives it with loops over tasks, each with its share of the iterations.
-TVM gives all but the last task ceil(iterations / tasks) iterations: of ten in 32 tasks, the first of
-two threads has all, and of 33 it has 32.
+TVM gives all but the last task ceil(iterations / tasks) iterations: of ten in 32 tasks, the first of two threads has
+all, and of 33 it has 32.
 """
 
 from __future__ import annotations

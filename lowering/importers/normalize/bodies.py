@@ -14,7 +14,7 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.rules import literal
 from mlirtri.lowering.mlir.index_bounds import bounds_of
 from mlirtri.lowering.mlir.index_values import index_constant
-from mlirtri.lowering.mlir.linalg_builder import REDUCTION
+from mlirtri.lowering.mlir.linalg_builder import iterator_type
 
 PURE = ("arith.", "math.", "complex.", "affine.", "tensor.extract", "tensor.dim", "linalg.index")
 """Operations that may run speculatively once arithmetic is total and indices are clamped."""
@@ -75,7 +75,7 @@ def _mark_reductions(generic: ir.Operation) -> None:
         for mapping in maps[len(maps) - len(generic.results) :]
     ]
     kinds = list(generic.attributes["iterator_types"])
-    iterators = [ir.Attribute.parse(REDUCTION) if any(loop not in loops for loops in named) else kind
+    iterators = [iterator_type("reduction") if any(loop not in loops for loops in named) else kind
              for loop, kind in enumerate(kinds)]  # fmt: skip
     if iterators != kinds and generic.results:
         generic.attributes["iterator_types"] = ir.ArrayAttr.get(iterators)

@@ -15,7 +15,15 @@ from __future__ import annotations
 from itertools import combinations
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, bufferization, ir, operations_named, public_functions
-from mlirtri.lowering.mlir.aliasing import SLICE_ATTRIBUTES, VIEWS, is_block_argument, root_of, same_buffer, terminator
+from mlirtri.lowering.mlir.aliasing import (
+    SLICE_ATTRIBUTES,
+    VIEWS,
+    between,
+    is_block_argument,
+    root_of,
+    same_buffer,
+    terminator,
+)
 
 
 def fill_at_use(module: ir.Module) -> None:
@@ -23,17 +31,14 @@ def fill_at_use(module: ir.Module) -> None:
     for fill in operations_named(module, "linalg.fill"):
         uses = [use for use in fill.results[0].uses if not _only_reads(use)]
         # With one writer, readers come before it, or need a copy anyway.
-        if len(uses) == 1 and uses[0].owner.operation.block == fill.block and not _inserts(uses[0]):
-            continue
+        if len(uses) == 1 and uses[0].owner.operation.block == fill.block:
+            if uses[0].owner.name != "tensor.insert_slice" or uses[0].operand_number != 0:
+                continue
         for use in uses:
             with ir.InsertionPoint(use.owner):
                 use.owner.operands[use.operand_number] = fill.clone().results[0]
         if not list(fill.results[0].uses):
             fill.erase()
-
-
-def _inserts(use: ir.OpOperand) -> bool:
-    return use.owner.name == "tensor.insert_slice" and use.operand_number == 0
 
 
 def _only_reads(use: ir.OpOperand) -> bool:
@@ -72,11 +77,11 @@ def rewrite(module: ir.Module) -> None:
         producer = _producer(insertion.operands[0])
         if producer is None or producer.block != insertion.block:
             continue
-        between = _between(producer, insertion)
-        if not _is_touched(root_of(insertion.operands[1]), between):
+        inner = between(producer, insertion)
+        if not _is_touched(root_of(insertion.operands[1]), inner):
             continue
         read = {root_of(value) for value in _inputs(producer) if isinstance(value.type, ir.RankedTensorType)}
-        if any(_is_written(root, between) for root in read):
+        if any(_is_written(root, inner) for root in read):
             _part(producer)
         else:
             _move(producer, insertion)
@@ -110,14 +115,6 @@ def _inputs(operation: ir.Operation) -> list[ir.Value]:
     return [*list(operation.operands)[:-1], *captured]
 
 
-def _between(first: ir.Operation, last: ir.Operation) -> list[ir.Operation]:
-    return [
-        view.operation
-        for view in first.block.operations
-        if first.is_before_in_block(view.operation) and view.operation.is_before_in_block(last)
-    ]
-
-
 def _is_touched(root: ir.Value, operations: list[ir.Operation]) -> bool:
     return any(
         root_of(value) == root
@@ -130,15 +127,10 @@ def _is_touched(root: ir.Value, operations: list[ir.Operation]) -> bool:
 def _is_written(root: ir.Value, operations: list[ir.Operation]) -> bool:
     """Return whether any operation writes into the buffer of `root`."""
     results = [value for operation in operations for inner in all_operations_in(operation) for value in inner.results]
-    return any(value != root and root_of(value) == root and _is_new_content(value) for value in results)
-
-
-def _is_new_content(value: ir.Value) -> bool:
-    return value.owner.name not in VIEWS
+    return any(value != root and root_of(value) == root and value.owner.name not in VIEWS for value in results)
 
 
 def _part(producer: ir.Operation) -> None:
-    """Give the result memory of its own."""
     empty = _start(producer)
     with ir.InsertionPoint(producer), producer.location:
         fresh = bufferization.alloc_tensor(empty.results[0].type, list(empty.operands))

@@ -1,7 +1,6 @@
 """Rewrites of tensor operations so that bufferization needs fewer buffers and copies.
 
-Takes a module of `linalg`, `tensor` and `scf` on tensors. Gives it in place with the same values: destinations without
-content (``tensor.empty``) become existing buffers. Refuses nothing.
+Destinations without content (``tensor.empty``) become existing buffers.
 
     %y = f(%x) into empty; yield %y   ──►   %y = f(%x) into %x; yield %y     (in a loop that carries %x)
 """
@@ -17,8 +16,10 @@ from mlirtri.lowering.mlir.aliasing import (
     is_inside,
     is_read_only,
     terminator,
+    viewed,
 )
-from mlirtri.lowering.mlir.index_values import index_value, size_of
+from mlirtri.lowering.mlir.index_values import index_value, sizes_of
+from mlirtri.lowering.mlir.linalg_builder import cast_to, insert_slice
 
 
 def splats_to_fills(module: ir.Module) -> None:
@@ -79,32 +80,15 @@ def concat_to_slices(module: ir.Module) -> None:
 
 
 def _concat(parts: list[ir.Value], axis: int, kind: ir.RankedTensorType) -> ir.Value:
-    sizes = [[size_of(part, number) for number in range(kind.rank)] for part in parts]
+    sizes = [sizes_of(part) for part in parts]
     offsets: list[int | ir.Value] = [0]
-    for size in sizes:
-        offsets.append(_sum(offsets[-1], size[axis]))
-    shape = [*sizes[0][:axis], offsets[-1], *sizes[0][axis + 1 :]]
-    joined = tensor.empty(shape, kind.element_type)
+    for extent in (size[axis] for size in sizes):
+        is_static = isinstance(offsets[-1], int) and isinstance(extent, int)
+        offsets.append(offsets[-1] + extent if is_static else arith.addi(index_value(offsets[-1]), index_value(extent)))
+    joined = tensor.empty([*sizes[0][:axis], offsets[-1], *sizes[0][axis + 1 :]], kind.element_type)
     for part, size, offset in zip(parts, sizes, offsets[:-1], strict=True):
-        dynamic_offsets, static_offsets = _parted([offset if number == axis else 0 for number in range(kind.rank)])
-        extents, static_extents = _parted(size)
-        strides = [1] * kind.rank
-        joined = tensor.insert_slice(
-            part, joined, dynamic_offsets, extents, [], static_offsets, static_extents, strides
-        )
-    return joined if joined.type == kind else tensor.cast(kind, joined)
-
-
-def _sum(left: int | ir.Value, right: int | ir.Value) -> int | ir.Value:
-    if isinstance(left, int) and isinstance(right, int):
-        return left + right
-    return arith.addi(index_value(left), index_value(right))
-
-
-def _parted(numbers: list[int | ir.Value]) -> tuple[list[ir.Value], list[int]]:
-    """Return the dynamic numbers, and all of them with a marker for each dynamic one."""
-    dynamic = [number for number in numbers if not isinstance(number, int)]
-    return dynamic, [number if isinstance(number, int) else ir.ShapedType.get_dynamic_size() for number in numbers]
+        joined = insert_slice(part, joined, [offset if number == axis else 0 for number in range(kind.rank)], size)
+    return cast_to(joined, kind)
 
 
 def elementwise_in_place(module: ir.Module) -> None:
@@ -163,7 +147,7 @@ def _array_written(generic: ir.Operation) -> ir.Value | None:
     uses = list(generic.results[0].uses)
     if len(uses) != 1 or uses[0].owner.operation.name != "tensor.insert_slice":
         return None
-    return _array_of(uses[0].owner.operation.operands[1])
+    return viewed(uses[0].owner.operation.operands[1])
 
 
 def _shifted_readers(generic: ir.Operation, array: ir.Value) -> int:
@@ -171,15 +155,9 @@ def _shifted_readers(generic: ir.Operation, array: ir.Value) -> int:
     *inputs, _ = generic.operands
     *maps, target_map = (access.value for access in generic.attributes["indexing_maps"])
     return sum(
-        _array_of(value) == array and len(access.results) == target_map.n_dims and not _goes_back(generic, value)
+        viewed(value) == array and len(access.results) == target_map.n_dims and not _goes_back(generic, value)
         for value, access in zip(inputs, maps, strict=True)
     )
-
-
-def _array_of(value: ir.Value) -> ir.Value:
-    while _is_result_of(value, "tensor.") and value.owner.operation.name in VIEWS:
-        value = value.owner.operation.operands[0]
-    return value
 
 
 def _bring_closer(value: ir.Value, generic: ir.Operation) -> None:

@@ -11,9 +11,11 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named
-from mlirtri.lowering.mlir.cloning import clone_all
-from mlirtri.lowering.mlir.linalg_builder import empty_generic
+from mlirtri.dialect.bindings.mlir import arith, ir, operations_named
+from mlirtri.lowering.mlir.aliasing import definition, terminator
+from mlirtri.lowering.mlir.cloning import clone_all, leading_to
+from mlirtri.lowering.mlir.linalg_builder import generic as build_generic
+from mlirtri.lowering.mlir.linalg_builder import iterators_of, maps_of
 
 _EXTREMA = {
     ("arith.cmpf", "ogt"): arith.maximumf, ("arith.cmpf", "olt"): arith.minimumf,
@@ -39,7 +41,7 @@ def _extremum(generic: ir.Operation) -> Any:
     element, best, first = block.arguments
     if isinstance(element.type, ir.FloatType) and element.type.width < 32:
         return None
-    selects = [_maker(value) for value in _results(block)]
+    selects = [definition(value) for value in terminator(block).operands]
     if [select and select.name for select in selects] != ["arith.select"] * 2:
         return None
     value, index = ([*select.operands] for select in selects)
@@ -47,17 +49,9 @@ def _extremum(generic: ir.Operation) -> Any:
         return None
     extrema = {_EXTREMA.get(_comparison(use.owner.operation), None) for use in element.uses} - {None}
     is_alone = _is_own(operands[1], generic) and _starts_from_largest(operands[2])
-    if len(extrema) != 1 or not is_alone or _depends_on_any(index[1], (element, best, first)):
+    if len(extrema) != 1 or not is_alone or _depends_on(index[1], (element, best, first)):
         return None
     return extrema.pop() if _takes_the_first(value[0], index[1], (element, best, first)) else None
-
-
-def _results(block: ir.Block) -> list[ir.Value]:
-    return list(block.operations[len(block.operations) - 1].operands)
-
-
-def _maker(value: ir.Value) -> Any:
-    return value.owner.operation if isinstance(value.owner, ir.Operation | ir.OpView) else None
 
 
 def _takes_the_first(condition: ir.Value, index: ir.Value, arguments: tuple[ir.Value, ...]) -> bool:
@@ -78,7 +72,7 @@ def _takes_the_first(condition: ir.Value, index: ir.Value, arguments: tuple[ir.V
 
 def _condition_value(value: ir.Value, facts: dict[str, bool], values: tuple[ir.Value, ...]) -> bool | None:
     """Return the value of a condition under these facts; None where they do not decide it."""
-    maker = _maker(value)
+    maker = definition(value)
     if maker is None:
         return None
     operands = list(maker.operands)
@@ -99,7 +93,7 @@ def _condition_value(value: ir.Value, facts: dict[str, bool], values: tuple[ir.V
 def _starts_from_largest(memory: ir.Value) -> bool:
     """Return whether integer memory was filled with the largest value."""
     fills = [use.owner.operation for use in memory.uses if use.owner.operation.name == "linalg.fill"]
-    makers = [_maker(fill.operands[0]) for fill in fills]
+    makers = [definition(fill.operands[0]) for fill in fills]
     if len(makers) != 1 or makers[0] is None or makers[0].name != "arith.constant":
         return False
     return makers[0].attributes["value"].value == 2 ** (memory.type.element_type.width - 1) - 1
@@ -107,7 +101,8 @@ def _starts_from_largest(memory: ir.Value) -> bool:
 
 def _is_own(memory: ir.Value, generic: ir.Operation) -> bool:
     """Return whether only the generic, and the fill before it, use the memory."""
-    if not isinstance(memory.owner, ir.Operation | ir.OpView) or "alloc" not in memory.owner.operation.name:
+    owner = definition(memory)
+    if owner is None or "alloc" not in owner.name:
         return False
     users = {use.owner.operation.name for use in memory.uses if use.owner.operation != generic}
     return users <= {"linalg.fill", "memref.dealloc"}
@@ -120,39 +115,31 @@ def _comparison(operation: ir.Operation) -> tuple[str, str]:
     return operation.name, str(names(operation.attributes["predicate"].value)).lower()
 
 
-def _depends_on_any(value: ir.Value, arguments: tuple[ir.Value, ...]) -> bool:
+def _depends_on(value: ir.Value, arguments: tuple[ir.Value, ...]) -> bool:
     """Return whether a value depends on one of the arguments of the body."""
     if value in arguments:
         return True
-    is_made = isinstance(value.owner, ir.Operation | ir.OpView)
-    return is_made and any(_depends_on_any(operand, arguments) for operand in value.owner.operation.operands)
+    owner = definition(value)
+    return owner is not None and any(_depends_on(operand, arguments) for operand in owner.operands)
 
 
 def _split(generic: ir.Operation, extremum: Any) -> None:
     source, best, first = generic.operands
-    maps = list(generic.attributes["indexing_maps"])
-    kinds = [str(kind) for kind in generic.attributes["iterator_types"]]
+    maps, kinds = maps_of(generic), iterators_of(generic)
     block = generic.regions[0].blocks[0]
-    index = block.operations[len(block.operations) - 1].operands[1].owner.operation
+    select = terminator(block).operands[1].owner.operation
     with ir.InsertionPoint(generic), generic.location:
-        largest = empty_generic([source], [best], ir.ArrayAttr.get(maps[:2]), kinds)
-        body = largest.regions[0].blocks.append(source.type.element_type, best.type.element_type)
-        with ir.InsertionPoint(body):
-            # Accumulator first, as LLVM's vectoriser needs it.
-            linalg.YieldOp([extremum(body.arguments[1], body.arguments[0])])
-        search = empty_generic([source, best], [first], ir.ArrayAttr.get(maps), kinds)
-        body = search.regions[0].blocks.append(*(value.type.element_type for value in (source, best, first)))
-        with ir.InsertionPoint(body):
-            linalg.YieldOp([_first_index(block, index, body)])
+        # Accumulator first, as LLVM's vectoriser needs it.
+        build_generic([source], [best], maps[:2], kinds, lambda element, accumulator: [extremum(accumulator, element)])
+        build_generic([source, best], [first], maps, kinds, lambda *values: [_first_index(block, select, values)])
     generic.erase()
 
 
-def _first_index(block: ir.Block, select: ir.Operation, body: ir.Block) -> ir.Value:
+def _first_index(block: ir.Block, select: ir.Operation, arguments: tuple[ir.Value, ...]) -> ir.Value:
     """Return the minimum of the index so far and this one, where the element equals the extremum."""
-    element, best, first = body.arguments
-    needed = [view.operation for view in block.operations if _depends_on(view.operation, select.operands[1])]
+    element, best, first = arguments
     values: dict[ir.Value, ir.Value] = {}
-    clone_all(needed, values)
+    clone_all(leading_to(block, [select.operands[1]]), values)
     index = values.get(select.operands[1], select.operands[1])
     if isinstance(element.type, ir.FloatType):
         # One comparison: true of NaN if the extremum is NaN, and then of NaN only.
@@ -163,11 +150,3 @@ def _first_index(block: ir.Block, select: ir.Operation, body: ir.Block) -> ir.Va
     # Not the largest number, for which LLVM would fold to a conditional select and not vectorise.
     none = arith.constant(first.type, 2 ** (first.type.width - 1) - 2)
     return arith.minsi(arith.select(is_it, index, none), first)
-
-
-def _depends_on(operation: ir.Operation, value: ir.Value) -> bool:
-    """Return whether a value derives from an operation."""
-    if not isinstance(value.owner, ir.Operation | ir.OpView):
-        return False
-    owner = value.owner.operation
-    return owner == operation or any(_depends_on(operation, operand) for operand in owner.operands)

@@ -1,10 +1,8 @@
-"""Convert loop nests to the affine dialect, and fuse, tile and parallelise them by upstream MLIR passes.
+"""Convert loop nests to the affine dialect, and fuse, tile and parallelise them: the stage of pipeline ``poly`` alone.
 
-Takes a module over memrefs. Gives the same with its loops in the affine dialect, as far as they are affine: adjacent
-nests are fused, nests are tiled by `TILE` where dependences allow it, and loops whose iterations are independent are
-``affine.parallel``. Loops that are not affine (`while`, bounds from data) stay `scf`, and a function that has these, or
-whole-array operations of run-time size, stays as it is: upstream's analyses see affine loads and stores alone. Only
-pipeline ``poly`` has this stage, to show what a polyhedral analysis finds.
+Adjacent nests are fused, nests are tiled by `TILE` where dependences allow it, and loops whose iterations are
+independent are ``affine.parallel``. Loops that are not affine (`while`, bounds from data) stay `scf`, and a function
+that has these, or whole-array operations of run-time size, stays: upstream's analyses see affine accesses alone.
 """
 
 from __future__ import annotations

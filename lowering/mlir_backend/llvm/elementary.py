@@ -1,13 +1,13 @@
-"""Expand a module's elementary functions into scalar `arith` and `llvm` operations.
+"""Expand elementary functions into scalar operations without branches, which LLVM vectorises in loops.
 
-Takes a module of scalar code. Gives, in place, arithmetic without branches for exp, log, tanh, erf and so on in fp32
-and fp64, for sine, cosine, tangent and powers in fp32 (`scalar_circles.py`), and instructions for floor and ceil. LLVM
-vectorises these in loops; the C library's functions would be called per element. Other functions stay as they are.
+These are exp, log, tanh, erf and so on in fp32 and fp64, sine, cosine, tangent and powers in fp32, and instructions
+for floor and ceil. The C library's functions would be called per element; all other functions stay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -32,26 +32,19 @@ TABLES = ("mlirtri_quarters_high", "mlirtri_quarters_low")
 def rewrite(module: ir.Module) -> None:
     """Replace every scalar function that is branch-free arithmetic or an instruction."""
     dtypes = {ir.F32Type.get(): "float32", ir.F64Type.get(): "float64"}
-    for name, intrinsic in INTRINSICS.items():
-        for operation in operations_named(module, name):
-            if operation.results[0].type in dtypes:
-                with ir.InsertionPoint(operation), operation.location:
-                    value = _intrinsic(intrinsic, *operation.operands)
-                replace(operation, [value])
-    for name, function in FUNCTIONS.items():
-        for operation in operations_named(module, f"math.{name}") if not function.asks_library else ():
-            dtype = dtypes.get(operation.results[0].type)
-            if dtype not in function.dtypes:
-                continue
+    for operation in operations_named(module, "math.*"):
+        name, dtype = operation.name, dtypes.get(operation.results[0].type)
+        function, make = FUNCTIONS.get(name.removeprefix("math.")), None
+        if name in INTRINSICS:
+            make = partial(_intrinsic, INTRINSICS[name])
+        elif function is not None and dtype in function.dtypes and not function.asks_library:
+            make = partial(function.make, Scalars(dtype))
+        elif dtype == "float32" and name.removeprefix("math.") in SCALAR_FUNCTIONS:
+            make = partial(SCALAR_FUNCTIONS[name.removeprefix("math.")], Scalars(dtype))
+        if make is not None and dtype is not None:
             with ir.InsertionPoint(operation), operation.location:
-                value = function.make(Scalars(dtype), *operation.operands)
+                value = make(*operation.operands)
             replace(operation, [value])
-    for name, make in SCALAR_FUNCTIONS.items():
-        for operation in operations_named(module, f"math.{name}"):
-            if dtypes.get(operation.results[0].type) == "float32":
-                with ir.InsertionPoint(operation), operation.location:
-                    value = make(Scalars("float32"), *operation.operands)
-                replace(operation, [value])
     _add_tables(module)
 
 
@@ -75,6 +68,22 @@ class Scalars:
     """Operations on one number, with the interface of `vector_lanes.Lanes`."""
 
     scales = False
+    product, quotient, sum, difference = map(staticmethod, (arith.mulf, arith.divf, arith.addf, arith.subf))
+    plus, minus, both, either = map(staticmethod, (arith.addi, arith.subi, arith.andi, arith.ori))
+    select = staticmethod(arith.select)
+    floor, nearest, root, magnitude, with_sign, fma = (
+        staticmethod(partial(_intrinsic, name)) for name in ("floor", "roundeven", "sqrt", "fabs", "copysign", "fma")
+    )
+    less, greater, equal, differ = (
+        staticmethod(partial(arith.cmpf, predicate))
+        for predicate in (
+            arith.CmpFPredicate.OLT,
+            arith.CmpFPredicate.OGT,
+            arith.CmpFPredicate.OEQ,
+            arith.CmpFPredicate.UNE,
+        )
+    )
+    equal_booleans = staticmethod(partial(arith.cmpi, arith.CmpIPredicate.eq))
 
     def __init__(self, dtype: str):
         self.dtype = dtype
@@ -95,48 +104,17 @@ class Scalars:
     def integral(self, value: int) -> ir.Value:
         return arith.constant(self.integer, value)
 
-    def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
-        return _intrinsic("fma", x, y, z)
-
-    def product(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        return arith.mulf(x, y)
-
-    def quotient(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        return arith.divf(x, y)
-
-    def sum(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        return arith.addf(x, y)
-
-    def difference(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        return arith.subf(x, y)
-
     def polynomial(self, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
         result = self.number(coefficients[-1])
         for coefficient in reversed(coefficients[:-1]):
             result = self.fma(result, x, self.number(coefficient))
         return result
 
-    def polynomial_by_pairs(self, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
-        return self.polynomial(x, coefficients)
-
-    def floor(self, x: ir.Value) -> ir.Value:
-        return _intrinsic("floor", x)
-
-    def nearest(self, x: ir.Value) -> ir.Value:
-        return _intrinsic("roundeven", x)
-
-    def root(self, x: ir.Value) -> ir.Value:
-        return _intrinsic("sqrt", x)
+    polynomial_by_pairs = polynomial
 
     def between(self, x: ir.Value, low: float, high: float) -> ir.Value:
         lower, upper = self.number(low), self.number(high)
         return self.select(self.greater(x, lower), self.select(self.less(x, upper), x, upper), lower)
-
-    def plus(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        return arith.addi(x, y)
-
-    def minus(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        return arith.subi(x, y)
 
     def shifted_right(self, x: ir.Value, count: int) -> ir.Value:
         return arith.shrsi(x, self.integral(count))
@@ -150,12 +128,6 @@ class Scalars:
 
     def from_bits(self, bits: ir.Value) -> ir.Value:
         return arith.bitcast(self.float, bits)
-
-    def magnitude(self, x: ir.Value) -> ir.Value:
-        return _intrinsic("fabs", x)
-
-    def with_sign(self, magnitude: ir.Value, sign: ir.Value) -> ir.Value:
-        return _intrinsic("copysign", magnitude, sign)
 
     def is_nan(self, x: ir.Value) -> ir.Value:
         infinity = self.integral(_INFINITY_BITS[self.dtype])
@@ -182,32 +154,8 @@ class Scalars:
     def converted(self, x: ir.Value) -> ir.Value:
         return arith.extf(self.float, x) if self.dtype == "float64" else arith.truncf(self.float, x)
 
-    def less(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        return arith.cmpf(arith.CmpFPredicate.OLT, x, y)
-
-    def greater(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        return arith.cmpf(arith.CmpFPredicate.OGT, x, y)
-
-    def equal(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        return arith.cmpf(arith.CmpFPredicate.OEQ, x, y)
-
-    def equal_booleans(self, first: ir.Value, second: ir.Value) -> ir.Value:
-        return arith.cmpi(arith.CmpIPredicate.eq, first, second)
-
-    def differ(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        return arith.cmpf(arith.CmpFPredicate.UNE, x, y)
-
     def negated(self, condition: ir.Value) -> ir.Value:
         return arith.xori(condition, arith.constant(ir.IntegerType.get_signless(1), 1))
-
-    def both(self, first: ir.Value, second: ir.Value) -> ir.Value:
-        return arith.andi(first, second)
-
-    def either(self, first: ir.Value, second: ir.Value) -> ir.Value:
-        return arith.ori(first, second)
-
-    def select(self, condition: ir.Value, yes: ir.Value, no: ir.Value) -> ir.Value:
-        return arith.select(condition, yes, no)
 
     def where_all(self, _condition: ir.Value, near: ir.Value, _name: str, *_operands: ir.Value) -> ir.Value:
         """Return what holds for most operands; the caller handles the others."""

@@ -32,12 +32,12 @@ def lower(module: ir.Module, context: CompileContext) -> Code:
     engine = _compile(module)
     # A program entered after `bufferized` has no counts.
     attributes = module.operation.attributes
-    counts = [attributes[name].value if name in attributes else None for name in COUNTS]
+    kernels, bytes_moved = (attributes[name].value if name in attributes else None for name in COUNTS)
     updates = sorted(list(attributes[UPDATES])[1::2]) if UPDATES in attributes else []
     arguments = len(ir.TypeAttr(function.attributes["function_type"]).value.inputs)
     sizes = _sizes_to_pass(attributes, updates)
     symbol = function.attributes["sym_name"].value
-    executable = MlirExecutable(engine, symbol, arguments, *counts, updates, sizes, gives_status(function))
+    executable = MlirExecutable(engine, symbol, arguments, kernels, bytes_moved, updates, sizes, gives_status(function))
     return Code(_disassemble(engine) or _llvm_ir(module), executable)
 
 

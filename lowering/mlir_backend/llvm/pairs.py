@@ -1,9 +1,8 @@
-"""Lower integer matmuls to instructions that add products of pairs, in pipeline `mlir`.
+"""Lower integer matmuls to x86 instructions that add products of pairs, in pipeline `mlir`.
 
-Takes a module of `linalg.generic` over memrefs. Replaces, in place, each matmul of 8-bit or signed 16-bit integers with
-32-bit sums: both operands are copied as pairs of 16-bit neighbours along the reduction, and in loops over tiles of rows
-and vectors x86's instruction multiplies pairs and adds both products to a lane. Operands that were widened to 32 bits
-in memory are read unwidened. Everything else, and other CPUs, stay as they are. Refuses nothing.
+Each matmul of 8-bit or signed 16-bit integers with 32-bit sums copies both operands as pairs of 16-bit neighbours along
+the reduction; in loops over tiles of rows and vectors the instruction adds both products of a pair to a lane.
+Operands that were widened to 32 bits in memory are read unwidened. Other CPUs keep the operations as they are.
 """
 
 from __future__ import annotations
@@ -14,10 +13,11 @@ from math import prod
 
 import numpy as np
 
-from mlirtri.dialect.bindings.mlir import arith, ir, linalg, memref, operations_named, scf, vector
+from mlirtri.dialect.bindings.mlir import arith, ir, memref, operations_named, scf, vector
 from mlirtri.lowering.core.cpu import cpu_flags, simd_registers
 from mlirtri.lowering.mlir.index_values import index_constant, loop_nest
-from mlirtri.lowering.mlir.linalg_builder import PARALLEL, empty_generic
+from mlirtri.lowering.mlir.linalg_builder import dimensions, maps_of, plain_accesses
+from mlirtri.lowering.mlir.linalg_builder import generic as build_generic
 from mlirtri.lowering.mlir_backend.llvm.tiles import (
     FEWEST_MULTIPLICATIONS,
     WIDENING,
@@ -26,6 +26,7 @@ from mlirtri.lowering.mlir_backend.llvm.tiles import (
     parts,
     widths,
 )
+from mlirtri.lowering.mlir_backend.llvm.transposes import Indices, moved
 
 _PRODUCTS = {
     512: ("avx512bw", "llvm.x86.avx512.pmaddw.d.512"),
@@ -35,8 +36,6 @@ _PRODUCTS = {
 """By register width in bits: the CPU features required, and LLVM's intrinsic for dot products of pairs."""
 ROWS = 6
 """Rows of a tile: accumulators and operands then fill the registers."""
-Indices = dict[int, ir.Value]
-"""The index of each loop, by its number."""
 _VIEWS = ("memref.subview", "memref.collapse_shape", "memref.expand_shape", "memref.cast", "memref.reinterpret_cast")
 
 
@@ -76,8 +75,7 @@ def rewrite(module: ir.Module, threads: int) -> None:
         return
     for generic in operations_named(module, "linalg.generic"):
         loops = contraction(generic)
-        operands = None if loops is None else _operands(generic, loops)
-        if operands is None:
+        if loops is None or (operands := _operands(generic, loops)) is None:
             continue
         with ir.InsertionPoint(generic), generic.location:
             _write(generic, operands, loops, threads)
@@ -89,15 +87,14 @@ def _operands(generic: ir.Operation, loops: Contraction) -> tuple[_Operand, _Ope
         return None
     if loops.bits != 32:
         return None
-    both = [_narrow_operand(generic, position) for position in range(2)]
-    if None in both:
+    first, second = (_narrow_operand(generic, position) for position in range(2))
+    if first is None or second is None:
         return None
-    left, right = both if loops.column in both[1].access else reversed(both)
-    return left, right
+    return (first, second) if loops.column in second.access else (second, first)
 
 
 def _narrow_operand(generic: ir.Operation, position: int) -> _Operand | None:
-    access = [result.position for result in generic.attributes["indexing_maps"][position].value.results]
+    access = [result.position for result in maps_of(generic)[position].results]
     memory, argument = generic.operands[position], generic.regions[0].blocks[0].arguments[position]
     steps = {use.owner.operation.name for use in argument.uses} & set(WIDENING)
     if memory.type.element_type.width == 32:
@@ -121,13 +118,13 @@ def _widened_from(generic: ir.Operation, memory: ir.Value, access: list[int]) ->
     if len(writers) != 1 or any(user.name not in ("linalg.generic", "memref.dealloc") for user in users):
         return None
     (writer,) = writers
-    block, maps = writer.regions[0].blocks[0], [attribute.value for attribute in writer.attributes["indexing_maps"]]
+    block, accesses = writer.regions[0].blocks[0], plain_accesses(writer)
     steps = [view.operation for view in block.operations]
     if len(writer.operands) != 2 or len(steps) != 2 or steps[0].operands[0] != block.arguments[0]:
         return None
-    if not all(isinstance(result, ir.AffineDimExpr) for mapping in maps for result in mapping.results):
+    if accesses is None:
         return None
-    read, written = ([result.position for result in mapping.results] for mapping in maps)
+    read, written = accesses
     source = writer.operands[0]
     is_copy = writer.operands[1] == memory and sorted(read) == sorted(written) and _fits(source, steps[0].name)
     if not is_copy or not _stays(source, writer, generic):
@@ -205,14 +202,12 @@ def _part(memory: ir.Value, offsets: list[int], sizes: list[int], strides: list[
     return memory if is_whole else memref.subview(memory, offsets, sizes, strides)
 
 
-def _elementwise(inputs: list[ir.Value], out: ir.Value, accesses: list[list[int]], make) -> None:
+def _elementwise(
+    inputs: list[ir.Value], out: ir.Value, accesses: list[list[int]], make: Callable[[list[ir.Value]], ir.Value]
+) -> None:
     rank = len(out.type.shape)
-    maps = [ir.AffineMap.get(rank, 0, [ir.AffineDimExpr.get(loop) for loop in access]) for access in accesses]
-    maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(mapping) for mapping in (*maps, ir.AffineMap.get_identity(rank))])
-    generic = empty_generic(inputs, [out], maps, [PARALLEL] * rank)
-    block = generic.regions[0].blocks.append(*(value.type.element_type for value in (*inputs, out)))
-    with ir.InsertionPoint(block):
-        linalg.YieldOp([make(list(block.arguments)[:-1])])
+    maps = [*(dimensions(*access, rank=rank) for access in accesses), ir.AffineMap.get_identity(rank)]
+    build_generic(inputs, [out], maps, ["parallel"] * rank, lambda *values: [make(list(values[:-1]))])
 
 
 def _integer(bits: int) -> ir.Type:
@@ -220,13 +215,12 @@ def _integer(bits: int) -> ir.Type:
 
 
 def _write(generic: ir.Operation, operands: tuple[_Operand, _Operand], loops: Contraction, threads: int) -> None:
-    """Replace a product by copies in pairs and loops over tiles."""
     (reduced,) = loops.reduced
     lanes, pairs = simd_registers().bits // 32, -(-loops.extents[reduced] // 2)
     columns = -(-loops.extents[loops.column] // lanes) * lanes
     left, left_access = _in_pairs(operands[0], loops, reduced, pairs)
     right, right_access = _in_pairs(operands[1], loops, loops.column, columns)
-    out_access = [result.position for result in generic.attributes["indexing_maps"][2].value.results]
+    out_access = [result.position for result in maps_of(generic)[2].results]
     product = _Product(left, right, generic.operands[2], (left_access, right_access, out_access), loops, pairs)
     outer = [loop for loop in out_access if loop not in (loops.row, loops.column)]
     extent = loops.extents[loops.row]
@@ -287,7 +281,6 @@ def _columns(product: _Product, indices: Indices, bounds: tuple[ir.Value, ir.Val
 
 
 def _tile(product: _Product, indices: Indices, rows: int, width: int) -> None:
-    """Accumulate a tile in registers, and add it to the result."""
     loops, lanes = product.loops, simd_registers().bits // 32
     (reduced,) = loops.reduced
     spots = [(row, column) for row in range(rows) for column in range(0, width, lanes)]
@@ -296,16 +289,16 @@ def _tile(product: _Product, indices: Indices, rows: int, width: int) -> None:
     loop = scf.ForOp(index_constant(0), index_constant(product.pairs), index_constant(1), [zero] * len(spots))
     with ir.InsertionPoint(loop.body):
         pair = {**indices, reduced: loop.induction_variable}
-        left = [_spread(product, _moved(pair, loops.row, row)) for row in range(rows)]
+        left = [_spread(product, moved(pair, loops.row, row)) for row in range(rows)]
         right = {}
         for column in range(0, width, lanes):
-            spot = product.indices_of(1, _moved(pair, loops.column, column))
+            spot = product.indices_of(1, moved(pair, loops.column, column))
             right[column] = _of_pairs(vector.load(kind, product.right, spot))
         sums = [arith.addi(accumulator, _product_of(left[row], right[column]))
                 for accumulator, (row, column) in zip(loop.inner_iter_args, spots, strict=True)]  # fmt: skip
         scf.YieldOp(sums)
     for accumulator, (row, column) in zip(loop.results, spots, strict=True):
-        spot = product.indices_of(2, _moved(_moved(indices, loops.row, row), loops.column, column))
+        spot = product.indices_of(2, moved(moved(indices, loops.row, row), loops.column, column))
         _add(product.out, spot, accumulator, min(lanes, width - column))
 
 
@@ -338,10 +331,6 @@ def _add(memory: ir.Value, indices: list[ir.Value], value: ir.Value, count: int)
     mask = arith.constant(predicates, ir.DenseElementsAttr.get(np.arange(kind.shape[0]) < count, type=predicates))
     zero = vector.broadcast(kind, arith.constant(_integer(32), 0))
     vector.maskedstore(memory, indices, mask, arith.addi(vector.maskedload(kind, memory, indices, mask, zero), value))
-
-
-def _moved(indices: Indices, loop: int, by: int) -> Indices:
-    return {**indices, loop: arith.addi(indices[loop], index_constant(by))} if by else indices
 
 
 def _erase(generic: ir.Operation) -> None:

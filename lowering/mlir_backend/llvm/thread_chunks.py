@@ -1,15 +1,16 @@
-"""Split structured operations of pipeline `mlir` into chunks of their outermost parallel loop for threads.
+"""Split structured operations of pipeline `mlir` into chunks of their outermost parallel loop, one per thread.
 
-Takes a module of `linalg.generic` over memrefs in loop order. Gives, in place, an `scf.forall` around each that is
-large enough, over one chunk per thread. Does nothing for one thread. Refuses nothing.
+Each `linalg.generic` over memrefs that is large enough gets an `scf.forall` around it.
 """
 
 from __future__ import annotations
 
 from math import prod
 
+from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.dialect.bindings.mlir import apply_transform, ir, operations_named
 from mlirtri.lowering.mlir.cloning import replace
+from mlirtri.lowering.mlir.linalg_builder import iterators_of, loop_extents
 from mlirtri.lowering.toolchain.mlir_passes import Pass
 
 MARK = "mlirtri.chunks"
@@ -61,20 +62,12 @@ def inline_scopes(module: ir.Module) -> None:
 
 def _chunk(generic: ir.Operation, threads: int) -> list[int] | None:
     """Return the tile size of each loop, or None where threads are not profitable."""
-    maps = [attribute.value for attribute in generic.attributes["indexing_maps"]]
-    extents: dict[int, int] = {}
-    for value, mapping in zip(generic.operands, maps, strict=True):
-        if isinstance(value.type, ir.MemRefType):
-            for result, size in zip(mapping.results, value.type.shape, strict=True):
-                if isinstance(result, ir.AffineDimExpr):
-                    extents[result.position] = size
-    dynamic = ir.ShapedType.get_dynamic_size()
-    iterators = [str(kind) for kind in generic.attributes["iterator_types"]]
-    if len(extents) != len(iterators) or dynamic in extents.values() or prod(extents.values()) < FEWEST_ELEMENTS:
+    extents, iterators = loop_extents(generic), iterators_of(generic)
+    if len(extents) != len(iterators) or DYNAMIC in extents.values() or prod(extents.values()) < FEWEST_ELEMENTS:
         return None
     if generic.parent.operation.name != "func.func":
         return None
     for loop, kind in enumerate(iterators):
-        if "parallel" in kind and extents[loop] >= threads:
+        if kind == "parallel" and extents[loop] >= threads:
             return [-(-extents[loop] // threads) if number == loop else 0 for number in range(len(iterators))]
     return None

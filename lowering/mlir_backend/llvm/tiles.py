@@ -1,10 +1,9 @@
 """Tile and vectorise contractions over memrefs, by upstream's transform dialect.
 
-Takes a module of bufferized `linalg.generic`. Gives, in place, of each contraction of static sizes that is large enough
-(sums of products of two operands, each read by plain loops, one of them contiguous along the innermost loop of the
-result): loops over chunks (an `scf.forall` for several threads), in which a tile of rows and vectors accumulates the
-reduction in registers. Remainders become tiles of other sizes, so that no element is computed alone. An operand that is
-contiguous along the reduction only is transposed into a copy first. Everything else stays as it is. Refuses nothing.
+A contraction of static sizes that is large enough (a sum of products of two operands, each read by plain loops, one of
+them contiguous along the innermost loop of the result) becomes loops over chunks (an `scf.forall` for several threads),
+in which a tile of rows and vectors accumulates the reduction in registers. Remainders become tiles of other sizes, so
+that no element is computed alone. An operand that is contiguous along the reduction only is transposed first.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from math import prod
 
 from mlirtri.dialect.bindings.mlir import apply_transform, ir, linalg, memref, operations_named
 from mlirtri.lowering.core.cpu import simd_registers
+from mlirtri.lowering.mlir.linalg_builder import dimensions, loop_extents, maps_of, plain_accesses, set_maps
 from mlirtri.lowering.mlir_backend.llvm.windows import order_loops, with_even_columns, with_views
 
 MARK = "mlirtri.contraction"
@@ -50,7 +50,8 @@ def rewrite(module: ir.Module, threads: int) -> None:
             ends = (loops.row, loops.column, *loops.reduced)
             outer = [loop for loop in range(len(loops.extents)) if loop not in ends]
             order_loops(generic, [*outer, *ends], len(outer))
-            loops = contraction(generic)
+            if (loops := contraction(generic)) is None:
+                continue
         generic = _with_contiguous_right(generic, loops)
         generic.attributes[MARK] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(marked))
         marked.append(loops)
@@ -75,16 +76,12 @@ def _with_windows(generic: ir.Operation) -> tuple[Callable[[], None] | None, Con
 
 def contraction(generic: ir.Operation) -> Contraction | None:
     """Return the roles of the loops, or None where it is no contraction or too small for tiles."""
-    operands, maps = list(generic.operands), [attribute.value for attribute in generic.attributes["indexing_maps"]]
-    if len(operands) != 3 or not all(map(_is_static, operands)) or not _is_sum_of_products(generic):
+    if not _is_product(generic) or (accesses := plain_accesses(generic)) is None:
         return None
-    if not all(isinstance(result, ir.AffineDimExpr) for mapping in maps for result in mapping.results):
-        return None
-    left, right, out = ([result.position for result in mapping.results] for mapping in maps)
+    left, right, out = accesses
     if len(set(left)) != len(left) or len(set(right)) != len(right) or not out:
         return None
-    extents = _extents(operands, (left, right, out))
-    loops = range(maps[0].n_dims)
+    extents, loops = loop_extents(generic), range(maps_of(generic)[0].n_dims)
     reduced = tuple(loop for loop in loops if loop not in out)
     column = out[-1]
     if (column in left) == (column in right) or len(extents) != len(loops):
@@ -94,7 +91,7 @@ def contraction(generic: ir.Operation) -> Contraction | None:
     if not rows or not reduced or any(loop not in left or loop not in right for loop in reduced):
         return None
     row = rows[-1]
-    bits = ir.MemRefType(operands[2].type).element_type.width
+    bits = ir.MemRefType(generic.operands[2].type).element_type.width
     if (
         extents[column] < simd_registers().bits // bits
         or extents[row] < 4
@@ -123,14 +120,6 @@ def _is_static(value: ir.Value) -> bool:
     return isinstance(value.type, ir.MemRefType) and value.type.has_static_shape
 
 
-def _extents(operands: list[ir.Value], accesses: tuple[list[int], ...]) -> dict[int, int]:
-    return {
-        loop: size
-        for operand, access in zip(operands, accesses, strict=True)
-        for loop, size in zip(access, operand.type.shape, strict=True)
-    }
-
-
 def _is_sum_of_products(generic: ir.Operation) -> bool:
     """Return whether the body is ``out + left * right``, the factors widened or not, in any order."""
     block = generic.regions[0].blocks[0]
@@ -156,8 +145,7 @@ def _narrow(value: ir.Value) -> ir.Value:
 
 def _with_contiguous_right(generic: ir.Operation, loops: Contraction) -> ir.Operation:
     """Copy the operand that has the columns if these are not its innermost axis; return the generic."""
-    maps = [attribute.value for attribute in generic.attributes["indexing_maps"]]
-    accesses = [[result.position for result in mapping.results] for mapping in maps]
+    maps, accesses = maps_of(generic), plain_accesses(generic)
     position = 1 if loops.column in accesses[1] else 0
     if accesses[position][-1] == loops.column:
         return generic
@@ -171,9 +159,8 @@ def _with_contiguous_right(generic: ir.Operation, loops: Contraction) -> ir.Oper
     with ir.InsertionPoint.after(generic), generic.location:
         memref.dealloc(copy)
     generic.operands[position] = copy
-    dims = [ir.AffineDimExpr.get(accesses[position][axis]) for axis in order]
-    maps[position] = ir.AffineMap.get(maps[position].n_dims, 0, dims)
-    generic.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(mapping) for mapping in maps])
+    maps[position] = dimensions(*(accesses[position][axis] for axis in order), rank=maps[position].n_dims)
+    set_maps(generic, maps)
     return generic
 
 

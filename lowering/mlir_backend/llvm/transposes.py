@@ -1,10 +1,9 @@
 """Lower transposing elementwise operations to in-register transposes of square tiles, in pipeline `mlir`.
 
-Takes a module of `linalg.generic` over memrefs. Gives, in place, loops over square tiles for each operation without
-reductions that reads static memory whose innermost axis is not the result's: a square of vectors is read, transposed in
-registers in log2(lanes) steps of pairwise shuffles, and written. Arithmetic is done on the vectors; an operation that
-does more reads a transposed copy. Where the tile does not divide an axis the last tile overlaps the one before.
-Everything else stays as it is. Refuses nothing.
+An operation without reductions that reads static memory whose innermost axis is not the result's becomes loops over
+square tiles: a square of vectors is read, transposed in registers in log2(lanes) steps of pairwise shuffles, and
+written. Arithmetic is done on the vectors; an operation that does more reads a transposed copy. Where the tile does not
+divide an axis the last tile overlaps the one before.
 """
 
 from __future__ import annotations
@@ -14,7 +13,14 @@ from dataclasses import dataclass
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, memref, operations_named, vector
 from mlirtri.lowering.core.cpu import simd_registers
 from mlirtri.lowering.mlir.index_values import index_constant, loop_nest
-from mlirtri.lowering.mlir.linalg_builder import PARALLEL, empty_generic
+from mlirtri.lowering.mlir.linalg_builder import (
+    dimensions,
+    empty_generic,
+    iterators_of,
+    maps_of,
+    plain_accesses,
+    set_maps,
+)
 
 MOST_LANES, FEWEST_LANES = 16, 4
 """Lanes per vector: larger squares exceed the registers, smaller ones gain nothing."""
@@ -56,15 +62,13 @@ def rewrite(module: ir.Module) -> None:
 
 def _transpose_of(generic: ir.Operation) -> _Transpose | None:
     """Return how an operation transposes, or None where it does not or its axes are shorter than a tile."""
-    maps = [attribute.value for attribute in generic.attributes["indexing_maps"]]
-    if any("parallel" not in str(kind) for kind in generic.attributes["iterator_types"]) or not _overwrites(generic):
+    accesses = plain_accesses(generic)
+    if "reduction" in iterators_of(generic) or not _overwrites(generic) or accesses is None:
         return None
-    if not all(isinstance(result, ir.AffineDimExpr) for mapping in maps for result in mapping.results):
-        return None
-    operands, accesses = list(generic.operands), [[result.position for result in mapping.results] for mapping in maps]
+    operands = list(generic.operands)
     inputs = generic.attributes["operandSegmentSizes"][0]
     written = accesses[inputs]
-    loops = list(range(maps[0].n_dims))
+    loops = list(range(len(iterators_of(generic))))
     if sorted(written) != loops or len(loops) < 2 or any(access != written for access in accesses[inputs:]):
         return None
     along = written[-1]
@@ -77,7 +81,9 @@ def _transpose_of(generic: ir.Operation) -> _Transpose | None:
     if not crossed:
         return None
     across, extents = accesses[crossed[0]][-1], dict(zip(written, operands[inputs].type.shape, strict=True))
-    most = min(simd_registers().bits // max(_bits(operands[position]) for position in crossed), MOST_LANES)
+    most = min(
+        simd_registers().bits // max(operands[position].type.element_type.width for position in crossed), MOST_LANES
+    )
     lanes = 1 << max(min(most, extents[across], extents[along]), 1).bit_length() - 1
     return _Transpose(generic, accesses, extents, crossed, across, along, lanes) if lanes >= FEWEST_LANES else None
 
@@ -94,7 +100,6 @@ def _overwrites(generic: ir.Operation) -> bool:
 
 
 def _memory(value: ir.Value) -> ir.Value:
-    """Return the memory behind a view."""
     while isinstance(value.owner, ir.Operation | ir.OpView):
         maker = value.owner.operation
         if not maker.operands or not isinstance(maker.operands[0].type, ir.MemRefType):
@@ -108,10 +113,6 @@ def _is_contiguous(value: ir.Value) -> bool:
     kind = value.type
     is_number = isinstance(kind.element_type, ir.IntegerType | ir.FloatType) and kind.element_type.width >= 8
     return is_number and bool(kind.shape) and kind.get_strides_and_offset()[0][-1] == 1
-
-
-def _bits(value: ir.Value) -> int:
-    return value.type.element_type.width
 
 
 def _is_arithmetic(plan: _Transpose) -> bool:
@@ -139,18 +140,18 @@ def _read_transposed(plan: _Transpose, number: int) -> None:
     generic, source, access = plan.generic, plan.generic.operands[number], plan.accesses[number]
     loops = [loop for loop in plan.accesses[-1] if loop in access]
     copy = memref.alloc(ir.MemRefType.get([plan.extents[loop] for loop in loops], source.type.element_type), [], [])
-    read = [ir.AffineMap.get(len(loops), 0, [ir.AffineDimExpr.get(loops.index(loop)) for loop in access])]
-    read.append(ir.AffineMap.get_identity(len(loops)))
-    maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(mapping) for mapping in read])
-    transpose = empty_generic([source], [copy], maps, [PARALLEL] * len(loops))
+    read = dimensions(*(loops.index(loop) for loop in access), rank=len(loops))
+    maps = [read, ir.AffineMap.get_identity(len(loops))]
+    transpose = empty_generic([source], [copy], maps, ["parallel"] * len(loops))
     body = transpose.regions[0].blocks.append(*[source.type.element_type] * 2)
     with ir.InsertionPoint(body):
         linalg.YieldOp([body.arguments[0]])
-    _write(_transpose_of(transpose))
-    transpose.erase()
-    maps = [attribute.value for attribute in generic.attributes["indexing_maps"]]
-    maps[number] = ir.AffineMap.get(maps[number].n_dims, 0, [ir.AffineDimExpr.get(loop) for loop in loops])
-    generic.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(mapping) for mapping in maps])
+    if (copying := _transpose_of(transpose)) is not None:
+        _write(copying)
+        transpose.erase()
+    maps = maps_of(generic)
+    maps[number] = dimensions(*loops, rank=maps[number].n_dims)
+    set_maps(generic, maps)
     generic.operands[number] = copy
     with ir.InsertionPoint.after(generic):
         memref.dealloc(copy)
@@ -170,11 +171,11 @@ def _write(plan: _Transpose) -> None:
         for number in plan.crossed:
             source, access = plan.generic.operands[number], plan.accesses[number]
             columns[number] = transposed_rows(
-                [_read(source, access, _moved(indices, plan.along, row), lanes) for row in range(lanes)]
+                [_read(source, access, moved(indices, plan.along, row), lanes) for row in range(lanes)]
             )
         for row in range(lanes):
             inputs = {number: vectors[row] for number, vectors in columns.items()}
-            _write_row(plan, inputs, _moved(indices, plan.across, row))
+            _write_row(plan, inputs, moved(indices, plan.across, row))
         return []
 
     loop_nest(counts, [], square)
@@ -186,7 +187,8 @@ def _start(number: ir.Value, extent: int, lanes: int) -> ir.Value:
     return start if extent % lanes == 0 else arith.minsi(start, index_constant(extent - lanes))
 
 
-def _moved(indices: Indices, loop: int, by: int) -> Indices:
+def moved(indices: Indices, loop: int, by: int) -> Indices:
+    """Return the indices with that of one loop increased."""
     return {**indices, loop: arith.addi(indices[loop], index_constant(by))} if by else indices
 
 
@@ -210,7 +212,6 @@ def _write_row(plan: _Transpose, columns: dict[int, ir.Value], indices: Indices)
 
 
 def _in_lanes(step: ir.Operation, values: dict[ir.Value, ir.Value], lanes: int) -> ir.Value:
-    """Vectorise a scalar operation."""
     if not step.operands:
         return vector.broadcast(ir.VectorType.get([lanes], step.results[0].type), step.clone().operation.result)
     operands = [_spread(operand, values, lanes) for operand in step.operands]

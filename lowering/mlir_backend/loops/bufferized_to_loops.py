@@ -1,9 +1,7 @@
 """Lower bufferized functions to loops, loads and stores, for the imperative bridge and the `mlir` pipeline.
 
-Takes the bufferized module of an imperative function. Gives the same functions, in place, with `scf` loops and
-branches, loads and stores on whole buffers, scalar `arith` and `math`, `complex.create`, `re` and `im`.
-`scf.parallel` says that its iterations are independent; sums of `linalg` reductions may be reassociated.
-Refuses nothing of its own.
+Gives `scf` loops and branches, loads and stores on whole buffers, scalar `arith` and `math`, `complex.create`, `re` and
+`im`. `scf.parallel` says that its iterations are independent; sums of `linalg` reductions may be reassociated.
 
     linalg.generic on subviews   ──►   scf.parallel { memref.load %whole[%i + %offset] … memref.store }
 """

@@ -1,14 +1,11 @@
 """Remove copies that bufferization made to be safe, and that the loops make superfluous.
 
-Takes a module in loops form. Gives it in place: where a temporary array is a copy of a part of a buffer, and the one
-parallel nest that reads it writes other elements of that buffer in all other iterations, the nest reads the buffer
-itself and the temporary is erased. Likewise where a parallel nest writes a temporary that is then copied to a buffer.
-Refuses nothing.
+Where a temporary array is a copy of a part of a buffer, and the one parallel nest that reads it writes other elements
+of that buffer in all other iterations, the nest reads the buffer itself. Likewise where a parallel nest writes a
+temporary that is then copied to a buffer. Whatever `i` and `k` are, iteration `j` accesses column `j` only:
 
     parallel j { t[j] = A[k, j] }; parallel j { A[i, j] -= c * t[j] }   ──►   parallel j { A[i, j] -= c * A[k, j] }
     parallel j { t[j] = A[k, j] + A[l, j] }; parallel j { A[i, j] = t[j] }   ──►   parallel j { A[i, j] = … }
-
-Whatever `i` and `k` are, iteration `j` writes column `j` only, and no other iteration reads that.
 """
 
 from __future__ import annotations
@@ -16,7 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, memref, operations_named
-from mlirtri.lowering.mlir.aliasing import is_block_argument
+from mlirtri.lowering.mlir.aliasing import between, is_block_argument
+from mlirtri.lowering.mlir.cloning import clone_all
 
 FREE = ("memref.alloc", "memref.alloca", "memref.dealloc", "memref.load", "memref.dim")
 """Operations besides arithmetic that may stand between the copy and its reader."""
@@ -99,7 +97,7 @@ def _is_copied_in(temporary: _Temporary) -> bool:
     load = _loaded_by_copy(temporary.store)
     if load is None or not _is_whole(buffer := load.operands[0]):
         return False
-    if not all(_keeps(operation, buffer) for operation in _between(temporary)):
+    if not all(_keeps(operation, buffer) for operation in between(temporary.writer, temporary.reader)):
         return False
     source, loops = _offsets(load, temporary.writer), len(_indices(temporary.writer))
     block = temporary.reader.regions[0].blocks[0]
@@ -118,13 +116,13 @@ def _is_copied_out(temporary: _Temporary) -> bool:
         return False
     if list(temporary.writer.operands) != list(temporary.reader.operands):  # the loops' bounds
         return False
-    buffer, between = stores[0].operands[1], _between(temporary)
-    if not _is_whole(buffer) or any(_is_result_of(buffer, operation) for operation in between):
+    buffer, inner = stores[0].operands[1], between(temporary.writer, temporary.reader)
+    if not _is_whole(buffer) or any(_is_result_of(buffer, operation) for operation in inner):
         return False
-    if not all(_keeps(operation, buffer) and not _accesses("memref.load", operation, buffer) for operation in between):
+    if not all(_keeps(operation, buffer) and not _accesses("memref.load", operation, buffer) for operation in inner):
         return False
     operands = [value for operation in all_operations_in(temporary.reader) for value in operation.operands]
-    if any(_is_result_of(value, operation) for value in operands for operation in between):
+    if any(_is_result_of(value, operation) for value in operands for operation in inner):
         return False
     target, loops = _offsets(stores[0], temporary.reader), len(_indices(temporary.reader))
     loads, block = _accesses("memref.load", temporary.writer, buffer), temporary.store.block
@@ -158,15 +156,6 @@ def _is_whole(buffer: ir.Value) -> bool:
 
 def _is_result_of(value: ir.Value, operation: ir.Operation) -> bool:
     return not is_block_argument(value) and value.owner.operation == operation
-
-
-def _between(temporary: _Temporary) -> list[ir.Operation]:
-    writer, reader = temporary.writer, temporary.reader
-    return [
-        view.operation
-        for view in writer.block.operations
-        if writer.is_before_in_block(view.operation) and view.operation.is_before_in_block(reader)
-    ]
 
 
 def _keeps(operation: ir.Operation, buffer: ir.Value) -> bool:
@@ -228,11 +217,6 @@ def _clone_before(
     """Clone the body of nest `source` before an operation of nest `target`; return the value mapping."""
     values = dict(zip(_indices(source), _indices(target), strict=True))
     with ir.InsertionPoint(operation):
-        for step in source.regions[0].blocks[0].operations:
-            if step.operation.name in left_out:
-                continue
-            clone = step.operation.clone().operation
-            for position, operand in enumerate(clone.operands):
-                clone.operands[position] = values.get(operand, operand)
-            values.update(zip(step.operation.results, clone.results, strict=True))
+        steps = [view.operation for view in source.regions[0].blocks[0].operations]
+        clone_all((step for step in steps if step.name not in left_out), values)
     return values

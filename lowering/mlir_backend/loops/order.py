@@ -1,9 +1,8 @@
-"""Order the loops of reductions and contractions, and relax the rounding of their sums.
+"""Order the loops of reductions and contractions by stride, and relax the rounding of their sums.
 
-Takes a module of `linalg.generic` on memrefs. Gives it in place, with the loops of every reduction ordered by stride,
-the smallest innermost: a matmul runs m, k, n and a column sum row by row, so that LLVM vectorizes the inner loop. Sums
-may be reassociated and contracted to fused multiply-adds, as BLAS and NumPy do it. Elementwise operations, and bodies
-that ask for their loop indices, keep their order.
+The smallest stride is innermost: a matmul runs m, k, n and a column sum row by row, so that LLVM vectorizes the inner
+loop. Sums may be reassociated and contracted to fused multiply-adds, as BLAS and NumPy do it. Elementwise operations,
+and bodies that ask for their loop indices, keep their order.
 """
 
 from __future__ import annotations
@@ -11,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named
+from mlirtri.lowering.mlir.linalg_builder import iterators_of, maps_of, permute_loops
 
 
 def rewrite(module: ir.Module) -> None:
     """Order the loops of every generic that reduces."""
     for generic in operations_named(module, "linalg.generic"):
-        iterators = [str(kind) for kind in generic.attributes["iterator_types"]]
-        if not any("reduction" in iterator for iterator in iterators):
+        iterators = iterators_of(generic)
+        if "reduction" not in iterators:
             continue
         _relax_sums(generic)
         if not any(inner.operation.name == "linalg.index" for inner in _body(generic).operations):
@@ -44,22 +44,15 @@ def _relax_sums(generic: ir.Operation) -> None:
 
 
 def _reorder(generic: ir.Operation, loops: int) -> None:
-    maps = [attribute.value for attribute in generic.attributes["indexing_maps"]]
     distances = [0] * loops
-    for operand, access in zip(generic.operands, maps, strict=True):
+    for operand, access in zip(generic.operands, maps_of(generic), strict=True):
         if not isinstance(operand.type, ir.MemRefType):
             continue  # a scalar is read once
         strides, _ = operand.type.get_strides_and_offset()
         for result, stride in zip(access.results, strides, strict=True):
             for loop, factor in _terms(result, 1):
                 distances[loop] += abs(stride * factor)
-    order = sorted(range(loops), key=lambda loop: -distances[loop])
-    # Loop p is the former loop order[p], so d<order[p]> becomes d<p>.
-    renamed = ir.AffineMap.get(loops, 0, [ir.AffineDimExpr.get(order.index(loop)) for loop in range(loops)])
-    new_maps = [ir.AffineMap.get(loops, 0, [result.compose(renamed) for result in access.results]) for access in maps]
-    generic.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(mapping) for mapping in new_maps])
-    iterators = list(generic.attributes["iterator_types"])
-    generic.attributes["iterator_types"] = ir.ArrayAttr.get([iterators[loop] for loop in order])
+    permute_loops(generic, sorted(range(loops), key=lambda loop: -distances[loop]))
 
 
 def _terms(index: ir.AffineExpr, factor: int) -> Iterator[tuple[int, int]]:

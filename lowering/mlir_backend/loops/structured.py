@@ -1,8 +1,7 @@
-"""Lower each `linalg.generic` on memrefs to a loop nest.
+"""Lower each `linalg.generic` on memrefs, its loops in execution order, to a loop nest.
 
-Takes a module in which every structured operation is a `linalg.generic` on memrefs, its loops in execution order. Gives
-it in place with `scf.parallel` for neighbouring parallel loops and `scf.for` for reductions. The accumulators of
-innermost reductions are loop-carried values, read and written once per element. Refuses nothing.
+Neighbouring parallel loops become an `scf.parallel`, reductions an `scf.for`. The accumulators of innermost reductions
+are loop-carried values, read and written once per element.
 
     out[i] = out[i] + a[i, j]   ──►   parallel i { s = load out[i]; for j carrying s { s + load a[i, j] }; store s }
 """
@@ -12,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, memref, operations_named, scf
+from mlirtri.lowering.mlir.cloning import clone
 from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir.linalg_builder import iterators_of, maps_of
 
 Values = list[ir.Value]
 
@@ -32,8 +33,8 @@ class _Nest:
         self.body = generic.regions[0].blocks[0]
         self.buffers = list(generic.operands)
         self.inputs = generic.attributes["operandSegmentSizes"][0]
-        self.maps = [attribute.value for attribute in generic.attributes["indexing_maps"]]
-        self.reduces = ["reduction" in str(kind) for kind in generic.attributes["iterator_types"]]
+        self.maps = maps_of(generic)
+        self.reduces = [kind == "reduction" for kind in iterators_of(generic)]
         self.zero, self.one = index_constant(0), index_constant(1)
         self.sizes = [self._size_of(loop) for loop in range(len(self.reduces))]
 
@@ -132,11 +133,7 @@ def _parallel(lower: Values, upper: Values, steps: Values) -> scf.ParallelOp:
 
 def _clone(step: ir.Operation, values: dict[ir.Value, ir.Value], indices: Sequence[ir.Value]) -> ir.Operation:
     """Clone `step` at the insertion point with mapped operands, also in its regions."""
-    copy = step.clone().operation
-    for inner in all_operations_in(copy):
-        for position, value in enumerate(inner.operands):
-            if value in values:
-                inner.operands[position] = values[value]
+    copy = clone(step, values)
     for inner in all_operations_in(copy):
         if inner.name == "linalg.index":
             inner.results[0].replace_all_uses_with(indices[inner.attributes["dim"].value])
