@@ -91,16 +91,18 @@ def measure_all(options: argparse.Namespace) -> None:
     peers = None if named is None else tuple(filter(None, named.split(",")))
     conditions = Conditions(options.one, options.seconds, options.clock, peers)
     limits = processes.in_own_process(lambda: limits_for(rows, conditions))
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "threads": options.one, "clock": options.clock, "versions": versions(), "limits": limits, "rows": [],
     }  # fmt: skip
-    print(f"{', '.join(f'{name} {version}' for name, version in found['versions'].items())}\n{report.header(found)}")
+    print(
+        f"{', '.join(f'{name} {version}' for name, version in figures['versions'].items())}\n{report.header(figures)}"
+    )
     for row in rows:
         measured = processes.in_own_process(lambda row=row: measure_one(row, conditions))
-        found["rows"].append(report.judged(row, measured, limits))
-        print(report.text(found["rows"][-1]), flush=True)
-    print(report.summary(found["rows"]) + "\n", flush=True)
-    options.into.write_text(json.dumps(found))
+        figures["rows"].append(report.judged(row, measured, limits))
+        print(report.text(figures["rows"][-1]), flush=True)
+    print(report.summary(figures["rows"]) + "\n", flush=True)
+    options.into.write_text(json.dumps(figures))
 
 
 def is_chosen(row: Any, options: argparse.Namespace) -> bool:
@@ -119,26 +121,26 @@ def limits_for(rows: Iterable[Any], conditions: Any) -> dict[str, float]:
     """The limits that the rows are held against, per second."""
     from benchmarks import limits
 
-    found = {}
+    by_name = {}
     for row in rows:
-        if (name := report.limit_name(row)) in ("", *found):
+        if (name := report.limit_name(row)) in ("", *by_name):
             continue
         if row.limit == "multiply-add":
-            found[name] = limits.multiply_adds(conditions.threads, conditions.now)
+            by_name[name] = limits.multiply_adds(conditions.threads, conditions.now)
         else:
-            found[name] = limits.bandwidth(row.limit, report.footprint(row), conditions.threads, conditions.now)
-    return found
+            by_name[name] = limits.bandwidth(row.limit, report.footprint(row), conditions.threads, conditions.now)
+    return by_name
 
 
 def versions() -> dict[str, str]:
     """Of all that takes part, the CPU among them."""
-    found = {"Python": platform.python_version()}
+    by_package = {"Python": platform.python_version()}
     for package in ("mlirtri", "torch", "numpy", "numba", "apache-tvm", "torch-mlir"):
         try:
-            found[package] = importlib.metadata.version(package)
+            by_package[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return {**found, "on": cpu_name()}
+    return {**by_package, "on": cpu_name()}
 
 
 def cpu_name() -> str:

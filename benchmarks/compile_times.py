@@ -35,11 +35,11 @@ def measure(row: Row, clock: str, peers: Sequence[str]) -> dict[str, Any]:
             continue
         samples = []
         while len(samples) < SAMPLES and sum(samples) < ENOUGH:
-            found = in_own_process(lambda make=make: {"seconds": make(row, _now(clock))})
-            if "error" in found:
-                why[label] = found["error"]
+            outcome = in_own_process(lambda make=make: {"seconds": make(row, _now(clock))})
+            if "error" in outcome:
+                why[label] = outcome["error"]
                 break
-            samples.append(found["seconds"])
+            samples.append(outcome["seconds"])
         else:
             seconds[label] = statistics.median(samples)
     return {"seconds": seconds, "why": why}
@@ -50,23 +50,23 @@ def _now(clock: str) -> Callable[[], float]:
     return time.process_time if clock == "cpu" else time.perf_counter
 
 
-def _ours(row: Row, now: Callable[[], float]) -> float:
-    given, module = row.make(), _module_of(row)
-    start = now()
+def _ours(row: Row, clock: Callable[[], float]) -> float:
+    arguments, module = row.make(), _module_of(row)
+    start = clock()
     if module is None:
-        mlirtri.jit(row.function).compile(*given)
+        mlirtri.jit(row.function).compile(*arguments)
     else:
-        mlirtri.from_torch(module, given).compile()
-    return now() - start
+        mlirtri.from_torch(module, arguments).compile()
+    return clock() - start
 
 
-def _by_torch(row: Row, now: Callable[[], float]) -> float:
+def _by_torch(row: Row, clock: Callable[[], float]) -> float:
     os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
-    given, module = row.make(), _module_of(row)
-    start = now()
+    arguments, module = row.make(), _module_of(row)
+    start = clock()
     with torch.no_grad():
-        torch.compile(row.function if module is None else module, dynamic=False)(*given)
-    return now() - start
+        torch.compile(row.function if module is None else module, dynamic=False)(*arguments)
+    return clock() - start
 
 
 def _module_of(row: Row) -> torch.nn.Module | None:

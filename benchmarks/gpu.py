@@ -57,7 +57,7 @@ def columns(a):
     return torch.sum(a, 0)
 
 
-def places(a):
+def positions(a):
     return torch.argmax(a, -1)
 
 
@@ -86,7 +86,7 @@ def rows() -> list[Row]:
         Row("layer norm", layer_norm, (big,), torch.float32, 2 * size),
         Row("sum", total, (big,), torch.float32, size),
         Row("sum of columns", columns, (big,), torch.float32, size),
-        Row("argmax", places, (big,), torch.float32, size),
+        Row("argmax", positions, (big,), torch.float32, size),
         Row("cumsum", running, (big,), torch.float32, 2 * size),
         Row("transpose", transposed, (big,), torch.float32, 2 * size),
         Row("NCHW to NHWC", channels_last, ((64, 64, 128, 128),), torch.float32, 2 * size),
@@ -102,17 +102,17 @@ def rows() -> list[Row]:
 def seconds_of(call: Callable[[], Any]) -> float:
     """The median of a call's time on the device."""
     call()
-    taken = []
+    samples = []
     for _ in range(ROUNDS):
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        count = 1 if not taken else max(1, int(SECONDS / ROUNDS / taken[-1]))
+        count = 1 if not samples else max(1, int(SECONDS / ROUNDS / samples[-1]))
         start.record()
         for _ in range(count):
             call()
         stop.record()
         torch.cuda.synchronize()
-        taken.append(start.elapsed_time(stop) / 1e3 / count)
-    return statistics.median(taken)
+        samples.append(start.elapsed_time(stop) / 1e3 / count)
+    return statistics.median(samples)
 
 
 def copy_bandwidth() -> float:
@@ -144,10 +144,10 @@ def dry_line_of(row: Row, target: str = "cuda:sm_80") -> str:
     tensors = [mt.Tensor(shape, getattr(mt, str(row.dtype).removeprefix("torch."))) for shape in row.shapes]
     kernel = mt.jit(row.function).compile(*tensors, target=target)
     fired = ", ".join(re.findall(r'"mlirtri.schedule": "(\w+)"', kernel.ir["scheduled"]))
-    made = "source only, no nvcc"
+    outcome = "source only, no nvcc"
     if shutil.which("nvcc"):
-        made = f"cubin of {len(run_nvcc(kernel.ir['cuda'], target.split(':')[1], '-cubin'))} bytes"
-    return f"{row.name:26}{row.dtype!s:16}{' by '.join(map(str, row.shapes)):36}{goal:17}{fired}: {made}"
+        outcome = f"cubin of {len(run_nvcc(kernel.ir['cuda'], target.split(':')[1], '-cubin'))} bytes"
+    return f"{row.name:26}{row.dtype!s:16}{' by '.join(map(str, row.shapes)):36}{goal:17}{fired}: {outcome}"
 
 
 def line_of(row: Row, target: str, bandwidth: float) -> str:

@@ -22,7 +22,7 @@ CHAINS = 12
 PAST = "_past"
 """Behind the name of a loop whose stores go past the caches."""
 LARGE = 1 << 24
-"""Bytes from which on that may be worth it."""
+"""Bytes from which on that may be faster."""
 SAMPLE = 0.02
 """Seconds of one round."""
 ROUNDS = 7
@@ -37,15 +37,17 @@ _PASSES = (
 def multiply_adds(threads: int, clock: Callable[[], float] = time.perf_counter) -> float:
     """Floating-point operations per second in fp32, two per fused multiply-add, with operands in registers."""
     launch, lanes = _function("fma"), _lanes()
-    per_turn = 2.0 * CHAINS * lanes
-    own = [np.zeros((3, lanes), np.float32) for _ in range(threads)]
-    return per_turn * _best(lambda at, turns: launch(*[own[at].ctypes.data] * 3, 1, turns), 10_000, threads, clock)
+    per_iteration = 2.0 * CHAINS * lanes
+    arrays = [np.zeros((3, lanes), np.float32) for _ in range(threads)]
+    return per_iteration * _best(
+        lambda thread, iterations: launch(*[arrays[thread].ctypes.data] * 3, 1, iterations), 10_000, threads, clock
+    )
 
 
 def bandwidth(kind: str, footprint: int, threads: int, clock: Callable[[], float] = time.perf_counter) -> float:
     """Bytes per second over arrays of `footprint` bytes in all: where they fit in a cache, that cache's."""
     if kind + PAST in _BODIES and footprint >= LARGE:
-        return max(_bandwidth(each, kind, footprint, threads, clock) for each in (kind, kind + PAST))
+        return max(_bandwidth(loop, kind, footprint, threads, clock) for loop in (kind, kind + PAST))
     return _bandwidth(kind, kind, footprint, threads, clock)
 
 
@@ -53,10 +55,10 @@ def _bandwidth(loop: str, kind: str, footprint: int, threads: int, clock: Callab
     launch, arrays = _function(loop), BYTES[kind]
     block = 4 * _lanes()
     length = max(block, footprint // (4 * arrays * threads) // block * block)
-    own = [[_aligned(length) for _ in range(3)] for _ in range(threads)]
+    buffers = [[_aligned(length) for _ in range(3)] for _ in range(threads)]
 
-    def run(at: int, turns: int) -> None:
-        launch(*(each.ctypes.data for each in own[at]), length, turns)
+    def run(thread: int, iterations: int) -> None:
+        launch(*(array.ctypes.data for array in buffers[thread]), length, iterations)
 
     return 4.0 * arrays * length * _best(run, 1, threads, clock)
 
@@ -67,30 +69,30 @@ def _aligned(length: int) -> np.ndarray:
     return memory[-memory.ctypes.data // 4 % 16 :][:length]
 
 
-def _best(run: Callable[[int, int], None], turns: int, threads: int, clock: Callable[[], float]) -> float:
-    """Turns per second of all threads together, in the best of some rounds."""
-    while _seconds(run, turns, threads, clock) < SAMPLE:
-        turns *= 2
-    return max(turns * threads / _seconds(run, turns, threads, clock) for _ in range(ROUNDS))
+def _best(run: Callable[[int, int], None], iterations: int, threads: int, clock: Callable[[], float]) -> float:
+    """Iterations per second of all threads together, in the best of some rounds."""
+    while _seconds(run, iterations, threads, clock) < SAMPLE:
+        iterations *= 2
+    return max(iterations * threads / _seconds(run, iterations, threads, clock) for _ in range(ROUNDS))
 
 
-def _seconds(run: Callable[[int, int], None], turns: int, threads: int, clock: Callable[[], float]) -> float:
+def _seconds(run: Callable[[int, int], None], iterations: int, threads: int, clock: Callable[[], float]) -> float:
     """From when all threads begin until the last has ended."""
     barrier, times = threading.Barrier(threads), [(0.0, 0.0)] * threads
 
-    def work(at: int) -> None:
-        run(at, 1)
+    def work(number: int) -> None:
+        run(number, 1)
         barrier.wait()
         start = clock()
-        run(at, turns)
-        times[at] = start, clock()
+        run(number, iterations)
+        times[number] = start, clock()
 
-    others = [threading.Thread(target=work, args=(at,)) for at in range(1, threads)]
-    for each in others:
-        each.start()
+    others = [threading.Thread(target=work, args=(number,)) for number in range(1, threads)]
+    for thread in others:
+        thread.start()
     work(0)
-    for each in others:
-        each.join()
+    for thread in others:
+        thread.join()
     if threads > 1 and clock is not time.perf_counter:
         # Clocks of threads have no common beginning.
         return max(end - start for start, end in times)
@@ -116,10 +118,10 @@ def _function(name: str) -> Callable[..., None]:
     packed = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.raw_lookup(f"{name}_loop"))
 
     def function(*arguments: int) -> None:
-        """The engine's calling convention: a table of the places where the arguments are."""
+        """The engine's calling convention: a table of the addresses of the arguments."""
         slots = (ctypes.c_int64 * len(arguments))(*arguments)
         start = ctypes.addressof(slots)
-        packed((ctypes.c_void_p * len(slots))(*(start + 8 * at for at in range(len(slots)))))
+        packed((ctypes.c_void_p * len(slots))(*(start + 8 * position for position in range(len(slots)))))
 
     # Its code lives as long as the engine does.
     function.engine = engine  # type: ignore[attr-defined]
@@ -135,7 +137,7 @@ def _text(name: str) -> str:
         for array in "abc"
     )
     return f"""
-func.func @{name}_loop(%a0: memref<1xf32>, %b0: memref<1xf32>, %c0: memref<1xf32>, %n: index, %turns: index) {{
+func.func @{name}_loop(%a0: memref<1xf32>, %b0: memref<1xf32>, %c0: memref<1xf32>, %n: index, %iterations: index) {{
   %zero = arith.constant 0 : index
   %one = arith.constant 1 : index
   %lanes = arith.constant {_lanes()} : index
@@ -154,13 +156,15 @@ def _multiply_add_body(vector: str) -> str:
     names = [f"%x{number}" for number in range(CHAINS)]
     start = ", ".join(f"{name} = %left" for name in names)
     kinds = ", ".join([vector] * CHAINS)
-    turns = "\n".join(f"    %y{at} = vector.fma {name}, %left, %right : {vector}" for at, name in enumerate(names))
-    ends = ", ".join(f"%y{at}" for at in range(CHAINS))
+    chains = "\n".join(
+        f"    %y{chain} = vector.fma {name}, %left, %right : {vector}" for chain, name in enumerate(names)
+    )
+    ends = ", ".join(f"%y{chain}" for chain in range(CHAINS))
     return f"""
   %left = vector.load %a[%zero] : memref<?xf32>, {vector}
   %right = vector.load %a[%lanes] : memref<?xf32>, {vector}
-  %all:{CHAINS} = scf.for %turn = %zero to %turns step %one iter_args({start}) -> ({kinds}) {{
-{turns}
+  %all:{CHAINS} = scf.for %iteration = %zero to %iterations step %one iter_args({start}) -> ({kinds}) {{
+{chains}
     scf.yield {ends} : {kinds}
   }}
 {_sum_up(vector, CHAINS)}
@@ -170,18 +174,18 @@ def _multiply_add_body(vector: str) -> str:
 def _sum_up(vector: str, count: int) -> str:
     """The sum of the values ``%all#0``…, called ``%sum<count - 1>``."""
     lines = [f"  %sum1 = arith.addf %all#0, %all#1 : {vector}"]
-    lines += [f"  %sum{at} = arith.addf %sum{at - 1}, %all#{at} : {vector}" for at in range(2, count)]
+    lines += [f"  %sum{number} = arith.addf %sum{number - 1}, %all#{number} : {vector}" for number in range(2, count)]
     return "\n".join(lines)
 
 
 def _four(line: Callable[[int], str]) -> str:
-    """A block of four vectors: the places in memory, then `line` for each."""
-    places = [f"    %i{at} = arith.addi %i, %{step} : index" for at, step in enumerate(_STEPS)]
-    return "\n".join([*places, *(line(at) for at in range(4))])
+    """A block of four vectors: the indices, then `line` for each."""
+    indices = [f"    %i{number} = arith.addi %i, %{step} : index" for number, step in enumerate(_STEPS)]
+    return "\n".join([*indices, *(line(number) for number in range(4))])
 
 
-def _again(loop: str) -> str:
-    return f"  scf.for %turn = %zero to %turns step %one {{\n{loop}\n  }}"
+def _repeated(loop: str) -> str:
+    return f"  scf.for %iteration = %zero to %iterations step %one {{\n{loop}\n  }}"
 
 
 _STEPS = ("zero", "lanes", "two_lanes", "three_lanes")
@@ -189,38 +193,40 @@ _STEPS = ("zero", "lanes", "two_lanes", "three_lanes")
 
 def _copy_body(vector: str, store: str = "") -> str:
     lines = _four(
-        lambda at: (
-            f"    %x{at} = vector.load %a[%i{at}] : memref<?xf32>, {vector}\n"
-            f"    vector.store %x{at}, %b[%i{at}] {store} : memref<?xf32>, {vector}"
+        lambda number: (
+            f"    %x{number} = vector.load %a[%i{number}] : memref<?xf32>, {vector}\n"
+            f"    vector.store %x{number}, %b[%i{number}] {store} : memref<?xf32>, {vector}"
         )
     )
-    return _again(f"  scf.for %i = %zero to %n step %block {{\n{lines}\n  }}")
+    return _repeated(f"  scf.for %i = %zero to %n step %block {{\n{lines}\n  }}")
 
 
 def _triad_body(vector: str, store: str = "") -> str:
     lines = _four(
-        lambda at: (
-            f"    %x{at} = vector.load %a[%i{at}] : memref<?xf32>, {vector}\n"
-            f"    %y{at} = vector.load %b[%i{at}] : memref<?xf32>, {vector}\n"
-            f"    %z{at} = arith.addf %x{at}, %y{at} : {vector}\n"
-            f"    vector.store %z{at}, %c[%i{at}] {store} : memref<?xf32>, {vector}"
+        lambda number: (
+            f"    %x{number} = vector.load %a[%i{number}] : memref<?xf32>, {vector}\n"
+            f"    %y{number} = vector.load %b[%i{number}] : memref<?xf32>, {vector}\n"
+            f"    %z{number} = arith.addf %x{number}, %y{number} : {vector}\n"
+            f"    vector.store %z{number}, %c[%i{number}] {store} : memref<?xf32>, {vector}"
         )
     )
-    return _again(f"  scf.for %i = %zero to %n step %block {{\n{lines}\n  }}")
+    return _repeated(f"  scf.for %i = %zero to %n step %block {{\n{lines}\n  }}")
 
 
 def _read_body(vector: str) -> str:
     lines = _four(
-        lambda at: (
-            f"    %x{at} = vector.load %a[%i{at}] : memref<?xf32>, {vector}\n"
-            f"    %y{at} = arith.addf %s{at}, %x{at} : {vector}"
+        lambda number: (
+            f"    %x{number} = vector.load %a[%i{number}] : memref<?xf32>, {vector}\n"
+            f"    %y{number} = arith.addf %s{number}, %x{number} : {vector}"
         )
     )
-    own, passed = (", ".join(f"%{name}{at} = %{of}" for at, of in enumerate(values)) for name, values in _CARRIED)
+    initial, passed = (
+        ", ".join(f"%{name}{number} = %{source}" for number, source in enumerate(values)) for name, values in _CARRIED
+    )
     kinds = ", ".join([vector] * 4)
     return f"""
   %first = vector.load %a[%zero] : memref<?xf32>, {vector}
-  %all:4 = scf.for %turn = %zero to %turns step %one iter_args({own}) -> ({kinds}) {{
+  %all:4 = scf.for %iteration = %zero to %iterations step %one iter_args({initial}) -> ({kinds}) {{
   %inner:4 = scf.for %i = %zero to %n step %block iter_args({passed}) -> ({kinds}) {{
 {lines}
     scf.yield %y0, %y1, %y2, %y3 : {kinds}

@@ -52,114 +52,114 @@ def measure(row: Row, conditions: Conditions) -> dict[str, Any]:
     """Seconds by candidate, `why` others have none, and `error` when ours has none."""
     if row.through in ("compile", "process"):
         return compile_times.measure(row, conditions.clock, row.peers if conditions.peers is None else conditions.peers)
-    given = row.make()
-    makers = _makers(row, given, conditions)
+    arguments = row.make()
+    makers = _makers(row, arguments, conditions)
     running, why, expected = {}, {}, None
-    for label in [*(each for each in makers if each != OURS), OURS]:
+    for label in [*(peer for peer in makers if peer != OURS), OURS]:
         try:
             candidate = makers[label]()
-            found = _flat(candidate()())
+            results = _flat(candidate()())
         except Exception as error:
             why[label] = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
             continue
-        expected = found if expected is None else expected
-        if _agree(found, expected):
+        expected = results if expected is None else expected
+        if _agree(results, expected):
             running[label] = candidate
         else:
             why[label] = "wrong results"
     return {"seconds": timed(running, row, conditions), "why": why}
 
 
-def _makers(row: Row, given: tuple[Any, ...], conditions: Conditions) -> dict[str, Callable[[], Candidate]]:
+def _makers(row: Row, arguments: tuple[Any, ...], conditions: Conditions) -> dict[str, Callable[[], Candidate]]:
     """Label to what compiles a candidate."""
-    made: dict[str, Callable[[], Candidate]] = {OURS: lambda: _ours(row, given)}
-    known = {"torch": _eager, "compile": _compiled, "numpy": _with_numpy, "numba": _with_numba, "tvm": _unscheduled}
+    makers: dict[str, Callable[[], Candidate]] = {OURS: lambda: _ours(row, arguments)}
+    peers = {"torch": _eager, "compile": _compiled, "numpy": _with_numpy, "numba": _with_numba, "tvm": _unscheduled}
     # TVM alone is slow enough to be asked for.
     possible = (*row.peers, *(["tvm"] if row.through == "jit" else []))
     for label in row.peers if conditions.peers is None else conditions.peers:
         if label in possible and (label != "numpy" or row.numpy is not None):
-            made[label] = lambda make=known[label]: make(row, given, conditions)
-    return made
+            makers[label] = lambda make=peers[label]: make(row, arguments, conditions)
+    return makers
 
 
-def fixed(function: Callable[..., Any], *given: Any) -> Candidate:
+def fixed(function: Callable[..., Any], *arguments: Any) -> Candidate:
     """The same call each time, with as little around it as Python allows."""
-    call = functools.partial(function, *given) if given else function
+    call = functools.partial(function, *arguments) if arguments else function
     return lambda: call
 
 
-def kernel_of(row: Row, given: tuple[Any, ...], schedule: str | None = None) -> Any:
+def kernel_of(row: Row, arguments: tuple[Any, ...], schedule: str | None = None) -> Any:
     """The compiled kernel of a row that is not called in another way."""
     if row.through == "program":
-        return mlirtri.from_torch(as_module(row.function), given).compile(schedule=schedule)
-    return mlirtri.jit(row.function).compile(*given, schedule=schedule)
+        return mlirtri.from_torch(as_module(row.function), arguments).compile(schedule=schedule)
+    return mlirtri.jit(row.function).compile(*arguments, schedule=schedule)
 
 
-def _ours(row: Row, given: tuple[Any, ...]) -> Candidate:
+def _ours(row: Row, arguments: tuple[Any, ...]) -> Candidate:
     if row.through == "updates":
         kernel = mlirtri.jit(row.function)
-        return _on_copies(kernel, given)
-    kernel = mlirtri.jit(row.function) if row.through == "call" else kernel_of(row, given)
+        return _on_copies(kernel, arguments)
+    kernel = mlirtri.jit(row.function) if row.through == "call" else kernel_of(row, arguments)
     if row.through == "out":
-        (left, right), result = given, kernel(*given)
+        (left, right), result = arguments, kernel(*arguments)
         # A `partial` with keywords would cost more than a call with them.
         return fixed(lambda: kernel(left, right, out=result))
-    return fixed(kernel, *given)
+    return fixed(kernel, *arguments)
 
 
-def _eager(row: Row, given: tuple[Any, ...], _conditions: Conditions) -> Candidate:
-    return fixed(row.also.get("torch", row.function), *given)
+def _eager(row: Row, arguments: tuple[Any, ...], _conditions: Conditions) -> Candidate:
+    return fixed(row.also.get("torch", row.function), *arguments)
 
 
-def _compiled(row: Row, given: tuple[Any, ...], _conditions: Conditions) -> Candidate:
-    return fixed(torch.compile(row.also.get("compile", row.function), dynamic=False), *given)
+def _compiled(row: Row, arguments: tuple[Any, ...], _conditions: Conditions) -> Candidate:
+    return fixed(torch.compile(row.also.get("compile", row.function), dynamic=False), *arguments)
 
 
-def _with_numpy(row: Row, given: tuple[Any, ...], _conditions: Conditions) -> Candidate:
+def _with_numpy(row: Row, arguments: tuple[Any, ...], _conditions: Conditions) -> Candidate:
     if row.through == "updates":
-        return _on_copies(row.numpy, given)
-    return fixed(row.numpy, *(each.numpy() for each in given))
+        return _on_copies(row.numpy, arguments)
+    return fixed(row.numpy, *(tensor.numpy() for tensor in arguments))
 
 
-def _with_numba(row: Row, given: tuple[Any, ...], conditions: Conditions) -> Candidate:
+def _with_numba(row: Row, arguments: tuple[Any, ...], conditions: Conditions) -> Candidate:
     from benchmarks.numpy_kernels import with_numba
 
-    return _on_copies(with_numba(row.function, parallel=conditions.threads > 1), given)
+    return _on_copies(with_numba(row.function, parallel=conditions.threads > 1), arguments)
 
 
-def _unscheduled(row: Row, given: tuple[Any, ...], _conditions: Conditions) -> Candidate:
+def _unscheduled(row: Row, arguments: tuple[Any, ...], _conditions: Conditions) -> Candidate:
     """What TVM makes of Relax's operators by itself, with no schedule of anybody's."""
-    return fixed(mlirtri.jit(row.function, pipeline="relax", schedule="none").compile(*given), *given)
+    return fixed(mlirtri.jit(row.function, pipeline="relax", schedule="none").compile(*arguments), *arguments)
 
 
-def _on_copies(function: Any, given: tuple[Any, ...]) -> Candidate:
+def _on_copies(function: Any, arguments: tuple[Any, ...]) -> Candidate:
     """A call on fresh arguments, which gives what it returns and what it wrote."""
 
     def candidate() -> Callable[[], Any]:
-        arguments = [each.copy() if isinstance(each, np.ndarray) else each for each in given]
-        return lambda: (function(*arguments), *arguments)
+        copies = [argument.copy() if isinstance(argument, np.ndarray) else argument for argument in arguments]
+        return lambda: (function(*copies), *copies)
 
     return candidate
 
 
-def _flat(found: Any) -> list[torch.Tensor]:
+def _flat(result: Any) -> list[torch.Tensor]:
     """Copies of all numbers of a result."""
-    parts = found if isinstance(found, (tuple, list)) else [found]
-    nested = [each for part in parts for each in (_flat(part) if isinstance(part, (tuple, list)) else [part])]
+    parts = result if isinstance(result, (tuple, list)) else [result]
+    nested = [leaf for part in parts for leaf in (_flat(part) if isinstance(part, (tuple, list)) else [part])]
     return [
-        torch.from_numpy(np.array(each)) if not isinstance(each, torch.Tensor) else each.clone()
-        for each in nested
-        if isinstance(each, (torch.Tensor, np.ndarray, np.generic, int, float))
+        torch.from_numpy(np.array(leaf)) if not isinstance(leaf, torch.Tensor) else leaf.clone()
+        for leaf in nested
+        if isinstance(leaf, (torch.Tensor, np.ndarray, np.generic, int, float))
     ]
 
 
-def _agree(found: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
-    if len(found) != len(expected):
+def _agree(results: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
+    if len(results) != len(expected):
         return False
-    for mine, other in zip(found, expected, strict=True):
+    for mine, other in zip(results, expected, strict=True):
         if mine.shape != other.shape:
             return False
-        near = max(TOLERANCE.get(each.dtype, 0.0) for each in (mine, other))
+        near = max(TOLERANCE.get(tensor.dtype, 0.0) for tensor in (mine, other))
         scale = float(other.abs().double().max()) if other.numel() else 1.0
         if not torch.allclose(mine.double(), other.double(), near, near * max(scale, 1e-30), equal_nan=True):
             return False
@@ -179,7 +179,7 @@ def timed(running: dict[str, Candidate], row: Row, conditions: Conditions) -> di
         for label in labels[rounds % len(labels) :] + labels[: rounds % len(labels)]:
             samples[label].append(_sample(running[label], repeats[label], fresh, conditions))
         rounds += 1
-    return {label: statistics.median(each) for label, each in samples.items()}
+    return {label: statistics.median(times) for label, times in samples.items()}
 
 
 def _sample(candidate: Candidate, repeats: int, fresh: bool, conditions: Conditions) -> float:
@@ -188,11 +188,11 @@ def _sample(candidate: Candidate, repeats: int, fresh: bool, conditions: Conditi
         processes.settle()
     if not fresh:
         _warm(candidate(), ALONE if conditions.threads > 1 else WARM)
-    call, now = candidate(), conditions.now
-    start = now()
+    call, clock = candidate(), conditions.now
+    start = clock()
     for _ in range(repeats):
         call()
-    return (now() - start) / repeats
+    return (clock() - start) / repeats
 
 
 def _warm(call: Callable[[], Any], seconds: float = WARM) -> None:

@@ -133,24 +133,24 @@ def measure(send: Any, name: str, dtype: str, options: argparse.Namespace) -> No
     from numpy_kernels.case import copied
 
     case = KERNELS[name]
-    given = case.arguments(options.size, dtype)
-    expected = outcome(case.function, copied(given))
+    arguments = case.arguments(options.size, dtype)
+    expected = outcome(case.function, copied(arguments))
     running, compile_seconds, why = {"numpy": case.function}, {}, {}
     for label, make in candidates(case, options).items():
         send({"busy": label, "compile": compile_seconds, "why": why})
         start = time.perf_counter()
         try:
             compiled = make()
-            found = outcome(compiled, copied(given))
+            results = outcome(compiled, copied(arguments))
         except Exception as error:
             why[label] = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
             continue
         compile_seconds[label] = time.perf_counter() - start
-        if is_close(found, expected, dtype):
+        if is_close(results, expected, dtype):
             running[label] = compiled
         else:
             why[label] = "wrong results"
-    seconds = timed(running, given, options.seconds)
+    seconds = timed(running, arguments, options.seconds)
     send({"busy": "", "seconds": seconds, "compile": compile_seconds, "why": why})
 
 
@@ -158,16 +158,16 @@ def candidates(case: Any, options: argparse.Namespace) -> dict[str, Any]:
     """Label to a function that makes the compiled kernel; nothing compiles before its first call."""
     import mlirtri
 
-    made = {}
+    by_label = {}
     if "mlirtri" in (options.only or COLUMNS):
-        made["mlirtri"] = functools.partial(mlirtri.jit, case.function, pipeline=options.pipeline)
+        by_label["mlirtri"] = functools.partial(mlirtri.jit, case.function, pipeline=options.pipeline)
     if "numba" in (options.only or COLUMNS) and "numba" in sys.modules:
-        made["numba"] = functools.partial(with_numba, case.function, parallel=False, fastmath=options.fastmath)
+        by_label["numba"] = functools.partial(with_numba, case.function, parallel=False, fastmath=options.fastmath)
         if options.threads > 1:
-            made["numba parallel"] = functools.partial(
+            by_label["numba parallel"] = functools.partial(
                 with_numba, case.function, parallel=True, fastmath=options.fastmath
             )
-    return made
+    return by_label
 
 
 def with_numba(function: FunctionType, **flags: bool) -> Any:
@@ -176,12 +176,12 @@ def with_numba(function: FunctionType, **flags: bool) -> Any:
 
     compiled: dict[str, Any] = {}
 
-    def compile_one(each: FunctionType) -> Any:
-        names = dict(each.__globals__)
-        copy = FunctionType(each.__code__, names, each.__name__, each.__defaults__, each.__closure__)
-        for name in each.__code__.co_names:
+    def compile_one(called: FunctionType) -> Any:
+        names = dict(called.__globals__)
+        copy = FunctionType(called.__code__, names, called.__name__, called.__defaults__, called.__closure__)
+        for name in called.__code__.co_names:
             helper = names.get(name)
-            if isinstance(helper, FunctionType) and helper.__module__ == each.__module__:
+            if isinstance(helper, FunctionType) and helper.__module__ == called.__module__:
                 if name not in compiled:
                     compiled[name] = compile_one(helper)
                 names[name] = compiled[name]
@@ -196,18 +196,20 @@ def outcome(function: Any, arguments: list[Any]) -> list[Any]:
 
     returned = function(*arguments)
     results = list(returned) if isinstance(returned, tuple) else [returned]
-    kept = [each for each in (*results, *arguments) if isinstance(each, (int, float, complex, np.generic, np.ndarray))]
-    return [np.asarray(each) for each in kept]
+    values = [
+        value for value in (*results, *arguments) if isinstance(value, (int, float, complex, np.generic, np.ndarray))
+    ]
+    return [np.asarray(value) for value in values]
 
 
-def is_close(found: list[Any], expected: list[Any], dtype: str) -> bool:
+def is_close(results: list[Any], expected: list[Any], dtype: str) -> bool:
     """Up to half of the digits of the dtype, beside the largest number: sums have other orders, and steps repeat."""
     import numpy as np
 
-    if len(found) != len(expected):
+    if len(results) != len(expected):
         return False
     near = float(np.finfo(dtype if dtype.startswith("float") else "float64").eps) ** 0.5
-    for mine, other in zip(found, expected, strict=True):
+    for mine, other in zip(results, expected, strict=True):
         scale = float(np.max(np.abs(other.astype(complex)), initial=1.0))
         if mine.shape != other.shape or not np.allclose(mine, other, near, near * scale, equal_nan=True):
             return False
@@ -226,7 +228,7 @@ def timed(running: dict[str, Any], given: tuple[Any, ...], seconds: float) -> di
             start = time.perf_counter()
             function(*arguments)
             times[label].append(time.perf_counter() - start)
-    return {label: statistics.median(each) for label, each in times.items()}
+    return {label: statistics.median(samples) for label, samples in times.items()}
 
 
 HEADER = (
@@ -238,18 +240,18 @@ HEADER = (
 
 def best(row: dict[str, Any], column: str) -> float | None:
     """Seconds of a column: the faster one of Numba's modes."""
-    found = [value for label, value in row.get("seconds", {}).items() if label.split()[0] == column]
-    return min(found, default=None)
+    times = [value for label, value in row.get("seconds", {}).items() if label.split()[0] == column]
+    return min(times, default=None)
 
 
 def row_text(name: str, row: dict[str, Any], verbose: bool) -> str:
     numpy, numba, ours = (best(row, column) for column in COLUMNS)
-    cells = [f"{name:27}", *(number(seconds, 1e3, 9) for seconds in (numpy, numba, ours)), "   "]
-    cells += [number(ratio(*pair), 1, 8) for pair in ((numpy, numba), (numpy, ours), (numba, ours))]
-    cells += ["  ", *(number(row.get("compile", {}).get(label), 1, 6) for label in ("numba", "mlirtri"))]
+    columns = [f"{name:27}", *(number(seconds, 1e3, 9) for seconds in (numpy, numba, ours)), "   "]
+    columns += [number(ratio(*pair), 1, 8) for pair in ((numpy, numba), (numpy, ours), (numba, ours))]
+    columns += ["  ", *(number(row.get("compile", {}).get(label), 1, 6) for label in ("numba", "mlirtri"))]
     why = row.get("why", {})
     short = [f"  {label}: {text}" for label, text in why.items() if verbose or "wrong" in text or "died" in text]
-    return " ".join(cells) + "".join(f"\n{line}" for line in short)
+    return " ".join(columns) + "".join(f"\n{line}" for line in short)
 
 
 def number(value: float | None, unit: float, width: int) -> str:

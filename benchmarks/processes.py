@@ -22,11 +22,11 @@ LIBRARIES = ("OPENBLAS", "OMP", "MKL", "NUMBA", "MLIRTRI")
 
 def environment(threads: int) -> dict[str, str]:
     """The variables of a process that measures with so many threads; libraries read them once."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")}
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")}
     counts = {f"{library}_NUM_THREADS": str(threads) for library in LIBRARIES}
     # A new result of 64 MiB costs more page faults than most rows cost time: let all candidates keep their memory.
     memory = dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(1 << 32))
-    return {**kept, **counts, **memory, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    return {**variables, **counts, **memory, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
 
 
 def import_everything() -> None:
@@ -60,11 +60,11 @@ def settle(longest: float = 0.5) -> None:
 
 def _others_run() -> bool:
     """Whether another thread of this process has work, or looks for some; False where threads are not files."""
-    own = threading.get_native_id()
+    this_thread = threading.get_native_id()
     for task in Path("/proc/self/task").glob("*/stat"):
         # A thread may end meanwhile. A name in parentheses, which may hold anything, comes before the state.
         with contextlib.suppress(OSError):
-            if int(task.parent.name) != own and task.read_text().rpartition(") ")[2][:1] == "R":
+            if int(task.parent.name) != this_thread and task.read_text().rpartition(") ")[2][:1] == "R":
                 return True
     return False
 
@@ -76,19 +76,19 @@ def in_own_process(work: Callable[[], dict[str, Any]], timeout: float = TIMEOUT)
     process = context.Process(target=_send, args=(sender, work))
     process.start()
     sender.close()
-    end, found = time.monotonic() + timeout, None
+    end, outcome = time.monotonic() + timeout, None
     try:
         if receiver.poll(max(0.0, end - time.monotonic())):
-            found = receiver.recv()
+            outcome = receiver.recv()
     except EOFError:
         pass
     else:
-        if found is None:
+        if outcome is None:
             process.kill()
-            found = {"error": f"no result after {timeout:.0f} s"}
+            outcome = {"error": f"no result after {timeout:.0f} s"}
     process.join()
-    if found is not None:
-        return found
+    if outcome is not None:
+        return outcome
     code = process.exitcode or 0
     return {"error": f"died: {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"}
 

@@ -37,10 +37,10 @@ def _is_met(line: dict[str, Any], ours: float | None) -> bool | None:
     if ours is None:
         return False
     pairs = [(line["ratio"], line["goal"]), (line["of_limit"], line["goal_of_limit"])]
-    known = [value >= goal for value, goal in pairs if goal is not None and value is not None]
+    compared = [value >= goal for value, goal in pairs if goal is not None and value is not None]
     if line["goal_seconds"] is not None:
-        known.append(ours <= line["goal_seconds"])
-    return all(known) if known else None
+        compared.append(ours <= line["goal_seconds"])
+    return all(compared) if compared else None
 
 
 def limit_name(row: Row) -> str:
@@ -67,19 +67,19 @@ def header(condition: dict[str, Any]) -> str:
 def text(line: dict[str, Any]) -> str:
     """One line of the table, and below it why candidates have no time."""
     seconds = line.get("seconds", {})
-    cells = [line["row"], *(duration(seconds.get(label)) for label in HEADER[1:7]), _ratio(line["ratio"])]
-    cells.append(duration(line["goal_seconds"]) if line["goal_seconds"] else _ratio(line["goal"]))
+    columns = [line["row"], *(duration(seconds.get(label)) for label in HEADER[1:7]), _ratio(line["ratio"])]
+    columns.append(duration(line["goal_seconds"]) if line["goal_seconds"] else _ratio(line["goal"]))
     of_limit = "-" if line["of_limit"] is None else f"{line['of_limit']:.0%} {line['limit']}"
-    cells += [of_limit, "-" if line["goal_of_limit"] is None else f"{line['goal_of_limit']:.0%}"]
-    cells.append({True: "yes", False: "no", None: "-"}[line["met"]])
+    columns += [of_limit, "-" if line["goal_of_limit"] is None else f"{line['goal_of_limit']:.0%}"]
+    columns.append({True: "yes", False: "no", None: "-"}[line["met"]])
     problems = {**line.get("why", {}), **({"row": line["error"]} if "error" in line else {})}
-    return _aligned(cells) + "".join(f"\n    {label}: {reason[:160]}" for label, reason in problems.items())
+    return _aligned(columns) + "".join(f"\n    {label}: {reason[:160]}" for label, reason in problems.items())
 
 
-def _aligned(cells: Sequence[str]) -> str:
+def _aligned(columns: Sequence[str]) -> str:
     """Cells in columns: the first to the left, the others to the right."""
-    (first, width), *others = zip(cells, WIDTHS, strict=True)
-    return " ".join([f"{first:<{width}}", *(f"{cell:>{width}}" for cell, width in others)])
+    (first, width), *others = zip(columns, WIDTHS, strict=True)
+    return " ".join([f"{first:<{width}}", *(f"{column:>{width}}" for column, width in others)])
 
 
 def summary(lines: list[dict[str, Any]]) -> str:
@@ -116,8 +116,8 @@ def plot(conditions: list[dict[str, Any]], path: Path) -> None:
         colours = {True: "#2a7f62", False: "#b5472f", None: "#888888"}
         pane.barh([line["row"] for line in lines], [line["ratio"] for line in lines],
                   color=[colours[line["met"]] for line in lines])  # fmt: skip
-        goals = [(line["goal"], at) for at, line in enumerate(lines) if line["goal"]]
-        pane.plot([goal for goal, _ in goals], [at for _, at in goals], "|", color="black", markersize=8)
+        goals = [(line["goal"], position) for position, line in enumerate(lines) if line["goal"]]
+        pane.plot([goal for goal, _ in goals], [position for _, position in goals], "|", color="black", markersize=8)
         pane.axvline(1.0, color="black", linewidth=0.6)
         pane.set_xscale("log", base=2)
         pane.set_ylim(-0.6, len(lines) - 0.4)

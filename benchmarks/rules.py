@@ -54,13 +54,13 @@ def measure_all(options: argparse.Namespace) -> None:
     print(f"{'row':38} {'scheduled':>10} {'as it is':>10} {'ratio':>7}  rules")
     lines = []
     for row in chosen:
-        found = processes.in_own_process(lambda row=row: compared(row, conditions), options.timeout)
-        lines.append({"row": row.title, **found})
-        if "error" in found:
-            print(f"{row.title:38} {found['error'][:100]}", flush=True)
+        outcome = processes.in_own_process(lambda row=row: compared(row, conditions), options.timeout)
+        lines.append({"row": row.title, **outcome})
+        if "error" in outcome:
+            print(f"{row.title:38} {outcome['error'][:100]}", flush=True)
             continue
-        times = f"{duration(found['scheduled']):>10} {duration(found['plain']):>10}"
-        print(f"{row.title:38} {times} {found['ratio']:7.2f}  {', '.join(found['rules'])}", flush=True)
+        times = f"{duration(outcome['scheduled']):>10} {duration(outcome['plain']):>10}"
+        print(f"{row.title:38} {times} {outcome['ratio']:7.2f}  {', '.join(outcome['rules'])}", flush=True)
     slower = [line["row"] for line in lines if line.get("ratio", 1.0) < SLOWER]
     shown = [f"slower: {title}" for title in slower]
     print(f"{len(lines) - len(slower)} of {len(lines)} are not slower", *shown, sep="; ")
@@ -72,9 +72,9 @@ def compared(row: Any, conditions: Any) -> dict[str, Any]:
     """Seconds with and without a schedule, and which rules made it."""
     from benchmarks.measure import fixed, kernel_of, timed
 
-    given = row.make()
-    scheduled, plain = (kernel_of(row, given, schedule) for schedule in ("default", "none"))
-    seconds = timed({"scheduled": fixed(scheduled, *given), "plain": fixed(plain, *given)}, row, conditions)
+    arguments = row.make()
+    scheduled, plain = (kernel_of(row, arguments, schedule) for schedule in ("default", "none"))
+    seconds = timed({"scheduled": fixed(scheduled, *arguments), "plain": fixed(plain, *arguments)}, row, conditions)
     rules = re.findall(r'"mlirtri.schedule": "([^"]+)"', scheduled.ir["scheduled"])
     return {**seconds, "ratio": seconds["plain"] / seconds["scheduled"], "rules": list(dict.fromkeys(rules))}
 

@@ -220,9 +220,9 @@ def _layouts() -> list[Row]:
 
 
 def _convolutions() -> list[Row]:
-    def one(name: str, function: Callable, x: tuple, weight: tuple, places: int, goal: float = 0.95, **options) -> Row:
-        """`places` is how many there are in the result, of one channel."""
-        work = 2.0 * places * prod(weight)
+    def row(name: str, function: Callable, x: tuple, weight: tuple, pixels: int, goal: float = 0.95, **options) -> Row:
+        """`pixels` is how many there are in the result, of one channel."""
+        work = 2.0 * pixels * prod(weight)
         return Row("convolution", name, function, _tensors(x, weight), work, goal=goal, peers=("torch", "compile"),
                    through="program", **options)  # fmt: skip
 
@@ -232,13 +232,13 @@ def _convolutions() -> list[Row]:
                    peers=("torch", "compile"), through="program")  # fmt: skip
 
     return [
-        one("3x3 64 56²", kernels.convolution, (1, 64, 56, 56), (64, 64, 3, 3), 56**2, is_quick=True),
-        one("1x1 256 to 64 56²", kernels.convolution_1x1, (1, 256, 56, 56), (64, 256, 1, 1), 56**2),
-        one("3x3 by 2 128 56²", kernels.convolution_by_two, (1, 128, 56, 56), (128, 128, 3, 3), 28**2),
-        one("7x7 3 to 64 224²", kernels.convolution_by_two, (1, 3, 224, 224), (64, 3, 7, 7), 110**2),
-        one("3x3 in 32 groups 128 56²", kernels.convolution_in_groups, (1, 128, 56, 56), (128, 4, 3, 3), 56**2),
-        one("3x3 NHWC 64 56²", kernels.convolution_channels_last, (1, 56, 56, 64), (64, 64, 3, 3), 56**2),
-        one("3x3 by channel 128 56²", kernels.convolution_by_channel, (1, 128, 56, 56), (128, 1, 3, 3), 56**2, 1.5,
+        row("3x3 64 56²", kernels.convolution, (1, 64, 56, 56), (64, 64, 3, 3), 56**2, is_quick=True),
+        row("1x1 256 to 64 56²", kernels.convolution_1x1, (1, 256, 56, 56), (64, 256, 1, 1), 56**2),
+        row("3x3 by 2 128 56²", kernels.convolution_by_two, (1, 128, 56, 56), (128, 128, 3, 3), 28**2),
+        row("7x7 3 to 64 224²", kernels.convolution_by_two, (1, 3, 224, 224), (64, 3, 7, 7), 110**2),
+        row("3x3 in 32 groups 128 56²", kernels.convolution_in_groups, (1, 128, 56, 56), (128, 4, 3, 3), 56**2),
+        row("3x3 NHWC 64 56²", kernels.convolution_channels_last, (1, 56, 56, 64), (64, 64, 3, 3), 56**2),
+        row("3x3 by channel 128 56²", kernels.convolution_by_channel, (1, 128, 56, 56), (128, 1, 3, 3), 56**2, 1.5,
             is_quick=True),
         pool("max pool 3x3 by 2 64 112²", kernels.max_pool, 0.25),
         pool("average pool 2x2 64 112²", kernels.average_pool, 0.25),

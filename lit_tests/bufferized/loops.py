@@ -52,7 +52,7 @@ def overlapping(a: Vector):
         a[1:] = a[:-1]
 
 
-# What is read at other places than it is written has its temporary.
+# What is read at other indices than it is written has its temporary.
 # CHECK-LABEL: func.func @overlapping
 # CHECK: scf.for
 # CHECK: %[[T:.*]] = memref.alloca() {{.*}} : memref<63xf64>

@@ -23,7 +23,7 @@ def scaled(a, z):
 
 
 def test_every_stage_of_a_dump_resumes(tmp_path, monkeypatch):
-    """TVM's rooms see tensors of parts; the manifest knows what they are."""
+    """TVM's stages see tensors of parts; the manifest knows what they are."""
     expected = scaled(A, 2 - 1j)
     monkeypatch.setenv("MLIRTRI_DUMP_DIR", str(tmp_path))
     scaled.compile(A, 2 - 1j)

@@ -1,4 +1,4 @@
-"""The user's lines survive every room, and an error of any room is shown on them, without the compiler's frames."""
+"""The user's lines survive every stage, and an error of any stage is shown on them, without the compiler's frames."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def check_shown(error, code, function=body, notes=()):
     assert error.__suppress_context__
 
 
-# --- a failure injected into each room -------------------------------------------------------------------------------
+# --- a failure injected into each stage -------------------------------------------------------------------------------
 
 
 def boom(*_arguments, **_keywords):
@@ -114,7 +114,7 @@ def test_a_failure_in_a_decomposition(monkeypatch):
 
 
 def invalidating(operation_name):
-    """A room that breaks an operation and lets MLIR find out."""
+    """A stage that breaks an operation and lets MLIR find out."""
 
     def lower(module, context):
         [victim] = operations_named(module, operation_name)
@@ -210,11 +210,11 @@ def test_a_failure_in_scheduling(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("target", "room", "name"),
+    ("target", "module", "name"),
     [("cpu", lowered_functions, "host_ready"), ("cuda", scheduled_to_cuda, "_line_directive")],
 )
-def test_a_failure_in_code_generation(monkeypatch, target, room, name):
-    real = getattr(room, name)
+def test_a_failure_in_code_generation(monkeypatch, target, module, name):
+    real = getattr(module, name)
     where = f"{__file__}:{line_of('t @ w')}:"
 
     def picky(function):
@@ -222,7 +222,7 @@ def test_a_failure_in_code_generation(monkeypatch, target, room, name):
         places = locations_of(function)
         return boom() if places and all(place.startswith(where) for place in places) else real(function)
 
-    monkeypatch.setattr(room, name, picky)
+    monkeypatch.setattr(module, name, picky)
     check_shown(failure(target=target, kind=CodegenError), "t @ w")
 
 

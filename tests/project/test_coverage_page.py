@@ -1,4 +1,4 @@
-"""`docs/coverage.md` is what the rooms' tables say, and its rows say what happens."""
+"""`docs/coverage.md` is what the lowerings' tables say, and its rows say what happens."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def run(text: str, *arrays):
     """The results of function ``k`` in `text`, as a list of arrays."""
     machine = relax.VirtualMachine(tvm.compile(fused(text), target="llvm"), tvm.cpu())
     result = machine["k"](*(tvm.runtime.tensor(np.asarray(array)) for array in arrays))
-    return [each.numpy() for each in ([result] if hasattr(result, "numpy") else result)]
+    return [tensor.numpy() for tensor in ([result] if hasattr(result, "numpy") else result)]
 
 
 def function(arguments: str, body: str, returned: str, types: str) -> str:
@@ -48,16 +48,16 @@ def generic(name, inputs, outputs, maps, iterators, body):
     results = ", ".join(kind for _, kind in outputs)
     return (
         f"{name} = linalg.generic {{indexing_maps = [{', '.join(maps)}], "
-        f"iterator_types = [{', '.join(chr(34) + each + chr(34) for each in iterators)}]}} "
+        f"iterator_types = [{', '.join(chr(34) + iterator + chr(34) for iterator in iterators)}]}} "
         f"{ins}outs{group(outputs)} {{\n{body}\n}} -> ({results})"
     )
 
 
 def elementwise(lines: list[str], arguments: str, types: list[str]) -> str:
     """A function whose n-th line computes ``%rn`` on whole tensors."""
-    body = "\n".join(f"  %r{at} = {line}" for at, line in enumerate(lines))
-    return function(arguments, body, ", ".join(f"%r{at}" for at in range(len(lines))), ", ".join(types))
+    body = "\n".join(f"  %r{position} = {line}" for position, line in enumerate(lines))
+    return function(arguments, body, ", ".join(f"%r{position}" for position in range(len(lines))), ", ".join(types))
 
 
 def prim_functions(module) -> dict:
-    return {gv.name_hint: each for gv, each in module.functions_items() if isinstance(each, PrimFunc)}
+    return {gv.name_hint: function for gv, function in module.functions_items() if isinstance(function, PrimFunc)}

@@ -51,8 +51,8 @@ def written(value, arrays: list[np.ndarray]) -> str:
 
 
 def expression(case, arrays: list[np.ndarray]) -> str:
-    arguments = [written(each, arrays) for each in case.arguments]
-    arguments += [f"{name}={written(each, arrays)}" for name, each in case.keywords.items()]
+    arguments = [written(argument, arrays) for argument in case.arguments]
+    arguments += [f"{name}={written(argument, arrays)}" for name, argument in case.keywords.items()]
     owner, _, name = case.name.partition(".")
     if name.endswith(".__getitem__"):
         return f"{case.name.removesuffix('.__getitem__')}[{arguments[0].strip('()')}]"

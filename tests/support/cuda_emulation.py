@@ -29,29 +29,29 @@ class Emulated:
         ]
         source.write_text(f'#include "{HEADER}"\n' + "\n".join(parts))
         command = ["g++", "-O1", "-w", "-shared", "-fPIC", "-std=c++17", "-o", str(library), str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[:3000]
+        outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert outcome.returncode == 0, outcome.stderr[:3000]
         self._library = ctypes.CDLL(str(library))
         self._sizes = {name: _sizes(kernel) for name, kernel in kernels.items()}
 
     def run(self, name: str, *tensors) -> None:
         """The kernel on arguments and results, in the order of its PrimFunc."""
-        pointers = (ctypes.c_void_p * len(tensors))(*(each.data_ptr() for each in tensors))
+        pointers = (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
         sizes = (ctypes.c_uint * 6)(*self._sizes[name])
         assert self._library[f"run_{name}"](pointers, sizes) == 0, "threads wait for each other in vain"
 
 
 def _sizes(kernel) -> list[int]:
     """How many blocks and threads there are along each axis."""
-    found = dict.fromkeys(AXES, 1)
+    sizes = dict.fromkeys(AXES, 1)
 
     def note(loop):
         if loop.kind == tirx.ForKind.THREAD_BINDING:
-            found[str(loop.thread_binding.thread_tag)] = int(loop.extent)
+            sizes[str(loop.thread_binding.thread_tag)] = int(loop.extent)
 
     ((_, function),) = prim_funcs(kernel.walked.records["scheduled"].ir)
     structural_walk(function.body, (tirx.For, note))
-    return list(found.values())
+    return list(sizes.values())
 
 
 def _names(kernel) -> list[str]:
@@ -70,9 +70,11 @@ def _part(name: str, cuda: str, names: list[str]) -> str:
         r"extern __shared__ __align__\(\d+\) ([\w ]+) (\w+)\[\];", r"\1* \2 = (\1*)emulated::shared_memory;", body
     )
     parameters = re.search(r"\((.*)\) \{", head.replace("__launch_bounds__(", "(", 1).split(")", 1)[1]).group(1)
-    pairs = [each.split("__restrict__") for each in parameters.split(",")]
-    places = [names.index(given.strip().removesuffix("_ptr")) for _, given in pairs]
-    arguments = ", ".join(f"({kind})arguments[{at}]" for (kind, _), at in zip(pairs, places, strict=True))
+    pairs = [parameter.split("__restrict__") for parameter in parameters.split(",")]
+    positions = [names.index(declared.strip().removesuffix("_ptr")) for _, declared in pairs]
+    arguments = ", ".join(
+        f"({kind})arguments[{position}]" for (kind, _), position in zip(pairs, positions, strict=True)
+    )
     return f"""namespace {name} {{
 static void kernel({parameters}) {{{body}
 static void** arguments;

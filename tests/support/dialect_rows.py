@@ -90,15 +90,15 @@ def operands_of(op: Op, dtype: str) -> list[np.ndarray] | None:
 def tri_text(op: Op, arrays: list[np.ndarray]) -> str:
     """A module with one function that applies the operation to its arguments."""
     with new_context(), ir.Location.unknown():
-        types = [TensorType(each.shape, as_dtype(each.dtype)) for each in arrays]
+        types = [TensorType(array.shape, as_dtype(array.dtype)) for array in arrays]
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
-            function = func.FuncOp("row", ([mlir_type(each) for each in types], []))
+            function = func.FuncOp("row", ([mlir_type(array) for array in types], []))
         block = function.add_entry_block()
         with ir.InsertionPoint(block):
-            tensors = [Tensor(argument, each) for argument, each in zip(block.arguments, types, strict=True)]
+            tensors = [Tensor(argument, array) for argument, array in zip(block.arguments, types, strict=True)]
             result = TriBuilder().emit(op.name, *tensors, **attributes_of(op))
             func.ReturnOp([result.value])
-        kind = ir.FunctionType.get([mlir_type(each) for each in types], [mlir_type(result.type)])
+        kind = ir.FunctionType.get([mlir_type(array) for array in types], [mlir_type(result.type)])
         function.attributes["function_type"] = ir.TypeAttr.get(kind)
         return print_complete(module)

@@ -247,9 +247,9 @@ def normal(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype("float32")
 
 
-def check(found, wanted):
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
-    assert found.shape == wanted.shape
+def check(results, expected):
+    np.testing.assert_allclose(results, expected, rtol=1e-5, atol=1e-5)
+    assert results.shape == expected.shape
 
 
 WHILE = """

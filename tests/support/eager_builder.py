@@ -133,8 +133,8 @@ class Eager:
         return (0.5 * x * (1 + inner)).astype(x.dtype)
 
     def op_clip(self, x, low, high):
-        given = [bound for bound in (x, low, high) if bound is not None]
-        dtype = result_dtypes(self.semantics, "clip", [self.operand(bound) for bound in given]).result
+        bounds = [bound for bound in (x, low, high) if bound is not None]
+        dtype = result_dtypes(self.semantics, "clip", [self.operand(bound) for bound in bounds]).result
         result = self.array(x, dtype)
         result = result if low is None else np.maximum(result, self.array(low, dtype))
         return result if high is None else np.minimum(result, self.array(high, dtype))
@@ -233,12 +233,12 @@ class Eager:
 
     def op_bins(self, x, edges):
         x, edges = np.asarray(x), np.asarray(edges)
-        place = np.where(x == edges[-1], len(edges) - 2, np.searchsorted(edges, x, "right") - 1)
-        return np.where((x >= edges[0]) & (x <= edges[-1]), place, len(edges) - 1)
+        bin = np.where(x == edges[-1], len(edges) - 2, np.searchsorted(edges, x, "right") - 1)
+        return np.where((x >= edges[0]) & (x <= edges[-1]), bin, len(edges) - 1)
 
     def op_add_at(self, x, positions, values):
-        result, inside = np.array(x), (positions >= 0) & (positions < len(x))
-        np.add.at(result, positions[inside], np.asarray(values, x.dtype)[inside])
+        result, in_bounds = np.array(x), (positions >= 0) & (positions < len(x))
+        np.add.at(result, positions[in_bounds], np.asarray(values, x.dtype)[in_bounds])
         return result
 
     def op_correlate(self, x, y):
@@ -308,9 +308,9 @@ def library_function(name: str):
 
 def call(name: str, *arguments, **keywords):
     builder = Eager("torch" if name.startswith(("torch.", "Tensor.")) else "numpy")
-    found = spellings.lookup(name)
-    result = found.call(builder, *arguments, **keywords)
-    assert builder.used <= {*found.ops, "cast"}, f"{name} does not declare {builder.used - set(found.ops)}"
+    spelling = spellings.lookup(name)
+    result = spelling.call(builder, *arguments, **keywords)
+    assert builder.used <= {*spelling.ops, "cast"}, f"{name} does not declare {builder.used - set(spelling.ops)}"
     return result
 
 
@@ -323,13 +323,13 @@ def check(name: str, *arguments, **keywords) -> None:
         warnings.simplefilter("ignore")
         theirs = flat(library_function(name)(*arguments, **keywords))
     # NumPy knows no conjugates that are yet to be done.
-    theirs = [each.resolve_conj() if isinstance(each, torch.Tensor) else each for each in theirs]
+    theirs = [result.resolve_conj() if isinstance(result, torch.Tensor) else result for result in theirs]
     assert len(ours) == len(theirs)
-    for mine, wanted in zip(ours, theirs, strict=True):
-        mine, wanted = np.asarray(mine), np.asarray(wanted)
-        assert (mine.shape, mine.dtype) == (wanted.shape, wanted.dtype)
+    for mine, expected in zip(ours, theirs, strict=True):
+        mine, expected = np.asarray(mine), np.asarray(expected)
+        assert (mine.shape, mine.dtype) == (expected.shape, expected.dtype)
         if "empty" not in name:
-            np.testing.assert_allclose(mine, wanted, **within(wanted.dtype))
+            np.testing.assert_allclose(mine, expected, **within(expected.dtype))
 
 
 def refused(sentence: str, name: str, *arguments, **keywords) -> KernelTypeError:

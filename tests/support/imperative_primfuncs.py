@@ -1,4 +1,4 @@
-"""MLIR text as one imperative PrimFunc: whole programs through the rooms, or one function over memrefs."""
+"""MLIR text as one imperative PrimFunc: whole programs through the stages, or one function over memrefs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mlirtri.lowering.schedule import tir_to_scheduled
 from mlirtri.lowering.toolchain import tvm_text
 from mlirtri.lowering.toolchain.tvm_names import IRModule, structural_equal
 
-ROOMS = (("tir", relax_to_tir), ("scheduled", tir_to_scheduled), ("llvm", scheduled_to_llvm))
+LOWERINGS = (("tir", relax_to_tir), ("scheduled", tir_to_scheduled), ("llvm", scheduled_to_llvm))
 
 
 def relax_module(text, target="cpu"):
@@ -27,11 +27,11 @@ def relax_module(text, target="cpu"):
 
 def compiled(text, schedule="none"):
     """The executable of MLIR text."""
-    made = relax_module(text)
+    module = relax_module(text)
     context = CompileContext("k", as_target("cpu"), schedule=schedule)
-    for context.stage, room in ROOMS:
-        made = room.lower(made, context)
-    return made.executable
+    for context.stage, lower in LOWERINGS:
+        module = lower.lower(module, context)
+    return module.executable
 
 
 def run(text, *arrays, results=(), schedule="none"):
@@ -41,9 +41,11 @@ def run(text, *arrays, results=(), schedule="none"):
     """
     executable = compiled(text, schedule)
     inputs = [torch.from_numpy(np.array(array)) for array in arrays]
-    fresh = (None if isinstance(each, int) else np.full(each[0], 77, each[1]) for each in results)
-    outputs = [inputs[at] if new is None else torch.from_numpy(new) for at, new in zip(results, fresh, strict=True)]
-    assert executable.updates_in_place == any(isinstance(each, int) for each in results)
+    fresh = (None if isinstance(argument, int) else np.full(argument[0], 77, argument[1]) for argument in results)
+    outputs = [
+        inputs[position] if new is None else torch.from_numpy(new) for position, new in zip(results, fresh, strict=True)
+    ]
+    assert executable.updates_in_place == any(isinstance(argument, int) for argument in results)
     executable.launch(inputs, outputs)
     return [output.numpy() for output in outputs]
 
@@ -59,9 +61,9 @@ def call(text, *arrays, inputs=None):
         built = build_imperative(function.operation, len(arrays) if inputs is None else inputs)
     module = IRModule({"k": built.function.with_attr("global_symbol", "k")})
     printed = tvm_text.print_complete(module)
-    again = tvm_text.parse(printed, "tir.py")
-    assert structural_equal(module, again)
-    assert tvm_text.print_complete(again) == printed
+    parsed = tvm_text.parse(printed, "tir.py")
+    assert structural_equal(module, parsed)
+    assert tvm_text.print_complete(parsed) == printed
     library = scheduled_to_llvm.build([("k", built.function)], tvm_target(as_target("cpu")))
     library["k"](*(array if isinstance(array, torch.Tensor) else torch.from_numpy(array) for array in arrays))
     return printed

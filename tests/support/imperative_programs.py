@@ -22,10 +22,10 @@ def elementwise(result, operands, kinds, out, lines, element="f64", maps=None):
     rank = len(re.findall(r"[\d?]+x", out[1]))
     dims = ", ".join(f"d{axis}" for axis in range(rank))
     maps = maps or [dims] * len(operands)
-    shown = ", ".join(f"affine_map<({dims}) -> ({one})>" for one in [*maps, dims])
+    shown = ", ".join(f"affine_map<({dims}) -> ({mapping})>" for mapping in [*maps, dims])
     loops = ", ".join(['"parallel"'] * rank)
     elements = [re.sub(r"^tensor<(?:[\d?]+x)*(.*)>$", r"\1", kind) for kind in kinds]
-    block = ", ".join(f"%x{at}: {one}" for at, one in enumerate(elements))
+    block = ", ".join(f"%x{position}: {mapping}" for position, mapping in enumerate(elements))
     ins = f"ins({', '.join(operands)} : {', '.join(kinds)}) " if operands else ""
     separator = ", " if operands else ""
     return (

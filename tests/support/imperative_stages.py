@@ -1,4 +1,4 @@
-"""Programs with loops and updates through the `mlir` pipeline's rooms."""
+"""Programs with loops and updates through the `mlir` pipeline's stages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mlirtri.lowering.mlir_backend.bufferize import fused_to_bufferized
 from mlirtri.lowering.mlir_backend.llvm import bufferized_to_llvmdialect, llvmdialect_to_asm
 from mlirtri.lowering.mlir_backend.loops import bufferized_to_loops
 
-ROOMS = {
+LOWERINGS = {
     "fused": linalg_to_fused.lower,
     "bufferized": fused_to_bufferized.lower,
     "llvmdialect": bufferized_to_llvmdialect.lower,
@@ -21,14 +21,14 @@ ROOMS = {
 }
 
 
-def walk(text, until="asm", rooms=ROOMS):
-    """The IR after the room `until`."""
+def walk(text, until="asm", lowerings=LOWERINGS):
+    """The IR after the stage `until`."""
     context = CompileContext("f", as_target("cpu"))
     with ir.Context():
         state = ir.Module.parse(text)
-        for stage, room in rooms.items():
+        for stage, lower in lowerings.items():
             context.stage = stage
-            state = room(state, context)
+            state = lower(state, context)
             if stage == until:
                 return state
 
@@ -38,8 +38,8 @@ def bufferized(text):
 
 
 def loops(text):
-    rooms = {**ROOMS, "llvmdialect": bufferized_to_loops.lower_to_loops}
-    return print_module(walk(text, "llvmdialect", rooms))
+    lowerings = {**LOWERINGS, "llvmdialect": bufferized_to_loops.lower_to_loops}
+    return print_module(walk(text, "llvmdialect", lowerings))
 
 
 def run(text, inputs, outputs=(), updated=()):
@@ -48,15 +48,15 @@ def run(text, inputs, outputs=(), updated=()):
     `outputs` are the other results' arrays, which are written. Inputs that are not updated must stay as they are.
     """
     tensors = [torch.as_tensor(value) for value in inputs]
-    before = [tensor.clone() for tensor in tensors]
-    results = [torch.as_tensor(one) for one in outputs]
-    for at, result in sorted(updated, key=lambda pair: pair[1]):
-        results.insert(result, tensors[at])
+    copies = [tensor.clone() for tensor in tensors]
+    results = [torch.as_tensor(output) for output in outputs]
+    for position, result in sorted(updated, key=lambda pair: pair[1]):
+        results.insert(result, tensors[position])
     executable = walk(text).executable
     assert executable.updates_in_place
     executable.launch(tensors, results)
-    for at, (tensor, old) in enumerate(zip(tensors, before, strict=True)):
-        if at not in dict(updated):
+    for position, (tensor, old) in enumerate(zip(tensors, copies, strict=True)):
+        if position not in dict(updated):
             assert torch.equal(tensor, old), "an input was written"
 
 

@@ -1,4 +1,4 @@
-"""`tri` functions of a few operations through a whole pipeline, or to the text of its rooms."""
+"""`tri` functions of a few operations through a whole pipeline, or to the text of its stages `linalg` and `fused`."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ RANDOM = np.random.default_rng(7)
 def tri_text(arrays, body) -> str:
     """A module whose function is `body`, which takes a builder and tensors and gives one tensor or several."""
     with new_context(), ir.Location.unknown():
-        types = [TensorType(each.shape, as_dtype(each.dtype)) for each in arrays]
+        types = [TensorType(array.shape, as_dtype(array.dtype)) for array in arrays]
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
-            function = func.FuncOp("kernel", ([mlir_type(each) for each in types], []))
+            function = func.FuncOp("kernel", ([mlir_type(array) for array in types], []))
         block = function.add_entry_block()
         with ir.InsertionPoint(block):
-            tensors = [Tensor(argument, each) for argument, each in zip(block.arguments, types, strict=True)]
+            tensors = [Tensor(argument, array) for argument, array in zip(block.arguments, types, strict=True)]
             made = body(TriBuilder(), *tensors)
             results = [made] if isinstance(made, Tensor) else list(made)
             func.ReturnOp([result.value for result in results])
-        kind = ir.FunctionType.get([mlir_type(each) for each in types], [mlir_type(each.type) for each in results])
+        kind = ir.FunctionType.get([mlir_type(array) for array in types], [mlir_type(array.type) for array in results])
         function.attributes["function_type"] = ir.TypeAttr.get(kind)
         return print_complete(module)
 
 
 def run(tmp_path, pipeline, arrays, body):
-    arrays = [np.asarray(each) for each in arrays]
+    arrays = [np.asarray(array) for array in arrays]
     file = tmp_path / "kernel.mlir"
     file.write_text(tri_text(arrays, body))
     return mt.resume(file, "tri", pipeline=pipeline)(*arrays)
 
 
-def rooms(arrays, body) -> tuple[str, str]:
+def linalg_and_fused(arrays, body) -> tuple[str, str]:
     """The text of `linalg` and of `fused`."""
     with new_context():
-        module = ir.Module.parse(tri_text([np.asarray(each) for each in arrays], body))
+        module = ir.Module.parse(tri_text([np.asarray(array) for array in arrays], body))
         context = CompileContext("kernel", as_target("cpu"))
         module = tri_to_linalg.lower(module, context)
         module.operation.verify()
@@ -76,9 +76,9 @@ def padded(t: TriBuilder, x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def in_corner(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    whole = np.zeros(shape, x.dtype)
-    whole[tuple(slice(size) for size in x.shape)] = x
-    return whole
+    result = np.zeros(shape, x.dtype)
+    result[tuple(slice(size) for size in x.shape)] = x
+    return result
 
 
 X, P = RANDOM.random((5, 6)), np.array([[3, -1], [0, 9], [-7, 2]])

@@ -16,12 +16,12 @@ DOTTED = re.compile(r"mlirtri(?:\.\w+){2,}")
 
 def modules(root: Path = ROOT) -> dict[str, Path]:
     """Return the file of every module below `root`, by the name under which it installs."""
-    found = {}
+    files = {}
     for folder, package in FOLDERS.items():
         for file in sorted((root / folder).rglob("*.py")):
             parts = file.relative_to(root / folder).with_suffix("").parts
-            found[".".join((package, *parts)).removesuffix(".__init__")] = file
-    return found
+            files[".".join((package, *parts)).removesuffix(".__init__")] = file
+    return files
 
 
 def package_of(module: str, files: dict[str, Path]) -> str:
@@ -49,11 +49,11 @@ def imported(source: str, files: dict[str, Path]) -> Iterator[tuple[int, str]]:
 
 def edges(root: Path = ROOT) -> dict[tuple[str, str], list[str]]:
     """Return, for each pair of packages of which the first imports the second, the lines that do, as ``file:line``."""
-    files, found = modules(root), defaultdict(list)
+    files, by_package = modules(root), defaultdict(list)
     for module, file in files.items():
         above = package_of(module, files)
         for line, name in imported(file.read_text(), files):
             below = package_of(name, files)
             if below != above:
-                found[above, below].append(f"{file.relative_to(root)}:{line}")
-    return dict(found)
+                by_package[above, below].append(f"{file.relative_to(root)}:{line}")
+    return dict(by_package)

@@ -18,7 +18,7 @@ PIPELINES = ("linalg", "mlir")
 def run(text: str, *arrays: np.ndarray, pipeline: str) -> list[np.ndarray]:
     """The results of the only function in `text`."""
     results = mt.from_mlir(text).compile(pipeline=pipeline)(*arrays)
-    return [np.asarray(each) for each in (results if isinstance(results, tuple) else (results,))]
+    return [np.asarray(result) for result in (results if isinstance(results, tuple) else (results,))]
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ def module_of(rows: Sequence[Row], kind: str, count: int, names: str = "xyz") ->
         return line.replace("{t}", tensor(kind))
 
     lines, values, kinds = [], [], []
-    for at, row in enumerate(rows):
+    for number, row in enumerate(rows):
         results = row.result if isinstance(row.result, tuple) else (row.result,)
-        made = [f"%r{at}_{which}" for which in range(len(results))]
-        lines.append(f"  {', '.join(made)} = {typed(row.text)}")
-        values += made
+        row_names = [f"%r{number}_{which}" for which in range(len(results))]
+        lines.append(f"  {', '.join(row_names)} = {typed(row.text)}")
+        values += row_names
         kinds += [tensor(each) for each in results]
     arguments = ", ".join(f"%{name}: {tensor(kind)}" for name in names)
     end = f"  return {', '.join(values)} : {', '.join(kinds)}"
@@ -90,11 +90,11 @@ def type_element(array: np.ndarray) -> str:
 def together(cases: Sequence[Case]) -> tuple[str, list[np.ndarray]]:
     """One function of all cases, and its arguments: a compile costs more than what it is for."""
     lines, arguments, arrays, values = [], [], [], []
-    for at, case in enumerate(cases):
-        lines.append(re.sub(r"%([A-Za-z_]\w*)", rf"%c{at}_\1", case.body))
-        arguments += [f"%c{at}_{name}: {type_of(array)}" for name, array in case.arguments.items()]
+    for number, case in enumerate(cases):
+        lines.append(re.sub(r"%([A-Za-z_]\w*)", rf"%c{number}_\1", case.body))
+        arguments += [f"%c{number}_{name}: {type_of(array)}" for name, array in case.arguments.items()]
         arrays += [array.view(as_dtype(type_element(array)).numpy) for array in case.arguments.values()]
-        values += [(f"%c{at}_{name}", type_of(array)) for name, array in case.results.items()]
+        values += [(f"%c{number}_{name}", type_of(array)) for name, array in case.results.items()]
     names, kinds = (", ".join(column) for column in zip(*values, strict=True))
     body = "\n".join(lines)
     return f"func.func @k({', '.join(arguments)}) -> ({kinds}) {{\n{body}\n  return {names} : {kinds}\n}}", arrays
@@ -103,14 +103,14 @@ def together(cases: Sequence[Case]) -> tuple[str, list[np.ndarray]]:
 def check_cases(cases: Sequence[Case], pipeline: str, **near: float) -> None:
     """Run the cases in one kernel and compare: exactly, or with the tolerances of ``assert_allclose``."""
     text, arrays = together(cases)
-    kept = [array.copy() for array in arrays]
-    found = iter(run(text, *arrays, pipeline=pipeline))
+    copies = [array.copy() for array in arrays]
+    results = iter(run(text, *arrays, pipeline=pipeline))
     for case in cases:
         for name, right in case.results.items():
-            result = next(found)
+            result = next(results)
             message = f"%{name} of {case.body}"
             assert result.dtype.itemsize == right.dtype.itemsize, message
             result = result.view(right.dtype) if right.dtype != result.dtype else result
             np.testing.assert_allclose(result, right, err_msg=message, **(near or {"rtol": 0, "atol": 0}))
-    for before, after in zip(kept, arrays, strict=True):
+    for before, after in zip(copies, arrays, strict=True):
         np.testing.assert_array_equal(before, after, err_msg="an argument was written")

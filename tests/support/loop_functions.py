@@ -45,21 +45,21 @@ def on(threads):
     return Target("cpu", as_target("cpu").architecture, threads)
 
 
-def compiled(made):
+def compiled(text):
     """The function on arrays: it gives them as they are after a call; those given stay as they are."""
-    kernel = build([("f", made)], tvm_target(on(2)))["f"]
+    kernel = build([("f", text)], tvm_target(on(2)))["f"]
 
     def call(*arrays):
-        copies = [torch.from_numpy(each.copy()) for each in arrays]
+        copies = [torch.from_numpy(array.copy()) for array in arrays]
         kernel(*copies)
-        return [each.numpy() for each in copies]
+        return [array.numpy() for array in copies]
 
     return call
 
 
-def run(made, *arrays):
+def run(text, *arrays):
     """The arrays after a call of the compiled function."""
-    return compiled(made)(*arrays)
+    return compiled(text)(*arrays)
 
 
 def random(*shape, dtype="float64"):
@@ -68,7 +68,7 @@ def random(*shape, dtype="float64"):
 
 
 def arguments_of(arrays):
-    return {name: (each.shape, str(each.dtype)) for name, each in arrays.items()}
+    return {name: (array.shape, str(array.dtype)) for name, array in arrays.items()}
 
 
 def body_of(made):
@@ -77,10 +77,10 @@ def body_of(made):
 
 def parallel_loops(body, **arguments):
     """The names of the loops that are marked, outermost first."""
-    found = []
+    loops = []
     marked = prepare(body_of(function(body, **arguments)))
-    structural_walk(marked, (tirx.For, lambda loop: found.append(loop) if PARALLEL in loop.annotations else None))
-    return {loop.loop_var.name for loop in found}
+    structural_walk(marked, (tirx.For, lambda loop: loops.append(loop) if PARALLEL in loop.annotations else None))
+    return {loop.loop_var.name for loop in loops}
 
 
 MATRIX = ((32, 32), "float64")

@@ -1,4 +1,4 @@
-"""MLIR text through the rooms of pipeline `mlir`, and functions of it to send there."""
+"""MLIR text through the stages of pipeline `mlir`, and functions of it to send there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlirtri.lowering.fusion import linalg_to_fused
 from mlirtri.lowering.mlir_backend.bufferize import fused_to_bufferized
 from mlirtri.lowering.mlir_backend.llvm import bufferized_to_llvmdialect, llvmdialect_to_asm
 
-ROOMS = {
+LOWERINGS = {
     "fused": linalg_to_fused,
     "bufferized": fused_to_bufferized,
     "llvmdialect": bufferized_to_llvmdialect,
@@ -23,13 +23,13 @@ ROOMS = {
 
 
 def walk(text, until="asm", kernel="f", **options):
-    """The IR after the room `until`, and the context that went along."""
+    """The IR after the stage `until`, and the context that went along."""
     context = CompileContext(kernel, as_target("cpu"), **options)
     with ir.Context():
         state = ir.Module.parse(text)
-        for stage, room in ROOMS.items():
+        for stage, lower in LOWERINGS.items():
             context.stage = stage
-            state = room.lower(state, context)
+            state = lower.lower(state, context)
             if stage == until:
                 return state, context
 
@@ -45,10 +45,10 @@ def compiled(text, kernel="f"):
 def run(text, inputs, outputs, kernel="f"):
     """Call the kernel of `text`: `inputs` are arrays, `outputs` (shape, dtype name). Gives arrays."""
     tensors = [torch.as_tensor(value) for value in inputs]
-    before = [bytes(tensor.untyped_storage()) for tensor in tensors]
+    contents = [bytes(tensor.untyped_storage()) for tensor in tensors]
     results = [torch.full(shape, 7, dtype=DTYPES[name].torch) for shape, name in outputs]
     compiled(text, kernel).launch(tensors, results)
-    for tensor, old in zip(tensors, before, strict=True):
+    for tensor, old in zip(tensors, contents, strict=True):
         assert bytes(tensor.untyped_storage()) == old, "an input was written"
     return [to_numpy(result) for result in results]
 

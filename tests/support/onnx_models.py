@@ -28,18 +28,20 @@ def value(name: str, array: np.ndarray, shape: list | None = None):
 
 def model_of(nodes, inputs: dict, weights: dict | None = None, outputs: tuple[str, ...] = ("y",), opset: int = 20):
     """A model whose outputs have the types that ONNX infers."""
-    held = [numpy_helper.from_array(each, name) for name, each in (weights or {}).items()]
+    initializers = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
     unknown = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in outputs]
-    graph = helper.make_graph(nodes, "net", [value(name, each) for name, each in inputs.items()], unknown, held)
+    graph = helper.make_graph(
+        nodes, "net", [value(name, array) for name, array in inputs.items()], unknown, initializers
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     return onnx.shape_inference.infer_shapes(model, data_prop=True)
 
 
 def check(model, inputs: dict, pipeline: str = "linalg", tolerance: float = 2e-5) -> None:
-    wanted = ReferenceEvaluator(model).run(None, inputs)
-    found = mt.from_onnx(model).compile(pipeline=pipeline)(*inputs.values())
-    found = found if isinstance(found, tuple) else (found,)
-    assert len(found) == len(wanted)
-    for one, other in zip(found, wanted, strict=True):
-        assert one.dtype == other.dtype
-        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+    expected = ReferenceEvaluator(model).run(None, inputs)
+    results = mt.from_onnx(model).compile(pipeline=pipeline)(*inputs.values())
+    results = results if isinstance(results, tuple) else (results,)
+    assert len(results) == len(expected)
+    for result, other in zip(results, expected, strict=True):
+        assert result.dtype == other.dtype
+        np.testing.assert_allclose(result, other, rtol=tolerance, atol=tolerance)

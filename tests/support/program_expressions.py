@@ -84,7 +84,7 @@ class Expressions:
         return f"np.{self.random.choice(('max', 'min', 'mean'))}({inner}, axis=-1)"
 
     def moved(self, kind: str, shape: Shape, depth: int) -> str:
-        """Elements at other places, or chosen ones."""
+        """Elements at other indices, or selected ones."""
         a = self.expression(kind, shape, depth - 1)
         if not shape:
             # Which of two scalars it is would decide the dtype otherwise.

@@ -128,9 +128,9 @@ class Program(Expressions):
     def scatter(self) -> None:
         """Elements at positions that are computed, which may be the same ones."""
         name, size = self.random.choice((("v", self.columns), ("w", self.columns), ("m", self.rows)))
-        places = f"({self.expression(INT, (self.random.randint(1, 4),), 1)}) % {size}"
+        indices = f"({self.expression(INT, (self.random.randint(1, 4),), 1)}) % {size}"
         value = "0.25" if name == "v" else self.random.choice(("7", "-1"))
-        self.emit(f"{name}[{places}] {self.random.choice(('=', '+=')) if name != 'v' else '='} {value}")
+        self.emit(f"{name}[{indices}] {self.random.choice(('=', '+=')) if name != 'v' else '='} {value}")
 
     def over_elements(self) -> None:
         """A loop over an array itself, with or without numbers."""

@@ -48,11 +48,11 @@ def make_arguments(parameters: dict[str, tuple[str, tuple[int, ...]]], dtypes: d
 
 def run(function: Any, arguments: list[Any]) -> list[Any]:
     """Returned values, then the arguments afterwards."""
-    given = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
+    copies = [argument.copy() if isinstance(argument, np.ndarray) else argument for argument in arguments]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        returned = function(*given)
-    return [*(returned if isinstance(returned, tuple) else [returned]), *given]
+        returned = function(*copies)
+    return [*(returned if isinstance(returned, tuple) else [returned]), *copies]
 
 
 def check_program(function: Any, arguments: list[Any], dtype: str, pipelines: tuple[str, ...]) -> None:
@@ -60,7 +60,7 @@ def check_program(function: Any, arguments: list[Any], dtype: str, pipelines: tu
     expected = run(function, arguments)
     near = ROUNDINGS * as_dtype(dtype).epsilon
     for pipeline in pipelines:
-        found = run(mt.jit(function, pipeline=pipeline), arguments)
-        assert len(found) == len(expected), pipeline
-        for position, (mine, other) in enumerate(zip(found, expected, strict=True)):
+        result = run(mt.jit(function, pipeline=pipeline), arguments)
+        assert len(result) == len(expected), pipeline
+        for position, (mine, other) in enumerate(zip(result, expected, strict=True)):
             compare(mine, other, near, f"{pipeline}, value {position}")

@@ -49,9 +49,9 @@ def outcome(compute) -> str:
             # torch's function takes no Python number there; operators do.
             return "no such call" if "must be Tensor" in str(error) or "combination of arg" in str(error) else "refused"
     # NumPy's dot falls back to Python objects.
-    found = None if dtype is None else find_dtype(dtype)
+    known_dtype = None if dtype is None else find_dtype(dtype)
     # torch's complex32 is no dtype of ours.
-    return "refused" if found is None else found.name
+    return "refused" if known_dtype is None else known_dtype.name
 
 
 def ours(semantics: str, op: str, operands) -> str:

@@ -32,14 +32,16 @@ def on(*arguments: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 def every_program(module: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Parametrizes a test by the programs of a module, and by pipelines."""
     programs = PROGRAMS[module]
-    names = [f"{function.__name__}-{at}" for at, (function, _) in enumerate(programs)]
+    names = [f"{function.__name__}-{position}" for position, (function, _) in enumerate(programs)]
     by_program = pytest.mark.parametrize(("function", "arguments"), programs, ids=names)
     return lambda test: pytest.mark.parametrize("pipeline", PIPELINES)(by_program(test))
 
 
 def check_program(function: Callable[..., Any], arguments: tuple[Any, ...], pipeline: str) -> None:
-    plain, ours = ([each.copy() if isinstance(each, np.ndarray) else each for each in arguments] for _ in range(2))
+    plain, ours = (
+        [argument.copy() if isinstance(argument, np.ndarray) else argument for argument in arguments] for _ in range(2)
+    )
     expected = function(*plain)
-    found = mt.jit(function, pipeline=pipeline)(*ours)
-    compare_results(found, expected, 1e-12, "returned value")
+    result = mt.jit(function, pipeline=pipeline)(*ours)
+    compare_results(result, expected, 1e-12, "returned value")
     compare_results(tuple(ours), tuple(plain), 1e-12, "argument")

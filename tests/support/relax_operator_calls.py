@@ -237,9 +237,9 @@ ARGUMENTS = {
 
 def module_of(calls: list[str]) -> str:
     """A Relax module whose function returns the results of these calls."""
-    parameters = ", ".join(f"{name}: R.Tensor({each.shape}, '{each.dtype}')" for name, each in ARGUMENTS.items())
-    lines = "".join(f"        r{at} = {call}\n" for at, call in enumerate(calls))
-    results = "".join(f"r{at}, " for at in range(len(calls)))
+    parameters = ", ".join(f"{name}: R.Tensor({array.shape}, '{array.dtype}')" for name, array in ARGUMENTS.items())
+    lines = "".join(f"        r{position} = {call}\n" for position, call in enumerate(calls))
+    results = "".join(f"r{position}, " for position in range(len(calls)))
     return (
         "@I.ir_module\nclass Module:\n    @R.function\n"
         f"    def main({parameters}):\n{lines}        return ({results})\n"

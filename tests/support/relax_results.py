@@ -8,7 +8,7 @@ import numpy as np
 def flat(results):
     if not isinstance(results, (tuple, list)):
         return [np.asarray(results)]
-    return [each for part in results for each in flat(part)]
+    return [leaf for part in results for leaf in flat(part)]
 
 
 SEVERAL = """

@@ -10,10 +10,10 @@ LENGTH = 256
 """Terms that the sums of the cases have at most, with what went into them."""
 
 
-def agrees(found, wanted) -> str | None:
+def agrees(results, expected) -> str | None:
     """What is different, or None."""
-    found_leaves, found_tree = pytree.tree_flatten(found)
-    wanted_leaves, wanted_tree = pytree.tree_flatten(wanted)
+    found_leaves, found_tree = pytree.tree_flatten(results)
+    wanted_leaves, wanted_tree = pytree.tree_flatten(expected)
     if found_tree != wanted_tree and _plain(found_tree) != _plain(wanted_tree):
         return f"structure {found_tree}, wanted {wanted_tree}"
     for a, b in zip(found_leaves, wanted_leaves, strict=True):

@@ -1,4 +1,4 @@
-"""Relax modules to order, walked through the rooms right of `relax`; shared by the tests of these rooms."""
+"""Relax modules to order, walked through the stages right of `relax`; shared by the tests of these stages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def module(make, *specs, locations=None):
     """A Relax module: `make(emit, *parameters)` gives the results; a spec is a shape, or (shape, dtype)."""
     specs = [spec if len(spec) == 2 and isinstance(spec[1], str) else (spec, "float32") for spec in specs]
     builder = BlockBuilder()
-    parameters = [relax.Var(f"x{at}", TensorType(shape, dtype)) for at, (shape, dtype) in enumerate(specs)]
+    parameters = [relax.Var(f"x{position}", TensorType(shape, dtype)) for position, (shape, dtype) in enumerate(specs)]
     attributes = {"global_symbol": "kernel"}
     if locations:
         attributes["mlirtri.locations"] = {name: f"{FILE}:{line}:5" for name, line in locations.items()}

@@ -24,7 +24,7 @@ def run_warm(arguments: list[str], folder: Path, environment: dict[str, str]) ->
         process = _SERVER.Process(target=_become, args=(arguments, str(folder), environment, streams))
         process.start()
         process.join()
-        return subprocess.CompletedProcess(arguments, process.exitcode, *(each.read_text() for each in streams))
+        return subprocess.CompletedProcess(arguments, process.exitcode, *(stream.read_text() for stream in streams))
 
 
 def _become(arguments: list[str], folder: str, environment: dict[str, str], streams: list[Path]) -> None:

@@ -1,4 +1,4 @@
-"""Complex numbers, operation by operation, through the `mlir` pipeline's rooms against NumPy."""
+"""Complex numbers, operation by operation, through the `mlir` pipeline's stages against NumPy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mlirtri.lowering.linalg import tri_to_linalg
 from mlirtri.lowering.mlir_backend.bufferize import fused_to_bufferized
 from mlirtri.lowering.mlir_backend.llvm import bufferized_to_llvmdialect, llvmdialect_to_asm
 
-ROOMS = (tri_to_linalg, linalg_to_fused, fused_to_bufferized, bufferized_to_llvmdialect, llvmdialect_to_asm)
+LOWERINGS = (tri_to_linalg, linalg_to_fused, fused_to_bufferized, bufferized_to_llvmdialect, llvmdialect_to_asm)
 EPSILON = {np.dtype(np.complex64): 2.0**-23, np.dtype(np.complex128): 2.0**-52}
 EDGES = [0.0, -0.0, 1.0, -2.5, float("inf"), float("-inf"), float("nan")]
 REAL, IMAGINARY = (np.array(parts) for parts in zip(*itertools.product(EDGES, repeat=2), strict=True))
@@ -35,7 +35,7 @@ COMPLEX = pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 
 
 def of_arrays(build, *arrays):
-    """What `build(builder, tensor, …)` computes of arrays, all rooms down to machine code."""
+    """What `build(builder, tensor, …)` computes of arrays, all stages down to machine code."""
     types = [TensorType(each.shape, as_dtype(each.dtype)) for each in arrays]
     context = CompileContext("f", as_target("cpu"))
     with new_context(), ir.Location.unknown():
@@ -50,9 +50,9 @@ def of_arrays(build, *arrays):
         function.attributes["function_type"] = ir.TypeAttr.get(
             ir.FunctionType.get([mlir_type(of) for of in types], [mlir_type(result.type)])
         )
-        for room in ROOMS:
-            context.stage = room.__name__.rpartition("_")[2]
-            module = room.lower(module, context)
+        for lowering in LOWERINGS:
+            context.stage = lowering.__name__.rpartition("_")[2]
+            module = lowering.lower(module, context)
     output = torch.empty(result.type.shape, dtype=result.type.dtype.torch)
     module.executable.launch([torch.from_numpy(each.copy()) for each in arrays], [output])
     return output.numpy()

@@ -18,13 +18,13 @@ def small_caches(monkeypatch):
 def from_any_place(kernel, arguments, expected):
     """Into memory that begins with a line, and into memory that does not."""
     for first in (0, 1, 3, 16):
-        room = torch.full((expected.numel() + 80,), 7.0, dtype=expected.dtype)
-        first += -room.data_ptr() // room.element_size() % (64 // room.element_size())
-        out = room[first : first + expected.numel()].view(expected.shape)
+        memory = torch.full((expected.numel() + 80,), 7.0, dtype=expected.dtype)
+        first += -memory.data_ptr() // memory.element_size() % (64 // memory.element_size())
+        out = memory[first : first + expected.numel()].view(expected.shape)
         kernel(*arguments, out=out)
         torch.testing.assert_close(out, expected)
-        assert bool((room[:first] == 7).all())
-        assert bool((room[first + expected.numel() :] == 7).all())
+        assert bool((memory[:first] == 7).all())
+        assert bool((memory[first + expected.numel() :] == 7).all())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32])

@@ -1,4 +1,4 @@
-"""What the room `fused` makes one loop nest, and what it leaves apart."""
+"""What the stage `fused` makes one loop nest, and what it leaves apart."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from imperative_tri import FLOAT64, INT64, PIPELINES, RANDOM, THREE, TWO, A, V, part, rooms, run, tri_text
+from imperative_tri import FLOAT64, INT64, PIPELINES, RANDOM, THREE, TWO, A, V, linalg_and_fused, part, run, tri_text
 from tolerances import within
 
 import mlirtri as mt
@@ -51,7 +51,7 @@ def test_a_loop_carries_a_scalar(tmp_path, pipeline, count):
 
 
 def test_what_has_rank_0_is_a_scalar_in_loops():
-    for text in rooms([V, V, THREE], _dot):
+    for text in linalg_and_fused([V, V, THREE], _dot):
         inside = text[text.index("scf.for") : text.index("scf.yield")]
         assert "-> (f64)" in inside
         assert "tensor<f64>" not in inside
@@ -69,7 +69,7 @@ def test_operations_fuse_in_loop_bodies():
 
         return scf_builder.for_loop(_range(n), [x], step, None)[0]
 
-    linalg, fused = rooms([V, V, THREE], body)
+    linalg, fused = linalg_and_fused([V, V, THREE], body)
     assert linalg.count("linalg.generic") == 3
     assert fused.count("linalg.generic") == 1
     assert "tensor.dim" not in fused
@@ -132,7 +132,7 @@ def test_products_in_loops_have_no_axis_of_size_1(tmp_path, pipeline, left, righ
     found = run(tmp_path, pipeline, [x, y, TWO], body)
     np.testing.assert_allclose(found, x @ y * 2, **within("float64", 16))
     if 1 in (left[0], right[1]):
-        assert "linalg.matmul" not in rooms([x, y, TWO], body)[0]
+        assert "linalg.matmul" not in linalg_and_fused([x, y, TWO], body)[0]
 
 
 def test_locations_go_through_loops():
@@ -154,7 +154,7 @@ def test_what_a_loop_does_not_change_is_computed_before_it():
         once = t.exp(y)
         return scf_builder.for_loop(_range(n), [x], lambda i, carried: [t.multiply(carried[0], once)], None)[0]
 
-    _, fused = rooms([V, V, THREE], body)
+    _, fused = linalg_and_fused([V, V, THREE], body)
     assert "math.exp" in fused[: fused.index("scf.for")]
     assert "math.exp" not in fused[fused.index("scf.for") :]
 
@@ -163,7 +163,7 @@ def test_a_contraction_in_a_loop_reads_what_was_computed_before_it():
     def body(t, x, y, n):
         return scf_builder.for_loop(_range(n), [x], lambda i, carried: [t.matmul(carried[0], t.exp(y))], None)[0]
 
-    _, fused = rooms([A[:4, :4], A[:4, :4], THREE], body)
+    _, fused = linalg_and_fused([A[:4, :4], A[:4, :4], THREE], body)
     assert "linalg.matmul" in fused
     assert "dealloc_tensor" not in fused
 
@@ -179,7 +179,7 @@ def test_an_array_is_read_before_it_is_written(written):
         new = t.insert_slice(target, five, offsets=(0,), sizes=(1,), strides=(1,), drop=(0,))
         return t.multiply(made, new)
 
-    _, fused = rooms([V, V], body)
+    _, fused = linalg_and_fused([V, V], body)
     assert fused.count("linalg.generic") == (2 if written else 1)
     adding = fused.index("arith.addf")
     assert (adding < fused.index("tensor.insert")) == written
@@ -235,7 +235,7 @@ def test_an_array_that_a_loop_makes_anew_is_read_before_that():
 
         return scf_builder.for_loop(_range(n), [x], step, None)[0]
 
-    _, fused = rooms([V, THREE], body)
+    _, fused = linalg_and_fused([V, THREE], body)
     assert fused.index("arith.cmpf") < fused.index("linalg.fill") < fused.index("arith.select")
 
 
@@ -249,7 +249,7 @@ def test_what_is_broadcast_is_computed_once():
 
         return scf_builder.for_loop(_range(n), [x], step, None)[0]
 
-    _, fused = rooms([A, V, THREE], body)
+    _, fused = linalg_and_fused([A, V, THREE], body)
     assert fused.count("linalg.generic") == 2
     rooted, divided = fused.index("math.sqrt"), fused.index("arith.divf")
     assert rooted < fused.index("linalg.yield") < divided

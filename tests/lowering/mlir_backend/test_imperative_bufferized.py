@@ -1,4 +1,4 @@
-"""Loops, updates and run-time sizes in the `mlir` pipeline: what is written in place, and what the rooms say of it."""
+"""Loops, updates and run-time sizes in the `mlir` pipeline: what is written in place, and what the stages say of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import imperative_programs as programs
 import loop_carried_programs as carried
 import pytest
-from imperative_stages import ROOMS, bufferized, loops, walk
+from imperative_stages import LOWERINGS, bufferized, loops, walk
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named, print_complete, print_module
 from mlirtri.lowering.core.stage import CompileContext
@@ -126,7 +126,7 @@ def test_innermost_sums_are_carried_as_values():
     assert "fastmath<reassoc,contract>" in text
 
 
-# What the room says
+# What the stage says
 
 
 def test_straight_line_code_is_not_imperative():
@@ -152,6 +152,6 @@ def test_rooms_resume_from_their_text():
 
 
 def test_loops_lose_no_operation_to_unknown_places():
-    module = walk(programs.JACOBI, "llvmdialect", {**ROOMS, "llvmdialect": bufferized_to_loops.lower_to_loops})
+    module = walk(programs.JACOBI, "llvmdialect", {**LOWERINGS, "llvmdialect": bufferized_to_loops.lower_to_loops})
     assert operations_named(module, "scf.parallel")
     assert all("unknown" not in str(one.location) for one in operations_named(module, "memref.store"))

@@ -1,4 +1,4 @@
-"""The `mlir` pipeline's rooms, from linalg text to machine code, against NumPy."""
+"""The `mlir` pipeline's stages, from linalg text to machine code, against NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the `mlir` pipeline's rooms promise beside numbers: copies, loops, locations, texts."""
+"""What the `mlir` pipeline's stages promise beside numbers: copies, loops, locations, texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import torch
 from mlir_stage_helpers import (
     ADD_TWICE,
-    ROOMS,
+    LOWERINGS,
     SHAPES,
     SOFTMAX,
     chain,
@@ -219,7 +219,7 @@ def test_resuming_from_the_complete_text_gives_the_same_stages():
         context = CompileContext("f", as_target("cpu"), stage=later)
         with ir.Context():
             module = ir.Module.parse(print_complete(walk(SOFTMAX, stage)[0]))
-            return print_complete(ROOMS[later].lower(module, context))
+            return print_complete(LOWERINGS[later].lower(module, context))
 
     for stage, later in (("fused", "bufferized"), ("bufferized", "llvmdialect")):
         assert resumed(stage, later) == print_complete(walk(SOFTMAX, later)[0])
@@ -244,8 +244,8 @@ def test_llvm_dialect_from_elsewhere_runs():
 
 def test_this_pipeline_needs_no_tvm():
     program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import mlir_stage_helpers as rooms; "
-        "rooms.compiled(rooms.SOFTMAX); print('tvm' in sys.modules)"
+        "import sys; sys.path.insert(0, sys.argv[1]); import mlir_stage_helpers as stages; "
+        "stages.compiled(stages.SOFTMAX); print('tvm' in sys.modules)"
     )
     command = [sys.executable, "-c", program, str(Path(__file__).parents[2] / "support")]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "False"

@@ -44,7 +44,7 @@ def c(*shape, dtype=torch.complex64):
 
 def n(*shape):
     """Normal numbers with a NaN, both infinities and both zeros among them."""
-    found = f(*shape)
-    flat = found.view(-1)
+    tensor = f(*shape)
+    flat = tensor.view(-1)
     flat[:5] = torch.tensor([float("nan"), float("inf"), float("-inf"), 0.0, -0.0])[: flat.numel()]
-    return found
+    return tensor

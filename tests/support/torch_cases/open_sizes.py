@@ -26,8 +26,8 @@ def _rounded(x):
 def _heads(x):
     """Axes that join and split in one view, as attention of several heads has them."""
     batch, time, _ = x.shape
-    each = x.transpose(0, 1).reshape(time, batch * 2, 4).transpose(0, 1)
-    return (each @ each.mT).view(batch, 2, time, time), each.reshape(batch, 2 * time, 4)
+    head = x.transpose(0, 1).reshape(time, batch * 2, 4).transpose(0, 1)
+    return (head @ head.mT).view(batch, 2, time, time), head.reshape(batch, 2 * time, 4)
 
 
 def _nearest(x, grid):

@@ -8,12 +8,12 @@ import torch.nn.functional as F
 from torch_cases.makers import b, c, f, i
 
 
-def _put(x, at, values):
-    return x.clone().index_put_((at,), values)
+def _put(x, index, values):
+    return x.clone().index_put_((index,), values)
 
 
-def _put_accumulate(x, at, values):
-    return x.index_put((at,), values, accumulate=True)
+def _put_accumulate(x, index, values):
+    return x.index_put((index,), values, accumulate=True)
 
 
 def _assigned(x, y):
