@@ -97,11 +97,7 @@ class Lanes:
         """Return x * y + z, rounded once."""
         return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.fma", x, y, z)
 
-    def product(self, x: Expr, y: Expr) -> Expr:
-        return tirx.Mul(x, y)
-
-    def quotient(self, x: Expr, y: Expr) -> Expr:
-        return tirx.Div(x, y)
+    product, quotient = staticmethod(tirx.Mul), staticmethod(tirx.Div)
 
     def sum(self, x: Expr, y: Expr) -> Expr:
         return self.fma(x, self.number(1.0), y)
@@ -214,24 +210,10 @@ class Lanes:
         """Return a number of another float dtype converted to this one."""
         return tirx.Cast(self.of(self.dtype), x)
 
-    def less(self, x: Expr, y: Expr) -> Expr:
-        return tirx.LT(x, y)
-
-    def greater(self, x: Expr, y: Expr) -> Expr:
-        return tirx.GT(x, y)
-
-    def equal(self, x: Expr, y: Expr) -> Expr:
-        return tirx.EQ(x, y)
-
-    def both(self, first: Expr, second: Expr) -> Expr:
-        return tirx.And(first, second)
-
-    def either(self, first: Expr, second: Expr) -> Expr:
-        return tirx.Or(first, second)
-
-    def select(self, condition: Expr, yes: Expr, no: Expr) -> Expr:
-        """Return the lane-wise selection; both operands are computed."""
-        return tirx.Select(condition, yes, no)
+    less, greater, equal = staticmethod(tirx.LT), staticmethod(tirx.GT), staticmethod(tirx.EQ)
+    both, either = staticmethod(tirx.And), staticmethod(tirx.Or)
+    select = staticmethod(tirx.Select)
+    """Selects lane by lane; both operands are computed."""
 
     def where_all(self, condition: Expr, value: Expr, name: str, *operands: Expr) -> Expr:
         """Return `value` for vectors with the condition true in all lanes, else the C library's function."""

@@ -203,7 +203,6 @@ def _folded(node: Any) -> Any:
 
 
 def _has_schedule(function: PrimFunc) -> bool:
-    """Return whether its loops are bound to threads or vectorised already."""
     kinds: list[Any] = []
     structural_walk(function.body, (tirx.For, lambda loop: kinds.append(loop.kind)), order="pre")
     return any(kind != tirx.ForKind.SERIAL for kind in kinds)

@@ -66,7 +66,7 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
             memories.append(scope.locals[parameter.name])
     value = visit_body(FunctionContext(builder, scope, tree.file), tree.node.body)
     results: list[Tensor] = []
-    builder.tri.location = _return_location(tree)
+    builder.tri.location = location_of(_return_span(tree))
     structure = _result_tree(value, builder, results, _return_span(tree))
     checks = []
     for status, error, message, location in builder.pending_checks:
@@ -129,10 +129,6 @@ def drop_dead(block: ir.Block) -> None:
 def _return_span(tree: KernelTree) -> Span:
     returns = [node for node in ast.walk(tree.node) if isinstance(node, ast.Return)]
     return span_of_node(tree.file, returns[-1] if returns else tree.node)
-
-
-def _return_location(tree: KernelTree) -> ir.Location:
-    return location_of(_return_span(tree))
 
 
 def _result_tree(value: Any, builder: Language, results: list[Tensor], span: Span) -> Any:

@@ -20,6 +20,7 @@ from mlirtri.lowering.frontend.language.builder import describe
 from mlirtri.lowering.frontend.language.merging import (
     Differs,
     Kind,
+    aliases,
     common,
     flat,
     is_value,
@@ -81,7 +82,6 @@ def visit_if_exp(context: FunctionContext, node: ast.IfExp) -> Any:
 def select(
     context: FunctionContext, test: Tensor, first: Callable[[], Any], second: Callable[[], Any], node: ast.expr
 ) -> Any:
-    """Return the value of one of two expressions."""
 
     def stored_as_chosen(expression: Callable[[], Any]) -> Callable[[], Any]:
         def arm() -> None:
@@ -126,9 +126,6 @@ def _either(context: FunctionContext, is_or: bool, value: Any, predicate: Tensor
         decided = lambda: visit(context, right)  # noqa: E731
     arms = (lambda: value, decided) if is_or else (decided, lambda: value)
     return select(context, predicate, *arms, right)
-
-
-# --- scf.if ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -295,9 +292,5 @@ def _freeze(value: Any, name: str, arms: list[_Arm], serial: int) -> None:
         storage = arm.names[name].origin.storage
         if storage.serial <= serial:
             value.origin.storage.share(name, [storage])
-        elif any(other != name and _holds(other_value, storage) for other, other_value in arm.names.items()):
+        elif any(other != name and aliases(other_value, storage) for other, other_value in arm.names.items()):
             value.origin.storage.share(name, [])
-
-
-def _holds(value: Any, storage: Storage) -> bool:
-    return any(has_memory(leaf) and leaf.origin.storage is storage for leaf in flat(value))

@@ -37,6 +37,7 @@ from mlirtri.lowering.frontend.inlining import LocalFunction, inline, inline_loc
 from mlirtri.lowering.frontend.language import linear_algebra
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.debugging import emit_breakpoint
+from mlirtri.lowering.frontend.language.merging import flat
 from mlirtri.lowering.frontend.language.storage import as_new_array
 from mlirtri.lowering.frontend.library_calls import Method, spelled
 from mlirtri.lowering.frontend.operators import fold, predicate_of
@@ -105,7 +106,7 @@ def _call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any
     """Return the result of a Python builtin: folded on compile-time values, else the implementation for tensors."""
     if function is breakpoint:
         return _breakpoint(b, arguments, keywords)
-    tensors = [value for value in _flat(arguments) if isinstance(value, Tensor)]
+    tensors = [value for value in flat(arguments) if isinstance(value, Tensor)]
     if not tensors:
         if function is isinstance:
             raise KernelTypeError("isinstance() is not supported on these arguments in a kernel")
@@ -113,10 +114,6 @@ def _call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any
     if function in RUN_TIME_BUILTINS:
         return RUN_TIME_BUILTINS[function](b, *arguments, **keywords)
     raise KernelTypeError(f"{function.__name__}() of {describe(tensors[0])} is not known at compile time")
-
-
-def _flat(values: Any) -> list[Any]:
-    return [part for value in values for part in (_flat(value) if isinstance(value, (tuple, list)) else [value])]
 
 
 def _refuse_call(callee: Any, node: ast.Call) -> NoReturn:
@@ -157,10 +154,6 @@ def _len(b: Language, x: Tensor) -> Any:
     return b.number_of(x.type.shape[0])
 
 
-def _abs(b: Language, x: Tensor) -> Any:
-    return b.abs(x)
-
-
 def _float(b: Language, x: Tensor) -> Any:
     return replace(b.tri.cast(_real_scalar(b, x, "float"), DTYPES["float64"]), weak=True)
 
@@ -194,14 +187,6 @@ def _round(b: Language, x: Tensor, digits: Any = None) -> Any:
         raise KernelTypeError("round() to digits is not supported on numbers of run time", help="use np.round")
     is_number = x.weak or (b.semantics == "numpy" and not x.type.rank)
     return _int(b, rounded) if digits is None and is_number else rounded
-
-
-def _pow(b: Language, x: Any, y: Any) -> Any:
-    return b.power(x, y)
-
-
-def _divmod(b: Language, x: Any, y: Any) -> Any:
-    return b.floor_divide(x, y), b.remainder(x, y)
 
 
 def _extremum(name: str, comparison: str) -> Callable[..., Any]:
@@ -251,8 +236,10 @@ def _parts(b: Language, x: Any) -> Any:
 
 
 RUN_TIME_BUILTINS: dict[Any, Callable[..., Any]] = {
-    builtins.len: _len, builtins.abs: _abs, builtins.float: _float, builtins.int: _int, builtins.bool: _bool,
-    builtins.complex: _complex, builtins.round: _round, builtins.pow: _pow, builtins.divmod: _divmod,
+    builtins.len: _len, builtins.abs: lambda b, x: b.abs(x), builtins.float: _float, builtins.int: _int,
+    builtins.bool: _bool, builtins.complex: _complex, builtins.round: _round,
+    builtins.pow: lambda b, x, y: b.power(x, y),
+    builtins.divmod: lambda b, x, y: (b.floor_divide(x, y), b.remainder(x, y)),
     builtins.max: _extremum("max", "greater"), builtins.min: _extremum("min", "less"), builtins.sum: _sum,
     builtins.isinstance: _isinstance, builtins.tuple: lambda b, x: tuple(_parts(b, x)),
     builtins.list: lambda b, x: list(_parts(b, x)),

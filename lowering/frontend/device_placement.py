@@ -8,7 +8,7 @@ loops and branches in kernels that have regions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 from mlirtri.dialect.bindings.mlir import ir
@@ -56,7 +56,7 @@ class Placement:
 
     def at_home(self, builder: TriBuilder, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Return results on the device of the caller."""
-        with self.on(self.home) if self.is_used else _nowhere():
+        with self.on(self.home) if self.is_used else nullcontext():
             return self.bring(builder, tensors)
 
     def _brought(self, builder: TriBuilder, tensor: Tensor) -> Tensor:
@@ -73,8 +73,3 @@ class Placement:
             [self._copies[key]] = external_calls.call(builder, "device", name, values, [tensor], [tensor.type])
             self._where[self._copies[key].value] = device
         return replace(tensor, value=self._copies[key].value)
-
-
-@contextmanager
-def _nowhere() -> Iterator[None]:
-    yield

@@ -107,7 +107,6 @@ def _breaks(statement: ast.AST) -> bool:
 
 
 def _leaves(statement: ast.AST) -> bool:
-    """Return whether an `if` contains a jump out of itself."""
     for child in ast.iter_child_nodes(statement):
         if isinstance(child, (ast.Return, ast.Break, ast.Continue)):
             return True
@@ -138,9 +137,6 @@ def _assign(name: str, value: ast.expr, where: ast.AST) -> ast.Assign:
     value = value if hasattr(value, "lineno") else ast.copy_location(value, where)
     target = ast.copy_location(ast.Name(name, ast.Store()), where)
     return ast.copy_location(ast.Assign([target], value), where)
-
-
-# --- names -----------------------------------------------------------------------------------------------------------
 
 
 def stored(nodes: ast.AST | Sequence[ast.AST]) -> set[str]:

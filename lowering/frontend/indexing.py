@@ -13,6 +13,7 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.sizes import Size, is_dynamic
+from mlirtri.dialect.base.tensor_type import broadcast_shapes
 from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelIndexError, KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.language.builder import Language, describe
@@ -151,7 +152,7 @@ def _indices(b: Language, parts: list[Any], sizes: list[int | Size]) -> list[Ten
         if isinstance(part, Tensor) and not part.type.dtype.is_integer:
             raise KernelTypeError(f"cannot index with {describe(part)}", help="positions are integers")
     arrays = aligned(b, arrays)
-    shape = b.broadcast_shape(*(array.type.shape for array in arrays))
+    shape = broadcast_shapes(*(array.type.shape for array in arrays))
     if b.debug:
         for array, size in zip(arrays, sizes, strict=True):
             limit = b.tri.index(size)

@@ -77,7 +77,6 @@ def _bind(function: Callable[..., Any], arguments: list[Any], keywords: dict[str
 
 
 def _owned(bound: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments to bind to a function's names: arrays get memory."""
     return {name: with_memory(value) for name, value in bound.items()}
 
 

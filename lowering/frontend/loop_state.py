@@ -19,6 +19,7 @@ from mlirtri.lowering.frontend.language.builder import describe
 from mlirtri.lowering.frontend.language.merging import (
     Differs,
     Kind,
+    aliases,
     common,
     flat,
     is_value,
@@ -96,7 +97,7 @@ class LoopState:
     def _note_sharing(self, name: str, storages: Sequence[Storage]) -> None:
         """Record memory that other names alias: rebinding this name does not write it."""
         for storage in storages:
-            others = [n for n, v in self.scope.locals.items() if n != name and _holds(v, storage)]
+            others = [n for n, v in self.scope.locals.items() if n != name and aliases(v, storage)]
             if others or storage.serial < self.context.entry_serial:
                 self.plan.shared.setdefault(name, set()).add(storage)
 
@@ -230,7 +231,3 @@ class LoopState:
             self.scope.locals.pop(name, None)
         for name, error in self.late.items():
             self.scope.locals[name] = Unavailable(error)
-
-
-def _holds(value: Any, storage: Storage) -> bool:
-    return any(has_memory(leaf) and leaf.origin.storage is storage for leaf in flat(value))

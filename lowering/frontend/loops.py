@@ -190,7 +190,6 @@ def _emit_for(context: FunctionContext, node: Any, iterable: Iterable, plan: Loo
 
 
 def _emit_counted(context: FunctionContext, node: Any, iterable: Iterable, state: LoopState) -> None:
-    """Emit an `scf.for`."""
     b, location = context.b, context.b.tri.location
     lower, upper, step = Size.of(0), iterable.count, 1
     if iterable.start is not None:

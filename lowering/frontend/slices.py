@@ -65,7 +65,6 @@ def subset_of(b: Language, tensor: Tensor, parts: Sequence[Any]) -> Subset:
 
 
 def _add_slice(b: Language, subset: Subset, part: slice, size: int | Size, axis: int) -> None:
-    """Add ``start:stop:step`` along an axis of `size`."""
     step = _step(b, part)
     if isinstance(size, int) and not any(isinstance(bound, Tensor) for bound in (part.start, part.stop)):
         indices = range(size)[slice(_bound(part.start), _bound(part.stop), step)]

@@ -102,7 +102,6 @@ def _same_sizes(b: Language, target: Tensor, update: Tensor) -> tuple[Tensor, Te
 
 
 def _leading(b: Language, target: Tensor, axis: int, size: int | Size) -> Tensor:
-    """Return the view of the first elements along an axis."""
     rank = target.type.rank
     sizes = tuple(size if number == axis else full for number, full in enumerate(target.type.shape))
     attributes = {"offsets": (0,) * rank, "sizes": sizes, "strides": (1,) * rank, "drop": ()}

@@ -71,7 +71,6 @@ class Breakpoint:
 
 @lru_cache(maxsize=4096)
 def _code(file: str, line: int, callee: str) -> CodeType:
-    """Return code that calls a function from a line of a file."""
     call = ast.Module([ast.Expr(ast.Call(ast.Name(callee, ast.Load()), [], []))], [])
     for node in ast.walk(call):
         if isinstance(node, (ast.expr, ast.stmt)):

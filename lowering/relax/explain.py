@@ -10,6 +10,7 @@ from typing import Any
 
 from mlirtri.lowering.core.stage import CompileContext, Edge
 from mlirtri.lowering.relax import relax_to_tir
+from mlirtri.lowering.relax.legalized import block_with
 from mlirtri.lowering.relax.row_fusion import explain_separation
 from mlirtri.lowering.toolchain.tvm_names import (
     BINDING_LOCATIONS,
@@ -59,11 +60,9 @@ def _marked(mod: IRModule, name: str, function: Any, calls: list[Any]) -> IRModu
     """Return the module in which the source line of each block is the index of the call that it belongs to."""
 
     def bare(block: Any) -> Any:
-        annotations = {key: value for key, value in block.annotations.items() if key != LOCATION}
-        return SBlock(
-            block.iter_vars, block.reads, block.writes, block.name_hint, block.body, block.init,
-            block.alloc_buffers, block.match_buffers, annotations, block.span,
-        )  # fmt: skip
+        return block_with(
+            block, annotations={key: value for key, value in block.annotations.items() if key != LOCATION}
+        )
 
     functions = {}
     for gv, callee in mod.functions_items():
@@ -78,13 +77,7 @@ def _marked(mod: IRModule, name: str, function: Any, calls: list[Any]) -> IRModu
 
 def _groups(mod: IRModule) -> list[set[int]]:
     """Return the indices of the calls in each PrimFunc that is called."""
-    groups = []
-    for _, function in mod.functions_items():
-        if isinstance(function, PrimFunc):
-            numbers: set[int] = set()
-            structural_walk(function.body, (SBlock, lambda block, numbers=numbers: numbers.update(_number(block))))
-            groups.append(numbers)
-    return groups
+    return [_calls_in(function) for _, function in mod.functions_items() if isinstance(function, PrimFunc)]
 
 
 def _number(block: Any) -> set[int]:
@@ -106,12 +99,12 @@ def _verdict(
             return False, "extern", f"{_shown(call).split()[0]} says no op_pattern: nothing looks into it"
     if not all(any(index in group for group in final) for index in edge):
         return True, "folded", "one of both is a view, or known before the kernel runs"
-    reason = explain_separation(before_rows, lambda function: edge[0] in _groups_of(function),
-                           lambda function: edge[1] in _groups_of(function), context.target)  # fmt: skip
+    reason = explain_separation(before_rows, lambda function: edge[0] in _calls_in(function),
+                           lambda function: edge[1] in _calls_in(function), context.target)  # fmt: skip
     return False, reason.obstacle.value, str(reason)
 
 
-def _groups_of(function: PrimFunc) -> set[int]:
+def _calls_in(function: PrimFunc) -> set[int]:
     numbers: set[int] = set()
     structural_walk(function.body, (SBlock, lambda block: numbers.update(_number(block))))
     return numbers

@@ -127,6 +127,17 @@ def _redirect(function: relax.Function, clones: _Clones) -> relax.Function:
     return structural_map(function, (relax.VarBinding, visit), order="post")
 
 
+_BLOCK_FIELDS = (
+    "iter_vars", "reads", "writes", "name_hint", "body", "init", "alloc_buffers", "match_buffers", "annotations",
+    "span",
+)  # fmt: skip
+
+
+def block_with(block: SBlock, **fields: Any) -> SBlock:
+    """Return a block with other values of these fields."""
+    return SBlock(*(fields.get(name, getattr(block, name)) for name in _BLOCK_FIELDS))
+
+
 def with_location(function: PrimFunc, location: str | None) -> PrimFunc:
     """Return `function` with `location` on each block that has none, except the root block."""
     if location is None:
@@ -135,10 +146,7 @@ def with_location(function: PrimFunc, location: str | None) -> PrimFunc:
     def visit(block):
         if LOCATION in block.annotations or block.name_hint == "root":
             return block
-        return SBlock(
-            block.iter_vars, block.reads, block.writes, block.name_hint, block.body, block.init,
-            block.alloc_buffers, block.match_buffers, {**block.annotations, LOCATION: location}, block.span,
-        )  # fmt: skip
+        return block_with(block, annotations={**block.annotations, LOCATION: location})
 
     return function.with_body(structural_map(function.body, (SBlock, visit), order="post"))
 

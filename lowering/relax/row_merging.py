@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mlirtri.lowering.relax.legalized import block_with
 from mlirtri.lowering.toolchain.tvm_names import (
     PrimFunc,
     SBlock,
@@ -118,10 +119,7 @@ def _with_literals(body: Any, literals: dict[Any, Any]) -> Any:
 
     def block(node: Any) -> Any:
         reads = [region for region in node.reads if region.source not in literals]
-        return SBlock(
-            node.iter_vars, reads, node.writes, node.name_hint, node.body, node.init,
-            node.alloc_buffers, node.match_buffers, node.annotations, node.span,
-        )  # fmt: skip
+        return block_with(node, reads=reads)
 
     return structural_map(body, [(TensorLoad, load), (SBlock, block)], order="post")
 
@@ -140,12 +138,7 @@ def _with_unique_names(bodies: list[Any]) -> list[Any]:
             count += 1
             name = f"{block.name_hint}_{count}"
         names.add(name)
-        if name == block.name_hint:
-            return block
-        return SBlock(
-            block.iter_vars, block.reads, block.writes, name, block.body, block.init,
-            block.alloc_buffers, block.match_buffers, block.annotations, block.span,
-        )  # fmt: skip
+        return block if name == block.name_hint else block_with(block, name_hint=name)
 
     return [structural_map(body, (SBlock, visit), order="post") for body in bodies]
 

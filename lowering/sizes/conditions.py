@@ -250,7 +250,6 @@ def _pad(operation: ir.Operation) -> Iterator[Requirement]:
 
 
 def _sized(operation: ir.Operation) -> Iterator[Requirement]:
-    """Require that no size operand is negative."""
     for size in operation.operands:
         if isinstance(size.type, ir.IndexType):
             yield Requirement(index_constant(0), NOT_MORE, size, operation)

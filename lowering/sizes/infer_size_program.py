@@ -147,19 +147,9 @@ def _ask(function: func.FuncOp, requested: _Request) -> list[ir.Value]:
         requested.conditions.append((EQUAL, f"the signature (size {name!r})", None))
         returned += [left, right, arith.cmpi(_PREDICATES[EQUAL], left, right)]
     for condition in (condition for operation in operations for condition in conditions_of(operation)):
-        requested.conditions.append((condition.relation, _why(condition), span_of(condition.operation.location)))
-        returned += [
-            condition.left,
-            condition.right,
-            arith.cmpi(_PREDICATES[condition.relation], condition.left, condition.right),
-        ]
+        returned += _compared(condition, condition.operation.name, requested)
     for condition, why in _conditions_in_regions(function):
-        requested.conditions.append((condition.relation, why, span_of(condition.operation.location)))
-        returned += [
-            condition.left,
-            condition.right,
-            arith.cmpi(_PREDICATES[condition.relation], condition.left, condition.right),
-        ]
+        returned += _compared(condition, why, requested)
     for result, attributes in enumerate(result_attributes(function)):
         if CHECK in attributes and (failed := _scalar_of(results[result])) is not None:
             requested.checks.append((ir.StringAttr(attributes[CHECK]).value, _span(results[result])))
@@ -193,8 +183,10 @@ def _conditions_in_regions(function: func.FuncOp) -> Iterator[tuple[Requirement,
 _PREDICATES = {EQUAL: arith.CmpIPredicate.eq, NOT_MORE: arith.CmpIPredicate.sle}
 
 
-def _why(requirement: Requirement) -> str:
-    return requirement.operation.name
+def _compared(condition: Requirement, why: str, requested: _Request) -> list[ir.Value]:
+    requested.conditions.append((condition.relation, why, span_of(condition.operation.location)))
+    holds = arith.cmpi(_PREDICATES[condition.relation], condition.left, condition.right)
+    return [condition.left, condition.right, holds]
 
 
 def _scalar_of(value: ir.Value) -> ir.Value | None:

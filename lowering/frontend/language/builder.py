@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
 from mlirtri.dialect.base.registry import Registry
-from mlirtri.dialect.base.sizes import UNKNOWN, Size
-from mlirtri.dialect.base.tensor_type import TensorType, broadcast_shapes
+from mlirtri.dialect.base.sizes import UNKNOWN
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import Tensor, TriBuilder
 from mlirtri.dialect.promotion import rules as promotion
@@ -167,10 +167,6 @@ class Language:
         """Return one element of a rank-1 tensor as a rank-0 tensor."""
         part = self.tri.slice(x, offsets=(position,), sizes=(1,), strides=(1,))
         return self.tri.reshape(part, shape=())
-
-    def broadcast_shape(self, *shapes: tuple[int | Size, ...]) -> tuple[int | Size, ...]:
-        """Return the shape that several shapes broadcast to."""
-        return broadcast_shapes(*shapes)
 
     def _compare_signs(self, name: str, operands, plan) -> Tensor:
         """Compare uint64 with int64 by value, as NumPy does: a negative number is less than every unsigned one."""

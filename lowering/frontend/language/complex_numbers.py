@@ -92,6 +92,5 @@ def _is_complex(b: Language, x: Any) -> bool:
 
 
 def _weak_as(x: Any, result: Tensor) -> Tensor:
-    """Return the result, weak when x is a Python number."""
     is_weak = not isinstance(x, Tensor) or x.weak
     return Tensor(result.value, result.type, weak=True) if is_weak else result

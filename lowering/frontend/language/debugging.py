@@ -93,7 +93,6 @@ def emit_breakpoint(location: ir.Location | None) -> None:
 
 
 def _declare(body: ir.Block) -> None:
-    """Declare the callee, once."""
     if any("sym_name" in op.attributes and op.attributes["sym_name"].value == BREAKPOINT for op in body.operations):
         return
     with ir.InsertionPoint.at_block_begin(body):

@@ -76,8 +76,6 @@ class IndexArithmetic:
         self.keys[value] = result
         return result
 
-    # --- arithmetic that may emit operations -----------------------------------------------------------------------
-
     def minimum(self, x: Size, y: Size) -> Size:
         if (bound := (y - x).least()) is not None and bound >= 0:
             return x
@@ -165,9 +163,6 @@ def constant_of(value: ir.Value) -> int | None:
         return None
     attribute = owner.operation.attributes["value"]
     return attribute.value if isinstance(attribute, ir.IntegerAttr) else None
-
-
-# --- sizes that must be equal -----------------------------------------------------------------------------------------
 
 
 def aligned(b: Language, tensors: Sequence[Tensor]) -> list[Tensor]:

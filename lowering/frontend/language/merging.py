@@ -22,7 +22,9 @@ from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.builder import Tensor
 from mlirtri.dialect.promotion.plan import WEAK_DTYPES
+from mlirtri.lowering.core.interface import like
 from mlirtri.lowering.frontend.language.builder import NUMBERS, Language, describe, kind_of
+from mlirtri.lowering.frontend.language.storage import Storage, has_memory
 
 KINDS = ("bool", "int", "float", "complex")
 INT64 = DTYPES["int64"]
@@ -146,9 +148,6 @@ def _shown(x: Kind) -> str:
     return f"a tensor {x.type}"
 
 
-# --- packing and unpacking -------------------------------------------------------------------------------------------
-
-
 def packed(b: Language, value: Any, target: Kind, into: Tensor | None = None) -> list[Tensor]:
     """Return a value as tensors of a kind; `into` is a buffer of its largest size that may be overwritten."""
     if not isinstance(value, Tensor):
@@ -196,9 +195,13 @@ def flat(value: Any) -> list[Any]:
     return [leaf for part in value for leaf in flat(part)] if isinstance(value, (tuple, list)) else [value]
 
 
+def aliases(value: Any, storage: Storage) -> bool:
+    """Return whether a leaf of a value is a view of this memory."""
+    return any(has_memory(leaf) and leaf.origin.storage is storage for leaf in flat(value))
+
+
 def rebuilt(value: Any, leaves: Iterator[Any]) -> Any:
     """Return a value of the same structure with other leaves."""
     if isinstance(value, (tuple, list)):
-        parts = [rebuilt(part, leaves) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+        return like(value, [rebuilt(part, leaves) for part in value])
     return next(leaves)

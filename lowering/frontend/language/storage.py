@@ -18,6 +18,7 @@ from mlirtri.dialect.builder import Tensor, TriBuilder
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.ops import attributes
 from mlirtri.errors import UnsupportedSyntaxError
+from mlirtri.lowering.core.interface import like
 
 _SERIAL = count(1)
 _VERSION = count(1)
@@ -160,8 +161,7 @@ class Memory:
 def with_memory(value: Any) -> Any:
     """Return a value to bind to a name: an array without memory gets a storage."""
     if isinstance(value, (tuple, list)):
-        parts = [with_memory(part) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+        return like(value, [with_memory(part) for part in value])
     if not isinstance(value, Tensor) or value.origin is not None or value.weak or not value.type.rank:
         return value
     return replace(value, origin=View(Storage(Tensor(value.value, value.type))))
@@ -173,7 +173,7 @@ def current(b: TriBuilder, value: Any) -> Any:
         parts = [current(b, part) for part in value]
         if all(new is old for new, old in zip(parts, value, strict=True)):
             return value
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+        return like(value, parts)
     if not has_memory(value):
         return value
     view = value.origin
@@ -248,8 +248,7 @@ def viewed(b: Any, source: Tensor, result: Any) -> Any:
 def as_new_array(result: Any) -> Any:
     """Return a function's result as a new array, even if no operation was emitted for it."""
     if isinstance(result, (tuple, list)):
-        parts = [as_new_array(part) for part in result]
-        return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+        return like(result, [as_new_array(part) for part in result])
     return replace(result, origin=None) if has_memory(result) else result
 
 
