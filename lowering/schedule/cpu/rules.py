@@ -217,7 +217,6 @@ def _by_rows(schedule: Schedule, rows: int, target: Target) -> list[Any]:
 
 
 def _inside_row(schedule: Schedule, block: BlockFacts) -> Any:
-    """Vectorise a block within its row over its innermost spatial axis."""
     loops = [loop for loop in schedule.get_loops(block.handle)[1:] if int(schedule.get(loop).extent) > 1]
     spatial_loops, reduced = divide_loops(schedule, block, loops)
     if spatial_loops and reduced:

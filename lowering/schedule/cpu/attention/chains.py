@@ -109,7 +109,6 @@ def _chain(nests: list[Nest], products: dict[int, Product], outputs: Sequence[An
 
 
 def _without_rows_of_one(product: Product) -> Product:
-    """Return the product with row axes of extent 1 as axes of its batch."""
     rows = tuple(axis for axis in product.rows if axis.extent > 1) or product.rows[-1:]
     return replace(product, rows=rows, batch=(*product.batch, *(axis for axis in product.rows if axis not in rows)))
 
@@ -212,7 +211,6 @@ def _fits(chain: Chain, axis_of: dict[Any, int | None]) -> bool:
 
 
 def _stores_behind(behind: Sequence[Nest], second: Product) -> tuple[Any, ...] | None:
-    """Return the stores of a product and of its elementwise consumer."""
     if not behind:
         return (second.update,)
     values = _at_same_element(behind[0], second.result, second.update.indices)

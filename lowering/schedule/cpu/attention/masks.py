@@ -102,7 +102,6 @@ class _Mask:
 
 
 def _masks(value: Any, product: Any) -> list[_Mask]:
-    """Return the masks of the scores, outermost first."""
     masks: list[_Mask] = []
     while True:
         if (chosen := _masked_value(value)) is not None:
@@ -173,7 +172,6 @@ def _plain(condition: Any) -> Any:
 
 
 def _logic(condition: Any) -> tuple[Any, ...]:
-    """Return the name of a logical operation, and its operands."""
     name = type(condition).__name__.removeprefix("Bitwise").lower()
     if name in ("and", "or"):
         return name, condition.a, condition.b

@@ -58,8 +58,6 @@ def rows_of_block(chain: Chain) -> int:
 
 
 class _Writer:
-    """Writes the loops of a chain."""
-
     def __init__(self, function: PrimFunc, chain: Chain, target: Target):
         self.function, self.chain, self.target = function, chain, target
         self.rows = rows_of_block(chain)
@@ -133,7 +131,6 @@ class _Writer:
         return [tirx.Bind(variable, value) for variable, value in zip(self.bounds, values, strict=True)]
 
     def _rows_of(self, first: Contraction, second: Contraction, outer: list[Any], start: Any, count: int) -> Any:
-        """Return both products and the row kernels for some rows."""
         chain = self.chain
         alone = replace(self.target, threads=1)
         local = Axis(tirx.Var("row", "int64"), count)
@@ -171,7 +168,6 @@ class _Writer:
         return values
 
     def _part(self, contraction: Contraction, product: Product, batch: Values, start: Any, local: Axis) -> Contraction:
-        """Return the contraction of one batch element and some rows."""
         values = {**batch, product.rows[0].variable: start + local.variable}
         reduced = flat(contraction.reduced, _identity(contraction.reduced))
 
@@ -188,7 +184,6 @@ class _Writer:
         )  # fmt: skip
 
     def _row(self, outer: list[Any], start: Any, row: Any) -> Any:
-        """Return the row kernels on one row of the block's scores."""
         chain = self.chain
         indices = list(outer)
         indices.insert(chain.block, start + row)
@@ -236,7 +231,6 @@ def _usable_sight(chain: Chain) -> Sight | None:
 
 
 def _batch_position(product: Product, values: Values) -> Any:
-    """Return the flat index of an element of the batch."""
     return flat(product.batch, values) if product.batch else index(0)
 
 
@@ -252,7 +246,6 @@ def _contraction(product: Product, stores: Sequence[Any]) -> Contraction:
 
 
 def _is_contiguous(contraction: Contraction) -> bool:
-    """Whether the right operand is contiguous along the columns."""
     right = contraction.right
     last = contraction.columns[-1].variable
     return len(contraction.columns) == 1 and isinstance(right, TensorLoad) and right.indices[-1].same_as(last)

@@ -178,8 +178,6 @@ def _with_dimension(body: Any, widened: dict[Any, Any], offset: Any) -> Any:
 
 
 class _Strip:
-    """Pushes the iterations of a strip down to the stores of its body."""
-
     def __init__(self, offset: Any, shape: Shape, private: Iterable[Any], skipped: Any):
         self.offset, self.shape, self.skipped = offset, shape, skipped
         self.private = list(private)
@@ -295,7 +293,6 @@ def _has_arms(value: Any) -> bool:
 
 
 def _in_order(names: list[Any]) -> list[Any]:
-    """Return the `Bind` in topological order."""
     ordered: list[Any] = []
     remaining = list(names)
     while remaining:

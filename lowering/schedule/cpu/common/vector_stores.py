@@ -48,8 +48,6 @@ def is_part(buffer: Buffer, indices: Sequence[Expr], offset: Var) -> bool:
 
 
 class _Vectors:
-    """Writes the statements for one store."""
-
     def __init__(self, offset: Any, first: Any, lanes: int):
         self.offset, self.first, self.lanes = offset, first, lanes
         self.lane = tirx.Var("lane", "int64")
@@ -78,11 +76,9 @@ class _Vectors:
         return tirx.BufferLoad(self._both_parts(load.source, load.indices), [self._index_of(load.indices)])
 
     def _index_of(self, indices: Any) -> Any:
-        """Return the index of a part in the buffer of both parts."""
         return plus(self.lane * index(PARTS), indices[-1])
 
     def _both_parts(self, buffer: Any, indices: Any) -> Any:
-        """Return the buffer that both parts of the elements are loaded into."""
         for array, element_indices, both in self.parts:
             if array.same_as(buffer) and all(map(structural_equal, element_indices, indices[:-1])):
                 return both

@@ -223,7 +223,6 @@ class _PackedTasks(ConvolutionTasks):
         return counted("channel", extent, channel)
 
     def _block(self, number: Expr) -> tuple[Expr, Expr]:
-        """Return the first iteration and the extent of a block of the outermost reduction axis."""
         start, length = number * index(self.depth), self.contraction.reduced[0].extent
         if length % self.depth:
             return start, tirx.min(index(self.depth), index(length) - start)
@@ -278,7 +277,6 @@ class _PackedTasks(ConvolutionTasks):
         return sequence(*statements, *(in_lanes(lanes // 2, partial(stored, half)) for half in (0, 1)))
 
     def _tiles(self, batch: Values, row: Expr, part: Expr, number: Expr) -> Stmt:
-        """Return all tiles of a task for one block of channels."""
         chunk = self._of_chunk(row)
         rows, vectors = self.tiles.rows, self.tiles.vectors
         row_tiles: Expr = index(self.tall)

@@ -69,7 +69,6 @@ def is_padded_channels_last(product: Product) -> bool:
 
 
 def _most_bytes() -> int:
-    """Return the share of the second-level cache that one operand of a task may take."""
     return cache_bytes()[2] // 4
 
 

@@ -166,8 +166,6 @@ class _WindowTasks(ChunkCopyTasks):
         return [*statements, self._chunk(contraction, batch, rows)]
 
     def _filter(self, batch: Values) -> Stmt:
-        """Return the contiguous copy of the filter's elements."""
-
         def tap(values: Values) -> Stmt:
             value = replaced(self.contraction.left, {**batch, **values})
             return tirx.BufferStore(self.taps, value, list(values.values()))
@@ -257,7 +255,6 @@ class _WindowTasks(ChunkCopyTasks):
         return sequence(*tiles)
 
     def _tile(self, contraction: Contraction, rows: list[Values], start: Expr, vectors: int, columns: int) -> Stmt:
-        """Return one tile of some rows and `columns` columns, whose rows' steps are interleaved."""
         block = ReductionBlock(index(0), 1, contraction.reduced[0].extent, None, ())
         tiles = [
             _Row(contraction, self.lanes, TilePosition(row, index(0), 1, start, vectors, columns), block, self.finished)

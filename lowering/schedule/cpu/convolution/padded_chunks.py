@@ -76,8 +76,6 @@ class PaddedChunk:
 
 
 class _Copy:
-    """Writes the loops of one copy, one dimension after the other from the outermost on."""
-
     def __init__(self, chunk: PaddedChunk, copy: Buffer, values: Values, first: Expr, rows: Any, lanes: int):
         self.chunk, self.copy, self.values, self.lanes = chunk, copy, values, lanes
         self.extents = chunk.extents(rows)
@@ -121,21 +119,18 @@ class _Copy:
         return sequence(*(self._loop(dimension, start, end, body) for start, end, body in parts if start < end))
 
     def _loop(self, dimension: int, start: int, end: Any, body: Callable[[Expr], Stmt]) -> Stmt:
-        """Return the loop over one dimension of the copy, in vectors where it is the innermost one."""
         if dimension == len(self.extents) - 1:
             return in_vectors(end - start, self.lanes, lambda position: body(plus(position, index(start))))
         extent = end - start if isinstance(end, int) else end
         return counted("line", extent, lambda position: body(plus(position, index(start))))
 
     def _padding(self, indices: list[Expr]) -> Stmt:
-        """Return the loops that store the padding at `indices` of the first dimensions."""
         dimension = len(indices)
         if dimension == len(self.extents):
             return tirx.BufferStore(self.copy, self.chunk.padded.padding(), indices)
         return self._loop(dimension, 0, self.extents[dimension], lambda position: self._padding([*indices, position]))
 
     def _element(self, indices: list[Expr]) -> Stmt:
-        """Return the store of one element of the image."""
         source = [replaced(position, self.values) for position in self.chunk.padded.load.indices]
         for side, position, offset in zip(self.chunk.sides, indices, self.offsets, strict=True):
             source[side.dimension] = plus(position, offset)

@@ -113,7 +113,6 @@ def linear_indices(load: TensorLoad) -> list[Linear] | None:
 
 
 def _conditions(condition: Expr) -> list[Expr]:
-    """Return the operands of a conjunction."""
     if isinstance(condition, tirx.And):
         return _conditions(condition.a) + _conditions(condition.b)
     return [condition]
@@ -236,7 +235,6 @@ def padded_channel(operand: Expr, columns: Sequence[Axis], reduced: Sequence[Axi
 
 
 def _is_sum(form: Linear, axes: dict[Var, Axis]) -> bool:
-    """Whether a form is a sum of positive multiples of some axes."""
     return all(variable in axes and factor > 0 for variable, factor in form.terms.items())
 
 

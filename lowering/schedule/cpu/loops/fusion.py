@@ -60,7 +60,6 @@ def _is_marked(statement: Any) -> bool:
 
 
 def _fused_pair(first: Any, second: Any, around: Ranges) -> Any:
-    """Return both loops as one; None where dependences forbid it, or it is not profitable."""
     if not (_is_marked(first) and _is_marked(second) and structural_equal(first.extent, second.extent)):
         return None
     shift = plus(first.loop_var, _difference(second.min, first.min))

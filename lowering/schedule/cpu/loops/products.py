@@ -284,7 +284,6 @@ class _Sequence:
 
 
 def _product(nest: _Nest) -> Product | None:
-    """Return the product of a nest with a dynamic size; None where it is none."""
     stored = set(nest.store.indices)  # no list: see `products`
     summed = [variable for variable in nest.variables if variable not in stored]
     product = product_of(nest.store, nest.axes, summed)
@@ -355,8 +354,6 @@ def _in_terms_of(nest: _Nest, result: Any, indices: Sequence[Any], product: Prod
 
 
 def _reading(store: Any, buffer: Any, value: Any) -> Any:
-    """Return the store with `value` in place of loads from a buffer."""
-
     def load(node: Any) -> Any:
         return value if node.source.same_as(buffer) else node
 

@@ -69,7 +69,6 @@ def _is_load(expression: Any, buffer: Any) -> bool:
 
 
 def _sum(store: Any, values: dict[Any, Any], written: list[Any]) -> Sum | None:
-    """Return the reduction of one store; None where it is no sum, product or extremum of floats."""
     scalar, dtype = store.buffer, str(store.value.ty)
     if dtype not in _FLOATS:
         return None
@@ -158,8 +157,6 @@ def _started(reduction: Sum, buffer: Any, lanes: int, wide: int) -> Any:
 
 
 def _combined(reduction: Sum, buffer: Any, lanes: int, wide: int) -> Any:
-    """Return the tree reduction of the partial results into the scalar buffer."""
-
     def load(position: Any) -> Any:
         return tirx.BufferLoad(buffer, [index(0), position])
 
@@ -180,7 +177,6 @@ def _combined(reduction: Sum, buffer: Any, lanes: int, wide: int) -> Any:
 
 
 def _store(buffer: Any, first: int, width: int, value: Callable[[Any], Any]) -> Any:
-    """Return the vector store to `width` neighbouring partial results."""
     if width == 1:
         return tirx.BufferStore(buffer, value(index(first)), [index(0), index(first)])
     lane = tirx.Var("lane", "int64")

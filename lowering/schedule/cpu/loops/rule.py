@@ -97,8 +97,6 @@ def _sizes_of(function: PrimFunc) -> Ranges:
 
 
 class _Scheduler:
-    """Schedules one function's statements, outermost first."""
-
     def __init__(self, target: Target):
         self.target = target
         self.is_threaded = target.threads == 1
@@ -121,7 +119,6 @@ class _Scheduler:
         return with_body(loop, self.visit(loop.body, (*around, range_of(loop, {}))))
 
     def _parallel(self, loop: Any, around: Ranges) -> Any:
-        """Return a loop of independent iterations, parallel if none around it is."""
         if self.is_threaded or _is_small_around_larger(loop):
             return self._in_order(loop, around)
         self.is_threaded = True
@@ -146,7 +143,6 @@ class _Scheduler:
         return self._inside(loop, around) if scheduled is None else scheduled
 
     def _vectors(self, loop: Any, lanes: int, around: Ranges) -> Any:
-        """Return the loop in strips of vectors; None where its iterations diverge."""
         count = count_of(loop, around)
         static_count = count.value if isinstance(count, tirx.IntImm) else None
         while static_count is not None and lanes > max(1, static_count):

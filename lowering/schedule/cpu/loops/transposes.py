@@ -46,8 +46,6 @@ class Squares:
 
 @dataclass(frozen=True)
 class _Loops:
-    """The loops of a nest that is to be transposed, and its square."""
-
     across: Stmt
     """The loop along which the operands are contiguous."""
     between: Sequence[Stmt]
@@ -138,7 +136,6 @@ def _crossing_loads(body: Stmt, private: set[Var], across: Var, down: Var) -> li
 
 
 def _tiles_of(loop: Stmt, width: int) -> Expr:
-    """Return the number of tiles of `width` iterations that cover a loop, the last of which may overlap."""
     if isinstance(loop.extent, tirx.IntImm):
         return index(-(-loop.extent.value // width))
     return tirx.floordiv(plus(loop.extent, index(width - 1)), index(width))

@@ -53,7 +53,6 @@ class _Columns:
         return counted("task", size_of(contraction.batch) * cut.count, task, loop_kind(work, self.target))
 
     def _chunk(self, batch: Values, number: Any) -> Any:
-        """Return the statements of one chunk of columns; the last chunk may end inside of a vector."""
         cut = self.cut
         first = number * index(cut.size) - tirx.max(index(0), number - index(cut.large))
         size: Any = cut.size
@@ -120,7 +119,6 @@ class _Columns:
     def _add(
         self, batch: Values, outer: Values, start: Any, steps: int, row: Any, first: Any, vector: Any, lanes: int
     ) -> Any:
-        """Return the addition of some rows of the right operand to one vector of sums."""
         inner = self.contraction.reduced[-1].variable
         sums = new_buffer("vector_sums", self.contraction.dtype, self.lanes)
         indices, everything = [ramp(index(0), lanes)], ramp(index(0), self.lanes)

@@ -86,7 +86,6 @@ def _is_contiguous(load: Any, variable: Any) -> bool:
 
 
 def _word_in_memory(load: Any, _inner: Axis, word: Any, group: int) -> Any:
-    """Return the load of a group that is contiguous in memory, as a word."""
     first = tirx.Ramp(word * tirx.IntImm("int64", group), tirx.IntImm("int64", 1), group)
     element = tirx.BufferLoad(load.source, [*list(load.indices)[:-1], first])
     if str(load.ty.dtype) == HALF:

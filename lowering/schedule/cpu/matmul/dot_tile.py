@@ -54,14 +54,12 @@ class DotTile(Tile):
         return sequence(tirx.AllocBuffer(sums), dots, self._written_rows(of_row))
 
     def _column(self, offset: Any) -> Values:
-        """Return the values of the column axes at a column of the tile."""
         column = self.position.column + offset
         if not isinstance(self.position.columns, int):
             column = tirx.min(column, self.position.column + self.position.columns - index(1))
         return spread(self.contraction.columns, column)
 
     def _dots(self, sums: Any, first: Any, width: int) -> Any:
-        """Return the sums of some columns."""
         dtype, rows = self.contraction.dtype, self.position.rows
         dots = [new_buffer(f"dots{column}", dtype, rows, self.lanes) for column in range(width)]
         zero = tirx.Broadcast(zero_of(dtype), self.lanes)
@@ -102,7 +100,6 @@ class DotTile(Tile):
         return counted("row", self.position.rows, make, tirx.ForKind.UNROLLED)
 
     def _step_of(self, dots: list[Any], first: Any, values: Values, count: int) -> Any:
-        """Return the multiply-adds of one vector along the sum, of `count` lanes."""
         inner = self.contraction.reduced[-1].variable
         start = values[inner]
         rights = [
@@ -128,7 +125,6 @@ class DotTile(Tile):
         return sequence(*statements, self._rows_of(of_row))
 
     def _filled(self, buffer: Any, operand: Any, values: Values, start: Any, count: int) -> Any:
-        """Return the statements that fill a vector of an operand along the sum."""
         inner = self.contraction.reduced[-1].variable
 
         def element(lane: Any) -> Any:

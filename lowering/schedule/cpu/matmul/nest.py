@@ -106,8 +106,6 @@ class _Blocks:
 
 
 class _Nest:
-    """The loops around the tiles of one contraction."""
-
     def __init__(self, contraction: Contraction, lanes: int, target: Target, tiles: Tiles, kind: type[Tile]):
         self.contraction, self.lanes, self.target, self.tiles, self.kind = contraction, lanes, target, tiles, kind
         self.columns = size_of(contraction.columns)
@@ -203,7 +201,6 @@ class _Nest:
         return sequence(*self.named, counted("task", tasks, task, kind))
 
     def _chunk(self, batch: Values, row_chunk: Any, column_chunk: Any, block: Any) -> Any:
-        """Return all tiles of a chunk, for one block of the reduction."""
         rows, blocks = self.tiles.rows, self.blocks
 
         def column_tile(column_number: Any, tile: Any) -> Any:
@@ -252,7 +249,6 @@ class _Nest:
 
 
 def _parts(count: Any, size: Any) -> Any:
-    """Return ``ceil(count / size)``; either may be an expression."""
     if isinstance(size, int):
         return parts_of(count, size)
     return tirx.truncdiv(size + count - index(1), size)

@@ -88,7 +88,6 @@ def _copied_rows(
 
 
 def _is_contiguous(operand: Any, axes: Sequence[Axis]) -> bool:
-    """Whether an operand is contiguous along the last of the axes."""
     loads = loads_in(operand)
     return len(loads) == 1 and bool(axes) and lies_along(loads[0], axes[-1])
 

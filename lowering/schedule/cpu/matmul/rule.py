@@ -149,7 +149,6 @@ def _operations_of_tiles(contraction: Contraction, lanes: int) -> int:
 
 
 def _lies_along(operand: Any, axis: Axis) -> bool:
-    """Whether the only load of an operand is contiguous along an axis."""
     loads = loads_in(operand)
     return len(loads) == 1 and lies_along(loads[0], axis)
 
@@ -380,7 +379,6 @@ def _accumulators(dtype: str) -> str:
 def _with_statement(
     function: PrimFunc, blocks: list[BlockFacts], block: BlockFacts, around: Surroundings, statement: Any
 ) -> PrimFunc:
-    """Return the function with the contraction in place of the fused blocks."""
     root = function.body.block
     nests = _statements_of(root.body)
     statements = []

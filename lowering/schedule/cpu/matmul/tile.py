@@ -96,7 +96,6 @@ class Tile:
         return counted("row", self.position.rows, guarded, kind)
 
     def _count(self, vector: int) -> int:
-        """Return the number of columns in one of the vectors."""
         return min(self.lanes, self.position.columns - vector * self.lanes)
 
     def _for_vectors(self, make: Callable[[Any, int, Any], Any]) -> Any:
@@ -125,7 +124,6 @@ class Tile:
         return tirx.IfThenElse(tirx.EQ(self.block.number, index(0)), zeros, loads)
 
     def _start(self, v: int) -> Any:
-        """Return the initial value of a vector of sums."""
         if self.contraction.column_terms is None:
             return tirx.Broadcast(zero_of(self.contraction.dtype), self.lanes)
         terms, _ = self.contraction.column_terms
@@ -163,7 +161,6 @@ class Tile:
         return loop(start, extent)
 
     def _step(self, reduced: Values) -> Any:
-        """Return one step of the reduction: the vectors of the right operand, times each row's element."""
         values = {**self.position.batch, **reduced}
         vectors = [
             new_buffer(f"right{v}", str(self.contraction.right.ty.dtype), self.lanes)
@@ -184,7 +181,6 @@ class Tile:
         return sequence(*statements, self._for_vectors(add))
 
     def _right(self, values: Values, v: int, vector: Any) -> list[Any]:
-        """Return the statements that fill a vector of the right operand."""
         count = self.lanes if self.contraction.packs_right else self._count(v)
         zero = tirx.Broadcast(zero_of(str(vector.dtype)), self.lanes)
         statements = [] if count == self.lanes else [tirx.BufferStore(vector, zero, [ramp(index(0), self.lanes)])]

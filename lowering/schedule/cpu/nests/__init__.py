@@ -11,8 +11,7 @@ Read in this order:
 - `reductions`: one reduction; chooses among the forms below.
 - `accumulators`: the scalar buffers that a reduction runs in, and how partial results combine.
 - `accumulator_dtypes`: dtypes of these buffers that differ from the results'.
-- `argmax`: extremum and index of a row; `argmax_kinds` recognises them.
-- `row_extrema`: max and min of floats with NaN.
+- `row_extrema`: max, min, argmax and argmin of a row; `argmax_kinds` recognises the latter.
 - `wide_sums`: sums of fp32 in fp64, along rows and down columns.
 - `windows`: pooling, stencils, depthwise convolution.
 

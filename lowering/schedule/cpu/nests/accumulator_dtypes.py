@@ -97,7 +97,6 @@ def result_of(accumulator: Any, dtype: str) -> Any:
 
 
 def _as_accumulator(value: Any, accumulator: Any) -> Any:
-    """Return a value of the result's dtype in the accumulator's dtype."""
     dtype, kind = str(accumulator.dtype), str(value.ty.dtype)
     current = result_of(accumulator, kind)
     if structural_equal(value, current):
@@ -148,7 +147,6 @@ def _in_fp32(value: Any, accumulator: Any) -> Any:
 
 
 def _widened(accumulator: Any) -> Any:
-    """Return the bf16 value of an accumulator as fp32."""
     return widened_bfloat16(tirx.reinterpret("uint16", result_of(accumulator, "bfloat16")))
 
 

@@ -137,7 +137,6 @@ def _region(nest: FlatNest, axis: NestAxis, lanes: int, target: Target) -> list[
 
 
 def _along(nest: FlatNest, axis: NestAxis, part: tuple[int, int], lanes: int) -> Any:
-    """Return one part of a row, in which no condition changes."""
     first, last = part
     return vectors(nest, within(nest.body, axis.variable, first, last), axis, index(first), last - first, lanes)
 
@@ -224,7 +223,6 @@ def interleaved(nest: FlatNest, axes: tuple[NestAxis, NestAxis], lanes: int, tar
 
 
 def _mixed(nest: FlatNest, short: NestAxis, along: NestAxis, start: Any, lanes: int) -> Any:
-    """Return all results of `lanes` neighbours along the longer axis."""
     [store] = [access for access in nest.accesses if access.is_store]
     element = new_buffer(f"{store.buffer.name}_part", str(store.buffer.dtype), 1)
     buffers = [buffer_like(element, [index(1), index(lanes)]) for _ in range(short.extent)]

@@ -48,7 +48,6 @@ def within(statement: Any, variable: Any, first: int, last: int) -> Any:
 
 
 def _difference(comparison: Any) -> Any:
-    """Return left minus right as a linear form."""
     if not str(getattr(comparison.a, "ty", "")).startswith("int"):
         return None
     left, right = linear(comparison.a, {}), linear(comparison.b, {})

@@ -18,8 +18,7 @@ from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_POINTS, Outer
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, Widened, strip, vector_of
 from mlirtri.lowering.schedule.cpu.common.vector_stores import vector_store
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, accumulators_of
-from mlirtri.lowering.schedule.cpu.nests.argmax import position_row
-from mlirtri.lowering.schedule.cpu.nests.row_extrema import extremum_row
+from mlirtri.lowering.schedule.cpu.nests.row_extrema import extremum_row, position_row
 from mlirtri.lowering.schedule.cpu.nests.wide_sums import (
     LEAST_ROWS,
     PARTIAL_SUMS,
@@ -273,7 +272,6 @@ def _reduction(
 
 
 def _has_short_latency(accumulators: Accumulators) -> bool:
-    """Whether a step's loop-carried latency is one instruction."""
     step = accumulators.step
     return isinstance(step, tirx.BufferStore) and not isinstance(step.value, tirx.Select)
 
@@ -315,7 +313,6 @@ def _row_terms(accumulators: Accumulators, row: NestAxis, partials: Sequence[Wid
 
 
 def _masked(step: Any, condition: Any, accumulators: Accumulators) -> Any:
-    """Return the step, which changes the accumulators only where a condition holds."""
     buffers = list(accumulators.buffers.values())
     statements = list(step.seq) if isinstance(step, tirx.SeqStmt) else [step]
 
@@ -368,7 +365,6 @@ def _loads(buffers: Widened, *indices: Any) -> Widened:
 
 
 def _into_accumulators(accumulators: Accumulators, partial: Widened, *indices: Any) -> Any:
-    """Return the combination of the accumulators with one partial result."""
     current = _loads({scalar: scalar for scalar in partial}, index(0))
     values = accumulators.combine(current, _loads(partial, *indices))
     combined = {scalar: new_buffer(scalar.name, str(scalar.dtype), 1) for scalar in values}

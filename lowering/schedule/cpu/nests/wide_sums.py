@@ -203,7 +203,6 @@ class WideColumns:
         return serial_loops(outer, sequence(*parts))
 
     def _add(self, sums: Any, first: Any, vector: Any, row: Any, count: int) -> Any:
-        """Return the addition of the terms of `count` rows to one vector of sums."""
         element, widened = new_buffer("term", "float32", 1), new_buffer("terms", "float32", 1, self.wide)
         terms, everything = new_buffer("rows", "float32", self.wide), tirx.Ramp(index(0), index(1), self.wide)
         statements = [tirx.AllocBuffer(widened)]

@@ -113,7 +113,6 @@ def _cut(extent: int, size: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _block(window: _Window, first_row: Any, rows: int, vectors: int) -> Any:
-    """Return some rows of results, from the first column to the last."""
     lanes, extent = window.lanes, window.column.extent
     statements = []
     for first, count, wide in _cut(extent // lanes, vectors):
@@ -127,7 +126,6 @@ def _block(window: _Window, first_row: Any, rows: int, vectors: int) -> Any:
 
 
 def _tile(window: _Window, first_row: Any, rows: int, starts: Sequence[Any]) -> Any:
-    """Return vectors of results from some columns of some rows: initialised, reduced over the window, and stored."""
     accumulators = window.accumulators
     positions = list(product(range(rows), starts))
     partials = [accumulators.widened(window.lanes) for _ in positions]

@@ -38,7 +38,6 @@ def _reads_across(plan: RowPlan, n: int, row: int) -> bool:
 
 
 def _are_one(plan: RowPlan, outer: int, inner: int) -> bool:
-    """Whether two of the rows' axes can be fused in all buffers."""
     for nest, rows in zip(plan.nests, plan.rows.axes, strict=True):
         for buffer, indices in (
             (nest.target, nest.store.indices),
@@ -65,7 +64,6 @@ class ColumnWriter(RowWriter):
         self.row_of, self.count, self.wide = row, count, lanes_of_rows(plan)
 
     def _of_all(self, make: Callable[[int, Any], list[Any]]) -> Any:
-        """Return the statements of ``make(lanes, lane)`` for all rows of the strip."""
         full, remaining = divmod(self.count, self.wide)
         statements = [] if not full else [self._row_vectors(make, full)]
         return in_order(
@@ -130,7 +128,6 @@ class ColumnWriter(RowWriter):
         return statements
 
     def _along(self, n: int, variables: Sequence[Any], lanes: int, lane: Any) -> list[Any]:
-        """Return the statements of one nest for one element of one row."""
         nest, indices = self.plan.nests[n], [self.lane]
         point = self._point(n, variables[:-1], variables[-1])
         if not nest.is_reduction:

@@ -129,7 +129,6 @@ class RowWriter(NestWriter):
         return buffer
 
     def _value_of(self, n: int) -> Any:
-        """Return the buffer of one value per row."""
         nest = self.plan.nests[n]
         buffer = self._allocate(f"{nest.target.name}_of_row", self._value_shape(), str(nest.target.dtype))
         self.storage[n] = _Storage(buffer, VALUE)
@@ -150,7 +149,6 @@ class RowWriter(NestWriter):
         return statements
 
     def _result(self, n: int, point: Point) -> list[Any]:
-        """Return the store of a row's value where it is a result."""
         nest = self.plan.nests[n]
         if not self.is_result(n):
             return []
@@ -180,7 +178,6 @@ class RowWriter(NestWriter):
         return [*starts, loops, *ends]
 
     def _lanes(self, step: Step) -> int:
-        """Return the lanes of a register of the widest element in the pass."""
         bits = [32]
         for n in step.nests:
             nest = self.plan.nests[n]
@@ -247,7 +244,6 @@ class RowWriter(NestWriter):
         return in_order([*(self._prefetches(outer, start) if step is self.fetching else ()), body])
 
     def _element(self, n: int, vector: _Vector) -> list[Any]:
-        """Return the statements of one nest for one element, which is a lane."""
         nest = self.plan.nests[n]
         point = self._point(n, vector.outer, plus(vector.start, vector.lane))
         if nest.is_reduction:
@@ -290,7 +286,6 @@ class RowWriter(NestWriter):
         ])  # fmt: skip
 
     def _combined(self, n: int, vectors: int, lanes: int) -> list[Any]:
-        """Return the statements that combine the partial results, and store the row's value."""
         reducer, nest, partial = self.plan.reducers[n], self.plan.nests[n], self.partial[n]
         magnitudes = self.magnitudes.get(n)
         combine = reducer.combine if magnitudes is None else reducer.extremum
@@ -312,7 +307,6 @@ class RowWriter(NestWriter):
         return tirx.Select(is_undefined, tirx.reinterpret(dtype, largest), value)
 
     def _point(self, n: int, outer: Sequence[Any], last: Any, row: Sequence[Any] = ()) -> Point:
-        """Return the value of each axis of a nest, from the row and the loops of a pass."""
         nest, inside = self.plan.nests[n], self.plan.inside[n]
         point = self.origin(n)
         for axis, value in zip(self.plan.rows.axes[n], row or self.row, strict=True):

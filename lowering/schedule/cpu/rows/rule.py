@@ -139,7 +139,6 @@ def _strip(plan: RowPlan) -> int:
 
 
 def _work(plan: RowPlan) -> int:
-    """Return the number of plain loop bodies."""
     steps = (prod(step.extents) * sum(_weight(plan, n) for n in step.nests) for step in plan.steps)
     return prod(plan.rows.extents) * sum(steps)
 
@@ -169,7 +168,6 @@ def _written(function: PrimFunc, plan: RowPlan, target: Target) -> PrimFunc:
 
 
 def _in_strips(function: PrimFunc, plan: RowPlan, across: range, target: Target) -> PrimFunc:
-    """Return the function with strips of interleaved rows in parallel."""
     extents = plan.rows.extents
     length, outer = prod(extents[axis] for axis in across), prod(extents[: across.start])
     width = min(length, _strip(plan) or lanes_of_rows(plan))
