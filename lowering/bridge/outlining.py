@@ -21,7 +21,7 @@ from mlirtri.lowering.mlir.attributes import IMPORTED
 from mlirtri.lowering.mlir.cloning import clone_all, needed_by
 from mlirtri.lowering.mlir.imperative import is_imperative_operation, updates_of
 
-WORTH_IT = 4096
+PROFITABLE_SIZE = 4096
 """Smallest size of a product's largest tensor for which its schedule matters."""
 LITERALS = ("arith.constant", "tensor.empty", "linalg.fill")
 
@@ -45,7 +45,7 @@ def outline(module: ir.Module) -> dict[str, ir.Module]:
         return {}
     marked = _marked(block)
     straight = [item.operation for item in block.operations if item.operation not in marked]
-    if not any(map(_is_worth_a_schedule, straight)):
+    if not any(map(_profits_from_schedule, straight)):
         return {}
     order, islands = _in_order(block, marked)
     for island in islands:
@@ -85,13 +85,13 @@ def _erase(islands: Sequence[Island], block: ir.Block) -> None:
             operation.erase()
 
 
-def _is_worth_a_schedule(operation: ir.Operation) -> bool:
+def _profits_from_schedule(operation: ir.Operation) -> bool:
     """Return whether `operation` is a product or convolution of some size, or compiled elsewhere."""
     if operation.name == "func.call":
         return True
     kinds = [value.type for value in (*operation.operands, *operation.results)]
     sizes = [prod(kind.shape) for kind in kinds if isinstance(kind, ir.RankedTensorType)]
-    if not operation.name.startswith("linalg.") or max(sizes, default=0) < WORTH_IT:
+    if not operation.name.startswith("linalg.") or max(sizes, default=0) < PROFITABLE_SIZE:
         return False
     if operation.name != "linalg.generic":
         return any(word in operation.name for word in ("matmul", "conv", "mmt4d", "contract"))
@@ -189,10 +189,10 @@ def _plan_outputs(island: Island, islands: Sequence[Island], marked: set[ir.Oper
     island_inputs = {value for other in islands for value in other.inputs}
     block = island.operations[0].block
 
-    def is_taken(value: ir.Value) -> bool:
+    def is_read(value: ir.Value) -> bool:
         return value in island_inputs or any(_at_top(use.owner.operation, block) not in marked for use in value.uses)
 
-    island.outputs = [value for operation in island.operations for value in operation.results if is_taken(value)]
+    island.outputs = [value for operation in island.operations for value in operation.results if is_read(value)]
 
 
 def _from_outside(operations: Sequence[ir.Operation]) -> list[ir.Value]:

@@ -26,11 +26,11 @@ from mlirtri.lowering.schedule.cuda.rows import plan_of as cuda_plan_of
 from mlirtri.lowering.schedule.rows.nests import (
     NotRows,
     Obstacle,
+    computes_indices,
     find_rows,
     is_product,
     nests_of,
     refuse_better_rules,
-    says_positions,
 )
 from mlirtri.lowering.schedule.rows.plan import make_plan
 from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, ir, relax, structural_walk
@@ -136,7 +136,8 @@ class _Search:
         kinds = {callee: _kind(function) for callee, function in self._callees().items()}
         self.kinds = {index: kinds[launch.name] for index, launch in self.launches.items()}
         self.positions = frozenset() if target.is_cuda else frozenset(
-            index for index, launch in self.launches.items() if not launch.arguments and says_positions(launch.function)
+            index for index, launch in self.launches.items()
+            if not launch.arguments and computes_indices(launch.function)
         )  # fmt: skip
         """Calls that only compute indices; their consumers recompute them."""
 

@@ -107,7 +107,7 @@ def bits_of(value: Any) -> Any:
         return tirx.IntImm(BITS, struct.unpack("<I", struct.pack("<f", float(value.value)))[0] >> 16)
     if (bits_read := _bits_inside(value)) is not None:
         return bits_read
-    chosen = _choice(value, bits_of)
+    chosen = _map_values(value, bits_of)
     if chosen is not None:
         return chosen
     bits = tirx.Var("wide", "uint32")
@@ -124,12 +124,12 @@ def _wide(value: Any) -> Any:
         return tirx.Cast("float32", value.value)
     if hasattr(value, "a") and hasattr(value, "b"):
         return type(value)(_wide(value.a), _wide(value.b))
-    if (chosen := _choice(value, _wide)) is not None:
+    if (chosen := _map_values(value, _wide)) is not None:
         return chosen
     return tirx.call_intrin("float32", value.op.name, *(_wide(argument) for argument in value.args))
 
 
-def _choice(value: Any, change: Callable[[Any], Any]) -> Any:
+def _map_values(value: Any, change: Callable[[Any], Any]) -> Any:
     """Return a `let` or a select with `change` applied to its values; None for anything else."""
     if isinstance(value, tirx.Let):
         return tirx.Let(value.var, value.value, change(value.body))

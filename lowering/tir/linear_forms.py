@@ -95,18 +95,18 @@ def linear(expression: Any, forms: Mapping[Hashable, Linear]) -> Linear | None:
         return forms.get(expression.source)
     if isinstance(expression, tirx.Cast):
         is_index = str(expression.ty) in ("int32", "int64") and str(expression.value.ty) in ("int32", "int64")
-        return _held(linear(expression.value, forms), expression) if is_index else None
+        return _fitting(linear(expression.value, forms), expression) if is_index else None
     if isinstance(expression, tirx.Add | tirx.Sub):
         left, right = linear(expression.a, forms), linear(expression.b, forms)
         if left is None or right is None:
             return None
         return left + right if isinstance(expression, tirx.Add) else left - right
     if isinstance(expression, tirx.Mul):
-        return _held(_product(linear(expression.a, forms), linear(expression.b, forms)), expression)
+        return _fitting(_product(linear(expression.a, forms), linear(expression.b, forms)), expression)
     return None
 
 
-def _held(form: Linear | None, expression: Any) -> Linear | None:
+def _fitting(form: Linear | None, expression: Any) -> Linear | None:
     """Return `form` if its numbers fit the dtype: others would have wrapped."""
     if form is None:
         return None

@@ -31,8 +31,8 @@ _RESERVED = frozenset({"R", "T", "I", "cls", "Module", "tvm", "metadata"})
 class Names:
     """A source of unique identifiers that TVMScript can print."""
 
-    def __init__(self, taken: Iterable[str] = ()):
-        self._taken = set(taken)
+    def __init__(self, used: Iterable[str] = ()):
+        self._used = set(used)
 
     def unique(self, wish: str) -> str:
         """Return `wish` as an identifier, with a number appended if it is taken."""
@@ -40,10 +40,10 @@ class Names:
         if base[0].isdigit() or keyword.iskeyword(base) or base in _RESERVED:
             base = f"v_{base}"
         name, count = base, 0
-        while name in self._taken:
+        while name in self._used:
             count += 1
             name = f"{base}_{count}"
-        self._taken.add(name)
+        self._used.add(name)
         return name
 
 

@@ -29,7 +29,7 @@ def minus(x: Any, y: Any) -> Any:
     return x - y
 
 
-def strips_in(x: Any, width: int) -> Any:
+def chunks_in(x: Any, width: int) -> Any:
     """Return the number of whole vectors, or chunks, of this width in x iterations."""
     return index(x.value // width) if isinstance(x, tirx.IntImm) else tirx.floordiv(x, index(width))
 
@@ -49,10 +49,10 @@ def simplified(extent: Any) -> Any:
     return tvm.sym.Analyzer().simplify(extent)
 
 
-def whole(count: Any, width: int) -> Any:
+def whole_chunks(count: Any, width: int) -> Any:
     """Return how many of `count` iterations are in whole chunks of this width."""
-    strips = strips_in(count, width)
-    return index(strips.value * width) if isinstance(strips, tirx.IntImm) else strips * index(width)
+    chunks = chunks_in(count, width)
+    return index(chunks.value * width) if isinstance(chunks, tirx.IntImm) else chunks * index(width)
 
 
 def substituted(statement: Any, variable: Any, value: Any) -> Any:

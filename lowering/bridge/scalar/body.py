@@ -140,12 +140,12 @@ class ScalarBody:
         result = operation.results[0]
         expression = structural_map(expression, (tirx.Let, self._lift), order="post")
         weight = 1 + sum(self.weights.get(operand, 0) for operand in operation.operands)
-        is_worth_it = rule.is_expensive or rule.repeats or weight > _CHEAP_WEIGHT
+        is_profitable = rule.is_expensive or rule.repeats or weight > _CHEAP_WEIGHT
         count = mentions(result)
         is_long = weight > (MOST_INTEGER_NODES if dtype_name(expression).startswith(("int", "uint")) else MOST_NODES)
         if is_long:
             self.copies = _MOST_COPIES + 1
-        if is_long or (is_worth_it and count > 1):
+        if is_long or (is_profitable and count > 1):
             expression, weight = self._bind(expression, operation.name.split(".")[-1], count), 0
         self.weights[result] = weight
         self.define(result, expression)

@@ -100,8 +100,8 @@ class Operand:
         per_line = self.length // width
         chunks = self.lines * per_line
 
-        def chunk(turn: Any) -> Any:
-            number = turn * index(threads) + thread
+        def chunk(iteration: Any) -> Any:
+            number = iteration * index(threads) + thread
             line, column = tirx.floordiv(number, index(per_line)), tirx.floormod(number, index(per_line)) * index(width)
             if self._lies_across:
                 line, column = tirx.floormod(number, index(self.lines)), tirx.floordiv(number, index(self.lines))
@@ -110,7 +110,7 @@ class Operand:
             statement = self._copied(target, [first + kept, step * index(self.depth) + along], batch)
             return tirx.IfThenElse(tirx.LT(number, index(chunks)), statement, None) if chunks % threads else statement
 
-        return counted("turn", -(-chunks // threads), chunk, tirx.ForKind.UNROLLED)
+        return counted("iteration", -(-chunks // threads), chunk, tirx.ForKind.UNROLLED)
 
     def _copied(self, target: Any, position: list[Any], batch: Values) -> Any:
         values = {**batch, **spread(self.kept, position[0]), **spread(self.reduced, position[1])}

@@ -152,13 +152,13 @@ class Phases:
     def side_by_side(self, thread: Thread, length: int, body: Callable[[Any], Sequence[Any]]) -> Any:
         """Return a loop in which the threads of a row take neighbouring elements of 0 … length."""
         step = self.shape.lanes * self.shape.parts
-        turn = tirx.Var("turn", "int64")
+        iteration = tirx.Var("iteration", "int64")
         first = thread.lane if self.shape.parts == 1 else thread.part * index(self.shape.lanes) + thread.lane
-        position = turn * index(step) + first
+        position = iteration * index(step) + first
         statement = sequence(*body(position))
         if length % step:
             statement = tirx.IfThenElse(tirx.LT(position, index(length)), statement, None)
-        return tirx.For(turn, index(0), index(-(-length // step)), tirx.ForKind.SERIAL, statement)
+        return tirx.For(iteration, index(0), index(-(-length // step)), tirx.ForKind.SERIAL, statement)
 
     def kernel(self) -> Any:
         """Return the loops over blocks with all phases inside."""

@@ -126,8 +126,8 @@ class _Writer:
         phases = Phases(self.shape, self.count)
         count = self.chunks * ELEMENTS
 
-        def element(thread: Thread, turn: Any) -> Any:
-            position = (thread.part * index(count) + turn) * index(self.shape.lanes) + thread.lane
+        def element(thread: Thread, iteration: Any) -> Any:
+            position = (thread.part * index(count) + iteration) * index(self.shape.lanes) + thread.lane
             return self._term(thread, position)
 
         partial = self._reduced(phases, count, element)
@@ -142,10 +142,10 @@ class _Writer:
         partial = phases.shared("partial", self.dtype, self.shape.lanes)
 
         def gathered(thread: Thread) -> list[Any]:
-            accumulator, turn = register("total", self.dtype), tirx.Var("turn", "int64")
+            accumulator, iteration = register("accumulator", self.dtype), tirx.Var("iteration", "int64")
             mine = (accumulator, [index(0)])
-            update = stored(*mine, self.combine(loaded(*mine, self.dtype), element(thread, turn)))
-            loop = tirx.For(turn, index(0), index(count), tirx.ForKind.SERIAL, update)
+            update = stored(*mine, self.combine(loaded(*mine, self.dtype), element(thread, iteration)))
+            loop = tirx.For(iteration, index(0), index(count), tirx.ForKind.SERIAL, update)
             last = stored(partial, [thread.within, thread.lane], loaded(*mine, self.dtype))
             return [tirx.AllocBuffer(accumulator), stored(*mine, self.scan.neutral), loop, last]
 
@@ -163,12 +163,12 @@ class _Writer:
             phases.phase(lambda thread: [stored(prefix, [thread.within, index(0)], self.scan.neutral)], 1)
         else:
             self._prefix_of_block(phases, sums, prefix)
-        sizes = {"totals": self.shape.lanes, "sums": self.shape.lanes, "elements": self.chunk}
+        sizes = {"lane_sums": self.shape.lanes, "next_sums": self.shape.lanes, "elements": self.chunk}
         *lane_sums, elements = (
             phases.allocated(name, self.dtype, [self.shape.together * (size + self._padding)], "shared")
             for name, size in sizes.items()
         )
-        number = tirx.Var("piece", "int64")
+        number = tirx.Var("chunk", "int64")
         with phases.repeated(number, self.chunks):
             self._chunk(phases, number, prefix, lane_sums, elements)
         return phases.kernel()
@@ -176,8 +176,8 @@ class _Writer:
     def _prefix_of_block(self, phases: Phases, sums: Any, prefix: Any) -> None:
         """Add the phases that reduce the parts of the line before this block's."""
 
-        def element(thread: Thread, turn: Any) -> Any:
-            part = turn * index(self.shape.lanes) + thread.lane
+        def element(thread: Thread, iteration: Any) -> Any:
+            part = iteration * index(self.shape.lanes) + thread.lane
             value = loaded(sums, [thread.row, tirx.Min(part, index(self.shape.parts - 1))], self.dtype)
             return tirx.Select(tirx.LT(part, thread.part), value, self.scan.neutral)
 
@@ -192,7 +192,7 @@ class _Writer:
             return chunk * index(self.chunk) + thread.lane * index(ELEMENTS)
 
         def taken(thread: Thread) -> list[Any]:
-            accumulator = register("total", self.dtype)
+            accumulator = register("accumulator", self.dtype)
             mine = (accumulator, [index(0)])
             statements = [tirx.AllocBuffer(accumulator), stored(*mine, self.scan.neutral)]
             for element in range(ELEMENTS):

@@ -63,7 +63,7 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Nest:
-    """One block with the loops around it: ``target[places] = value``, for all of its axes, after `before`."""
+    """One block with the loops around it: ``target[indices] = value``, for all of its axes, after `before`."""
 
     name: str
     axes: tuple[Axis, ...]
@@ -84,7 +84,7 @@ class Nest:
         return any(axis.is_reduction for axis in self.axes)
 
     @property
-    def places(self) -> tuple[int | None, ...]:
+    def target_axes(self) -> tuple[int | None, ...]:
         """Per dimension of the target, the position of the axis that indexes it; None for a constant 0."""
         return self.plain(self.store.indices)
 
@@ -127,7 +127,7 @@ def _without_positions(nests: list[Nest], outputs: Sequence[Any]) -> list[Nest]:
     return kept
 
 
-def says_positions(function: PrimFunc) -> bool:
+def computes_indices(function: PrimFunc) -> bool:
     """Return whether a function computes indices or constants only, at negligible cost."""
     try:
         return all(_is_position(nest) for nest in nests_of(function))
@@ -155,7 +155,7 @@ def is_product(nest: Nest) -> bool:
 
 
 def _is_position(nest: Nest) -> bool:
-    return not (nest.loads or nest.before or nest.is_reduction or None in nest.places or _is_expensive(nest))
+    return not (nest.loads or nest.before or nest.is_reduction or None in nest.target_axes or _is_expensive(nest))
 
 
 def _is_expensive(nest: Nest) -> bool:
@@ -171,7 +171,7 @@ def _with_positions(nest: Nest, positions: dict[Any, Nest]) -> Nest:
         writer = positions.get(load.source)
         if writer is None:
             return load
-        pairs = zip(writer.places, load.indices, strict=True)
+        pairs = zip(writer.target_axes, load.indices, strict=True)
         values = {writer.axes[axis].variable: value for axis, value in pairs if axis is not None}
         return structural_map(writer.store.value, (tirx.Var, lambda node: values.get(node, node)), order="post")
 
@@ -313,7 +313,8 @@ def find_rows(nests: Sequence[Nest]) -> Rows:
     for number, nest in enumerate(nests):
         for load in nest.loads:
             if (writer := writers.get(load.source)) is not None:
-                _join_dimensions(classes, nests, (number, nest.plain(load.indices)), (writer, nests[writer].places))
+                read, written = nest.plain(load.indices), nests[writer].target_axes
+                _join_dimensions(classes, nests, (number, read), (writer, written))
     last = len(nests) - 1
     rows = []
     for keys in classes.members().values():
@@ -322,7 +323,7 @@ def find_rows(nests: Sequence[Nest]) -> Rows:
         is_shared = len(keys) == len(numbers) == len(nests)
         if is_shared and not any(axis.is_reduction for axis in axes) and len({axis.extent for axis in axes}) == 1:
             rows.append(numbers)
-    order = [axis for axis in nests[last].places if axis is not None]
+    order = [axis for axis in nests[last].target_axes if axis is not None]
     rows.sort(key=lambda numbers: order.index(numbers[last]) if numbers[last] in order else len(order))
     axes = tuple(tuple(numbers[number] for numbers in rows) for number in range(len(nests)))
     return Rows(axes, tuple(nests[last].axes[axis].extent for axis in axes[last]))

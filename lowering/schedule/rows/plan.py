@@ -207,7 +207,7 @@ class _Steps:
 
     def _is_same_element(self, reader: int, load: Any, writer: int) -> bool:
         """Return whether each iteration of a common loop reads only the element that it writes itself."""
-        reads, writes = self.nests[reader].plain(load.indices), self.nests[writer].places
+        reads, writes = self.nests[reader].plain(load.indices), self.nests[writer].target_axes
         pairs = zip(reads, writes, strict=True)
         return all(self._loop_index(reader, read) == self._loop_index(writer, written) for read, written in pairs)
 

@@ -53,7 +53,7 @@ class NestWriter(ABC):
 
     def in_row(self, n: int, indices: Sequence[Any]) -> list[Any]:
         """Return those indices, or sizes, of a nest's target that are not along the axes of the rows."""
-        pairs = zip(self.plan.nests[n].places, indices, strict=True)
+        pairs = zip(self.plan.nests[n].target_axes, indices, strict=True)
         return [value for axis, value in pairs if axis not in self.plan.rows.axes[n]]
 
     def start_of(self, n: int) -> Expr:
@@ -108,7 +108,7 @@ class NestWriter(ABC):
         if n not in self.plan.folded:
             return loaded(*self.element_of(n, indices), nest.target.dtype)
         point = self.origin(n)
-        for axis, value in zip(nest.places, indices, strict=True):
+        for axis, value in zip(nest.target_axes, indices, strict=True):
             if axis is not None:
                 point[nest.axes[axis].variable] = value
         return self.expression(nest.store.value, point)

@@ -195,7 +195,7 @@ def _fits(chain: Chain, axis_of: dict[Any, int | None]) -> bool:
         return False
     n = next(number for number, nest in enumerate(chain.rows.nests) if nest is chain.weights)
     rows = chain.rows.rows.axes[n]
-    axes = [rows.index(axis) if axis in rows else None for axis in chain.weights.places]
+    axes = [rows.index(axis) if axis in rows else None for axis in chain.weights.target_axes]
     reduced = [axis.variable for axis in second.reduced]
     inner = [
         position

@@ -162,7 +162,7 @@ class _Writer:
         [load] = loads_of(chain.second.left, chain.weights.target)
         numbered = dict(zip([number for number in range(len(rows)) if number != chain.block], outer, strict=True))
         values: Values = {axis.variable: index(0) for axis in chain.second.batch}
-        for axis, position in zip(chain.weights.places, load.indices, strict=True):
+        for axis, position in zip(chain.weights.target_axes, load.indices, strict=True):
             if axis in rows and rows.index(axis) in numbered and position in values:
                 values[position] = numbered[rows.index(axis)]
         return values
@@ -201,7 +201,7 @@ class _Writer:
 
         n = next(number for number, nest in enumerate(chain.rows.nests) if nest is chain.weights)
         rows = chain.rows.rows.axes[n]
-        weights = tuple(rows.index(axis) if axis in rows else None for axis in chain.weights.places)
+        weights = tuple(rows.index(axis) if axis in rows else None for axis in chain.weights.target_axes)
 
         def load(node: Any) -> Any:
             if node.source.same_as(chain.scores.target):

@@ -22,6 +22,7 @@ from mlirtri.lowering.schedule.cpu.common.vector_stores import vector_store
 from mlirtri.lowering.tir.blocks import PartedLanesError
 from mlirtri.lowering.tir.statements import (
     buffer_like,
+    chunks_in,
     depends_on,
     fresh,
     index,
@@ -30,7 +31,6 @@ from mlirtri.lowering.tir.statements import (
     plus,
     sequence,
     simplified,
-    strips_in,
     substituted,
     with_body,
 )
@@ -71,7 +71,7 @@ def strip_loop(loop: Stmt, start: Expr, count: Expr, shape: Shape, widened: Wide
     body = strip(loop.body, loop.loop_var, plus(loop.min, start) + number * index(shape.width), shape, widened)
     if body is None:
         return None
-    strips = simplified(strips_in(minus(count, start), shape.width))
+    strips = simplified(chunks_in(minus(count, start), shape.width))
     return tirx.For(number, index(0), strips, tirx.ForKind.SERIAL, body, None, loop.annotations)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip_loop
 from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccesses, accesses_of, is_scalar
-from mlirtri.lowering.tir.statements import depends_on, fresh, index, new_buffer, plus, sequence, whole
+from mlirtri.lowering.tir.statements import depends_on, fresh, index, new_buffer, plus, sequence, whole_chunks
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
 
 PARTIAL_VECTORS = 4
@@ -142,7 +142,7 @@ def in_vectors(loop: Any, count: Any, lanes: int) -> Any:
         if strips is None:
             return None
         steps.append(strips)
-        covered = whole(count, width)
+        covered = whole_chunks(count, width)
     steps += [_combined(reduction, partial[reduction.scalar], lanes, wide) for reduction in sums]
     remaining = rest_loop(loop, covered, count)
     if static_count is not None:

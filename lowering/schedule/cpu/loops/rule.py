@@ -31,7 +31,7 @@ from mlirtri.lowering.schedule.cpu.loops.vector_choice import (
     shares_reads,
 )
 from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, least, linear, range_of
-from mlirtri.lowering.tir.statements import depends_on, fresh, index, sequence, substituted, whole, with_body
+from mlirtri.lowering.tir.statements import depends_on, fresh, index, sequence, substituted, whole_chunks, with_body
 from mlirtri.lowering.toolchain.tvm_names import (
     IMPERATIVE,
     PARALLEL,
@@ -165,7 +165,7 @@ class _Scheduler:
         strips = strip_loop(loop, index(0), count, shape) if rows > 1 else None
         if strips is None:
             return None
-        covered = whole(count, rows)
+        covered = whole_chunks(count, rows)
         parts = [strips, *rest_loop(loop, covered, count)]
         if not isinstance(count, tirx.IntImm):
             return self._rows_at_run_time(loop, count, shape, strips, around)
@@ -175,7 +175,7 @@ class _Scheduler:
 
     def _rows_at_run_time(self, loop: Any, count: Any, shape: Shape, strips: Any, around: Ranges) -> Any:
         """Return the same for a dynamic number of iterations: the last strip may overlap the one before."""
-        covered = whole(count, shape.width)
+        covered = whole_chunks(count, shape.width)
         last = tirx.IfThenElse(
             tirx.GT(count, covered), self.visit(last_strip(loop, covered, count, shape), around), None
         )
@@ -190,7 +190,7 @@ def _narrowing(loop: Any, count: Any, lanes: int, smallest: int) -> Any:
     while lanes >= smallest:
         if not isinstance(count, tirx.IntImm) or count.value - covered.value >= lanes:
             steps.append(strip_loop(loop, covered, count, Shape(1, lanes)))
-            covered = whole(count, lanes)
+            covered = whole_chunks(count, lanes)
         lanes //= 2
     return None if any(step is None for step in steps) else sequence(*steps, *rest_loop(loop, covered, count))
 
@@ -211,7 +211,7 @@ def _overlapping(loop: Any, count: Any, shape: Shape) -> Any:
 
     The loops inside take the same time for one column as for a strip of them.
     """
-    covered = whole(count, shape.width)
+    covered = whole_chunks(count, shape.width)
     strips = strip_loop(loop, index(0), count, shape)
     if strips is None:
         return None

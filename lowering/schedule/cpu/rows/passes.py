@@ -14,6 +14,7 @@ from mlirtri.lowering.codegen.targets import vector_bits
 from mlirtri.lowering.schedule.rows.nests import Nest
 from mlirtri.lowering.schedule.rows.plan import EXPENSIVE, RowPlan, Step
 from mlirtri.lowering.schedule.rows.writer import Element, NestWriter, Point, axis_values
+from mlirtri.lowering.tir.bfloat16_storage import wide_dtype
 from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.tir.vectors import (
     INFINITY_BITS,
@@ -122,8 +123,8 @@ class RowWriter(NestWriter):
         return statements
 
     def _allocate(self, name: str, shape: Sequence[int], dtype: str) -> Any:
-        # TVM loses bf16 buffers when it widens them to fp32, and stores bools as bytes, but not vectors of them.
-        dtype = {"bfloat16": "float32", "bool": "int8"}.get(dtype, dtype)
+        # TVM stores bools as bytes, but not vectors of them.
+        dtype = "int8" if dtype == "bool" else wide_dtype(dtype)
         buffer = tirx.decl_buffer([index(size) for size in shape], dtype, name, layout=None)
         self.memory.append(buffer)
         return buffer
