@@ -48,7 +48,6 @@ def _shape(attributes) -> tuple:
 
 
 def _subset(x: TensorType, indices, attributes) -> TensorType:
-    """Return the type of the slice of x that the attributes describe."""
     offsets, sizes = shape_of(attributes["offsets"]), shape_of(attributes["sizes"])
     strides, drop = attributes["strides"], attributes["drop"]
     if not len(offsets) == len(sizes) == len(strides) == x.rank:

@@ -87,7 +87,6 @@ def _var(t, x, axes, keepdims, correction):
 
 
 def _squares(t, x):
-    """Return |x|² of each element."""
     if not x.type.dtype.is_complex:
         return t.multiply(x, x)
     real, imaginary = t.real(x), t.imag(x)

@@ -63,7 +63,6 @@ def torch_common_dtype(op: str, operands: Sequence[Operand]) -> DType:
 
 
 def _complex_of(dtype: DType, op: str, operands: Sequence[Operand]) -> DType:
-    """Return the complex dtype to which torch promotes a float dtype."""
     if dtype.name == "float16":
         hint = "torch makes complex32 of float16, which kernels lack: cast to float32"
         refuse("torch", op, operands, hint, as_library=False)

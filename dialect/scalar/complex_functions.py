@@ -105,7 +105,6 @@ def asin(z: Scalar) -> Scalar:
 
 
 def _far_asinh(z: Scalar) -> Scalar:
-    """Return the inverse hyperbolic sine of infinities and NaN."""
     a, b = parts(z)
     nan, infinity = literal(a, float("nan")), literal(a, float("inf"))
     is_long, is_high = s.is_infinite(a), s.is_infinite(b)

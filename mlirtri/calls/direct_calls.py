@@ -175,7 +175,6 @@ def guarded(
 
 
 def _defined(lines: list[str], names: dict[str, Any]) -> Callable[..., Any]:
-    """Return the function `call` that the lines define."""
     # Use this file's name: a warning's stacklevel skips frames of this package.
     exec(compile("\n".join(lines), __file__, "exec"), names)
     return names["call"]

@@ -196,7 +196,6 @@ def _check_imports() -> list[Check]:
 
 
 def _cpu_facts() -> dict[str, str]:
-    """Return the first processor's lines of /proc/cpuinfo; empty where there is none."""
     try:
         first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
     except OSError:

@@ -61,7 +61,6 @@ def _language(source: bytes | Path) -> str:
 
 
 def _torch(source: bytes | Path) -> Program:
-    """Return the program of an archive of `torch.export.save`."""
     import torch
 
     from mlirtri.programs.torch_programs.program import from_torch  # loads torch, which the others do not need

@@ -33,7 +33,6 @@ def stages_table(pipelines: list[str], target: str | None) -> Table:
 
 
 def _path_of(module: str) -> str:
-    """Return the file of a module in a checkout."""
     return f"{module.removeprefix('mlirtri.').replace('.', '/')}.py"
 
 

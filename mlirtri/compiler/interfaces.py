@@ -133,7 +133,6 @@ def _updates_of_mlir(module: Any, function: Any) -> dict[int, int]:
 
 
 def _signature(module: Any, function: Any, path: Path) -> tuple[list[TensorType], list[TensorType]]:
-    """Return parameters and results as tensors."""
     signature = ir.TypeAttr(function.attributes["function_type"]).value
     is_func = function.operation.name == "func.func"
     if not is_func or any(isinstance(type_, ir.MemRefType) for type_ in (*signature.inputs, *signature.results)):

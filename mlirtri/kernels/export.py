@@ -85,7 +85,6 @@ def _function(module: Any, option: str) -> Any:
 
 
 def _inline(module: Any, params: Mapping[str, Any]) -> None:
-    """Replace the bound arguments by constants."""
     function = _function(module, 'params="inline"')
     arguments, block = argument_attributes(function), function.regions[0].blocks[0]
     with ir.InsertionPoint.at_block_begin(block):
@@ -102,7 +101,6 @@ def _inline(module: Any, params: Mapping[str, Any]) -> None:
 
 
 def _array(tensor: Any) -> Any:
-    """Return the elements of a torch tensor or an array."""
     if not hasattr(tensor, "detach"):
         return np.asarray(tensor)
     from mlirtri.calls.arrays import as_array  # loads torch, which the tensor has done

@@ -150,7 +150,6 @@ class Kernel:
         return self._general_call if is_named_out else self.runner.short_call(self._general_call)
 
     def _general_call(self, /, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
-        """Run on positional or named arguments of any type."""
         try:
             if out is not None and any(parameter.name == "out" for parameter in self.interface.parameters):
                 # A parameter named `out` takes precedence, as in a call of the function.

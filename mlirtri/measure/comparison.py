@@ -255,7 +255,6 @@ def _with_errors(contender: _Contender, names: Sequence[str], expected: list[np.
 def _time(
     contenders: Sequence[_Contender], named: dict[str, Any], names: Sequence[str], repeat: int | None, device: str
 ) -> None:
-    """Set the times of every contender that runs."""
     running = [(runner, runner.call) for runner in contenders if runner.row.refusal is None and runner.call is not None]
     calls = [Timed(call, partial(restore, runner.values, named, names) if names else None) for runner, call in running]
     with torch.no_grad(), np.errstate(all="ignore"):

@@ -65,7 +65,6 @@ def _calls_per_sample(timed: Timed, wait: Wait | None) -> tuple[int, float]:
 
 
 def _sample(timed: Timed, count: int, wait: Wait | None) -> float:
-    """Return the seconds of `count` calls."""
     if timed.prepare is None:
         return _seconds(timed.call, count, wait)
     total = 0.0

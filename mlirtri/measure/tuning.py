@@ -117,7 +117,6 @@ def tune(
 
 
 def _rules(kernel: Kernel) -> dict[str, str]:
-    """Return the rule that scheduled each function of a kernel."""
     functions = prim_funcs(kernel.walked.records["scheduled"].ir)
     return {name: str((function.attrs or {}).get(SCHEDULE_RULE, "none")) for name, function in functions}
 

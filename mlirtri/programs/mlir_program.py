@@ -208,7 +208,6 @@ def _parse(text: str, file: str) -> Any:
 
 
 def _bytecode_to_text(data: bytes) -> bytes:
-    """Return the text of bytecode, with the data of its resources."""
     try:
         module = ir.Module.parse(data, context_for(data))
     except ir.MLIRError as error:

@@ -67,7 +67,6 @@ def _widened(value: Any) -> Any:
 
 
 def _loaded(model: Any) -> tuple[Any, str]:
-    """Return the model, and the file name for errors."""
     if isinstance(model, onnx.ModelProto):
         return model, "<onnx>"
     try:

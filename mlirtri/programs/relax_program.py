@@ -85,7 +85,6 @@ def _leaves_of(tree: Any) -> list[Leaf]:
 
 
 def _read(module: Any) -> tuple[Any, str]:
-    """Return the module, and the file name for errors."""
     if isinstance(module, (str, Path)):
         is_path = isinstance(module, Path) or "\n" not in module
         text, file = (read_text(Path(module)), str(module)) if is_path else (str(module), "<text>")

@@ -94,7 +94,6 @@ class SignlessKernel(Kernel):
         return siblings[unsigned, results]
 
     def _sibling(self, kind: type[Kernel], interface: Interface) -> Any:
-        """Return a kernel of the same code."""
         parts = (self.name, self.pipeline, self.target, self.semantics, self.walked)
         return kind(*parts, interface, self.walk_with_passes)
 

@@ -21,7 +21,6 @@ register("ndarray.sort", sorting("sort"), "sort reshape", writes=True)
 
 
 def _everywhere(b: Builder, x: Any, value: Any) -> Any:
-    """Return the tensor filled with one value."""
     if helpers.rank_of(b, value):
         b.fail(f"fill takes one number, not {b.type_of(value)}", help="x[...] = values")
     return b.broadcast_to(b.cast(value, b.type_of(x).dtype), helpers.shape_of(b, x))

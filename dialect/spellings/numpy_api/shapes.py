@@ -198,7 +198,6 @@ def _padded_with(b: Builder, x: Any, widths: list[tuple[int, int]], values: Any)
 
 
 def _padded_with_value(b: Builder, x: Any, widths: list[tuple[int, int]], value: Any) -> Any:
-    """Pad with one run-time value."""
     if helpers.rank_of(b, value):
         b.fail("constant_values is one number, or pairs of numbers known at compile time")
     value = b.cast(value, b.type_of(x).dtype)

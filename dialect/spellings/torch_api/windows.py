@@ -66,7 +66,6 @@ def _check_dtypes(b: Builder, *tensors: Any) -> None:
 def _padding(
     b: Builder, padding: Any, window: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the padding before and after each axis."""
     if padding == "valid":
         return (0,) * len(window), (0,) * len(window)
     if padding == "same":

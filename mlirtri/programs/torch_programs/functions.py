@@ -138,7 +138,6 @@ def _assert_checks(graph: torch.fx.Graph) -> set[str]:
 
 
 def _assert_zero(graph: torch.fx.Graph, check: Any, info: Any, message: str) -> None:
-    """Assert that all elements of `info` are zero."""
     fake = info.meta["val"]
     with fake.fake_mode:
         largest = torch.amax(torch.abs(fake))

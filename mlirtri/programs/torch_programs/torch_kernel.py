@@ -150,7 +150,6 @@ def _memory(leaf: Any) -> int:
 
 
 def _meet(a: Any, b: Any) -> bool:
-    """Return whether two arguments share memory."""
     try:
         return share_elements(_settled(a), _settled(b))
     except (TypeError, RuntimeError):
