@@ -171,13 +171,9 @@ def _bitcast(operation: ir.Operation) -> None:
 def _power(operation: ir.Operation) -> None:
     """Lower the power of two tensors of signed integers of one type."""
     result = operation.results[0]
-    if not element_of(result).startswith("si") or len(_types(operation)) > 1:
+    if not element_of(result).startswith("si") or len({value.type for value in (*operation.operands, result)}) > 1:
         return
     compute(operation, lambda x, exponent: ir.Operation.create("math.ipowi", [x.type], [x, exponent]).result)
-
-
-def _types(operation: ir.Operation) -> set[ir.Type]:
-    return {value.type for value in (*operation.operands, *operation.results)}
 
 
 # --- grid samples ----------------------------------------------------------------------------------------------------

@@ -218,15 +218,14 @@ def _coordinates(indices: ir.Value, batch: Sequence[ir.Value], count: int) -> li
 @decomposes("tensor.bitcast")
 def _bitcast(operation: ir.Operation) -> Sequence[ir.Value] | None:
     source, kind = operation.operands[0], operation.results[0].type
-    signed = (isinstance(kind, ir.IntegerType) and not kind.is_signless for kind in _element_types(source.type, kind))
+    signed = (
+        isinstance(kind, ir.IntegerType) and not kind.is_signless
+        for kind in (source.type.element_type, kind.element_type)
+    )
     if not kind.has_static_shape or not source.type.has_static_shape or any(signed):
         return None
     identity = ir.AffineMap.get_identity(kind.rank)
     return [elements(kind, [(source, identity)], lambda _, element: arith.bitcast(kind.element_type, element[0]))]
-
-
-def _element_types(*kinds: ir.RankedTensorType) -> list[ir.Type]:
-    return [kind.element_type for kind in kinds]
 
 
 @decomposes("tensor.reshape")

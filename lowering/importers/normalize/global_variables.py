@@ -24,8 +24,9 @@ from mlirtri.dialect.bindings.mlir import (
 )
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.attributes import BOUND, STATE, argument_attributes, result_attributes, set_signature
-from mlirtri.lowering.mlir.constants import operation_constant, resource_key
+from mlirtri.lowering.mlir.constants import numpy_dtype, operation_constant, resource_key
 
 LOADS = ("ml_program.global_load", "ml_program.global_load_const")
 STORE = "ml_program.global_store"
@@ -118,8 +119,6 @@ def _initial_value(variable: ir.Operation) -> np.ndarray:
     if isinstance(value, ir.DenseElementsAttr):
         return operation_constant(variable)
     if isinstance(value, (ir.IntegerAttr, ir.FloatAttr, ir.BoolAttr)):
-        from mlirtri.lowering.mlir.constants import numpy_dtype
-
         return np.array(value.value).astype(numpy_dtype(value.type))
     raise UnsupportedOperationError("the value of this global cannot be read", help="make it an argument")
 
@@ -138,7 +137,7 @@ def _value_after(operation: ir.Operation, accesses: Sequence[ir.Operation], valu
 
 
 def _return_also(block: ir.Block, value: ir.Value) -> None:
-    old = block.operations[len(block.operations) - 1].operation
+    old = terminator(block)
     with ir.InsertionPoint(old), old.location:
         ir.Operation.create(old.name, operands=[*old.operands, value])
     old.erase()

@@ -76,7 +76,7 @@ def _specialize(function: func.FuncOp, context: CompileContext) -> None:
 
 def _set_shape(argument: ir.Value, name: str, shape: tuple[int, ...], function: func.FuncOp) -> None:
     kind = argument.type
-    is_consistent = len(shape) == kind.rank and all(a in (b, -1) for a, b in zip(_known(kind), shape, strict=True))
+    is_consistent = len(shape) == kind.rank and all(a < 0 or a == b for a, b in zip(kind.shape, shape, strict=True))
     if not is_consistent or any(size < 0 for size in shape):
         raise ArgumentMismatchError(
             f"{name!r} is a {kind}, which has no shape {tuple(shape)}", span_of(function.location)
@@ -87,10 +87,6 @@ def _set_shape(argument: ir.Value, name: str, shape: tuple[int, ...], function: 
     with ir.InsertionPoint.at_block_begin(argument.owner), argument.location:
         cast = tensor.CastOp(kind, argument)
     argument.replace_all_uses_except(cast.result, cast.operation)
-
-
-def _known(kind: ir.RankedTensorType) -> list[int]:
-    return [size if size >= 0 else -1 for size in kind.shape]
 
 
 def _join_known_parts(module: ir.Module) -> None:
