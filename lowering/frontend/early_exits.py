@@ -174,8 +174,8 @@ def _captured(body: Sequence[ast.stmt]) -> frozenset[str]:
     for node in (node for statement in body for node in ast.walk(statement)):
         if isinstance(node, (ast.FunctionDef, ast.Lambda)):
             inner = node.body if isinstance(node.body, list) else [node.body]
-            own = {part.arg for part in ast.walk(node) if isinstance(part, ast.arg)} | stored(inner)
-            captured |= loaded(*inner) - own
+            bound = {part.arg for part in ast.walk(node) if isinstance(part, ast.arg)} | stored(inner)
+            captured |= loaded(*inner) - bound
     return frozenset(captured)
 
 

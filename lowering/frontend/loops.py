@@ -274,9 +274,9 @@ def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
     state.exit(results)
 
 
-def _still(context: FunctionContext, node: Any, truth: Callable[[], Tensor]) -> Tensor:
+def _still(context: FunctionContext, node: Any, predicate: Callable[[], Tensor]) -> Tensor:
     """Return the condition of a `while` that assigns names or writes memory; after a `break` it is not evaluated."""
     if not node.flag:
-        return truth()
+        return predicate()
     left = lambda: context.b.tri.constant(False, BOOL)  # noqa: E731 - emitted in its arm
-    return select(context, context.scope.locals[node.flag], truth, left, node.test)
+    return select(context, context.scope.locals[node.flag], predicate, left, node.test)

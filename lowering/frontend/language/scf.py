@@ -72,8 +72,8 @@ def while_loop(
         after = loop.regions[1].blocks.append(*types, arg_locs=locations)
         with ir.InsertionPoint(before):
             carried = [Tensor(value, x.type) for value, x in zip(before.arguments, initial, strict=True)]
-            truth, forwarded = test(carried)
-            scf.ConditionOp(condition_of(truth, location), [operand.value for operand in forwarded], loc=location)
+            predicate, forwarded = test(carried)
+            scf.ConditionOp(condition_of(predicate, location), [operand.value for operand in forwarded], loc=location)
         with ir.InsertionPoint(after):
             carried = [Tensor(value, x.type) for value, x in zip(after.arguments, initial, strict=True)]
             scf.YieldOp([operand.value for operand in body(carried)], loc=location)
