@@ -36,7 +36,6 @@ def run_nvcc(source: str, architecture: str, product: str) -> bytes:
 
 
 def _refused(output: str, architecture: str) -> CodegenError:
-    """Return nvcc's first error, on the user's line if it names one."""
     message = next((line for line in output.splitlines() if "error" in line or "fatal" in line), output.strip())
     if match := re.match(r"(.+)\((\d+)\): (?:catastrophic )?error.*?: (.+)", message):
         file, line, text = match.groups()

@@ -1,9 +1,8 @@
 """scheduled → cuda: CUDA C++ for every kernel, made without a GPU and without nvcc.
 
-Takes the scheduled module. Gives `Code` with the source of all kernels; a ``#line`` at the head of each names the
-user's file and line, so that nvcc's and a profiler's messages do. Raises `CodegenError` on the line of a kernel
-for which TVM makes no source. The executable compiles that for the device at its first call, and refuses every call
-where TVM's CUDA runtime finds none (`DeviceError`).
+A ``#line`` at the head of each kernel names the user's file and line, so that nvcc's and a profiler's messages do.
+Raises `CodegenError` on the line of a kernel for which TVM makes no source. The executable compiles the source for the
+device at its first call, and refuses every call where TVM's CUDA runtime finds none (`DeviceError`).
 """
 
 from __future__ import annotations

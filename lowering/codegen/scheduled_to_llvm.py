@@ -1,6 +1,5 @@
 """scheduled → llvm: machine code for this CPU, shown as LLVM IR.
 
-Takes the scheduled module. Gives `Code`: the IR text, the runtime module as payload, and the executable.
 The module is compiled once; `llvm_to_asm` reads the same one. Raises `CodegenError` on the line of the kernel.
 """
 

@@ -40,7 +40,6 @@ def rewrite(module: ir.Module) -> None:
 
 
 def _to_channels_last(rank: int) -> list[int]:
-    """Return the permutation from channels first to channels last."""
     return [0, *range(2, rank), 1]
 
 
@@ -130,7 +129,6 @@ def _pad_constant(pad: ir.Operation) -> ir.Attribute | None:
 
 
 def _channels_last(operation: ir.Operation, image: ir.Value) -> ir.Value:
-    """Return the convolution of the channels-last image, its result transposed to the original layout."""
     kind = operation.results[0].type
     rank, element = kind.rank, kind.element_type
     image = _padded(defined_by(operation.operands[0], "tensor.pad"), image)
@@ -154,7 +152,6 @@ def _padded(pad: ir.Operation | None, image: ir.Value) -> ir.Value:
 
 
 def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
-    """Return `value` with axis `order[i]` as axis i."""
     kind = value.type
     read = ir.AffineMap.get_permutation([list(order).index(axis) for axis in range(kind.rank)])
     identity = ir.AffineMap.get_identity(kind.rank)

@@ -1,7 +1,7 @@
 """Keep upstream's elementwise fusion from moving arithmetic to where it costs more than it saves.
 
-Upstream fuses every producer that has one use. During fusion, four kinds of producers get a second use, which keeps
-them kernels of their own:
+Upstream fuses every producer that has one use. From `guard` to `release`, four kinds of producers have a second use,
+which keeps them kernels of their own:
 
 * operands of a contraction: it would recompute them for every row or column, and would no longer be a contraction;
   in imperative functions, where another kernel costs no launch, operands that any consumer reads more than once;
@@ -9,10 +9,7 @@ them kernels of their own:
 * results computed from a tensor that is overwritten before the consumer runs: bufferization would copy that tensor;
 * paddings that are then expanded to dynamic sizes: upstream would expand before the sizes are computed.
 
-Takes and gives a module, in place: `guard` before, `release` after. Transposes, broadcasts and widening casts still
-fuse into contractions and loops: they cost nothing there.
-
-    %p = exp(%x); %q = matmul(%p, %y)   ──►   %p = exp(%x); bufferization.dealloc_tensor %p; …     (and back)
+Transposes, broadcasts and widening casts still fuse into contractions and loops: they cost nothing there.
 """
 
 from __future__ import annotations
@@ -81,7 +78,6 @@ def _read_by_loop(operation: ir.Operation) -> Iterator[ir.Value]:
 
 
 def _padded_and_expanded(module: ir.Module) -> Iterator[ir.Value]:
-    """Yield the results of paddings that are expanded to dynamic sizes."""
     for operation in operations_named(module, "tensor.expand_shape"):
         source = operation.operands[0]
         if len(operation.operands) > 1 and isinstance(source.owner, ir.Operation | ir.OpView):
@@ -189,7 +185,6 @@ def _contents(operation: ir.Operation) -> Iterator[tuple[ir.Value, ir.Value]]:
 
 
 def _original(value: ir.Value) -> ir.Value:
-    """Return the content of a tensor before any part of it was written."""
     while (operation := definition(value)) is not None:
         if operation.name in WRITTEN:
             value = operation.operands[WRITTEN[operation.name]]

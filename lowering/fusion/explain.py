@@ -70,7 +70,6 @@ def _nodes(function: ir.Operation) -> Iterator[ir.Operation]:
 
 
 def _reads(operation: ir.Operation, nodes: list[ir.Operation]) -> Iterator[tuple[int, ir.Value]]:
-    """Yield the nodes that an operation reads results of, each once, with the value."""
     numbers = set()
     for value in map(_before_reshapes, operation.operands):
         if isinstance(value.owner, ir.Block):
@@ -88,7 +87,6 @@ def _before_reshapes(value: ir.Value) -> ir.Value:
 
 
 def _users(value: ir.Value) -> list[ir.Operation]:
-    """Return the operations that read a value, through reshapes, each once."""
     readers: list[ir.Operation] = []
     for use in value.uses:
         user = use.owner.operation
@@ -98,7 +96,6 @@ def _users(value: ir.Value) -> list[ir.Operation]:
 
 
 def _kept(module: ir.Module) -> list[ir.Value]:
-    """Return the values that `cost_guard` keeps in kernels of their own."""
     cost_guard.guard(module)
     marks = [
         operation

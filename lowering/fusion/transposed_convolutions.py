@@ -119,7 +119,6 @@ def _split(operation: ir.Operation, dilated: _DilatedImage) -> ir.Value:
 
 
 def _convolved(operation: ir.Operation, image: ir.Value, phases: Sequence[_Phase], extents: list[int]) -> ir.Value:
-    """Return the outputs of one remainder along each axis."""
     kind = operation.results[0].type
     zeros = linalg.fill(zero(kind.element_type), outs=[tensor.empty([*kind.shape[:2], *extents], kind.element_type)])
     if not all(phase.count for phase in phases):

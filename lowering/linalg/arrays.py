@@ -126,7 +126,6 @@ def _after_first(size: int | ir.Value) -> int | ir.Value:
 
 
 def _scan_rows(x: ir.Value, out: ir.Value, combined) -> ir.Value:
-    """Scan along the last axis, with a scalar accumulator."""
     *batch, size = sizes_of(x)
 
     def row(row_index: Values, carried: Values) -> list[ir.Value]:
@@ -208,7 +207,6 @@ def _while_open(low: Scalar, high: Scalar, step: Callable[[Scalar, Scalar], tupl
 
 
 def _length(x: ir.Value) -> Scalar:
-    """Return the size of the first axis as an int64."""
     size = size_of(x, 0)
     return _int64(size) if isinstance(size, int) else Scalar(arith.index_cast(element_type(INT64), size), INT64)
 
@@ -302,7 +300,6 @@ def _sort(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
 
 @rule("argsort")
 def _argsort(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
-    """Sort with the indices as a second field."""
     parameters, dtype = attributes.from_mlir(op, operation), type_of(operation.operands[0].type)
     [x] = operands
     axis, position = parameters["axis"], element_type(INT64)
@@ -316,5 +313,4 @@ def _argsort(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
 
 
 def _overtakes(dtype: DType) -> merge_sort.Overtakes:
-    """Return the comparison of records by their first field."""
     return lambda later, earlier: less(Scalar(later[0], dtype), Scalar(earlier[0], dtype)).value

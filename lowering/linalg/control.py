@@ -69,7 +69,6 @@ def _tensor_of(glue: ir.Operation) -> ir.RankedTensorType:
 
 
 def _copy(operation: ir.Operation, values: Values) -> None:
-    """Copy an operation, with its regions translated."""
     copy = ir.Operation.create(
         operation.name,
         results=[lowered_type(result.type) for result in operation.results],

@@ -135,7 +135,6 @@ def _length(value: ir.Value, axis: int) -> int | Scalar:
 
 
 def _flat_position(lengths: dict[int, int | Scalar], axes) -> Scalar:
-    """Return the row-major index within the reduced axes."""
     position = index(axes[0]) if axes else scalar.constant(0, INT64)
     for axis in axes[1:]:
         length = lengths[axis]

@@ -219,7 +219,6 @@ def _concatenate(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
 
 
 def _joined_at_run_time(result: TensorType, operands: list[ir.Value], axis: int) -> ir.Value:
-    """Write each part into its slice of the result."""
     sizes = sizes_of(operands[0])
     starts = [index_constant(0)]
     for operand in operands:

@@ -79,7 +79,6 @@ def _is_control(operation: ir.Operation) -> bool:
 
 
 def _declared(function: func.FuncOp) -> func.FuncOp:
-    """Return the function over signless tensors, with an empty entry block."""
     [block] = function.regions[0].blocks
     inputs = [tensor_type(type_of(argument.type)) for argument in block.arguments]
     outputs = [tensor_type(type_of(t)) for t in function.type.results]

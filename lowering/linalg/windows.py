@@ -79,7 +79,6 @@ def _carried(dtype: DType) -> DType:
 
 
 def _spread(value: ir.Value, type_: TensorType, parameters: dict[str, Any]) -> ir.Value:
-    """Return the image with zeros around and between its elements."""
     low, high, spread = (parameters[name] for name in ("low", "high", "spread"))
     if not any((*low, *high)) and set(spread) == {1}:
         return value

@@ -49,7 +49,6 @@ def _of_type(kind: ir.Type) -> _Pair | None:
 
 
 def _of_counter(value: ir.Value, depth: int) -> _Pair | None:
-    """Return the bounds of the counter of a loop with known bounds."""
     block = value.owner
     loop = block.owner.operation if block.owner is not None else None
     if loop is None or loop.name != "scf.for" or value.arg_number != 0:
@@ -64,7 +63,6 @@ def _constant(operation: ir.Operation, _depth: int) -> _Pair | None:
 
 
 def _loop(operation: ir.Operation, _depth: int) -> _Pair | None:
-    """Return the bounds of a `linalg.index`, from its structured operation."""
     around = operation.parent.operation
     if around.name != "linalg.generic":
         return None
@@ -105,7 +103,6 @@ def _clamped(larger: bool) -> Callable[[ir.Operation, int], _Pair | None]:
 
 
 def _remainder(x: _Pair, y: _Pair) -> _Pair | None:
-    """Bound a remainder, which has the sign of the dividend."""
     if y[0] <= 0:
         return None
     return max(-(y[1] - 1), min(x[0], 0)), min(y[1] - 1, max(x[1], 0))

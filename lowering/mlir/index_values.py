@@ -17,7 +17,7 @@ Step = Callable[[list[ir.Value], list[ir.Value]], list[ir.Value]]
 
 
 def unnamed() -> ir.Location:
-    """The current location without the user's variable name, which belongs to the result alone."""
+    """Return the current location without the user's variable name, which belongs to the result alone."""
     location = ir.Location.current
     return location.child_loc if isinstance(location, ir.NameLoc) else location
 

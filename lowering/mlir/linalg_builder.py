@@ -210,7 +210,6 @@ def _regrouped(value: ir.Value, target: TensorType, sizes: Sizes | None) -> ir.V
 
 
 def _expanded_flat(value: ir.Value, target: TensorType, sizes: Sizes | None) -> ir.Value:
-    """Expand a rank-1 value to a shape of as many elements."""
     flat = cast_to(value, tensor_type(target.with_shape([_product(target.shape)])))
     if not target.rank:
         return tensor.collapse_shape(tensor_type(target), flat, [])

@@ -66,7 +66,7 @@ def sort(rows: Rows, overtakes: Overtakes, is_order: bool = True) -> Values:
 
 
 class _Line:
-    """One line along the axis, at fixed indices `at` of the other axes."""
+    """One line along the axis, at fixed `indices` of the other axes."""
 
     def __init__(self, rows: Rows, overtakes: Overtakes, indices: Sequence[ir.Value], is_order: bool):
         self.rows, self.overtakes, self.indices, self.is_order = rows, overtakes, list(indices), is_order

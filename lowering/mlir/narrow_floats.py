@@ -3,14 +3,11 @@
 From fp64, LLVM calls a function that C runtimes before 2022 lack. To bf16, it uses vcvtneps2bf16 where the CPU has
 AVX512-BF16, which flushes denormals to zero; also for a bf16 that only passes between basic blocks.
 
-Takes a module with scalar `arith`. Gives, in place, conversions from fp64 by way of fp32 that still round only once:
-the step to fp32 rounds to odd (an inexact result gets an odd last bit), which keeps what the second rounding needs.
-From fp32 to bf16 and back, integer arithmetic on the bits: to nearest, ties to even, every NaN 0x7FC0. Operations on
-bf16 are done in fp32, each rounded by itself. `rewrite_memory` does the rest once the module is in LLVM's dialect.
-Refuses nothing; fp32 to fp16, integers to other floats and vectors stay.
-
-Source of rounding to odd: S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms
-using rounding to odd", IEEE Transactions on Computers 57(4), 2008.
+Conversions from fp64 go by way of fp32 and still round only once: the step to fp32 rounds to odd (an inexact result
+gets an odd last bit), which keeps what the second rounding needs (S. Boldo, G. Melquiond, "Emulation of FMA and
+correctly rounded sums: proved algorithms using rounding to odd", IEEE Transactions on Computers 57(4), 2008). From fp32
+to bf16 and back, integer arithmetic on the bits: to nearest, ties to even, every NaN 0x7FC0. Operations on bf16 are
+done in fp32, each rounded by itself. fp32 to fp16, integers to other floats and vectors stay.
 """
 
 from __future__ import annotations
@@ -54,7 +51,6 @@ def rewrite_memory(module: ir.Module) -> None:
 
 
 def _arithmetic(operation: ir.Operation) -> ir.Value | None:
-    """Return the replacement of an operation on bf16, or None on other types."""
     if not isinstance(operation.results[0].type, ir.BF16Type):
         return None
     operands = [_float32_of(operand) for operand in operation.operands]

@@ -31,7 +31,6 @@ def empty_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def _lines(size: int) -> np.ndarray:
-    """Return `size` bytes that begin at a cache line."""
     memory = np.empty(size + LINE, np.uint8)
     first = -memory.ctypes.data % LINE
     return memory[first : first + size]

@@ -1,12 +1,10 @@
-"""Whose threads parallel loops run on: torch's, where torch has an OpenMP runtime with GNU's interface, else TVM's.
+"""Run parallel loops on torch's threads, where torch has an OpenMP runtime with GNU's interface, else on TVM's.
 
-Takes how many. Gives a context for loading compiled modules, whose loops are started by `torch_threads.mlir` then and
-not by TVM: threads of two libraries that wait for work on the same CPUs hold each other up, and these wait for both.
-They are as many as torch uses, or ``MLIRTRI_NUM_THREADS``; one in a process that was forked, which has no others. While
-other programs have the CPUs, so that the caller would wait for its threads for longer than it works, it goes on alone.
-
-A loop is cut into more tasks than there are threads. Each thread begins with tasks of its own, the same at each launch,
-since their memory is in its cache, and goes on with those that others have not come to.
+Modules are loaded in a context, and their loops are started by `torch_threads.mlir` then: threads of two libraries that
+wait for work on the same CPUs hold each other up. They are as many as torch uses, or ``MLIRTRI_NUM_THREADS``; one in a
+process that was forked, which has no others. While other programs have the CPUs, so that the caller would wait for its
+threads for longer than it works, it goes on alone. A loop is cut into more tasks than there are threads. Each thread
+begins with tasks of its own, the same at each launch, since their memory is in its cache, and goes on with others'.
 """
 
 from __future__ import annotations

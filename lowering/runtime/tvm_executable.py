@@ -1,8 +1,7 @@
-"""Runs compiled kernels on torch tensors by a launch plan, or on Relax's virtual machine if there is none.
+"""Run compiled kernels on torch tensors by a launch plan, or on Relax's virtual machine if there is none.
 
-Takes a runtime module of PrimFuncs and a `Plan`. Gives an `Executable` whose last launches write into the caller's
-outputs; other intermediates are allocated per call and freed after their last use. Thread-safe: a call shares only
-read-only data with others. Refuses tensors where the device is missing (`DeviceError`).
+The last launches write into the caller's outputs; other intermediates are allocated per call and freed after their last
+use. Thread-safe: a call shares only read-only data with others. Raises `DeviceError` where the device is missing.
 """
 
 from __future__ import annotations
@@ -226,7 +225,6 @@ def _is_empty(value: Value) -> bool:
 
 
 def _empty(value: Value) -> torch.Tensor:
-    """Return an empty tensor as kernels take it."""
     return _restrided(torch.empty(value.static_shape, dtype=DTYPES[value.dtype].torch))
 
 
@@ -237,8 +235,6 @@ def _restrided(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _with_empty_tensors(launch: Launch, updates: bool) -> Launch:
-    """Return `launch` on tensors of dynamic sizes, which may be empty."""
-
     def restride(tensors):
         return [tensor if tensor.numel() else _restrided(tensor) for tensor in tensors]
 
@@ -274,7 +270,6 @@ def _action(plan: Plan, store: Store, step: Step, kernel: Callable[[str], Callab
 
 
 def _copy(plan: Plan, store: Store, step: Step) -> Callable:
-    """Return a copy to another device, which waits for the launches that write its source."""
     [source], [target] = step.inputs, step.outputs
     make = _maker(plan, store, target)
 
@@ -291,7 +286,6 @@ def torch_device(name: str | None) -> torch.device | None:
 
 
 def _maker(plan: Plan, store: Store, number: int) -> Callable:
-    """Return the function that allocates the output of a launch."""
     shape, dtype = plan.values[number].shape, DTYPES[plan.values[number].dtype].torch
     if _is_empty(plan.values[number]):
         return lambda _outputs, _device: _empty(plan.values[number])
@@ -305,7 +299,6 @@ def _maker(plan: Plan, store: Store, number: int) -> Callable:
 
 
 def _last_uses(plan: Plan) -> list[tuple[int, ...]]:
-    """Return, per step, the values that nothing reads after it."""
     live, dead = set(plan.results), []
     for step in reversed(plan.steps):
         numbers = {*step.inputs, *step.outputs} - live

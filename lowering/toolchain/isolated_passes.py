@@ -24,7 +24,7 @@ each of the text. The libraries are 300 MiB, twelve layers of attention 10 more.
 
 
 def run_isolated(module: ir.Module, passes: Sequence[Pass], context: CompileContext) -> ir.Module:
-    """`module` after `passes`, in a context of its own; raises `PassFailedError`."""
+    """Return `module` after `passes`, in a context of its own; raises `PassFailedError`."""
     text = module.operation.get_asm(enable_debug_info=True)
     groups = [(step.name, in_module(step.pipeline)) for step in passes]
     if not context.keep_passes:
@@ -56,7 +56,7 @@ def _pass_failed(failure: _Failure, name: str, pipeline: str, before: str, conte
 
 
 class _Failure:
-    """Why there is no module, in a form that goes from one process to the other."""
+    """Why there is no module, in a form that can be pickled."""
 
     def __init__(self, message: str, span: Span | None = None, notes: Sequence[Note] = ()):
         self.message = message

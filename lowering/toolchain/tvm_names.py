@@ -76,7 +76,7 @@ SCRIPT_NAMES = {
 
 
 def register_pure_operator(name: str, meaning: str):
-    """An operator of TIR without effects, of which TVM may make vectors; whoever uses it has to take it away again."""
+    """Register an operator of TIR without effects that TVM may vectorise; its user has to expand it again."""
     ir.op._ffi_api.RegisterOp(name, meaning)
     operator = ir.Op.get(name)
     operator.set_attr("TCallEffectKind", _PURE)
@@ -85,19 +85,19 @@ def register_pure_operator(name: str, meaning: str):
 
 
 def tvm_libraries() -> tuple[ctypes.CDLL, ctypes.CDLL]:
-    """TVM's core and its runtime, as this process has loaded them."""
+    """Return TVM's core and its runtime, as this process has loaded them."""
     return tvm_ffi.LIB, tvm.base._LOADED_LIBS["tvm_runtime"]
 
 
 def meta_schedule():
-    """TVM's MetaSchedule, which takes a second to load."""
-    from tvm.s_tir import meta_schedule as found
+    """Return TVM's MetaSchedule, which takes a second to load."""
+    from tvm.s_tir import meta_schedule as module
 
-    return found
+    return module
 
 
 def tune_context(mod: IRModule, target: Target, space, strategy, seed: int, threads: int):
-    """MetaSchedule's `TuneContext`, whose own constructor loads every tensor instruction of every target: 17 s."""
+    """Return a `TuneContext` of MetaSchedule, whose own constructor loads every tensor instruction of every target: 17 s."""
     kind = meta_schedule().TuneContext
     context = kind.__new__(kind)
     calls = sys.modules[kind.__module__]._ffi_api
@@ -107,7 +107,7 @@ def tune_context(mod: IRModule, target: Target, space, strategy, seed: int, thre
 
 
 def apply_trace(schedule: Schedule, trace) -> None:
-    """Take the steps of a trace, as `Trace.as_json` gives them."""
+    """Apply the steps of a trace, as `Trace.as_json` gives them."""
     s_tir.schedule.Trace.apply_json_to_schedule(trace, schedule)
 
 

@@ -1,8 +1,7 @@
 """Run TVM's passes one by one, with text after each, and convert TVM's exceptions into errors on the user's line.
 
-Takes a module and a flat list of `Pass`. Gives the last module; `context.passes` holds what each pass made.
-Refuses nothing itself: a pass that fails becomes a `PassFailedError` without C++ frames, placed by the
-``mlirtri.loc`` annotation of the function, or the name of the binding, on which the pass fails alone.
+A pass that fails becomes a `PassFailedError` without C++ frames, at the ``mlirtri.loc`` annotation of the function, or
+the name of the binding, on which the pass fails alone.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Pass:
 
 
 def module_text(mod: IRModule) -> str:
-    """The TVMScript that people read: without location tables, and with constants that need metadata left to it."""
+    """Return TVMScript to read: without location tables and metadata."""
     shown = {}
     for callee, function in mod.functions_items():
         is_located = isinstance(function, relax.Function) and BINDING_LOCATIONS in (function.attrs or {})
@@ -54,7 +53,7 @@ def module_text(mod: IRModule) -> str:
 
 
 def respelled(script: str) -> str:
-    """TVMScript with numbers as TVM's own parser takes them.
+    """Return TVMScript with numbers as TVM's own parser takes them.
 
     It prints infinities and NaN as strings, and refuses strings; and a float64 literal is read as a float32 first.
     """
@@ -66,7 +65,7 @@ _BEYOND_FLOAT32 = re.compile(r"T\.float64\((-?(?:\d{39,}(?:\.\d*)?|\d[\d.]*e\+?\
 
 
 def run_passes(mod: IRModule, passes: tuple[Pass, ...], context: CompileContext) -> IRModule:
-    """`mod` after every pass in order, each recorded; raises `PassFailedError` on the user's line."""
+    """Return `mod` after every pass in order, each recorded; raises `PassFailedError` on the user's line."""
     before = module_text(mod) if context.keep_passes else ""
     for step in passes:
         mod = run_pass(mod, step)
@@ -79,7 +78,7 @@ def run_passes(mod: IRModule, passes: tuple[Pass, ...], context: CompileContext)
 
 
 def run_pass(mod: IRModule, step: Pass) -> IRModule:
-    """`mod` after one pass; raises `PassFailedError` on the user's line."""
+    """Return `mod` after one pass; raises `PassFailedError` on the user's line."""
     try:
         return with_devices_of(mod, step.run(mod))
     except KernelError as error:
@@ -91,14 +90,14 @@ def run_pass(mod: IRModule, step: Pass) -> IRModule:
 
 
 def with_devices_of(mod: IRModule, result: IRModule) -> IRModule:
-    """`result`, which knows the devices that `mod` knows: many a pass forgets them."""
+    """Return `result` with the device declarations of `mod`, which many passes drop."""
     if not mod.global_infos or result.global_infos:
         return result
     return IRModule(dict(result.functions_items()), attrs=result.attrs, global_infos=mod.global_infos)
 
 
 def short_message(error: BaseException) -> str:
-    """What TVM says, without stack frames and without the IR that schedule errors quote in full."""
+    """Return TVM's message without stack frames and without the IR that schedule errors quote in full."""
     # Addresses differ from run to run, and texts that hold this message must not.
     lines = [re.sub(r"0x[0-9a-f]{6,}", "0x…", line.rstrip()) for line in str(error).splitlines()]
     message = [line for line in lines if line and not line.startswith(("  File", "  [bt]", "Traceback", "# from"))]
@@ -110,14 +109,14 @@ def short_message(error: BaseException) -> str:
 
 
 def span_of(location: str | None) -> Span | None:
-    """The span that a location string names; None when it names none."""
+    """Return the span that a location string names, or None."""
     if location and (match := re.fullmatch(r"(.+):(\d+):(\d+)", str(location), re.DOTALL)):
         return Span(match.group(1), int(match.group(2)), int(match.group(3)))
     return None
 
 
 def locations_of(function: PrimFunc) -> tuple[str, ...]:
-    """The distinct source locations of a PrimFunc's blocks, in program order."""
+    """Return the distinct source locations of a PrimFunc's blocks, in program order."""
     if KERNEL_LOCATIONS in (function.attrs or {}):
         return tuple(str(location) for location in function.attrs[KERNEL_LOCATIONS])
     locations: dict[str, None] = {}
@@ -131,25 +130,25 @@ def locations_of(function: PrimFunc) -> tuple[str, ...]:
 
 
 def source_span(function: PrimFunc) -> Span | None:
-    """Where the user wrote what a PrimFunc computes: the last of its lines, which makes its result."""
+    """Return the span of the last of a PrimFunc's lines, which computes its result."""
     locations = locations_of(function)
     return span_of(locations[-1]) if locations else None
 
 
 def prim_funcs(mod: IRModule) -> list[tuple[str, PrimFunc]]:
-    """Name and function of every PrimFunc, sorted by name."""
+    """Return name and function of every PrimFunc, sorted by name."""
     functions = [(gv.name_hint, function) for gv, function in mod.functions_items() if isinstance(function, PrimFunc)]
     return sorted(functions, key=lambda pair: pair[0])
 
 
 def relax_functions(mod: IRModule) -> list[tuple[str, relax.Function]]:
-    """Name and function of every Relax function, sorted by name."""
+    """Return name and function of every Relax function, sorted by name."""
     functions = [(gv.name_hint, func) for gv, func in mod.functions_items() if isinstance(func, relax.Function)]
     return sorted(functions, key=lambda pair: pair[0])
 
 
 def operator_of(binding: relax.Binding) -> str | None:
-    """The name of Relax's own operator that a binding calls; None for a constant, a tuple, a call of a function…"""
+    """Return the name of the Relax operator that a binding calls; None where it calls none."""
     value = getattr(binding, "value", None)
     if not isinstance(value, relax.Call) or not isinstance(value.op, ir.Op):
         return None
@@ -158,7 +157,7 @@ def operator_of(binding: relax.Binding) -> str | None:
 
 
 def bindings_of(function: relax.Function) -> Iterator[relax.Binding]:
-    """All bindings of the function's body in order, those inside the branches of an `if` included."""
+    """Yield all bindings of the function's body in order, those inside the branches of an `if` included."""
     yield from _bindings(function.body)
 
 
@@ -185,7 +184,7 @@ def _failing_span(mod: IRModule, step: Pass) -> Span | None:
 
 
 def first_failing(functions: Iterable[tuple[str, PrimFunc]], attempt: Callable[[Any], object]) -> Span | None:
-    """Where the user wrote the first of these functions on which `attempt`, given a list of it alone, fails."""
+    """Return the span of the first of these functions on which `attempt`, given a list of it alone, fails."""
     for name, function in functions:
         if (span := source_span(function)) and _fails(attempt, [(name, function)]):
             return span
@@ -201,7 +200,7 @@ def _fails(attempt: Callable[[Any], object], part: Any) -> bool:
 
 
 def _alone(mod: IRModule, binding: relax.Binding) -> IRModule | None:
-    """A module whose one Relax function has this binding only, its free variables as parameters."""
+    """Return a module whose one Relax function has this binding only, its free variables as parameters."""
     if isinstance(getattr(binding, "value", None), relax.If):
         return None
     builder = BlockBuilder(IRModule({gv: func for gv, func in mod.functions_items() if isinstance(func, PrimFunc)}))

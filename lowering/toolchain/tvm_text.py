@@ -29,17 +29,17 @@ _SPANS = ("ir.Span", "ir.SequentialSpan", "ir.SourceName")
 
 
 def print_readable(mod: IRModule) -> str:
-    """TVMScript without the location table of the Relax function."""
+    """Return TVMScript without the location table of the Relax function."""
     return module_text(mod)
 
 
 def print_complete(mod: IRModule) -> str:
-    """TVMScript with metadata: what `parse` reads back to a structurally equal module."""
+    """Return TVMScript with metadata, which `parse` reads back to a structurally equal module."""
     return respelled(mod.script(show_meta=True))
 
 
 def parse(text: str, file: str) -> IRModule:
-    """The module of a TVMScript text; raises `ParseError` at its line. The text is Python to TVM: it is trusted."""
+    """Return the module of a TVMScript text; raises `ParseError` at its line. The text is Python to TVM: it is trusted."""
     try:
         # The parser's own check of form is stricter than what TVM's schedules make: inlining repeats a `T.Let`.
         mod = from_source(respelled(text), dict(SCRIPT_NAMES), check_well_formed=False)
@@ -55,14 +55,14 @@ def parse(text: str, file: str) -> IRModule:
 
 
 def without_spans(mod: IRModule) -> IRModule:
-    """`mod` without source spans. They are fields of some fifty classes; in TVM's JSON they are nodes of their own."""
+    """Return `mod` without source spans. They are fields of some fifty classes; in TVM's JSON they are nodes of their own."""
     graph = json.loads(ir.save_json(mod))
     graph["nodes"] = [{"type": "None"} if node["type"] in _SPANS else node for node in graph["nodes"]]
     return ir.load_json(json.dumps(graph))
 
 
 def with_names_as_printed(mod: IRModule) -> IRModule:
-    """`mod` where every `T.Let` of a function defines a variable of its own name.
+    """Return `mod` where every `T.Let` of a function defines a variable of its own name.
 
     Inlining repeats a `T.Let` with its variable, or with another of the same name. The text tells them apart by
     numbers, so names (which generated code shows) would change by being read back.
@@ -107,7 +107,7 @@ def _renamed(function: PrimFunc) -> Any:
 
 
 def _parse_error(error: Exception, file: str) -> ParseError:
-    """What TVM says, at the line where it says it; it prints its own excerpt, which ours replaces."""
+    """Return TVM's message at its line; TVM prints an excerpt of its own, which ours replaces."""
     if isinstance(error, SyntaxError):
         return ParseError(f"this is not TVMScript: {error.msg}", Span(file, error.lineno or 1, error.offset or 1))
     message = short_message(error)

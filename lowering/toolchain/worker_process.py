@@ -1,11 +1,8 @@
 """Worker processes, for code that can crash or hang: parsers and passes on foreign programs, the MetaSchedule search.
 
 `WorkerProcess` starts a Python program and exchanges pickled messages with it; the program talks through
-`message_pipes`. `WORKER`, a `CallProcess`, runs one function at a time in a worker, within limits of time and memory.
-Raises `ProcessDied` where that worker ends, takes too long or wants too much memory; a `KernelError` that the function
-raises there is raised here.
-
-The first call starts the worker, which is kept for the next. It imports MLIR alone: a fraction of a second.
+`message_pipes`. `WORKER`, a `CallProcess`, runs one function at a time in a worker, which is kept for the next call,
+within limits of time and memory: else it raises `ProcessDied`. A `KernelError` in the worker is raised here.
 """
 
 from __future__ import annotations
@@ -196,7 +193,6 @@ def serve() -> None:
 
 
 def _limit(kind: int, limit: int | None) -> None:
-    """Lower the soft limit, which can be raised again."""
     most = resource.getrlimit(kind)[1]
     unlimited = resource.RLIM_INFINITY
     soft = most if limit is None else limit if most == unlimited else min(limit, most)
@@ -204,7 +200,6 @@ def _limit(kind: int, limit: int | None) -> None:
 
 
 def _reply(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:
-    """Return whether the call raised, and its result or error."""
     try:
         return False, function(*arguments)
     except KernelError as error:

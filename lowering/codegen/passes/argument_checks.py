@@ -84,7 +84,6 @@ def _handle(declaration: Any) -> Any:
 
 
 def _range(declaration: Any) -> tuple[Any, Any]:
-    """Return the addresses of a buffer's first element and of its end."""
     buffer = declaration.buffer
     size = prod(int(extent) for extent in buffer.shape) * max(1, int(buffer.dtype.bits) // 8)
     start = tirx.call_intrin("int64", "tirx.tvm_struct_get", _handle(declaration), 0, _ELEMENT_OF_INT64)

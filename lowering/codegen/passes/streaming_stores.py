@@ -116,7 +116,6 @@ def _streamed(function: PrimFunc) -> set[Any]:
 
 
 def _memory_of(expression: Any) -> Any:
-    """Return the buffer whose memory an expression is, or None."""
     is_memory = isinstance(expression, ir.Call) and getattr(expression.op, "name", "") == "tirx.buffer_data"
     return expression.args[0] if is_memory else None
 

@@ -177,7 +177,6 @@ def _is_late(use: ir.OpOperand, writer: ir.Operation, value: ir.Value) -> bool:
 
 
 def _initial(loop: ir.Operation, value: ir.Value) -> int:
-    """Return the index of the operand of `loop` whose buffer its result `value` is in."""
     [source] = same_buffer(value)
     skipped = 3 if loop.name == "scf.for" else 0
     position = skipped + value.result_number

@@ -110,7 +110,6 @@ def _start(operation: ir.Operation) -> ir.Operation | None:
 
 
 def _inputs(operation: ir.Operation) -> list[ir.Value]:
-    """Return the values that `operation` reads, also inside its body."""
     captured = [value for inner in all_operations_in(operation)[1:] for value in inner.operands]
     return [*list(operation.operands)[:-1], *captured]
 
@@ -125,7 +124,6 @@ def _is_touched(root: ir.Value, operations: list[ir.Operation]) -> bool:
 
 
 def _is_written(root: ir.Value, operations: list[ir.Operation]) -> bool:
-    """Return whether any operation writes into the buffer of `root`."""
     results = [value for operation in operations for inner in all_operations_in(operation) for value in inner.results]
     return any(value != root and root_of(value) == root and value.owner.name not in VIEWS for value in results)
 

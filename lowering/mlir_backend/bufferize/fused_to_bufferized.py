@@ -1,11 +1,9 @@
 """Bufferize functions on tensors: results are written into buffers that the caller passes.
 
-Takes a module of public functions whose arguments and results are tensors. Gives the same function over memrefs, with
-one more argument per result and no result. Only arguments with ``mlirtri.updated_by`` are written: their new content
-has no other buffer; a result that is an argument, or that is returned twice, is copied. Loops carry each array in one
-buffer (`carried_buffers`). The module gets the attributes ``mlirtri.kernels`` and ``mlirtri.bytes`` (the loop nests of
-the fused module, and the bytes that they read and write), ``mlirtri.signature`` (the function's type over tensors) and
-``mlirtri.updates``. Refuses arguments and results that are no tensors.
+Gives the same public functions over memrefs, with one more argument per result and no result. Only arguments with
+``mlirtri.updated_by`` are written: their new content has no other buffer; a result that is an argument, or that is
+returned twice, is copied. The module gets the attributes `COUNTS`, `SIGNATURE` and `UPDATES`. Refuses arguments and
+results that are no tensors.
 
     func @f(%a: tensor<4xf32>) -> tensor<4xf32>   ──►   func @f(%a: memref<4xf32>, %out: memref<4xf32>)
 """

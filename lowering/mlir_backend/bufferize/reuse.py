@@ -143,7 +143,6 @@ def _is_read_before(value: ir.Value, operation: ir.Operation) -> bool:
 
 
 def _array_written(generic: ir.Operation) -> ir.Value | None:
-    """Return the array that the result of `generic` is inserted into."""
     uses = list(generic.results[0].uses)
     if len(uses) != 1 or uses[0].owner.operation.name != "tensor.insert_slice":
         return None

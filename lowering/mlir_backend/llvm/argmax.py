@@ -1,9 +1,7 @@
-"""Split argmax and argmin into two reductions: the extremum, then the first index that has it.
+"""Split argmax and argmin on memrefs into two reductions: the extremum, then the first index that has it.
 
-Takes a module of `linalg.generic` on memrefs. Rewrites, in place, each argmax or argmin whose extremum nobody else
-reads: a maximum or minimum, which LLVM vectorises, then a second pass over the row, which is in cache by then, for the
-index. In one loop each comparison would depend on the one before. NaN counts as above and below everything. All else
-stays.
+LLVM vectorises the maximum or minimum, and the second pass over the row, which is in cache by then, finds the index; in
+one loop each comparison would depend on the one before. NaN counts as above and below everything.
 """
 
 from __future__ import annotations
@@ -116,7 +114,6 @@ def _comparison(operation: ir.Operation) -> tuple[str, str]:
 
 
 def _depends_on(value: ir.Value, arguments: tuple[ir.Value, ...]) -> bool:
-    """Return whether a value depends on one of the arguments of the body."""
     if value in arguments:
         return True
     owner = definition(value)

@@ -49,7 +49,6 @@ def rewrite(module: ir.Module) -> None:
 
 
 def _add_tables(module: ir.Module) -> None:
-    """Add the tables that `Scalars.table` reads, if it is used."""
     used = {operation.attributes["name"].value for operation in operations_named(module, "memref.get_global")}
     for name, values in zip(TABLES, quarters(), strict=True):
         if name in used:

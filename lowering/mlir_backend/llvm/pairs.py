@@ -133,7 +133,6 @@ def _widened_from(generic: ir.Operation, memory: ir.Value, access: list[int]) ->
 
 
 def _stays(memory: ir.Value, since: ir.Operation, until: ir.Operation) -> bool:
-    """Return whether nothing between two operations of a block writes memory."""
     if since.parent != until.parent:
         return False
     steps = [view.operation for view in until.block.operations]
@@ -322,7 +321,6 @@ def _product_of(left: ir.Value, right: ir.Value) -> ir.Value:
 
 
 def _add(memory: ir.Value, indices: list[ir.Value], value: ir.Value, count: int) -> None:
-    """Add the first lanes of a vector to memory."""
     kind = value.type
     if count == kind.shape[0]:
         vector.store(arith.addi(vector.load(kind, memory, indices), value), memory, indices)

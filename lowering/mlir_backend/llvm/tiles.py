@@ -272,7 +272,6 @@ def _tiles(
 
 
 def _extents_of(loops: Contraction, row: tuple[int, int], column: tuple[int, int]) -> list[int]:
-    """Return the extents of the loops of a part."""
     extents = list(loops.extents)
     extents[loops.row], extents[loops.column] = row[0], column[0]
     return extents

@@ -109,7 +109,6 @@ def _memory(value: ir.Value) -> ir.Value:
 
 
 def _is_contiguous(value: ir.Value) -> bool:
-    """Return whether the innermost axis is contiguous, with elements of whole bytes."""
     kind = value.type
     is_number = isinstance(kind.element_type, ir.IntegerType | ir.FloatType) and kind.element_type.width >= 8
     return is_number and bool(kind.shape) and kind.get_strides_and_offset()[0][-1] == 1

@@ -89,7 +89,6 @@ def _split(select: ir.Operation, user: ir.Operation) -> None:
 
 
 def _clone_for(select: ir.Operation, user: ir.Operation, side: int) -> ir.Operation:
-    """Clone the user at the insertion point for one of the two buffers."""
     copy = user.clone()
     for position, operand in enumerate(user.operands):
         if operand == select.results[0]:

@@ -84,7 +84,6 @@ def _indices(nest: ir.Operation) -> list[ir.Value]:
 
 
 def _ancestor(operation: ir.Operation, block: ir.Block) -> ir.Operation | None:
-    """Return the operation in `block` that is or contains `operation`."""
     while operation.block != block:
         if operation.parent is None or operation.parent.operation.name == "func.func":
             return None
@@ -159,7 +158,6 @@ def _is_result_of(value: ir.Value, operation: ir.Operation) -> bool:
 
 
 def _keeps(operation: ir.Operation, buffer: ir.Value) -> bool:
-    """Return whether `operation` leaves `buffer` unchanged."""
     if operation.name.startswith(("arith.", "math.", "complex.")) or operation.name in FREE:
         return True
     return operation.name == "scf.parallel" and not _accesses("memref.store", operation, buffer)
@@ -173,7 +171,6 @@ def _is_disjoint(access: list[Offset | None], other: list[Offset | None], loops:
 
 
 def _offsets(access: ir.Operation, nest: ir.Operation) -> list[Offset | None]:
-    """Return the offsets of a load's or store's indices; None for others."""
     first = 2 if access.name == "memref.store" else 1
     return [_offset(index, nest) for index in list(access.operands)[first:]]
 

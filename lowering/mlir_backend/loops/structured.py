@@ -132,7 +132,6 @@ def _parallel(lower: Values, upper: Values, steps: Values) -> scf.ParallelOp:
 
 
 def _clone(step: ir.Operation, values: dict[ir.Value, ir.Value], indices: Sequence[ir.Value]) -> ir.Operation:
-    """Clone `step` at the insertion point with mapped operands, also in its regions."""
     copy = clone(step, values)
     for inner in all_operations_in(copy):
         if inner.name == "linalg.index":
@@ -142,7 +141,6 @@ def _clone(step: ir.Operation, values: dict[ir.Value, ir.Value], indices: Sequen
 
 
 def _value_of(expression: ir.AffineExpr, indices: Sequence[ir.Value]) -> ir.Value:
-    """Return the index value of an expression over the loops."""
     if isinstance(expression, ir.AffineDimExpr):
         return indices[expression.position]
     if isinstance(expression, ir.AffineConstantExpr):
