@@ -122,7 +122,7 @@ DEVICE_FUNCTION = 2
 """TVM's `calling_conv` of a function that runs on the device."""
 
 
-def device_module(functions: Iterable[tuple[str, PrimFunc]], target) -> IRModule:
+def device_module(functions: Iterable[Named], target: Target) -> IRModule:
     """Return the device functions: ``<name>_kernel``, ``<name>_kernel_1``… for each PrimFunc."""
     pipeline, _, finish_device = tvm.tirx.get_tir_pipeline(BUILD_PIPELINE)
     mod = pipeline(tirx.transform.BindTarget(target)(cuda_module(functions)))
@@ -132,7 +132,7 @@ def device_module(functions: Iterable[tuple[str, PrimFunc]], target) -> IRModule
     return finish_device()(on_device)
 
 
-def source_of(device: IRModule, target) -> str:
+def source_of(device: IRModule, target: Target) -> str:
     """Return the CUDA C++ of a module of device functions."""
     text = tvm.get_global_func("target.build.cuda")(device, target).inspect_source()
     # TVM prints infinities and NaN of 16-bit floats by names that no header defines.

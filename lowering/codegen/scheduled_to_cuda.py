@@ -20,7 +20,7 @@ from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.external.vdevices import is_for, targets_in
 from mlirtri.lowering.runtime.launch_plan import Plan, make_plan
 from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, make_executable
-from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, tirx, tvm
+from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Target, tirx, tvm
 from mlirtri.lowering.toolchain.tvm_passes import locations_of, prim_funcs, short_message, span_of
 
 ALIGNMENT = 16
@@ -42,7 +42,7 @@ def lower(mod: IRModule, context: CompileContext) -> Code:
     return Code(source, executable, payload)
 
 
-def _source(functions: list[tuple[str, PrimFunc]], target) -> str:
+def _source(functions: list[tuple[str, PrimFunc]], target: Target) -> str:
     device = device_module(functions, target)
     heads = {name: _line_directive(function) for name, function in functions}
     located = {
@@ -80,7 +80,7 @@ class CudaExecutable:
     """Kernels for CUDA, compiled for the device at their first launch."""
 
     def __init__(
-        self, functions: list[tuple[str, PrimFunc]], plan: Plan | None, target: Any,
+        self, functions: list[tuple[str, PrimFunc]], plan: Plan | None, target: Target,
         host: Mapping[str, Callable] | None = None,
     ):  # fmt: skip
         self.kernels = plan.kernels if plan else len(functions)

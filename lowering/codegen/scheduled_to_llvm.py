@@ -6,9 +6,11 @@ The module is compiled once; `llvm_to_asm` reads the same one. Raises `CodegenEr
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
 from mlirtri.errors import CodegenError, KernelError
-from mlirtri.lowering.codegen.lowered_functions import built, host_ready, on_failing_line
+from mlirtri.lowering.codegen.lowered_functions import Named, built, host_ready, on_failing_line
 from mlirtri.lowering.codegen.passes.source_spans import named_file
 from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.stage import Code, CompileContext
@@ -16,7 +18,7 @@ from mlirtri.lowering.runtime.launch_plan import make_plan
 from mlirtri.lowering.runtime.torch_threads import loading, use_threads
 from mlirtri.lowering.runtime.tvm_executable import MachineExecutable, make_executable, separate_results
 from mlirtri.lowering.tir.reshape_views import VIEW
-from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, IRModule, PrimFunc, relax, tvm
+from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, IRModule, PrimFunc, Target, relax, tvm
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs, relax_functions, short_message, source_span
 
 
@@ -39,13 +41,13 @@ def lower(mod: IRModule, context: CompileContext) -> Code:
     return Code(named_file(stable_text(text), _files(mod)), executable, library)
 
 
-def build(functions, target, results=None):
+def build(functions: Sequence[Named], target: Target, results: Mapping[str, int] | None = None) -> Any:
     """Return the runtime module of these PrimFuncs; raises `CodegenError` on the line of one that TVM refuses.
 
     `results` are parameters for which the functions check that they share memory with no other.
     """
 
-    def attempt(some):
+    def attempt(some: Sequence[Named]) -> Any:
         return built(some, target, results)
 
     return on_failing_line(functions, attempt, "TVM made no code")
@@ -61,11 +63,11 @@ def _files(mod: IRModule) -> set[str]:
     return {own.file for _, function in prim_funcs(mod) if (own := source_span(function))}
 
 
-def _none(name: str):
+def _none(name: str) -> NoReturn:
     raise CodegenError(f"there is no kernel {name}")
 
 
-def _for_machine(mod: IRModule, target, threads: int) -> Code:
+def _for_machine(mod: IRModule, target: Target, threads: int) -> Code:
     """Return code with branches, compiled by Relax for its virtual machine."""
     functions = {
         gv: host_ready(function) if isinstance(function, PrimFunc) else function

@@ -110,7 +110,7 @@ def _with_statements_in_place(lowering):
     return run
 
 
-def _has_lets(function) -> bool:
+def _has_lets(function: tvm_names.PrimFunc) -> bool:
     lets = []
     tvm_names.structural_walk(function.body, (tvm_names.tirx.Let, lets.append))
     return bool(lets)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
-from mlirtri.lowering.mlir.linalg_builder import defined_by, generic, is_zeros, padded, zero
+from mlirtri.lowering.mlir.linalg_builder import defined_by, generic, is_zeros, iterators_of, maps_of, padded, zero
 
 CONVOLUTIONS = {
     "linalg.conv_1d_ncw_fcw": linalg.conv_1d_nwc_wcf,
@@ -86,22 +86,17 @@ def _is_transposed_later(value: ir.Value) -> bool:
     return False
 
 
-def _maps(operation: ir.Operation) -> list[ir.AffineMap]:
-    return [ir.AffineMapAttr(attribute).value for attribute in ir.ArrayAttr(operation.attributes["indexing_maps"])]
-
-
 def _is_parallel(operation: ir.Operation) -> bool:
     if operation.name != "linalg.generic" or len(operation.results) != 1:
         return False
-    kinds = ir.ArrayAttr(operation.attributes["iterator_types"])
-    return all("parallel" in str(kind) for kind in kinds)
+    return "reduction" not in iterators_of(operation)
 
 
 def _is_elementwise(operation: ir.Operation, operand_number: int) -> bool:
     """Return whether a result is elementwise in this operand, without a broadcast or transpose."""
     if not _is_parallel(operation):
         return False
-    maps = _maps(operation)
+    maps = maps_of(operation)
     identity = ir.AffineMap.get_identity(operation.results[0].type.rank)
     return operand_number < len(maps) - 1 and maps[operand_number] == maps[-1] == identity
 
@@ -113,7 +108,7 @@ def _transpose_of(operation: ir.Operation) -> tuple[ir.Value, list[int]] | None:
     if not _is_parallel(operation) or len(operation.operands) != 2:
         return None
     [block] = operation.regions[0].blocks
-    read, written = _maps(operation)
+    read, written = maps_of(operation)
     is_plain = len(list(block.operations)) == 1 and block.operations[0].operands[0] == block.arguments[0]
     if not is_plain or written != ir.AffineMap.get_identity(read.n_dims) or not read.is_permutation:
         return None

@@ -97,12 +97,8 @@ def _users(value: ir.Value) -> list[ir.Operation]:
 
 def _kept(module: ir.Module) -> list[ir.Value]:
     cost_guard.guard(module)
-    marks = [
-        operation
-        for operation in operations_named(module, "bufferization.dealloc_tensor")
-        if cost_guard.KEPT in operation.attributes
-    ]
-    values = [operation.operands[0] for operation in marks]
+    marks = operations_named(module, "bufferization.dealloc_tensor")
+    values = [mark.operands[0] for mark in marks if cost_guard.KEPT in mark.attributes]
     cost_guard.release(module)
     return values
 

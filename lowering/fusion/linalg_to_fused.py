@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mlirtri.dialect.bindings.mlir import ir, operations_named
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.fusion import bias, channels_last, cost_guard, transposed_convolutions, unit_windows
+from mlirtri.lowering.fusion import channels_last, cost_guard, transposed_convolutions
+from mlirtri.lowering.mlir.linalg_builder import generic, loop_extents, zero
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 PREPARE = (
@@ -40,10 +41,10 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         if transposed_convolutions.has_dilated_images(module):
             run_passes(module, PREPARE[:1], context)
             # A bias has to be an addition first.
-            run_rewrite("start-transposed-from-zero", bias.rewrite, module, context)
+            run_rewrite("start-transposed-from-zero", _start_from_zero, module, context)
             run_rewrite("split-transposed-convolutions", transposed_convolutions.rewrite, module, context)
-        run_rewrite("slice-unit-windows", unit_windows.rewrite, module, context)
-        run_rewrite("start-products-from-zero", bias.rewrite, module, context)
+        run_rewrite("slice-unit-windows", _slice_unit_windows, module, context)
+        run_rewrite("start-products-from-zero", _start_from_zero, module, context)
         if context.target.kind == "cpu":
             run_rewrite("convolutions-to-channels-last", channels_last.rewrite, module, context)
         run_passes(module, PREPARE, context)
@@ -64,3 +65,116 @@ def _reshapes_after_tidying(module: ir.Module, context: CompileContext) -> int:
     trial = module.operation.clone()
     run_passes(trial, TIDY, replace(context, keep_passes=False))
     return _reshapes(trial)
+
+
+PRODUCTS = ("linalg.conv_", "linalg.depthwise_conv_", "linalg.matmul", "linalg.batch_matmul", "linalg.matvec")
+STARTS = ("linalg.fill", "tensor.empty")
+"""Operations that make initial values at no cost."""
+
+
+def _start_from_zero(module: ir.Module) -> None:
+    """Let products and convolutions accumulate from zero: a bias becomes an addition after them, which fuses.
+
+    A bias that was broadcast only to accumulate into it is read as it was. Inside of loops the sum keeps accumulating.
+
+        %b = broadcast %bias; %y = linalg.conv_2d … outs(%b)   ──►   %c = linalg.conv_2d … outs(zeros); %y = %c + %bias
+    """
+    for operation in operations_named(module, "linalg.*"):
+        if operation.name.startswith(PRODUCTS) and _starts_from_an_array(operation):
+            _split_bias(operation)
+
+
+def _starts_from_an_array(operation: ir.Operation) -> bool:
+    if len(operation.results) != 1 or operation.parent.name != "func.func":
+        return False
+    start = operation.operands[len(operation.operands) - 1]
+    if not isinstance(start.type, ir.RankedTensorType) or not start.type.has_static_shape:
+        return False
+    if not isinstance(start.type.element_type, ir.FloatType | ir.IntegerType):
+        return False
+    return not isinstance(start.owner, ir.Operation | ir.OpView) or start.owner.name not in STARTS
+
+
+def _split_bias(operation: ir.Operation) -> None:
+    last = len(operation.operands) - 1
+    start, kind, [result] = operation.operands[last], operation.operands[last].type, operation.results
+    is_float, rank = isinstance(kind.element_type, ir.FloatType), len(kind.shape)
+    with operation.location:
+        with ir.InsertionPoint(operation):
+            empty = tensor.empty(list(kind.shape), kind.element_type)
+            operation.operands[last] = linalg.fill(zero(kind.element_type), outs=[empty])
+        with ir.InsertionPoint.after(operation):
+            value, access = _read_bias(start, rank)
+            identity = ir.AffineMap.get_identity(rank)
+            add = arith.addf if is_float else arith.addi
+            [added] = generic(
+                [result, value], [empty], [identity, access, identity], ["parallel"] * rank,
+                lambda product, other, _: [add(product, other)],
+            )  # fmt: skip
+    result.replace_all_uses_except(added, added.owner.operation)
+
+
+def _read_bias(start: ir.Value, rank: int) -> tuple[ir.Value, ir.AffineMap]:
+    """Return the tensor that the addition reads, and its indexing map: a broadcast tensor is read as it was before."""
+    owner = start.owner
+    if isinstance(owner, ir.Operation | ir.OpView) and owner.name == "linalg.broadcast":
+        added = list(ir.DenseI64ArrayAttr(owner.attributes["dimensions"]))
+        axes = [ir.AffineDimExpr.get(axis) for axis in range(rank) if axis not in added]
+        return owner.operands[0], ir.AffineMap.get(rank, 0, axes)
+    return start, ir.AffineMap.get_identity(rank)
+
+
+def _slice_unit_windows(module: ir.Module) -> None:
+    """Slice off elements that a window never reads, along axes with a single window position.
+
+    Otherwise upstream's folding of unit extents fails: without the loop over positions, the window's loop has to be as
+    long as the operand's axis.
+
+        pool of 2 with one result, of tensor<3xf32>   ──►   the same of tensor.extract_slice %x[0] [2] [1]
+    """
+    for operation in operations_named(module, "linalg.*"):
+        maps = linalg.get_indexing_maps(operation)
+        if maps is None:
+            continue
+        maps = [
+            ir.AffineMapAttr(attribute).value if isinstance(attribute, ir.Attribute) else attribute
+            for attribute in maps
+        ]
+        extents = loop_extents(operation, maps)
+        for position, mapping in enumerate(maps):
+            _slice_operand(operation, position, mapping, extents)
+
+
+def _slice_operand(operation: ir.Operation, position: int, access: ir.AffineMap, extents: dict[int, int]) -> None:
+    operand = operation.operands[position]
+    if not isinstance(operand.type, ir.RankedTensorType) or not operand.type.has_static_shape:
+        return
+    sizes = list(operand.type.shape)
+    for axis, expression in enumerate(access.results):
+        last = None if isinstance(expression, ir.AffineDimExpr) else _largest_index(expression, extents)
+        if last is not None and last[1] and last[0] + 1 < sizes[axis]:
+            sizes[axis] = last[0] + 1
+    if sizes == list(operand.type.shape):
+        return
+    kind = ir.RankedTensorType.get(sizes, operand.type.element_type, operand.type.encoding)
+    rank = len(sizes)
+    with operation.location, ir.InsertionPoint(operation):
+        operation.operands[position] = tensor.ExtractSliceOp(
+            kind, operand, [], [], [], [0] * rank, sizes, [1] * rank
+        ).result
+
+
+def _largest_index(expression: ir.AffineExpr, extents: dict[int, int]) -> tuple[int, bool] | None:
+    """Return the largest value of an expression, and whether it has a loop of extent 1; None where it is not known."""
+    if isinstance(expression, ir.AffineConstantExpr):
+        return (expression.value, False) if expression.value >= 0 else None
+    if isinstance(expression, ir.AffineDimExpr):
+        extent = extents.get(expression.position, 0)
+        return (extent - 1, extent == 1) if extent > 0 else None
+    if not isinstance(expression, (ir.AffineAddExpr, ir.AffineMulExpr)):
+        return None
+    left, right = _largest_index(expression.lhs, extents), _largest_index(expression.rhs, extents)
+    if left is None or right is None:
+        return None
+    value = left[0] + right[0] if isinstance(expression, ir.AffineAddExpr) else left[0] * right[0]
+    return value, left[1] or right[1]

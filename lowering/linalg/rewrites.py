@@ -60,21 +60,15 @@ class Masks:
     def _without_selection(self, operation: ir.Operation) -> Tensor | None:
         if operation.name == "tri.place":
             x, mask, update = operation.operands
-            mask_of_update = self.mask_of(update)
-            return (
-                self._placed(_tensor(x), mask, update)
-                if mask_of_update is not None and mask_of_update == mask
-                else None
-            )
+            if (mask_of_update := self.mask_of(update)) is None or mask_of_update != mask:
+                return None
+            return self.builder.where(self._over(_tensor(mask), type_of(x.type)), self.dense_of(update), _tensor(x))
         if operation.name not in (*REDUCTIONS, "tri.size") or (mask := self.mask_of(operation.operands[0])) is None:
             return None
         parameters = attributes.from_mlir(op_of(operation), operation)
         if operation.name == "tri.size":
             return self._count(_tensor(mask)) if parameters["axis"] == 0 else None
         return self._reduced(operation, mask, parameters) if 0 in parameters["axes"] else None
-
-    def _placed(self, x: Tensor, mask: ir.Value, update: ir.Value) -> Tensor:
-        return self.builder.where(self._over(_tensor(mask), x.type), self.dense_of(update), x)
 
     def _count(self, mask: Tensor) -> Tensor:
         ones = self.builder.cast(mask, DTYPES["int64"])

@@ -13,7 +13,7 @@ from mlirtri.dialect.bindings.mlir import ir, load_stablehlo, load_torch, print_
 from mlirtri.dialect.definition import new_context
 from mlirtri.errors import KernelError, Note, PassFailedError, Span
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.toolchain.mlir_passes import Pass, explain, in_module, parse_pipeline, save_reproducer
+from mlirtri.lowering.toolchain.mlir_passes import Pass, explain, in_module, parse_pipeline, saved_reproducer
 from mlirtri.lowering.toolchain.worker_process import WORKER, Limits, ProcessDied
 
 SECONDS = 600.0
@@ -47,11 +47,7 @@ def _parsed(text: str) -> ir.Module:
 
 
 def _pass_failed(failure: _Failure, name: str, pipeline: str, before: str, context: CompileContext) -> PassFailedError:
-    try:
-        where = save_reproducer(before, f"{context.kernel}-{context.stage}")
-        way_out = f"the module and {pipeline!r} repeat it: {where}"
-    except OSError as problem:
-        way_out = f"the input IR could not be saved ({problem}); set MLIRTRI_REPRODUCER_DIR to a writable folder"
+    way_out = saved_reproducer(before, context, lambda where: f"the module and {pipeline!r} repeat it: {where}")
     return PassFailedError(f"pass {name} failed: {failure.message}", failure.span, help=way_out, notes=failure.notes)
 
 
@@ -65,16 +61,13 @@ class _Failure:
 
 
 def _asked(pipeline: str, text: str) -> str | _Failure:
+    limit = settings.get("MLIRTRI_MAX_PASS_BYTES")
+    most_bytes = limit if limit is not None else BYTES + BYTES_PER_BYTE * len(text)
     try:
-        return WORKER.ask(Limits(SECONDS, _most_bytes(text)), _answer, pipeline, text)
+        return WORKER.ask(Limits(SECONDS, most_bytes), _answer, pipeline, text)
     except ProcessDied as reason:
         way_out = "; MLIRTRI_MAX_PASS_BYTES sets how much" if "MiB of memory" in str(reason) else ""
         return _Failure(f"it {reason}{way_out}")
-
-
-def _most_bytes(text: str) -> int:
-    limit = settings.get("MLIRTRI_MAX_PASS_BYTES")
-    return limit if limit is not None else BYTES + BYTES_PER_BYTE * len(text)
 
 
 def _answer(pipeline: str, text: str) -> str | _Failure:

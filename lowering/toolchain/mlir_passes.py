@@ -114,12 +114,8 @@ def _run(module: ir.Module, manager: passmanager.PassManager, pipeline: str, con
 
 def _pass_failed(error: ir.MLIRError, before: ir.Operation, pipeline: str, context: CompileContext) -> PassFailedError:
     text = before.get_asm(enable_debug_info=True)
-    try:
-        where = save_reproducer(text, f"{context.kernel}-{context.stage}")
-        command = f"mlirtri-opt --pass-pipeline={shlex.quote(pipeline)} {shlex.quote(str(where))}"
-        way_out = f"reproduce with: {command}"
-    except OSError as problem:
-        way_out = f"the input IR could not be saved ({problem}); set MLIRTRI_REPRODUCER_DIR to a writable folder"
+    command = f"mlirtri-opt --pass-pipeline={shlex.quote(pipeline)}"
+    way_out = saved_reproducer(text, context, lambda where: f"reproduce with: {command} {shlex.quote(str(where))}")
     message, span, notes = explain(error)
     name = Pass(pipeline.removeprefix("builtin.module(").removesuffix(")"), "").name
     return PassFailedError(f"pass {name} failed: {message}", span, help=way_out, notes=notes)
@@ -139,6 +135,14 @@ def explain(error: ir.MLIRError) -> tuple[str, Span | None, list[Note]]:
     notes.extend(callers_of(first.location))
     notes.extend(Note(other.message, span_of(other.location)) for other in others)
     return first.message, span_of(first.location), notes
+
+
+def saved_reproducer(text: str, context: CompileContext, advice: Callable[[Path], str]) -> str:
+    """Save the input IR of a failed pass; return the advice for its path, or why it could not be saved."""
+    try:
+        return advice(save_reproducer(text, f"{context.kernel}-{context.stage}"))
+    except OSError as problem:
+        return f"the input IR could not be saved ({problem}); set MLIRTRI_REPRODUCER_DIR to a writable folder"
 
 
 def save_reproducer(text: str, name: str) -> Path:

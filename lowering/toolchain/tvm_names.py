@@ -97,7 +97,7 @@ def meta_schedule():
 
 
 def tune_context(mod: IRModule, target: Target, space, strategy, seed: int, threads: int):
-    """Return a `TuneContext` of MetaSchedule, whose own constructor loads every tensor instruction of every target: 17 s."""
+    """Return a `TuneContext` of MetaSchedule, whose constructor loads the tensor instructions of all targets: 17 s."""
     kind = meta_schedule().TuneContext
     context = kind.__new__(kind)
     calls = sys.modules[kind.__module__]._ffi_api

@@ -39,7 +39,7 @@ def print_complete(mod: IRModule) -> str:
 
 
 def parse(text: str, file: str) -> IRModule:
-    """Return the module of a TVMScript text; raises `ParseError` at its line. The text is Python to TVM: it is trusted."""
+    """Return the module of a TVMScript text; raises `ParseError` at its line. TVM reads it as Python: trust it."""
     try:
         # The parser's own check of form is stricter than what TVM's schedules make: inlining repeats a `T.Let`.
         mod = from_source(respelled(text), dict(SCRIPT_NAMES), check_well_formed=False)
@@ -55,7 +55,7 @@ def parse(text: str, file: str) -> IRModule:
 
 
 def without_spans(mod: IRModule) -> IRModule:
-    """Return `mod` without source spans. They are fields of some fifty classes; in TVM's JSON they are nodes of their own."""
+    """Return `mod` without source spans. They are nodes of their own in TVM's JSON."""
     graph = json.loads(ir.save_json(mod))
     graph["nodes"] = [{"type": "None"} if node["type"] in _SPANS else node for node in graph["nodes"]]
     return ir.load_json(json.dumps(graph))

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named, public_functions
+from mlirtri.lowering.mlir.aliasing import is_inside
 
 _EQUAL = 0
 """LLVM's comparison predicate for equality."""
@@ -70,8 +71,8 @@ def _end_where_none_is_given(
         _branch(allocation, failed)
     with ir.InsertionPoint(failed), location:
         for slot in slots:
-            memory = ir.Operation.create("llvm.load", [_pointer()], [slot]).result
-            _free(releases[0], memory)
+            release = releases[0].clone().operation
+            release.operands[0] = ir.Operation.create("llvm.load", [_pointer()], [slot]).result
         ir.Operation.create("llvm.return", operands=[_number(1)])
 
 
@@ -100,11 +101,6 @@ def _branch(allocation: ir.Operation, failed: ir.Block) -> None:
         is_null = ir.Operation.create("llvm.icmp", [bit], [allocation.results[0], _null()], equal).result
         sizes = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0])}
         ir.Operation.create("llvm.cond_br", [], [is_null], sizes, [failed, success])
-
-
-def _free(release: ir.Operation, memory: ir.Value) -> None:
-    call = release.clone()
-    call.operation.operands[0] = memory
 
 
 def _store(value: ir.Value, slot: ir.Value) -> None:
@@ -146,19 +142,10 @@ def _can_leave(allocation: ir.Operation, releases: list[ir.Operation]) -> bool:
         return False
     if _is_yielded(allocation, around) or (allocation.name == "memref.alloc" and not releases):
         return False
-    return all(_is_outside(size, around) for size in allocation.operands)
+    return not any(is_inside(size, around) for size in allocation.operands)
 
 
 def _is_yielded(allocation: ir.Operation, around: ir.Operation) -> bool:
     """Return whether another iteration, or the code after the branch, sees the buffer."""
     terminators = ("scf.yield", "scf.condition")
     return any(use.owner.name in terminators and use.owner.parent == around for use in allocation.result.uses)
-
-
-def _is_outside(value: ir.Value, around: ir.Operation) -> bool:
-    operation = value.owner.owner if isinstance(value.owner, ir.Block) else value.owner.operation
-    while operation is not None and operation.operation.name != "builtin.module":
-        if operation.operation == around:
-            return False
-        operation = operation.operation.parent
-    return True

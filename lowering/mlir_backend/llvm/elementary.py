@@ -74,13 +74,7 @@ class Scalars:
         staticmethod(partial(_intrinsic, name)) for name in ("floor", "roundeven", "sqrt", "fabs", "copysign", "fma")
     )
     less, greater, equal, differ = (
-        staticmethod(partial(arith.cmpf, predicate))
-        for predicate in (
-            arith.CmpFPredicate.OLT,
-            arith.CmpFPredicate.OGT,
-            arith.CmpFPredicate.OEQ,
-            arith.CmpFPredicate.UNE,
-        )
+        staticmethod(partial(arith.cmpf, arith.CmpFPredicate[name])) for name in ("OLT", "OGT", "OEQ", "UNE")
     )
     equal_booleans = staticmethod(partial(arith.cmpi, arith.CmpIPredicate.eq))
 

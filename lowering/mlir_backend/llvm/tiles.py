@@ -253,9 +253,9 @@ def _tiles(
 ) -> Iterator[str]:
     """Emit a part as chunks of tiles with the reduction inside, each a vector operation."""
     sizes = _chunk(loops, row, column, threads)
-    count = prod(
-        -(-extent // size) for extent, size in zip(_extents_of(loops, row, column), sizes, strict=True) if size
-    )
+    extents = list(loops.extents)
+    extents[loops.row], extents[loops.column] = row[0], column[0]
+    count = prod(-(-extent // size) for extent, size in zip(extents, sizes, strict=True) if size)
     work = row[0] * column[0] * prod(loops.extents) // (loops.extents[loops.row] * loops.extents[loops.column])
     if threads > 1 and count > 1 and work >= FEWEST_MULTIPLICATIONS:
         yield (
@@ -269,12 +269,6 @@ def _tiles(
     inner[loops.row], inner[loops.column] = row[1], column[1]
     yield from _loops(f"t{label}", f"%o{label}", inner, [*order, loops.column, loops.row, *loops.reduced])
     yield f"transform.structured.vectorize %t{label} : !transform.any_op"
-
-
-def _extents_of(loops: Contraction, row: tuple[int, int], column: tuple[int, int]) -> list[int]:
-    extents = list(loops.extents)
-    extents[loops.row], extents[loops.column] = row[0], column[0]
-    return extents
 
 
 def _chunk(loops: Contraction, row: tuple[int, int], column: tuple[int, int], threads: int) -> list[int]:
