@@ -23,6 +23,8 @@ class Symbol:
     """The SSA value in the IR under construction."""
     order: int = field(default=0, compare=False)
     """Bounds of a symbol use symbols of lower order only."""
+    takes_all: bool = field(default=False, compare=False)
+    """Whether it is a loop's index that takes each value between its bounds, which are constants."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,11 @@ class Size:
     def most(self) -> int | None:
         """Return an upper bound, or None where a symbol has none."""
         return self._extreme(-1)
+
+    @property
+    def takes_extremes(self) -> bool:
+        """Return whether `least` and `most` are values that the size has in some iteration."""
+        return all(symbol.takes_all for symbol, _ in self.terms)
 
     def _extreme(self, sign: int) -> int | None:
         """Replace symbols by their bounds, the latest first, since its bounds use earlier ones."""

@@ -199,7 +199,7 @@ def _emit_counted(context: FunctionContext, node: Any, iterable: Iterable, state
 
     def body(index: ir.Value, values: list[Tensor]) -> list[Tensor]:
         state.enter(values)
-        number = _loop_index(b, tensor_of_index(index, location), node, lower, upper)
+        number = _loop_index(b, tensor_of_index(index, location), node, lower, upper, takes_all=step == 1)
         _visit_iteration(context, node, number if iterable.start is not None else iterable.item(number))
         return state.leave()
 
@@ -213,10 +213,11 @@ def _index(b: Language, size: Size) -> ir.Value:
     return index_of(b.tri.index(size), location)
 
 
-def _loop_index(b: Language, value: Tensor, node: ast.For, lower: Size, upper: Size) -> Tensor:
+def _loop_index(b: Language, value: Tensor, node: ast.For, lower: Size, upper: Size, takes_all: bool = False) -> Tensor:
     """Return a loop's index as a run-time Python int with its bounds."""
     name = node.target.id if isinstance(node.target, ast.Name) else "i"
-    symbol = b.indices.symbol(value, name, lower, upper - 1)
+    takes_all = takes_all and lower.is_constant and upper.is_constant
+    symbol = b.indices.symbol(value, name, lower, upper - 1, takes_all)
     return Tensor(value.value, value.type, weak=True, linear=Size.of(symbol))
 
 

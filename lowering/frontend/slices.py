@@ -2,7 +2,7 @@
 
 Takes an array and an index expanded to one part for each axis. Gives the elements, and the view operations that read
 and write them. Bounds may be run-time values; negative indices, and slices that reach beyond the axis, mean what they
-mean in Python. An index known to be out of bounds is refused. One that is out of bounds at run time is clamped, or
+mean in Python. An index known to be out of bounds is refused, also in one iteration of a loop. One that is out of bounds at run time is clamped, or
 raises `IndexError` after the call when the kernel is compiled with ``debug``.
 """
 
@@ -17,6 +17,7 @@ from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelIndexError, KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.language.builder import Language, describe
+from mlirtri.lowering.frontend.language.scf import runs_always
 from mlirtri.lowering.frontend.language.shapes import reshape, strided
 from mlirtri.lowering.frontend.language.storage import ViewStep
 
@@ -126,6 +127,11 @@ def _refuse_out_of_bounds(index: Size, limit: Size, axis: int, tensor: Tensor) -
         return
     if (least is not None and least >= largest) or (most is not None and most < -largest):
         shown = index.constant if index.is_constant else index
+        raise KernelIndexError(f"index {shown} is out of bounds for axis {axis} of {tensor.type}")
+    if least is None or most is None or not index.takes_extremes or not runs_always():
+        return
+    if most >= largest or least < -largest:
+        shown = f"{index} reaches {most if most >= largest else least} in this loop, which"
         raise KernelIndexError(f"index {shown} is out of bounds for axis {axis} of {tensor.type}")
 
 

@@ -52,9 +52,11 @@ class IndexArithmetic:
         index = self.b.index(size)
         return Tensor(index.value, index.type, weak=True, linear=Size.of(size))
 
-    def symbol(self, value: Tensor, name: str, lower: Size | None = None, upper: Size | None = None) -> Symbol:
+    def symbol(
+        self, value: Tensor, name: str, lower: Size | None = None, upper: Size | None = None, takes_all: bool = False
+    ) -> Symbol:
         self.count += 1
-        return Symbol(self.key(value.value), name, lower, upper, Tensor(value.value, value.type), self.count)
+        return Symbol(self.key(value.value), name, lower, upper, Tensor(value.value, value.type), self.count, takes_all)
 
     def forget(self) -> None:
         """Forget the keys of values: operations were erased, and new ones may reuse their addresses."""

@@ -57,6 +57,24 @@ def for_loop(
     return [Tensor(value, x.type) for value, x in zip(loop.results, initial, strict=True)]
 
 
+def runs_always() -> bool:
+    """Return whether each call reaches the insertion point: around it are only loops of constant bounds that run."""
+    operation = ir.InsertionPoint.current.block.owner
+    while operation.name == "scf.for":
+        lower, upper = (_constant(bound) for bound in list(operation.operands)[:2])
+        if lower is None or upper is None or lower >= upper:
+            return False
+        operation = operation.operation.parent
+    return operation.name == "func.func"
+
+
+def _constant(bound: ir.Value) -> int | None:
+    owner = bound.owner
+    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
+        return None
+    return ir.IntegerAttr(owner.attributes["value"]).value
+
+
 def while_loop(
     initial: Sequence[Tensor],
     test: Callable[[list[Tensor]], tuple[Tensor, Sequence[Tensor]]],

@@ -211,6 +211,50 @@ def test_positions_are_checked_at_run_time_with_debug():
     assert caught.value.span.line == pick.__code__.co_firstlineno + 3
 
 
+def test_a_loop_that_leaves_its_array_is_refused():
+    def beyond(a):
+        for i in range(9):
+            a[i] += 1
+
+    def before(a):
+        for i in range(1, 3):
+            for j in range(7):
+                a[2 - i - j] = 0
+
+    for function, message, line in ((beyond, "index i reaches 8", 2), (before, r"index -i - j \+ 2 reaches -6", 3)):
+        with pytest.raises(IndexError, match=message) as caught:
+            mt.jit(function)(np.zeros(4 if function is beyond else 5))
+        assert caught.value.span.line == function.__code__.co_firstlineno + line
+
+
+def test_indices_that_a_branch_keeps_inside():
+    def under_a_condition(a):
+        for i in range(9):
+            if i < a.shape[0]:
+                a[i] += 1
+
+    def before_a_break(a):
+        for i in range(9):
+            if i >= a.shape[0]:
+                break
+            a[i] += 1
+
+    def in_a_loop_that_may_not_run(a, n: mt.int32):
+        for _ in range(n):
+            for i in range(9):
+                a[i] += 1
+
+    def with_a_step(a):
+        for i in range(0, 8, 2):
+            a[i // 2] += 1
+
+    for function, *others in ((under_a_condition,), (before_a_break,), (in_a_loop_that_may_not_run, 0), (with_a_step,)):
+        expected, result = np.zeros(4), np.zeros(4)
+        function(expected, *others)
+        mt.jit(function)(result, *others)
+        np.testing.assert_array_equal(result, expected)
+
+
 def test_assert_and_device_print(capsys):
     def check(a, n: mt.int32):
         for i in range(n):
