@@ -2,8 +2,8 @@
 
 Takes an array and an index expanded to one part for each axis. Gives the elements, and the view operations that read
 and write them. Bounds may be run-time values; negative indices, and slices that reach beyond the axis, mean what they
-mean in Python. An index known to be out of bounds is refused, also in one iteration of a loop. One that is out of bounds at run time is clamped, or
-raises `IndexError` after the call when the kernel is compiled with ``debug``.
+mean in Python. An index known to be out of bounds is refused, also in one iteration of a loop. One that is out of
+bounds at run time is clamped, or raises `IndexError` after the call when the kernel is compiled with ``debug``.
 """
 
 from __future__ import annotations

@@ -227,32 +227,36 @@ def test_a_loop_that_leaves_its_array_is_refused():
         assert caught.value.span.line == function.__code__.co_firstlineno + line
 
 
-def test_indices_that_a_branch_keeps_inside():
-    def under_a_condition(a):
-        for i in range(9):
-            if i < a.shape[0]:
-                a[i] += 1
-
-    def before_a_break(a):
-        for i in range(9):
-            if i >= a.shape[0]:
-                break
+def under_a_condition(a):
+    for i in range(9):
+        if i < a.shape[0]:
             a[i] += 1
 
-    def in_a_loop_that_may_not_run(a, n: mt.int32):
-        for _ in range(n):
-            for i in range(9):
-                a[i] += 1
 
-    def with_a_step(a):
-        for i in range(0, 8, 2):
-            a[i // 2] += 1
+def before_a_break(a):
+    for i in range(9):
+        if i >= a.shape[0]:
+            break
+        a[i] += 1
 
-    for function, *others in ((under_a_condition,), (before_a_break,), (in_a_loop_that_may_not_run, 0), (with_a_step,)):
-        expected, result = np.zeros(4), np.zeros(4)
-        function(expected, *others)
-        mt.jit(function)(result, *others)
-        np.testing.assert_array_equal(result, expected)
+
+def in_a_loop_that_may_not_run(a, n: mt.int32 = 0):
+    for _ in range(n):
+        for i in range(9):
+            a[i] += 1
+
+
+def with_a_step(a):
+    for i in range(0, 8, 2):
+        a[i // 2] += 1
+
+
+@pytest.mark.parametrize("function", [under_a_condition, before_a_break, in_a_loop_that_may_not_run, with_a_step])
+def test_indices_that_stay_inside_though_their_loop_does_not(function):
+    expected, result = np.zeros(4), np.zeros(4)
+    function(expected)
+    mt.jit(function)(result)
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_assert_and_device_print(capsys):
