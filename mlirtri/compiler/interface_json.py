@@ -64,7 +64,7 @@ def from_json(data: dict[str, Any], path: Path) -> Interface:
             tuple(map(_parameter_of_json, data["bound"])),
             tuple((bound, result) for bound, result in data["states"]),
             tuple(data["numbers"]),
-            size_program_of_json(data["sizes"]),
+            sizes=size_program_of_json(data["sizes"]),
         )
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, KernelError):
         raise ParseError("the interface in this manifest is not one", Span(str(path), 1, 1), help="remove it") from None

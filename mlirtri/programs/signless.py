@@ -71,7 +71,8 @@ class SignlessKernel(Kernel):
     def _of_signs(self, arguments: Sequence[Any], keywords: Mapping[str, Any], out: Any) -> Kernel:
         """Return the kernel for the signs of these arguments; this one where they have none, or fit it."""
         interface = self.interface
-        given = dict(zip([parameter.name for parameter in interface.parameters], arguments, strict=False)) | keywords
+        names = [parameter.name for parameter in interface.parameters]
+        given = dict(zip(names, arguments, strict=False)) | dict(keywords)
         signs = {index: _sign(given.get(each.name), each.type.dtype) for index, each in _parameters(interface)}
         unsigned = frozenset(index for index, sign in signs.items() if sign == "u")
         widths = {_bits(interface, index) for index in unsigned}
