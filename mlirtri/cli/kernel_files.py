@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import inspect
 import sys
 import traceback
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from typing import Any
 
 from mlirtri.cli.program_files import compile_file, is_program
 from mlirtri.compiler.dumps import read_text
+from mlirtri.dialect.base.dtypes import DType
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import (
     ArgumentMismatchError,
     KernelError,
@@ -28,6 +31,7 @@ from mlirtri.errors import (
     UnknownOptionError,
     did_you_mean,
 )
+from mlirtri.kernels.arguments import random_array
 from mlirtri.kernels.jit import JitFunction, jit
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.options import Options, resolved
@@ -122,8 +126,32 @@ def _kernels(module: ModuleType, path: Path) -> dict[str, JitFunction]:
     }
 
 
-def check_arguments(function: JitFunction, arguments: dict[str, Any]) -> None:
-    """Raise `ArgumentMismatchError` that says which --arg are missing, or name no parameter."""
+def checked_arguments(function: JitFunction, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments, with numbers for all parameters that are annotated with a dtype.
+
+    Raises an `ArgumentMismatchError` that says which --arg are missing, or name no parameter.
+    """
+    _check_names(function, arguments)
+    annotations = function.signature.annotations
+    given = {name: of for name, of in annotations.items() if isinstance(of, DType) and _is_required(function, name)}
+    return {name: _number(name, value, annotations.get(name)) for name, value in {**given, **arguments}.items()}
+
+
+def _is_required(function: JitFunction, name: str) -> bool:
+    return function.signature.parameters[name].default is inspect.Parameter.empty
+
+
+def _number(name: str, value: Any, annotation: Any) -> Any:
+    """Return a Python number if a parameter annotated with a dtype is given that, or a number of it; else the value."""
+    if not isinstance(annotation, DType):
+        return value
+    abstract = Tensor((), value) if isinstance(value, DType) else value
+    if not isinstance(abstract, Tensor) or abstract.type != TensorType((), annotation):
+        return abstract
+    return random_array(name, abstract.type, abstract.bounds).item()
+
+
+def _check_names(function: JitFunction, arguments: dict[str, Any]) -> None:
     signature = function.signature
     name, parameters = function.__name__, signature.parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
@@ -145,7 +173,7 @@ def check_arguments(function: JitFunction, arguments: dict[str, Any]) -> None:
 
 def _has_to_be_said(signature: Signature, parameter: Any) -> bool:
     annotated = signature.annotations.get(parameter.name)
-    is_known = isinstance(annotated, Tensor) and annotated.type is not None
+    is_known = isinstance(annotated, DType) or (isinstance(annotated, Tensor) and annotated.type is not None)
     return not is_known and parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL
 
 
@@ -167,7 +195,7 @@ def compile_program(
     if path.suffix not in ("", ".py"):
         raise UnknownOptionError(f"{file} is not Python", help="say with --from STAGE which stage's IR it is")
     function = load_kernel(file)
-    check_arguments(function, arguments)
+    arguments = checked_arguments(function, arguments)
     _, _, pipeline = resolved(options.over(function.options))
     keywords = {"target": options.target, "schedule": options.schedule, **arguments}
     if "cuda" in (stages or ()) and CUDA not in pipeline.stages:

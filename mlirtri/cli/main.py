@@ -85,7 +85,7 @@ def _file(metavar: str = "FILE[::KERNEL]") -> Any:
 
 
 def _arguments(command: Any) -> Any:
-    text = "An argument: a=f32[2,3] is a tensor, n=3 a value. Again for more."
+    text = "An argument: a=f32[2,3] is a tensor, n=i32:5 or n=i32:1..9 a run-time number, n=3 a value. Again for more."
     return click.option("--arg", "arguments", type=_Argument(), multiple=True, help=text)(command)
 
 
@@ -231,17 +231,16 @@ def run(file, start, arguments, pipeline, target, schedule) -> None:
     FILE is what `emit` takes.
     """
     from mlirtri.cli.kernel_files import compile_program
-    from mlirtri.cli.program_files import is_program, random_arguments
-    from mlirtri.kernels.arguments import device_for, random_tensor, summary
+    from mlirtri.cli.program_files import is_program, refuse_open_sizes
+    from mlirtri.kernels.arguments import data_for, device_for, summary
 
-    values_by_name = dict(arguments)
-    kernel = compile_program(file, start, values_by_name, _options(pipeline, target, schedule))
+    given = dict(arguments)
+    kernel = compile_program(file, start, given, _options(pipeline, target, schedule))
     device = device_for(kernel.target)
-    values = random_arguments(kernel, device) if is_program(file) and not start else []
-    for parameter in () if values else kernel.interface.parameters:
-        value = values_by_name.get(parameter.name)
-        is_number = isinstance(value, (bool, int, float, complex))
-        values.append(value if is_number else random_tensor(parameter.name, parameter.type, device))
+    if is_program(file) and not start:
+        refuse_open_sizes(kernel)
+    parameters = kernel.interface.parameters
+    values = [data_for(parameter.name, parameter.type, given.get(parameter.name), device) for parameter in parameters]
     for line in summary(kernel(*values)):
         print(line)
 
@@ -258,15 +257,15 @@ def run(file, start, arguments, pipeline, target, schedule) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def compare(file, arguments, target, schedule, pipelines, repeat, as_json) -> None:
     """Compile a kernel by every pipeline, run it on random data beside torch, and show what each way costs."""
-    from mlirtri.cli.kernel_files import check_arguments, load_kernel
+    from mlirtri.cli.kernel_files import checked_arguments, load_kernel
     from mlirtri.measure.comparison import compare as compare_pipelines
 
     names = pipelines or COMPARED
     function = load_kernel(file)
-    check_arguments(function, dict(arguments))
+    given = checked_arguments(function, dict(arguments))
     options = {"pipelines": names, "target": target, "schedule": schedule, "repeat": repeat}
     with _waiting(f"compiling and running {function.__name__}"):
-        comparison = compare_pipelines(function, **options, **dict(arguments))
+        comparison = compare_pipelines(function, **options, **given)
     if as_json:
         print(comparison.to_json())
     else:
@@ -287,13 +286,13 @@ def tune(file, arguments, pipeline, target, trials, seconds, stages, as_json) ->
 
     With --trials 0 a schedule is taken unmeasured, so that CUDA code can be looked at where there is no GPU.
     """
-    from mlirtri.cli.kernel_files import check_arguments, load_kernel
+    from mlirtri.cli.kernel_files import checked_arguments, load_kernel
     from mlirtri.measure.tuning import tune as tuned
 
     options = {"trials": trials, "seconds": seconds, "target": target, "pipeline": pipeline}
     function = load_kernel(file)
-    check_arguments(function, dict(arguments))
-    tuning = tuned(function, **options, **dict(arguments))
+    given = checked_arguments(function, dict(arguments))
+    tuning = tuned(function, **options, **given)
     for stage in stages:
         print(tuning.side_by_side(stage))
     if as_json:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from mlirtri.compiler.dumps import read_text
+from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.errors import KernelTypeError, KernelValueError, ParseError, Span
-from mlirtri.kernels.arguments import random_tensor
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.options import Options, resolved
 from mlirtri.kernels.session import resume
@@ -108,9 +108,12 @@ def _until(program: Program, pipeline: Pipeline, stages: Sequence[str] | None) -
 
 def _shapes(arguments: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     for name, value in arguments.items():
-        if not isinstance(value, Tensor):
-            raise KernelValueError(f"{name}={value!r} is no tensor", help=f"write {name}=f32[2,3]: its sizes are used")
-    return {name: tuple(value.shape) for name, value in arguments.items()}
+        if not isinstance(value, (Tensor, DType)):
+            raise KernelValueError(
+                f"{name}={value!r} is no tensor",
+                help=f"write {name}=f32[2,3] for its sizes, or {name}=i64:3 for a number",
+            )
+    return {name: tuple(getattr(value, "shape", ())) for name, value in arguments.items()}
 
 
 # --- another language -------------------------------------------------------------------------------------------------
@@ -147,10 +150,9 @@ def report_on_file(spec: str, language: str | None, pipeline: str | None, target
     return load_program(file, language).report(entry or None, pipeline=pipeline, target=target)
 
 
-def random_arguments(kernel: Kernel, device: str) -> list[Any]:
-    """Return random data for each parameter of a kernel; raises `KernelTypeError` for a dynamic size."""
+def refuse_open_sizes(kernel: Kernel) -> None:
+    """Raise `KernelTypeError` where a size of a parameter is open."""
     for parameter in kernel.interface.parameters:
         if any(map(is_dynamic, parameter.type.shape)):
             way_out = f"say --arg {parameter.name}={parameter.type.dtype.name}[…] with numbers"
             raise KernelTypeError(f"sizes of {parameter.name}: {parameter.type} are open", help=way_out)
-    return [random_tensor(parameter.name, parameter.type, device) for parameter in kernel.interface.parameters]

@@ -1,5 +1,7 @@
-"""Kernel arguments as the command line writes them: ``a=f32[2,3]``, ``n=3``, ``axis=(0,1)``, ``dtype=f16``.
+"""Kernel arguments as the command line writes them: ``a=f32[2,3]``, ``n=i32:1..9``, ``n=3``, ``axis=(0,1)``.
 
+Takes the text after ``--arg``. Gives a name and a value: an abstract tensor (a run-time number is one of rank 0), a
+dtype or a Python literal; and, for runs, seeded random data instead of a tensor, and a summary of what comes out.
 Refuses anything else with the spellings that exist.
 """
 
@@ -8,21 +10,27 @@ from __future__ import annotations
 import ast
 import re
 import zlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.base.dtypes import DTYPES, find_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.language.names import Tensor
 from mlirtri.language.signature import shown_type
 from mlirtri.lowering.core.target import Target
 
-_TENSOR = re.compile(r"(?:(?:mlirtri|mt|torch|np|numpy)\.)?(\w+)\s*(?:\[([\d\s,]*)\])?")
+_TYPED = re.compile(r"(?:(?:mlirtri|mt|torch|np|numpy)\.)?(\w+)\s*(?:\[([\d\s,]*)\])?\s*(?::(.*))?", re.DOTALL)
 _FIRST = 8
 """How many values of a result are shown."""
-_SPELLINGS = "write NAME=f32[2,3] for a tensor, or a Python literal such as n=3, axis=(0,1), mode='\"mean\"'"
+_SPELLINGS = (
+    "write NAME=f32[2,3] for a tensor, NAME=i32:5 or NAME=i32:1..9 for a run-time number, or a Python literal such as "
+    "n=3, axis=(0,1), mode='\"mean\"'"
+)
+Bounds = tuple[Any, Any]
+"""The least and the greatest value."""
 
 
 def parse_argument(text: str) -> tuple[str, Any]:
@@ -35,17 +43,52 @@ def parse_argument(text: str) -> tuple[str, Any]:
 
 
 def _value(name: str, text: str) -> Any:
-    if (match := _TENSOR.fullmatch(text)) and (dtype := find_dtype(match[1])) is not None:
-        if match[2] is None:
-            return dtype
-        return Tensor(tuple(int(size) for size in match[2].split(",") if size.strip()), dtype)
+    if (match := _TYPED.fullmatch(text)) and (dtype := find_dtype(match[1])) is not None:
+        return _typed(name, dtype, match[2], match[3])
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         pass
-    if match and match[2] is not None:
+    if match and (match[2] is not None or match[3] is not None):
         raise KernelTypeError(f"{name}: {match[1]!r} is no dtype of mlirtri", help=f"use one of {', '.join(DTYPES)}")
     raise KernelValueError(f"{name}: {text!r} is neither a tensor nor a Python literal", help=_SPELLINGS)
+
+
+def _typed(name: str, dtype: DType, sizes: str | None, values: str | None) -> Any:
+    """Return what ``f32[2,3]``, ``f32[2,3]:0..1``, ``i32:5``, ``i32:1..9`` or ``i32`` stands for."""
+    if sizes is None and values is None:
+        return dtype
+    shape = tuple(int(size) for size in (sizes or "").split(",") if size.strip())
+    return replace(Tensor(shape, dtype), bounds=None if values is None else _bounds(name, dtype, values))
+
+
+def _bounds(name: str, dtype: DType, text: str) -> Bounds:
+    """Return the bounds that ``5`` or ``1..9`` says; raises `KernelValueError`."""
+    least, dots, greatest = text.partition("..")
+    low = _number(name, dtype, least)
+    high = _number(name, dtype, greatest) if dots else low
+    if dots and (dtype.is_complex or not low <= high):
+        raise KernelValueError(f"{name}: {text!r} is no range of {dtype}", help=f"write {name}={dtype}:LEAST..GREATEST")
+    return low, high
+
+
+def _number(name: str, dtype: DType, text: str) -> Any:
+    """Return a number of the dtype's kind from its literal; raises `KernelValueError`."""
+    try:
+        number = ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        number = None
+    if not _holds(dtype, number):
+        raise KernelValueError(f"{name}: {text.strip()!r} is no {dtype}", help=_SPELLINGS)
+    return dtype.python(number)
+
+
+def _holds(dtype: DType, number: Any) -> bool:
+    if dtype.is_bool:
+        return isinstance(number, int) and number in (0, 1)
+    if dtype.is_integer:
+        return isinstance(number, int) and dtype.holds(number)
+    return isinstance(number, (int, float) if dtype.is_float else (int, float, complex))
 
 
 def device_for(target: Target) -> str:
@@ -55,27 +98,39 @@ def device_for(target: Target) -> str:
     return "cuda" if target.is_cuda and torch.cuda.is_available() else "cpu"
 
 
-def random_array(name: str, type_: TensorType) -> np.ndarray:
+def random_array(name: str, type_: TensorType, bounds: Bounds | None = None) -> np.ndarray:
     """Return reproducible random data: normal floats and complex parts, integers 1 to 9, booleans.
 
-    So division by integers is defined and products stay exact.
+    So division by integers is defined and products stay exact. With `bounds`, uniform data between the two, inclusive.
     """
     generator = np.random.default_rng(zlib.crc32(name.encode()))
-    if type_.dtype.is_complex:
-        real, imaginary = generator.standard_normal((2, *type_.shape))
-        return np.asarray(real + 1j * imaginary).astype(type_.dtype.numpy)
-    if type_.dtype.is_float:
-        return np.asarray(generator.standard_normal(type_.shape)).astype(type_.dtype.numpy)
-    if type_.dtype.is_bool:
-        return np.asarray(generator.integers(0, 2, type_.shape)).astype(bool)
-    return np.asarray(generator.integers(1, 10, type_.shape)).astype(type_.dtype.numpy)
+    dtype, shape = type_.dtype, type_.shape
+    if dtype.is_inexact and bounds is not None:
+        low, high = bounds
+        values = np.full(shape, low) if low == high else generator.uniform(low, high, shape)
+        return np.asarray(values).astype(dtype.numpy)
+    if dtype.is_complex:
+        real, imaginary = generator.standard_normal((2, *shape))
+        return np.asarray(real + 1j * imaginary).astype(dtype.numpy)
+    if dtype.is_float:
+        return np.asarray(generator.standard_normal(shape)).astype(dtype.numpy)
+    low, high = bounds or ((0, 1) if dtype.is_bool else (1, 9))
+    wide = np.uint64 if dtype.is_unsigned else np.int64
+    return np.asarray(generator.integers(low, high, shape, wide, endpoint=True)).astype(dtype.numpy)
 
 
-def random_tensor(name: str, type_: TensorType, device: str = "cpu") -> Any:
+def random_tensor(name: str, type_: TensorType, device: str = "cpu", bounds: Bounds | None = None) -> Any:
     """Return `random_array` as a torch tensor."""
     from mlirtri.calls.arrays import as_torch  # loads torch
 
-    return as_torch(random_array(name, type_)).to(device)
+    return as_torch(random_array(name, type_, bounds)).to(device)
+
+
+def data_for(name: str, type_: TensorType, given: Any, device: str) -> Any:
+    """Return the data of a run-time parameter: what is given, or random data for a `Tensor`, a dtype or None."""
+    if given is not None and not isinstance(given, (Tensor, DType)):
+        return given
+    return random_tensor(name, type_, device, given.bounds if isinstance(given, Tensor) else None)
 
 
 def summary(result: Any, name: str = "result") -> list[str]:

@@ -94,6 +94,8 @@ class _Tensor:
     """None for any shape; None in it for a size taken from the argument."""
     dtype: DType | None = None
     """None for any."""
+    bounds: tuple[Any, Any] | None = None
+    """The least and the greatest element of the random data that stands for it; None for the usual ones."""
 
     @property
     def type(self) -> TensorType | None:

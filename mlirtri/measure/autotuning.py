@@ -22,7 +22,7 @@ from typing import Any
 from mlirtri import settings
 from mlirtri.compiler.dumps import versions
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, UnknownNameError, did_you_mean
-from mlirtri.kernels.arguments import device_for, random_tensor
+from mlirtri.kernels.arguments import data_for, device_for
 from mlirtri.kernels.jit import JitFunction
 from mlirtri.kernels.kernel import Kernel, shown_to_user
 from mlirtri.kernels.options import content_key, resolved
@@ -206,7 +206,7 @@ class _Measuring:
         self.target, _, _ = resolved(tuned.fn.options)
         device = device_for(self.target)
         self.originals = {
-            name: random_tensor(name, value.type, device) if isinstance(value, Tensor) else value
+            name: data_for(name, value.type, value, device) if isinstance(value, Tensor) else value
             for name, value in named.items()
         }
         self.named = copied(self.originals)

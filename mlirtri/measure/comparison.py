@@ -22,7 +22,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from mlirtri.errors import KernelError, KernelTypeError
-from mlirtri.kernels.arguments import device_for, random_tensor
+from mlirtri.kernels.arguments import data_for, device_for
 from mlirtri.kernels.jit import JitFunction
 from mlirtri.kernels.options import Options, resolved
 from mlirtri.kernels.session import compile_function
@@ -162,7 +162,7 @@ def compare(
 
 def _with_data(named: dict[str, Any], device: str) -> dict[str, Any]:
     return {
-        name: random_tensor(name, tensor_type(value), device) if isinstance(value, Tensor) else value
+        name: data_for(name, tensor_type(value), value, device) if isinstance(value, Tensor) else value
         for name, value in named.items()
     }
 

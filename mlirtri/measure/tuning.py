@@ -10,6 +10,7 @@ import io
 import json
 import re
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import partial
@@ -20,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mlirtri.errors import DeviceError, KernelTypeError
-from mlirtri.kernels.arguments import device_for, random_tensor
+from mlirtri.kernels.arguments import data_for, device_for
 from mlirtri.kernels.jit import JitFunction
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.lowering.core.schedule_option import Budget
@@ -113,7 +114,7 @@ def tune(
     tuned = f.compile(*arguments, schedule=f"meta:trials={trials},seconds={seconds}", **options)
     rules_of = _rules(default), _rules(tuned)
     rules = tuple((name, rule, rules_of[1].get(name, "")) for name, rule in rules_of[0].items())
-    return Tuning(default, tuned, rules, *_times(default, tuned))
+    return Tuning(default, tuned, rules, *_times(f.signature.bind(arguments, keywords, abstract=True), default, tuned))
 
 
 def _rules(kernel: Kernel) -> dict[str, str]:
@@ -121,10 +122,10 @@ def _rules(kernel: Kernel) -> dict[str, str]:
     return {name: str((function.attrs or {}).get(SCHEDULE_RULE, "none")) for name, function in functions}
 
 
-def _times(*kernels: Kernel) -> list[float | None]:
+def _times(named: Mapping[str, Any], *kernels: Kernel) -> list[float | None]:
     device = device_for(kernels[0].target)
     originals = {
-        parameter.name: random_tensor(parameter.name, parameter.type, device)
+        parameter.name: data_for(parameter.name, parameter.type, named.get(parameter.name), device)
         for parameter in kernels[0].interface.parameters
     }
     values, names = copied(originals), kernels[0].writes

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,8 +37,24 @@ def chain(a: mt.Tensor[[4, 8], mt.float32], b):
 def scaled(x: mt.Tensor[[3], mt.float32], alpha=2.0, n: int = 3):
     return x * alpha + n, x.sum()
 
+@mt.jit
+def first(a: mt.Tensor[[9], mt.float32], n: mt.int32):
+    total = a[0]
+    for i in range(1, n):
+        total += a[i]
+    return total, n
+
+@mt.jit
+def picked(a: mt.Tensor[[100], mt.float32], places, n):
+    return a[places] * n
+
 def undecorated(a):
     return -a
+"""
+PROGRAM = """
+func.func @f(%a: tensor<3xi64>, %n: tensor<i64>) -> (tensor<3xi64>, tensor<i64>) {
+  return %a, %n : tensor<3xi64>, tensor<i64>
+}
 """
 
 
@@ -124,6 +141,51 @@ def test_constants_and_run_time_scalars_are_arguments(run, kernels):
     assert status == 0
     assert "%alpha: tensor<f64>" in out
     assert "value = 7" in out
+
+
+def values_of(text):
+    """The printed values, as lists of numbers."""
+    lines = [line for line in text.splitlines() if not line.startswith("result")]
+    return [[float(part) for part in line.split(",")] for line in lines]
+
+
+@pytest.mark.parametrize(("argument", "least"), [("n=i32:9", 9), ("n=i32:7..9", 7), ("n=i32", 1), ("", 1)])
+def test_run_time_numbers(run, kernels, argument, least):
+    arguments = ["--arg", argument] if argument else []
+    status, out, err = run("run", f"{kernels}::first", "--pipeline=mlir", *arguments)
+    assert status == 0, err
+    assert least <= values_of(out)[1][0] <= 9
+    status, out, err = run("emit", f"{kernels}::first", "--stage=tri", *arguments)
+    assert "%n: tensor<i32>" in out
+    status, out, err = run("compare", f"{kernels}::first", "--pipeline=mlir", "--repeat=1", "--json", *arguments)
+    assert status == 0, err
+    rows = json.loads(out)["rows"]
+    assert [row["refusal"] for row in rows] == [None, None]
+
+
+def test_bounds_of_random_tensors_and_numbers_without_annotation(run, kernels):
+    arguments = ["--arg", "places=i64[20]:90..99", "--arg", "n=f32:0.5..0.75"]
+    status, out, err = run("run", f"{kernels}::picked", "--pipeline=mlir", *arguments)
+    assert status == 0, err
+    status, out, err = run("compare", f"{kernels}::picked", "--pipeline=mlir", "--repeat=1", "--json", *arguments)
+    assert status == 0, err
+    assert json.loads(out)["arguments"] == ["a: float32[100]", "places: int64[20]", "n: float32[]"]
+    assert json.loads(out)["rows"][0]["max_ulp"] <= 1
+
+
+def test_numbers_of_programs(run, tmp_path):
+    file = tmp_path / "f.mlir"
+    file.write_text(PROGRAM)
+    status, out, err = run("run", str(file), "--pipeline=mlir", "--arg", "a=i64[3]:7", "--arg", "n=i64:-3")
+    assert status == 0, err
+    assert values_of(out) == [[7, 7, 7], [-3]]
+    assert "n=3 is no tensor" in run("run", str(file), "--arg", "n=3")[2]
+
+
+def test_a_number_of_another_dtype_is_refused(run, kernels):
+    status, _, err = run("run", f"{kernels}::first", "--arg", "n=i64:5")
+    assert status == 1
+    assert "'n': expected int32[], got int64[]" in err
 
 
 def test_a_plain_function_counts_as_a_kernel(run, kernels):
@@ -262,7 +324,7 @@ def test_several_kernels_and_no_name(run, kernels):
 
 
 def test_each_kernel(kernels):
-    assert each_kernel(f"{kernels}::*") == [f"{kernels}::chain", f"{kernels}::scaled"]
+    assert each_kernel(f"{kernels}::*") == [f"{kernels}::{name}" for name in ("chain", "scaled", "first", "picked")]
     assert each_kernel(f"{kernels}::a,b") == [f"{kernels}::a", f"{kernels}::b"]
     assert each_kernel(kernels) == [kernels]
 
@@ -277,6 +339,10 @@ def test_files_of_one_name_are_different_modules(tmp_path):
     assert found[0].__mlirtri_function__.__code__.co_filename != found[1].__mlirtri_function__.__code__.co_filename
 
 
+def bounded(dtype, low, high, shape=()):
+    return replace(Tensor(shape, DTYPES[dtype]), bounds=(low, high))
+
+
 @pytest.mark.parametrize(
     ("text", "name", "value"),
     [
@@ -286,6 +352,13 @@ def test_files_of_one_name_are_different_modules(tmp_path):
         ("a=ui8[0]", "a", Tensor((0,), DTYPES["uint8"])),
         ("a=bf16[]", "a", Tensor((), DTYPES["bfloat16"])),
         ("dtype=f16", "dtype", DTYPES["float16"]),
+        ("n=i32:5", "n", bounded("int32", 5, 5)),
+        ("n=ui8: 255", "n", bounded("uint8", 255, 255)),
+        ("n=i64:-9223372036854775808..9", "n", bounded("int64", -(2**63), 9)),
+        ("s=f16:2..2.5", "s", bounded("float16", 2.0, 2.5)),
+        ("s=complex64:1+2j", "s", bounded("complex64", 1 + 2j, 1 + 2j)),
+        ("b=bool:True", "b", bounded("bool", True, True)),
+        ("a=i8[2]:-1..1", "a", bounded("int8", -1, 1, (2,))),
         ("n=3", "n", 3),
         ("axis=(0, -1)", "axis", (0, -1)),
         ("alpha=2.5", "alpha", 2.5),
@@ -304,6 +377,28 @@ def test_arguments(text, name, value):
 def test_arguments_that_are_none(text):
     with pytest.raises(KernelError):
         parse_argument(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("n=i32:", "n: '' is no int32"),
+        ("n=i32:1.5", "n: '1.5' is no int32"),
+        ("n=i8:128", "n: '128' is no int8"),
+        ("n=ui8:-1", "n: '-1' is no uint8"),
+        ("n=i32:1..", "n: '' is no int32"),
+        ("n=i32:x", "n: 'x' is no int32"),
+        ("b=bool:2", "b: '2' is no bool"),
+        ("n=i32:9..1", "n: '9..1' is no range of int32"),
+        ("n=complex64:1..2", "n: '1..2' is no range of complex64"),
+        ("n=f33:1", "n: 'f33' is no dtype of mlirtri"),
+    ],
+)
+def test_numbers_that_are_none(text, message):
+    with pytest.raises(KernelError) as caught:
+        parse_argument(text)
+    assert caught.value.message == message
+    assert caught.value.help
 
 
 def _start(*arguments: str, **options) -> subprocess.Popen:
