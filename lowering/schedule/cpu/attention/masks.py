@@ -17,6 +17,7 @@ from typing import Any
 
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.attention.chains import Chain
+from mlirtri.lowering.schedule.cpu.common.nest import is_load
 from mlirtri.lowering.schedule.cpu.common.tile_sizes import lanes_for, loop_kind
 from mlirtri.lowering.schedule.rows.nests import Nest
 from mlirtri.lowering.tir.contraction import Axis, Values, size_of
@@ -241,15 +242,15 @@ def _reduced(nest: Nest, kinds: dict[Any, int]) -> int | None:
     """Return the abstract value of a row's reduction that includes hidden elements."""
     value, target = nest.store.value, nest.target
     if isinstance(value, tirx.Add) and _is_number(nest.init, 0):
-        terms = [operand for operand in (value.a, value.b) if not _is_load_of(operand, target)]
+        terms = [operand for operand in (value.a, value.b) if not is_load(operand, target)]
         return _SUM if len(terms) == 1 and _kind(terms[0], kinds) == _ZERO else None
     if isinstance(value, tirx.And | tirx.BitwiseAnd):
-        terms = [operand for operand in (value.a, value.b) if not _is_load_of(operand, target)]
+        terms = [operand for operand in (value.a, value.b) if not is_load(operand, target)]
         return _ALL if len(terms) == 1 and _kind(terms[0], kinds) == _TRUE else None
     # Relax starts maxima from the least finite number, which is above minus infinity.
     if (isinstance(value, tirx.Select) and _is_number(nest.init, -inf)) or isinstance(value, tirx.Max):
         arms = (value.a, value.b) if isinstance(value, tirx.Max) else (value.true_value, value.false_value)
-        terms = [arm for arm in arms if not _is_load_of(arm, target)]
+        terms = [arm for arm in arms if not is_load(arm, target)]
         return _MAXIMUM if len(terms) == 1 and _kind(terms[0], kinds) == _HIDDEN else None
     return None
 
@@ -302,10 +303,6 @@ _RULES = {
     **_commuted("Add", _HIDDEN, "negative", _HIDDEN),
 }
 """By node and abstract operands, the abstract result."""
-
-
-def _is_load_of(value: Any, buffer: Any) -> bool:
-    return isinstance(value, TensorLoad) and value.source.same_as(buffer)
 
 
 class Magnitudes:

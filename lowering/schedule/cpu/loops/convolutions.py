@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.nest import with_accesses
+from mlirtri.lowering.schedule.cpu.common.nest import is_load, with_accesses
 from mlirtri.lowering.schedule.cpu.convolution.channels_first import (
     convolution_loops,
     is_channels_first,
@@ -36,14 +36,10 @@ def without_scalar(statement: Any) -> Any:
         return statement
     scalar, element = allocated.buffer, tirx.BufferLoad(last.buffer, last.indices)
     is_read = first.buffer.same_as(scalar) and first.value.same_as(name.var) and structural_equal(name.value, element)
-    if not is_read or not _is_load_of(last.value, scalar):
+    if not is_read or not is_load(last.value, scalar):
         return statement
 
     return with_accesses(loop, lambda buffer, _: (last.buffer, last.indices) if buffer.same_as(scalar) else None)
-
-
-def _is_load_of(value: Any, buffer: Any) -> bool:
-    return isinstance(value, TensorLoad) and value.source.same_as(buffer)
 
 
 def unpadded_load(fill: Any, copy: Any, extents: dict[Any, Any], indices: Sequence[Any]) -> Any:

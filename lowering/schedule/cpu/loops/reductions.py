@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from mlirtri.lowering.schedule.cpu.common.nest import is_load
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip_loop
 from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccesses, accesses_of, is_scalar
 from mlirtri.lowering.tir.statements import depends_on, fresh, index, new_buffer, plus, sequence, whole_chunks
@@ -55,30 +56,26 @@ def _is_only_scalars(accesses: LoopAccesses) -> bool:
 def _are_apart(statements: list[Any], scalars: list[Any]) -> bool:
     """Whether each scalar buffer is read by its own reduction only, perhaps by a bound variable."""
     for scalar in scalars:
-        names = [bind.var for bind in statements if isinstance(bind, tirx.Bind) and _is_load(bind.value, scalar)]
+        names = [bind.var for bind in statements if isinstance(bind, tirx.Bind) and is_load(bind.value, scalar)]
         for statement in statements:
             is_own = isinstance(statement, tirx.BufferStore) and statement.buffer.same_as(scalar)
-            is_name = isinstance(statement, tirx.Bind) and _is_load(statement.value, scalar)
+            is_name = isinstance(statement, tirx.Bind) and is_load(statement.value, scalar)
             if not is_own and not is_name and depends_on(statement, [scalar, *names]):
                 return False
     return True
-
-
-def _is_load(expression: Any, buffer: Any) -> bool:
-    return isinstance(expression, TensorLoad) and expression.source.same_as(buffer)
 
 
 def _sum(store: Any, values: dict[Any, Any], written: list[Any]) -> Sum | None:
     scalar, dtype = store.buffer, str(store.value.ty)
     if dtype not in _FLOATS:
         return None
-    names = {name: value for name, value in values.items() if _is_load(value, scalar)}
+    names = {name: value for name, value in values.items() if is_load(value, scalar)}
     value = structural_map(store.value, (tirx.Var, lambda variable: names.get(variable, variable)))
     for kind, neutral in ((tirx.Add, -0.0), (tirx.Sub, -0.0), (tirx.Mul, 1.0)):
         if isinstance(value, kind):
-            is_first = _is_load(value.a, scalar)
+            is_first = is_load(value.a, scalar)
             term = value.b if is_first else value.a
-            if (not is_first and (kind is tirx.Sub or not _is_load(value.b, scalar))) or depends_on(term, written):
+            if (not is_first and (kind is tirx.Sub or not is_load(value.b, scalar))) or depends_on(term, written):
                 return None
             return Sum(scalar, tirx.Mul if kind is tirx.Mul else tirx.Add, tirx.FloatImm(dtype, neutral))
     return _extremum(value, scalar, written) if isinstance(value, tirx.Select) else None
@@ -86,16 +83,16 @@ def _sum(store: Any, values: dict[Any, Any], written: list[Any]) -> Sum | None:
 
 def _extremum(value: Any, scalar: Any, written: list[Any]) -> Sum | None:
     """``select(a < b or isnan(a), a, b)``, where the scalar is a or b."""
-    is_first = _is_load(value.true_value, scalar)
+    is_first = is_load(value.true_value, scalar)
     term = value.false_value if is_first else value.true_value
-    if (not is_first and not _is_load(value.false_value, scalar)) or depends_on(term, written):
+    if (not is_first and not is_load(value.false_value, scalar)) or depends_on(term, written):
         return None
     if not _compares(value.condition, scalar, term):
         return None
 
     def combine(partial_result: Any, other: Any) -> Any:
         def visit(node: Any) -> Any:
-            if _is_load(node, scalar):
+            if is_load(node, scalar):
                 return partial_result
             return other if structural_equal(node, term) else node
 
@@ -111,7 +108,7 @@ def _compares(condition: Any, scalar: Any, term: Any) -> bool:
     if not isinstance(comparison, tirx.LT | tirx.GT | tirx.LE | tirx.GE):
         return False
     sides = (comparison.a, comparison.b)
-    return all(_is_load(side, scalar) or structural_equal(side, term) for side in sides)
+    return all(is_load(side, scalar) or structural_equal(side, term) for side in sides)
 
 
 def in_vectors(loop: Any, count: Any, lanes: int) -> Any:

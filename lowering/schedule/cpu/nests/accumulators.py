@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.common.nest import FlatNest
+from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, is_load
 from mlirtri.lowering.schedule.cpu.nests.accumulator_dtypes import (
     INT32_MAX,
     accumulator_dtype,
@@ -104,10 +104,6 @@ def _associative(nest: FlatNest, buffers: Mapping[Any, Any], step: Any, start: A
         [accumulator] = buffers.values()
         return _single(step.value, accumulator)
     return _position(nest, list(buffers.values()), step, start) if len(buffers) == 2 else (None, None)
-
-
-def is_load(expression: Any, buffer: Any) -> bool:
-    return isinstance(expression, TensorLoad) and expression.source.same_as(buffer)
 
 
 def _single(value: Any, accumulator: Any) -> tuple[Any, Any]:
