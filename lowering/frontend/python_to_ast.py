@@ -1,21 +1,25 @@
 """Parse a Python function to its syntax tree, with the positions in its file.
 
 Takes a `KernelSource`. Gives a `KernelTree`: the `ast.FunctionDef`, with the file's own line and column numbers.
-Refuses functions whose source cannot be read, methods and coroutines. Runs no code of the user.
+Refuses functions whose source cannot be read, bound methods and coroutines. Runs no code of the user.
 """
 
 from __future__ import annotations
 
 import ast
+import inspect
 import linecache
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from types import CodeType
 from typing import Any, cast
 
 from mlirtri.errors import SourceNotAvailableError, Span, UnsupportedSyntaxError
 from mlirtri.lowering.core.interface import KernelSource, Specialization, identifier_of
 from mlirtri.lowering.core.stage import CompileContext
+
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,12 @@ def parse_function(function: Callable[..., Any]) -> tuple[str, ast.FunctionDef]:
             f"{function!r} is not a plain Python function", help="decorate a function written with def"
         )
     name = function.__name__
+    if inspect.ismethod(function):
+        raise SourceNotAvailableError(
+            f"{name!r} is a method, and a kernel is a function of tensors alone",
+            Span(code.co_filename, code.co_firstlineno, 1),
+            help="pass what it needs of its object as arguments",
+        )
     linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename, getattr(function, "__globals__", None))
     if not lines:
@@ -80,7 +90,7 @@ def parse_function(function: Callable[..., Any]) -> tuple[str, ast.FunctionDef]:
         raise SourceNotAvailableError(
             f"the source of {name!r} no longer parses: {error.msg}", Span(code.co_filename, error.lineno or 1, 1)
         ) from None
-    return code.co_filename, _checked(_find(tree, code, name), code.co_filename, name)
+    return code.co_filename, _checked(_of_code(_find(tree, code, name), code), code.co_filename, name)
 
 
 @lru_cache(maxsize=64)
@@ -88,23 +98,42 @@ def _parse_file(file: str, text: str) -> ast.Module:
     return ast.parse(text, file)
 
 
-def _find(tree: ast.Module, code, name: str) -> list[tuple[ast.AST, ast.AST]]:
-    """Return the functions of that name on the code object's first line, each with the node that encloses it."""
-    definitions = []
-    for parent in ast.walk(tree):
-        for node in ast.iter_child_nodes(parent):
-            if name == "<lambda>" and isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
-                parameters = [argument.arg for argument in node.args.args]
-                if parameters == list(code.co_varnames[: code.co_argcount]):
-                    definitions.append((parent, node))
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
-                first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-                if code.co_firstlineno in (first, node.lineno):
-                    definitions.append((parent, node))
+def _find(tree: ast.Module, code: CodeType, name: str) -> list[_Definition]:
+    """Return the functions of that name on the code object's first line."""
+    definitions: list[_Definition] = []
+    for node in ast.walk(tree):
+        if name == "<lambda>" and isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
+            parameters = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
+            if parameters == list(code.co_varnames[: code.co_argcount]):
+                definitions.append(node)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if code.co_firstlineno in (first, node.lineno):
+                definitions.append(node)
     return definitions
 
 
-def _checked(definitions: list[tuple[ast.AST, ast.AST]], file: str, name: str) -> ast.FunctionDef:
+def _of_code(definitions: list[_Definition], code: CodeType) -> list[_Definition]:
+    """Return the lambda of one line whose body encloses the instructions; all of them where these lack columns."""
+    positions = code.co_positions() if hasattr(code, "co_positions") else ()
+    ranges = [((line, column), (end, end_column)) for line, end, column, end_column in positions if end_column]
+    lambdas = [node for node in definitions if isinstance(node, ast.Lambda)]
+    if len(lambdas) < 2 or not ranges:
+        return definitions
+    first, last = min(start for start, _ in ranges), max(end for _, end in ranges)
+    enclosing = [node.body for node in lambdas if _start(node.body) <= first and last <= _end(node.body)]
+    return [node for node in lambdas if enclosing and node.body is max(enclosing, key=_start)]
+
+
+def _start(node: ast.expr) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _end(node: ast.expr) -> tuple[int, int]:
+    return node.end_lineno or node.lineno, node.end_col_offset or 0
+
+
+def _checked(definitions: list[_Definition], file: str, name: str) -> ast.FunctionDef:
     if not definitions:
         raise SourceNotAvailableError(
             f"{name!r} is not where Python says it was defined in {file}", help="the file changed since it was imported"
@@ -112,16 +141,10 @@ def _checked(definitions: list[tuple[ast.AST, ast.AST]], file: str, name: str) -
     if len(definitions) > 1:
         raise SourceNotAvailableError(
             f"several functions called {name!r} start on the same line",
-            span_of_node(file, definitions[0][1]),
-            help="put each on a line of its own",
+            span_of_node(file, definitions[0]),
+            help="put each on a line of its own; Python keeps their columns from 3.11 on only",
         )
-    [(parent, node)] = definitions
-    if isinstance(parent, ast.ClassDef):
-        raise SourceNotAvailableError(
-            f"{name!r} is a method, and a kernel is a function of tensors alone",
-            span_of_node(file, node),
-            help="move it out of the class and pass what it needs as arguments",
-        )
+    [node] = definitions
     if isinstance(node, ast.AsyncFunctionDef):
         raise UnsupportedSyntaxError("a kernel cannot be async", span_of_node(file, node), help="write a plain def")
     return _from_lambda(node) if isinstance(node, ast.Lambda) else cast(ast.FunctionDef, node)

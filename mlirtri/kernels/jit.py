@@ -64,7 +64,10 @@ class JitFunction:
     def __init__(self, function: Callable[..., Any], options: Options):
         if not hasattr(function, "__code__"):
             raise SourceNotAvailableError(
-                f"jit takes a Python function, not {function!r}", help="decorate a function written with def"
+                f"jit takes a Python function, not {function!r}",
+                help="put @staticmethod above @mlirtri.jit"
+                if isinstance(function, staticmethod)
+                else "decorate a function written with def",
             )
         functools.update_wrapper(self, function)
         self.__mlirtri_function__ = function
@@ -81,7 +84,7 @@ class JitFunction:
         if instance is not None:
             raise SourceNotAvailableError(
                 f"{self.__name__!r} is a method, and a kernel is a function of tensors alone",
-                self.signature.span, help="move it out of the class and pass what it needs as arguments",
+                self.signature.span, help=f"call it on the class: {self.__qualname__}(…)",
             )  # fmt: skip
         return self
 
@@ -179,6 +182,7 @@ def jit(
     print_ir: bool | tuple[str, ...] | None = None,
     semantics: str | None = None,
     unroll: int | None = None,
+    inline_depth: int | None = None,
     debug: bool | None = None,
 ) -> Any:
     """Make a kernel of a plain Python function over tensors. The function is read, never run.
@@ -188,10 +192,11 @@ def jit(
     measures schedules for up to a minute (``"meta:trials=200,seconds=30"``) and remembers the best. `print_ir` prints
     to stderr the IR after each pass of all stages (True) or of those named. `semantics` is ``"numpy"`` or ``"torch"``,
     whose dtype rules and defaults hold; by default NumPy's where all tensors of a call are NumPy arrays, else torch's.
-    Loops of up to `unroll` iterations (4) are unrolled. With `debug` an index outside of an array raises `IndexError`
+    Loops of up to `unroll` iterations (4) are unrolled, and calls inlined `inline_depth` (500) deep: recursion ends on
+    values known at compile time. With `debug` an index outside of an array raises `IndexError`
     after the call, and `assert` and `device_print` take effect.
     """
-    options = Options(target, pipeline, schedule, print_ir, semantics, unroll, debug)
+    options = Options(target, pipeline, schedule, print_ir, semantics, unroll, inline_depth, debug)
     resolved(options)
     language_options(options)
     if function is None:

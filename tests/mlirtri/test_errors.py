@@ -192,7 +192,7 @@ def test_unbounded_recursion_is_refused(tmp_path):
     specification = importlib.util.spec_from_file_location("recursive", file)
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    with pytest.raises(errors.KernelValueError, match="more than 64 calls deep"):
+    with pytest.raises(errors.KernelValueError, match="more than 500 calls deep"):
         mt.jit(module.again)(X)
 
 
@@ -274,10 +274,30 @@ class Owner:
     def method(self, x):
         return x
 
+    @staticmethod
+    @mt.jit
+    def doubled(x):
+        return x * 2
+
+    def plain(self, x):
+        return x
+
 
 def test_methods_are_refused():
-    with pytest.raises(errors.SourceNotAvailableError, match="is a method"):
+    with pytest.raises(errors.SourceNotAvailableError, match="'method' is a method") as caught:
         Owner().method(X)
+    assert caught.value.help == "call it on the class: Owner.method(…)"
+    with pytest.raises(errors.SourceNotAvailableError, match="'plain' is a method"):
+        mt.jit(Owner().plain)(X)
+    with pytest.raises(errors.SourceNotAvailableError, match="jit takes a Python function") as caught:
+        mt.jit(staticmethod(coroutine))
+    assert caught.value.help == "put @staticmethod above @mlirtri.jit"
+
+
+def test_kernels_in_a_class_are_called_on_the_class():
+    assert np.array_equal(Owner.method(V, X), X)
+    assert np.array_equal(Owner.doubled(X), X * 2)
+    assert np.array_equal(Owner().doubled(X), X * 2)
 
 
 async def coroutine(x):

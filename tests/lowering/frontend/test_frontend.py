@@ -194,6 +194,34 @@ def test_nested_functions_and_lambdas_have_symbols():
     assert np.array_equal(square(X), X * X)
 
 
+# fmt: off
+ONE_LINE = (lambda x: x + 1, lambda x: x + 2, lambda x, /, y=3: x * y, lambda x: (lambda x: x - 5)(x) if 1 else x)
+NESTED = lambda x: lambda x: x * 10  # noqa: E731
+LONG = [lambda x: (x
+                   + 7), lambda x: "é" and x - 7]
+# fmt: on
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="code has no columns")
+@pytest.mark.parametrize("function", [*ONE_LINE, NESTED(1), *LONG])
+def test_lambdas_on_one_line(function):
+    wanted = function(X)
+    assert np.array_equal(mt.jit(function, pipeline="interpreter")(X), wanted)
+
+
+def test_lambdas_without_columns_are_refused(tmp_path):
+    file = tmp_path / "lambdas.py"
+    file.write_text(
+        "import numpy as np\nimport mlirtri as mt\nf, g = lambda x: x + 1, lambda x: x + 2\n"
+        "try:\n    mt.jit(g)(np.ones(2))\nexcept mt.KernelError as error:\n    print(error.span.line, error)\n"
+    )
+    command = [sys.executable, *(["-X", "no_debug_ranges"] if sys.version_info >= (3, 11) else []), str(file)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert shown.startswith("3 ")
+    assert "several functions called '<lambda>' start on the same line" in shown
+    assert "put each on a line of its own" in shown
+
+
 def test_a_notebook_cell_has_source():
     """IPython keeps cells in linecache, under names that are no files."""
     code = (
