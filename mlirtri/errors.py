@@ -53,6 +53,10 @@ class Note:
         return f"{self.span}: note: {self.message}\n{self.span.excerpt()}".rstrip("\n")
 
 
+_SHOWN_NOTES = 2
+"""Notes shown at either end of a long chain."""
+
+
 class KernelError(Exception):
     """Base of every error a user of mlirtri can cause."""
 
@@ -76,7 +80,7 @@ class KernelError(Exception):
             parts.append(excerpt)
         if self.help:
             parts.append(f"  help: {self.help}")
-        parts.extend(str(note) for note in self.notes)
+        parts.extend(_folded([str(note) for note in self.notes]))
         return "\n".join(parts)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -87,6 +91,13 @@ class KernelError(Exception):
         if self.span is None and span is not None:
             self.span = span
         return self
+
+
+def _folded(notes: list[str]) -> list[str]:
+    """Return notes with the middle of a long chain left out."""
+    if len(notes) <= 2 * _SHOWN_NOTES + 1:
+        return notes
+    return [*notes[:_SHOWN_NOTES], f"  note: … {len(notes) - 2 * _SHOWN_NOTES} more", *notes[-_SHOWN_NOTES:]]
 
 
 def _rebuild(kind, message, span, help_text, notes, state):
@@ -155,6 +166,10 @@ class KernelTypeError(KernelError, TypeError):
 
 class KernelValueError(KernelError, ValueError):
     """A compile-time value (an axis, a shape, a constant) that an operation does not take."""
+
+
+class NestedTooDeeplyError(KernelValueError, RecursionError):
+    """Calls or expressions nested too deeply, such as a recursion without an end."""
 
 
 class KernelIndexError(KernelValueError, IndexError):

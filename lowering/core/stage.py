@@ -98,6 +98,8 @@ class CompileContext:
     """The global and closure values compiled into the code (`Capture`), and the sources of inlined helpers."""
     unroll: int = 4
     """The maximal constant trip count at which loops are unrolled."""
+    inline_depth: int = 500
+    """How deeply calls are inlined in each other."""
     debug: bool = False
     """Whether the kernel checks indices, and runs its assertions and prints."""
     stops: bool = False

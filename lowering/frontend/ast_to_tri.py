@@ -54,7 +54,7 @@ def _argument_locations(tree: KernelTree) -> list[ir.Location]:
 
 def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Block) -> None:
     builder = Language(tree.specialization.semantics, context.unroll, context.debug, context.stops)
-    builder.entry = block
+    builder.entry, builder.inline_depth = block, context.inline_depth
     builder.tri.placement = Placement(context.target)
     scope = Scope(tree.function, context.captures)
     arguments, memories = iter(block.arguments), []

@@ -15,7 +15,7 @@ from typing import Any
 from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.bindings.locations import location_of
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.errors import CompilerBugError, KernelError, Span, UnsupportedSyntaxError, raise_all
+from mlirtri.errors import CompilerBugError, KernelError, NestedTooDeeplyError, Span, UnsupportedSyntaxError, raise_all
 from mlirtri.lowering.frontend.early_exits import stored, structured
 from mlirtri.lowering.frontend.language.builder import Language
 from mlirtri.lowering.frontend.language.merging import Kind
@@ -136,11 +136,21 @@ def visit_body(context: FunctionContext, body: list[ast.stmt], read_after: Itera
 
 
 def visit_block(context: FunctionContext, body: list[ast.stmt]) -> Returned | None:
-    """Visit statements up to a return. An error of a statement is recorded, and the names it assigns are poisoned."""
+    """Visit statements up to a return. An error of a statement is recorded, and the names it assigns are poisoned.
+
+    Recursion that is too deep ends the function: each statement that follows might start it again.
+    """
     for statement in body:
         try:
             if (returned := visit(context, statement)) is not None:
                 return returned
+        except NestedTooDeeplyError:
+            raise
+        except RecursionError:
+            raise NestedTooDeeplyError(
+                "an expression of this statement is nested too deeply", context.span(statement),
+                help="give parts of it names, in other statements",
+            ) from None  # fmt: skip
         except (KernelError, Poisoned) as error:
             if isinstance(error, KernelError):
                 context.errors.append(error)

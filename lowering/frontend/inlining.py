@@ -15,15 +15,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.dialect.builder import Tensor
-from mlirtri.errors import KernelError, KernelTypeError, KernelValueError, Note, Span, UnsupportedSyntaxError
+from mlirtri.errors import KernelError, KernelTypeError, NestedTooDeeplyError, Note, Span, UnsupportedSyntaxError
 from mlirtri.lowering.core.interface import Capture
+from mlirtri.lowering.core.recursion import more_frames
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit, visit_body
 from mlirtri.lowering.frontend.language.merging import same
 from mlirtri.lowering.frontend.language.storage import has_memory, with_memory
 from mlirtri.lowering.frontend.python_to_ast import parse_function
 from mlirtri.lowering.frontend.scope import Element, Scope, check_constant
 
-INLINE_LIMIT = 64
+FRAMES_OF_CALL = 100
+"""Frames of Python that the statements around one inlined call take at most."""
 
 
 # --- functions outside the kernel ------------------------------------------------------------------------------------
@@ -54,10 +56,11 @@ def _scope_of(context: FunctionContext, function: Callable[..., Any]) -> Scope:
 
 
 def _check_depth(context: FunctionContext, name: str) -> None:
-    if context.depth >= INLINE_LIMIT:
-        raise KernelValueError(
-            f"{name} is inlined more than {INLINE_LIMIT} calls deep",
-            help="end the recursion with an `if` on a value known at compile time",
+    if context.depth >= context.b.inline_depth:
+        raise NestedTooDeeplyError(
+            f"{name} is inlined more than {context.b.inline_depth} calls deep",
+            help="end the recursion with an `if` on a value known at compile time, or raise the limit by "
+            "mlirtri.jit(inline_depth=…)",
         )
 
 
@@ -92,7 +95,8 @@ def _run(
     """Return the value of a body in its own scope; raises its errors, each with a note on the call."""
     inner = FunctionContext(context.b, scope, file, context.depth + 1, context.location_of(call))
     try:
-        return visit_body(inner, body, read_after)
+        with more_frames(FRAMES_OF_CALL):
+            return visit_body(inner, body, read_after)
     except KernelError as error:
         for mistake in getattr(error, "errors", (error,)):
             mistake.notes = (*mistake.notes, Note(f"in {name}, called from here", call))

@@ -14,7 +14,7 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import Tensor
-from mlirtri.errors import KernelError, KernelTypeError, KernelValueError, UnsupportedSyntaxError
+from mlirtri.errors import KernelError, KernelTypeError, KernelValueError, NestedTooDeeplyError, UnsupportedSyntaxError
 from mlirtri.lowering.frontend.branches import emit_if, select
 from mlirtri.lowering.frontend.context import FunctionContext, LoopPlan, PlanChanged, handles, visit, visit_block
 from mlirtri.lowering.frontend.early_exits import stored
@@ -62,6 +62,8 @@ def _emit_or_unroll(context: FunctionContext, node: ast.For, iterable: Iterable)
     b, errors, count = context.b, len(context.errors), iterable.static_count
     try:
         return _emit(context, node, lambda plan: _emit_for(context, node, iterable, plan))
+    except NestedTooDeeplyError:
+        raise
     except (KernelError, Poisoned) as reason:
         if count is None or count > UNROLLED_IF_NEEDED or b.forced_iterations > MOST_FORCED_ITERATIONS:
             raise

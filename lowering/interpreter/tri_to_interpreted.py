@@ -18,11 +18,15 @@ from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.bindings.locations import name_of
 from mlirtri.dialect.bindings.mlir import ir, public_functions
 from mlirtri.dialect.definition import type_of
+from mlirtri.lowering.core.recursion import more_frames
 from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.frontend.language.debugging import is_breakpoint
 from mlirtri.lowering.interpreter.frames import Action, Breakpoint, Line, SourceLine, chain_of, lines_of
 from mlirtri.lowering.interpreter.steps import Evaluator, evaluator_of
+
+FRAMES_OF_RUN = 10_000
+"""Frames of Python for a run: some for each inlined call and each branch that encloses an operation."""
 
 
 def lower(module: ir.Module, context: CompileContext) -> Code:
@@ -161,7 +165,8 @@ class Interpreted:
         """Run on CPU tensors, complex ones by parts."""
         arrays = [as_array(tensor, dtype) for tensor, dtype in zip(inputs, self._inputs, strict=True)]
         # Copy first: a result may be an argument that another result overwrites.
-        results = [np.array(result) for result in self._body.run(State(), arrays)]
+        with more_frames(FRAMES_OF_RUN):
+            results = [np.array(result) for result in self._body.run(State(), arrays)]
         for tensor, dtype, result in zip(outputs, self._outputs, results, strict=True):
             as_array(tensor, dtype)[...] = result
 

@@ -28,6 +28,8 @@ class Options:
     """``"numpy"`` or ``"torch"``; None follows the arguments."""
     unroll: int | None = None
     """Loops of up to this many iterations, known at compile time, are unrolled."""
+    inline_depth: int | None = None
+    """How deeply calls of functions are inlined in each other."""
     debug: bool | None = None
     """Whether indices are checked at run time, and `assert` and `device_print` do something."""
 
@@ -39,8 +41,9 @@ class Options:
         return Options(**pairs)
 
 
-_FIELDS = ("target", "pipeline", "schedule", "print_ir", "semantics", "unroll", "debug")
+_FIELDS = ("target", "pipeline", "schedule", "print_ir", "semantics", "unroll", "inline_depth", "debug")
 UNROLL = 4
+INLINE_DEPTH = 500
 SEMANTICS = ("numpy", "torch")
 
 
@@ -63,12 +66,20 @@ def resolved(options: Options) -> tuple[Target, str, Any]:
     return target, schedule, pipeline
 
 
-def language_options(options: Options) -> tuple[int, bool]:
-    """Return `unroll` and `debug` with the setting and the default filled in; raises `UnknownOptionError`."""
+def language_options(options: Options) -> dict[str, Any]:
+    """Return `unroll`, `inline_depth` and `debug` with setting and defaults filled in; raises `UnknownOptionError`."""
     unroll = UNROLL if options.unroll is None else options.unroll
-    if isinstance(unroll, bool) or not isinstance(unroll, int) or unroll < 0:
+    if not _is_count(unroll):
         raise UnknownOptionError(f"unroll is a number of iterations, not {unroll!r}", help="0 unrolls no loop")
-    return unroll, bool(settings.get("MLIRTRI_DEBUG", options.debug))
+    inline_depth = INLINE_DEPTH if options.inline_depth is None else options.inline_depth
+    if not _is_count(inline_depth):
+        raise UnknownOptionError(f"inline_depth is a number of calls, not {inline_depth!r}", help="0 inlines no call")
+    debug = bool(settings.get("MLIRTRI_DEBUG", options.debug))
+    return {"unroll": unroll, "inline_depth": inline_depth, "debug": debug}
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def content_key(*parts: Any) -> str:

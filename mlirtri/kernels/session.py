@@ -18,10 +18,14 @@ from mlirtri.errors import KernelError, UnknownOptionError
 from mlirtri.kernels.kernel import Kernel, shown_to_user
 from mlirtri.kernels.options import Options, content_key, language_options, resolved
 from mlirtri.lowering.core.interface import Capture, KernelSource, Specialization
+from mlirtri.lowering.core.recursion import more_frames
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.frontend.python_to_ast import symbol_of
 from mlirtri.lowering.pipelines import IMPORTS, INTERPRETER, STAGES, Pipeline, for_devices, pipeline_of_import
+
+FRAMES_OF_REGIONS = 10_000
+"""Frames of Python for passes that follow nested regions, which inlined calls with branches make."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +46,9 @@ def compile_function(
     target, schedule, pipeline = resolved(options)
     source = KernelSource(function, symbol_of(function), specialization)
     observer = Observer(source.symbol, pipeline, options.print_ir)
-    unroll, debug = language_options(options)
     context = CompileContext(
         source.symbol, target, schedule, keep_passes=observer.wants_passes, on_pass=observer.on_pass,
-        unroll=unroll, debug=debug, stops=pipeline.name == INTERPRETER,
+        **language_options(options), stops=pipeline.name == INTERPRETER,
     )  # fmt: skip
     front, back = _split(pipeline)
     walked = walk(source, front, context, observer)
@@ -57,7 +60,8 @@ def compile_function(
     kernel = cache.get(key) if is_shared else None
     if is_new := kernel is None:
         walk_with_passes = _walking_again(walked, front, back)
-        later = walk(walked.ir, back, context, observer)
+        with more_frames(FRAMES_OF_REGIONS):
+            later = walk(walked.ir, back, context, observer)
         complete = Walk(context, {**walked.records, **later.records}, later.ir)
         kernel = Kernel(
             source.symbol, pipeline, target, specialization.semantics, complete, context.interface, walk_with_passes

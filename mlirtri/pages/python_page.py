@@ -71,7 +71,7 @@ AREAS: dict[str, tuple[Row, ...]] = {
         Row("`@mt.macro`, parameters annotated `mt.Ref`", "inlined; assigning changes the caller's variable or element",
             f"{MACROS}::references"),
         Row("functions as arguments", "compile-time values", f"{MACROS}::functions_as_arguments"),
-        Row("recursion", "as far as compile-time values end it, 64 deep", f"{MACROS}::recursion"),
+        Row("recursion", "as far as compile-time values end it, `jit(inline_depth=500)` deep", f"{MACROS}::recursion"),
         Row("`*args`, `**kwargs`", "write every argument", f"{ERRORS}::star-expressions are not supported", refused=True),
         Row("`try`, `raise`, `with`, `class`, `import`, `yield`, `global`", "", f"{ERRORS}::cannot contain Try", refused=True),
         Row("`assert`, `mt.device_print`", "with `jit(debug=True)`; else they do nothing",

@@ -130,8 +130,9 @@ def test_deep_expressions_end_in_a_sentence(tmp_path):
     file.write_text(f"def deep(x):\n    return {'+'.join(['x'] * 1500)}\n")
     namespace: dict = {}
     exec(compile(file.read_text(), str(file), "exec"), namespace)
-    with pytest.raises(errors.KernelValueError, match="nested too deeply"):
+    with pytest.raises(errors.KernelValueError, match="nested too deeply") as caught:
         mt.jit(namespace["deep"])(np.ones(3))
+    assert (caught.value.span.file, caught.value.span.line, caught.value.span.column) == (str(file), 2, 5)
 
 
 def halves(x):

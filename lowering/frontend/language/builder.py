@@ -54,6 +54,8 @@ class Language:
         """Innermost loops with at most this many iterations, known at compile time, are unrolled."""
         self.forced_iterations = 0
         """Number of iterations unrolled because their bodies could not be emitted otherwise."""
+        self.inline_depth = 500
+        """How deeply calls are inlined in each other."""
         self.debug = debug
         """Whether to check indices at run time."""
         self.stops = stops

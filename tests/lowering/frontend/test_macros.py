@@ -185,11 +185,60 @@ def test_recursion_on_what_is_known():
     assert mt.jit(recursion)(np.ones(1), 6)[0] == 8
 
 
-def test_recursion_without_an_end_says_so():
-    with pytest.raises(mt.KernelError, match="forever is inlined more than 64 calls deep") as caught:
-        mt.jit(lambda a: forever(0))(np.ones(1))
-    assert len(caught.value.notes) == 64
-    assert "in forever, called from here" in str(caught.value)
+def test_recursion_may_be_hundreds_of_calls_deep():
+    def recursion(a, n):
+        def added(m):
+            return a if m == 0 else added(m - 1) + 1
+
+        steps = 0
+        collatz(27, steps)
+        return added(n) * steps
+
+    kernel = mt.jit(recursion, pipeline="interpreter")
+    assert kernel(np.ones(1), 200)[0] == 201 * 111
+    with pytest.raises(mt.KernelError, match="added is inlined more than 150 calls deep"):
+        mt.jit(recursion, inline_depth=150)(np.ones(1), 200)
+
+
+def descend(x, n):
+    if n == 0:
+        return x
+    if x[0] > 0:
+        return descend(x - 1, n - 1)
+    return x
+
+
+@pytest.mark.parametrize("pipeline", ["mlir", "interpreter"])
+def test_recursion_through_branches_of_run_time(pipeline):
+    kernel = mt.jit(lambda a: descend(a, 80), pipeline=pipeline)
+    assert kernel(np.array([20.0]))[0] == 0.0
+    assert kernel(np.array([200.0]))[0] == 120.0
+
+
+def forks(n):
+    first = forks(n + 1)
+    second = forks(n + 2)
+    for i in range(9):
+        first = first + forks(n + i)
+    return first + second
+
+
+@pytest.mark.parametrize("function", [lambda a: forever(0), lambda a: a + forks(0)])
+def test_recursion_without_an_end_says_so(function):
+    with pytest.raises(mt.KernelError, match="is inlined more than 64 calls deep") as caught:
+        mt.jit(function, inline_depth=64)(np.ones(1))
+    error = caught.value
+    line = forever.__code__.co_firstlineno + 2 if "forever" in error.message else forks.__code__.co_firstlineno + 1
+    assert isinstance(error, RecursionError)
+    assert (error.span.file, error.span.line) == (__file__, line)
+    assert "inline_depth" in error.help
+    assert len(error.notes) == 64
+    assert str(error).count("called from here") == 4
+    assert "  note: … 60 more\n" in str(error)
+    with pytest.raises(mt.KernelError, match="is inlined more than 500 calls deep"):
+        mt.jit(function)(np.ones(1))
+    with pytest.raises(mt.KernelError, match="inline_depth is a number of calls, not -1"):
+        mt.jit(function, inline_depth=-1)
 
 
 def test_a_value_is_no_reference():
