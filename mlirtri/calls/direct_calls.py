@@ -100,8 +100,6 @@ def direct_call(direct: Direct, arguments: Sequence[Type], bound: Sequence[Any],
 
 
 class _Launches:
-    """The source lines that allocate temporaries and launch; `names` are their globals."""
-
     def __init__(self, direct: Direct, arguments: dict[str, Type], bound: Sequence[Any], result: Type):
         self._direct, self._arguments, self._result = direct, arguments, result
         self._values = {len(arguments) + position: f"bound{position}" for position in range(len(bound))}
@@ -119,7 +117,6 @@ class _Launches:
                 self.names |= {f"{name}_view": type_.compiled, f"{name}_view_array": array_dtype(type_.compiled)}
 
     def into(self, result: str, suffix: str = "") -> list[str]:
-        """Return the lines that write into the tensor, or with `suffix` "_array" the array, of this name."""
         values = {number: _operand(name, name, type_, suffix)
                   for number, (name, type_) in enumerate(self._arguments.items())}  # fmt: skip
         values |= self._values | {self._direct.result: _operand(result, "result", self._result, suffix)}
@@ -143,7 +140,6 @@ class _Launches:
 
 
 def _operand(name: str, fact: str, type_: Type, suffix: str) -> str:
-    """Return an argument or result as a launch takes it."""
     if not type_.shape and fact != "result":
         return f"array({name}, {name}_dtype)"
     return name if type_.compiled is None else f"{name}.view({fact}_view{suffix})"

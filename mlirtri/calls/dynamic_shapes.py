@@ -81,7 +81,6 @@ class DynamicShapes:
         )
 
     def _inputs_of(self, condition: Condition) -> list[int]:
-        """Return the sizes and elements of arguments that a condition depends on."""
         inputs: dict[int, None] = {}
         pending = [condition.right, condition.left]
         while pending:

@@ -111,7 +111,6 @@ def _remembering(count: int, repeat_of: Callable[[tuple[Any, ...], Any], _Repeat
 
 
 def _allocation(result: Any) -> tuple[Any, ...]:
-    """Return a function that allocates a result like this one, and its arguments."""
     if isinstance(result, np.ndarray):
         return (empty_array if result.nbytes >= LARGE else np.empty), result.shape, result.dtype
     return shortest_empty, tuple(result.shape), tuple(result.stride()), result.dtype

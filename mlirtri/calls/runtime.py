@@ -98,7 +98,6 @@ class Runner:
         return static_call(self.executable, len(self.entries), self.bound, self.shaped, self._rebuilder(), general)
 
     def _rebuilder(self) -> Callable[[list[Any]], Any]:
-        """Return `rebuild` specialised to torch tensors."""
         tree = self.interface.tree
         if type(tree) is tuple and len(tree) > 1 and all(isinstance(leaf, Leaf) for leaf in tree):
             return itemgetter(*[leaf.index for leaf in tree])
@@ -269,11 +268,7 @@ def _no_memory(name: str, shape: Any, dtype: torch.dtype, error: BaseException) 
     return KernelMemoryError(f"{name}(): no memory for a result {dtype} {list(shape)}: {reason}")
 
 
-# --- device_print --------------------------------------------------------------------------------------------------
-
-
 def _print_log(log: PrintLog, results: Sequence[Any]) -> None:
-    """Print what each `device_print` of the call logged, in order, and how many entries the log could not hold."""
     rows, count = results[log.index].cpu().numpy(), int(results[log.count].item())
     for row in rows[: min(count, len(rows))]:
         number, *values = row

@@ -137,7 +137,6 @@ def _check_python() -> Check:
 
 
 def _requirements(extra: str = "") -> list[Requirement]:
-    """Return the requirements in mlirtri's metadata: those of every installation, or of one extra."""
     try:
         lines = metadata.requires("mlirtri") or []
     except metadata.PackageNotFoundError:
@@ -215,7 +214,6 @@ def _check_cpu() -> list[Check]:
 
 
 def _first_line(*command: str, containing: str = "") -> str | None:
-    """Return the first line of the command's output that contains `containing`; None without one."""
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):

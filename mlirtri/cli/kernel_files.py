@@ -82,7 +82,6 @@ def import_file(path: Path) -> ModuleType:
 
 
 def _import_error(path: Path, error: BaseException) -> SourceNotAvailableError:
-    """Return the error at the last line of the file itself in the traceback."""
     file = str(path.resolve())
     message = f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError) and error.filename == file:
@@ -117,7 +116,6 @@ def _only_one(module: ModuleType, path: Path) -> JitFunction:
 
 
 def _kernels(module: ModuleType, path: Path) -> dict[str, JitFunction]:
-    """Return the kernels defined in the file itself, without imported ones."""
     file = str(path.resolve())
     return {
         name: value
@@ -175,9 +173,6 @@ def _has_to_be_said(signature: Signature, parameter: Any) -> bool:
     annotated = signature.annotations.get(parameter.name)
     is_known = isinstance(annotated, DType) or (isinstance(annotated, Tensor) and annotated.type is not None)
     return not is_known and parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL
-
-
-# --- compiling what the command line names -------------------------------------------------------------------------
 
 
 def compile_program(

@@ -136,7 +136,6 @@ def _show(renderable: RenderableType) -> None:
 
 
 def _waiting(activity: str) -> AbstractContextManager[Any]:
-    """Return a context that shows a spinner on stderr if that is a terminal."""
     from rich.console import Console
 
     return Console(stderr=True).status(activity)
@@ -305,7 +304,6 @@ def tune(file, arguments, pipeline, target, trials, seconds, stages, as_json) ->
 
 
 def _directions(command: Any) -> Any:
-    """Add one option for each direction of `translate`."""
     for language in reversed(LANGUAGES):
         text = f"{language} to linalg on tensors."
         name = f"{language.lower()}-to-mlir"

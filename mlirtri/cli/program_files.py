@@ -116,9 +116,6 @@ def _shapes(arguments: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(getattr(value, "shape", ())) for name, value in arguments.items()}
 
 
-# --- another language -------------------------------------------------------------------------------------------------
-
-
 def to_mlir(spec: str, language: str, bare: bool, format_: str, inline: bool) -> str | bytes:
     """Return the linalg of a file's program, by `Program.to_mlir`."""
     file, _, entry = spec.partition("::")

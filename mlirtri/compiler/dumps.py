@@ -166,9 +166,6 @@ def read_text(path: Path) -> str:
         raise ParseError(f"{path} cannot be read: {problem}") from None
 
 
-# --- params.npz ----------------------------------------------------------------------------------------------------
-
-
 def write_params(folder: Path, bound: Sequence[TensorParameter], params: Mapping[str, Any]) -> None:
     """Write the kernel's bound tensors; nothing if there are none, or not all are known."""
     if bound and all(parameter.name in params for parameter in bound):

@@ -114,7 +114,6 @@ def _of_mlir(module: Any, path: Path) -> tuple[str, Interface]:
 
 
 def _sizes(module: Any, function: Any) -> SizeProgram | None:
-    """Return the program that computes a tensor function's dynamic sizes, if any."""
     if function.operation.name != "func.func":
         return None
     if not all(isinstance(kind, ir.RankedTensorType) for kind in (*function.type.inputs, *function.type.results)):
@@ -125,7 +124,6 @@ def _sizes(module: Any, function: Any) -> SizeProgram | None:
 
 
 def _updates_of_mlir(module: Any, function: Any) -> dict[int, int]:
-    """Return the arguments that the function writes, with the results that are their new contents."""
     if UPDATES not in module.operation.attributes:
         return updates_of(function)
     numbers = list(module.operation.attributes[UPDATES])
@@ -145,7 +143,6 @@ def _signature(module: Any, function: Any, path: Path) -> tuple[list[TensorType]
 
 
 def _signature_before_buffers(module: Any, function: Any, path: Path) -> Any:
-    """Return the function type that bufferization recorded on the module."""
     span, attributes = Span(str(path), 1, 1), module.operation.attributes
     if SIGNATURE not in attributes:
         raise ParseError(
@@ -164,11 +161,7 @@ def _signature_before_buffers(module: Any, function: Any, path: Path) -> Any:
     return signature
 
 
-# --- attributes of imported functions ------------------------------------------------------------------------------
-
-
 def _with_attributes(function: Any, interface: Interface) -> Interface:
-    """Apply the attributes of a `func.func` to its interface; other functions have none."""
     if function.operation.name != "func.func":
         return interface
     results = result_attributes(function)

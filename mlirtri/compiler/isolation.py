@@ -118,7 +118,6 @@ def _converted(convert: Callable[[bytes], bytes], data: bytes) -> bytes:
 
 
 def _parse_and_print(read: Callable[[str, str], Any], text: str, file: str) -> None:
-    """Run, in the other process, the steps that may crash on a text."""
     try:
         module = read(text, file)
         give_locations(module, Span(file, 1, 1))

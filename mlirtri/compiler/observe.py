@@ -55,8 +55,6 @@ class Observer:
             self._show(stage.name, stage.name, StageRecord(stage, 0.0, ir).readable())
         return ir
 
-    # --- printing --------------------------------------------------------------------------------------------------
-
     def on_pass(self, stage: str, record: PassRecord) -> None:
         """Print the IR after a pass that changed something."""
         if stage in self.printed and record.changed:
@@ -78,8 +76,6 @@ class Observer:
         self._last_shown = text
         banner = BANNER.format(name=name, kernel=self.kernel, stage=stage)
         print(f"{banner}\n{text.rstrip()}\n", file=sys.stderr)
-
-    # --- edited files ----------------------------------------------------------------------------------------------
 
     def _overridden(self, stage: Stage, ir: Any, context: CompileContext) -> Any:
         if self.override_folder is None or stage.kind not in RESUMABLE:
@@ -112,8 +108,6 @@ class Observer:
             return []
         return [Capture(_override_state, _override_state(), "MLIRTRI_OVERRIDE_DIR")]
 
-    # --- dumps -----------------------------------------------------------------------------------------------------
-
     def dump(self, walked: Walk, digest: str, facts: dict[str, Any]) -> None:
         """Write every stage and pass, and a manifest, to ``MLIRTRI_DUMP_DIR`` if it is set."""
         if self.dump_folder is not None:
@@ -121,7 +115,6 @@ class Observer:
 
 
 def _override_folder() -> Path | None:
-    """Return ``MLIRTRI_OVERRIDE_DIR``; raises `UnknownOptionError` if it does not exist."""
     folder: Path | None = settings.get("MLIRTRI_OVERRIDE_DIR")
     if folder is not None and not folder.is_dir():
         raise UnknownOptionError(

@@ -52,7 +52,6 @@ def function_of_relax(module: IRModule, path: Path) -> tuple[str, Interface]:
 
 
 def _updates_of(function: relax.Function) -> dict[int, int]:
-    """Map the index of each argument that a call writes in place to the index of the result with its content."""
     updates: dict[int, int] = {}
     for binding in bindings_of(function):
         if operator_of(binding) == "relax.call_tir_inplace":

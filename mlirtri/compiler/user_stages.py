@@ -38,7 +38,6 @@ def check_result(stage: Stage, result: Any, context: CompileContext) -> None:
 
 
 def _wanted(kind: str) -> tuple[type, str]:
-    """Return the class of a kind's IR, and its name in messages."""
     if kind == "tvmscript":
         from mlirtri.lowering.toolchain.tvm_names import IRModule  # loads TVM
 
@@ -63,6 +62,5 @@ def _check_function(stage: Stage, module: Any, context: CompileContext) -> None:
 
 
 def _span(stage: Stage) -> Span | None:
-    """Return the line of the stage's function; None for other callables."""
     code = getattr(inspect.unwrap(stage.run), "__code__", None)
     return None if code is None else Span(code.co_filename, code.co_firstlineno, 1)

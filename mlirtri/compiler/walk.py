@@ -171,9 +171,6 @@ def record_of(stage: Stage, ir: Any, seconds: float) -> StageRecord:
     return record
 
 
-# --- progress of a search for schedules ----------------------------------------------------------------------------
-
-
 class TuningBar:
     """A progress bar per function, called with each `Trial`, until the compile loop closes it."""
 

@@ -63,7 +63,6 @@ def _typed(name: str, dtype: DType, sizes: str | None, values: str | None) -> An
 
 
 def _bounds(name: str, dtype: DType, text: str) -> Bounds:
-    """Return the bounds that ``5`` or ``1..9`` says; raises `KernelValueError`."""
     least, dots, greatest = text.partition("..")
     low = _number(name, dtype, least)
     high = _number(name, dtype, greatest) if dots else low
@@ -73,7 +72,6 @@ def _bounds(name: str, dtype: DType, text: str) -> Bounds:
 
 
 def _number(name: str, dtype: DType, text: str) -> Any:
-    """Return a number of the dtype's kind from its literal; raises `KernelValueError`."""
     try:
         number = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -148,6 +146,5 @@ def summary(result: Any, name: str = "result") -> list[str]:
 
 
 def _widened(tensor: Any) -> Any:
-    """Return the tensor on the CPU, floats as float64, without lazy negation or conjugate."""
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     return tensor.double() if tensor.dtype.is_floating_point else tensor

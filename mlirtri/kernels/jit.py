@@ -126,7 +126,6 @@ class JitFunction:
             raise shown_to_user(error)
 
     def _remember(self, entry: _Entry, arguments: tuple[Any, ...]) -> None:
-        """Let calls with such arguments find their kernel without computing a key."""
         if self.signature.positional == len(arguments) and (repeat := entry.again(arguments)) is not None:
             others = [other for other in self._again if other is not repeat]
             self._again = (repeat, *others[: _REMEMBERED - 1])

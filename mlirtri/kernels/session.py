@@ -82,7 +82,6 @@ def _split(pipeline: Pipeline) -> tuple[Pipeline, Pipeline]:
 
 
 def _keys(walked: Walk, pipeline: Pipeline, target: Target, schedule: str, semantics: str) -> tuple[Any, str]:
-    """Return the cache key, including the stages, which a user may have replaced, and its printable digest."""
     last = list(walked.records.values())[-1]
     facts = (
         last.complete(),
@@ -137,7 +136,6 @@ def resume(
 
 
 def _as_recorded(path: Path, pipeline: Pipeline) -> Pipeline:
-    """Return `pipeline` with the frontend stages of the dumped program's language."""
     recorded = read_manifest(path.parent) if path.is_file() else None
     source = (recorded or {}).get("source")
     return pipeline_of_import(source, pipeline) if source in IMPORTS else pipeline

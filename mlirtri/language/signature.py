@@ -133,7 +133,6 @@ def _key_maker(annotation: Any) -> Callable[[Any], Any]:
 
 
 def _annotation(value: Any) -> Any:
-    """Return the annotation as a `Tensor`, a dtype or one of Python's types; None for any other."""
     if value is Tensor:
         return Tensor()
     if isinstance(value, Tensor) or value in _COMPILE_TIME:
@@ -190,7 +189,6 @@ def _accepted(annotation: type) -> tuple[type, ...]:
 
 
 def _scalar(value: Any, dtype: DType) -> TensorType:
-    """Return the type of a run-time scalar of an annotated dtype; raises `KernelTypeError`."""
     if not isinstance(value, (bool, int, *_inexact_types(dtype))):
         raise KernelTypeError(f"expected a {dtype} scalar, got {_shown(value)}")
     if dtype.is_integer and not dtype.holds(int(value)):

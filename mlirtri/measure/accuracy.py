@@ -53,7 +53,6 @@ def _wide(array: np.ndarray) -> np.ndarray:
 
 
 def _differences(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """Return |actual - expected| in double precision; 0 where both are NaN or the same infinity."""
     with np.errstate(all="ignore"):
         a, b = _wide(actual), _wide(expected)
         difference = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))

@@ -105,7 +105,6 @@ class AutotunedFunction:
             raise shown_to_user(error)
 
     def _named(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the arguments by name, without those that configurations set, and `out` if it is no parameter."""
         parameters = self.fn.signature.parameters
         keywords = dict(keywords)
         out = {"out": keywords.pop("out")} if "out" in keywords and "out" not in parameters else {}
@@ -125,8 +124,6 @@ class AutotunedFunction:
             self._variants[config] = JitFunction(self.fn.__mlirtri_function__, options)
         return self._variants[config]
 
-    # --- choosing --------------------------------------------------------------------------------------------------
-
     def _choose(self, named: dict[str, Any]) -> Config:
         if len(self.configs) == 1:
             return self.configs[0]
@@ -140,7 +137,6 @@ class AutotunedFunction:
         return config
 
     def _key(self, named: dict[str, Any]) -> Any:
-        """Return the key of a choice: the arguments that `key` names, and the dtypes of all."""
         if self.key is None:
             return tuple([_shown_key(value) for value in named.values()])
         chosen = [_shown_key(named[name]) for name in self.key if name in named]
@@ -188,8 +184,6 @@ def _shown_key(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Resets:
-    """Reset arguments between the runs of a measurement."""
-
     to_zero: tuple[str, ...] = ()
     restored: tuple[str, ...] = ()
 
@@ -232,7 +226,6 @@ class _Measuring:
         return Choice(min(calls, key=timings.__getitem__), timings, time.perf_counter() - start)
 
     def _call(self, config: Config, refusals: dict[Config, KernelError]) -> Timed | None:
-        """Return a call of a configuration; None if it does not compile or run."""
         arguments = {**self.named, **config.kwargs}
         call = Timed(partial(self.tuned._variant(config), **arguments), partial(self._prepare, config, arguments))
         try:
@@ -254,7 +247,6 @@ class _Measuring:
 
 
 def _seconds(result: Any) -> float:
-    """Return the result of `do_bench`, checked to be a time."""
     if isinstance(result, Real):
         return float(result)
     raise KernelTypeError(f"do_bench gives the seconds of a call, not {result!r}", help="let it return one number")

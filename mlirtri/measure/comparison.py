@@ -103,8 +103,6 @@ def _strict(value: Any) -> Any:
 
 @dataclass
 class _Contender:
-    """One implementation that is timed and compared."""
-
     row: Row
     values: dict[str, Any] = field(default_factory=dict)
     """The arguments that it runs on: the caller's own, or copies where it writes them."""
@@ -177,7 +175,6 @@ def _argument(value: Any) -> str:
 
 
 def _compiled(f: JitFunction, specialization: Specialization, options: Options, named: dict[str, Any]) -> _Contender:
-    """Return a new compilation of the kernel, with a first result; errors are recorded in its row."""
     row = Row(options.pipeline)
     try:
         # Twice, for the first compile of a process also imports lowerings and fills tables; each with an empty cache.
@@ -193,12 +190,10 @@ def _compiled(f: JitFunction, specialization: Specialization, options: Options, 
 
 
 def _plain(row: Row, f: JitFunction, values: dict[str, Any]) -> _Contender:
-    """Return the plain function on these arguments, with a first result."""
     return _first_run(_Contender(row, values, call=as_plain(f, values)))
 
 
 def _first_run(contender: _Contender) -> _Contender:
-    """Return the contender with its first result, or with the reason why it has none."""
     assert contender.call is not None
     try:
         with torch.no_grad(), np.errstate(all="ignore"):
@@ -218,7 +213,6 @@ def _first_run(contender: _Contender) -> _Contender:
 def _reference(
     wide: _Contender, contenders: Sequence[_Contender], names: Sequence[str]
 ) -> tuple[str, list[np.ndarray] | None]:
-    """Return a description of the reference, and its results with the contents of written arguments."""
     eager = contenders[-1]
     if eager.result is not None:
         if wide.result is not None and _shapes(wide.result) == _shapes(eager.result):
@@ -236,7 +230,6 @@ def _shapes(arrays: Sequence[np.ndarray]) -> list[list[int]]:
 
 
 def _with_errors(contender: _Contender, names: Sequence[str], expected: list[np.ndarray] | None, reference: str) -> Row:
-    """Return the row with its errors, or refused if its results have other shapes."""
     row, results = contender.row, contender.with_written(names)
     if results is None or expected is None:
         return row
@@ -270,7 +263,6 @@ _HEADINGS = ("", "kernels", "bytes", "compile ms", "run", "min … max", "max er
 
 
 def _as_tables(comparison: Comparison) -> Group:
-    """Return the comparison as tables: one of the contenders, one of compile times by stage."""
     title = f"{comparison.kernel}({', '.join(comparison.arguments)}) on {comparison.target}"
     table = Table(box=None, pad_edge=False)
     lines = [_cells(row) for row in comparison.rows]
@@ -306,7 +298,6 @@ def _number(value: int | None) -> str:
 
 
 def _shown_seconds(seconds: float | None) -> str:
-    """Return the time with three digits and a fitting unit."""
     if seconds is None:
         return ""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
@@ -316,7 +307,6 @@ def _shown_seconds(seconds: float | None) -> str:
 
 
 def _compile_table(rows: tuple[Row, ...]) -> Table:
-    """Return a table of milliseconds by stage and pipeline; cells of missing stages are empty."""
     compiled = [row for row in rows if row.compile_seconds]
     stages = list(dict.fromkeys(stage for row in compiled for stage in row.compile_seconds or ()))
     table = Table(box=None, pad_edge=False)

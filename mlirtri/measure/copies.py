@@ -59,7 +59,6 @@ def _bytes(array: np.ndarray) -> np.ndarray:
 
 
 def _copied_arrays(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return arrays of the same strides over copies of the blocks of memory that they lie in."""
     blocks: list[tuple[int, int]] = []
     for start, end in sorted(_extent(array) for array in arrays.values()):
         if blocks and start <= blocks[-1][1]:
@@ -80,7 +79,6 @@ def _copied_array(array: np.ndarray, memory: Mapping[tuple[int, int], np.ndarray
 
 
 def _extent(array: np.ndarray) -> tuple[int, int]:
-    """Return the address of the first byte that the array's elements take, and that behind the last."""
     start = array.ctypes.data
     if array.size == 0:
         return start, start

@@ -55,7 +55,6 @@ def wait_for(device: str) -> Wait | None:
 
 
 def _calls_per_sample(timed: Timed, wait: Wait | None) -> tuple[int, float]:
-    """Return the number of calls per sample, and the approximate seconds of a sample, preparations included."""
     _sample(timed, 1, wait)
     start = time.perf_counter()
     _sample(timed, 1, wait)

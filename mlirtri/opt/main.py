@@ -83,7 +83,6 @@ def split(text: str) -> list[str]:
 
 
 def _process(text: str, name: str, pipeline: str | None, options: Options) -> tuple[str | None, bool]:
-    """Return the output of one section, or None, and whether it succeeded."""
     from mlirtri.opt import diagnostics as opt_diagnostics  # loads MLIR
     from mlirtri.opt import passes as opt_passes
 

@@ -158,8 +158,6 @@ def _row(name: str, treatment: Way | None, tests: _Tests) -> str:
 
 
 class _Tests:
-    """The files of tests, and which operations each names."""
-
     def __init__(self) -> None:
         files = [*ROOT.glob("tests/**/*.py"), *ROOT.glob("lit_tests/**/*.mlir"), *ROOT.glob("lit_tests/**/*.py")]
         self.texts = {file: file.read_text(encoding="utf-8") for file in sorted(files) if ".out" not in file.parts}

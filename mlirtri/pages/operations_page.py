@@ -86,9 +86,6 @@ def page() -> str:
     return "\n".join(sections)
 
 
-# --- operations ----------------------------------------------------------------------------------------------------
-
-
 def _group(group: str) -> str:
     rows = [_operation(op) for op in TABLE.values() if op.group == group]
     title = f"## {group.capitalize()}"
@@ -108,7 +105,6 @@ def _operation(op: Op) -> tuple[str, ...]:
 
 
 def _is_plain(op: Op, short_name: str) -> bool:
-    """Return whether a spelling uses this operation alone, or has its name."""
     spelling = next(candidate for candidate in SPELLINGS.values() if _short(candidate.name) == short_name)
     return set(spelling.ops) <= {op.name, "cast"} or spelling.name.rpartition(".")[2] == op.name
 
@@ -126,7 +122,6 @@ def _result_type(op: Op, dtype: DType) -> TensorType | None:
 
 
 def _operand_types(op: Op, dtype: DType) -> list[TensorType]:
-    """Return one operand type per name, and the positions that indexing needs."""
     by_name = {
         "condition": TensorType((2, 2), DTYPES["bool"]), "mask": TensorType((2, 2), DTYPES["bool"]),
         "update": TensorType(_UPDATES.get(op.name, (2, 2)), dtype), "value": TensorType((), dtype),
@@ -149,7 +144,6 @@ _UPDATES = {"insert_slice": (1, 1), "scatter": (2, 2, 2), "place": (4,)}
 
 
 def _attributes(op: Op, dtype: DType) -> dict[str, Any]:
-    """Return attribute values that fit a tensor of shape [2, 2]."""
     by_name = {
         "axes": (0,), "axis": 0, "keepdims": False, "shape": (4,) if "reshape" in op.name else (2, 2),
         "permutation": (1, 0), "offsets": (0, 0), "sizes": (1, 1), "strides": (1, 1), "normalized": 1, "eps": 1e-5,
@@ -207,9 +201,6 @@ def _relax(op: Op, accepted: list[DType]) -> str:
     return f"`{operator}`" if exact == accepted else f"`{operator}`: {_dtype_words(exact)}"
 
 
-# --- spellings -----------------------------------------------------------------------------------------------------
-
-
 def _spellings_section() -> str:
     parts = [_SPELLINGS_HEAD]
     for title, prefix in LIBRARIES.items():
@@ -236,7 +227,6 @@ def _spelling(spelling: Spelling) -> tuple[str, ...]:
 
 
 def _shown_signature(spelling: Spelling) -> str:
-    """Return the signature without unsupported parameters."""
     signature = spelling.signature
     supported = [
         parameter for parameter in signature.parameters.values() if not isinstance(parameter.default, Unsupported)
@@ -260,7 +250,6 @@ def _sign_rows() -> list[tuple[str, ...]]:
 
 
 def _all_signs() -> list[tuple[str, str]]:
-    """Return Python's operators as text, each with its operation."""
     x, y = ast.Name("x"), ast.Name("y")
     binary = [(ast.BinOp(x, sign(), y), name) for sign, (name, _) in BINARY.items()]
     compared = [(ast.Compare(x, [sign()], [y]), name) for sign, (name, _) in COMPARE.items()]

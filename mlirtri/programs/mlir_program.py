@@ -66,7 +66,6 @@ class MlirProgram(Program):
 
 
 def _signless(types: Sequence[TensorType], attributes: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-    """Return the indices of the integers that no attribute gives a sign."""
     pairs = enumerate(zip(types, attributes, strict=False))
     return tuple(index for index, (of, known) in pairs if of.dtype.is_integer and DTYPE not in known)
 
@@ -189,7 +188,6 @@ def _escaped(character: str) -> str:
 
 @contextmanager
 def _errors_in(file: str) -> Iterator[None]:
-    """Name `file` in errors: their locations do not have it yet."""
     try:
         yield
     except KernelError as error:

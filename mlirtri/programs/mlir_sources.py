@@ -74,7 +74,6 @@ class _OtherForm(Exception):
 
 
 def _section(tokens: Iterator[tuple[bytes, int, int]], text: bytes) -> tuple[dict[str, bytes], int]:
-    """Return the blobs of all dialects, and the position after the section."""
     blobs: dict[str, bytes] = {}
     path: list[bytes] = []
     for token, begin, end in tokens:

@@ -209,7 +209,6 @@ class Program:
         return self._kernel(*parts, lambda: run(True, None))
 
     def _cached(self, key: Any) -> Kernel | None:
-        """Return the kernel compiled before, with the current parameters."""
         version, kernel = self._kernels.get(key, (0, None))
         if kernel is None or version == self.params.version:
             return kernel
@@ -222,7 +221,6 @@ class Program:
         return kernel
 
     def _interface(self, module: Any) -> Interface:
-        """Return the function's interface, from the normal form after `linalg`."""
         return function_of("mlir", module, Path(self.file))[1]
 
     def _kernel(self, *parts: Any) -> Kernel:
@@ -235,8 +233,6 @@ class Program:
 
 @dataclass(frozen=True)
 class _Run:
-    """One compilation of a program, repeatable."""
-
     program: Program
     kernel: str
     target: Target
@@ -265,7 +261,6 @@ class _Run:
 
 
 def _known_shapes(shapes: Any) -> dict[str, tuple[int, ...]]:
-    """Return `shapes` of `compile` in one form; raises `KernelTypeError`."""
     if shapes is None:
         return {}
     if not isinstance(shapes, Mapping):
@@ -284,7 +279,6 @@ def _known_shapes(shapes: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _digest(kernel: Kernel, schedule: str) -> str:
-    """Return the key that distinguishes dumps of kernels."""
     text = kernel.walked.records[normal_form_stage(kernel.pipeline)].complete()
     return content_key(
         text, kernel.pipeline.name, kernel.pipeline.names, repr(kernel.target), schedule, kernel.semantics, versions()

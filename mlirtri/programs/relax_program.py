@@ -62,7 +62,6 @@ class RelaxProgram(Program):
 
 
 def _sizes(module: Any, symbol: str) -> Any:
-    """Return the program that computes the sizes of the results, by MLIR's size inference."""
     # Load MLIR, which pipeline relax does not need otherwise.
     from mlirtri.lowering.importers.from_relax.relax_to_linalg import translate
     from mlirtri.lowering.sizes.infer_size_program import size_program
@@ -100,7 +99,6 @@ def _read(module: Any) -> tuple[Any, str]:
 
 
 def _bound(functions: Mapping[str, Any], params: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the tensors by the name of the parameter that they are bound to."""
     names = [parameter.name for function in functions.values() for parameter in function.params]
     tensors: dict[str, Any] = {}
     for key, value in params.items():
@@ -128,7 +126,6 @@ def _last_parameters(functions: Mapping[str, Any], name: str, values: Sequence[A
 
 
 def _as_array(value: Any) -> Any:
-    """Return a tensor that the runtime takes; TVM's own are converted to arrays."""
     from mlirtri.lowering.toolchain.tvm_names import tvm
 
     if not isinstance(value, tvm.runtime.Tensor):

@@ -116,7 +116,6 @@ def _row(name: str, spans: list[Span], problems: dict[str, tuple[Problem, ...]],
 
 
 def _operations(program: Any, symbol: str, target: Any) -> list[tuple[str, list[Span]]]:
-    """Return the operations of the program's first MLIR stage by name, with their locations."""
     module = program._read()
     if not isinstance(module, ir.Module):
         pipeline = pipeline_of_import(program.source, _pipeline("mlir", target))
@@ -130,7 +129,6 @@ def _operations(program: Any, symbol: str, target: Any) -> list[tuple[str, list[
 
 
 def _problems(program: Any, symbol: str, name: str, target: Any) -> tuple[tuple[Problem, ...], bool]:
-    """Return all problems of a pipeline, and whether they hide others."""
     pipeline = pipeline_of_import(program.source, _pipeline(name, target))
     pipeline = pipeline.until(LAST_REFUSALS[name])
     problems: dict[tuple[str, Span | None], Problem] = {}
@@ -187,9 +185,6 @@ def _short(span: Span | None) -> str:
     return f"{span.line}:{span.column}" if span else "-"
 
 
-# --- a program without what was refused -------------------------------------------------------------------------------
-
-
 def _without(program: Any, removed: set[Position]) -> Any:
     """Return the program without the operations at these positions; stand-ins replace their results."""
     if not removed:
@@ -222,7 +217,6 @@ def _remove(module: Any, removed: set[Position]) -> None:
 
 
 def _stand_ins(kinds: Sequence[Any]) -> list[Any] | None:
-    """Return a value of each type, or None if a type has none."""
     numbers = (ir.IntegerType, ir.FloatType, ir.IndexType)
     stand_ins: list[Any] = []
     for kind in kinds:

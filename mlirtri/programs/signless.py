@@ -69,7 +69,6 @@ class SignlessKernel(Kernel):
         )
 
     def _of_signs(self, arguments: Sequence[Any], keywords: Mapping[str, Any], out: Any) -> Kernel:
-        """Return the kernel for the signs of these arguments; this one where they have none, or fit it."""
         interface = self.interface
         names = [parameter.name for parameter in interface.parameters]
         given = dict(zip(names, arguments, strict=False)) | dict(keywords)
@@ -120,7 +119,6 @@ def _with_types(tree: Any, leaves: Sequence[Any]) -> Any:
 
 
 def _indices(tree: Any) -> list[int]:
-    """Return the indices of the results that a call returns, in order."""
     if isinstance(tree, Leaf):
         return [tree.index]
     return [] if tree is None else [index for each in tree for index in _indices(each)]

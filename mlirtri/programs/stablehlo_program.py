@@ -65,7 +65,6 @@ def _program(source: str | bytes | Path, file: str | None = None) -> Program:
 
 
 def _artifact_to_text(data: bytes) -> bytes:
-    """Return the text of bytecode, a portable artifact or a plain module, with its constants."""
     try:
         module = read_stablehlo_artifact(data, _context())
     except ValueError as error:

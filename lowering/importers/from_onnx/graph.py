@@ -155,7 +155,6 @@ def _widen_integers(graph: Any) -> None:
 
 
 def _name(nodes: Sequence[Any]) -> None:
-    """Give every node a unique name, which errors show, and ONNX's default domain."""
     names: set[str] = set()
     for number, node in enumerate(nodes):
         node.domain = ""

@@ -111,7 +111,6 @@ def _windows(node: Any, types: dict[str, Any]) -> list[_Windows]:
 
 
 def _sizes(types: dict[str, Any], name: str) -> list[int]:
-    """Return the sizes after the first two axes, 0 for unknown ones."""
     return [size.dim_value for size in types[name].tensor_type.shape.dim][2:] if name in types else []
 
 
@@ -211,7 +210,6 @@ class _Nodes:
 
 
 def _saturating_cast(node: Any, types: Types) -> list[Any]:
-    """Clip to the range of an 8-bit float, except NaN."""
     target = attribute_of(node, "to", None) or element_of(types, node.input[1] if len(node.input) > 1 else "")
     source = element_of(types, node.input[0])
     if target not in NARROW or not attribute_of(node, "saturate", 1) or source in NARROW or not source:

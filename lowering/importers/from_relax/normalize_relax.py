@@ -143,7 +143,6 @@ def _checked_updates(mod: IRModule) -> IRModule:
 
 
 def _is_part(value: Expr, call: relax.Var, position: int, parts: dict[relax.Var, tuple[Expr, int]]) -> bool:
-    """Return whether a value is result number `position` of a call."""
     if isinstance(value, relax.TupleGetItem):
         return value.tuple_value.same_as(call) and int(value.index) == position
     if value in parts:

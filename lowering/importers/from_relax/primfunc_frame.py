@@ -29,8 +29,6 @@ class Frame:
         self.scalars = Scalars(self.load, self.analyzer)
         self.tensors: dict[Buffer, ir.Value] = {}
 
-    # --- sizes -----------------------------------------------------------------------------------------------------
-
     def bind_sizes(self, buffer: Buffer, sizes: Sequence[Size]) -> None:
         """Bind the variables in a buffer's shape to these sizes."""
         if len(buffer.strides or ()):
@@ -51,8 +49,6 @@ class Frame:
         """Give a buffer an uninitialised tensor."""
         sizes = [self.size(extent) for extent in buffer.shape]
         self.tensors[buffer] = tensor.empty(sizes, mlir_type(str(buffer.dtype)))
-
-    # --- elements --------------------------------------------------------------------------------------------------
 
     def load(self, buffer: Buffer, indices: Sequence[Expr]) -> ir.Value:
         """Return an element of a buffer."""

@@ -62,7 +62,6 @@ def emit_nest(frame: Frame, nest: Nest) -> None:
 
 
 def _initial(frame: Frame, nest: Nest, buffer: Buffer) -> ir.Value:
-    """Return the initial value of a block's output: the buffer's current tensor, or what the init writes."""
     if nest.block.init is None:
         return frame.tensors[buffer] if buffer in nest.updated else _fresh(frame, buffer)
     stores = [store for store in statements_of(nest.block.init) if store.buffer.same_as(buffer)]
@@ -92,7 +91,6 @@ def _fresh(frame: Frame, buffer: Buffer) -> ir.Value:
 
 
 def _affine_loads(frame: Frame, nest: Nest) -> list[Access]:
-    """Return the distinct loads that indexing maps express, as (buffer, indices)."""
     accesses: dict[Access, None] = {}
     for load in loads_in(nest.statements):
         if load.source in frame.tensors and load.source not in nest.outputs:
@@ -102,7 +100,6 @@ def _affine_loads(frame: Frame, nest: Nest) -> list[Access]:
 
 
 def _affine_indices(frame: Frame, nest: Nest, load: TensorLoad) -> tuple[AffineIndex, ...] | None:
-    """Return the affine indices of a load, if they are proven to be in bounds; None otherwise."""
     affine_indices = []
     for index, extent in zip(load.indices, load.source.shape, strict=True):
         affine = affine_index_of(index, nest.positions)
@@ -188,9 +185,6 @@ def _element_key(buffer: Buffer, indices: Sequence[Expr]) -> tuple[object, ...]:
     return (buffer, *(str(index) for index in indices))
 
 
-# --- copies ----------------------------------------------------------------------------------------------------------
-
-
 Bound = tuple[int, str, int]
 """An axis, ``>=`` or ``<``, and the constant that it is compared with."""
 
@@ -207,8 +201,6 @@ def _copied(nest: Nest, tensors: dict[Buffer, ir.Value]) -> ir.Value | None:
 
 @dataclass(frozen=True)
 class _Copy:
-    """An output whose elements are a source's, in the same order."""
-
     source: Buffer
     accesses: tuple[tuple[int | None, int, int], ...]
     """For each axis of the source: the axis of the output or None, the stride and the offset."""
@@ -306,7 +298,6 @@ def _slice(copy: _Copy, source: ir.Value) -> ir.Value | None:
 
 
 def _padded(copy: _Copy, source: ir.Value) -> ir.Value | None:
-    """Emit a `tensor.pad`; None unless the bounds match the source exactly."""
     if any(axis is None or stride != 1 or offset > 0 for axis, stride, offset in copy.accesses):
         return None
     low = [-offset for _, _, offset in copy.accesses]

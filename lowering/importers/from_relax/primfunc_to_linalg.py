@@ -75,7 +75,6 @@ def _bind_parameter(frame: Frame, parameter: Var, argument: ir.Value) -> None:
 
 
 def _run_body(frame: Frame, statement: Stmt) -> None:
-    """Emit a statement of the function's own body, each block as one structured operation where possible."""
     for inner in statements_of(statement):
         if isinstance(inner, SBlockRealize) and not inner.block.iter_vars and inner.block.init is None:
             with located(inner.block):
@@ -93,9 +92,6 @@ def _run_plain_block(frame: Frame, block: SBlock) -> None:
     for buffer in block.alloc_buffers:
         frame.allocate(buffer)
     _run_body(frame, block.body)
-
-
-# --- unstructured statements -----------------------------------------------------------------------------------------
 
 
 def _run_statement(frame: Frame, statement: Stmt) -> None:
@@ -150,9 +146,6 @@ def _assert(frame: Frame, statement: tirx.AssertStmt) -> None:
         operands=[frame.scalars.evaluate(statement.condition)],
         attributes={"msg": ir.StringAttr.get(f"{statement.error_kind.value}: {message}")},
     )
-
-
-# --- control ---------------------------------------------------------------------------------------------------------
 
 
 def _for(frame: Frame, loop: tirx.For) -> None:
@@ -227,7 +220,6 @@ def _block(frame: Frame, realize: SBlockRealize) -> None:
 
 
 def _guarded_init(block: SBlock) -> Stmt:
-    """Return the init of a reduction, under the condition that its axes are at their start."""
     condition = None
     for axis in block.iter_vars:
         if int(axis.iter_type) == tirx.IterVar.CommReduce:

@@ -71,8 +71,6 @@ def _legalize(mod: IRModule) -> IRModule:
 
 
 class _Function:
-    """The translation of one Relax function."""
-
     def __init__(self, mod: IRModule, name: str, function: relax.Function, problems: list[KernelError]):
         self.mod = mod
         self.name = name
@@ -115,8 +113,6 @@ class _Function:
                 arguments[argument][UPDATED_BY] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), result)
         set_signature(func_op, arguments, results)
 
-    # --- sizes -----------------------------------------------------------------------------------------------------
-
     def learn_sizes(self, kind: tvm_ir.Type, value: Value) -> None:
         """Define the symbolic sizes that a type names for the first time."""
         if isinstance(value, list):
@@ -138,8 +134,6 @@ class _Function:
 
     def _no_load(self, buffer: Buffer, _: Sequence[Expr]) -> ir.Value:
         raise UnsupportedOperationError(f"a size is read from {buffer.name}")
-
-    # --- bindings --------------------------------------------------------------------------------------------------
 
     def body(self, expression: Expr) -> Value:
         """Return the value of a sequence of bindings; problems are recorded, and translation goes on."""
@@ -177,8 +171,6 @@ class _Function:
         if isinstance(value, ir.Value) and value.type != (matched_type := tensor_type(kind)):
             return tensor.cast(matched_type, value)
         return value
-
-    # --- expressions -----------------------------------------------------------------------------------------------
 
     def value(self, expression: Expr) -> Value:
         if isinstance(expression, relax.Call):

@@ -105,8 +105,6 @@ class Scalars:
         """Return whether an index is proven to be smaller than a size."""
         return bool(self.analyzer.can_prove(expression < size))
 
-    # --- one node --------------------------------------------------------------------------------------------------
-
     def _emitted(self, node: Expr) -> ir.Value:
         kind = type(node).__name__
         if isinstance(node, (tirx.IntImm, tirx.FloatImm)):
@@ -224,8 +222,6 @@ class Scalars:
                 return self._low_bits(node.value, target)
             return converted(self.value(node.value), inner, target)
         return arith.trunci(mlir_type(target), self.value(node))
-
-    # --- calls -----------------------------------------------------------------------------------------------------
 
     def _call(self, node: Expr) -> ir.Value:
         name = str(getattr(node.op, "name", node.op)).rpartition(".")[2]

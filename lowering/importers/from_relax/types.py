@@ -82,9 +82,6 @@ def _between_floats(value: ir.Value, source: str, target: str) -> ir.Value:
     return (arith.extf if bits_of(source) < bits_of(target) else arith.truncf)(mlir_type(target), value)
 
 
-# --- Relax types -----------------------------------------------------------------------------------------------------
-
-
 def tensor_type(kind: tvm_ir.Type) -> ir.RankedTensorType:
     """Return the type of a Relax tensor; symbolic sizes are dynamic."""
     sizes = [int(size.value) if isinstance(size, tirx.IntImm) else DYNAMIC for size in sizes_in(kind)]

@@ -65,9 +65,6 @@ def _own(groups: list[dict[str, ir.Attribute]]) -> list[dict[str, ir.Attribute]]
     ]
 
 
-# --- Operations that compute nothing ------------------------------------------------------------------------------
-
-
 KEPT = ("stablehlo.while", "stablehlo.if", "stablehlo.case", "stablehlo.return", "stablehlo.custom_call")
 
 

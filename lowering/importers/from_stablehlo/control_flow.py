@@ -25,13 +25,8 @@ def rewrite(module: ir.Module) -> None:
         replace(operation, values)
 
 
-# --- Loops ---------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Count:
-    """A loop that counts up by one between two constants."""
-
     position: int
     """The position of the counter among the loop-carried values."""
     start: int
@@ -55,7 +50,6 @@ def _while(operation: ir.Operation) -> Sequence[ir.Value]:
 
 
 def _count_of(operation: ir.Operation) -> _Count | None:
-    """Return how the loop counts; None unless it runs while a carried value is below a constant, and adds one to it."""
     test, body = (region.blocks[0] for region in operation.regions)
     compare = _producer(terminator(test).operands[0])
     if compare is None or compare.name != "stablehlo.compare" or "LT" not in str(compare.attributes[_DIRECTION]):
@@ -96,9 +90,6 @@ def _counted(operation: ir.Operation, count: _Count) -> Sequence[ir.Value]:
     return [*results[: count.position], last, *results[count.position :]]
 
 
-# --- Branches ------------------------------------------------------------------------------------------------------
-
-
 def _if(operation: ir.Operation) -> Sequence[ir.Value]:
     condition = tensor.extract(operation.operands[0], [])
     return _branch(condition, operation, *(region.blocks[0] for region in operation.regions))
@@ -110,7 +101,6 @@ def _case(operation: ir.Operation) -> Sequence[ir.Value]:
 
 
 def _case_chain(operation: ir.Operation, selector: ir.Value, case: int, blocks: list[ir.Block]) -> Sequence[ir.Value]:
-    """Lower the branches from number `case` on to a chain of `scf.if`, of which the last one is the default."""
     first, *others = blocks
     if not others:
         return _moved(first, ())
@@ -143,7 +133,6 @@ def _empty_branch(condition: ir.Value, operation: ir.Operation) -> ir.Operation:
 
 
 def _moved(block: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
-    """Move the operations of `block` to the insertion point, with these arguments, and return what it returns."""
     for old, new in zip(block.arguments, arguments, strict=True):
         old.replace_all_uses_with(new)
     insertion_point = ir.InsertionPoint.current
@@ -155,9 +144,6 @@ def _moved(block: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
 
 
 _REWRITES = {"stablehlo.while": _while, "stablehlo.case": _case, "stablehlo.if": _if}
-
-
-# --- helpers -------------------------------------------------------------------------------------------------------
 
 
 def _take_terminator(block: ir.Block) -> list[ir.Value]:
@@ -178,7 +164,6 @@ def _producer(value: ir.Value) -> ir.Operation | None:
 
 
 def _constant(value: ir.Value) -> int | None:
-    """Return the value of a signed integer constant of rank 0; None for anything else."""
     maker = _producer(value)
     if maker is None or maker.name != "stablehlo.constant":
         return None

@@ -71,7 +71,6 @@ def _check(length: int, operation: ir.Operation) -> None:
 
 
 def _factors(length: int) -> list[int]:
-    """Return the prime factors, the largest one last; those of 1 are [1]."""
     factors, candidate = [], 2
     while candidate <= isqrt(length):
         if length % candidate:
@@ -89,7 +88,6 @@ def _along_all(parts: _Parts, axes: Sequence[int], inverse: bool) -> _Parts:
 
 
 def _along(parts: _Parts, axis: int, inverse: bool) -> _Parts:
-    """Return the transform along one axis; the inverse one is divided by the length."""
     length = parts.shape[axis]
     if length <= 1:
         return parts
@@ -160,9 +158,6 @@ def _full_spectrum(parts: _Parts, axis: int, length: int) -> _Parts:
     return _Parts(real, _concatenated([imaginary, _scaled(tails[1], -1.0)], axis))
 
 
-# --- Operations ----------------------------------------------------------------------------------------------------
-
-
 def _on_parts(parts: _Parts, function: Callable[[ir.Value], ir.Value]) -> _Parts:
     return _Parts(function(parts.real), function(parts.imaginary))
 
@@ -197,7 +192,6 @@ def _zeros_like(value: ir.Value) -> ir.Value:
 
 
 def _dot(value: ir.Value, matrix: ir.Value, axis: int) -> ir.Value:
-    """Return the product along `axis`, which keeps its position."""
     shape, last = list(value.type.shape), value.type.rank - 1
     dimensions = f"#stablehlo.dot<lhs_contracting_dimensions = [{axis}], rhs_contracting_dimensions = [0]>"
     others = [size for position, size in enumerate(shape) if position != axis]

@@ -23,8 +23,6 @@ Values = list[ir.Value]
 
 
 def _rewriting(name: str, lower: Callable[[ir.Operation], Sequence[ir.Value]]) -> Callable[[ir.Module], None]:
-    """Return the rewrite of all operations of this name; it raises `UnsupportedOperationError`."""
-
     def rewrite(module: ir.Module) -> None:
         for operation in operations_named(module, name):
             with operation.location, ir.InsertionPoint(operation):
@@ -83,7 +81,6 @@ def _scattered(operation: ir.Operation) -> Sequence[ir.Value]:
 
 
 def _target_index(loop_indices: list[ir.Value], indices: ir.Value, dimensions: Any, rank: int) -> list[ir.Value]:
-    """Return the operand index of the update at `loop_indices`: its start plus the offset in the window."""
     scattered = [index for loop, index in enumerate(loop_indices) if loop not in dimensions.update_window_dims]
     window = iter(index for loop, index in enumerate(loop_indices) if loop in dimensions.update_window_dims)
     skipped = (*dimensions.inserted_window_dims, *dimensions.input_batching_dims)
@@ -204,7 +201,6 @@ def inline_scalars(block: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Va
 
 
 def _scalar(value: ir.Value, scalars: Scalars) -> ir.Value:
-    """Return the scalar of a rank-0 tensor, which may be defined outside of the block."""
     if value not in scalars:
         scalars[value] = tensor.extract(value, []) if isinstance(value.type, ir.ShapedType) else value
     return scalars[value]

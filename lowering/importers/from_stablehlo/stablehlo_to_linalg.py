@@ -52,9 +52,6 @@ def _not_lowered(module: ir.Module) -> Iterator[tuple[ir.Operation, str]]:
             yield operation, operation.name
 
 
-# --- sizes -----------------------------------------------------------------------------------------------------------
-
-
 def _lower_sizes(module: ir.Module) -> None:
     """Lower `get_dimension_size` to `tensor.dim`, and JAX's assertions on sizes to `cf.assert`.
 
@@ -99,7 +96,6 @@ def _list_elements(module: ir.Module) -> None:
 
 
 def _is_list(operation: ir.Operation) -> bool:
-    """Return whether every operand is one integer and the result a list of them."""
     kinds = [value.type for value in (*operation.operands, operation.results[0])]
     if not all(isinstance(kind, ir.RankedTensorType) and kind.has_static_shape for kind in kinds):
         return False

@@ -122,7 +122,6 @@ def _refused(node: Any, error: Exception) -> UnsupportedOperationError:
 
 
 def _describe(module: ir.Module, graph: TorchGraph, context: CompileContext) -> None:
-    """Name the arguments and mark the bound ones."""
     function = next(f for f in public_functions(module) if f.attributes["sym_name"].value == context.kernel)
     function.attributes["torch.assume_strict_symbolic_shapes"] = ir.UnitAttr.get()
     attributes = argument_attributes(function)

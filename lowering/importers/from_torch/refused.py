@@ -45,7 +45,6 @@ def refuse_operators(module: ir.Module, failure: KernelError, lower: Lower, cont
 
 
 def _operator(operation: ir.Operation) -> str:
-    """Return the operator's name as torch writes it."""
     if operation.name == "torch.operator":
         return ir.StringAttr(operation.attributes["name"]).value.removeprefix("torch.")
     return operation.name.removeprefix("torch.")
@@ -114,7 +113,6 @@ def _arguments(operation: ir.Operation) -> list[ir.Value]:
 
 
 def _is_argument(value: ir.Value) -> bool:
-    """Return whether the value becomes an argument: everything but constants and lists."""
     if isinstance(value.owner, ir.Block):
         return True
     producer = value.owner.operation
@@ -124,7 +122,6 @@ def _is_argument(value: ir.Value) -> bool:
 
 
 def _opset_attributes(operation: ir.Operation) -> dict[str, ir.Attribute]:
-    """Return the attributes with the ONNX opset version of the surrounding function."""
     parent = operation.parent
     while parent.name != "func.func":
         parent = parent.parent

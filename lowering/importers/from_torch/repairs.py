@@ -97,9 +97,6 @@ def _torch(value: ir.Value, kind: ir.Type) -> ir.Value:
     return ir.Operation.create(f"torch_c.from_{source}", [kind], [value]).result
 
 
-# --- operators -------------------------------------------------------------------------------------------------------
-
-
 def rewrite_operators(module: ir.Module) -> None:
     """Rewrite all such operators of `module`; raises `UnsupportedOperationError`."""
     for operation in all_operations(module):
@@ -150,7 +147,6 @@ _QUANTISED = "torch.aten._make_per_tensor_quantized_tensor"
 
 
 def _without_zero_point(value: ir.Value, zero_point: ir.Value) -> ir.Value:
-    """Return the integers of a quantised tensor minus its zero point, as int32."""
     wide = cast(value, "si32")
     return tensor_op("sub.Scalar", wide.type, wide, zero_point, integer(1))
 
@@ -169,14 +165,10 @@ def _bitcast(operation: ir.Operation) -> None:
 
 
 def _power(operation: ir.Operation) -> None:
-    """Lower the power of two tensors of signed integers of one type."""
     result = operation.results[0]
     if not element_of(result).startswith("si") or len({value.type for value in (*operation.operands, result)}) > 1:
         return
     compute(operation, lambda x, exponent: ir.Operation.create("math.ipowi", [x.type], [x, exponent]).result)
-
-
-# --- grid samples ----------------------------------------------------------------------------------------------------
 
 
 BILINEAR, NEAREST = 0, 1
@@ -231,7 +223,6 @@ def _bilinear(image: ir.Value, grid: ir.Value, aligned: bool) -> ir.Value:
 
 
 def _corners(position: Coordinate) -> list[tuple[Coordinate, ir.Value]]:
-    """Return the integral coordinates on both sides, with their weights."""
     low = tensor_op("floor", position.type, position)
     high = tensor_op("add.Scalar", position.type, low, number(1.0), integer(1))
     above = tensor_op("sub.Tensor", position.type, position, low, integer(1))
@@ -254,7 +245,6 @@ def _coordinate(grid: ir.Value, position: int, size: int, aligned: bool) -> Coor
 
 
 def _read(image: ir.Value, x: Coordinate, y: Coordinate) -> ir.Value:
-    """Gather the image at these integral coordinates, zeros outside."""
     batch, channels, height, width = static_shape_of(image)
     rows, columns = static_shape_of(x)[1:3]
     element = element_of(image)
@@ -275,7 +265,6 @@ def _read(image: ir.Value, x: Coordinate, y: Coordinate) -> ir.Value:
 
 
 def _clamped(position: Coordinate, size: int) -> tuple[ir.Value, ir.Value]:
-    """Return the coordinate as an integer, 0 outside the axis, and whether it is inside."""
     condition = as_type(position.type, "i1")
     not_below = tensor_op("ge.Scalar", condition, position, number(0.0))
     is_inside = tensor_op(

@@ -39,7 +39,6 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
 
 
 def _lowered(module: ir.Module, context: CompileContext) -> ir.Module:
-    """Lower the module by torch-mlir's passes, with our repairs in between."""
     lowered = run_isolated(module, TO_BACKEND, context)
     with lowered.context, ir.Location.unknown():
         run_rewrite("loops", repairs.rewrite_loops, lowered, context)

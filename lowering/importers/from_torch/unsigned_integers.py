@@ -82,7 +82,6 @@ def rewrite(module: ir.Module) -> None:
 
 
 def _builder_of_uint64(operation: ir.Operation) -> Callable[..., ir.Value] | None:
-    """Return the builder of a result element on builtin uint64 scalars; None for operations without one."""
     if operation.name in CASTS and _width(operation.operands[0]) == 64 and "f" in element_of(operation.results[0]):
         kind = bare_type([], element_of(operation.results[0])).element_type
         return lambda x: arith.uitofp(kind, x)
@@ -101,7 +100,6 @@ def _is_float_to_wide(power: ir.Operation) -> bool:
 
 
 def _width(value: ir.Value) -> int:
-    """Return the element width of an unsigned tensor; 0 for any other value."""
     match = _UNSIGNED.search(str(value.type))
     return int(match[1]) if match and str(value.type).startswith("!torch.vtensor") else 0
 

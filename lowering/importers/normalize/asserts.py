@@ -113,7 +113,6 @@ def _failure(operation: ir.Operation) -> Failure:
 
 
 def _failures_of(operation: ir.Operation) -> list[Failure]:
-    """Return the failures inside of `operation` as values of the block that holds it."""
     if operation.name.startswith("linalg."):
         return _failures_of_structured(operation if operation.name == "linalg.generic" else generalize(operation))
     if (carry := _REGION_RULES.get(operation.name)) is None:
@@ -132,7 +131,6 @@ def _value_for(message: str, failures: Sequence[Failure]) -> ir.Value | None:
 
 
 def _merged(failures: Sequence[Failure]) -> list[Failure]:
-    """Combine failures of one message by `arith.ori`, at the insertion point."""
     merged: dict[str, Failure] = {}
     for failure in failures:
         first = merged.get(failure.message, failure)
@@ -160,7 +158,6 @@ def _bool() -> ir.Type:
 
 
 def _failures_of_structured(operation: ir.Operation) -> list[Failure]:
-    """Return the failures of a structured operation's body, each reduced over all its iterations."""
     body = operation.regions[0].blocks[0]
     failures = _failures_in(body)
     with ir.InsertionPoint(operation), operation.location:
@@ -169,7 +166,6 @@ def _failures_of_structured(operation: ir.Operation) -> list[Failure]:
 
 
 def _over_all_elements(operation: ir.Operation, failed: ir.Value) -> ir.Value | None:
-    """Return whether `failed`, a value of the body, is true in any iteration; None without iterations."""
     loops = _Loops(operation)
     steps = leading_to(loops.body, [failed])
     used = {value for step in steps for value in needed_by(step)} | {failed}
@@ -200,8 +196,6 @@ def _over_all_elements(operation: ir.Operation, failed: ir.Value) -> ir.Value | 
 
 
 class _Loops:
-    """The loops of a structured operation and the operands that they read."""
-
     def __init__(self, operation: ir.Operation):
         self.operation = operation
         self.body = operation.regions[0].blocks[0]
@@ -235,7 +229,6 @@ class _Loops:
 
 
 def _indexed(steps: Sequence[ir.Operation]) -> set[int]:
-    """Return the loops whose `linalg.index` is read."""
     inner = (inner for step in steps for inner in all_operations_in(step))
     return {index.attributes["dim"].value for index in inner if index.name == "linalg.index"}
 
@@ -249,7 +242,6 @@ def _along(loops: Sequence[int], loop: int) -> ir.AffineMap:
 
 
 def _renumbering(count: int, loops: Sequence[int]) -> ir.AffineMap:
-    """Return the map from the kept loops to all loops; the others, which nothing reads, are 0."""
     expressions = [ir.AffineDimExpr.get(loops.index(loop)) if loop in loops else None for loop in range(count)]
     return ir.AffineMap.get(len(loops), 0, [expression or ir.AffineConstantExpr.get(0) for expression in expressions])
 
@@ -273,7 +265,6 @@ Rule = Callable[[ir.Operation, Sequence[Bits], int], list[ir.Value]]
 
 
 def _branch(operation: ir.Operation, groups: Sequence[Bits], count: int) -> list[ir.Value]:
-    """Yield the bits of each arm; a missing arm yields false."""
     extended = _extended(operation, [], count)
     for region, new, bits in zip(operation.regions, extended.regions, groups, strict=True):
         if not region.blocks:
@@ -307,7 +298,6 @@ _REGION_RULES: dict[str, Rule] = {"scf.if": _branch, "scf.for": _counted_loop, "
 
 
 def _extended(operation: ir.Operation, operands: Sequence[ir.Value], count: int) -> ir.Operation:
-    """Return the same operation with more operands and `count` more results, its regions empty."""
     bit = ir.IntegerType.get_signless(1)
     return ir.Operation.create(
         operation.name,
@@ -321,7 +311,6 @@ def _extended(operation: ir.Operation, operands: Sequence[ir.Value], count: int)
 
 
 def _replace_extended(operation: ir.Operation, extended: ir.Operation) -> list[ir.Value]:
-    """Replace `operation` by `extended` and return the additional results."""
     count = len(operation.results)
     for old, new in zip(operation.results, list(extended.results)[:count], strict=True):
         old.replace_all_uses_with(new)

@@ -42,7 +42,6 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
 
 
 def _clamp_indices(operation: ir.Operation, first: int) -> None:
-    """Clamp the indices of an access, which are its operands from `first` on."""
     accessed = operation.operands[first - 1]
     if 0 in list(accessed.type.shape):
         # A tensor without elements: there is nothing to read or write.
@@ -82,7 +81,6 @@ def _mark_reductions(generic: ir.Operation) -> None:
 
 
 def _accumulators_first(generic: ir.Operation) -> None:
-    """Swap ``x + accumulator`` to ``accumulator + x``."""
     block = generic.regions[0].blocks[0]
     accumulators = list(block.arguments)[len(block.arguments) - len(generic.results) :]
     for inner in block.operations:
@@ -111,7 +109,6 @@ def _is_pure(branch: ir.Operation) -> bool:
 
 
 def _flatten(branch: ir.Operation) -> None:
-    """Move the operations of both arms before the branch and select between the yielded values."""
     condition, ends = branch.operands[0], []
     for region in branch.regions:
         for block in region.blocks:

@@ -61,9 +61,6 @@ def _dtype(kind: ir.Type) -> DType:
     return dtype
 
 
-# --- operations of their own ---------------------------------------------------------------------------------------
-
-
 def _constant(operation: ir.Operation) -> ir.Value:
     kind = operation.results[0].type
     _dtype(kind)
@@ -95,9 +92,6 @@ def _integer_power(operation: ir.Operation) -> ir.Value:
 _OWN: dict[str, Callable[[ir.Operation], ir.Value]] = {
     "complex.constant": _constant, "complex.bitcast": _bitcast, "complex.powi": _integer_power,
 }  # fmt: skip
-
-
-# --- rules on scalars ----------------------------------------------------------------------------------------------
 
 
 def _angle(z: Scalar) -> Scalar:

@@ -91,7 +91,6 @@ def take_constants(
 
 
 def _stored_wider(operation: ir.Operation, kind: ir.RankedTensorType) -> ir.Operation:
-    """Return the same constant in the wider integer type that stores it, truncated where it is used."""
     wide = ir.RankedTensorType.get(kind.shape, storage_type(kind.element_type))
     with ir.InsertionPoint(operation), operation.location:
         elements = ir.DenseElementsAttr.get(np.ascontiguousarray(odd_constant(operation)), type=wide)
@@ -132,7 +131,6 @@ def _move(
 
 
 def _reference(wish: str, kind: ir.RankedTensorType, params: dict[str, Any]) -> tuple[str, ir.Attribute]:
-    """Return a name that no parameter has yet, and the resource attribute of that name."""
     name, count = wish, 0
     while True:
         quoted = ir.StringAttr.get(name)
@@ -144,7 +142,6 @@ def _reference(wish: str, kind: ir.RankedTensorType, params: dict[str, Any]) -> 
 
 
 def _kind_of(operation: ir.Operation) -> ir.RankedTensorType | None:
-    """Return the tensor type of an operation's attribute ``value``; None where there is none or it is no tensor."""
     if "value" not in operation.attributes:
         return None
     kind = ir.TypeAttr(operation.attributes["type"]).value if "type" in operation.attributes else None

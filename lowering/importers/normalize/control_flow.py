@@ -112,12 +112,8 @@ def _refuse_endless(loop: ir.Operation) -> None:
     )
 
 
-# --- loops that were parallel --------------------------------------------------------------------------------------
-
-
 @RULES.register("scf.forall")
 def _forall(operation: ir.Operation) -> Values:
-    """Lower a `scf.forall` to sequential loops; its parallel insertions become `tensor.insert_slice` in order."""
     (lower, upper, steps), outputs = _bounds(operation)
     block = operation.regions[0].blocks[0]
 
@@ -134,7 +130,6 @@ def _forall(operation: ir.Operation) -> Values:
 
 
 def _insert(insertion: ir.Operation, content: dict[ir.Value, ir.Value], values: dict[ir.Value, ir.Value]) -> None:
-    """Write a slice into the current `content` of one of the shared tensors."""
     source, target, *positions = insertion.operands
     inserted = ir.Operation.create(
         "tensor.insert_slice",
@@ -150,7 +145,6 @@ def _insert(insertion: ir.Operation, content: dict[ir.Value, ir.Value], values: 
 
 
 def _bounds(operation: ir.Operation) -> tuple[list[Values], Values]:
-    """Return the lower bounds, upper bounds and steps of a `scf.forall`, and the tensors that it shares."""
     counts, operands = list(operation.attributes["operandSegmentSizes"]), list(operation.operands)
     groups = []
     for count, name in zip(counts, ("staticLowerBound", "staticUpperBound", "staticStep"), strict=False):
@@ -163,7 +157,6 @@ def _bounds(operation: ir.Operation) -> tuple[list[Values], Values]:
 
 @RULES.register("scf.parallel")
 def _parallel(operation: ir.Operation) -> Values:
-    """Lower a `scf.parallel` to sequential loops that carry its reductions."""
     count = operation.attributes["operandSegmentSizes"][0]
     operands, block = list(operation.operands), operation.regions[0].blocks[0]
     lower, upper, steps = (operands[group * count : (group + 1) * count] for group in range(3))
@@ -184,8 +177,6 @@ def _parallel(operation: ir.Operation) -> Values:
 def _sequential_loops(
     lower: Values, upper: Values, steps: Values, carried: Values, body: Callable[[Values, Values], Values]
 ) -> Values:
-    """Build nested `scf.for` loops, the last one innermost, around a body that returns what to yield."""
-
     def around(indices: Values, carried: Values) -> Values:
         loop = len(indices)
         if loop == len(lower):
@@ -198,12 +189,8 @@ def _sequential_loops(
     return around([], carried)
 
 
-# --- branches and regions ------------------------------------------------------------------------------------------
-
-
 @RULES.register("scf.index_switch")
 def _switch(operation: ir.Operation) -> Values:
-    """Lower to a chain of `scf.if`, one for each case; the first region is the default."""
     cases = list(operation.attributes["cases"])
     default, *regions = operation.regions
     return _chain(operation, list(zip(cases, regions, strict=True)), default)
@@ -230,9 +217,6 @@ def _region(operation: ir.Operation) -> Values:
     for inner in [inner.operation for inner in block.operations][:-1]:
         inner.move_before(operation)
     return list(terminator(block).operands)
-
-
-# --- poison --------------------------------------------------------------------------------------------------------
 
 
 @RULES.register("ub.poison")

@@ -58,9 +58,6 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
         replace(operation, values)
 
 
-# --- Rules --------------------------------------------------------------------------------------------------------
-
-
 Rule = Callable[[ir.Operation], Sequence[ir.Value] | None]
 RULES: Registry[str, Rule] = Registry("decomposition")
 decomposes = RULES.register
@@ -106,7 +103,6 @@ def _pad(operation: ir.Operation) -> Sequence[ir.Value] | None:
 
 @decomposes("linalg.pack")
 def _pack(operation: ir.Operation) -> Sequence[ir.Value] | None:
-    """Make tiles inner axes; a partial last tile is padded first."""
     source, kind = operation.operands[0], operation.results[0].type
     tiles = _tiles(operation)
     if tiles is None or DYNAMIC in (*kind.shape, *source.type.shape):
@@ -159,7 +155,6 @@ def _tiles(operation: ir.Operation) -> list[int] | None:
 
 
 def _outer_order(operation: ir.Operation, rank: int) -> list[int]:
-    """Return the axis of the unpacked tensor that each outer axis of the packed tensor is."""
     permutation = list(operation.attributes["outer_dims_perm"]) if "outer_dims_perm" in operation.attributes else []
     return permutation or list(range(rank))
 
@@ -230,7 +225,6 @@ def _bitcast(operation: ir.Operation) -> Sequence[ir.Value] | None:
 
 @decomposes("tensor.reshape")
 def _reshape(operation: ir.Operation) -> Sequence[ir.Value] | None:
-    """Reshape through a tensor of one axis."""
     source, kind = operation.operands[0], operation.results[0].type
     ranked = isinstance(kind, ir.RankedTensorType) and isinstance(source.type, ir.RankedTensorType)
     if not ranked or not kind.has_static_shape or not source.type.has_static_shape:

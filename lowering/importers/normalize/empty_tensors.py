@@ -20,9 +20,6 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.rules import literal
 from mlirtri.lowering.mlir.cloning import replace
 
-# --- Tensors without elements -------------------------------------------------------------------------------------
-
-
 PURE = ("linalg.", "tensor.", "arith.", "math.", "complex.")
 """Dialects whose operations on tensors have no effects but their results."""
 
@@ -47,9 +44,6 @@ def _gives_nothing(operation: ir.Operation) -> bool:
 
 def _is_elementless(value: ir.Value) -> bool:
     return isinstance(value.type, ir.RankedTensorType) and 0 in value.type.shape
-
-
-# --- Tensors of undefined elements --------------------------------------------------------------------------------
 
 
 VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast", "tensor.extract_slice")

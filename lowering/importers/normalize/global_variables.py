@@ -67,8 +67,6 @@ def _lower_global(
 
 @dataclass
 class _Global:
-    """A mutable global."""
-
     module: ir.Module
     variable: ir.Operation
     name: str

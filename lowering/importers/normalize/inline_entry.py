@@ -74,7 +74,6 @@ def _callee(call: ir.Operation) -> str:
 
 
 def _check_calls(entry: ir.OpView, functions: dict[str, ir.OpView]) -> None:
-    """Raise `UnsupportedOperationError` for calls that cannot be inlined, and for programs too large after inlining."""
     calls = {name: _calls(function) for name, function in functions.items()}
     raise_all([problem for calls in calls.values() for call in calls if (problem := _error_of_call(call, functions))])
     graph = {name: [_callee(call) for call in calls] for name, calls in calls.items()}
@@ -94,7 +93,6 @@ def _check_calls(entry: ir.OpView, functions: dict[str, ir.OpView]) -> None:
 
 
 def _error_of_call(call: ir.Operation, functions: dict[str, ir.OpView]) -> KernelError | None:
-    """Return the error of a call whose function has no body; None where it has one or is an external kernel."""
     callee = functions.get(_callee(call))
     if callee is not None and (len(callee.regions[0].blocks) or KIND in callee.attributes):
         return None
@@ -106,7 +104,6 @@ def _error_of_call(call: ir.Operation, functions: dict[str, ir.OpView]) -> Kerne
 
 
 def _recursion_error(cycle: list[str], calls: dict[str, list[ir.Operation]]) -> KernelError:
-    """Return the error for `cycle`, the names of functions that call each other in turn; the last is the first."""
     spans = [
         next(span_of(call.location) for call in calls[caller] if _callee(call) == callee)
         for caller, callee in pairwise(cycle)

@@ -36,7 +36,6 @@ def _writes_each_element_once(generic: ir.Operation) -> bool:
 
 
 def _loops_of(kind: ir.RankedTensorType, mapping: ir.AffineMap) -> frozenset[int] | None:
-    """Return the loops that index a whole output, one per axis; None for any other map."""
     loops: list[int] = []
     for expression, size in zip(mapping.results, kind.shape, strict=True):
         if isinstance(expression, ir.AffineDimExpr):
@@ -69,7 +68,6 @@ def _loops(generic: ir.Operation) -> list[ir.Value]:
 
 
 def _inline_body(generic: ir.Operation, arguments: Sequence[ir.Value], indices: Sequence[ir.Value]) -> list[ir.Value]:
-    """Move the body's operations to the insertion point and return the values that they yield."""
     block, target = generic.regions[0].blocks[0], ir.InsertionPoint.current.block
     for inner in all_operations_in(generic):
         if inner.name == "linalg.index":

@@ -51,9 +51,6 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
             del function.attributes[name]
 
 
-# --- types ---------------------------------------------------------------------------------------------------------
-
-
 def _check_types(function: ir.OpView) -> None:
     arguments = function.regions[0].blocks[0].arguments
     problems: list[KernelError] = []
@@ -70,7 +67,6 @@ def _check_types(function: ir.OpView) -> None:
 
 
 def _problem(kind: ir.Type) -> tuple[str, str | None] | None:
-    """Return what is wrong with a type, and a suggestion; None when Python can pass it."""
     if _is_tensor(kind) and kind.encoding is not None:
         return f"is a {kind}", "give a dense tensor, without an encoding"
     if _is_tensor(kind) or isinstance(kind, (ir.IntegerType, ir.IndexType, ir.FloatType, ir.ComplexType)):
@@ -92,18 +88,13 @@ def _is_index(kind: ir.Type) -> bool:
 
 
 def _stored(kind: ir.Type) -> ir.Type:
-    """Return the tensor type that `kind` has in the signature."""
     element = kind.element_type if _is_tensor(kind) else kind
     if _is_index(kind):
         element = ir.IntegerType.get_signless(64)
     return ir.RankedTensorType.get(kind.shape if _is_tensor(kind) else [], element)
 
 
-# --- values --------------------------------------------------------------------------------------------------------
-
-
 def _convert_argument(argument: ir.BlockArgument) -> None:
-    """Give the argument its new type, and its uses a value of the old one."""
     kind = argument.type
     if _stored(kind) == kind:
         return
@@ -125,9 +116,6 @@ def _convert_result(value: ir.Value) -> ir.Value:
         wide = _stored(kind)
         value = arith.index_cast(wide if _is_tensor(kind) else wide.element_type, value)
     return value if _is_tensor(kind) else tensor.from_elements(_stored(kind), [value])
-
-
-# --- names ---------------------------------------------------------------------------------------------------------
 
 
 def _name_arguments(block: ir.Block) -> None:

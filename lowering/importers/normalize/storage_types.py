@@ -74,7 +74,6 @@ def _element(kind: ir.Type) -> str:
 
 
 def _stored(kind: ir.Type) -> ir.Type:
-    """Return the type with its elements as signless integers; `kind` itself where they can be stored."""
     element = _element(kind)
     if _FLOAT8.fullmatch(element):
         stored = ir.IntegerType.get_signless(8)
@@ -88,7 +87,6 @@ def _stored(kind: ir.Type) -> ir.Type:
 
 
 def _note_dtypes(function: func.FuncOp) -> None:
-    """Record the Python dtypes of arguments and results in attributes, before their types lose them."""
     note_signs(function)
     groups = argument_attributes(function), result_attributes(function)
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
@@ -99,9 +97,6 @@ def _note_dtypes(function: func.FuncOp) -> None:
             elif element.startswith("si"):
                 group[DTYPE] = ir.StringAttr.get(f"int{element[2:]}")
     set_signature(function, *groups)
-
-
-# --- arithmetic ----------------------------------------------------------------------------------------------------
 
 
 def _lower_foreign_arithmetic(module: ir.Module, context: CompileContext) -> None:
@@ -126,7 +121,6 @@ def _computes(operation: ir.Operation) -> bool:
 
 
 def _is_arithmetic(operation: ir.Operation, form: re.Pattern[str]) -> bool:
-    """Return whether an operation computes with, or creates, elements of that form."""
     if not operation.name.startswith(("arith.", "math.")) or operation.name in _TYPE_AGNOSTIC:
         return False
     return any(form.fullmatch(_element(value.type)) for value in (*operation.operands, *operation.results))
@@ -143,7 +137,6 @@ def _stored_wider(value: ir.Value) -> ir.Value:
 
 
 def _format(kind: ir.Type) -> Format:
-    """Return the format of an 8-bit float type; raises `UnsupportedOperationError` for an unknown one."""
     if (format := FORMATS.get(_element(kind))) is None:
         raise UnsupportedOperationError(f"there is no dtype for {_element(kind)} here", help="use f8E4M3FN or f8E5M2")
     return format

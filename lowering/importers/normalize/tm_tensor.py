@@ -109,7 +109,6 @@ def _sort(operation: ir.Operation) -> Values:
 
 
 def _order_by_field(block: ir.Block) -> merge_sort.Overtakes | None:
-    """Return the order of a region that compares one field, with NaN as the largest element; None for others."""
     compared = terminator(block).operands[0]
     operation = None if isinstance(compared.owner, ir.Block) else compared.owner.operation
     if operation is None or operation.name not in ("arith.cmpf", "arith.cmpi"):
@@ -144,7 +143,6 @@ def _order_by_field(block: ir.Block) -> merge_sort.Overtakes | None:
 
 
 def _predicate(operation: ir.Operation) -> str | None:
-    """Return ``sle``, ``ult``, ``oge`` and so on; None for predicates that are no order."""
     predicate = operation.attributes["predicate"].value
     if operation.name == "arith.cmpi":
         return {2: "slt", 3: "sle", 4: "sgt", 5: "sge", 6: "ult", 7: "ule", 8: "ugt", 9: "uge"}.get(predicate)
@@ -152,7 +150,6 @@ def _predicate(operation: ir.Operation) -> str | None:
 
 
 def _spelling(kind: ir.Type, predicate: str) -> str:
-    """Return our dtype spelling of a type, with the sign that the comparison assumes."""
     is_unsigned = isinstance(kind, ir.IntegerType) and kind.width > 1 and predicate[0] == "u"
     return f"u{kind}" if is_unsigned else str(kind)
 
@@ -295,7 +292,6 @@ def _starts(
     inner: Sequence[int | ir.Value],
     behind: int,
 ) -> tuple[dict[int, ir.Value], ir.Value]:
-    """Return where an update starts along each of `axes`, clamped to the tensor, and whether it was in bounds."""
     starts, is_inside = {}, arith.constant(ir.IntegerType.get_signless(1), 1)
     for column, axis in enumerate(axes):
         start = arith.index_cast(ir.IndexType.get(), tensor.extract(indices, [*update_index, index_constant(column)]))

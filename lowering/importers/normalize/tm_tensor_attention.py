@@ -46,8 +46,6 @@ def attention(
 
 
 class _Work:
-    """A builder of operations on tensors of the shape `rows` plus a last axis, in one dtype."""
-
     def __init__(self, wide: DType, rows: Sequence[int | ir.Value]):
         self.wide, self.rows, self.rank = wide, list(rows), len(rows) + 1
         self.kind = element_type(wide)
@@ -58,7 +56,6 @@ class _Work:
     def contracted(
         self, left: ir.Value, left_axes: Axes, right: ir.Value, right_axes: Axes, columns: int | ir.Value
     ) -> ir.Value:
-        """Return the matrix product, reduced over the innermost loop."""
         loops = self.rank + 1
         maps = [dimensions(*axes, rank=loops) for axes in (left_axes, right_axes, range(self.rank))]
 
@@ -76,7 +73,6 @@ class _Work:
         body: Callable[..., ir.Value],
         kind: ir.Type | None = None,
     ) -> ir.Value:
-        """Map elementwise into a new tensor of the shape of the first input."""
         maps = [dimensions(*axes, rank=self.rank) for axes in (*axes, range(self.rank))]
         out = tensor.empty(sizes_of(inputs[0]), kind or self.kind)
         [result] = generic(inputs, [out], maps, ["parallel"] * self.rank, lambda *elements: [body(*elements[:-1])])

@@ -73,7 +73,6 @@ def compiled(
 
 
 def _replace_functions(graph: torch.fx.GraphModule) -> None:
-    """Replace calls of the functions of `OURS`, in place."""
     for node in graph.graph.nodes:
         if node.op == "call_function":
             node.target = OURS.get(node.target, node.target)

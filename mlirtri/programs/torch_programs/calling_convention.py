@@ -109,14 +109,12 @@ class Calling:
         return leaves
 
     def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Move keyword arguments that were positional at the export to their positions."""
         placed, named = list(args), dict(kwargs)
         while len(placed) < len(self.names) and self.names[len(placed)] in named:
             placed.append(named.pop(self.names[len(placed)]))
         return tuple(placed), named
 
     def _refuse_names(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise `ArgumentMismatchError` for missing or unknown arguments, or too many."""
         in_order, by_name = self.arguments.children()
         names = self.names or tuple(f"argument {position}" for position in range(in_order.num_children))
         keywords = list(by_name.context or ())

@@ -45,7 +45,6 @@ def _takes_leaves(calling: Calling) -> bool:
 
 
 def _with_constants(calling: Calling, runner: Runner, general: Call) -> Call:
-    """Return the fast path of a module exported with constant arguments, which each call repeats."""
     count, constants = (
         len(calling.inputs),
         {position: leaf for position, leaf in enumerate(calling.inputs) if leaf.is_constant},
@@ -83,7 +82,6 @@ def _is_compared(value: Any) -> bool:
 
 
 def _rebuilding(calling: Calling, numbers: Sequence[int]) -> Callable[[Any], Any] | None:
-    """Return the function from the kernel's results to the module's; None unless tensor, tuple or list."""
     spec = calling.results
     if spec.is_leaf():
         [number] = numbers
@@ -100,7 +98,6 @@ def _rebuilding(calling: Calling, numbers: Sequence[int]) -> Callable[[Any], Any
 
 
 def _single(results: pytree.TreeSpec, runner: Runner, general: Call) -> Call | None:
-    """Return the compiled function's own call in the module's structure; None without one or for repeated results."""
     if not results.is_leaf() and results.num_leaves != 1:
         return None
     make = None if results.is_leaf() else results.type

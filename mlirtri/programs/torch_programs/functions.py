@@ -81,7 +81,6 @@ class _Static:
 def _split_graph(
     module: torch.fx.GraphModule,
 ) -> tuple[TorchGraph, dict[str, torch.Tensor], Calling, list[tuple[int, ...] | None]]:
-    """Return a copy of the graph without symbol and constant inputs and outputs, and its calling convention."""
     module = torch.fx.GraphModule(module, _copied(module.graph))
     nodes = module.graph.nodes
     tokens = _assert_checks(module.graph)
@@ -187,7 +186,6 @@ def _size_of(argument: Any) -> Any:
 
 
 def _strides_of(node: Any) -> tuple[int, ...] | None:
-    """Return the strides of a result, or None if it is contiguous."""
     value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
     if not isinstance(value, torch.Tensor) or value.is_contiguous():
         return None
@@ -195,14 +193,12 @@ def _strides_of(node: Any) -> tuple[int, ...] | None:
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a contiguous tensor without gradient and subclass, for the fast path of kernels."""
     if tensor.requires_grad or type(tensor) is not torch.Tensor:
         tensor = tensor.detach()
     return tensor.contiguous()
 
 
 def _laid_out(result: Any, strides: tuple[int, ...] | None) -> Any:
-    """Return the result with the strides that AOTAutograd predicted and views it by."""
     if strides is None:
         return result
     if not _overlaps(result.shape, strides):
@@ -215,7 +211,6 @@ def _laid_out(result: Any, strides: tuple[int, ...] | None) -> Any:
 
 
 def _overlaps(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Return whether elements may share memory, like those of `expand` and `unfold`."""
     axes = sorted((step, size) for size, step in zip(shape, strides, strict=True) if size > 1)
     return any(
         step < _extent([axis for _, axis in axes[:axis]], [axis for axis, _ in axes[:axis]])
@@ -224,5 +219,4 @@ def _overlaps(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def _extent(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return the number of elements between the first and the last in memory, inclusive."""
     return 1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))

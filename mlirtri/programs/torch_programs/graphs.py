@@ -86,7 +86,6 @@ def _inputs(program: Any, graph: Any) -> tuple[dict[str, str], dict[str, torch.T
 
 
 def _effect(graph: Any) -> UnsupportedOperationError:
-    """Return the error for the first operator with an effect."""
     node = next(node for node in graph.nodes if node.target is torch.ops.higher_order.with_effects)
     operator, *arguments = node.args[1:]
     if operator is torch.ops.aten._linalg_check_errors.default:
@@ -156,7 +155,6 @@ def _names(program: Any) -> tuple[str, ...]:
 
 
 def _refuse_another_shape(graph: Any, spec: Any, node: Any) -> None:
-    """Refuse a write of another shape than the argument's."""
     for constant in graph.nodes:
         if (
             constant.op != "placeholder"
@@ -173,7 +171,6 @@ def _refuse_another_shape(graph: Any, spec: Any, node: Any) -> None:
 
 
 def _may_be_equal(before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
-    """Return whether shapes may be equal: static sizes are."""
     pairs = zip(before, after, strict=False)
     return len(before) == len(after) and all(x == y for x, y in pairs if type(x) is type(y) is int)
 

@@ -156,8 +156,6 @@ def _distinct(arguments: Any) -> Any:
 
 
 class _Function(torch.nn.Module):
-    """A function as a module, which torch.export requires."""
-
     def __init__(self, function: Any):
         super().__init__()
         self.function = function

@@ -73,7 +73,6 @@ class TorchKernel(Kernel):
         return result if isinstance(result, tuple) else (result,)
 
     def _check_written(self, leaves: list[Any]) -> None:
-        """Raise `ArgumentMismatchError` for written arguments that are not writable or share memory with others."""
         names = [parameter.name for parameter in self.calling.inputs]
         for index in self.calling.input_updates:
             if problem := why_not_writable(_settled(leaves[index])):
@@ -91,7 +90,6 @@ class TorchKernel(Kernel):
 
     @cached_property
     def _owners(self) -> dict[int, list[str]]:
-        """Return the module's tensors by the address of their storage."""
         owners: dict[int, list[str]] = {}
         for name, tensor in self.held.items():
             if pointer := _memory(tensor):
@@ -99,7 +97,6 @@ class TorchKernel(Kernel):
         return owners
 
     def _write(self, leaves: list[Any], results: tuple[Any, ...]) -> None:
-        """Copy new contents into the buffers and arguments that the module writes."""
         with torch.no_grad():
             for name, number in self.calling.buffer_updates.items():
                 self.held[name].copy_(_as_tensor(results[number]))
@@ -136,14 +133,12 @@ def _shared(kernel: str, first: str, other: str) -> ArgumentMismatchError:
 
 
 def _settled(leaf: Any) -> Any:
-    """Return a tensor with inspectable memory; the kernel refuses others."""
     if not isinstance(leaf, torch.Tensor):
         return leaf
     return leaf.detach() if leaf.layout is torch.strided else torch.empty(0)
 
 
 def _memory(leaf: Any) -> int:
-    """Return the address of the storage of a tensor or array, 0 for none."""
     if isinstance(leaf, np.ndarray):
         return leaf.__array_interface__["data"][0]
     return _settled(leaf).untyped_storage().data_ptr() if isinstance(leaf, torch.Tensor) else 0

@@ -81,7 +81,6 @@ def _cosine_and_sine(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _zero_times(factor: Tensor) -> Tensor:
-    """Return ``0 * factor``, and 0 for NaN."""
     return torch.where(torch.isnan(factor), 0.0, 0 * factor)
 
 
@@ -113,7 +112,6 @@ def cosh(z: Tensor) -> Tensor:
 
 
 def _hyperbolic(z: Tensor) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
-    """Return the products with the hyperbolic sine and cosine of the real part, as functions."""
     size = torch.abs(z.real)
     body = torch.copysign(torch.ones_like(size), z.real)
     root = torch.exp(size / 2) * math.sqrt(0.5)
@@ -154,7 +152,6 @@ def _select_finite(z: Tensor, far: Tensor, near: Tensor) -> Tensor:
 
 
 def _asinh_of_nonfinite(z: Tensor) -> Tensor:
-    """Return asinh where a part is infinite or NaN (C99, annex G)."""
     a, b = z.real, z.imag
     quarter = torch.copysign(torch.where(torch.isinf(a), math.pi / 4, torch.full_like(b, math.pi / 2)), b)
     on_axis = torch.isinf(a) & torch.isfinite(b) | torch.isnan(a) & (b == 0)
@@ -211,7 +208,6 @@ def atanh(z: Tensor) -> Tensor:
 
 
 def _atanh_of_nonfinite(z: Tensor) -> Tensor:
-    """Return atanh where a part is infinite or NaN (C99, annex G)."""
     a, b = z.real, z.imag
     is_still = torch.isinf(a) | torch.isinf(b) | (a == 0)
     real = torch.where(is_still, _zero(a), math.nan)
@@ -285,7 +281,6 @@ def _product(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _boxed(z: Tensor, is_endless: Tensor) -> tuple[Tensor, Tensor]:
-    """Return unit parts for an infinite number, and the parts with NaN replaced by 0 for others."""
     finite = [torch.where(torch.isnan(part), _zero(part), part) for part in _parts(z)]
     units = [torch.copysign(torch.isinf(part).to(part.dtype), part) for part in _parts(z)]
     real, imaginary = (torch.where(is_endless, unit, part) for unit, part in zip(units, finite, strict=True))

@@ -177,7 +177,6 @@ def by_parts(operator: Any, number: int | None) -> Rule:
 
 
 def _part(operand: Any, position: int, kind: torch.dtype) -> Any:
-    """Return the real part (0) or the imaginary part (1) of a value; indices and masks stay."""
     if type(operand) is complex:
         return (operand.real, operand.imag)[position]
     if not isinstance(operand, Tensor) or not (operand.dtype.is_complex or operand.dtype.is_floating_point):

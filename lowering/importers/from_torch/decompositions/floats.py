@@ -197,7 +197,6 @@ def _as_tensor(limit: Any, like: Tensor) -> Tensor:
 
 
 def _wide(x: Tensor) -> Tensor:
-    """Return float16 and bfloat16 as float32, eager's compute dtype."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 

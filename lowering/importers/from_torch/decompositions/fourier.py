@@ -94,7 +94,6 @@ def _transform_axis(axis: int, real: Tensor, imaginary: Tensor, sign: int) -> tu
 
 
 def _transform(real: Tensor, imaginary: Tensor, sign: int) -> tuple[Tensor, Tensor]:
-    """Return both parts of the transform along the last axis."""
     length = real.shape[-1]
     if _is_short(length):
         cosine, sine = _roots_of_unity(length, length, length, sign, real)
@@ -158,7 +157,6 @@ def istft(
 
 
 def _overlap_add(frames: Tensor, hop: int, length: int) -> Tensor:
-    """Return the sum of overlapping frames, each `hop` elements after its predecessor."""
     size = frames.shape[-1]
     chunks = (size + hop - 1) // hop
     parts = _padded(frames, 0, chunks * hop - size).unflatten(-1, (chunks, hop))

@@ -182,7 +182,6 @@ def avg_pool2d_backward(
 def _window_lengths(
     count: int, size: int, kernel: int, step: int, padding: int, with_padding: bool, device: torch.device
 ) -> Tensor:
-    """Return the number of elements in each window along an axis."""
     start = torch.arange(count, device=device) * step - padding
     end = torch.clamp(start + kernel, max=size + padding)
     if with_padding:
@@ -214,7 +213,6 @@ def sample_2d(x: Tensor, grid: Tensor, mode: int, padding: int, aligned: bool) -
 
 
 def _nearest_pixel(position: Tensor, size: Any, padding: int, aligned: bool) -> tuple[Tensor, Tensor]:
-    """Return the pixel nearest to a coordinate in [-1, 1], and whether it is inside; outside it is pixel 0."""
     index = (position + 1) * (size - 1) * 0.5 if aligned else ((position + 1) * size - 1) * 0.5
     if padding == BORDER:
         last = torch.full((), size - 1, dtype=position.dtype, device=position.device)
@@ -246,7 +244,6 @@ def sample_3d(x: Tensor, grid: Tensor, mode: int, padding: int, aligned: bool) -
 
 
 def _gather_pixels(x: Tensor, position: list[Tensor]) -> Tensor:
-    """Read the elements of all channels at integral coordinates, 0 outside the image."""
     flat_index, is_inside = torch.zeros_like(position[0]).long(), torch.ones_like(position[0], dtype=torch.bool)
     for index, size in zip(position, x.shape[2:], strict=True):
         in_bounds = (index >= 0) & (index < size)
@@ -258,7 +255,6 @@ def _gather_pixels(x: Tensor, position: list[Tensor]) -> Tensor:
 
 
 def _source_coordinate(position: Tensor, size: Any, padding: int, aligned: bool) -> Tensor:
-    """Return the position along an axis of a coordinate in [-1, 1], after padding."""
     index = (position + 1) / 2 * (size - 1) if aligned else ((position + 1) * size - 1) / 2
     if padding == ZEROS:
         return index

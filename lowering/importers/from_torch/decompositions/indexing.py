@@ -35,7 +35,6 @@ def index_tensor(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 
 
 def _read_at_flat_index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    """Collapse the indexed axes into one and read it at one flat index."""
     axes = [axis for axis, index in enumerate(indices) if index is not None]
     others = [axis for axis in range(x.dim()) if axis not in axes]
     # The axes of the indices replace the indexed axes, or come first where these are not adjacent.
@@ -182,13 +181,11 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 
 def _single_mask(indices: Indices) -> tuple[int, Tensor] | None:
-    """Return the first axis and the mask, if it is the only index."""
     tensors = [(axis, index) for axis, index in enumerate(indices) if index is not None]
     return tensors[0] if len(tensors) == 1 else None
 
 
 def _collapsed(x: Tensor, first: int, count: int) -> Tensor:
-    """Return `x` with `count` axes from `first` collapsed into one."""
     return x if count == 1 else torch.ops.prims.collapse.default(x, first, first + count - 1)
 
 

@@ -39,13 +39,11 @@ def _column(a: Tensor, k: Tensor) -> Tensor:
 
 
 def _row_and_column_indices(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the row indices, shape (n, 1), and the column indices, shape (1, n)."""
     rows, columns = (torch.arange(size, device=a.device) for size in a.shape[-2:])
     return rows.unsqueeze(-1), columns
 
 
 def _is_supported(*arrays: Tensor) -> bool:
-    """Return whether these are non-empty matrices of static sizes, of float32 or float64."""
     sizes = [size for array in arrays for size in array.shape[-2:]]
     if any(type(size) is int and size == 0 for array in arrays for size in array.shape):
         return False
@@ -89,7 +87,6 @@ def _lu_step(k: Tensor, a: Tensor, order: Tensor, pivots: Tensor, info: Tensor) 
 
 
 def _permutation_of(pivots: Tensor, size: int) -> Tensor:
-    """Return the row permutation, as a column, of consecutive row swaps."""
     rows = torch.arange(size, device=pivots.device).unsqueeze(-1)
     order = rows.expand(*pivots.shape[:-1], size, 1).contiguous()
     [order] = _loop(pivots.shape[-1], _swap_step, (order,), pivots.long().unsqueeze(-1))
@@ -182,7 +179,6 @@ def slogdet(a: Tensor) -> Any:
 
 
 def _solve_triangular(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Tensor:
-    """Return X of A X = B with triangular A."""
     size = a.shape[-1]
 
     def step(k: Tensor, x: Tensor, a: Tensor) -> Sequence[Tensor]:
@@ -231,7 +227,6 @@ def _solve_factored(lu: Tensor, order: Tensor, b: Tensor, transposed: bool) -> T
 
 
 def _solve(a: Tensor, b: Tensor, left: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return X of A X = B, or of X A = B, with the factors of A."""
     lu, order, pivots, info = _lu_factor(a)
     is_vector = b.dim() == 1 or (a.dim() - 1 == b.dim() and b.shape == a.shape[:-1])
     b = b.unsqueeze(-1) if is_vector else b

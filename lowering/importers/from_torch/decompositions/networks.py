@@ -59,7 +59,6 @@ def attention(
 
 
 def _repeat_heads(x: Tensor, heads: int) -> Tensor:
-    """Repeat each head of keys or values for all query heads that share it."""
     groups, (length, depth) = x.shape[-3], x.shape[-2:]
     times = heads // groups
     return x.unsqueeze(-3).expand(*x.shape[:-2], times, length, depth).reshape(*x.shape[:-3], heads, length, depth)
@@ -202,12 +201,10 @@ def _is_supported(x: Tensor, *parameters: Tensor | None) -> bool:
 
 
 def _statistics_dtype(x: Tensor, *parameters: Tensor | None) -> torch.dtype:
-    """Return the dtype of mean and deviation: that of the parameters, else of `x`."""
     return next((parameter.dtype for parameter in parameters if parameter is not None), x.dtype)
 
 
 def _centre_and_scale(x: Tensor, axes: list[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return `x` minus its mean, the mean, and the reciprocal deviation."""
     mean = torch.mean(x.double(), axes, True).float()
     centred = x - mean
     variance = torch.mean((centred * centred).double(), axes, True).float()
@@ -284,7 +281,6 @@ def embedding_bag_with_padding(weight: Tensor, *arguments: Any) -> Any:
 
 
 def _maxima(rows: Tensor, bag: Tensor, counts: Tensor, bags: int) -> Tensor:
-    """Return the maximum of each bag, and 0 of an empty bag."""
     is_in = (torch.arange(bags, device=bag.device).unsqueeze(-1) == bag) & counts
     result = torch.where(is_in.unsqueeze(-1), rows, -math.inf).amax(1)
     return torch.where(is_in.any(1).unsqueeze(-1), result, 0.0).to(rows.dtype)

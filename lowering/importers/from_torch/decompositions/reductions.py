@@ -143,7 +143,6 @@ def pdist(x: Tensor, p: float = 2) -> Tensor:
 
 
 def _first_pair(row: Tensor, count: Any) -> Tensor:
-    """Return the index of the first pair of a row."""
     return torch.div(row * (-row + (2 * count - 1)), 2, rounding_mode="trunc")
 
 

@@ -42,7 +42,6 @@ def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driv
 
 
 def _svd_tall(a: Tensor, full: bool, with_vectors: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return U, S and V of a matrix with at least as many rows as columns."""
     rotated, v, scale = _jacobi(a)
     lengths, order = torch.sort((rotated * rotated).sum(-2, keepdim=True).sqrt(), -1, descending=True)
     s = (lengths * scale).squeeze(-2)
@@ -97,13 +96,9 @@ def matrix_exp(a: Tensor) -> Any:
 
 
 def _loop(condition: Callable[..., Tensor], step: Callable[..., Tensor], carried: Tensor, fixed: Tensor) -> Tensor:
-    """Return `carried` after ``step(k, carried, fixed)`` for k from 0 while the condition holds."""
     start = torch.zeros((), dtype=torch.int64, device=carried.device)
     body = lambda k, carried, fixed: (k + 1, step(k, carried, fixed))  # noqa: E731
     return while_loop(condition, body, (start, carried), (fixed,))[1]
-
-
-# --- of singular values --------------------------------------------------------------------------------------------
 
 
 @decomposes(aten.linalg_pinv.atol_rtol_tensor)
@@ -158,9 +153,6 @@ NORMS_OF_VALUES: dict[Any, Callable[[Tensor], Tensor]] = {
 }
 
 
-# --- rotations -----------------------------------------------------------------------------------------------------
-
-
 def _jacobi(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return A V with orthogonal columns, the rotation V, and the scale that was divided out of A."""
     rows, columns = a.shape[-2:]
@@ -175,7 +167,6 @@ def _jacobi(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _jacobi_sweeps(x: Tensor, rows: int) -> Tensor:
-    """Rotate until all columns are orthogonal in their first `rows` elements."""
     rounds = max(x.shape[-1] - 1, 1)
     least = EPSILON * max(8, rows)
 
@@ -218,15 +209,11 @@ def _next_pairing(left: Tensor, right: Tensor, half: int) -> list[Tensor]:
     return [part for part in parts if part.shape[-1]]
 
 
-# --- parts ---------------------------------------------------------------------------------------------------------
-
-
 def _is_supported(a: Tensor) -> bool:
     return a.dtype in (torch.float32, torch.float64) and all(type(size) is int for size in a.shape)
 
 
 def _assert_finite(a: Tensor, name: str) -> Tensor:
-    """Assert that `a` is finite, as eager does, and return it in float64."""
     message = f"torch.linalg.{name}: a matrix has elements that are not finite"
     aten._assert_scalar(torch.isfinite(a).all().item(), message)
     return a.double()
@@ -237,7 +224,6 @@ def _identity(like: Tensor) -> Tensor:
 
 
 def _empty_svd(a: Tensor, full: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return U, S and V of a matrix without elements."""
     batch, (rows, columns) = a.shape[:-2], a.shape[-2:]
     least = min(rows, columns)
     u, v = (a.new_zeros((*batch, size, size if full else least)) for size in (rows, columns))

@@ -30,7 +30,6 @@ def as_strided(x: Tensor, size: Any, stride: Any, storage_offset: Any = None) ->
 
 
 def _strided_indices(size: Any, stride: Any, offset: Any, device: torch.device) -> Tensor:
-    """Return the flat index of each element of a strided view, in the shape of the view."""
     index = torch.full((), offset, dtype=torch.int64, device=device)
     for length, step in zip(size, stride, strict=True):
         index = index.unsqueeze(-1) + torch.arange(length, device=device) * step
@@ -38,7 +37,6 @@ def _strided_indices(size: Any, stride: Any, offset: Any, device: torch.device) 
 
 
 def _has_all_in_order(x: Tensor, size: Any, stride: Any) -> bool:
-    """Return whether these strides traverse a contiguous tensor from its first element to its last."""
     if not all(type(element) is int for element in (*x.shape, *size, *stride)) or not x.is_contiguous():
         return False
     below = [prod(size[position + 1 :]) for position in range(len(size))]

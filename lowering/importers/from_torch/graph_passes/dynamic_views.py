@@ -85,7 +85,6 @@ def _size(node: Node, sizes: Sequence[Any], axis: int) -> Any:
 
 
 def _call(node: Node, target: Any, *operands: Any) -> Node:
-    """Create a call before `node`, with its source line."""
     with node.graph.inserting_before(node):
         call = node.graph.call_function(target, operands)
     call.meta = {key: value for key, value in node.meta.items() if key not in ("val", "tensor_meta")}

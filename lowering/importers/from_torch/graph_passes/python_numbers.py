@@ -115,7 +115,6 @@ def _remainder(write: Writer, x: Any, y: Any) -> Node | None:
 
 
 def _power(write: Writer, x: Any, exponent: Any) -> Node | None:
-    """Compute a power by multiplications, or on a rank-0 tensor."""
     if type(exponent) is int and 1 <= exponent <= 8:
         result = x
         for _ in range(exponent - 1):
@@ -149,7 +148,6 @@ def _floor(write: Writer, x: Any) -> Any:
 
 
 def _rounded(write: Writer, x: Any, digits: Any = None) -> Any:
-    """Round to the nearest integer, ties to even."""
     if digits is not None or not is_real(x):
         return x if digits is None else None
     half_up = write(operator.add, operator.add, x, 0.5)

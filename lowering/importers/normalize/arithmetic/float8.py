@@ -94,8 +94,6 @@ def narrowed(value: ir.Value, target: Format) -> ir.Value:
 
 
 class _Bits:
-    """Builders of integers and floats of one width."""
-
     def __init__(self, width: int):
         self.width = width
         self.integer = ir.IntegerType.get_signless(width)

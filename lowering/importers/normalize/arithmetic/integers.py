@@ -34,7 +34,6 @@ def _signed_division(name: str, builder: Binary, by_minus_one: Callable[[ir.Valu
 
 
 def _of_one_bit(operation: ir.Operation) -> ir.Value:
-    """Divide one-bit integers: by 1, the only divisor."""
     x, y = operation.operands
     return literal(x.type, 0) if "rem" in operation.name else arith.andi(x, y)
 
@@ -95,7 +94,6 @@ def _ones(operation: ir.Operation) -> Sequence[ir.Value]:
 
 
 def _count_ones(x: ir.Value) -> ir.Value:
-    """Add up pairs of bits, then nibbles, then bytes; a product sums the bytes into the highest one."""
     width = width_of(x.type)
     if width % 8:
         wide = ir.IntegerType.get_signless(8 * (width // 8 + 1))

@@ -46,7 +46,6 @@ def _width(kind: ir.Type) -> int:
 
 
 def _unsigned(value: ir.Value, width: int) -> ir.Value:
-    """Zero-extend the lowest `width` bits."""
     if not isinstance(value.type, ir.IntegerType) or value.type.width == width:
         return value
     return arith.andi(value, arith.constant(value.type, (1 << width) - 1))
@@ -84,7 +83,6 @@ class _Widths:
         return [_unsigned(value, self.source) for value in self.operands]
 
     def wrap(self, value: ir.Value) -> ir.Value:
-        """Wrap a value around in the width of the result."""
         return wrapped(value, self.result) if self.result else value
 
 

@@ -50,11 +50,7 @@ def _open_axes(function: func.FuncOp) -> list[Axis]:
     return [(result, axis) for result, kind in enumerate(kinds) for axis, size in enumerate(kind.shape) if size < 0]
 
 
-# --- how large a size can be -----------------------------------------------------------------------------------------
-
-
 def _size_bound(value: ir.Value, axis: int, depth: int) -> ir.Value | None:
-    """Emit an upper bound of the size of an axis of `value` at the insertion point; None where none is known."""
     size = value.type.shape[axis]
     if size >= 0:
         return index_constant(size)
@@ -88,7 +84,6 @@ def _bound_of_slice(operation: ir.Operation, axis: int, depth: int) -> ir.Value 
 
 
 def _bound_of_expanded(operation: ir.Operation, axis: int, depth: int) -> ir.Value | None:
-    """Bound an axis that was expanded by axes of size 1 only."""
     shape = list(operation.attributes["static_output_shape"])
     for source, group in enumerate(operation.attributes["reassociation"]):
         axes = [position.value for position in group]
@@ -98,7 +93,6 @@ def _bound_of_expanded(operation: ir.Operation, axis: int, depth: int) -> ir.Val
 
 
 def _upper_bound(value: ir.Value, depth: int) -> ir.Value | None:
-    """Emit an upper bound of an integer at the insertion point; None where sizes do not determine one."""
     if isinstance(value.owner, ir.Block) or depth == 0:
         return None
     if _depends_on_sizes(value, depth):
@@ -126,7 +120,6 @@ def _upper_bound(value: ir.Value, depth: int) -> ir.Value | None:
 
 
 def _depends_on_sizes(value: ir.Value, depth: int) -> bool:
-    """Return whether an integer is arithmetic on the sizes of arguments."""
     if isinstance(value.owner, ir.Block) or depth == 0:
         return False
     operation = value.owner.operation
@@ -140,11 +133,7 @@ def _depends_on_sizes(value: ir.Value, depth: int) -> bool:
 _BINARY = ("arith.minsi", "arith.maxsi", "arith.select", "arith.addi")
 
 
-# --- results ---------------------------------------------------------------------------------------------------------
-
-
 def _return_bounded(function: func.FuncOp, bounds: dict[Axis, ir.Value]) -> None:
-    """Return tensors of the sizes `bounds` that hold the results, and the results' own sizes as additional results."""
     end = terminator(function.regions[0].blocks[0])
     arguments, results = argument_attributes(function), result_attributes(function)
     values, sizes = list(end.operands), []

@@ -17,9 +17,6 @@ from mlirtri.lowering.sizes import loop_sizes
 from mlirtri.lowering.sizes.conditions import EQUAL, conditions_of, dim, kept_axes, slice_of
 from mlirtri.lowering.sizes.infer_size_program import size_values_of
 
-# --- Slices -------------------------------------------------------------------------------------------------------
-
-
 NAMES = ("tensor.extract_slice", "tensor.insert_slice")
 SLICE_MESSAGE = "a slice is out of bounds"
 Values = list[ir.Value]
@@ -143,7 +140,6 @@ def _assert_same(pairs: list[tuple[ir.Value, ir.Value]]) -> None:
 def _set_operands(
     operation: ir.Operation, offsets: tuple[list[int], Values], sizes: tuple[list[int], Values], strides: Values
 ) -> None:
-    """Replace the slice by one with these offsets and sizes; static ones stay static."""
     unknown = ir.ShapedType.get_dynamic_size()
     groups = [[value for static, value in zip(*group, strict=True) if static == unknown] for group in (offsets, sizes)]
     fixed_strides = list(operation.attributes["static_strides"])
@@ -157,9 +153,6 @@ def _set_operands(
     )
     operation.results[0].replace_all_uses_with(replacement.results[0])
     operation.erase()
-
-
-# --- Structured operations ----------------------------------------------------------------------------------------
 
 
 SIZES_MESSAGE = "the sizes of the operands do not match"

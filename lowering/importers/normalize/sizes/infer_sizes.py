@@ -58,7 +58,6 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
 
 
 def _specialize(function: func.FuncOp, context: CompileContext) -> None:
-    """Give arguments their static shapes; a cast restores the original type for their uses."""
     block = function.regions[0].blocks[0]
     attributes = argument_attributes(function), result_attributes(function)
     names = [name_of(argument.location) or f"arg{position}" for position, argument in enumerate(block.arguments)]
@@ -111,7 +110,6 @@ def _before_cast(value: ir.Value) -> ir.Value:
 
 
 def _return_what_is_known(function: func.FuncOp) -> None:
-    """Return values with their static types instead of casts to dynamic ones."""
     block = function.regions[0].blocks[0]
     attributes = argument_attributes(function), result_attributes(function)
     terminator = block.operations[len(block.operations) - 1].operation

@@ -112,7 +112,6 @@ def _replace(reshape: ir.Operation, before: list[Size], after: list[Size]) -> No
 
 
 def _groups(before: Sequence[Size], after: Sequence[Size]) -> list[Group]:
-    """Return the smallest groups of axes with equal products of sizes; remaining axes join the last group."""
     if any(constant == 0 for constant, _ in (*before, *after)):
         return [(list(range(len(before))), list(range(len(after))))] if before and after else []
     groups: list[Group] = []
@@ -140,7 +139,6 @@ def _groups(before: Sequence[Size], after: Sequence[Size]) -> list[Group]:
 
 
 def _split_tail(axes: list[int], results: list[int], before: Sequence[Size], after: Sequence[Size]) -> list[Group]:
-    """Split equal trailing axes off a group."""
     tail: list[Group] = []
     while len(axes) > 1 and len(results) > 1 and before[axes[-1]] == after[results[-1]]:
         tail.insert(0, ([axes[-1]], [results[-1]]))

@@ -42,7 +42,6 @@ def rewrite(module: ir.Module) -> bool:
 
 
 def _traced(value: ir.Value, indices: list[int], depth: int) -> ir.Value | None:
-    """Return an element of a tensor as a scalar, emitted at the insertion point; None where it cannot be traced."""
     operation = None if isinstance(value.owner, ir.Block) else value.owner.operation
     if operation is None or depth == 0 or (rule := _RULES.get(operation.name)) is None:
         return None
@@ -89,7 +88,6 @@ def _flat(indices: list[int], kind: ir.RankedTensorType) -> int:
 
 
 def _generic_element(operation: ir.Operation, indices: list[int], depth: int) -> ir.Value | None:
-    """Compute one element of an elementwise operation from the elements that it reads."""
     maps = [attribute.value for attribute in operation.attributes["indexing_maps"]]
     body = operation.regions[0].blocks[0]
     inputs = list(operation.operands)[: len(maps) - len(operation.results)]
@@ -109,7 +107,6 @@ def _generic_element(operation: ir.Operation, indices: list[int], depth: int) ->
 
 
 def _read(value: ir.Value, access: ir.AffineMap, indices: list[int]) -> list[int] | None:
-    """Return the indices that a map reads at these loop indices; None for maps that are no projection."""
     if isinstance(value.type, ir.RankedTensorType) and not _is_small(value.type):
         return None
     positions = []
