@@ -57,7 +57,7 @@ check: $(VENV)/.dev  ## ruff, pyright, pytest and lit
 
 typed: $(VENV)/.dev  ## pyright, on the packages laid out as they install
 	rm -rf build/typed && mkdir -p build/typed && cp -R mlirtri build/typed/ && cp -R dialect lowering build/typed/mlirtri/
-	$(BIN)/pyright
+	$(BIN)/pyright --warnings
 
 docs: $(VENV)/.docs  ## the documentation as a site in build/site; a dead link is an error
 	$(BIN)/mkdocs build --strict
