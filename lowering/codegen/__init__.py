@@ -1,8 +1,7 @@
-"""scheduled → llvm, asm, cuda, ptx: code through TVM's own lowering of TIR.
+"""Generate code through TVM's own lowering of TIR: scheduled → llvm, asm, cuda, ptx.
 
-*Takes* the scheduled module.
-*Gives* `Code`: text, an executable, and what the next stage needs.
-*Refuses* what TVM, LLVM or nvcc refuse, as a `CodegenError` on the user's line.
+Gives `Code`: text, an executable, and what the next stage needs. Refuses what TVM, LLVM or nvcc refuse, as a
+`CodegenError` on the user's line.
 
 Read in this order:
 

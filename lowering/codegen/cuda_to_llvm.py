@@ -1,8 +1,7 @@
-"""cuda → llvm: the host's half of a kernel that runs on both kinds of devices.
+"""Build the host's half of a kernel that runs on both kinds of devices (cuda → llvm).
 
-Takes the `Code` of `cuda`, whose payload is the scheduled module. The executable runs the functions of both halves in
-order, copies between the devices included. The CUDA half is built at the first call, which raises `DeviceError` where
-there is no device.
+The executable runs the functions of both halves in order, copies between the devices included. The CUDA half is built
+at the first call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""cuda → ptx: NVIDIA's own compiler translates the CUDA source to PTX; the executable stays the same."""
+"""Translate CUDA source to PTX (cuda → ptx) by NVIDIA's own compiler; the executable stays the same."""
 
 from __future__ import annotations
 

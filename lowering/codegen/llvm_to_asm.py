@@ -1,4 +1,4 @@
-"""llvm → asm: the assembly of the code that runs."""
+"""Print the assembly of the code that runs (llvm → asm)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Lower scheduled PrimFuncs by TVM's own pipeline: one by one for the CPU, each once, and to source for CUDA.
 
-The schedule rules share it with the stages: `llvm` reuses what a rule has lowered to try it. Takes names, PrimFuncs and
-TVM's target. Gives modules of public functions, without what TVM's lowering gets wrong for the target; lowered ones;
-the runtime module of several; CUDA's source text. Raises what TVM raises.
+The schedule rules share it with the stages: `llvm` reuses what a rule has lowered to try it.
 """
 
 from __future__ import annotations

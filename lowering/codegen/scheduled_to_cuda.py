@@ -1,8 +1,7 @@
-"""scheduled → cuda: CUDA C++ for every kernel, made without a GPU and without nvcc.
+"""Generate CUDA C++ for every kernel (scheduled → cuda), without a GPU and without nvcc.
 
-A ``#line`` at the head of each kernel names the user's file and line, so that nvcc's and a profiler's messages do.
-Raises `CodegenError` on the line of a kernel for which TVM makes no source. The executable compiles the source for the
-device at its first call, and refuses every call where TVM's CUDA runtime finds none (`DeviceError`).
+A ``#line`` at the head of each kernel names the user's file and line, so that nvcc's and a profiler's messages do. The
+executable compiles the source for the device at its first call.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""scheduled → llvm: machine code for this CPU, shown as LLVM IR.
-
-The module is compiled once; `llvm_to_asm` reads the same one. Raises `CodegenError` on the line of the kernel.
-"""
+"""Compile the scheduled module to machine code for this CPU, shown as LLVM IR (scheduled → llvm)."""
 
 from __future__ import annotations
 

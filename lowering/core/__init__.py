@@ -1,8 +1,5 @@
 """What travels through all stages, and facts that all lowerings share. Most of it knows neither MLIR nor TVM.
 
-*Takes* and *gives* plain data: targets, specializations, interfaces, size programs.
-*Refuses* options that do not exist, and operations that no lowering translates.
-
 Read in this order:
 
 - `stage.py`: `Stage`, `CompileContext`, `Code`, the protocol `Executable`, one decision on fusion.

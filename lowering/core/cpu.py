@@ -1,7 +1,4 @@
-"""Facts about this CPU's caches and vector registers, by which schedules choose tile sizes.
-
-Takes nothing; reads what Linux reports for its first CPU. Gives bytes, or common sizes if nothing is reported.
-"""
+"""Facts about this CPU's caches and vector registers, from which schedules choose tile sizes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Fork safety: whether this process was forked from one with several threads, and locks that are free after a fork.
 
 A forked process has only the thread that called fork, but the libraries in it (torch, OpenMP) count on the threads
-that they had started before and would wait for them forever. If none had been started, a forked process may start its
-own.
+that they had started before and would wait for them forever. If there were none, it may start its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What one compilation is for: the Python function, what each parameter stands for, and NumPy's or torch's semantics.
 
-The caller makes a `Specialization` from call arguments; the lowerings read it. All of it is hashable, because it is
-part of the cache key.
+All of it is hashable, because it is part of the cache key.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What no lowering compiles: operations without a translation, and tensors larger than the memory.
 
-Operations are refused in one error, each reason with its count and lines. A tensor may be as large as this machine's
-memory, or ``MLIRTRI_MAX_TENSOR_BYTES``: code from MLIR does not check whether an allocation succeeded.
+A tensor may be as large as this machine's memory, or ``MLIRTRI_MAX_TENSOR_BYTES``: code from MLIR does not check
+whether an allocation succeeded.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ _SHOWN_SPANS = 4
 
 @dataclass
 class _Refusal:
-    """All operations refused for one reason."""
-
     count: int = 0
     spans: list[Span] = field(default_factory=list)
 

@@ -1,8 +1,4 @@
-"""The option `schedule=`: ``"default"``, ``"none"``, or ``"meta"`` with the budget of its search.
-
-Takes the user's spelling. Gives it validated, or its budget: ``"meta:trials=200,seconds=30"``.
-Refuses anything else with the spellings that exist.
-"""
+"""The option `schedule=`: ``"default"``, ``"none"``, or ``"meta"`` with a budget, ``"meta:trials=200,seconds=30"``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A program that computes and checks sizes on the host: result shapes from the arguments' sizes.
 
-Takes the sizes of a call's arguments (and single elements of them, where a size is a number that the caller passed).
-Gives the shapes of the results. Refuses inconsistent sizes before anything runs. Knows no MLIR: a program is plain
-data, which `lowering/sizes` infers from a module and a manifest stores as JSON.
+A size may also be an element of an argument. A program is plain data, which `lowering/sizes` infers from a module and a
+manifest stores as JSON.
 """
 
 from __future__ import annotations
@@ -100,7 +99,6 @@ def _bits(kind: str) -> int:
 
 
 def _rounded(value: Any, kind: str) -> Any:
-    """Return `value` rounded or wrapped to this type."""
     if kind == "f32":
         return struct.unpack("f", struct.pack("f", value))[0] if math.isfinite(value) and abs(value) < 3.4e38 else value
     if kind == "f64":

@@ -1,7 +1,6 @@
-"""What a stage is, and what travels beside the IR through the lowerings.
+"""What a stage is, and what travels beside the IR through the lowerings. Knows no IR: printing is injected.
 
 A lowering is a function ``lower(ir, context) -> ir``. A `Stage` gives it a name and the kind of its text.
-A `CompileContext` holds the target and collects the text after each pass. Knows no IR: printing is injected.
 """
 
 from __future__ import annotations

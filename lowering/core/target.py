@@ -1,8 +1,4 @@
-"""The compilation target: a host CPU or a CUDA architecture. Knows neither TVM nor MLIR.
-
-Takes ``"cpu"``, ``"gpu"``, ``"cuda"`` or ``"cuda:sm_90"``. Gives a frozen `Target`.
-Refuses anything else, naming the spellings that exist.
-"""
+"""The compilation target: a host CPU or a CUDA architecture. Knows neither TVM nor MLIR."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Sine, cosine and tangent by range reduction modulo pi / 2 and polynomials.
 
-First for vectors, with the interface of `functions`, in whose table they are registered. Then, with powers, for one
-fp32 number as branch-free arithmetic for any operand: `functions` passes some operands to the C library, vector by
-vector; for a scalar (`mlir_backend.llvm.elementary.Scalars`) that is a branch, which LLVM does not vectorise. Its only
-MLIR operation is the load from a table.
+For vectors they are registered in the table of `functions`, which passes some operands to the C library. For one fp32
+number (`mlir_backend.llvm.elementary.Scalars`) that would be a branch, which LLVM does not vectorise: here they, and
+powers, are branch-free for any operand. The only MLIR operation is the load from a table.
 """
 
 from __future__ import annotations
@@ -43,13 +42,11 @@ def quarters_of(c: Lanes, wide: Lanes, x: Expr) -> tuple[Expr, Expr]:
 
 
 def _quarters32(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """Return n, r in fp32 and the rounding error of r."""
     n, r = quarters_of(c, c.of_width("float64"), x)
     return n, c.named(c.converted(r)), c.number(0.0)
 
 
 def _quarters64(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """Return n, r and the rounding error of r, in fp64."""
     n = c.named(c.floor(c.fma(x, c.number(TWO_OVER_PI), c.number(0.5))))
     minus = c.named(c.product(n, c.number(-1.0)))
     first = c.named(c.fma(minus, c.number(HALF_PI[0]), x))

@@ -1,7 +1,6 @@
-"""Elementary functions of fp64 in fp64, with rounding errors carried as a second number where they matter.
+"""Elementary functions of fp64 in fp64, within 3 units in the last place.
 
-Same interface as `functions`. Importing it adds them to the table `FUNCTIONS`; `wide` adds the same functions for fp32.
-Within 3 units in the last place.
+Rounding errors are carried as a second number where they matter. Importing it adds them to the table `FUNCTIONS`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ _HUGE = 2.0**28
 
 
 def _tail(c: Lanes, t: Expr, square: Expr, coefficients: tuple[float, ...]) -> Expr:
-    """Return the terms of an odd power series after t."""
     return c.product(c.product(t, square), c.polynomial_by_pairs(square, coefficients))
 
 
@@ -44,7 +42,6 @@ def _infinity(c: Lanes) -> Expr:
 
 
 def _angle_of(c: Lanes, height: Expr, width: Expr) -> tuple[Expr, Expr]:
-    """Return atan(height / width) for 0 <= height <= width, as a sum of two numbers."""
     # `greater`, not the negation of `less`: the smallest denormal times tan(pi / 8) is 0, and a height of 0 is small.
     is_large = c.greater(height, c.product(width, c.number(_TAN_EIGHTH)))
     above = c.select(is_large, c.difference(height, width), height)

@@ -1,9 +1,8 @@
 """Elementary functions as arithmetic on vectors, within 2 units in the last place, for every float.
 
-Takes the operations of one IR (`tir_lanes.Lanes`; `mlir_backend.llvm.elementary.Scalars`) and operands. Gives the
-expression of exp, log, tanh, erf, pow and others. Infinities, NaN, denormals and the two zeros give the results of
-C's functions. Operands that need another range reduction (sines of more than 2**26, powers of negative numbers) call
-the C library, for the vectors that contain one.
+They are written in the operations of one IR (`tir_lanes.Lanes`; `mlir_backend.llvm.elementary.Scalars`). Infinities,
+NaN, denormals and the two zeros give the results of C's functions. Operands that need another range reduction (sines of
+more than 2**26, powers of negative numbers) call the C library, for the vectors that contain one.
 
 Polynomials are minimax ones of our own, made by Remez' exchange (E. Remez, 1934) in 50 digits and rounded. The
 reductions are those of W. Cody and W. Waite, "Software Manual for the Elementary Functions", 1980.

@@ -1,8 +1,7 @@
 """Vector arithmetic in TIR: the operations that `functions` is written in.
 
-Takes a dtype, ``float32`` or ``float32x16``. Gives the operations on values of that many lanes, with variables for
-values used more than once. TVM's simplifier treats floats as reals, so expressions contain nothing that it could fold:
-sums of products are fused multiply-adds, and comparisons with NaN compare bits.
+TVM's simplifier treats floats as reals, so expressions contain nothing that it could fold: sums of products are fused
+multiply-adds, and comparisons with NaN compare bits.
 """
 
 from __future__ import annotations

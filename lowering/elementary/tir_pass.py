@@ -1,8 +1,7 @@
-"""Elementary functions on the CPU: vector arithmetic, where LLVM would call the C library per element.
+"""Replace elementary functions in a PrimFunc by vector arithmetic, where LLVM would call the C library per element.
 
-Takes the PrimFuncs of a build before TVM's lowering (`mark`) and after it (`expand`). In between the functions are
-operators of ours that TVM may vectorise; then `functions` builds the expression of each. Refuses nothing: other
-functions and dtypes are left to LLVM and to the C library.
+`mark`, before TVM's lowering, makes them operators of ours that TVM may vectorise; `expand`, after it, builds the
+expression of each. Functions and dtypes without a rule are left to LLVM and to the C library.
 """
 
 from __future__ import annotations
@@ -175,7 +174,6 @@ def _expanded_part(value: Any, names: list[tuple[Any, Any]]) -> Any:
 
 
 def _bound_inside(value: Any) -> list[Any]:
-    """Return the variables that are bound inside of `value`."""
     return [let.var for let in _lets(value)]
 
 
@@ -202,7 +200,6 @@ def _with_calls_in_arms(call: Any) -> Any:
 
 
 def _called(call: Any) -> Any:
-    """Return the call of TVM's or the C library's function."""
     name = _name(call)
     if name is None:
         return call

@@ -1,7 +1,6 @@
 """Elementary functions of fp32 computed in fp64, so that nearly all the error is the final rounding.
 
-Same interface as `functions`. Importing it adds tan, the inverse circular and the hyperbolic functions and cube roots
-to the table `FUNCTIONS`; `double` adds them for fp64.
+Importing it adds tan, the inverse circular and the hyperbolic functions and cube roots to the table `FUNCTIONS`.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ def _positive_arctangent(w: Lanes, x: Expr) -> Expr:
 
 
 def _arctangent(w: Lanes, x: Expr) -> Expr:
-    """Return atan of any number but NaN."""
     size = w.named(w.magnitude(x))
     one = w.number(1.0)
     is_large = w.greater(size, one)
@@ -80,7 +78,6 @@ def _atan2(c: Lanes, y: Expr, x: Expr) -> Expr:
 
 
 def _beyond(w: Lanes, size: Expr, result: Expr) -> Expr:
-    """Return `result`, or NaN where the magnitude exceeds 1."""
     return w.select(w.greater(size, w.number(1.0)), w.number(float("nan")), result)
 
 
@@ -111,7 +108,6 @@ def _odd(w: Lanes, x: Expr, cubic: float, elsewhere: Expr) -> Expr:
 
 
 def _exponentials(w: Lanes, x: Expr) -> tuple[Expr, Expr]:
-    """Return e**|x| and e**-|x|, with |x| clamped to 200, where fp32 has long overflowed."""
     size = w.named(w.between(w.magnitude(x), 0.0, 200.0))
     grown = w.named(exponential(w, size))
     return grown, w.quotient(w.number(1.0), grown)

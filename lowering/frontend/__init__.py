@@ -6,8 +6,7 @@ Refuses Python that kernels do not support, each mistake with line, column and w
 
 Read in this order:
 
-- `python_to_ast`: a function to its syntax tree, with source positions.
-- `ast_to_tri`: the module around what the handlers emit.
+- `python_to_ast`: a function to its syntax tree. `ast_to_tri`: the module around what the handlers emit.
 - `context`: the state of one function, the table of handlers by AST node class, the dispatch.
 - `scope`: the value of a name; what a kernel captures.
 - `early_exits`: `return`, `break` and `continue` as structured control flow; liveness.

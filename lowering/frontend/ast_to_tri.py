@@ -1,8 +1,6 @@
-"""Lower Python's syntax tree to the `tri` dialect: the module around the operations of a function's statements.
+"""Lower a Python function's syntax tree to a module with one `func.func` of `tri` operations, each at its line.
 
-Takes a `KernelTree`. Gives a module with one `func.func` of `tri` operations, each at its line, and sets
-`context.interface`: parameters, results, checks, and the arguments that the function writes.
-Refuses what the statements refuse, and values that a kernel cannot return.
+Sets `context.interface`: parameters, results, checks, and the arguments that the function writes.
 """
 
 from __future__ import annotations
@@ -132,7 +130,6 @@ def _return_span(tree: KernelTree) -> Span:
 
 
 def _result_tree(value: Any, builder: Language, results: list[Tensor], span: Span) -> Any:
-    """Return the structure of a result with a `Leaf` for each tensor; numbers become rank-0 tensors."""
     if value is None:
         return None
     if isinstance(value, (tuple, list)):

@@ -130,8 +130,6 @@ def _either(context: FunctionContext, is_or: bool, value: Any, predicate: Tensor
 
 @dataclass
 class _Arm:
-    """The result of an arm: the value of its body, its names, and the content of the memory that it wrote."""
-
     value: Any
     names: dict[str, Any]
     written: dict[Storage, Tensor]
@@ -180,8 +178,6 @@ def _emit_arm(context: FunctionContext, block: ir.Block, body: Callable[[], Any]
 
 @dataclass(frozen=True)
 class _Pending:
-    """A merged value whose leaves are the next results of the `scf.if`."""
-
     structure: Any
     kinds: tuple[Kind, ...]
 
@@ -191,8 +187,6 @@ _ABSENT = object()
 
 @dataclass
 class _Merge:
-    """The merge of names and memory after an `scf.if`."""
-
     context: FunctionContext
     operation: Arms
     arms: list[_Arm]

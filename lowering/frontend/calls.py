@@ -1,8 +1,7 @@
 """Calls in a kernel: library functions and methods by spelling, dtypes as casts, builtins, Python functions inlined.
 
-A function of numpy, torch, math or mlirtri is looked up by identity and called as its own library's signature says.
-A plain Python function, or another jit function, is inlined: its body is visited with the arguments' values. Python's
-builtins (`len`, `abs`, `max`…) are folded on values known at compile time, else implemented here.
+Functions of numpy, torch, math and mlirtri are looked up by identity. Python's builtins (`len`, `abs`, `max`…) are
+folded on values known at compile time, else implemented here.
 """
 
 from __future__ import annotations
@@ -79,7 +78,6 @@ def _keywords(context: FunctionContext, nodes: list[ast.keyword]) -> dict[str, A
 def _call_object(
     context: FunctionContext, callee: Any, arguments: list[Any], keywords: dict[str, Any], node: ast.Call
 ) -> Any:
-    """Return the value of a call of an object from outside the kernel; raises `UnknownNameError`."""
     b, dtype = context.b, find_dtype(callee)
     if not callable(callee) and dtype is None:
         raise KernelTypeError(f"{describe(callee)} is not a function")
@@ -103,7 +101,6 @@ def _call_object(
 
 
 def _call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> Any:
-    """Return the result of a Python builtin: folded on compile-time values, else the implementation for tensors."""
     if function is breakpoint:
         return _breakpoint(b, arguments, keywords)
     tensors = [value for value in flat(arguments) if isinstance(value, Tensor)]
@@ -263,14 +260,12 @@ def _breakpoint(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> 
 
 
 def _static_print(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
-    """Print while compiling, to stderr: values known at compile time, and the types of tensors."""
     if keywords:
         raise KernelTypeError("static_print takes no keyword arguments")
     print(*(str(value.type) if isinstance(value, Tensor) else value for value in arguments), file=sys.stderr)
 
 
 def _static_assert(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
-    """Refuse to compile when a condition known at compile time is false."""
     if keywords or len(arguments) not in (1, 2):
         raise KernelTypeError("static_assert takes a condition and, if you like, a message")
     condition, *message = arguments
@@ -281,7 +276,6 @@ def _static_assert(b: Language, arguments: list[Any], keywords: dict[str, Any]) 
 
 
 def _device_print(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
-    """Print at run time, after the call, in a kernel compiled with ``debug``."""
     if keywords:
         raise KernelTypeError("device_print takes no keyword arguments")
     if b.debug:

@@ -1,8 +1,7 @@
 """The state of one Python function during its lowering to `tri`, and the dispatch on AST nodes.
 
-Takes nodes of a tree. Calls the handler registered for the class of a node; each file registers its own with
-`handles`. Sets the MLIR location of what a handler emits, and adds the node's span to the errors it raises.
-Refuses nodes without a handler, and reports all mistakes of the function that can be found in one run.
+`visit` calls the handler registered for the class of a node, sets the MLIR location of what it emits, and adds the
+node's span to the errors it raises. All mistakes of a function that can be found in one run are reported.
 """
 
 from __future__ import annotations

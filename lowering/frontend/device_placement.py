@@ -1,7 +1,6 @@
 """Device placement of the values of a kernel with device regions, while its `tri` operations are emitted.
 
-Takes the operands of an operation. Gives them on the device of its region: a value on another device is copied once, by
-a call of ``@device.…`` that every later stage shows. Without a region nothing is copied or recorded. Refuses run-time
+An operand on another device is copied once, by a call of ``@device.…`` that every later stage shows. Refuses run-time
 loops and branches in kernels that have regions.
 """
 

@@ -1,7 +1,6 @@
 """Rewrite `return`, `break` and `continue` without jumps: what follows an `if` that may exit moves into its arms.
 
-Takes the statements of a function. Gives equivalent statements in which a `return` ends the function's last statement
-or an arm of it, and no `break` or `continue` is left: exiting a loop is an assignment to a flag that the loop tests.
+A `return` then ends the function's last statement or an arm of it; a loop's exit sets a flag that the loop tests.
 Also computes liveness, so that loops carry and branches merge no more names than needed.
 Generated names contain a dot, which no Python name does.
 """
@@ -22,8 +21,6 @@ Loop = ast.For | ast.While
 
 @dataclass(frozen=True)
 class _EnclosingLoop:
-    """The loop that encloses statements."""
-
     flag: str
 
 
@@ -96,7 +93,6 @@ def _after_return(
 
 
 def _ends_by_return_only(loop: ast.stmt) -> bool:
-    """Return whether a loop is ``while True`` without a `break` of its own."""
     is_endless = isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant) and bool(loop.test.value)
     return is_endless and not _breaks(loop)
 
@@ -154,7 +150,6 @@ def rebound(body: Sequence[ast.AST]) -> set[str]:
 
 
 def _stores(nodes: Sequence[ast.AST]) -> Iterator[ast.Name]:
-    """Yield the targets in statements of one function, without those in the functions it defines."""
     pending = list(nodes)
     while pending:
         node = pending.pop()

@@ -1,8 +1,7 @@
 """Reading by index: basic indices, integer arrays, and masks.
 
-A basic index gives a view of the array's memory. With arrays among its parts an index gives a new array. Negative
-indices count from the end; with ``debug``, an index out of bounds raises `IndexError` after the call. Refuses masks
-beside integer arrays, and None beside those.
+A basic index gives a view of the array's memory, one with arrays among its parts a new array. Refuses masks and None
+beside integer arrays.
 """
 
 from __future__ import annotations
@@ -112,7 +111,6 @@ def _is_mask(part: Any) -> bool:
 
 
 def _gathered(b: Language, tensor: Tensor, parts: list[Any]) -> Tensor:
-    """Return ``tensor[…]`` with arrays among the parts: a new array."""
     if (mask := mask_of(parts)) is not None:
         return _compressed(b, tensor, mask)
     if (masked := masked_axes(parts)) is not None:

@@ -1,6 +1,5 @@
-"""Inlining of Python functions, macros, and functions defined in the kernel.
+"""Inlining of Python functions, macros, and functions defined in the kernel; errors inside name the call.
 
-Takes a function and the values of its arguments. Gives the value that its body returns. Errors inside name the call.
 A function defined in a kernel sees the enclosing names at the time of the call, as in Python. Parameters of a macro
 annotated as references stand for the caller's variables, which are assigned when the macro ends, or for array elements,
 which are written at once.
@@ -49,7 +48,6 @@ def inline(
 
 
 def _scope_of(context: FunctionContext, function: Callable[..., Any]) -> Scope:
-    """Return a new scope of a function, whose code is a captured value."""
     captures = context.scope.captures
     captures.append(Capture(lambda: function.__code__, function.__code__, function.__qualname__))
     return Scope(function, captures)
@@ -65,7 +63,6 @@ def _check_depth(context: FunctionContext, name: str) -> None:
 
 
 def _bind(function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Return values by parameter name, defaults filled in; raises Python's error for a wrong call."""
     try:
         bound = inspect.signature(function).bind(*arguments, **keywords)
     except TypeError as error:

@@ -1,7 +1,4 @@
-"""Iterables of a kernel's loops: ranges, arrays, compile-time sequences, and combinations of these.
-
-Gives the number of iterations, as far as it is known, and the value of the loop target in each.
-"""
+"""Iterables of a kernel's loops: ranges, arrays, compile-time sequences, and combinations of these."""
 
 from __future__ import annotations
 
@@ -96,7 +93,6 @@ def _range(b: Language, start: Any, stop: Any, step: Any) -> Iterable:
 
 
 def _range_of_run_time_step(b: Language, start: Size, stop: Size, step: Size) -> Iterable:
-    """Return a range with a run-time step; a check requires it to be positive."""
     indices = b.indices
     least = step.least()
     if least is None or least < 1:

@@ -1,7 +1,6 @@
 """Calls of library functions, and methods and attributes of tensors, by their spellings.
 
-Takes a spelling and the arguments of a call. Gives the result as the library would: a view of the first argument, a
-new array, or an array of the caller's that was written.
+The result is a view of the first argument, a new array, or an array of the caller's that was written.
 """
 
 from __future__ import annotations

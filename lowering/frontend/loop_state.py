@@ -1,8 +1,7 @@
 """The iter_args of a loop: the live names that its body assigns, and the memory that it writes.
 
 They are first derived from the syntax. What that misses (a type that the first iteration changes, memory written inside
-a called function) is found at the end of the body: `leave` adds it to the loop's plan and raises `PlanChanged`, and the
-loop is emitted again.
+a called function) is found at the end of the body: `leave` adds it to the loop's plan and raises `PlanChanged`.
 """
 
 from __future__ import annotations

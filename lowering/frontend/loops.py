@@ -58,7 +58,6 @@ def _is_innermost(node: ast.For) -> bool:
 
 
 def _emit_or_unroll(context: FunctionContext, node: ast.For, iterable: Iterable) -> None:
-    """Emit a loop; unroll it if its body needs a constant index (for a size, say)."""
     b, errors, count = context.b, len(context.errors), iterable.static_count
     try:
         return _emit(context, node, lambda plan: _emit_for(context, node, iterable, plan))
@@ -216,7 +215,6 @@ def _index(b: Language, size: Size) -> ir.Value:
 
 
 def _loop_index(b: Language, value: Tensor, node: ast.For, lower: Size, upper: Size, takes_all: bool = False) -> Tensor:
-    """Return a loop's index as a run-time Python int with its bounds."""
     name = node.target.id if isinstance(node.target, ast.Name) else "i"
     takes_all = takes_all and lower.is_constant and upper.is_constant
     symbol = b.indices.symbol(value, name, lower, upper - 1, takes_all)

@@ -1,6 +1,5 @@
 """Operators of a kernel: arithmetic, comparisons, `not`, and truth values.
 
-Operators on compile-time values fold as Python computes them; with a tensor on either side they become operations.
 Run-time Python ints keep their linear form in terms of loop indices, so that bounds can decide comparisons at compile
 time.
 """
@@ -71,7 +70,6 @@ def binary(b: Language, sign: ast.operator, left: Any, right: Any) -> Any:
 
 
 def _with_linear(b: Language, result: Any, name: str, left: Any, right: Any) -> Any:
-    """Return a run-time Python int with its linear form in terms of loop indices, where it has one."""
     if name not in ("add", "subtract", "multiply") or not isinstance(result, Tensor) or not result.weak:
         return result
     if not result.type.dtype.is_integer:
@@ -126,7 +124,6 @@ def visit_compare(context: FunctionContext, node: ast.Compare) -> Any:
 
 
 def _conjunction(b: Language, first: Any, second: Any) -> Any:
-    """Return two parts of a chained comparison joined by `and`."""
     if isinstance(first, Tensor) and first.type.rank:
         raise KernelTypeError(
             f"a chained comparison joins its parts with `and`, and {describe(first)} is not one truth value",

@@ -1,8 +1,4 @@
-"""Parse a Python function to its syntax tree, with the positions in its file.
-
-Takes a `KernelSource`. Gives a `KernelTree`: the `ast.FunctionDef`, with the file's own line and column numbers.
-Refuses functions whose source cannot be read, bound methods and coroutines. Runs no code of the user.
-"""
+"""Parse a Python function to its syntax tree, with the line and column numbers of its file."""
 
 from __future__ import annotations
 

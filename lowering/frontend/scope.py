@@ -1,7 +1,6 @@
 """Name lookup inside a kernel: its locals, then the Python function's closure, then globals.
 
-Reading a captured value records it as a `Capture`, so that the cache knows what the code depends on. Refuses values
-that a kernel cannot hold: arrays, tensors and arbitrary objects must be arguments.
+Reading a captured value records it as a `Capture`, so that the cache knows what the code depends on.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Basic indexing of arrays: integers, slices and None, one for each axis.
 
-Takes an array and an index expanded to one part for each axis. Gives the elements, and the view operations that read
-and write them. Bounds may be run-time values; negative indices, and slices that reach beyond the axis, mean what they
-mean in Python. An index known to be out of bounds is refused, also in one iteration of a loop. One that is out of
-bounds at run time is clamped, or raises `IndexError` after the call when the kernel is compiled with ``debug``.
+An index known to be out of bounds is refused, also in one iteration of a loop. One that is out of bounds at run time is
+clamped, or raises `IndexError` after the call when the kernel is compiled with ``debug``.
 """
 
 from __future__ import annotations
@@ -101,7 +99,6 @@ def _step(b: Language, part: slice) -> int:
 
 
 def _offset(b: Language, part: Any, tensor: Tensor, axis: int) -> Size:
-    """Return the offset of an integer index, within the axis."""
     if isinstance(part, Tensor):
         is_number = not part.type.rank and part.type.dtype.is_integer
     else:

@@ -1,7 +1,6 @@
 """Statements of a kernel: assignments, updates in place, assertions, device regions, returns.
 
-The user's function is not executed: tensors are SSA values, all else is known at compile time. Branches and loops are
-in `branches.py` and `loops.py`, definitions of functions in `inlining.py`.
+Branches and loops are in `branches.py` and `loops.py`, definitions of functions in `inlining.py`.
 """
 
 from __future__ import annotations
@@ -266,11 +265,9 @@ OPERATOR_SIGNS = {
 
 
 def _may_be_equal(shape: tuple[int | Size, ...], other: tuple[int | Size, ...]) -> bool:
-    """Return whether two shapes are equal, as far as that is known at compile time."""
     pairs = zip(shape, other, strict=False)
     return len(shape) == len(other) and all(x == y or is_dynamic(x) or is_dynamic(y) for x, y in pairs)
 
 
 def _kind_rank(dtype: DType) -> int:
-    """Return the rank of a dtype's kind in the order of `same_kind` casts."""
     return 0 if dtype.is_bool else 1 if dtype.is_integer else 2 if dtype.is_float else 3

@@ -1,7 +1,7 @@
 """Writing by index: elements, slices, masks and index arrays of an array in memory.
 
-The value is cast and broadcast to the target, as NumPy does it. Run-time sizes that must be equal are compared at run
-time, and a difference raises after the call. Refuses tensors without memory, and values of higher rank than the target.
+Run-time sizes that must be equal are compared at run time, and a difference raises after the call. Refuses tensors
+without memory, and values of higher rank than the target.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ def _update(b: Language, value: Any) -> Tensor:
 
 
 def _scatter(b: Language, tensor: Tensor, parts: list[Any], value: Any) -> None:
-    """Write ``tensor[…] = value`` with index arrays among the parts."""
     tri = b.tri
     target = subscript(b, tensor, tuple(part if isinstance(part, slice) else slice(None) for part in parts))
     basic = [part if not isinstance(part, slice) else slice(None) for part in parts]
@@ -70,7 +69,6 @@ def _scatter(b: Language, tensor: Tensor, parts: list[Any], value: Any) -> None:
 
 
 def _write_masked(b: Language, tensor: Tensor, masked: MaskedAxes, value: Any) -> None:
-    """Write ``tensor[…] = value`` with a mask beside integers, slices and None."""
     target = subscript(b, tensor, masked.basic)
     order = masked.order(target)
     update = b.tensor(value, tensor.type.dtype)
@@ -111,7 +109,6 @@ def _leading(b: Language, target: Tensor, axis: int, size: int | Size) -> Tensor
 
 
 def _masked(b: Language, tensor: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """Return the tensor with `value` where the mask, over its leading axes, is true."""
     inner_shape = tensor.type.shape[mask.type.rank :]
     update = b.tensor(value, tensor.type.dtype)
     spread = b.reshape(mask, (*mask.type.shape, *([1] * len(inner_shape)))) if inner_shape else mask

@@ -1,8 +1,4 @@
-"""Interpret calls of externally compiled functions on NumPy arrays: TVM compiles each alone, unscheduled.
-
-Takes the declaration of the callee. Gives an `Evaluator`. Refuses callees that TVM cannot compile
-(`CodegenError`).
-"""
+"""Interpret calls of externally compiled functions on NumPy arrays: TVM compiles each alone, unscheduled."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Run steps under the user's source lines: each line is a Python frame with that file, line and function.
+"""Run operations under the user's source lines: each line is a Python frame with that file, line and function.
 
-Takes steps with their source lines. Gives `Line`s. Debuggers and tracebacks read file and line from a frame's code, so
-a breakpoint set on a line of the kernel stops there, and the frame's locals are the kernel's variables. Consecutive
-operations of one line share a frame; an inlined call is a frame below its caller's.
+Debuggers and tracebacks read file and line from a frame's code, so a breakpoint on a line of the kernel stops there,
+and the frame's locals are the kernel's variables. Consecutive operations of one line share a frame; an inlined call is
+a frame below its caller's.
 """
 
 from __future__ import annotations
@@ -91,7 +91,6 @@ def _function_at(file: str, line: int) -> str:
 
 @lru_cache(maxsize=64)
 def _functions(file: str) -> list[ast.FunctionDef]:
-    """Return the functions of a file, outer before inner ones."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):

@@ -1,7 +1,6 @@
 """The effect of each `tri`, `arith` and `tensor` operation on NumPy arrays, by the op table's references.
 
-Takes an operation. Gives an `Evaluator`, or None for an unknown operation. fp16 and bf16 are computed in fp32 and
-rounded after every operation; integers wrap; nothing traps.
+fp16 and bf16 are computed in fp32 and rounded after every operation; integers wrap; nothing traps.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Translate `tri` to an executable that interprets the module on NumPy, operation by operation.
+"""Translate a `tri` module to an executable that interprets it on NumPy, operation by operation.
 
-Takes a `tri` module: straight-line code, `scf.for`, `scf.while`, `scf.if`. Gives `Code` whose text lists the operations
-under their source lines, and whose executable runs them. Slow, but the reference for the pipelines, since no compiler
-is involved. Refuses unknown operations, all at once.
+The text of the `Code` lists the operations under their source lines. Slow, but the reference for the pipelines.
 """
 
 from __future__ import annotations
@@ -89,8 +87,6 @@ class Operation:
 
 
 class _Translation:
-    """The numbers of SSA values, and the operations without a translation."""
-
     def __init__(self):
         self.numbers: dict[ir.Value, int] = {}
         self.unknown: list[tuple[ir.Operation, str]] = []
@@ -183,7 +179,6 @@ def as_array(tensor: Any, dtype: DType) -> np.ndarray:
 
 
 def _listing(actions: Sequence[Any], depth: int = 0) -> list[str]:
-    """Return the text of the stage: each line of the source with the operations under it."""
     lines: list[str] = []
     for action in actions:
         indent = "  " * depth

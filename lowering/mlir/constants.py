@@ -1,10 +1,8 @@
 """Read the elements of MLIR constants of every element type, and build constants from arrays, with the same bits.
 
-Takes operations that hold a dense attribute, the bytes of a `dense_resource`, or NumPy arrays; reading takes time
-linear in the size, and NaN payloads survive. Refuses element types without a NumPy dtype, and resources without data.
-
 The bindings give the buffer of the usual element types. For others (bf16, fp8, complex) the text is parsed: one hex
-string of all elements, or decimals, with hex for those that are not finite.
+string of all elements, or decimals, with hex for those that are not finite. Reading takes time linear in the size.
+Refuses element types without a NumPy dtype, and resources without data.
 """
 
 from __future__ import annotations
@@ -122,7 +120,6 @@ def _complex_type(operation: ir.Operation) -> ir.Type:
 
 
 def _from_text(text: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Return the elements in the text of a dense attribute: one hex string of all, or numbers."""
     body = _BODY.search(text)
     if body is None:
         raise UnsupportedOperationError("the elements of this constant are out of reach")
@@ -135,7 +132,6 @@ def _from_text(text: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray
 
 
 def _numbers(body: str, dtype: np.dtype) -> Iterator[Any]:
-    """Return the numbers of a list; non-finite ones are written as their bits."""
     bits = np.dtype(f"u{dtype.itemsize}")
     for word in _WORD.findall(body):
         # Use NumPy's conversion: ml_dtypes rounds a Python float once, to nearest.

@@ -1,6 +1,6 @@
 """Decide which functions are imperative: compiled with their loops, branches and updates as one unit.
 
-Straight-line tensor code has one binding per operation and static shapes; anything else, at any stage, is imperative.
+Straight-line tensor code of static shapes is not; anything else, at any stage, is.
 """
 
 from __future__ import annotations

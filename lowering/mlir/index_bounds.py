@@ -89,8 +89,6 @@ def _select(operation: ir.Operation, depth: int) -> _Pair | None:
 
 
 def _clamped(larger: bool) -> Callable[[ir.Operation, int], _Pair | None]:
-    """Bound a maximum or minimum; one known operand bounds one side."""
-
     def rule(operation: ir.Operation, depth: int) -> _Pair | None:
         bounded = [bounds for operand in operation.operands if (bounds := bounds_of(operand, depth - 1)) is not None]
         if not bounded:

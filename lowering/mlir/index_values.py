@@ -1,6 +1,6 @@
 """Values of type `index`: constants, the sizes of axes, offsets of slices, and loops over all indices of a shape.
 
-Sizes known at compile time are ints; those of run time are `index` values, taken from the tensors by `size_of`.
+Static sizes are ints; dynamic ones are `index` values, taken from the tensors by `size_of`.
 """
 
 from __future__ import annotations

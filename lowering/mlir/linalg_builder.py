@@ -198,7 +198,6 @@ def reshape(value: ir.Value, shape: Sequence[int | Size], dtype: DType, sizes: S
 
 
 def _regrouped(value: ir.Value, target: TensorType, sizes: Sizes | None) -> ir.Value | None:
-    """Return the value with runs of its axes merged or split, if that gives the target."""
     old, new = shape_of(value.type.shape), target.shape
     if len(old) == len(new) and same_shape(old, new):
         return cast_to(value, tensor_type(target))

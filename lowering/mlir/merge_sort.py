@@ -1,8 +1,5 @@
 """Stable merge sort of rows of fields along an axis of tensors, in loops of `scf`, without branches.
 
-Takes tensors of one shape, the fields, and a comparison of two rows. Gives the tensors with the rows sorted; the
-positions, for example, can be a function of the index instead of a tensor.
-
 Blocks of eight are sorted by counting, for each element, how many go before it. Then runs are merged from one buffer
 into another and back, two runs of one length from both ends at once: the two ends do not wait for each other, and
 neither can leave its run (Orson Peters, "Glidesort", FOSDEM 2023). With an inconsistent comparison, runs of one are
@@ -66,8 +63,6 @@ def sort(rows: Rows, overtakes: Overtakes, is_order: bool = True) -> Values:
 
 
 class _Line:
-    """One line along the axis, at fixed `indices` of the other axes."""
-
     def __init__(self, rows: Rows, overtakes: Overtakes, indices: Sequence[ir.Value], is_order: bool):
         self.rows, self.overtakes, self.indices, self.is_order = rows, overtakes, list(indices), is_order
         self.size = index_value(rows.sizes[rows.axis])
@@ -204,7 +199,6 @@ def _not(bit: ir.Value) -> ir.Value:
 
 
 def _while_narrow(size: ir.Value, initial: Values, body: Callable[[ir.Value, Values], Values]) -> Values:
-    """Run the body while the width, the first loop-carried value, is below the size."""
     types = [value.type for value in initial]
     loop = scf.WhileOp(types, list(initial))
     locations = [ir.Location.current] * len(types)

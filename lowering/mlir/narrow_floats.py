@@ -101,7 +101,6 @@ def _widened(operation: ir.Operation) -> ir.Value | None:
 
 
 def _float32_of(half: ir.Value) -> ir.Value:
-    """Return the fp32 value of a bf16, which is the upper half of its bits."""
     integer, short = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(16)
     bits = arith.extui(integer, arith.bitcast(short, half))
     return arith.bitcast(ir.F32Type.get(), arith.shli(bits, arith.constant(integer, 16)))

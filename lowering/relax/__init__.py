@@ -1,4 +1,4 @@
-"""relax → tir: TVM's own passes in order, and ours around them.
+"""Lower Relax to TIR (relax → tir): TVM's own passes in order, and ours around them.
 
 *Takes* a module with one Relax function of operators and `call_tir`. *Gives* a module whose Relax function only calls
 PrimFuncs, each as many operators as fuse. *Refuses* operators that TVM cannot legalise, on the user's line.

@@ -1,7 +1,7 @@
-"""Why TVM's fusion and ours by rows fused two calls, or did not: a verdict for every edge of a Relax function.
+"""Explain which calls of a Relax function were fused, by TVM and by rows, and why others were not.
 
-Takes the module of stage `relax`. Runs the passes of `relax_to_tir` on it once more, with each call's blocks marked by
-its number, and looks which marks ended in one PrimFunc. Gives an `Edge` for each.
+Runs the passes of `relax_to_tir` once more, with each call's blocks marked by its number, and looks which marks ended
+in one PrimFunc. Gives an `Edge` for each pair.
 """
 
 from __future__ import annotations
@@ -76,7 +76,6 @@ def _marked(mod: IRModule, name: str, function: Any, calls: list[Any]) -> IRModu
 
 
 def _groups(mod: IRModule) -> list[set[int]]:
-    """Return the indices of the calls in each PrimFunc that is called."""
     return [_calls_in(function) for _, function in mod.functions_items() if isinstance(function, PrimFunc)]
 
 

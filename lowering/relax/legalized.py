@@ -1,7 +1,5 @@
 """Passes over the PrimFuncs that LegalizeOps has made of Relax's operators, before anything is fused.
 
-Each takes and gives a Relax module:
-
 - `protect_arithmetic`: TVM simplifies floats as real numbers, ``(x + y) - x`` to ``y``, and takes int32 and int64 never
   to overflow, ``x + 1 > x`` to true. The bridge's PrimFuncs are written around that; these get the same here. Index
   arithmetic stays as it is, and so does the update of a reduction, which schedules recognise by its form.
@@ -10,10 +8,10 @@ Each takes and gives a Relax module:
 - `fold_empty_loops`: a reduction over a dimension of size zero becomes its initial value, and a block over no points is
   removed, because a loop that never runs would never store the initial value.
 - `implement_sorts`: sorts and scans of Relax's library, which LegalizeOps leaves alone, become calls of PrimFuncs that
-  call TVM's runtime, on a CPU. Only kernels that name such a function have any: the language's own sorts are loops.
+  call TVM's runtime, on a CPU. The language's own sorts are loops.
 - `mark_elements`: PrimFuncs of one block with private buffers, each element of which reads one element of each operand,
-  become elementwise for TVM's fusion. bf16, and other arithmetic that TVM must not simplify, uses such buffers, and TVM
-  takes every block with several stores for opaque.
+  become elementwise for TVM's fusion, which takes every block with several stores for opaque. bf16, and other
+  arithmetic that TVM must not simplify, uses such buffers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
-"""Folds transposes, broadcasts, widening casts and padding into the products that read their results.
+"""Fold transposes, broadcasts, widening casts and padding into the products that read their results, before fusion.
 
-Takes a module before fusion. Gives it with the folded products in place of the original ones; functions that are no
-longer called are left for dead code elimination::
-
-    t[i, j] = b[j, i]; out[i, j] += a[i, k] * t[k, j]   ──►   out[i, j] += a[i, k] * b[j, k]
+t[i, j] = b[j, i]; out[i, j] += a[i, k] * t[k, j]   ──►   out[i, j] += a[i, k] * b[j, k]
 """
 
 from __future__ import annotations
@@ -121,7 +118,6 @@ class _Folding:
         return relax.VarBinding(binding.var, value)
 
     def _called(self, binding: Any) -> str | None:
-        """Return the name of the PrimFunc that a binding calls."""
         if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
             return None
         name = binding.value.args[0].name_hint
@@ -170,7 +166,6 @@ def _is_view_of_bits(value: Any) -> bool:
 
 
 def _is_padding(facts: Any, block: Any) -> bool:
-    """Return whether a block pads a tensor with a constant."""
     return _is_plain(facts, block) and padded(block.body.value) is not None
 
 
@@ -184,7 +179,6 @@ def _bits(value: Any) -> int:
 
 
 def _reading_through(function: PrimFunc, position: int, mover: PrimFunc) -> PrimFunc:
-    """Return the function with `mover` folded into its loads of parameter number `position`."""
     source = mover.params[0]
     _, block = _only_block(mover)
     fresh = tirx.decl_buffer(source.shape, source.dtype, source.name, layout=None)

@@ -1,8 +1,7 @@
-"""relax → tir: Relax operators become TIR functions, and chains of them become one.
+"""Lower Relax to TIR (relax → tir): Relax operators become PrimFuncs, and chains of them become one.
 
-Takes a module with one Relax function of operators and `call_tir`. Gives a module whose Relax function only calls
-PrimFuncs: ``out = a + b; out = out + a`` is one PrimFunc ``fused_add_add``. Every SBlock carries ``mlirtri.loc``.
-Refuses operators that TVM cannot legalise (`PassFailedError` on their line).
+``out = a + b; out = out + a`` is one PrimFunc ``fused_add_add``. Every SBlock carries ``mlirtri.loc``. Refuses
+operators that TVM cannot legalise (`PassFailedError` on their line).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Merges reductions over rows, and the elementwise work along the same rows, into one PrimFunc: a relax → tir pass.
+"""Merge reductions over rows, and the elementwise work along the same rows, into one PrimFunc: a relax → tir pass.
 
-Takes a module of fused PrimFuncs. Gives it with softmax, layer norm and the like, however they are written, as one
-call each, which reads each row once while it is in cache. They are found by what their blocks read and write. Values
-that calls outside the row kernel read become further results of it; nothing expensive is computed twice.
+Softmax, layer norm and the like, however they are written, become one call each, which reads each row once while it is
+in cache. They are found by what their blocks read and write. Values that calls outside the row kernel read become
+further results of it.
 """
 
 from __future__ import annotations
@@ -109,8 +109,6 @@ def explain_separation(mod: IRModule, is_producer: Marks, is_consumer: Marks, ta
 
 
 class _Kind(Enum):
-    """What a function computes."""
-
     ELEMENTWISE = auto()
     REDUCTION = auto()
     PRODUCT = auto()
@@ -185,7 +183,6 @@ class _Search:
                         return
 
     def _producers(self, group: Group) -> list[Group]:
-        """Return the groups that produce a group's operands."""
         read = {self.group_of[source] for index in group for source in self.reads[index] if source in self.launches}
         return sorted(read - {group})
 
@@ -233,7 +230,6 @@ class _Search:
         return False
 
     def _readers_of(self, group: Group) -> set[int]:
-        """Return the calls outside of a group that read its results."""
         return {reader for call in group for reader in self.readers[call]}.difference(group)
 
     def merged(self, group: Group) -> Merged:
@@ -252,7 +248,6 @@ class _Search:
 
 
 def _callees(block: Any, mod: IRModule) -> list[PrimFunc]:
-    """Return the functions that a block calls."""
     return [mod[binding.value.args[0]] for binding in block.bindings if operator_of(binding) == "relax.call_tir"]
 
 

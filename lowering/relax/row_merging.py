@@ -1,8 +1,4 @@
-"""Merges several calls of PrimFuncs into one: their blocks in order, with intermediate results in local buffers.
-
-Takes calls of a dataflow block in order. Gives the merged PrimFunc with its arguments and the results that are used
-outside. Does not decide whether the merge is profitable.
-"""
+"""Merge several calls of PrimFuncs into one: their blocks in order, with intermediate results in local buffers."""
 
 from __future__ import annotations
 
@@ -92,7 +88,6 @@ def merged(launches: Sequence[Launch], is_seen: Callable[[Any], bool]) -> Merged
 
 
 def _number(argument: Any) -> Any:
-    """Return the literal for a constant of rank 0; None for anything else."""
     if not isinstance(argument, ir.GenericConst) or len(argument.ty.shape) or str(argument.ty.dtype) not in _LITERALS:
         return None
     dtype, value = str(argument.ty.dtype), argument.value.numpy().item()
@@ -112,8 +107,6 @@ def _is_factor(parameter: Any, function: PrimFunc) -> bool:
 
 
 def _with_literals(body: Any, literals: dict[Any, Any]) -> Any:
-    """Return the body with `literals` in place of loads."""
-
     def load(node: Any) -> Any:
         return literals.get(node.source, node)
 
@@ -129,7 +122,6 @@ def _like(parameter: Any, name: str) -> Any:
 
 
 def _with_unique_names(bodies: list[Any]) -> list[Any]:
-    """Return the statements with unique block names."""
     names: set[str] = set()
 
     def visit(block: Any) -> Any:

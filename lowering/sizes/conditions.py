@@ -1,8 +1,7 @@
 """Collect the conditions on dynamic sizes under which a function reads and writes in bounds.
 
-Takes the operations of a function on tensors of dynamic shape. Gives pairs of index values that have to be equal, or of
-which the first must not be larger; `infer_size_program.py` expresses them by the arguments' sizes. Operations of static
-shape, which MLIR's verifier has checked, have no conditions.
+Gives pairs of index values that have to be equal, or of which the first must not be larger; `infer_size_program.py`
+expresses them by the arguments' sizes. MLIR's verifier has checked operations of static shape.
 
     linalg.matmul ins(%a: tensor<?x?>, %b: tensor<?x?>)   ──►   dim %a 1 == dim %b 0
 """
@@ -74,12 +73,10 @@ def _structured(operation: ir.Operation) -> Iterator[Requirement]:
 
 
 def _in_bounds(last: ir.Value, size: ir.Value, extents: dict[int, ir.Value], operation: ir.Operation) -> Requirement:
-    """Require the index `last` to be below `size`, if all loops run at least once."""
     return Requirement(_if_any(extents, arith.addi(last, index_constant(1))), NOT_MORE, size, operation)
 
 
 def _if_any(extents: dict[int, ir.Value], value: ir.Value) -> ir.Value:
-    """Return `value`, or 0 where one of the loops never runs."""
     for extent in extents.values():
         value = arith.select(arith.cmpi(arith.CmpIPredicate.eq, extent, index_constant(0)), index_constant(0), value)
     return value
@@ -133,7 +130,6 @@ def _reads_in_body(operation: ir.Operation, extents: dict[int, ir.Value]) -> Ite
 
 
 def _loop_of(index: ir.Value) -> int | None:
-    """Return the loop whose `linalg.index` an index is, perhaps clamped, or 0 along axes of size 1; None otherwise."""
     if isinstance(index.owner, ir.Block):
         return None
     operation = index.owner.operation

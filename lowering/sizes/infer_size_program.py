@@ -1,9 +1,8 @@
 """Infer the size program of a function: its results' sizes, and the conditions on sizes, from its arguments' sizes.
 
-Takes a module of one function on tensors, in the normal form that `linalg` has. Gives a `SizeProgram`, or None for a
-function of static shapes. A clone of the module returns the sizes instead of its results; upstream's passes reduce them
-to the arguments. Sizes that depend on elements stay unknown: such a condition is left out where the program guards the
-operation itself, else refused, and so is a result of such a size.
+A clone of the module returns the sizes instead of its results; upstream's passes reduce them to the arguments. Sizes
+that depend on elements stay unknown: such a condition is left out where the program guards the operation itself, else
+refused, and so is a result of such a size.
 """
 
 from __future__ import annotations
@@ -190,7 +189,6 @@ def _compared(condition: Requirement, why: str, requested: _Request) -> list[ir.
 
 
 def _scalar_of(value: ir.Value) -> ir.Value | None:
-    """Return the i1 that a rank-0 tensor was built from; None where it was not."""
     if isinstance(value.owner, ir.Block) or value.owner.operation.name != "tensor.from_elements":
         return None
     return value.owner.operation.operands[0]
@@ -257,7 +255,6 @@ def _distinct(conditions: dict[Condition, None]) -> list[Condition]:
 
 
 def _holds(condition: Condition, steps: list[SizeStep]) -> bool:
-    """Return whether a condition holds whatever the arguments' sizes are."""
     (low, high), (least, most) = _bounds(condition.left, steps), _bounds(condition.right, steps)
     if condition.relation == EQUAL:
         return low == high == least == most
@@ -265,7 +262,6 @@ def _holds(condition: Condition, steps: list[SizeStep]) -> bool:
 
 
 def _bounds(position: int, steps: list[SizeStep]) -> tuple[float, float]:
-    """Return the range of a step, as far as it is easily known."""
     step = steps[position]
     if step.name == SIZE:
         return 0, inf

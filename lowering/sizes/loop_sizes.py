@@ -1,8 +1,7 @@
 """Replace loop-carried tensors of dynamic shape by tensors of the same sizes, where the loop does not change them.
 
-Takes a module with `scf` on tensors of which only sizes matter. Gives it with every loop or branch result whose size is
-that of the initial value, or of the source of both arms, replaced by a tensor of unknown content and that size: size
-inference then needs no look into regions. Other results stay. Refuses nothing.
+In a module of which only sizes matter, every loop or branch result whose size is that of the initial value, or of the
+source of both arms, becomes a tensor of unknown content and that size: size inference then skips regions.
 """
 
 from __future__ import annotations
@@ -122,7 +121,6 @@ def _stand_in(value: ir.Value, source: ir.Value | list[ir.Value]) -> ir.Value:
 
 
 def _carried_from(value: ir.Value) -> ir.Value | None:
-    """Return the initial value of a loop-carried tensor whose sizes no iteration changes; else None."""
     loop, position = value.owner.owner.operation, value.arg_number
     if loop.name == "scf.for":
         keeps = position > 0 and _root(terminator(value.owner).operands[position - 1]) == value

@@ -1,9 +1,6 @@
-"""Pass dynamic sizes to compiled code as index arguments behind the pointers.
+"""Pass dynamic sizes to compiled code as index arguments behind the pointers, in the order of memrefs and axes.
 
-Takes a function over memrefs. Gives it, where their types have dynamic sizes, over pointers to elements and one more
-index for each dynamic size, in the order of the memrefs and their axes. Refuses nothing.
-
-    func @f(%x: memref<?x4xf32>)   ──►   func @f(%x: memref<1xf32>, %n: index)
+func @f(%x: memref<?x4xf32>)   ──►   func @f(%x: memref<1xf32>, %n: index)
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Read MLIR's arithmetic on sizes as steps of a size program.
 
-Takes SSA values of a function that upstream's passes have simplified. Gives the step of each, or None where it is not
-arithmetic on the sizes of the arguments and on elements at constant indices of them. Refuses nothing.
+A value has no step where it is not arithmetic on the sizes of the arguments and on their elements at constant indices.
 """
 
 from __future__ import annotations
@@ -99,7 +98,6 @@ _SLICE = ("offsets", "sizes", "strides")
 
 
 def _reshaped(indices: list[int], new_shape: list[int], old_shape: list[int]) -> list[int]:
-    """Return an element's indices in a tensor of shape `old_shape`, from those in its reshape to `new_shape`."""
     offset = 0
     for index, size in zip(indices, new_shape, strict=True):
         offset = offset * size + index
@@ -114,7 +112,6 @@ _KINDS = frozenset({"index", "i1", "i8", "i16", "i32", "i64", "f32", "f64"})
 
 
 def _inputs(value: ir.Value) -> list[ir.Value]:
-    """Return the operands that an integer is computed from."""
     if isinstance(value.owner, ir.Block):
         return []
     operation = value.owner.operation

@@ -1,7 +1,6 @@
-"""Run passes that can end the process in a process of their own: torch-mlir's, on programs that others wrote.
+"""Run passes that can end the process, torch-mlir's on foreign programs, in a process of their own.
 
-Gives a new module, read from the text that the `WORKER` of `worker_process.py` printed. A pass that fails is the same
-`PassFailedError` as of `run_passes`; a process that dies, takes too long or too much memory, is one too.
+A pass that fails, and a process that dies or exceeds its limits, raise the `PassFailedError` of `run_passes`.
 """
 
 from __future__ import annotations
@@ -52,8 +51,6 @@ def _pass_failed(failure: _Failure, name: str, pipeline: str, before: str, conte
 
 
 class _Failure:
-    """Why there is no module, in a form that can be pickled."""
-
     def __init__(self, message: str, span: Span | None = None, notes: Sequence[Note] = ()):
         self.message = message
         self.span = span

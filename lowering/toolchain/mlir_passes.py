@@ -1,8 +1,7 @@
-"""Run a flat list of upstream MLIR passes on a module, in place, one by one, so that the text after each can be seen.
+"""Run upstream MLIR passes on a module, in place, one by one, so that the text after each can be seen.
 
-Operations fetched before the call must not be used after it. Refuses unknown passes before anything runs. A pass that
-fails becomes a `PassFailedError` on the user's line, which names the saved input IR and the `mlirtri-opt` command that
-repeats the failure.
+Operations fetched before the call must not be used after it. A pass that fails becomes a `PassFailedError` on the
+user's line, which names the saved input IR and the `mlirtri-opt` command that repeats the failure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The only importer of TVM: modules, node classes and helpers whose names move between TVM's releases.
 
-Every lowering right of `relax` says ``from mlirtri.lowering.toolchain.tvm_names import relax, tirx, …``.
-Takes the installed apache-tvm and apache-tvm-ffi. Refuses other versions than those the package pins, because a
-newer apache-tvm-ffi crashes the process (`tvm.ir.save_json` of any TIR node) instead of raising.
+Refuses versions of apache-tvm and apache-tvm-ffi other than those the package pins: a newer apache-tvm-ffi crashes the
+process (`tvm.ir.save_json` of any TIR node) instead of raising.
 """
 
 from __future__ import annotations

@@ -200,7 +200,6 @@ def _fails(attempt: Callable[[Any], object], part: Any) -> bool:
 
 
 def _alone(mod: IRModule, binding: relax.Binding) -> IRModule | None:
-    """Return a module whose one Relax function has this binding only, its free variables as parameters."""
     if isinstance(getattr(binding, "value", None), relax.If):
         return None
     builder = BlockBuilder(IRModule({gv: func for gv, func in mod.functions_items() if isinstance(func, PrimFunc)}))

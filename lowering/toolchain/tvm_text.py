@@ -1,7 +1,7 @@
 """Print TVMScript, to read or to resume from, and parse it.
 
-`print_readable` leaves out what is there for tools: binding locations and metadata. `parse` reads either text, drops
-the source spans that TVM's parser sets, which would show in metadata and debug information, and prints as it was read.
+`print_readable` leaves out binding locations and metadata. `parse` reads either text, and drops the source spans that
+TVM's parser sets, which would show in metadata and debug information.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Worker processes, for code that can crash or hang: parsers and passes on foreign programs, the MetaSchedule search.
 
-`WorkerProcess` starts a Python program and exchanges pickled messages with it; the program talks through
-`message_pipes`. `WORKER`, a `CallProcess`, runs one function at a time in a worker, which is kept for the next call,
-within limits of time and memory: else it raises `ProcessDied`. A `KernelError` in the worker is raised here.
+`WorkerProcess` starts a Python program and exchanges pickled messages with it. `WORKER`, a `CallProcess`, runs one
+function at a time in a worker that is kept, within limits of time and memory: else it raises `ProcessDied`.
 """
 
 from __future__ import annotations
@@ -219,7 +218,6 @@ def _write(stream: IO[bytes], message: Any) -> None:
 
 
 def _read(stream: IO[bytes]) -> Any:
-    """Return the next message; raises `EOFError` at the end."""
     (size,) = _HEADER.unpack(_read_bytes(stream, _HEADER.size))
     return pickle.loads(_read_bytes(stream, size))
 

@@ -74,7 +74,6 @@ def _fits(condition: Any, message: str) -> Any:
 
 
 def _handle(declaration: Any) -> Any:
-    """Return the packed function's argument that holds a buffer; None for other buffers."""
     data = declaration.data
     if not isinstance(data, ir.Call) or len(data.args) != 1:
         return None

@@ -1,7 +1,4 @@
-"""Passes within TVM's lowering that keep integer and float arithmetic as the source has it.
-
-Each takes and gives a module of PrimFuncs, and refuses nothing.
-"""
+"""Passes within TVM's lowering that keep integer and float arithmetic as the source has it."""
 
 from __future__ import annotations
 
@@ -52,7 +49,6 @@ def _marked(cast: Any) -> Any:
 
 
 def _narrow(operand: Any) -> Any:
-    """Return the operand before widening, or None."""
     half = _HALF[str(operand.ty.dtype)]
     if isinstance(operand, tirx.IntImm):
         bits = int(half.removeprefix("int"))

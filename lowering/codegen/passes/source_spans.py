@@ -1,7 +1,7 @@
 """Source spans on the stores of a PrimFunc, from which TVM's LLVM code generator makes `.loc` directives.
 
-Takes and gives a PrimFunc for the CPU. A store gets the location of the innermost block around it, else the last
-one of the function. The line table names one file: stores of other files than the function's get the latter.
+A store gets the location of the innermost block around it, else the last one of the function. The line table names one
+file: stores of other files than the function's get the latter.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Use non-temporal stores for results larger than the caches, which would be fetched only to be overwritten.
+"""Use non-temporal stores for results larger than the last cache, which would be fetched only to be overwritten.
 
-Vectors of whole cache lines are stored past the caches, in buffers that the function does not read and that are larger
-than the last cache. Where a result does not begin with a line, its stores are plain ones. Other threads see them after
-a launch, which ends with locked instructions: these wait for such stores.
+Only vectors of whole cache lines, in buffers that the function does not read. Where a result does not begin with a
+line, its stores are plain ones. Other threads see them after a launch, which ends with locked instructions.
 """
 
 from __future__ import annotations

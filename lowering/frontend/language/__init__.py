@@ -1,7 +1,7 @@
 """Define what functions and operators of the kernel language mean, in `tri` operations.
 
-Takes tensors and Python numbers. Gives tensors: operands are cast as NumPy or torch would, axes and shapes normalised,
-operands of run-time sizes sliced to a common size. Refuses, with an error message, what the library refuses.
+Operands are cast as NumPy or torch would, axes and shapes normalised, operands of run-time sizes sliced to a common
+size. Refuses, with an error message, what the library refuses.
 
 Read in this order:
 

@@ -1,6 +1,6 @@
 """Language functions over whole arrays: padding, scans, sorting, searching, counting, correlation.
 
-Each is ``name(b, …)`` with the Python signature that the spellings call; `b` is the `Language`. Axes are static.
+Each is ``name(b, …)``; `b` is the `Language`. Axes are static.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """`Language`: what ``x + y`` or ``mt.sum(x)`` means, in terms of the op table.
 
-Takes `Tensor` values and Python scalars. Casts operands as the chosen semantics (NumPy's or torch's) would, normalises
-axes and shapes, and emits strict `tri` operations. Spellings (`numpy.sum`, `torch.sum`, ``x.sum``) are written with it.
-Refuses, with an error message, what the library refuses. Integer division by zero raises after the call where torch
-raises.
+Casts operands as the chosen semantics (NumPy's or torch's) would, normalises axes and shapes, and emits strict `tri`
+operations. Spellings (`numpy.sum`, `torch.sum`, ``x.sum``) are written with it.
 """
 
 from __future__ import annotations

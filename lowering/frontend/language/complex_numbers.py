@@ -1,7 +1,4 @@
-"""Language functions of complex numbers: parts, conjugates, angles, small constant powers.
-
-Each is ``name(b, …)`` with the Python signature that the frontend and the spellings call; `b` is the `Language`.
-"""
+"""Language functions of complex numbers: parts, conjugates, angles, small constant powers; each is ``name(b, …)``."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 `device_print` writes run-time values to a log, which is printed after the call. The log is ordinary memory, so loops
 and branches carry it and targets need no support for it. Each print is one row: the number of the statement and the
-values as float64 (integers beyond 2**53 lose digits). `breakpoint()` is a call in `tri` that no pass removes, at which
-the interpreter starts the debugger; the frontend refuses it in compiled kernels.
+values as float64 (integers beyond 2**53 lose digits). `breakpoint()` is a call at which the interpreter starts the
+debugger.
 """
 
 from __future__ import annotations

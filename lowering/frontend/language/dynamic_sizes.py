@@ -2,10 +2,8 @@
 
 ``A[i - 1]`` wraps around for a negative index and ``A[:n]`` ends with the axis. Where the bounds of the symbols exclude
 both, nothing is emitted; otherwise rank-0 int64 operations select, and their result is a new symbol. Equal operations
-on equal symbols give equal symbols, so equal slices have equal sizes.
-
-``best[w:] + best[:n - w]`` is valid if both slices have the same length, which is known at run time only. The kernel
-compares the two, and raises the library's error after the call; until then it computes on the common size.
+on equal symbols give equal symbols, so equal slices have equal sizes. Sizes of operands that must be equal and are not
+known to be are compared at run time; until the error is raised, after the call, the kernel computes on the smaller one.
 """
 
 from __future__ import annotations
@@ -139,7 +137,6 @@ class IndexArithmetic:
         return self.maximum(offset, Size.of(0)), count
 
     def _last(self, bound: Any, size: Size) -> Size:
-        """Return a bound of a slice with negative step, clamped between -1 and the last index."""
         position = self.wrapped(self.size_of(bound), size)
         return self.maximum(self.minimum(position, size - 1), Size.of(-1))
 

@@ -1,8 +1,5 @@
 """Merging of values: the type of a name after a branch, or of a loop-carried value.
 
-Takes the values bound to names: tensors, Python numbers, tuples of them, compile-time objects. Gives a `Kind` for both
-sides, by the rules below, and tensors of that kind; or an error that says why there is none.
-
 * Python numbers that differ become run-time numbers of the wider kind.
 * A Python number beside a rank-0 tensor takes its dtype, if that holds numbers of its kind.
 * Arrays must agree in rank and dtype, and tuples in length. An axis whose sizes differ, or are known at run time only,
@@ -185,7 +182,6 @@ def _dynamic(b: Language, sizes: Any) -> list[Tensor]:
 
 
 def _leading(sizes: Any) -> dict[str, Any]:
-    """Return the attributes of a slice of the leading elements."""
     rank = len(sizes)
     return {"offsets": (0,) * rank, "sizes": tuple(sizes), "strides": (1,) * rank, "drop": ()}
 

@@ -1,7 +1,4 @@
-"""Language functions that compute: reductions, normalisations, contractions, convolutions, pooling.
-
-Each is ``name(b, …)`` with the Python signature that the frontend and the spellings call; `b` is the `Language`.
-"""
+"""Language functions, each ``name(b, …)``: reductions, normalisations, contractions, convolutions, pooling."""
 
 from __future__ import annotations
 
@@ -221,7 +218,6 @@ def _product(b: Language, name: str, x: Any, y: Any) -> Tensor:
 
 
 def _boolean_product(b: Language, x: Tensor, y: Tensor) -> Tensor:
-    """Return the matmul of bools: whether any pair is true, counted in int64."""
     wide = DTYPES["int64"]
     return b.tri.cast(b.tri.matmul(b.tri.cast(x, wide), b.tri.cast(y, wide)), DTYPES["bool"])
 

@@ -1,7 +1,4 @@
-"""Builders of `scf` around tensors: loops and branches whose bodies are emitted before their types are known.
-
-A body is a function that emits operations at the current insertion point, and returns what to yield.
-"""
+"""Builders of `scf` around tensors: a loop or branch gets its types after its body has been emitted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Language functions that move elements or create tensors: shapes, joining, splitting, creation.
-
-Each is ``name(b, …)`` with the Python signature that the frontend and the spellings call; `b` is the `Language`.
-"""
+"""Language functions, each ``name(b, …)``, shapes, joining, splitting, creation of tensors."""
 
 from __future__ import annotations
 
@@ -272,7 +269,6 @@ def arange(b: Language, start: Any, stop: Any, step: Any, dtype: Any) -> Tensor:
 
 
 def _run_time_arange(b: Language, start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
-    """Return a range of integers whose length is known at run time only."""
     integral = [not isinstance(x, Tensor) or x.type.dtype.is_integer for x in (start, stop, step)]
     if not all(integral) or isinstance(step, Tensor) or not isinstance(step, int):
         b.fail(

@@ -288,7 +288,6 @@ def _keeps_memory(source: Tensor, steps: list[ViewStep]) -> bool:
 
 
 def _is_contiguous(source: Tensor) -> bool:
-    """Return whether a view is a contiguous range of memory."""
     for step in source.origin.steps:
         if step.op == "reshape":
             continue
