@@ -1,7 +1,6 @@
 """Every ``MLIRTRI_*`` environment variable: its name, type, default and meaning, in one table.
 
-Refuses a value that does not parse, and warns once about an unknown ``MLIRTRI_*`` name. Imports only `mlirtri.errors`,
-so every package may import it. A warm kernel call reads no settings.
+Imports only `mlirtri.errors`, so every package may import it. A warm kernel call reads no settings.
 """
 
 from __future__ import annotations

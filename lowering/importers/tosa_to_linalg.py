@@ -1,7 +1,4 @@
-"""TOSA → `linalg`: upstream's lowering, then the steps of all imported MLIR.
-
-Refuses, in one report, what upstream has no lowering for.
-"""
+"""TOSA → `linalg`: upstream's lowering, then the steps of all imported MLIR."""
 
 from __future__ import annotations
 

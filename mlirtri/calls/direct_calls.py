@@ -1,7 +1,4 @@
-"""Generate the fastest call of a kernel that is a few launches with one result: a Python function for its arguments.
-
-All other arguments, and those that a launch refuses, take the general path, which copies or reports the error.
-"""
+"""Generate the fastest call of a kernel that is a few launches with one result: a Python function for its arguments."""
 
 from __future__ import annotations
 

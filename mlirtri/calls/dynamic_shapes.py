@@ -1,7 +1,4 @@
-"""Compute the shapes of results with dynamic sizes, and check that the arguments' sizes match.
-
-Refuses arguments with mismatching sizes, before anything runs.
-"""
+"""Compute the shapes of results with dynamic sizes, and check that the arguments' sizes match."""
 
 from __future__ import annotations
 

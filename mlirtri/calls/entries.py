@@ -1,8 +1,4 @@
-"""Convert one run-time argument of a kernel to a tensor that the executable can read.
-
-Refuses arguments that are not of the compiled type, need a gradient, or have another device or layout; strided tensors
-are copied, with one warning.
-"""
+"""Convert one run-time argument of a kernel to a tensor that the executable can read."""
 
 from __future__ import annotations
 

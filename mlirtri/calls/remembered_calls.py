@@ -1,7 +1,4 @@
-"""Fast paths of kernels with dynamic sizes, several results or many launches: a cache by the arguments' shapes.
-
-All other arguments, and those that a launch refuses, take the general path.
-"""
+"""Fast paths of kernels with dynamic sizes, several results or many launches: a cache by the arguments' shapes."""
 
 from __future__ import annotations
 

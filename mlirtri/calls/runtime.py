@@ -1,7 +1,4 @@
-"""Run an executable on the user's tensors: torch in, torch out; NumPy in, NumPy out; contiguous data is not copied.
-
-Refuses tensors that need a gradient, or have another device or layout; strided ones are copied, with one warning.
-"""
+"""Run an executable on the user's tensors: torch in, torch out; NumPy in, NumPy out; contiguous data is not copied."""
 
 from __future__ import annotations
 

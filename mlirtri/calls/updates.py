@@ -1,7 +1,6 @@
 """Copy what a kernel wrote back into the caller's arguments, whatever their strides.
 
-Refuses arguments that cannot be written (read-only arrays, expanded tensors, leaves that require a gradient), and
-written ones that share elements with another argument: the kernel was compiled on the assumption that none do.
+A written argument may share elements with no other one: the kernel was compiled on that assumption.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """From ``FILE.py::name`` on the command line to the kernel that it names, and to its compiled form.
 
-A Python file is imported, so its top level runs; its prints go to stderr. Refuses files that do not import, at the line
-that fails, and names that are not there.
+A Python file is imported, so its top level runs; its prints go to stderr.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The command line: options in, text out. IR and results go to stdout, everything else to stderr.
 
-Exit status: 0 done, 1 the kernel or its environment is at fault (a `KernelError`, shown without a traceback), 2 the
-command is not understood, 130 interrupted.
-
+Exit status: 0 done, 1 a `KernelError`, shown without a traceback, 2 the command is not understood, 130 interrupted.
 Commands import what they run themselves: `doctor` and ``--help`` work where MLIR, TVM or torch do not load.
 """
 

@@ -1,7 +1,4 @@
-"""From a file on the command line to the program in it: MLIR, StableHLO, TOSA, ONNX, torch, or Relax.
-
-The suffix gives the language, for MLIR the content; ``-`` is stdin.
-"""
+"""From a file on the command line to the program in it: MLIR, StableHLO, TOSA, ONNX, torch, or Relax."""
 
 from __future__ import annotations
 

@@ -2,14 +2,11 @@
 
     DUMP_DIR/add-1f2e3d4c/03_fused.mlir        the complete text of a stage
     DUMP_DIR/add-1f2e3d4c/03_fused/002_cse.mlir     the text after one of its passes, for reading
-    DUMP_DIR/add-1f2e3d4c/params.npz           the tensors that an imported program is bound to
+    DUMP_DIR/add-1f2e3d4c/params.npz           the tensors that an imported program is bound to, in the manifest's order
     DUMP_DIR/add-1f2e3d4c/manifest.json        versions, times, interface, a digest of each stage's file
 
-``params.npz`` has the tensors in the manifest's order, bit-exact: dtypes that NumPy's format lacks are stored as
-integers, and read as the manifest says.
-
-A dump is written atomically. Texts depend on neither machine nor date, so that two dumps of one kernel can be compared;
-such facts are in the manifest.
+Tensors are bit-exact: dtypes that NumPy's format lacks are stored as integers. Texts depend on neither machine nor
+date, so that two dumps of one kernel can be compared; such facts are in the manifest.
 """
 
 from __future__ import annotations

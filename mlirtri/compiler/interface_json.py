@@ -1,7 +1,4 @@
-"""Convert an `Interface` to and from the JSON of a dump's manifest.
-
-Raises `ParseError` for a manifest whose interface does not have the keys and types that `to_json` writes.
-"""
+"""Convert an `Interface` to and from the JSON of a dump's manifest."""
 
 from __future__ import annotations
 

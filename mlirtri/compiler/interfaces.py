@@ -1,8 +1,6 @@
 """Derive the `Interface` of IR that did not come from Python from its module, and from the manifest of its dump.
 
-Attributes of an imported function (`lowering/mlir/attributes.py`) record bound arguments, checks and states among its
-results, and dtypes that have lost their sign. Raises `ParseError` for modules of no or several functions, functions of
-anything but ranked tensors, and dynamic sizes that neither the module nor a manifest computes.
+Attributes of an imported function (`lowering/mlir/attributes.py`) record what its type lacks.
 """
 
 from __future__ import annotations

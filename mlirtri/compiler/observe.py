@@ -1,7 +1,4 @@
-"""The hook between two stages: verify, print, dump, substitute an edited file.
-
-Created for each compilation from arguments and ``MLIRTRI_*`` settings. `Observer` is the hook of the compile loop.
-"""
+"""The hook between two stages: verify, print, dump, substitute an edited file."""
 
 from __future__ import annotations
 

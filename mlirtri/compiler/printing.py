@@ -1,6 +1,6 @@
-"""Print a stage as text, readable or complete, and parse it back.
+"""Print a stage as text, readable or complete, and parse it back: one row per kind of IR.
 
-One row per kind of IR. The complete text keeps locations and constants, so that resuming from it loses nothing.
+The complete text keeps locations and constants, so that resuming from it loses nothing.
 TVM's parser runs TVMScript as Python: reading such a file is trusting it like code.
 """
 

@@ -1,7 +1,6 @@
 """Derive the interface of a TVM module's Relax function, and find what a stage may not hold.
 
-Raises `ParseError` for modules of no or several Relax functions and for types other than ranked tensors. This file
-loads TVM, so `interfaces` and `verify` import it late.
+This file loads TVM, so `interfaces` and `verify` import it late.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Check what a user's stage gives, before a lowering of ours takes it.
-
-Takes a stage, its result and the context. Gives nothing. Refuses what is no IR of the stage's kind (`KernelTypeError`),
-IR that MLIR's or TVM's verifier refuses (`PassFailedError`), and IR of another function (`KernelTypeError`), all at the
-line of the stage's function. Exceptions of the function itself are raised as they are.
-"""
+"""Check what a user's stage gives, before a lowering of ours takes it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Check the contract of each stage's IR after the stage when ``MLIRTRI_VERIFY=1``.
 
-Refuses, as a `PassFailedError` at the first line, operations that the stage may not hold (all of them named, with
-counts) and IR that MLIR's or TVM's verifier refuses. For a user's stage, which is not in the table, only that verifier
-runs.
+For a user's stage, which is not in the table, only MLIR's or TVM's verifier runs.
 """
 
 from __future__ import annotations

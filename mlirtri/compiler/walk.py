@@ -1,7 +1,4 @@
-"""The compile loop: run the stages of a pipeline on IR, with one hook between any two.
-
-The hook verifies, prints, dumps and replaces IR.
-"""
+"""The compile loop: run the stages of a pipeline on IR, with one hook between any two."""
 
 from __future__ import annotations
 

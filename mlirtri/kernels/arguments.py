@@ -1,8 +1,6 @@
 """Kernel arguments as the command line writes them: ``a=f32[2,3]``, ``n=i32:1..9``, ``n=3``, ``axis=(0,1)``.
 
-Takes the text after ``--arg``. Gives a name and a value: an abstract tensor (a run-time number is one of rank 0), a
-dtype or a Python literal; and, for runs, seeded random data instead of a tensor, and a summary of what comes out.
-Refuses anything else with the spellings that exist.
+A value is an abstract tensor (a run-time number is one of rank 0), a dtype or a Python literal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Export a stage for other MLIR tools: text or bytecode, weights inside or outside, results returned or written.
 
 They lack the dialect of stage `tri`: ``mlir-opt --irdl-file=tri.irdl.mlir`` reads it, with the file beside
-`mlirtri.dialect.tri`. Refuses inlined constants without tensors.
+`mlirtri.dialect.tri`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Compile options as the user gives them: target, pipeline, schedule, printing; and the content key.
-
-Refuses names that do not exist with an `UnknownOptionError`.
-"""
+"""Compile options as the user gives them: target, pipeline, schedule, printing; and the content key."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""From call arguments to a `Specialization`: what is a tensor, a run-time scalar, or a compile-time constant.
-
-Refuses arguments that do not fit, all of them in one message that names the parameters.
-"""
+"""From call arguments to a `Specialization`: what is a tensor, a run-time scalar, or a compile-time constant."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Errors of results: absolute, and in units in the last place (ulp) of their dtype.
+"""Errors of results: absolute, and in units in the last place (ulp) of their dtype, bfloat16 included.
 
-Takes arrays of one shape, of any dtype with a name here (ml_dtypes' bfloat16 too). Gives floats. The error of complex
-numbers is the distance in the plane, in ulps of the parts' dtype at the expected absolute value.
+The error of complex numbers is the distance in the plane, in ulps of the parts' dtype at the expected absolute value.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """`@autotune`: measure several configurations of a kernel and use the fastest.
 
-Takes a jit function and configurations: values of its compile-time parameters, and options such as pipeline and
-schedule. A call whose key is new runs each configuration on copies of its arguments and keeps the fastest; calls with
-that key use it from then on. Configurations that do not compile or run are skipped; if all fail, the call raises.
+A call whose key is new runs each configuration on copies of its arguments and keeps the fastest. Configurations that
+do not compile or run are skipped; if all fail, the call raises.
 """
 
 from __future__ import annotations

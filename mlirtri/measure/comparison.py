@@ -1,6 +1,5 @@
 """One kernel, every pipeline, side by side with torch or NumPy: launches, compile time, run time, errors.
 
-Takes a jit function and arguments (abstract ones become random data). Gives a `Comparison`.
 A pipeline that refuses the kernel is a row that says why; errors of the arguments themselves are raised.
 """
 

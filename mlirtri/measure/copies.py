@@ -1,8 +1,7 @@
 """Copy arguments for runs that may write them, and restore the copies between runs.
 
-Takes arguments by name. Gives copies of tensors and arrays with the strides and read-only flags of the originals, which
-share memory where the originals do, so that a kernel takes and refuses what it would of the originals. Other values
-stay as they are. Refuses nothing.
+Copies have the strides and read-only flags of the originals and share memory where the originals do, so that a kernel
+takes and refuses what it would of the originals.
 """
 
 from __future__ import annotations

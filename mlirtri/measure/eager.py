@@ -1,6 +1,5 @@
 """Run a kernel's Python function as plain Python on torch or NumPy: the baseline of `compare`.
 
-Takes a function and arguments, as they are or widened to float64. Gives the libraries' own results.
 Kernels that the function calls run as plain functions too. Errors of the function are raised as they are.
 """
 

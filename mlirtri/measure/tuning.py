@@ -1,8 +1,4 @@
-"""Compare a kernel's default schedule with one found by a search: times, rules, IR and code.
-
-Takes a jit function, arguments (abstract ones become random data) and a budget. Gives a `Tuning`.
-Raises compile errors; without a device to run on, the times are None.
-"""
+"""Compare a kernel's default schedule with one found by a search: times, rules, IR and code."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """`mlirtri-opt`: upstream's mlir-opt over the bindings, with every upstream pass and with the `tri` dialect.
 
-Broken input is a diagnostic ``file:line:col: error: …``, never a Python traceback. Exit status: 0 fine, 1 the input or
-a pass failed, 2 the command line makes no sense.
+Exit status: 0 fine, 1 the input or a pass failed, 2 the command line makes no sense.
 """
 
 from __future__ import annotations

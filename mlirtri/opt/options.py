@@ -1,7 +1,4 @@
-"""The command line of `mlirtri-opt`: mlir-opt's spelling, where every unknown option is the name of a pass.
-
-Refuses what it cannot read with a `UsageError`: a missing or bad value, two inputs, passes beside ``--pass-pipeline``.
-"""
+"""The command line of `mlirtri-opt`: mlir-opt's spelling, where every unknown option is the name of a pass."""
 
 from __future__ import annotations
 

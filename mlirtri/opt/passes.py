@@ -1,7 +1,4 @@
-"""The part of `mlirtri-opt` that speaks MLIR: pipelines, one transformation, the list of passes.
-
-Refuses unknown passes and pipelines that would end the process with a `UsageError`, before anything is read.
-"""
+"""The part of `mlirtri-opt` that speaks MLIR: pipelines, one transformation, the list of passes."""
 
 from __future__ import annotations
 

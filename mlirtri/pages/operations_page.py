@@ -3,8 +3,7 @@
     python -m mlirtri.pages.operations_page           # print the page
     python -m mlirtri.pages.operations_page --write   # write it into the checkout
 
-Dtypes are found by asking each row's type rule and Relax operators by calling each row's Relax rule with a recorder, so
-that the page says what the compiler does.
+Dtypes are those that a row's type rule accepts, Relax operators those that its Relax rule calls on a recorder.
 """
 
 from __future__ import annotations

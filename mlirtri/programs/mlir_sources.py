@@ -2,8 +2,8 @@
 
     {-# dialect_resources: { builtin: { weight: "0x04000000…" } } #-}
 
-`split_resources` removes and decodes this section, which may have hundreds of megabytes of hexadecimal digits, so that
-it is not parsed again. A section of another form stays, so that MLIR's parser reports the error.
+The section may have hundreds of megabytes, so it is parsed only once; a section of another form is left to MLIR's
+parser, which reports the error.
 """
 
 from __future__ import annotations

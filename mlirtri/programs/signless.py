@@ -1,8 +1,6 @@
 """Call a function of signless integers (`i8`) with integers of either sign: NumPy's and torch's dtypes have one.
 
-Takes integers of the function's width. The memory is the same, and the function's operations carry the sign, so nothing
-is converted. A result has the dtype that `results=` or `out=` asks for; else it is unsigned if arguments of its width
-are, all of them, and signed otherwise.
+The memory is the same, and the function's operations carry the sign, so nothing is converted.
 """
 
 from __future__ import annotations

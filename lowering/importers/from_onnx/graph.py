@@ -1,7 +1,4 @@
-"""An ONNX model in the form that the importer takes: weights as inputs, named nodes, constants in one form.
-
-Refuses inputs and outputs that are no tensors, and nodes of other domains than ONNX's.
-"""
+"""An ONNX model in the form that the importer takes: weights as inputs, named nodes, constants in one form."""
 
 from __future__ import annotations
 

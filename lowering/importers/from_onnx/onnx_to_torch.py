@@ -1,7 +1,4 @@
-"""ONNX → `torch`: torch-mlir's importer, and its lowering of ONNX's operators to torch's.
-
-Operations have the names of the nodes as locations. Refuses, all at once, the nodes that torch-mlir cannot lower.
-"""
+"""ONNX → `torch`: torch-mlir's importer, and its lowering of ONNX's operators to torch's."""
 
 from __future__ import annotations
 

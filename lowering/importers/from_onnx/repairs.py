@@ -1,8 +1,4 @@
-"""Nodes that torch-mlir gives another meaning than ONNX, rewritten or refused.
-
-Refuses `Resize` with aligned corners by scales that give a fractional size, `LSTM` with peepholes, quantisation to
-8-bit floats, and average pools with windows outside the tensor.
-"""
+"""Rewrite, or refuse, the nodes to which torch-mlir gives another meaning than ONNX."""
 
 from __future__ import annotations
 

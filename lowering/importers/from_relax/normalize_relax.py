@@ -1,7 +1,6 @@
-"""Imported Relax → `relax`: one Relax function, `context.kernel`, with all calls inlined.
+"""Imported Relax → `relax`: one Relax function, `context.kernel`, with all calls inlined and nested results flat.
 
-Its bound parameters (`context.params`, and large constants) come last and are named by the attribute
-``mlirtri.bound``; nested results are flat. Refuses recursion, and parameters that are tuples.
+Its bound parameters (`context.params`, and large constants) come last; the attribute ``mlirtri.bound`` names them.
 """
 
 from __future__ import annotations

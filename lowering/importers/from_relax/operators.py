@@ -1,7 +1,7 @@
 """Relax operators that linalg expresses better than their TIR, or that have no TIR: reshapes, scans and sorts.
 
-A rule takes the function under construction and the call, and returns the value. A sort counts for every element how
-many come before it: stable, made of structured operations only, and quadratic in the size of the axis.
+A sort counts for every element how many come before it: stable, made of structured operations only, and quadratic in
+the size of the axis.
 """
 
 from __future__ import annotations

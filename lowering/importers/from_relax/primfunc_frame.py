@@ -1,7 +1,4 @@
-"""The state of one call of a PrimFunc on its way to linalg: buffers as tensors, variables as scalars.
-
-An index that is not proven to be in bounds is clamped. Refuses strides, and memory that the function does not own.
-"""
+"""The state of one call of a PrimFunc on its way to linalg: buffers as tensors, variables as scalars."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Inline a call of an unscheduled PrimFunc as linalg on tensors: blocks become generics, other statements loops.
 
-Loops are `scf` on tensors and carry the buffers that they write; parallel ones become sequential. Refuses jumps, GPU
-threads and calls with side effects.
+Loops are `scf` on tensors and carry the buffers that they write; parallel ones become sequential.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`relax` → `linalg`: translate Relax functions to `func.func` on tensors. The inverse of the bridge.
 
 TVM legalises operators to PrimFuncs, which become `linalg.generic` and `scf`; those without TIR have rules in
-`operators.py`. Refuses, in one report, packed functions, closures, and TIR without a counterpart.
+`operators.py`.
 """
 
 from __future__ import annotations

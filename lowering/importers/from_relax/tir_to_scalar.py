@@ -1,8 +1,7 @@
 """Translate TIR expressions to `arith` and `math` on scalars, at the insertion point: the inverse of `scalar_to_tir`.
 
-TVM's dtypes carry the sign, MLIR's operations do. Sums computed in twice the width to wrap become plain ones, which
-wrap in MLIR. Both arms of an `if_then_else` are evaluated: loads stay in bounds, and a divisor is never zero there.
-Refuses vectors, pointers and functions that only TVM has.
+Sums computed in twice the width to wrap become plain ones, which wrap in MLIR. Both arms of an `if_then_else` are
+evaluated: loads stay in bounds, and a divisor is never zero there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Accumulate sums of fp16 and bf16 in fp32: contractions and convolutions of StableHLO round once, at the end.
+"""Accumulate contractions and convolutions of fp16 and bf16 in fp32, and round once.
 
-Upstream's lowering accumulates in the element type of the result, so that fp16 and bf16 would be rounded at every step.
-StableHLO leaves the accumulator type open; XLA and the other importers use fp32.
+Upstream's lowering rounds every sum to the result's element type. StableHLO leaves the accumulator type open.
 """
 
 from __future__ import annotations

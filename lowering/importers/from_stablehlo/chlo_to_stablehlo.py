@@ -1,7 +1,6 @@
 """CHLO and StableHLO → `stablehlo`: one function, `context.kernel`, in the smaller language that upstream lowers.
 
 Shapes are static wherever they follow from the arguments', and the signs of arguments and results are in attributes.
-Refuses functions that call themselves.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Lower loops and branches of StableHLO to `scf`; upstream's lowering to linalg, which runs later, leaves them.
 
-A `while` that counts becomes `scf.for`, any other one `scf.while`; `case` and `if` become `scf.if`. The last branch of
-a `case` is the default, as StableHLO defines it.
+A `while` that counts becomes `scf.for`, any other one `scf.while`; `case` and `if` become `scf.if`.
 """
 
 from __future__ import annotations

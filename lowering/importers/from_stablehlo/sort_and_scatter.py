@@ -1,11 +1,8 @@
 """Lower StableHLO's `sort`, `scatter` and `select_and_scatter`, whose regions compare or combine elements.
 
-Upstream's lowering leaves these operations, with regions of linalg on rank-0 tensors. Sorts become `tm_tensor.sort`,
-the others loops of `scf`. Refuses regions that compute on more than single elements.
-
-* `scatter`: an update out of bounds is dropped; updates of one element are applied in order.
-* `select_and_scatter`, the gradient of a pool: the selected element of each window, the first one among equals, is
-  combined with the window's element of the source, in the order of the windows.
+Upstream's lowering leaves them, with regions of linalg on rank-0 tensors. A sort becomes `tm_tensor.sort`, the others
+loops of `scf`: updates are applied in order, and a `scatter` drops those out of bounds. A window of
+`select_and_scatter`, the gradient of a pool, selects the first among equal elements.
 """
 
 from __future__ import annotations

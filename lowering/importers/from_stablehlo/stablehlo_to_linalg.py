@@ -1,7 +1,4 @@
-"""`stablehlo` → `linalg`: upstream's lowering, ours of what upstream leaves, then the steps of all imported MLIR.
-
-Refuses, in one report, what neither lowers: custom calls by their name, communication between devices, tokens.
-"""
+"""`stablehlo` → `linalg`: upstream's lowering, ours of what upstream leaves, then the steps of all imported MLIR."""
 
 from __future__ import annotations
 

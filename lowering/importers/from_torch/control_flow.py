@@ -1,7 +1,6 @@
 """Control flow of torch.fx graphs that torch-mlir's importer does not take: `torch.cond`, and captures of loops.
 
 `torch.cond` becomes `torch.prim.If`, and a tensor that the body of `torch.while_loop` captures a loop-carried value.
-Refuses branches with results that are no tensors. Leaves loops that capture anything but tensors.
 """
 
 from __future__ import annotations

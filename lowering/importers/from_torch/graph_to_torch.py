@@ -1,7 +1,4 @@
-"""torch.fx graph → `torch`: torch-mlir's importer, with the user's lines and names as locations.
-
-Refuses what the importer does not support: some data-dependent sizes, dtypes and operators of other libraries.
-"""
+"""torch.fx graph → `torch`: torch-mlir's importer, with the user's lines and names as locations."""
 
 from __future__ import annotations
 

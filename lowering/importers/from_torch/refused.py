@@ -1,6 +1,6 @@
 """Find all operators of a torch-dialect module that torch-mlir cannot lower, each with the user's source line.
 
-torch-mlir stops at the first. Therefore each operation is lowered alone, in a function of its own.
+torch-mlir stops at the first; here each operation is lowered alone, in a function of its own.
 """
 
 from __future__ import annotations

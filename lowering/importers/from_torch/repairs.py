@@ -1,15 +1,12 @@
-"""Rewrite loops and operators that torch-mlir lowers incorrectly, so that the result is torch's.
+"""Rewrite loops and operators that torch-mlir lowers incorrectly, before its lowering to linalg:
 
-Takes a module in the torch dialect, before its lowering to linalg. Gives it with
 - loops with the largest int64 as their trip count, which means none, as `scf.while`;
 - a sum of floats with an inferred integer result, which would be rounded, as a float;
 - batched products of quantised tensors, whose zero points are dropped, as products of integers;
 - tensors quantised by channel, whose integers are all taken as signed, as floats;
-- grid samples of static sizes, in modes "bilinear" and "nearest" padded with zeros, as gathers;
+- grid samples of static sizes, in modes "bilinear" and "nearest" padded with zeros, as gathers; others are refused;
 - powers of integers;
 - bit casts to a dtype of the same width, which have no lowering.
-
-Refuses other grid samples.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`torch` → `linalg`: torch-mlir's own lowering to linalg on tensors, then the steps of all imported MLIR.
-
-Refuses, all at once, the operators that torch-mlir has no lowering for.
-"""
+"""`torch` → `linalg`: torch-mlir's own lowering to linalg on tensors, then the steps of all imported MLIR."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Lower `cf.assert` to checks: one more result per message, of rank 0, that is true where the assertion failed.
 
-The caller raises after the call, so no pipeline needs a way to stop in the middle. Loops and branches yield whether an
-assertion failed in them. The assertions of a structured operation move to a second one, a reduction over only those
-loops that the condition depends on. Refuses assertions that always fail, and those on accumulators of reductions.
+Loops and branches yield whether an assertion failed in them. The assertions of a structured operation move to a
+reduction over only those loops that the condition depends on.
 
     linalg.generic { cf.assert %c, "m"; … }   ──►   %failed = linalg.generic { ori %acc, not %c }; linalg.generic { … }
 """

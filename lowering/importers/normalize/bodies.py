@@ -1,7 +1,6 @@
 """Simplify the bodies of structured operations to straight-line code, and clamp the indices of element accesses.
 
-* The indices of every `tensor.extract` and `tensor.insert` are clamped, unless value ranges prove them in bounds: a
-  wrong program may get any element of its tensors, but never reads or writes other memory.
+* Indices not proven in bounds are clamped: a wrong program may get any element of its tensors, but no other memory.
 * `scf.if` becomes `arith.select` of both arms, which neither trap nor read out of bounds. Loops stay.
 * Loops that an output is accumulated over are marked as reductions, with the accumulator as first operand of the
   operation that adds to it, as TVM's schedules expect.

@@ -1,7 +1,6 @@
 """Lower the `complex` dialect to arithmetic on real and imaginary parts, in bodies and outside of them.
 
-Only `complex.create`, `complex.re` and `complex.im` remain. The algorithms are NumPy's; fast-math flags and the
-`complex_range` of divisions are ignored. Refuses element types that NumPy has no complex dtype for.
+Only `complex.create`, `complex.re` and `complex.im` remain. The algorithms are NumPy's; fast-math flags are ignored.
 """
 
 from __future__ import annotations

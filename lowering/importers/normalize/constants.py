@@ -3,8 +3,7 @@
     %w = arith.constant dense<"0x…"> : tensor<1000xf32>     ──►  dense_resource<w>, and params["w"]
     %w = arith.constant dense_resource<w> : …               ──►  an argument {mlirtri.bound = "w"}
 
-The first rewrite also runs when a program is read, so that its text stays small (`take_constants`). Splats are no
-parameters; long ones are filled at run time. Refuses resources that were printed without their data.
+The first rewrite also runs when a program is read, so that its text stays small (`take_constants`).
 """
 
 from __future__ import annotations

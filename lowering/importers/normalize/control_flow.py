@@ -1,8 +1,6 @@
 """Lower branches between blocks, `affine`, and parallel loops to `scf.for`, `scf.while` and `scf.if`; poison to 0.
 
-Refuses irreducible control flow and loops that never end.
-
-    scf.index_switch %i case 2 { A } default { B }   ──►   scf.if %i == 2 { A } else { B }
+scf.index_switch %i case 2 { A } default { B }   ──►   scf.if %i == 2 { A } else { B }
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Decompose operations of imported modules into simpler ones: by upstream's decompositions, and by rules of our own.
 
-Leaves what it cannot decompose; a later stage refuses it.
-
-    tensor.generate { ^bb0(%i): … tensor.yield %x }   ──►   linalg.generic { %i = linalg.index 0 … linalg.yield %x }
+tensor.generate { ^bb0(%i): … tensor.yield %x }   ──►   linalg.generic { %i = linalg.index 0 … linalg.yield %x }
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
 """Rewrite computations of tensors without elements, and reads of tensors whose elements are undefined.
 
-Some operations on tensors without elements become views that upstream's bufferization and verifier find out of bounds
-(`replace_zero_sized`):
+Upstream's bufferization and verifier find some views of tensors without elements out of bounds:
 
     %p = tensor.pad %x low[0, 1] high[0, 1] : tensor<0x3xf32> to tensor<0x5xf32>   ──►   %p = tensor.empty()
     %i = tensor.insert_slice %none into %x …                                       ──►   %x
 
-The elements of a `tensor.empty` are undefined, but its memory may hold another call's or user's elements
-(`fill_undefined`):
+The memory of a `tensor.empty` may hold another call's or user's elements:
 
     %e = tensor.empty(); return %e   ──►   %e = tensor.empty(); %z = linalg.fill 0 into %e; return %z
 """

@@ -1,9 +1,7 @@
 """Lower globals of an imported module: to constants where nothing stores, else to state passed from call to call.
 
-    ml_program.global private mutable @seed(dense<0> : tensor<i64>) : tensor<i64>
-        ──►  an argument {mlirtri.bound = "seed"}, and a result {mlirtri.state = "seed"} where the function stores
-
-Refuses globals without a value in the module, and stores inside of branches and loops.
+ml_program.global private mutable @seed(dense<0> : tensor<i64>) : tensor<i64>
+    ──►  an argument {mlirtri.bound = "seed"}, and a result {mlirtri.state = "seed"} where the function stores
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Reduce an imported module to one public function: the entry, `context.kernel`, with all calls inlined.
-
-Other functions are dropped before any other step looks at them. Refuses recursion, and calls of functions that have no
-body or are not in the module.
-"""
+"""Reduce an imported module to one public function: the entry, `context.kernel`, with all calls inlined."""
 
 from __future__ import annotations
 

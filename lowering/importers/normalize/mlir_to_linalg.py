@@ -1,7 +1,6 @@
 """Imported MLIR → `linalg`: lower any module of linalg on tensors to the normal form that later stages take.
 
-Gives one public function, `context.kernel`; what the runtime has to know about its arguments and results is in their
-attributes (`lowering/mlir/attributes.py`). Refuses what no step and no later stage can lower.
+What the runtime has to know about arguments and results is in their attributes (`lowering/mlir/attributes.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Lower structured operations that do not write each element of their outputs exactly once to loops of `tensor.insert`.
 
-Elements that are not written keep their initial value, and elements written twice depend on the order of iterations. A
-TIR block can express neither, and upstream drops the initial value where the body does not read it.
+A TIR block cannot express them, and upstream drops the initial value where the body does not read it.
 
     linalg.generic writes s[i, i]   ──►   scf.for %i iter_args(%s) { tensor.insert … into %s[%i, %i] }
 """

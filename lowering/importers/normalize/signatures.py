@@ -1,11 +1,8 @@
 """Change the signature of an imported function to tensors that NumPy has a dtype for: scalars become rank-0 tensors.
 
-Arguments get distinct names, and ``index`` becomes i64. Refuses, in one report, types that are neither ranked tensors
-nor scalars, and element types without a NumPy dtype.
-
-    func.func @f(%n: index) -> f32          func.func @f(%n: tensor<i64>) -> (tensor<f32> {mlirtri.number})
-                                      ──►     %0 = tensor.extract %n[] : tensor<i64>
-                                              %1 = arith.index_cast %0 : i64 to index
+func.func @f(%n: index) -> f32          func.func @f(%n: tensor<i64>) -> (tensor<f32> {mlirtri.number})
+                                  ──►     %0 = tensor.extract %n[] : tensor<i64>
+                                          %1 = arith.index_cast %0 : i64 to index
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Lower element types that targets cannot store to signless integers: 8-bit floats, odd widths, signs in types.
 
 Arithmetic on 8-bit floats is done in fp32 and rounded after each operation, arithmetic on odd widths in the next wider
-integer. Attributes keep the dtypes that arguments and results have in Python. Refuses 8-bit floats of formats that
-torch does not have.
+integer. Attributes keep the dtypes that arguments and results have in Python.
 
     %y = arith.extf %x : f8E5M2 to f32   ──►   shifts and selects on %x : i8
     %y = arith.addi %x, %x : i4          ──►   a sum of %x : i8, sign-extended from bit 3

@@ -1,8 +1,7 @@
 """``torch.compile(model, backend="mlirtri")``, which torch finds by the entry point group ``torch_dynamo_backends``.
 
-AOTAutograd functionalises Dynamo's graphs, so that torch handles writes and aliases, and derives a second graph for
-gradients where needed. Both become kernels. Dynamic sizes are compiled per shape of a call. What cannot be compiled
-raises: nothing falls back to eager mode silently.
+AOTAutograd functionalises Dynamo's graphs and derives a second graph for gradients; both become kernels. Dynamic sizes
+are compiled per shape of a call. What cannot be compiled raises: nothing falls back to eager mode silently.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The calling convention of a torch module: its arguments and results, as recorded by the export.
-
-Refuses arguments of another structure than at the export, other values of constants, and sizes outside of the exported
-ranges.
-"""
+"""The calling convention of a torch module: its arguments and results, as recorded by the export."""
 
 from __future__ import annotations
 

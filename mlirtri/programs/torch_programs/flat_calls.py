@@ -1,8 +1,4 @@
-"""The fast path of a module that takes tensors in order: it neither flattens nor compares argument structures.
-
-Arguments that are not plain leaves, or too few or too many, take the general path, which reports the error; so do
-modules that write arguments or buffers, or take other structures.
-"""
+"""The fast path of a module that takes tensors in order: it neither flattens nor compares argument structures."""
 
 from __future__ import annotations
 

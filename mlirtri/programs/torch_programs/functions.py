@@ -1,8 +1,7 @@
 """Compile a functional torch.fx graph per set of sizes that it is called with.
 
 A graph without symbols is compiled at once; others are traced again with the sizes of a call, which gives a static
-graph. Checks of torch.linalg, which AOTAutograd orders by a token, become assertions. Refuses random numbers, and what
-later stages refuse.
+graph. Checks of torch.linalg, which AOTAutograd orders by a token, become assertions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Convert an exported torch program to a graph without state, its tensors, and its calling convention.
-
-Refuses script objects and effects among inputs and outputs.
-"""
+"""Convert an exported torch program to a graph without state, its tensors, and its calling convention."""
 
 from __future__ import annotations
 

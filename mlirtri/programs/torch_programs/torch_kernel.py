@@ -1,7 +1,6 @@
 """A kernel of a torch module, called like the module: with its arguments, results and writes.
 
-Refuses what `Calling` refuses, and written arguments that share memory with others: the module was exported on the
-assumption that none do.
+Written arguments may share memory with no others: the module was exported on that assumption.
 """
 
 from __future__ import annotations

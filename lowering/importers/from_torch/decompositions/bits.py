@@ -1,7 +1,4 @@
-"""Decompose operators on the bits of floats and integers: signs, neighbours, and views of another element width.
-
-Views with elements of the same width stay: `lowering/importers/from_torch/repairs.py` lowers them.
-"""
+"""Decompose operators on the bits of floats and integers: signs, neighbours, and views of another element width."""
 
 from __future__ import annotations
 

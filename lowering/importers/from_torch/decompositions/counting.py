@@ -1,7 +1,7 @@
 """Decompose counts, and draws by cumulative counts: bincount, histc, repeat_interleave and multinomial.
 
-The size of the result of bincount and repeat_interleave is data-dependent and unbounded: it is sliced from a tensor of
-`LARGEST_RESULT` elements. A larger result fails a run-time assertion.
+Results of data-dependent, unbounded size are slices of a tensor of `LARGEST_RESULT` elements; a larger result fails a
+run-time assertion.
 """
 
 from __future__ import annotations

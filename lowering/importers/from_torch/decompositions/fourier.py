@@ -1,7 +1,6 @@
 """Decompose discrete Fourier transforms of static lengths into products with matrices of roots of unity.
 
-A long length is split into two factors recursively (J. Cooley and J. Tukey, An algorithm for the machine calculation of
-complex Fourier series, 1965). Prime factors above `LARGEST_PRIME` are refused later; dynamic lengths are not split.
+Lengths are split by J. Cooley and J. Tukey, An algorithm for the machine calculation of complex Fourier series (1965).
 """
 
 from __future__ import annotations

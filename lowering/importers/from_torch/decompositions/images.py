@@ -1,7 +1,6 @@
 """Pooling and grid sampling of images.
 
-torch-mlir ignores NaN in max pools and lacks some adaptive ones. torch's decomposition of grid samples rounds
-coordinates differently from eager.
+torch-mlir ignores NaN in max pools; torch's decomposition of grid samples rounds coordinates differently from eager.
 """
 
 from __future__ import annotations

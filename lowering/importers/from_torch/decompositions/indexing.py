@@ -1,8 +1,4 @@
-"""Decompose reads and writes at index tensors and masks.
-
-torch-mlir takes one index tensor of dynamic size and neither masks nor negative indices in writes. A mask becomes the
-indices where it is true, whose number is data-dependent.
-"""
+"""Decompose reads and writes at index tensors and masks; a mask becomes the indices where it is true."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Integer arithmetic, powers, and operators on a tensor and a Python number.
 
-Eager converts a Python number to the tensor's integer dtype, where it wraps. torch-mlir takes it as int64, and some
-unsigned integers as signed. Here the number is wrapped first, and what depends on the sign is computed in int64.
+A Python number wraps to the tensor's integer dtype, as in eager; what depends on the sign is computed in int64.
+torch-mlir takes the number as int64, and some unsigned integers as signed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Decompose layers of neural networks: attention, norms and embedding bags.
 
-torch's decomposition of attention applies square roots of the scale to queries and keys, and so copies both; here
-the scores are scaled, so that one kernel computes a few rows at a time.
-
-torch-mlir's decomposition of norms computes a variance with float64 terms, which costs two conversions per element, and
-keeps float16 and bfloat16 throughout; here they are computed in float32 with float64 sums, as in eager.
+Attention scales the scores and not, as torch's decomposition, queries and keys: this saves two copies, and one kernel
+computes a few rows at a time. Norms are computed in float32 with float64 sums, as in eager; torch-mlir's decomposition
+keeps float16 and converts each element to float64 and back.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Decompose argmax/argmin, medians, modes, cumulative extrema, unique elements, and searches.
 
-torch-mlir sorts NaN last, as eager does, but does not find NaN in argmax. Indices of equal elements are eager's where
-eager specifies them.
+Indices of equal elements are eager's where eager specifies them.
 """
 
 from __future__ import annotations

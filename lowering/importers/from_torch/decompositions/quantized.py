@@ -1,8 +1,4 @@
-"""Decompose torch's quantisation with scales and zero points as tensors, computed as in eager.
-
-Takes and gives plain tensors of integers and floats. torch-mlir lowers only one Python number per tensor. Each function
-computes in eager's dtypes and rounds at the same steps.
-"""
+"""Decompose torch's quantisation with scales and zero points as tensors, with eager's dtypes and roundings."""
 
 from __future__ import annotations
 

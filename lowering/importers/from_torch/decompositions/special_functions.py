@@ -1,8 +1,7 @@
-"""Decompose special functions, which torch-mlir does not lower, into series, continued fractions and recurrences.
+"""Decompose special functions into series, continued fractions and recurrences, computed in float64 and rounded once.
 
-Computed in float64 and rounded once to the dtype of the result. Sources of the formulas: Abramowitz and Stegun,
-chapters 6, 7, 9 and 23; C. Lanczos, A precision approximation of the gamma function (1964); C. Chiarella and A.
-Reichel, On the evaluation of integrals related to the error function (1968).
+Sources: Abramowitz and Stegun, chapters 6, 7, 9 and 23; C. Lanczos, A precision approximation of the gamma function
+(1964); C. Chiarella and A. Reichel, On the evaluation of integrals related to the error function (1968).
 """
 
 from __future__ import annotations

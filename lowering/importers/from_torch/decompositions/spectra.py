@@ -1,9 +1,8 @@
 """Decompose singular values, symmetric eigenvalues and what derives from them, and matrix exponentials.
 
 Singular values by one-sided Jacobi rotations of columns (M. Hestenes, Inversion of matrices by biorthogonalization,
-1958): an iteration rotates half as many pairs as there are columns, in all matrices of a batch at once, and a round
-robin pairs each column with each other one. Eigenvalues are those of a matrix shifted to be positive semidefinite.
-float32 and float64, computed in float64. Signs of vectors are arbitrary and differ from eager's.
+1958), in round-robin pairs; eigenvalues are those of a matrix shifted to be positive semidefinite. float32 and float64,
+computed in float64. Signs of vectors are arbitrary and differ from eager's.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The decompositions that torch applies before torch-mlir imports a graph: torch-mlir's own, and those of this package.
 
-Importing the modules below fills the tables of `rules.py`. This file has the rules for rank-0 operands and assertions.
+Importing the modules below fills the tables of `rules.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Views with several dynamic sizes, as one operator per collapsed or expanded group of axes.
 
-Takes a torch.fx graph. From a list of sizes torch-mlir has to guess which axes are collapsed, and with several dynamic
-ones it guesses wrong; here sizes are still symbolic expressions. Leaves views that do not decompose so.
+From a list of dynamic sizes torch-mlir guesses wrong which axes are collapsed; here sizes are symbolic expressions.
 
     x.view(b * 2, s, d) of (b, 2, s, d)   ──►   collapse(x, 0, 1)
     x.view(b, s, 3, d) of (b * s, 3 * d)   ──►   unflatten(unflatten(x, 1, [3, d]), 0, [b, s])

@@ -1,7 +1,4 @@
-"""Python arithmetic on results of `item()`, computed on rank-0 tensors, which torch-mlir lowers.
-
-Takes the graph of an exported program. Gives it, changed in place. Arithmetic on sizes stays for `python_numbers.py`.
-"""
+"""Python arithmetic on results of `item()`, computed on rank-0 tensors, which torch-mlir lowers."""
 
 from __future__ import annotations
 

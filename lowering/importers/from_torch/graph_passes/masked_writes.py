@@ -1,7 +1,6 @@
 """Writes at a data-dependent number of indices: torch-mlir does not check that there are as many values.
 
-Takes the graph of an exported program. Gives it, changed in place, with common subexpressions of `nonzero` merged, so
-that their sizes are equal symbols. Refuses writes whose number of values is not known to fit.
+Merging common subexpressions of `nonzero` makes their sizes equal symbols.
 """
 
 from __future__ import annotations

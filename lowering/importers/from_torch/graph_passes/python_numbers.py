@@ -1,7 +1,4 @@
-"""Lower Python numbers of an exported graph: sizes, arithmetic on them, and elements read by `item()`.
-
-Leaves what operators of torch-mlir's importer cannot express, which the importer refuses.
-"""
+"""Lower Python numbers of an exported graph: sizes, arithmetic on them, and elements read by `item()`."""
 
 from __future__ import annotations
 

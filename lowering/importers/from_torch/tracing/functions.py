@@ -1,7 +1,6 @@
 """Functions of torch whose C++ reads elements, which a trace does not have, written in Python with assertions.
 
-They check weights, enumerate subsets, slice at a data-dependent position, or compare two tensors. Least squares is
-included because torch has no shape function for it.
+Least squares is included because torch has no shape function for it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Represent quantised tensors in a trace by integers, scales and zero points, which torch can trace.
-
-Replaces the functions that create, read and convert quantised tensors. Refuses other functions of quantised tensors,
-and modules that return one.
-"""
+"""Represent quantised tensors in a trace by integers, scales and zero points, which torch can trace."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Trace a module: replace operators of Python numbers, quantised tensors, and views of `prims`.
 
-Operators such as `torch.ops.aten.Bool` exist for TorchScript and read an element, which a trace does not have; their
-Python equivalents can be traced. Views of `prims` cannot be functionalised, those of ATen can.
+Operators such as `torch.ops.aten.Bool` read an element, which a trace does not have; their Python equivalents can be
+traced. Views of `prims` cannot be functionalised, those of ATen can.
 """
 
 from __future__ import annotations

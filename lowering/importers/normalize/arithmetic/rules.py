@@ -1,8 +1,7 @@
 """The table of rules for total arithmetic, and the builders that rules share.
 
-Upstream leaves divisions by zero, shifts past the width and conversions of values out of range undefined: some of them
-trap on x86. A rule takes one operation on scalars and returns the values of its results, defined for all operands, or
-None to leave the operation as it is.
+A rule takes an operation on scalars, perhaps undefined for some operands in MLIR, and returns the values of its
+results, defined for all operands, or None to leave the operation as it is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Return results of data-dependent size as tensors of their largest possible size, plus their sizes.
 
-A size is bounded by the tensor that it was sliced from and by the operands of `minsi`. Leaves results without a known
-bound.
+A size is bounded by the tensor that it was sliced from and by the operands of `minsi`.
 
     -> tensor<?xf32>   ──►   -> (tensor<40xf32> {mlirtri.lengths = [0, 1]}, tensor<i64>)
 """

@@ -1,8 +1,6 @@
 """Guard operations whose sizes and offsets are known at run time only: an assertion, and bounds that always hold.
 
-Guards slices whose position depends on elements, or that are in a loop or branch (`guard_slices`), and structured
-operations on tensors whose sizes a loop determines (`guard_structured`). The conditions on all other sizes are checked
-before the call (`lowering/sizes/conditions.py`).
+The conditions on all other sizes are checked before the call (`lowering/sizes/conditions.py`).
 
     extract_slice %x[%i] [4] [1]     ──►   cf.assert 0 <= %i <= dim - 4; extract_slice %x[clamped %i] [4] [1]
     linalg.add ins(%slice, %y)       ──►   cf.assert %match; scf.if %match { linalg.add … } else { its outs }

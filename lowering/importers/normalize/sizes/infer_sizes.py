@@ -1,9 +1,6 @@
 """Infer dynamic sizes as far as the arguments' sizes determine them, and specialise arguments to `context.shapes`.
 
-The sizes that remain are arithmetic on the arguments' sizes, which are known not to be negative. Refuses shapes that
-contradict the types.
-
-    dim (pad %x low 1 high 1) 0   ──►   dim %x 0 + 2
+dim (pad %x low 1 high 1) 0   ──►   dim %x 0 + 2
 """
 
 from __future__ import annotations

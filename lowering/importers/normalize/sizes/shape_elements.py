@@ -1,8 +1,6 @@
 """Replace elements read from small integer tensors, as importers express computed shapes, by scalar arithmetic.
 
-Elements that cannot be traced are still read from the tensor.
-
-    extract (select of [true], [3], [1])[0]   ──►   select true, 3, 1
+extract (select of [true], [3], [1])[0]   ──►   select true, 3, 1
 """
 
 from __future__ import annotations
