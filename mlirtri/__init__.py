@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlirtri import relax
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.errors import KernelError
+from mlirtri.errors import KernelError, did_you_mean
 from mlirtri.language.names import LanguageFunction, Macro, Ref, Tensor, device_print, macro, static_range
 from mlirtri.lowering.core.forks import watch as _watch_forks
 from mlirtri.lowering.core.stage import Stage
@@ -81,9 +81,20 @@ def __getattr__(name: str) -> Any:
     elif name in _STATIC or _is_language_function(name):
         value = LanguageFunction(name)
     else:
-        raise AttributeError(f"module 'mlirtri' has no attribute {name!r}")
+        near = "" if name.startswith("_") else did_you_mean(name, __dir__(), 3).rstrip()
+        text = f"module 'mlirtri' has no attribute {name!r}: {near or 'dir(mlirtri) lists them'}"
+        # With an `obj`, Python would add a suggestion of its own.
+        raise AttributeError(text, name=name, obj=None)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    """Return all public names: those that load late, and the functions of the language."""
+    from mlirtri.dialect.spellings import registry  # as below
+
+    functions = {name.removeprefix("mlirtri.") for name in registry.SPELLINGS if name.startswith("mlirtri.")}
+    return sorted({*globals(), *_LAZY, *_STATIC, *functions})
 
 
 def _is_language_function(name: str) -> bool:

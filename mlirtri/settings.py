@@ -6,6 +6,7 @@ Imports only `mlirtri.errors`, so every package may import it. A warm kernel cal
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -116,4 +117,21 @@ def _warn_about_unknown_names() -> None:
     for name in sorted(unknown):
         _warned.add(name)
         hint = did_you_mean(name, SETTINGS).rstrip() or "`mlirtri env` lists them"
-        warnings.warn(f"{name} is no setting of mlirtri: {hint}", stacklevel=3)
+        warnings.warn(f"{name} is no setting of mlirtri: {hint}", stacklevel=users_stacklevel())
+
+
+_OURS = tuple(str(Path(__file__).parent.parent / name) + os.sep for name in ("mlirtri", "dialect", "lowering"))
+_PYTHON = os.path.dirname(os.__file__) + os.sep
+
+
+def users_stacklevel() -> int:
+    """Return the `stacklevel` of the user's line for a warning raised by the caller."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and not _is_users(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _is_users(file: str) -> bool:
+    is_python = file.startswith(("<frozen", _PYTHON)) and "site-packages" not in file
+    return not is_python and not file.startswith(_OURS)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +16,7 @@ from mlirtri.dialect.base.dtypes import DType
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
 from mlirtri.language.signature import OTHER_ARRAYS, shown_type
 from mlirtri.lowering.core.interface import TensorParameter
+from mlirtri.settings import users_stacklevel
 
 _NUMBERS = {bool: (bool,), int: (bool, int), float: (bool, int, float)}
 """Python's type for a dtype's numbers to the types that all such numbers hold."""
@@ -143,18 +142,10 @@ class Entry:
         warnings.warn(
             f"{self.name}(): {self.parameter.name!r} is not contiguous and is copied at each call",
             NonContiguousWarning,
-            stacklevel=_frames_of_ours(),
+            stacklevel=users_stacklevel(),
         )
 
 
 def viewed_dtype(view: Callable[[torch.Tensor], torch.Tensor] | None, dtype: torch.dtype) -> torch.dtype | None:
     """Return the dtype of the executable's view; None without a view."""
     return None if view is None else view(torch.empty(0, dtype=dtype)).dtype
-
-
-def _frames_of_ours() -> int:
-    """Return the `stacklevel` of the user's line for a warning raised by the caller."""
-    package, frame, level = str(Path(__file__).parent.parent), sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
-        frame, level = frame.f_back, level + 1
-    return level

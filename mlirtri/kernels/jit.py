@@ -14,7 +14,7 @@ from typing import Any
 from mlirtri import settings
 from mlirtri.compiler.walk import COMPILING
 from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError
-from mlirtri.kernels.kernel import Kernel, shown_to_user
+from mlirtri.kernels.kernel import Kernel, hide_frames, public
 from mlirtri.kernels.options import Options, language_options, resolved
 from mlirtri.kernels.session import compile_function
 from mlirtri.language.signature import Signature, key_of
@@ -123,7 +123,8 @@ class JitFunction:
             self._remember(entry, arguments)
             return result
         except KernelError as error:
-            raise shown_to_user(error)
+            hide_frames(error)
+            raise
 
     def _remember(self, entry: _Entry, arguments: tuple[Any, ...]) -> None:
         if self.signature.positional == len(arguments) and (repeat := entry.again(arguments)) is not None:
@@ -157,7 +158,8 @@ class JitFunction:
             with COMPILING:
                 return self._compiled(named, options).kernel
         except KernelError as error:
-            raise shown_to_user(error)
+            hide_frames(error)
+            raise
 
     def _compiled(self, named: dict[str, Any], options: Options) -> _Entry:
         specialization = self.signature.specialize(named, options.semantics)
@@ -172,6 +174,7 @@ class JitFunction:
         return f"<mlirtri.jit function {self.__name__}>"
 
 
+@public
 def jit(
     function: Callable[..., Any] | None = None,
     *,

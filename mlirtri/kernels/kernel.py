@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from mlirtri import settings
 from mlirtri.compiler.walk import Passes, Texts, Walk
@@ -18,16 +20,37 @@ if TYPE_CHECKING:
     from mlirtri.kernels.fusion_report import FusionReport
 
 
-def shown_to_user(error: KernelError) -> KernelError:
-    """Return `error` without our frames and cause, so that the traceback ends at the user's call.
+def hide_frames(error: KernelError) -> None:
+    """Remove our frames and the cause from `error`; a bare `raise` after it adds none, so that the user's call is last.
 
-    Every public function raises through it. ``MLIRTRI_DEBUG=1`` keeps the frames.
+    Every public function raises so. ``MLIRTRI_DEBUG=1`` keeps the frames.
     """
     if settings.get("MLIRTRI_DEBUG"):
-        return error
+        return
     error.__cause__ = None
     error.__suppress_context__ = True
-    return error.with_traceback(None)
+    error.__traceback__ = None
+    if sys.version_info < (3, 11):
+        # There a bare `raise` restores the traceback.
+        raise error
+
+
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
+
+
+def public(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
+    """Return a function whose errors show no frames of ours."""
+
+    @functools.wraps(function)
+    def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Returned:
+        try:
+            return function(*arguments, **keywords)
+        except KernelError as error:
+            hide_frames(error)
+            raise
+
+    return call
 
 
 class Kernel:
@@ -141,7 +164,8 @@ class Kernel:
         try:
             result = self._general_call(*arguments, **keywords)
         except KernelError as error:
-            raise shown_to_user(error)
+            hide_frames(error)
+            raise
         self.__call__ = self._short_call()
         return result
 
@@ -158,7 +182,8 @@ class Kernel:
                 arguments = self._ordered(arguments, keywords)
             return self.runner(arguments, out)
         except KernelError as error:
-            raise shown_to_user(error)
+            hide_frames(error)
+            raise
 
     def _ordered(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
         names = [parameter.name for parameter in self.interface.parameters]

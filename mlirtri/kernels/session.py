@@ -15,7 +15,7 @@ from mlirtri.compiler.observe import Observer
 from mlirtri.compiler.printing import RESUMABLE, parse, parse_given
 from mlirtri.compiler.walk import Walk, record_of, walk
 from mlirtri.errors import KernelError, UnknownOptionError
-from mlirtri.kernels.kernel import Kernel, shown_to_user
+from mlirtri.kernels.kernel import Kernel, hide_frames
 from mlirtri.kernels.options import Options, content_key, language_options, resolved
 from mlirtri.lowering.core.interface import Capture, KernelSource, Specialization
 from mlirtri.lowering.core.recursion import more_frames
@@ -132,7 +132,8 @@ def resume(
     try:
         return _resume(Path(file), stage, explicit.over(options) if options else explicit, text, params)
     except KernelError as error:
-        raise shown_to_user(error)
+        hide_frames(error)
+        raise
 
 
 def _as_recorded(path: Path, pipeline: Pipeline) -> Pipeline:

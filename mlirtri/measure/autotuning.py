@@ -23,7 +23,7 @@ from mlirtri.compiler.dumps import versions
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, UnknownNameError, did_you_mean
 from mlirtri.kernels.arguments import data_for, device_for
 from mlirtri.kernels.jit import JitFunction
-from mlirtri.kernels.kernel import Kernel, shown_to_user
+from mlirtri.kernels.kernel import Kernel, hide_frames, public
 from mlirtri.kernels.options import content_key, resolved
 from mlirtri.language.names import Tensor
 from mlirtri.language.signature import is_array, is_torch, key_of
@@ -92,7 +92,8 @@ class AutotunedFunction:
                 config.pre_hook({**named, **config.kwargs})
             return self._variant(config)(**named, **config.kwargs, **out)
         except KernelError as error:
-            raise shown_to_user(error)
+            hide_frames(error)
+            raise
 
     def compile(self, *arguments: Any, **keywords: Any) -> Kernel:
         """Return the kernel of the fastest configuration for these arguments; random data replaces abstract ones."""
@@ -101,7 +102,8 @@ class AutotunedFunction:
             config = self.best_config = self._choose(named)
             return self._variant(config).compile(**named, **config.kwargs)
         except KernelError as error:
-            raise shown_to_user(error)
+            hide_frames(error)
+            raise
 
     def _named(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         parameters = self.fn.signature.parameters
@@ -251,6 +253,7 @@ def _seconds(result: Any) -> float:
     raise KernelTypeError(f"do_bench gives the seconds of a call, not {result!r}", help="let it return one number")
 
 
+@public
 def autotune(
     configs: Sequence[Config],
     key: Sequence[str] | None = None,
@@ -278,6 +281,7 @@ def autotune(
     pruning = as_pruning(prune_configs_by)
     resets = _Resets(tuple(reset_to_zero), tuple(restore_value))
 
+    @public
     def decorate(function: JitFunction) -> AutotunedFunction:
         if not isinstance(function, JitFunction):
             raise KernelTypeError(

@@ -23,6 +23,7 @@ from rich.table import Table
 from mlirtri.errors import KernelError, KernelTypeError
 from mlirtri.kernels.arguments import data_for, device_for
 from mlirtri.kernels.jit import JitFunction
+from mlirtri.kernels.kernel import public
 from mlirtri.kernels.options import Options, resolved
 from mlirtri.kernels.session import compile_function
 from mlirtri.language.names import Tensor
@@ -116,6 +117,7 @@ class _Contender:
         return [*self.result, *(host_array(self.values[name]) for name in names)]
 
 
+@public
 def compare(
     f: JitFunction,
     *arguments: Any,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri.errors import KernelTypeError, KernelValueError, UnknownOptionError
+from mlirtri.kernels.kernel import public
 from mlirtri.kernels.options import Options, language_options, resolved
 
 
@@ -18,6 +19,7 @@ class Config:
     run. Raises `UnknownOptionError` for an option that does not exist, `KernelTypeError` for what is no dictionary.
     """
 
+    @public
     def __init__(
         self,
         kwargs: Mapping[str, Any] | None = None,

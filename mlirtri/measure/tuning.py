@@ -19,7 +19,7 @@ from rich.table import Table
 from mlirtri.errors import DeviceError, KernelTypeError
 from mlirtri.kernels.arguments import data_for, device_for
 from mlirtri.kernels.jit import JitFunction
-from mlirtri.kernels.kernel import Kernel
+from mlirtri.kernels.kernel import Kernel, public
 from mlirtri.lowering.core.schedule_option import Budget
 from mlirtri.lowering.toolchain.tvm_names import SCHEDULE_RULE
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
@@ -87,6 +87,7 @@ class Tuning:
         return json.dumps(facts, indent=2)
 
 
+@public
 def tune(
     f: JitFunction,
     *arguments: Any,

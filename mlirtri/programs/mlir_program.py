@@ -17,7 +17,7 @@ from mlirtri.dialect.bindings.locations import give_locations, locate_implied_bo
 from mlirtri.dialect.bindings.mlir import ir, print_complete, public_functions
 from mlirtri.dialect.definition import context_for
 from mlirtri.errors import KernelError, ParseError, Span
-from mlirtri.kernels.kernel import Kernel, shown_to_user
+from mlirtri.kernels.kernel import Kernel, hide_frames
 from mlirtri.lowering.core.interface import Interface
 from mlirtri.lowering.importers.normalize.constants import take_constants
 from mlirtri.lowering.mlir.attributes import DTYPE, argument_attributes, result_attributes
@@ -49,7 +49,8 @@ class MlirProgram(Program):
         try:
             return kernel.with_results(results)
         except KernelError as error:
-            raise shown_to_user(error)
+            hide_frames(error)
+            raise
 
     def _interface(self, module: Any) -> Interface:
         [function] = public_functions(module)
@@ -84,7 +85,8 @@ def from_mlir(source: str | bytes | Path | Any, *, results: Any = None) -> MlirP
         program.results = results
         return program
     except KernelError as error:
-        raise shown_to_user(error)
+        hide_frames(error)
+        raise
 
 
 def from_tosa(source: str | bytes | Path | Any) -> Program:
@@ -97,7 +99,8 @@ def from_tosa(source: str | bytes | Path | Any) -> Program:
         read = read_source(data, file)
         return Program("tosa", read.module, read.functions, file, read.params)
     except KernelError as error:
-        raise shown_to_user(error)
+        hide_frames(error)
+        raise
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlirtri.errors import KernelError, KernelTypeError, ParseError, Span
-from mlirtri.kernels.kernel import Kernel, shown_to_user
+from mlirtri.kernels.kernel import Kernel, hide_frames
 from mlirtri.programs.program import Program
 
 try:
@@ -24,7 +24,8 @@ def from_onnx(model: Any) -> Program:
     try:
         return _program(model)
     except KernelError as error:
-        raise shown_to_user(error)
+        hide_frames(error)
+        raise
 
 
 def _program(model: Any) -> Program:

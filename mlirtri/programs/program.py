@@ -18,7 +18,7 @@ from mlirtri.compiler.walk import COMPILING, Walk, walk
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, KernelTypeError, ParseError, Span, UnknownOptionError, did_you_mean
 from mlirtri.kernels.export import Form, exported
-from mlirtri.kernels.kernel import Kernel, shown_to_user
+from mlirtri.kernels.kernel import Kernel, hide_frames
 from mlirtri.kernels.options import Options, content_key, resolved
 from mlirtri.kernels.session import manifest
 from mlirtri.lowering.core.interface import Interface, kernel_names
@@ -94,14 +94,19 @@ class Program:
                 self._entry(entry), Options(target, pipeline, schedule, print_ir), _known_shapes(shapes)
             )
         except KernelError as error:
-            raise shown_to_user(error)
+            hide_frames(error)
+            raise
 
     def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
         """Run on tensors, compiled with the default options the first time."""
-        called = self._called
-        if called is None or called[0] != self.params.version:
-            called = self._called = (self.params.version, self.compile())
-        return called[1](*arguments, **keywords)
+        try:
+            called = self._called
+            if called is None or called[0] != self.params.version:
+                called = self._called = (self.params.version, self.compile())
+            return called[1](*arguments, **keywords)
+        except KernelError as error:
+            hide_frames(error)
+            raise
 
     def signature(self, entry: str | None = None) -> ProgramSignature:
         """Return the types of the function `entry`; compiles up to `linalg` only."""
@@ -112,7 +117,8 @@ class Program:
             run = _Run(self, self._symbol(self._entry(entry)), target, schedule, pipeline)
             interface = run(False, None).context.interface
         except KernelError as error:
-            raise shown_to_user(error)
+            hide_frames(error)
+            raise
         hidden = {check.index for check in interface.checks} | {result for _, result in interface.states}
         results = tuple(type_ for position, type_ in enumerate(interface.leaves) if position not in hidden)
         return ProgramSignature({parameter.name: parameter.type for parameter in interface.parameters}, results)
@@ -131,7 +137,8 @@ class Program:
         try:
             return report_on(self, entry, pipeline, target)
         except KernelError as error:
-            raise shown_to_user(error)
+            hide_frames(error)
+            raise
 
     def to_mlir(
         self,
@@ -159,7 +166,8 @@ class Program:
             walked = _Run(self, self._symbol(self._entry(entry)), target, schedule, pipeline)(False, None)
             return exported(walked.records[pipeline.names[-1]].complete(), form, walked.context.params)
         except KernelError as error:
-            raise shown_to_user(error)
+            hide_frames(error)
+            raise
 
     def _entry(self, entry: str | None) -> str:
         names = ", ".join(self.functions) or "none"

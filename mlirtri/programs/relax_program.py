@@ -11,7 +11,7 @@ from mlirtri.compiler.dumps import read_text
 from mlirtri.compiler.interfaces import function_of
 from mlirtri.compiler.printing import parse
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, ParseError, Span, did_you_mean
-from mlirtri.kernels.kernel import shown_to_user
+from mlirtri.kernels.kernel import hide_frames
 from mlirtri.lowering.core.interface import Interface, Leaf, kernel_names
 from mlirtri.programs.program import Program
 
@@ -27,7 +27,8 @@ def from_relax(module: Any, params: Mapping[Any, Any] | None = None) -> RelaxPro
     try:
         return RelaxProgram(*_read(module), params or {})
     except KernelError as error:
-        raise shown_to_user(error)
+        hide_frames(error)
+        raise
 
 
 class RelaxProgram(Program):

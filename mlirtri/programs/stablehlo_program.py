@@ -11,7 +11,7 @@ from mlirtri.dialect.bindings.locations import parse_text
 from mlirtri.dialect.bindings.mlir import ir, load_stablehlo, read_stablehlo_artifact
 from mlirtri.dialect.definition import new_context
 from mlirtri.errors import KernelError, KernelTypeError, ParseError
-from mlirtri.kernels.kernel import shown_to_user
+from mlirtri.kernels.kernel import hide_frames
 from mlirtri.programs.mlir_program import read_source
 from mlirtri.programs.mlir_sources import BYTECODE, contents_of
 from mlirtri.programs.program import Program
@@ -28,7 +28,8 @@ def from_stablehlo(source: str | bytes | Path) -> Program:
     try:
         return _program(source)
     except KernelError as error:
-        raise shown_to_user(error)
+        hide_frames(error)
+        raise
 
 
 def from_jax(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Program:
@@ -42,7 +43,8 @@ def from_jax(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> 
         lowered = function if hasattr(function, "as_text") else _lowered(function, arguments, keywords)
         return _program(lowered.as_text(debug_info=True), "<jax>")
     except KernelError as error:
-        raise shown_to_user(error)
+        hide_frames(error)
+        raise
 
 
 def _lowered(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

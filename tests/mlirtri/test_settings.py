@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import warnings
@@ -85,3 +86,13 @@ def test_importing_mlirtri_stays_light():
     code = f"import sys, mlirtri, mlirtri.settings; print(sorted({heavy} & sys.modules.keys()))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert loaded.strip() == "[]"
+
+
+@pytest.mark.parametrize("statement", ["mt.jit(lambda a: a)", "mt.Config()", "mt.jit(lambda a: a).compile(x)"])
+def test_an_unknown_name_warns_at_the_users_line(statement, tmp_path):
+    script = tmp_path / "users.py"
+    script.write_text(f"import numpy as np\nimport mlirtri as mt\nx = np.ones(3)\n{statement}\n")
+    environment = {**os.environ, "MLIRTRI_PIPELIN": "mlir"}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=True)
+    assert f"{script}:4: UserWarning: MLIRTRI_PIPELIN is no setting of mlirtri: did you mean" in done.stderr
+    assert statement in done.stderr

@@ -51,4 +51,5 @@ def remember(key: str, finding: dict[str, Any]) -> None:
             # A newline before as well: whatever was cut short there stays a line of its own.
             file.write(f"\n{line}\n".encode())
     except OSError as problem:
-        warnings.warn(f"what was measured is not kept: {problem}; MLIRTRI_TUNING_FILE names another file", stacklevel=2)
+        text = f"what was measured is not kept: {problem}; MLIRTRI_TUNING_FILE names another file"
+        warnings.warn(text, stacklevel=settings.users_stacklevel())

@@ -24,7 +24,7 @@ from mlirtri.errors import (
     KernelValueError,
     UnsupportedOperationError,
 )
-from mlirtri.kernels.kernel import Kernel, shown_to_user
+from mlirtri.kernels.kernel import Kernel, hide_frames, public
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph, span_of_node
@@ -59,7 +59,8 @@ def from_torch(
         _refuse_dropout(module, graph)
         return TorchProgram(_name_of(module), graph, tensors, calling)
     except KernelError as error:
-        raise shown_to_user(error)
+        hide_frames(error)
+        raise
 
 
 class TorchProgram(Program):
@@ -71,6 +72,7 @@ class TorchProgram(Program):
         self.calling = calling
         self._alive: weakref.WeakSet[TorchKernel] = weakref.WeakSet()
 
+    @public
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Bind the program and its kernels to other weights; raises `ArgumentMismatchError` before changing any.
 
@@ -78,7 +80,7 @@ class TorchProgram(Program):
         """
         problems = [problem for name in self.params if (problem := self._problem(name, state))]
         if problems:
-            raise shown_to_user(ArgumentMismatchError("; ".join(problems)))
+            raise ArgumentMismatchError("; ".join(problems))
         self.params.update({name: state[name].detach() for name in self.params if name in state})
         for kernel in list(self._alive):
             kernel.rebind(self.params)

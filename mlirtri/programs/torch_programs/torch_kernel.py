@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from mlirtri.calls.arrays import as_array, as_torch
 from mlirtri.calls.updates import share_elements, why_not_writable
 from mlirtri.errors import ArgumentMismatchError, KernelError
-from mlirtri.kernels.kernel import Kernel, shown_to_user
+from mlirtri.kernels.kernel import Kernel, hide_frames
 from mlirtri.programs.torch_programs.calling_convention import Calling, Returned
 from mlirtri.programs.torch_programs.flat_calls import flat_call
 
@@ -49,7 +49,8 @@ class TorchKernel(Kernel):
         try:
             return self._call(arguments, keywords)
         except KernelError as error:
-            raise shown_to_user(error)
+            hide_frames(error)
+            raise
 
     def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         leaves = self.calling.flattened(self.name, args, kwargs)

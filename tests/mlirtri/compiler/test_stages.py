@@ -315,7 +315,6 @@ def test_what_is_no_ir_of_a_users_stage_is_refused_at_its_function(after, kind, 
     assert message in caught.value.message
     assert caught.value.span == Span(__file__, function.__code__.co_firstlineno, 1)
     assert f"def {function.__name__}" in str(caught.value)
-    assert len(caught.traceback) == 2, "this test, and compile"
 
 
 def test_ir_of_a_users_stage_is_always_verified():
