@@ -127,7 +127,12 @@ class SeveralErrors(KernelError):
 
 def did_you_mean(name: object, known: Iterable[str], count: int = 1) -> str:
     """Return the start of a help line: the nearest (up to `count`) of the known names as a question, or nothing."""
-    return offer(get_close_matches(str(name), list(known), n=count))
+    return offer(nearest(str(name), known, count))
+
+
+def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
+    """Return up to `count` of the known names that `name` may be a misspelling of, the nearest first."""
+    return get_close_matches(name, list(known), n=count, cutoff=0.65)
 
 
 def offer(names: Iterable[str]) -> str:

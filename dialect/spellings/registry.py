@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
 
 from mlirtri.dialect.spellings.base.spelling import REFUSED, SPELLINGS, Spelling
+from mlirtri.errors import nearest
 
 # Importing a file registers its spellings; methods share functions of the libraries before them.
 from mlirtri.dialect.spellings.numpy_api import (  # noqa: F401 # isort: skip
@@ -98,7 +98,7 @@ def near(name: str) -> list[str]:
     owner, _, word = name.rpartition(".")
     same_word = [other for other in SPELLINGS if other.rpartition(".")[2] == word and other != name]
     siblings = {other.rpartition(".")[2]: other for other in SPELLINGS if other.rpartition(".")[0] == owner}
-    similar = [siblings[other] for other in get_close_matches(word, list(siblings), n=3, cutoff=0.6)]
+    similar = [siblings[other] for other in nearest(word, siblings, 3)]
     return list(dict.fromkeys(similar + same_word))[:5]
 
 

@@ -12,7 +12,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, NoReturn
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
@@ -28,6 +28,7 @@ from mlirtri.errors import (
     UnsupportedSyntaxError,
     offer,
 )
+from mlirtri.lowering.core.binding import bound_arguments
 from mlirtri.lowering.external.objects import External, relax_function_of
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.expressions import elements
@@ -109,7 +110,9 @@ def _call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any
             raise KernelTypeError("isinstance() is not supported on these arguments in a kernel")
         return fold(lambda: function(*arguments, **keywords))
     if function in RUN_TIME_BUILTINS:
-        return RUN_TIME_BUILTINS[function](b, *arguments, **keywords)
+        implementation = RUN_TIME_BUILTINS[function]
+        bound = bound_arguments(function.__name__, inspect.signature(partial(implementation, b)), arguments, keywords)
+        return implementation(b, *bound.args, **bound.kwargs)
     raise KernelTypeError(f"{function.__name__}() of {describe(tensors[0])} is not known at compile time")
 
 
@@ -172,6 +175,8 @@ def _bool(b: Language, x: Tensor) -> Any:
 
 
 def _complex(b: Language, real: Any, imag: Any = None) -> Any:
+    if any(isinstance(part, Tensor) and part.type.rank for part in (real, imag)):
+        raise KernelTypeError(f"complex() takes numbers, got {describe(real)}", help="use astype or cast")
     if imag is None:
         return replace(b.tri.cast(b.tensor(real), DTYPES["complex128"]), weak=True)
     parts = [b.tri.cast(b.tensor(part), DTYPES["float64"]) for part in (real, imag)]

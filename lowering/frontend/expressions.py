@@ -99,7 +99,8 @@ def attribute(context: FunctionContext, owner: Any, name: str) -> Any:
         return owner.member(name)
     if (member := spellings.member(owner, name)) is not None:
         return member
-    raise UnknownNameError(f"{describe(owner)} has no attribute {name!r} in a kernel")
+    way_out = "give the value a name of its own at the top of the file" if isinstance(owner, type) else None
+    raise UnknownNameError(f"{describe(owner)} has no attribute {name!r} in a kernel", help=way_out)
 
 
 def _module_attribute(context: FunctionContext, module: ModuleType, name: str) -> Any:
@@ -117,7 +118,14 @@ def _module_attribute(context: FunctionContext, module: ModuleType, name: str) -
 
 @handles(ast.Slice)
 def visit_slice(context: FunctionContext, node: ast.Slice) -> slice:
-    return slice(*(visit(context, part) if part else None for part in (node.lower, node.upper, node.step)))
+    return slice(*(_bound(context, part) for part in (node.lower, node.upper, node.step)))
+
+
+def _bound(context: FunctionContext, node: ast.expr | None) -> Any:
+    bound = visit(context, node) if node else None
+    if bound is None or isinstance(bound, Tensor) or hasattr(type(bound), "__index__"):
+        return bound
+    raise KernelTypeError(f"a slice takes integers, got {describe(bound)}", context.span(node) if node else None)
 
 
 @handles(ast.Subscript)

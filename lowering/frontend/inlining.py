@@ -15,6 +15,7 @@ from typing import Any
 
 from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelError, KernelTypeError, NestedTooDeeplyError, Note, Span, UnsupportedSyntaxError
+from mlirtri.lowering.core.binding import bound_arguments
 from mlirtri.lowering.core.interface import Capture
 from mlirtri.lowering.core.recursion import more_frames
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit, visit_body
@@ -63,10 +64,7 @@ def _check_depth(context: FunctionContext, name: str) -> None:
 
 
 def _bind(function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
-    try:
-        bound = inspect.signature(function).bind(*arguments, **keywords)
-    except TypeError as error:
-        raise KernelTypeError(f"{function.__name__}(): {error}") from None
+    bound = bound_arguments(function.__name__, inspect.signature(function), arguments, keywords)
     for parameter in bound.signature.parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise UnsupportedSyntaxError(f"{function.__name__} takes *args or **kwargs, which cannot be inlined")
@@ -124,17 +122,19 @@ class LocalFunction:
 
     def bind(self, arguments: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
         """Return values by parameter name; raises Python's error for a wrong call."""
-        parameters = self.node.args
-        names = [parameter.arg for parameter in (*parameters.posonlyargs, *parameters.args)]
-        bound = dict(self.defaults) | dict(zip(names, arguments, strict=False)) | keywords
-        accepted = [*names, *(parameter.arg for parameter in parameters.kwonlyargs)]
-        unknown = [name for name in keywords if name not in accepted]
-        missing = [name for name in accepted if name not in bound]
-        if len(arguments) > len(names) or unknown or missing:
-            problem = f"missing {missing[0]!r}" if missing else f"got an unexpected {unknown[0]!r}" if unknown else (
-                f"takes {len(names)} arguments, got {len(arguments)}")  # fmt: skip
-            raise KernelTypeError(f"{self.__name__}() {problem}")
-        return bound
+        nodes, kinds = self.node.args, inspect.Parameter
+        parameters = [
+            inspect.Parameter(node.arg, kind, default=self.defaults.get(node.arg, kinds.empty))
+            for kind, group in (
+                (kinds.POSITIONAL_ONLY, nodes.posonlyargs),
+                (kinds.POSITIONAL_OR_KEYWORD, nodes.args),
+                (kinds.KEYWORD_ONLY, nodes.kwonlyargs),
+            )
+            for node in group
+        ]
+        bound = bound_arguments(self.__name__, inspect.Signature(parameters), arguments, keywords)
+        bound.apply_defaults()
+        return dict(bound.arguments)
 
 
 @handles(ast.FunctionDef)

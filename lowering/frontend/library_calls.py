@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import reduce
 from typing import Any
 
 from mlirtri.dialect.builder import Tensor
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.spellings.registry import Spelling
-from mlirtri.errors import KernelTypeError, UnknownNameError, offer
+from mlirtri.errors import KernelTypeError, UnknownNameError, nearest, offer
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.storage import (
     as_new_array,
@@ -36,6 +35,10 @@ class Method:
 
     tensor: Tensor
     spelling: Spelling
+
+    @property
+    def __name__(self) -> str:
+        return self.spelling.name
 
 
 def spelled(b: Language, spelling: Spelling, arguments: list[Any], keywords: dict[str, Any]) -> Any:
@@ -100,9 +103,12 @@ def tensor_attribute(b: Language, tensor: Tensor, name: str) -> Any:
     for owner in owners:
         if (spelling := spellings.lookup(f"{owner}.{name}")) is not None:
             return spelled(b, spelling, [tensor], {}) if spelling.is_attribute else Method(tensor, spelling)
-    near = [n.split(".", 1)[1] for n in spellings.near(f"{owners[0]}.{name}")]
-    near += get_close_matches(name, facts, n=1)
-    raise UnknownNameError(f"a tensor has no attribute {name!r} in a kernel", help=offer(near).rstrip())
+    near = [other.removeprefix(f"{owners[0]}.") for other in spellings.near(f"{owners[0]}.{name}")]
+    near += nearest(name, facts)
+    raise UnknownNameError(
+        f"a tensor has no attribute {name!r} in a kernel",
+        help=offer(near).rstrip() or "the operation reference lists every method",
+    )
 
 
 def _element_count(b: Language, tensor: Tensor) -> Any:

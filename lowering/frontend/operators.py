@@ -34,6 +34,7 @@ COMPARE = {
     ast.Eq: ("equal", operator.eq), ast.NotEq: ("not_equal", operator.ne), ast.Lt: ("less", operator.lt),
     ast.LtE: ("less_equal", operator.le), ast.Gt: ("greater", operator.gt), ast.GtE: ("greater_equal", operator.ge),
 }  # fmt: skip
+_ARITHMETIC = {function for _, function in [*BINARY.values(), *UNARY.values()]} - {operator.not_}
 IDENTITY = {
     ast.Is: operator.is_, ast.IsNot: operator.is_not,
     ast.In: lambda x, y: operator.contains(y, x), ast.NotIn: lambda x, y: not operator.contains(y, x),
@@ -44,6 +45,9 @@ def fold(function: Callable[..., Any], *operands: Any) -> Any:
     """Return Python's own result on compile-time values; raises what Python raises as a `KernelValueError`."""
     if function is operator.pow and all(isinstance(x, int) for x in operands) and abs(operands[1]) > 4096:
         raise KernelValueError(f"{operands[0]} ** {operands[1]} is too large to compute at compile time")
+    named = [describe(operand) for operand in operands if hasattr(operand, "__name__")]
+    if named and function in _ARITHMETIC:
+        raise KernelTypeError(f"expected numbers, got {' and '.join(named)}", help="call it, with parentheses")
     try:
         return function(*operands)
     except (TypeError, ZeroDivisionError, OverflowError, ValueError) as error:
@@ -136,8 +140,8 @@ def _conjunction(b: Language, first: Any, second: Any) -> Any:
 
 def _compare(b: Language, sign: ast.cmpop, left: Any, right: Any) -> Any:
     if type(sign) in IDENTITY:
-        if isinstance(left, Tensor) and isinstance(sign, (ast.In, ast.NotIn)):
-            raise KernelTypeError("`in` needs values known at compile time")
+        if isinstance(sign, (ast.In, ast.NotIn)) and (isinstance(left, Tensor) or isinstance(right, Tensor)):
+            raise KernelTypeError("`in` needs values known at compile time", help="write (x == value).any()")
         return fold(IDENTITY[type(sign)], left, right)
     name, function = COMPARE[type(sign)]
     if isinstance(left, Tensor) or isinstance(right, Tensor):

@@ -67,16 +67,16 @@ def visit_assert(context: FunctionContext, node: ast.Assert) -> None:
 def visit_with(context: FunctionContext, node: ast.With) -> Returned | None:
     """Emit the body of ``with mt.device("gpu"):`` on the device; values of other devices are copied there."""
     first, *others = node.items
-    extra = others[0].context_expr if others else first.optional_vars
-    if extra is not None:
-        raise UnsupportedSyntaxError(
-            "a device region names one device and no variable", context.span(extra), help="nest regions"
-        )
     device = visit(context, first.context_expr)
     if not isinstance(device, Device):
         raise UnsupportedSyntaxError(
             f"a kernel cannot enter {describe(device)}",
             help='leave context managers outside of the kernel; regions are `with mlirtri.device("gpu"):`',
+        )
+    extra = others[0].context_expr if others else first.optional_vars
+    if extra is not None:
+        raise UnsupportedSyntaxError(
+            "a device region names one device and no variable", context.span(extra), help="nest regions"
         )
     with context.b.tri.placement.on(device):
         return visit_block(context, node.body)

@@ -13,6 +13,7 @@ from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import ArgumentMismatchError, KernelTypeError, Span, UnsupportedSyntaxError
 from mlirtri.language.names import Tensor
+from mlirtri.lowering.core.binding import bound_arguments
 from mlirtri.lowering.core.interface import ConstantParameter, Specialization, TensorParameter
 
 NUMBERS = (bool, int, float, complex)
@@ -73,10 +74,8 @@ class Signature:
                 annotated = self.annotations.get(name)
                 if name not in keywords and isinstance(annotated, Tensor) and annotated.type is not None:
                     keywords[name] = annotated
-        try:
-            bound = self.signature.bind(*arguments, **keywords)
-        except TypeError as error:
-            raise ArgumentMismatchError(f"{self.function.__name__}(): {error}", self.span) from None
+        name = self.function.__name__
+        bound = bound_arguments(name, self.signature, arguments, keywords, ArgumentMismatchError, self.span)
         bound.apply_defaults()
         return dict(bound.arguments)
 

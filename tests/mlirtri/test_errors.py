@@ -50,7 +50,13 @@ NAMES = [
     ("    return ⟦np.summ⟧(x)", "module 'numpy' has no attribute 'summ'", "did you mean 'sum'"),
     ("    return ⟦np.fft.fft(x)⟧", "np.fft.fft is not a function that kernels have", ""),
     ("    return ⟦x.summ⟧()", "a tensor has no attribute 'summ'", "did you mean 'sum'"),
-    ("    return ⟦print⟧(x)", "name 'print' is not defined", "static_print"),
+    ("    return ⟦print⟧(x)", "kernels do not have Python's print", "device_print"),
+    ("    with ⟦open⟧('f') as f: return x", "kernels do not have Python's open", "read files before the call"),
+    ("    return ⟦sorted⟧(x)", "kernels do not have Python's sorted", "numpy.sort"),
+    ("    return ⟦all⟧(x > 0)", "kernels do not have Python's all", "x.all()"),
+    ("    return ⟦x.nonsense⟧", "a tensor has no attribute 'nonsense'", "the operation reference lists every method"),
+    ("    return ⟦x.append⟧(1)", "a tensor has no attribute 'append'", "did you mean 'numpy.append'?"),
+    ("    return ⟦Owner.size⟧ + x", "the class Owner has no attribute 'size'", "a name of its own"),
 ]
 
 TYPES = [
@@ -78,7 +84,20 @@ TYPES = [
     ("    ⟦return 'text'⟧", "a kernel cannot return str 'text'", "return tensors"),
     ("    return ⟦np.concatenate([x, np.ones((3, 4))])⟧", "do not concatenate along axis 0", ""),
     ("    return ⟦np.split(x, 2, axis=1)⟧", "do not split into 2 equal parts", "array_split"),
-    ("    return ⟦helper(x, x)⟧", "helper(): too many positional arguments", ""),
+    ("    return ⟦helper(x, x)⟧", "helper(): too many positional arguments", "its parameters are x"),
+    ("    return ⟦helper(x, c=x)⟧", "helper() has no parameter 'c'", "its parameters are x"),
+    ("    return ⟦helper(c=x)⟧", "helper() has no parameter 'c'", "its parameters are x"),
+    ("    f = lambda y, z=1: y\n    return ⟦f(x, c=x)⟧", "lambda() has no parameter 'c'", "its parameters are y, z"),
+    ("    f = lambda y, z=1: y\n    return ⟦f(x, y=x)⟧", "multiple values for argument 'y'", "its parameters are y, z"),
+    ("    f = lambda y, /: y\n    return ⟦f(y=x)⟧", "lambda():", "its parameters are y"),
+    ("    return ⟦pow(x, 2, 3)⟧", "pow(): too many positional arguments", ""),
+    ("    return ⟦complex(x)⟧", "complex() takes numbers", "astype"),
+    ("    return ⟦np.stack(x)⟧", "expected a tuple or list of arrays, got float32[2, 3]", "[x, y]"),
+    ("    return x[0:⟦'a'⟧]", "a slice takes integers, got str 'a'", ""),
+    ("    return ⟦1 in x⟧", "`in` needs values known at compile time", "(x == value).any()"),
+    ("    return ⟦x.sum + 1⟧", "expected numbers, got the function ndarray.sum", ""),
+    ("    return ⟦-x.sum⟧", "expected numbers, got the function ndarray.sum", "call it"),
+    ("    ⟦return x.sum⟧", "a kernel cannot return the function ndarray.sum", "return tensors"),
     ("    return ⟦x[x[0] > 0]⟧", "is no mask for", ""),
     ("    return ⟦max(x, x)⟧", "max() of arrays", "maximum(x, y)"),
 ]  # fmt: skip
@@ -103,6 +122,9 @@ import mlirtri as mt
 
 GLOBAL_ARRAY = np.zeros(3)
 OBJECT = object()
+
+class Owner:
+    size = 4
 
 def helper(x):
     return x @ x
@@ -174,17 +196,17 @@ def test_several_problems_are_reported_together(tmp_path):
     assert [type(each).__name__ for each in caught.value.errors] == [
         "KernelTypeError", "UnknownNameError", "KernelValueError",
     ]  # fmt: skip
-    assert [each.span.line for each in caught.value.errors] == [12, 13, 15]
+    assert [each.span.line for each in caught.value.errors] == [15, 16, 18]
 
 
 def test_an_error_in_a_helper_names_the_call(tmp_path):
     function, file, _ = kernel_of(tmp_path, "    return helper(x)")
     with pytest.raises(errors.KernelTypeError) as caught:
         mt.jit(function)(X)
-    assert caught.value.span.line == 9
+    assert caught.value.span.line == 12
     [note] = caught.value.notes
     assert note.message == "in helper, called from here"
-    assert (note.span.file, note.span.line, note.span.column) == (file, 12, 12)
+    assert (note.span.file, note.span.line, note.span.column) == (file, 15, 12)
 
 
 def test_unbounded_recursion_is_refused(tmp_path):
@@ -200,7 +222,8 @@ def test_unbounded_recursion_is_refused(tmp_path):
 ARGUMENTS = [
     ("x, y", (X,), {}, "missing a required argument: 'y'"),
     ("x", (X, X), {}, "too many positional arguments"),
-    ("x", (X,), {"z": 1}, "unexpected keyword argument 'z'"),
+    ("x", (X,), {"z": 1}, "kernel() has no parameter 'z'"),
+    ("x, y", (X,), {"z": 1}, "kernel() has no parameter 'z'"),
     ("x: mt.Tensor[[2, 4], mt.float32]", (X,), {}, "'x': expected float32[2, 4], got float32[2, 3]"),
     ("x: mt.Tensor((2, 3), 'float64')", (X,), {}, "'x': expected float64[2, 3], got float32[2, 3]"),
     ("x: mt.Tensor[[int, int, int], None]", (X,), {}, "expected any dtype[?, ?, ?], got float32[2, 3]"),
@@ -222,7 +245,7 @@ def test_arguments_that_do_not_fit(tmp_path, parameters, arguments, keywords, me
     with pytest.raises(errors.ArgumentMismatchError) as caught:
         mt.jit(function)(*arguments, **keywords)
     assert message in caught.value.message
-    assert (caught.value.span.file, caught.value.span.line) == (file, 11)
+    assert (caught.value.span.file, caught.value.span.line) == (file, 14)
 
 
 def test_all_argument_mismatches_are_in_one_message(tmp_path):

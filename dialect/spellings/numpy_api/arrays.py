@@ -57,6 +57,8 @@ register("numpy.fliplr", lambda b, m: b.flip(m, 1), "flip")
 
 
 def _cast_all(b, arrays, dtype):
+    if not isinstance(arrays, (tuple, list)):
+        b.fail(f"expected a tuple or list of arrays, got {b.type_of(arrays) or repr(arrays)}", help="write [x, y]")
     dtype = numpy_dtype(b, dtype)
     return tuple(arrays) if dtype is None else tuple(b.cast(x, dtype) for x in arrays)
 

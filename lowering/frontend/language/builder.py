@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from types import ModuleType
 from typing import Any, NoReturn
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
@@ -210,7 +211,9 @@ def describe(x: Any) -> str:
     if isinstance(x, (tuple, list)):
         return f"a {type(x).__name__} of {', '.join(map(describe, x)) or 'nothing'}"
     name = getattr(x, "__name__", None)
-    return f"the function {name}" if callable(x) and name else f"{type(x).__name__} {x!r}"
+    if name is None:
+        return f"{type(x).__name__} {x!r}"
+    return f"the {'module' if isinstance(x, ModuleType) else 'class' if isinstance(x, type) else 'function'} {name}"
 
 
 def integer(x: Any, label: str) -> int:
