@@ -1,4 +1,4 @@
-# Products go through shared memory, reductions through the threads of a block, halves through float.
+# Products go through shared memory in loops that nvcc unrolls, reductions through the threads of a block, halves through float.
 # RUN: mlirtri emit "%s::*" --stage=cuda --target=cuda:sm_90 > %t
 # RUN: FileCheck %s --input-file %t
 
@@ -15,6 +15,8 @@ def product(a: mt.Tensor[[128, 128], mt.float32], b: mt.Tensor[[128, 128], mt.fl
 # CHECK-LABEL: ===== product: cuda =====
 # CHECK: __shared__
 # CHECK: __syncthreads();
+# CHECK: #pragma unroll
+# CHECK: for (int [[K:[a-z0-9_]+]] = 0; [[K]] < 16; ++[[K]]) {
 
 
 @mt.jit
@@ -25,7 +27,7 @@ def softmax(x: mt.Tensor[[64, 256], mt.float32]):
 # CHECK-LABEL: ===== softmax: cuda =====
 # One kernel: what a row needs twice stays in shared memory, and its maximum and its sum come from the threads of a block.
 # CHECK: void __launch_bounds__({{[0-9]+}}) max_sub_exp_sum_div_kernel({{.*}}) {
-# CHECK: {{.*}}networks.py:22
+# CHECK: {{.*}}networks.py:24
 # CHECK: __shared__
 # CHECK: __syncthreads();
 # CHECK: = expf(

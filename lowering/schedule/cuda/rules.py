@@ -40,6 +40,8 @@ SHARED_LIMITS = {"shared": SHARED_BYTES, "shared.dyn": 96 * 1024}
 MOST_LOADS = 500
 """Loads per value above which the values that it reads are stored to memory."""
 STEP_THREADS = 256
+UNROLL_AS_TEXT = "pragma_unroll_explicit"
+"""The annotation of a loop in which TVM repeats the bodies of unrolled loops, in place of ``#pragma unroll``."""
 OLD_DEVICE = {
     "kind": "cuda", "arch": "sm_60",
     "max_threads_per_block": MOST_THREADS, "max_shared_memory_per_block": SHARED_BYTES,
@@ -66,7 +68,7 @@ def _checked(rule, without_tensor_cores: bool = False) -> Rule:
             schedule = rule.apply(function, target, False)
             if schedule is None:
                 return None
-            schedule = _without_vectors_of_bools(schedule)
+            schedule = _for_nvcc(schedule)
             check_launch(schedule.mod["main"])
         except Exception as error:
             raise NotApplicableError(short_message(error)) from error
@@ -75,14 +77,23 @@ def _checked(rule, without_tensor_cores: bool = False) -> Rule:
     return apply
 
 
-def _without_vectors_of_bools(schedule: Schedule) -> Schedule:
-    """Return the schedule with plain loops for vectors of bools, for which TVM writes types that nvcc refuses."""
+def _for_nvcc(schedule: Schedule) -> Schedule:
+    """Return the schedule without vectors of bools, and with loops that nvcc unrolls, which keeps the source short."""
     body = schedule.mod["main"].body
-    changed = structural_map(body, (tirx.For, _without_bools), order="post")
+    changed = structural_map(body, (tirx.For, lambda loop: _unrolled_by_nvcc(_without_bools(loop))), order="post")
     return schedule if changed.same_as(body) else Schedule(schedule.mod["main"].with_body(changed))
 
 
+def _unrolled_by_nvcc(loop: Any) -> Any:
+    if not loop.annotations.get(UNROLL_AS_TEXT):
+        return loop
+    annotations = {**loop.annotations, UNROLL_AS_TEXT: False}
+    parts = (loop.loop_var, loop.min, loop.extent, loop.kind, loop.body, loop.thread_binding)
+    return tirx.For(*parts, annotations, loop.step)
+
+
 def _without_bools(loop: Any) -> Any:
+    """Return a plain loop for a vector of bools, for which TVM writes types that nvcc refuses."""
     if loop.kind != tirx.ForKind.VECTORIZED:
         return loop
     loads, stores = loads_in(loop.body), nodes_in(loop.body, tirx.BufferStore)

@@ -97,3 +97,14 @@ def test_modules(name):
     given = [value, *kernel.params.values()]
     assert_right(kernel, given, module(value).detach(), 1e-4)
     assert_nvcc_takes(kernel)
+
+
+def plus_one(a, b):
+    return a @ b + 1
+
+
+def test_nvcc_unrolls_the_loops_of_a_product():
+    source = compiled(Case(plus_one, ((64, 64), (64, 64))), "cuda:sm_80").ir["cuda"]
+    assert source.count("\n") < 150
+    inner_loops = re.findall(r"#pragma unroll\s+for \(int \w+ = 0; \w+ < (\d+); \+\+\w+\) \{", source)
+    assert {"4", "16"} <= set(inner_loops)
