@@ -60,7 +60,7 @@ What a kernel may call, made from the tables that the compiler itself reads.
   it. *integers* are int8 to int64 and uint8 to uint64, *floats* are float16, bfloat16, float32 and float64, *complex*
   is complex64 and complex128. fp16 and bf16 are computed in fp32 and rounded after each operation; their sums and
   products are carried in fp32.
-- **linalg, mlir**: what the operation is in the `linalg` room. *body*: one `linalg.generic` whose body is the row's
+- **linalg, mlir**: what the operation is in stage `linalg`. *body*: one `linalg.generic` whose body is the row's
   scalar rule. *structured*: a rule of its own. *of others*: composed of other operations first. All of them become
   PrimFuncs at the bridge (pipeline `linalg`) or loops (pipeline `mlir`).
 - **relax**: the operator that the `relax` pipeline uses, with the dtypes for which it computes exactly this. With any
