@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.errors import CodegenError, KernelError
-from mlirtri.lowering.codegen.passes.argument_checks import with_one_message, with_separate_result
-from mlirtri.lowering.codegen.passes.buffers import on_stack, without_alignment
-from mlirtri.lowering.codegen.passes.even_tasks import in_even_tasks
+from mlirtri.lowering.codegen.passes.host_functions import (
+    in_even_tasks,
+    on_stack,
+    with_one_message,
+    with_separate_result,
+    without_alignment,
+)
 from mlirtri.lowering.codegen.passes.source_spans import with_spans
 from mlirtri.lowering.codegen.passes.streaming_stores import with_streaming_stores
 from mlirtri.lowering.codegen.targets import BUILD_PIPELINE, LOWERED_PIPELINE
@@ -35,7 +39,6 @@ class _Lowered:
     module: IRModule
 
     def is_of(self, function: PrimFunc) -> bool:
-        """Return whether `function` would be lowered to the same."""
         return (
             len(function.params) == len(self.function.params)
             and all(
@@ -98,7 +101,6 @@ Named = tuple[str, PrimFunc]
 
 
 def host_module(functions: Iterable[Named]) -> IRModule:
-    """Return the module of functions that run on this CPU."""
     return _public((name, host_ready(function)) for name, function in functions)
 
 
@@ -131,7 +133,6 @@ def device_module(functions: Iterable[Named], target: Target) -> IRModule:
 
 
 def source_of(device: IRModule, target: Target) -> str:
-    """Return the CUDA C++ of a module of device functions."""
     text = tvm.get_global_func("target.build.cuda")(device, target).inspect_source()
     # TVM prints infinities and NaN of 16-bit floats by names that no header defines.
     text = re.sub(r"\binff\b", "__int_as_float(0x7f800000)", text)

@@ -27,7 +27,6 @@ ALIGNMENT = 16
 
 
 def lower(mod: IRModule, context: CompileContext) -> Code:
-    """Return the CUDA source of all kernels."""
     functions = [pair for pair in prim_funcs(mod) if is_for(pair[1], "cuda")]
     targets = targets_in(mod, context.target)
     target = tvm_target(next(candidate for candidate in targets if candidate.is_cuda))

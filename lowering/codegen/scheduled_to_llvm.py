@@ -20,7 +20,6 @@ from mlirtri.lowering.toolchain.tvm_passes import prim_funcs, relax_functions, s
 
 
 def lower(mod: IRModule, context: CompileContext) -> Code:
-    """Return the LLVM IR and its executable."""
     use_threads(context.target.threads)
     target = tvm_target(context.target)
     plan = make_plan(mod)

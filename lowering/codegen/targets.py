@@ -45,7 +45,6 @@ def cpu_features() -> frozenset[str]:
 
 
 def vector_bits() -> int:
-    """Return the width of this CPU's vector registers."""
     return next((bits for feature, bits in (("avx512f", 512), ("avx", 256)) if feature in cpu_features()), 128)
 
 

@@ -8,7 +8,7 @@ Read in this order:
 - `interface.py`: `Specialization` and `Interface`, how Python meets a compiled function; valid symbols.
 - `size_program.py`: sizes of results, computed on the host from sizes of arguments.
 - `refusals.py`: operations without a translation and tensors larger than memory, as errors. It reads MLIR.
-- `forks.py`: locks and threads of forked processes.
+- `forks.py`: locks and threads of forked processes. `recursion.py`: Python's limit of recursion.
 
 Every package of `lowering` and of `mlirtri` may import it.
 """

@@ -32,8 +32,6 @@ def _reported_sizes() -> dict[int, int]:
 
 @dataclass(frozen=True)
 class Registers:
-    """The vector registers of a CPU."""
-
     bits: int
     count: int
 

@@ -52,7 +52,6 @@ def refuse(operations: Iterable[tuple[ir.Operation, str]], translation: str, way
 
 
 def largest_tensor() -> int:
-    """Return the bytes of the largest tensor that is compiled."""
     setting = settings.get("MLIRTRI_MAX_TENSOR_BYTES")
     return setting if setting is not None else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
@@ -72,7 +71,6 @@ def too_large(label: str, kind: ir.ShapedType, location: ir.Location | None) -> 
 
 
 def bytes_of(element: ir.Type) -> int:
-    """Return the bytes of one element in memory."""
     if isinstance(element, ir.ComplexType):
         return 2 * bytes_of(element.element_type)
     if isinstance(element, (ir.IntegerType, ir.FloatType)):

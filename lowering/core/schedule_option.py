@@ -17,8 +17,6 @@ _HELP = (
 
 @dataclass(frozen=True)
 class Budget:
-    """The budget of a search for schedules."""
-
     trials: int = 64
     """Schedules measured per PrimFunc; 0 measures none and takes the first valid one of the search space."""
     seconds: float = 60.0

@@ -56,7 +56,6 @@ class SizeProgram:
 
     @property
     def elements(self) -> tuple[SizeStep, ...]:
-        """Return the elements of arguments that sizes depend on."""
         return tuple(step for step in self.steps if step.name == ELEMENT)
 
     def run(self, shapes: Sequence[Sequence[int]], element: Callable[[int, tuple[int, ...]], Any]) -> list[Any]:
@@ -143,10 +142,6 @@ def _compare_floats(step: SizeStep, _widths: list[int], x: float, y: float) -> b
     return (x == y, x > y, x >= y, x < y, x <= y, x != y)[(predicate - 1) % 7]
 
 
-def _to_integer(x: float) -> int:
-    return int(x) if math.isfinite(x) else 0
-
-
 def _quotient(x: float, y: float) -> float:
     if y:
         return x / y
@@ -184,7 +179,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "arith.index_castui": lambda _step, widths, x: x & ((1 << widths[0]) - 1),
     "arith.sitofp": lambda _step, widths, x: float(-x if widths[0] == 1 else x),
     "arith.uitofp": lambda _step, widths, x: float(x & ((1 << widths[0]) - 1)),
-    "arith.fptosi": _plain(_to_integer),
+    "arith.fptosi": _plain(lambda x: int(x) if math.isfinite(x) else 0),
     "arith.extf": _plain(float),
     "arith.truncf": _plain(float),
     "arith.addf": _plain(lambda x, y: x + y),

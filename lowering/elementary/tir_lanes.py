@@ -93,7 +93,6 @@ class Lanes:
         return scalar if self.count == 1 else tirx.Broadcast(scalar, self.count)
 
     def fma(self, x: Expr, y: Expr, z: Expr) -> Expr:
-        """Return x * y + z, rounded once."""
         return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.fma", x, y, z)
 
     product, quotient = staticmethod(tirx.Mul), staticmethod(tirx.Div)
@@ -127,7 +126,6 @@ class Lanes:
         return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.floor", x)
 
     def nearest(self, x: Expr) -> Expr:
-        """Return the nearest integer, ties to even."""
         return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.nearbyint", x)
 
     def root(self, x: Expr) -> Expr:
@@ -194,7 +192,6 @@ class Lanes:
         return tirx.Cast(self.of(self.dtype), narrow)
 
     def power_of_two(self, k: Expr) -> Expr:
-        """Return 2**k for an integer k in the exponent's range."""
         biased = k + self.integral(_BIAS[self.dtype])
         return self.from_bits(tirx.shift_left(biased, self.integral(_MANTISSA[self.dtype])))
 
@@ -206,7 +203,6 @@ class Lanes:
         return tirx.shift_left(k, self.integral(_MANTISSA[self.dtype]))
 
     def converted(self, x: Expr) -> Expr:
-        """Return a number of another float dtype converted to this one."""
         return tirx.Cast(self.of(self.dtype), x)
 
     less, greater, equal = staticmethod(tirx.LT), staticmethod(tirx.GT), staticmethod(tirx.EQ)

@@ -28,7 +28,6 @@ _OF_LLVM = ("exp", "exp2", "log", "log2", "log10", "sin", "cos", "pow")
 
 
 def mark(mod: IRModule) -> IRModule:
-    """Replace calls of the functions in CPU PrimFuncs by operators of ours."""
     return _rewritten(mod, (ir.Call, _marked))
 
 
@@ -159,7 +158,7 @@ def with_loads(value: Any, loads: dict[Any, Any]) -> Any:
 
 def _expanded_part(value: Any, names: list[tuple[Any, Any]]) -> Any:
     """Return `value` with its functions as arithmetic, whose bindings are appended to `names`."""
-    bound = _bound_inside(value)
+    bound = [let.var for let in _lets(value)]
 
     def expanded(call: Any) -> Any:
         name = _name(call)
@@ -171,10 +170,6 @@ def _expanded_part(value: Any, names: list[tuple[Any, Any]]) -> Any:
 
     behind_conditions = structural_map(value, (ir.Call, _with_calls_in_arms), order="post")
     return structural_map(behind_conditions, (ir.Call, expanded), order="post")
-
-
-def _bound_inside(value: Any) -> list[Any]:
-    return [let.var for let in _lets(value)]
 
 
 def _uses(value: Any, variables: list[Any]) -> bool:

@@ -16,20 +16,8 @@ from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelTypeError, Note, Span, UnknownNameError
 from mlirtri.lowering.frontend.context import FunctionContext, Returned, handles, visit, visit_block
 from mlirtri.lowering.frontend.early_exits import CHOSEN, VALUE, stored
+from mlirtri.lowering.frontend.language import merging
 from mlirtri.lowering.frontend.language.builder import describe
-from mlirtri.lowering.frontend.language.merging import (
-    Differs,
-    Kind,
-    aliases,
-    common,
-    flat,
-    is_value,
-    kind,
-    packed,
-    rebuilt,
-    same,
-    unpacked,
-)
 from mlirtri.lowering.frontend.language.scf import Arms, condition_of
 from mlirtri.lowering.frontend.language.storage import Storage, current, has_memory, with_memory
 from mlirtri.lowering.frontend.operators import condition, predicate_at
@@ -179,7 +167,7 @@ def _emit_arm(context: FunctionContext, block: ir.Block, body: Callable[[], Any]
 @dataclass(frozen=True)
 class _Pending:
     structure: Any
-    kinds: tuple[Kind, ...]
+    kinds: tuple[merging.Kind, ...]
 
 
 _ABSENT = object()
@@ -209,8 +197,8 @@ class _Merge:
         values = iter(results[len(storages) :])
         for name, value in merged.items():
             if isinstance(value, _Pending):
-                leaves = [unpacked(b, leaf, values) for leaf in value.kinds]
-                value = with_memory(rebuilt(value.structure, iter(leaves)))
+                leaves = [merging.unpacked(b, leaf, values) for leaf in value.kinds]
+                value = with_memory(merging.rebuilt(value.structure, iter(leaves)))
                 _freeze(value, name, self.arms, self.serial)
             self.context.scope.locals[name] = value
 
@@ -231,13 +219,13 @@ class _Merge:
                     notes=(Note("this arm does not assign it", other),),
                 )
             )
-        if same(x, y) or isinstance(x, Unavailable) or isinstance(y, Unavailable):
+        if merging.same(x, y) or isinstance(x, Unavailable) or isinstance(y, Unavailable):
             return y if isinstance(y, Unavailable) else x
         if (view := _common_view(x, y, self.outer_names.get(name))) is not None:
             return view
         try:
             return self._pair(x, y)
-        except Differs as differs:
+        except merging.Differs as differs:
             return Unavailable(
                 KernelTypeError(
                     f"after this `if`, {_shown(name)} would be one of {differs}",
@@ -249,17 +237,19 @@ class _Merge:
 
     def _pair(self, x: Any, y: Any) -> _Pending:
         """Let the arms yield two values in their common types; raises `Differs`."""
-        if not (is_value(x) and is_value(y)):
-            raise Differs(f"{describe(x)} and {describe(y)}, which are known at compile time only")
-        leaves = flat(x), flat(y)
+        if not (merging.is_value(x) and merging.is_value(y)):
+            raise merging.Differs(f"{describe(x)} and {describe(y)}, which are known at compile time only")
+        leaves = merging.flat(x), merging.flat(y)
         if len(leaves[0]) != len(leaves[1]):
-            raise Differs(f"{describe(x)} and {describe(y)}")
-        kinds = [common(kind(first), kind(second)) for first, second in zip(*leaves, strict=True)]
+            raise merging.Differs(f"{describe(x)} and {describe(y)}")
+        kinds = [
+            merging.common(merging.kind(first), merging.kind(second)) for first, second in zip(*leaves, strict=True)
+        ]
         for first, second, merged_kind in zip(*leaves, kinds, strict=True):
             sides = []
             for block, side in zip(self.operation.blocks, (first, second), strict=True):
                 with ir.InsertionPoint(block):
-                    sides.append(packed(self.context.b, side, merged_kind))
+                    sides.append(merging.packed(self.context.b, side, merged_kind))
             self.yielded += zip(*sides, strict=True)
         return _Pending(x, tuple(kinds))
 
@@ -286,5 +276,5 @@ def _freeze(value: Any, name: str, arms: list[_Arm], serial: int) -> None:
         storage = arm.names[name].origin.storage
         if storage.serial <= serial:
             value.origin.storage.share(name, [storage])
-        elif any(other != name and aliases(other_value, storage) for other, other_value in arm.names.items()):
+        elif any(other != name and merging.aliases(other_value, storage) for other, other_value in arm.names.items()):
             value.origin.storage.share(name, [])

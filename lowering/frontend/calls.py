@@ -40,7 +40,7 @@ from mlirtri.lowering.frontend.language.debugging import emit_breakpoint
 from mlirtri.lowering.frontend.language.merging import flat
 from mlirtri.lowering.frontend.language.storage import as_new_array
 from mlirtri.lowering.frontend.library_calls import Method, spelled
-from mlirtri.lowering.frontend.operators import fold, predicate_of
+from mlirtri.lowering.frontend.operators import fold, is_integer, predicate_of
 from mlirtri.lowering.frontend.scope import BUILTINS
 
 _BUILTINS = set(BUILTINS.values())
@@ -199,7 +199,7 @@ def _extremum(name: str, comparison: str) -> Callable[..., Any]:
             values = list(values[0])
         if any(isinstance(value, Tensor) and value.type.rank for value in values):
             raise KernelTypeError(f"{name}() of arrays", help=f"use {name}imum(x, y) or x.{name}()")
-        if _are_integers(values):
+        if all(map(is_integer, values)):
             # Bounds of sizes may decide at compile time which is larger.
             sizes = [b.indices.size_of(value) for value in values]
             size = reduce(b.indices.maximum if name == "max" else b.indices.minimum, sizes)
@@ -214,12 +214,6 @@ def _first_unless_beyond(b: Language, comparison: str, x: Any, y: Any) -> Any:
     if not isinstance(x, Tensor) and not isinstance(y, Tensor):
         return (max if comparison == "greater" else min)(x, y)
     return b.where(getattr(b, comparison)(y, x), y, x)
-
-
-def _are_integers(values: list[Any]) -> bool:
-    return all(
-        (x.weak and x.type.dtype.is_integer) if isinstance(x, Tensor) else type(x) is int for x in values
-    )  # fmt: skip
 
 
 def _sum(b: Language, values: Any, start: Any = 0) -> Any:

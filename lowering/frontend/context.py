@@ -82,7 +82,6 @@ class FunctionContext:
         self.entry_serial = self.b.memory.serial
 
     def span(self, node: ast.AST) -> Span:
-        """Return the source range of a node."""
         return span_of_node(self.file, node)
 
     def location_of(self, span: Span) -> ir.Location:

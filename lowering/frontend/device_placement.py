@@ -19,8 +19,6 @@ from mlirtri.lowering.external.objects import Device
 
 
 class Placement:
-    """The devices of the values of one function."""
-
     def __init__(self, target: Target):
         self.home = self.current = Device.of(target)
         self.architecture = target.architecture if target.is_cuda else DEFAULT_CUDA_ARCHITECTURE
@@ -49,7 +47,6 @@ class Placement:
         return [self._brought(builder, tensor) for tensor in tensors]
 
     def note(self, tensor: Tensor) -> None:
-        """Record that a new value is on the current device."""
         if self.is_used:
             self._where[tensor.value] = self.current
 

@@ -19,11 +19,6 @@ CHOSEN = ".chosen"
 Loop = ast.For | ast.While
 
 
-@dataclass(frozen=True)
-class _EnclosingLoop:
-    flag: str
-
-
 def structured(body: Sequence[ast.stmt], read_after: Iterable[str] = ()) -> list[ast.stmt]:
     """Return statements without jumps, annotated: loops and branches with `live_out`, loops with `flag`, `live_body`.
 
@@ -34,37 +29,37 @@ def structured(body: Sequence[ast.stmt], read_after: Iterable[str] = ()) -> list
     return statements
 
 
-def _block(body: list[ast.stmt], enclosing: _EnclosingLoop | None, serial: Iterator[int]) -> list[ast.stmt]:
+def _block(body: list[ast.stmt], enclosing_flag: str | None, serial: Iterator[int]) -> list[ast.stmt]:
     rewritten: list[ast.stmt] = []
     for index, statement in enumerate(body):
         following = body[index + 1 :]
         if isinstance(statement, (ast.Return, ast.Break, ast.Continue)):
-            return rewritten + _leave(statement, enclosing)
+            return rewritten + _leave(statement, enclosing_flag)
         if isinstance(statement, ast.If) and _leaves(statement):
-            arms = [_block([*arm, *following], enclosing, serial) for arm in (statement.body, statement.orelse)]
+            arms = [_block([*arm, *following], enclosing_flag, serial) for arm in (statement.body, statement.orelse)]
             return [*rewritten, _copy(statement, body=arms[0], orelse=arms[1])]
         if isinstance(statement, ast.With):
-            rewritten.append(_copy(statement, body=_block(statement.body, enclosing, serial)))
+            rewritten.append(_copy(statement, body=_block(statement.body, enclosing_flag, serial)))
         elif isinstance(statement, ast.If):
-            arms = [_block(arm, enclosing, serial) for arm in (statement.body, statement.orelse)]
+            arms = [_block(arm, enclosing_flag, serial) for arm in (statement.body, statement.orelse)]
             rewritten.append(_copy(statement, body=arms[0], orelse=arms[1]))
         elif isinstance(statement, (ast.For, ast.While)):
             returns = _returns(statement)
             rewritten += [_assign(RETURNED, ast.Constant(False), statement)] * returns
             rewritten.append(_loop(statement, serial))
             if returns:
-                return [*rewritten, _after_return(statement, following, enclosing, serial)]
+                return [*rewritten, _after_return(statement, following, enclosing_flag, serial)]
         else:
             rewritten.append(statement)
     return rewritten
 
 
-def _leave(statement: ast.stmt, enclosing: _EnclosingLoop | None) -> list[ast.stmt]:
-    if isinstance(statement, ast.Return) and enclosing is None:
+def _leave(statement: ast.stmt, enclosing_flag: str | None) -> list[ast.stmt]:
+    if isinstance(statement, ast.Return) and enclosing_flag is None:
         return [statement]
-    if enclosing is None or isinstance(statement, ast.Continue):
+    if enclosing_flag is None or isinstance(statement, ast.Continue):
         return []
-    out = _assign(enclosing.flag, ast.Constant(False), statement)
+    out = _assign(enclosing_flag, ast.Constant(False), statement)
     if isinstance(statement, ast.Break):
         return [out]
     value = statement.value if isinstance(statement, ast.Return) and statement.value else ast.Constant(None)
@@ -73,22 +68,22 @@ def _leave(statement: ast.stmt, enclosing: _EnclosingLoop | None) -> list[ast.st
 
 def _loop(statement: Any, serial: Iterator[int]) -> ast.stmt:
     flag = f".running{next(serial)}"
-    rewritten: Any = _copy(statement, body=_block(statement.body, _EnclosingLoop(flag), serial))
+    rewritten: Any = _copy(statement, body=_block(statement.body, flag, serial))
     rewritten.flag = flag if flag in stored(rewritten.body) else None
     return rewritten
 
 
 def _after_return(
-    statement: ast.stmt, following: list[ast.stmt], enclosing: _EnclosingLoop | None, serial: Iterator[int]
+    statement: ast.stmt, following: list[ast.stmt], enclosing_flag: str | None, serial: Iterator[int]
 ) -> ast.stmt:
     """Return the statements after a loop that may return: they run only if it did not."""
-    if enclosing is None:
+    if enclosing_flag is None:
         leave: ast.stmt = ast.copy_location(ast.Return(_name(VALUE, statement)), statement)
     else:
-        leave = _assign(enclosing.flag, ast.Constant(False), statement)
+        leave = _assign(enclosing_flag, ast.Constant(False), statement)
     if _ends_by_return_only(statement):
         return leave
-    branch = ast.If(test=_name(RETURNED, statement), body=[leave], orelse=_block(following, enclosing, serial))
+    branch = ast.If(test=_name(RETURNED, statement), body=[leave], orelse=_block(following, enclosing_flag, serial))
     return ast.copy_location(branch, statement)
 
 
@@ -175,7 +170,6 @@ def _captured(body: Sequence[ast.stmt]) -> frozenset[str]:
 
 
 def loaded(*nodes: ast.AST | None) -> set[str]:
-    """Return every name that is read."""
     walked = (part for node in nodes if node is not None for part in ast.walk(node))
     return {part.id for part in walked if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Store)}
 

@@ -75,9 +75,6 @@ def visit_formatted_value(context: FunctionContext, node: ast.FormattedValue) ->
     return fold(format, value, spec)
 
 
-# --- attributes ------------------------------------------------------------------------------------------------------
-
-
 @handles(ast.Attribute)
 def visit_attribute(context: FunctionContext, node: ast.Attribute) -> Any:
     return attribute(context, visit(context, node.value), node.attr)
@@ -111,9 +108,6 @@ def _module_attribute(context: FunctionContext, module: ModuleType, name: str) -
         )
     value = context.scope.capture(f"{module.__name__}.{name}", getattr(module, name), lambda: getattr(module, name))
     return _captured(context.b, value)
-
-
-# --- subscripts ------------------------------------------------------------------------------------------------------
 
 
 @handles(ast.Slice)

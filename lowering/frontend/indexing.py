@@ -107,9 +107,6 @@ def _is_mask(part: Any) -> bool:
     return isinstance(part, Tensor) and part.type.dtype.is_bool
 
 
-# --- integer arrays --------------------------------------------------------------------------------------------------
-
-
 def _gathered(b: Language, tensor: Tensor, parts: list[Any]) -> Tensor:
     if (mask := mask_of(parts)) is not None:
         return _compressed(b, tensor, mask)
@@ -158,9 +155,6 @@ def _indices(b: Language, parts: list[Any], sizes: list[int | Size]) -> list[Ten
             wrong = b.tri.logical_or(below, b.tri.greater_equal(array, limit))
             b.check(wrong, KernelIndexError, f"a position is out of bounds for an axis of size {size}")
     return [b.broadcast_to(array, shape) for array in arrays]
-
-
-# --- masks -----------------------------------------------------------------------------------------------------------
 
 
 def _compressed(b: Language, tensor: Tensor, mask: Tensor) -> Tensor:

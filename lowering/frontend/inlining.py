@@ -28,9 +28,6 @@ FRAMES_OF_CALL = 100
 """Frames of Python that the statements around one inlined call take at most."""
 
 
-# --- functions outside the kernel ------------------------------------------------------------------------------------
-
-
 def inline(
     context: FunctionContext,
     function: Callable[..., Any],
@@ -98,9 +95,6 @@ def _run(
         raise
 
 
-# --- functions defined in the kernel ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class LocalFunction:
     """A `def` or `lambda` in a kernel, and the function that encloses it."""
@@ -165,15 +159,11 @@ def _local_function(context: FunctionContext, node: ast.FunctionDef | ast.Lambda
 def inline_local(
     context: FunctionContext, function: LocalFunction, arguments: list[Any], keywords: dict[str, Any], call: ast.Call
 ) -> Any:
-    """Return the value of a function that is defined in the kernel."""
     _check_depth(context, function.__name__)
     outer = function.context.scope
     scope = Scope(outer.function, outer.captures, enclosing=outer)
     scope.locals.update(_owned(function.bind(arguments, keywords)))
     return _run(context, scope, function.context.file, function.body, function.__name__, context.span(call))
-
-
-# --- macros ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

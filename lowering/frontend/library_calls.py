@@ -14,25 +14,14 @@ from mlirtri.dialect.builder import Tensor
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.spellings.registry import Spelling
 from mlirtri.errors import KernelTypeError, UnknownNameError, nearest, offer
+from mlirtri.lowering.frontend.language import storage
 from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.storage import (
-    as_new_array,
-    current,
-    has_memory,
-    is_einsum_view,
-    is_view_function,
-    returns_itself,
-    viewed,
-    with_memory,
-)
 from mlirtri.lowering.frontend.operators import binary
 from mlirtri.lowering.frontend.updates import write
 
 
 @dataclass(frozen=True)
 class Method:
-    """A bound method of a tensor."""
-
     tensor: Tensor
     spelling: Spelling
 
@@ -50,32 +39,36 @@ def spelled(b: Language, spelling: Spelling, arguments: list[Any], keywords: dic
         return _in_place(b, spelling, arguments, keywords)
     result = spelling.call(b, *arguments, **keywords)
     source = next((argument for argument in arguments if isinstance(argument, Tensor)), None)
-    if isinstance(result, Tensor) and source is not None and returns_itself(spelling.name, source, result, bound):
+    if (
+        isinstance(result, Tensor)
+        and source is not None
+        and storage.returns_itself(spelling.name, source, result, bound)
+    ):
         return source
-    if source is not None and has_memory(source) and is_einsum_view(spelling.name, arguments):
-        shared = with_memory(as_new_array(result))
-        if has_memory(shared):
+    if source is not None and storage.has_memory(source) and storage.is_einsum_view(spelling.name, arguments):
+        shared = storage.with_memory(storage.as_new_array(result))
+        if storage.has_memory(shared):
             shared.origin.storage.share("the result of einsum", [source.origin.storage])
         return shared
-    if source is not None and is_view_function(spelling.name):
-        return viewed(b, source, as_new_array(result))
-    return as_new_array(result)
+    if source is not None and storage.is_view_function(spelling.name):
+        return storage.viewed(b, source, storage.as_new_array(result))
+    return storage.as_new_array(result)
 
 
 def _in_place(b: Language, spelling: Spelling, arguments: list[Any], keywords: dict[str, Any]) -> Any:
     """Write the result into the first argument: ``x.sort()``, ``numpy.fill_diagonal(x, 1)``."""
     target = arguments[0] if arguments else next(iter(spelling.arguments(arguments, keywords).values()), None)
-    if not has_memory(target):
+    if not storage.has_memory(target):
         raise KernelTypeError(f"{spelling.name} writes into an array, got {describe(target)}")
-    write(b, target, (...,), b.tensor(as_new_array(spelling.call(b, *arguments, **keywords))))
-    return current(b.tri, target) if spelling.name.startswith("Tensor.") else None
+    write(b, target, (...,), b.tensor(storage.as_new_array(spelling.call(b, *arguments, **keywords))))
+    return storage.current(b.tri, target) if spelling.name.startswith("Tensor.") else None
 
 
 def _write_out(b: Language, out: Any, spelling: Spelling, arguments: list[Any], keywords: dict[str, Any]) -> Any:
     """Cast the result to z's dtype and write it there: ``np.add(x, y, out=z)``."""
     if isinstance(out, tuple) and len(out) == 1:
         [out] = out
-    if not has_memory(out):
+    if not storage.has_memory(out):
         raise KernelTypeError(f"out has to be an array, got {describe(out)}")
     names = list(spelling.signature.parameters)
     positional = arguments[1:] if spelling.is_method else arguments
@@ -83,8 +76,8 @@ def _write_out(b: Language, out: Any, spelling: Spelling, arguments: list[Any], 
         position = names.index("out") + (len(arguments) - len(positional))
         arguments = [*arguments[:position], *arguments[position + 1 :]]
     keywords = {name: value for name, value in keywords.items() if name != "out"}
-    write(b, out, (...,), b.tensor(as_new_array(spelling.call(b, *arguments, **keywords))))
-    return current(b.tri, out)
+    write(b, out, (...,), b.tensor(storage.as_new_array(spelling.call(b, *arguments, **keywords))))
+    return storage.current(b.tri, out)
 
 
 def tensor_attribute(b: Language, tensor: Tensor, name: str) -> Any:

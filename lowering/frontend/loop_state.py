@@ -14,20 +14,8 @@ from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelTypeError, UnknownNameError
 from mlirtri.lowering.frontend.context import FunctionContext, LoopPlan, PlanChanged
 from mlirtri.lowering.frontend.early_exits import VALUE, rebound, stored, written
+from mlirtri.lowering.frontend.language import merging
 from mlirtri.lowering.frontend.language.builder import describe
-from mlirtri.lowering.frontend.language.merging import (
-    Differs,
-    Kind,
-    aliases,
-    common,
-    flat,
-    is_value,
-    kind,
-    packed,
-    rebuilt,
-    same,
-    unpacked,
-)
 from mlirtri.lowering.frontend.language.storage import Storage, current, has_memory, with_memory
 from mlirtri.lowering.frontend.scope import POISON, Unavailable
 
@@ -52,7 +40,7 @@ class LoopState:
         self.outer_names = frozenset(self.scope.locals)
         self.names: dict[str, Any] = {}
         """Loop-carried names with their initial values."""
-        self.kinds: dict[str, list[Kind]] = {}
+        self.kinds: dict[str, list[merging.Kind]] = {}
         """Loop-carried names with the types of their leaves."""
         self.entered: dict[str, list[Tensor]] = {}
         """The tensors of each name at the start of this iteration, which `leave` may overwrite."""
@@ -71,36 +59,38 @@ class LoopState:
         carried = self.changed & (self.node.live_body | {self.node.flag} | self.plan.referenced)
         for name in sorted(carried | (self.plan.templates.keys() & self.changed)):
             if (template := self.plan.templates.get(name)) is not None and name not in self.scope.locals:
-                self._carry(name, rebuilt(template, iter([self._unread(leaf) for leaf in flat(template)])))
+                self._carry(
+                    name, merging.rebuilt(template, iter([self._unread(leaf) for leaf in merging.flat(template)]))
+                )
             elif name in self.scope.locals:
                 value = self.scope.locals[name] = current(self.b.tri, self.scope.locals[name])
-                if is_value(value):
+                if merging.is_value(value):
                     self._carry(name, value)
                 else:
                     self.fixed[name] = value
 
     def _carry(self, name: str, value: Any) -> None:
-        leaves = flat(value)
+        leaves = merging.flat(value)
         try:
-            kinds = self.plan.kinds.get(name) or [kind(leaf) for leaf in leaves]
-        except Differs as differs:
+            kinds = self.plan.kinds.get(name) or [merging.kind(leaf) for leaf in leaves]
+        except merging.Differs as differs:
             raise KernelTypeError(
                 f"{name!r} goes around this loop as {differs}", self.context.span(self.node)
             ) from None
         self.names[name], self.kinds[name] = value, kinds
         for leaf, leaf_kind in zip(leaves, kinds, strict=True):
-            self.initial += packed(self.b, leaf, leaf_kind)
+            self.initial += merging.packed(self.b, leaf, leaf_kind)
         if name not in self.plan.templates:
             self._note_sharing(name, [leaf.origin.storage for leaf in leaves if has_memory(leaf)])
 
     def _note_sharing(self, name: str, storages: Sequence[Storage]) -> None:
         """Record memory that other names alias: rebinding this name does not write it."""
         for storage in storages:
-            others = [n for n, v in self.scope.locals.items() if n != name and aliases(v, storage)]
+            others = [n for n, v in self.scope.locals.items() if n != name and merging.aliases(v, storage)]
             if others or storage.serial < self.context.entry_serial:
                 self.plan.shared.setdefault(name, set()).add(storage)
 
-    def _unread(self, leaf_kind: Kind) -> Tensor:
+    def _unread(self, leaf_kind: merging.Kind) -> Tensor:
         """Return the initial value of a name that the first iteration assigns before it is read."""
         zero = self.b.tri.constant(0, leaf_kind.type.dtype, leaf_kind.type.shape)
         return Tensor(zero.value, zero.type, leaf_kind.weak)
@@ -110,7 +100,7 @@ class LoopState:
         statements = [*self.node.body, *([self.node.test] if isinstance(self.node, ast.While) else [])]
         for name in sorted(written(statements)):
             value = self.scope.locals.get(name)
-            storages |= dict.fromkeys(leaf.origin.storage for leaf in flat(value) if has_memory(leaf))
+            storages |= dict.fromkeys(leaf.origin.storage for leaf in merging.flat(value) if has_memory(leaf))
         return list(storages | dict.fromkeys(self.plan.storages))
 
     def split(self, values: Sequence[Tensor]) -> tuple[dict[str, Any], list[Tensor]]:
@@ -120,8 +110,8 @@ class LoopState:
             parts = [[next(remaining) for _ in leaf_kind.types] for leaf_kind in self.kinds[name]]
             self.entered[name] = [buffer for buffer, *_ in parts]
             pairs = zip(self.kinds[name], map(iter, parts), strict=True)
-            leaves = [unpacked(self.b, leaf_kind, values) for leaf_kind, values in pairs]
-            names[name] = rebuilt(first, iter(leaves))
+            leaves = [merging.unpacked(self.b, leaf_kind, values) for leaf_kind, values in pairs]
+            names[name] = merging.rebuilt(first, iter(leaves))
         return names, list(remaining)
 
     def enter(self, values: Sequence[Tensor]) -> None:
@@ -131,7 +121,7 @@ class LoopState:
             self.b.memory.put(storage, value)
         for name, value in names.items():
             owned = with_memory(value)
-            for leaf in flat(owned):
+            for leaf in merging.flat(owned):
                 if has_memory(leaf) and name in self.plan.shared:
                     leaf.origin.storage.share(name, self.plan.shared[name])
             self.scope.locals[name] = owned
@@ -142,14 +132,14 @@ class LoopState:
         yielded: list[Tensor] = []
         for name, first in self.names.items():
             leaves, kinds = self._leaves(name, first), self.kinds[name]
-            parts = zip(flat(first), kinds, leaves, strict=True)
+            parts = zip(merging.flat(first), kinds, leaves, strict=True)
             grown = [self._grown(name, initial, planned, leaf) for initial, planned, leaf in parts]
             if grown != kinds:
                 self.plan.kinds[name] = grown
                 is_changed = True
             elif not is_changed:
                 for leaf, leaf_kind, buffer in zip(leaves, kinds, self.entered[name], strict=True):
-                    yielded += packed(self.b, leaf, leaf_kind, buffer)
+                    yielded += merging.packed(self.b, leaf, leaf_kind, buffer)
         if self._find_sharing() or is_changed:
             raise PlanChanged
         return [*yielded, *(storage.value for storage in self.storages)]
@@ -159,15 +149,15 @@ class LoopState:
         if isinstance(value, Unavailable):
             raise value.error
         value = self.scope.locals[name] = current(self.b.tri, value)
-        leaves = flat(value)
-        if value is POISON or not is_value(value) or len(leaves) != len(flat(first)):
+        leaves = merging.flat(value)
+        if value is POISON or not merging.is_value(value) or len(leaves) != len(merging.flat(first)):
             self._refuse(name, first, value)
         return leaves
 
-    def _grown(self, name: str, first: Any, planned: Kind, leaf: Any) -> Kind:
+    def _grown(self, name: str, first: Any, planned: merging.Kind, leaf: Any) -> merging.Kind:
         try:
-            return common(planned, kind(leaf), growing=True)
-        except Differs:
+            return merging.common(planned, merging.kind(leaf), growing=True)
+        except merging.Differs:
             self._refuse(name, first, leaf)
 
     def _refuse(self, name: str, first: Any, value: Any) -> NoReturn:
@@ -189,13 +179,15 @@ class LoopState:
         for name in sorted((self.changed & self.node.live_out) - self.names.keys()):
             value = self.scope.locals.get(name)
             if name in self.fixed:
-                if not same(value, self.fixed[name]):
+                if not merging.same(value, self.fixed[name]):
                     self._refuse(name, self.fixed[name], value)
-            elif value is None or not is_value(value):
+            elif value is None or not merging.is_value(value):
                 continue
             elif self.runs or name in self.always or name.startswith("."):
                 value = current(self.b.tri, value)
-                self.plan.templates[name] = rebuilt(value, iter([kind(leaf) for leaf in flat(value)]))
+                self.plan.templates[name] = merging.rebuilt(
+                    value, iter([merging.kind(leaf) for leaf in merging.flat(value)])
+                )
                 is_changed = True
             else:
                 self.late[name] = UnknownNameError(
@@ -209,7 +201,7 @@ class LoopState:
         """Plan for names that end an iteration as views of other memory: the next one begins with a copy of it."""
         owners: dict[Storage, set[str]] = {}
         for name in self.names:
-            for leaf in flat(self.scope.locals[name]):
+            for leaf in merging.flat(self.scope.locals[name]):
                 if has_memory(leaf):
                     owners.setdefault(leaf.origin.storage, set()).add(name)
         is_changed = False
@@ -224,7 +216,6 @@ class LoopState:
         return is_changed
 
     def exit(self, results: Sequence[Tensor]) -> None:
-        """Bind names and memory to the results of the loop."""
         self.enter(results)
         for name in self.changed - self.names.keys() - self.fixed.keys():
             self.scope.locals.pop(name, None)

@@ -91,9 +91,6 @@ def _visit_iteration(context: FunctionContext, node: ast.For | ast.While, item: 
         raise Poisoned
 
 
-# --- unrolled --------------------------------------------------------------------------------------------------------
-
-
 def _unroll(context: FunctionContext, node: Any, iterable: Iterable, iteration: int) -> None:
     """Visit the iterations from `iteration` on; the loop's exit flag stops them at compile time or at run time."""
     if node.flag and iteration == 0:
@@ -154,9 +151,6 @@ def _comprehend(
             _comprehend(context, inner, iterable_of(context, inner[0].iter), element, values)
         else:
             values.append(visit(context, element))
-
-
-# --- emitted ---------------------------------------------------------------------------------------------------------
 
 
 def _emit(context: FunctionContext, node: ast.For | ast.While, attempt: Callable[[LoopPlan], None]) -> None:

@@ -54,9 +54,6 @@ def fold(function: Callable[..., Any], *operands: Any) -> Any:
         raise KernelValueError(f"{error}") from None
 
 
-# --- arithmetic ------------------------------------------------------------------------------------------------------
-
-
 @handles(ast.BinOp)
 def visit_bin_op(context: FunctionContext, node: ast.BinOp) -> Any:
     return binary(context.b, node.op, visit(context, node.left), visit(context, node.right))
@@ -108,9 +105,6 @@ def visit_unary_op(context: FunctionContext, node: ast.UnaryOp) -> Any:
         return replace(context.b.tri.logical_not(predicate_at(context, operand, node.operand)), weak=True)
     result = getattr(context.b, name)(operand) if name else operand
     return replace(result, linear=-operand.linear) if name == "negative" and operand.linear else result
-
-
-# --- comparisons -----------------------------------------------------------------------------------------------------
 
 
 @handles(ast.Compare)
@@ -178,9 +172,6 @@ def is_integer(value: Any) -> bool:
     if isinstance(value, Tensor):
         return value.weak and value.type.dtype.is_integer
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-# --- conditions ------------------------------------------------------------------------------------------------------
 
 
 def condition(context: FunctionContext, test: ast.expr) -> bool | Tensor:

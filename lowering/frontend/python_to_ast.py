@@ -20,8 +20,6 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 @dataclass(frozen=True)
 class KernelTree:
-    """A parsed kernel."""
-
     function: Callable[..., Any]
     symbol: str
     file: str
@@ -36,7 +34,6 @@ def lower(source: KernelSource, context: CompileContext) -> KernelTree:
 
 
 def print_tree(tree: KernelTree) -> str:
-    """Return Python's own dump of the tree."""
     return ast.dump(tree.node, indent=2) + "\n"
 
 

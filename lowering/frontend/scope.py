@@ -121,9 +121,8 @@ class Scope:
         if hasattr(builtins, name):
             instead = INSTEAD.get(name, "call it outside of the kernel and pass what it gives as an argument")
             raise UnknownNameError(f"kernels do not have Python's {name}", help=instead)
-        raise UnknownNameError(
-            f"name {name!r} is not defined", help=did_you_mean(name, self._known(), count=3).rstrip()
-        )
+        known = [*self.locals, *self.function.__code__.co_freevars, *self.function.__globals__, *BUILTINS]
+        raise UnknownNameError(f"name {name!r} is not defined", help=did_you_mean(name, known, count=3).rstrip())
 
     def capture(self, name: str, value: Any, read: Callable[[], Any]) -> Any:
         """Record a value from outside the kernel; raises `KernelTypeError` if a kernel cannot hold it."""
@@ -144,9 +143,6 @@ class Scope:
         namespace = self.function.__globals__
         if name in namespace:
             yield namespace[name], lambda: namespace[name]
-
-    def _known(self) -> list[str]:
-        return [*self.locals, *self.function.__code__.co_freevars, *self.function.__globals__, *BUILTINS]
 
 
 def check_constant(value: Any, label: str) -> None:

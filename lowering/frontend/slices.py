@@ -39,7 +39,6 @@ class Subset:
         return all(size.is_constant for size in (*self.offsets, *self.sizes))
 
     def add(self, offset: Size, size: Size, stride: int, drop: bool = False) -> None:
-        """Append the part of the next axis."""
         if drop:
             self.drop.append(len(self.offsets))
         else:

@@ -82,9 +82,6 @@ def visit_with(context: FunctionContext, node: ast.With) -> Returned | None:
         return visit_block(context, node.body)
 
 
-# --- assignments -----------------------------------------------------------------------------------------------------
-
-
 @handles(ast.Assign)
 def visit_assign(context: FunctionContext, node: ast.Assign) -> None:
     value = visit(context, node.value)
@@ -109,14 +106,11 @@ def assign(context: FunctionContext, target: ast.expr, value: Any) -> None:
     """Bind a name, write into an array, or unpack into several of these."""
     span = context.span(target)
     if isinstance(target, ast.Name):
-        _assign_name(context, target.id, value)
-        return
+        return _assign_name(context, target.id, value)
     if isinstance(target, ast.Subscript):
-        _assign_subscript(context, target, current(context.b.tri, value))
-        return
+        return _assign_subscript(context, target, current(context.b.tri, value))
     if isinstance(target, ast.Attribute):
-        _assign_attribute(context, target, value)
-        return
+        return _assign_attribute(context, target, value)
     if not isinstance(target, (ast.Tuple, ast.List)):
         raise UnsupportedSyntaxError(
             f"assigning to {ast.unparse(target)!r} is not supported", span, help="assign to a name"
@@ -183,9 +177,6 @@ def _reshape_in_place(context: FunctionContext, owner: Tensor, shape: Any, name:
         is_same = has_memory(value) and value.origin.storage is owner.origin.storage
         if other == name or (is_same and value.origin.steps == owner.origin.steps):
             context.scope.locals[other] = with_memory(reshaped)
-
-
-# --- updates in place ------------------------------------------------------------------------------------------------
 
 
 @handles(ast.AugAssign)

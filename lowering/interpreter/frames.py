@@ -63,8 +63,6 @@ class Line:
 
 
 class Breakpoint:
-    """A `breakpoint()` of the kernel."""
-
     def __call__(self, state: Any) -> None:
         builtins.breakpoint()
 

@@ -141,6 +141,5 @@ def terminator(block: ir.Block) -> ir.Operation:
 
 
 def between(first: ir.Operation, last: ir.Operation) -> list[ir.Operation]:
-    """Return the operations of a block between two of them."""
     operations = (view.operation for view in first.block.operations)
     return [op for op in operations if first.is_before_in_block(op) and op.is_before_in_block(last)]

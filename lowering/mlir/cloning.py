@@ -41,7 +41,6 @@ def replace(operation: ir.Operation, values: Iterable[ir.Value]) -> None:
 
 
 def needed_by(operation: ir.Operation) -> list[ir.Value]:
-    """Return the operands of an operation and of all operations nested in it."""
     return [value for inner in all_operations_in(operation) for value in inner.operands]
 
 

@@ -9,8 +9,6 @@ from mlirtri.dialect.bindings.mlir import ir
 
 
 class Bounds(NamedTuple):
-    """The smallest and the largest value."""
-
     low: int
     high: int
 

@@ -23,12 +23,10 @@ def unnamed() -> ir.Location:
 
 
 def index_constant(number: int, location: ir.Location | None = None) -> ir.Value:
-    """Return an `arith.constant` of type `index`."""
     return arith.constant(ir.IndexType.get(), number, loc=location or unnamed())
 
 
 def index_value(size: int | ir.Value) -> ir.Value:
-    """Return a size or an offset as an `index` value."""
     return index_constant(size) if isinstance(size, int) else size
 
 

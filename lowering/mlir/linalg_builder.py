@@ -29,7 +29,6 @@ from mlirtri.lowering.mlir.reading import used_dimensions
 
 
 def element_type(dtype: DType) -> ir.Type:
-    """Return the signless element type that linalg uses."""
     return ir.Type.parse(dtype.signless)
 
 
@@ -69,7 +68,6 @@ def filled(kind: TensorType, number: complex | float | int, sizes: Sizes = ()) -
 
 
 def zero(element: ir.Type) -> ir.Value:
-    """Return an `arith.constant` 0 of a float or integer type."""
     is_float = isinstance(element, ir.FloatType)
     return arith.constant(element, ir.FloatAttr.get(element, 0.0) if is_float else ir.IntegerAttr.get(element, 0))
 
@@ -336,7 +334,6 @@ def empty_generic(
 
 
 def iterator_type(kind: str) -> ir.Attribute:
-    """Return the attribute of a "parallel" or "reduction" iterator."""
     return ir.Attribute.parse(f"#linalg.iterator_type<{kind}>")
 
 
@@ -351,16 +348,11 @@ def _map_attributes(maps: Sequence[ir.AffineMap]) -> ir.ArrayAttr:
     return ir.ArrayAttr.get([ir.AffineMapAttr.get(mapping) for mapping in maps])
 
 
-# --- reading and changing a `linalg.generic` -----------------------------------------------------------------------
-
-
 def maps_of(generic: ir.Operation) -> list[ir.AffineMap]:
-    """Return the indexing maps."""
     return [attribute.value for attribute in generic.attributes["indexing_maps"]]
 
 
 def set_maps(generic: ir.Operation, maps: Sequence[ir.AffineMap]) -> None:
-    """Set the indexing maps."""
     generic.attributes["indexing_maps"] = _map_attributes(maps)
 
 

@@ -110,8 +110,6 @@ class _Line:
         return fields
 
     def counted_one_by_one(self, start: ir.Value, count: ir.Value, fields: Values) -> Values:
-        """Sort a block of any length by counting."""
-
         def insert(index: Values, carried: Values) -> Values:
             row = self.original(arith.addi(start, index[0]))
 

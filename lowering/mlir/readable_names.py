@@ -27,7 +27,7 @@ def name_of_structured(operation: ir.Operation) -> str:
     if kind not in ("generic", "map", "elementwise"):
         return f"reduce_{_body_words(operation)[-1]}" if kind == "reduce" and _body_words(operation) else kind
     words = _body_words(operation)
-    if _has_reduction(operation):
+    if "iterator_types" in operation.attributes and "reduction" in str(operation.attributes["iterator_types"]):
         return _reduction_name(operation, words)
     return "_".join(_shortened(words)) if words else _data_movement_name(operation)
 
@@ -41,11 +41,6 @@ def _body_words(operation: ir.Operation) -> list[str]:
     block = operation.regions[0].blocks[0]
     words = (view.operation.name.split(".")[-1] for view in block.operations)
     return [word for word in words if word not in _SILENT]
-
-
-def _has_reduction(operation: ir.Operation) -> bool:
-    kinds = operation.attributes["iterator_types"] if "iterator_types" in operation.attributes else ()
-    return any("reduction" in str(kind) for kind in kinds)
 
 
 def _reduction_name(operation: ir.Operation, words: list[str]) -> str:

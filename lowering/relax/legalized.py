@@ -132,7 +132,6 @@ _BLOCK_FIELDS = (
 
 
 def block_with(block: SBlock, **fields: Any) -> SBlock:
-    """Return a block with other values of these fields."""
     return SBlock(*(fields.get(name, getattr(block, name)) for name in _BLOCK_FIELDS))
 
 
@@ -150,18 +149,15 @@ def with_location(function: PrimFunc, location: str | None) -> PrimFunc:
 
 
 def fold_empty_loops(mod: IRModule) -> IRModule:
-    """Return the module without loops of extent zero."""
     changed = {}
     for gv, function in mod.functions_items():
-        if isinstance(function, PrimFunc) and (body := _folded(function)) is not function.body:
-            changed[gv] = function.with_body(body)
+        if isinstance(function, PrimFunc):
+            body = structural_map(function.body, (tirx.For, _fold_nest), order="pre")
+            if body is not function.body:
+                changed[gv] = function.with_body(body)
     if not changed:
         return mod
     return IRModule({**dict(mod.functions_items()), **changed}, attrs=mod.attrs)
-
-
-def _folded(function: PrimFunc):
-    return structural_map(function.body, (tirx.For, _fold_nest), order="pre")
 
 
 def _fold_nest(loop: tirx.For):
@@ -170,7 +166,7 @@ def _fold_nest(loop: tirx.For):
     while isinstance(inner, tirx.For):
         loops.append(inner)
         inner = inner.body
-    if not isinstance(inner, SBlockRealize) or all(_extent(enclosing) != 0 for enclosing in loops):
+    if not isinstance(inner, SBlockRealize) or not any(_is_empty(enclosing.extent) for enclosing in loops):
         return loop
     block = inner.block
     spatial = [
@@ -178,7 +174,7 @@ def _fold_nest(loop: tirx.For):
         for axis, value in zip(block.iter_vars, inner.iter_values, strict=True)
         if axis.iter_type != tirx.IterVar.CommReduce
     ]
-    if block.init is None or any(_size(axis) == 0 for axis, _ in spatial):
+    if block.init is None or any(_is_empty(axis.dom.extent) for axis, _ in spatial):
         return tirx.Evaluate(tirx.IntImm("int32", 0))
     # Fusion inlines the value into its readers: TVM would fold a division of a plain zero, by NaN too, to zero.
     init = structural_map(block.init, (tirx.BufferStore, _hidden), order="post")
@@ -187,7 +183,7 @@ def _fold_nest(loop: tirx.For):
     )
     result = SBlockRealize([value for _, value in spatial], inner.predicate, initial)
     for enclosing in reversed(loops):
-        if _extent(enclosing) != 0:
+        if not _is_empty(enclosing.extent):
             result = tirx.For(
                 enclosing.loop_var,
                 enclosing.min,
@@ -203,19 +199,14 @@ def _hidden(store: tirx.BufferStore) -> tirx.BufferStore:
     return tirx.BufferStore(store.buffer, hide_zero(store.value), store.indices)
 
 
-def _extent(loop) -> int | None:
-    return int(loop.extent) if isinstance(loop.extent, tirx.IntImm) else None
-
-
-def _size(axis) -> int | None:
-    return int(axis.dom.extent) if isinstance(axis.dom.extent, tirx.IntImm) else None
+def _is_empty(extent: Any) -> bool:
+    return isinstance(extent, tirx.IntImm) and int(extent) == 0
 
 
 SORTS = frozenset({"relax.sort", "relax.argsort", "relax.topk", "relax.cumsum", "relax.cumprod"})
 
 
 def has_sorts(mod: IRModule) -> bool:
-    """Return whether the module calls such an operator."""
     return any(
         operator_of(binding) in SORTS for _, function in relax_functions(mod) for binding in bindings_of(function)
     )
@@ -265,9 +256,6 @@ def _kind(function: PrimFunc) -> int | None:
 
 def _is_elementwise(block: BlockFacts) -> bool:
     """Return whether the block's axes index results and operands in order, operands perhaps by some of them."""
-    all_axes = tuple(range(len(block.kinds)))
-    return block.writes[0].axes == all_axes and all(_is_ordered(read.axes) for read in block.operands)
-
-
-def _is_ordered(axes: Any) -> bool:
-    return None not in axes and list(axes) == sorted(set(axes))
+    all_operands = [read.axes for read in block.operands]
+    are_ordered = all(None not in axes and list(axes) == sorted(set(axes)) for axes in all_operands)
+    return are_ordered and block.writes[0].axes == tuple(range(len(block.kinds)))

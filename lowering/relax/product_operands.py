@@ -86,7 +86,9 @@ class _Folding:
     def note(self, function: Any) -> None:
         for binding in bindings_of(function):
             called = self._called(binding)
-            if called is not None and len(binding.value.args[1].fields) == 1 and self._moves(called):
+            if called is None or len(binding.value.args[1].fields) != 1:
+                continue
+            if (block := self._block(called)) is not None and self.moves(*block):
                 self.movers[binding.var] = (self.functions[called], binding.value.args[1].fields[0])
 
     def binding(self, binding: Any) -> Any:
@@ -122,10 +124,6 @@ class _Folding:
             return None
         name = binding.value.args[0].name_hint
         return name if name in self.functions else None
-
-    def _moves(self, name: str) -> bool:
-        facts = self._block(name)
-        return facts is not None and self.moves(*facts)
 
     def _block(self, name: str) -> Any:
         """Return the facts and the block of a function of one block; None for any other function."""

@@ -42,7 +42,6 @@ Marks = Callable[[PrimFunc], bool]
 
 
 def fuse_rows(mod: IRModule, target: Target) -> IRModule:
-    """Return the module with row kernels merged."""
     builder = BlockBuilder(mod)
     for gv, function in mod.functions_items():
         if isinstance(function, relax.Function) and isinstance(function.body, relax.SeqExpr):

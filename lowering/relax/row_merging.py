@@ -42,8 +42,6 @@ class Launch:
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """The function that replaces several calls."""
-
     function: PrimFunc
     arguments: tuple[Any, ...]
     results: tuple[Any, ...]

@@ -19,7 +19,6 @@ class SizeReader:
         self._known: dict[ir.Value, int | None] = {}
 
     def step(self, value: ir.Value) -> int | None:
-        """Return the step of `value`, or None where there is none."""
         pending = [value]
         while pending:
             current = pending[-1]

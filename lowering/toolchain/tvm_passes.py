@@ -36,8 +36,6 @@ _MESSAGE_LINES = 6
 
 @dataclass(frozen=True)
 class Pass:
-    """A named step from module to module."""
-
     name: str
     run: Callable[[IRModule], IRModule]
     why: str = ""

@@ -36,8 +36,6 @@ class ProcessDied(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """What one call may cost."""
-
     seconds: float
     """Processor time."""
     bytes: int | None = None
@@ -63,7 +61,6 @@ class WorkerProcess:
         return self.process is not None and self._owner == os.getpid() and self.process.poll() is None
 
     def start(self) -> None:
-        """Start the program, with the import path of this process."""
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         # Unbuffered: a message that waits in a buffer of this process would be invisible to `select`.
         self.process = subprocess.Popen(

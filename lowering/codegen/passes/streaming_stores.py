@@ -34,7 +34,6 @@ _TYPES = {"float16": "half", "float32": "float", "float64": "double"}
 
 
 def with_streaming_stores(function: PrimFunc) -> PrimFunc:
-    """Return `function` with non-temporal stores to results that fit no cache."""
     large: list[Any] = []
 
     def note(node: Any) -> None:

@@ -63,7 +63,6 @@ def size_from(b: Language, number: Any) -> int | Size:
 
 @language
 def smaller_size(b: Language, x: int | Size, y: int | Size) -> int | Size:
-    """Return the smaller of two sizes, known or run-time."""
     return b.indices.minimum(Size.of(x), Size.of(y)).simplified()
 
 

@@ -78,7 +78,6 @@ class Language:
         return partial(self.elementwise, name)
 
     def type_of(self, value: Any) -> TensorType | None:
-        """Return the type of a tensor; None for a Python value."""
         return value.type if isinstance(value, Tensor) else None
 
     def weak_kind(self, value: Any) -> str | None:
@@ -255,5 +254,4 @@ def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
 
 
 def dtype_or_none(dtype: Any) -> DType | None:
-    """Return the dtype of a spelling, or None for None."""
     return None if dtype is None else as_dtype(dtype)

@@ -82,7 +82,6 @@ BREAKPOINT = "mlirtri.breakpoint"
 
 
 def emit_breakpoint(location: ir.Location | None) -> None:
-    """Emit a breakpoint at the insertion point."""
     block = ir.InsertionPoint.current.block
     module = block.owner
     while module.name != "builtin.module":
@@ -100,5 +99,4 @@ def _declare(body: ir.Block) -> None:
 
 
 def is_breakpoint(operation: ir.Operation) -> bool:
-    """Return whether an operation is the call of a breakpoint."""
     return operation.name == "func.call" and operation.attributes["callee"].value == BREAKPOINT

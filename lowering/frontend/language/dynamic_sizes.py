@@ -46,7 +46,6 @@ class IndexArithmetic:
         return Size.of(self.symbol(self.b.cast(x, INT64), "n", lower))
 
     def tensor_of(self, size: int | Size) -> Tensor:
-        """Return a size as a run-time Python int."""
         index = self.b.index(size)
         return Tensor(index.value, index.type, weak=True, linear=Size.of(size))
 
@@ -99,7 +98,6 @@ class IndexArithmetic:
         return Size.of(self.symbol(value, "n", lower, upper))
 
     def floor_divide(self, x: Size, divisor: int) -> Size:
-        """Return x // divisor for a positive divisor."""
         if divisor == 1:
             return x
         if all(factor % divisor == 0 for _, factor in x.terms):
@@ -129,16 +127,12 @@ class IndexArithmetic:
 
     def slice_bounds_backwards(self, part: slice, size: Size, step: int) -> tuple[Size, Size]:
         """Return offset and number of the elements of ``start:stop:-step``, counted from the last element."""
-        start = size - 1 if part.start is None else self._last(part.start, size)
-        stop = Size.of(-1) if part.stop is None else self._last(part.stop, size)
+        start = size - 1 if part.start is None else self._bound(part.start, size, -1)
+        stop = Size.of(-1) if part.stop is None else self._bound(part.stop, size, -1)
         extent = self.maximum(start - stop, Size.of(0))
         count = self.floor_divide(extent + (step - 1), step)
         offset = start - (count - 1) * step
         return self.maximum(offset, Size.of(0)), count
-
-    def _last(self, bound: Any, size: Size) -> Size:
-        position = self.wrapped(self.size_of(bound), size)
-        return self.maximum(self.minimum(position, size - 1), Size.of(-1))
 
     def slice_bounds(self, part: slice, size: Size, step: int) -> tuple[Size, Size]:
         """Return offset and number of elements of ``start:stop:step`` with a positive step, clamped as Python does."""
@@ -150,9 +144,10 @@ class IndexArithmetic:
             return Size.of(0), count
         return start, count
 
-    def _bound(self, bound: Any, size: Size) -> Size:
+    def _bound(self, bound: Any, size: Size, least: int = 0) -> Size:
+        """Return a bound of a slice, clamped between `least` and `size + least`."""
         position = self.wrapped(self.size_of(bound), size)
-        return self.maximum(self.minimum(position, size), Size.of(0))
+        return self.maximum(self.minimum(position, size + least), Size.of(least))
 
 
 def constant_of(value: ir.Value) -> int | None:
@@ -194,7 +189,6 @@ def common_size(b: Language, sizes: Sequence[int | Size]) -> int | Size:
 
 
 def cut(b: Language, x: Tensor, axis: int, size: int | Size) -> Tensor:
-    """Return the first `size` elements of x along an axis."""
     if x.type.shape[axis] == size:
         return x
     sizes = tuple(size if number == axis else full for number, full in enumerate(x.type.shape))

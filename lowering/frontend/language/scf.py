@@ -15,13 +15,11 @@ INT64 = DTYPES["int64"]
 
 
 def index_of(x: Tensor, location: ir.Location | None) -> ir.Value:
-    """Return a rank-0 int64 as an `index`."""
     element = tensor.extract(x.value, [], loc=location)
     return arith.index_cast(ir.IndexType.get(), element, loc=location)
 
 
 def tensor_of_index(index: ir.Value, location: ir.Location | None) -> Tensor:
-    """Return an `index` as a rank-0 int64."""
     element = arith.index_cast(ir.IntegerType.get_signless(64), index, loc=location)
     return Tensor(scalar_tensor(element, INT64, location), TensorType((), INT64))
 
@@ -31,7 +29,6 @@ def scalar_tensor(element: ir.Value, dtype: Any, location: ir.Location | None) -
 
 
 def condition_of(x: Tensor, location: ir.Location | None) -> ir.Value:
-    """Return a rank-0 bool as an `i1`."""
     return tensor.extract(x.value, [], loc=location)
 
 

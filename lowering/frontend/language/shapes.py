@@ -23,8 +23,6 @@ from mlirtri.lowering.frontend.language.builder import (
     language,
 )
 
-# --- shapes --------------------------------------------------------------------------------------------------------
-
 
 @language
 def reshape(b: Language, x: Any, shape: Any) -> Tensor:
@@ -98,7 +96,6 @@ def broadcast_to(b: Language, x: Any, shape: Any) -> Tensor:
 
 
 def sizes_of(b: Language, shape: Any) -> tuple[int | Size, ...]:
-    """Return the sizes of a shape; run-time integers become `Size`s."""
     parts = shape if isinstance(shape, (tuple, list)) else (shape,)
     return tuple(_size(b, part) for part in parts)
 
@@ -201,7 +198,6 @@ def split(b: Language, x: Any, sections_or_indices: Any, axis: Any = 0) -> tuple
 
 
 def slice_axis(b: Language, x: Tensor, axis: int, start: int, stop: int) -> Tensor:
-    """Return x[..., start:stop, ...] along one axis."""
     return strided(b, x, [range(start, stop) if i == axis else range(n) for i, n in enumerate(x.type.shape)])
 
 
@@ -224,9 +220,6 @@ def flip(b: Language, x: Any, axis: Any = None) -> Tensor:
     x = b.tensor(x)
     axes = axes_of(axis, x.type.rank)
     return b.tri.flip(x, axes=axes) if axes else x
-
-
-# --- creation ------------------------------------------------------------------------------------------------------
 
 
 def _sizes(b: Language, shape: Any) -> tuple[int | Size, ...]:

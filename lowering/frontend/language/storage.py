@@ -26,8 +26,6 @@ _VERSION = count(1)
 
 @dataclass(eq=False)
 class Storage:
-    """The memory of one array."""
-
     value: Tensor
     """Its current content."""
     argument: int | None = None
@@ -131,7 +129,6 @@ class Memory:
             storage.is_ordered = True
 
     def put(self, storage: Storage, value: Tensor) -> None:
-        """Replace the whole content of a storage."""
         for journal in self.journals:
             journal.setdefault(storage, (storage.value, storage.version))
         storage.value = Tensor(value.value, value.type)
@@ -139,7 +136,6 @@ class Memory:
 
     @property
     def serial(self) -> int:
-        """Return the next serial number."""
         return next(_SERIAL)
 
     @contextmanager
@@ -187,7 +183,6 @@ def current(b: TriBuilder, value: Any) -> Any:
 
 
 def has_memory(value: Any) -> TypeGuard[Tensor]:
-    """Return whether a value is an array in memory."""
     return isinstance(value, Tensor) and value.origin is not None
 
 

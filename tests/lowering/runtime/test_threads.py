@@ -14,7 +14,7 @@ import torch
 from tolerances import within
 
 import mlirtri as mt
-from mlirtri.lowering.codegen.passes.even_tasks import in_even_tasks
+from mlirtri.lowering.codegen.passes.host_functions import in_even_tasks
 from mlirtri.lowering.core.target import host_threads
 from mlirtri.lowering.runtime import torch_threads
 from mlirtri.lowering.runtime.openmp import torch_runtime
