@@ -129,6 +129,8 @@ class _Scheduler:
     def _in_order(self, loop: Any, around: Ranges) -> Any:
         """Return a loop of independent iterations that is vectorised, or contains the loop that is."""
         squares = squares_of(loop)
+        if squares is not None and squares.is_enough is None:
+            return squares.statement
         if squares is not None:
             return tirx.IfThenElse(squares.is_enough, squares.statement, fresh(self._in_vectors(loop, around)))
         return self._in_vectors(loop, around)

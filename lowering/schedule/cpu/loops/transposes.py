@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from mlirtri.lowering.schedule.cpu.common.transposes import (
     DTYPES,
@@ -40,8 +41,8 @@ class Squares:
     """A loop in squares, and the condition under which it may run."""
 
     statement: Stmt
-    is_enough: Expr
-    """Whether both loops, whose sizes may be dynamic, are as long as a square."""
+    is_enough: Expr | None
+    """Whether all loops of dynamic sizes are as long as a square; None where there are none."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,10 @@ def squares_of(loop: Stmt) -> Squares | None:
         body = tirx.For(outer.loop_var, outer.min, outer.extent, tirx.ForKind.SERIAL, body, None, outer.annotations)
     blocks = _tiles_of(loops.across, side * SQUARES_ABREAST)
     body = tirx.For(block, index(0), blocks, tirx.ForKind.SERIAL, body, None, loop.annotations)
-    are_long = [tirx.GE(tile_loop.extent, index(side)) for tile_loop in (loops.across, loops.down)]
-    return Squares(body, tirx.And(*are_long))
+    # A square is never longer than a loop of static size.
+    dynamic = [tile_loop.extent for tile_loop in (loops.across, loops.down) if not _is_static(tile_loop)]
+    are_long = [tirx.GE(extent, index(side)) for extent in dynamic]
+    return Squares(body, reduce(tirx.And, are_long) if are_long else None)
 
 
 def _loops_of(loop: Stmt) -> _Loops | None:
@@ -92,7 +95,7 @@ def _loops_of(loop: Stmt) -> _Loops | None:
     accesses = accesses_of(down.body)
     side = lanes_of(accesses)
     for tile_loop in (loop, down):
-        while isinstance(tile_loop.extent, tirx.IntImm) and side > tile_loop.extent.value:
+        while _is_static(tile_loop) and side > tile_loop.extent.value:
             side //= 2
     stores = [access for access in accesses.shared if access.is_store]
     written = [access.buffer for access in stores]
@@ -105,6 +108,10 @@ def _loops_of(loop: Stmt) -> _Loops | None:
     if not loads or len(loads) > MOST_OPERANDS:
         return None
     return _Loops(loop, between, down, Square(down.body, down.loop_var, loop.loop_var, loads, side))
+
+
+def _is_static(loop: Stmt) -> bool:
+    return isinstance(loop.extent, tirx.IntImm)
 
 
 def _is_plain(loop: Stmt, chain: Sequence[Stmt]) -> bool:
@@ -136,7 +143,7 @@ def _crossing_loads(body: Stmt, private: set[Var], across: Var, down: Var) -> li
 
 
 def _tiles_of(loop: Stmt, width: int) -> Expr:
-    if isinstance(loop.extent, tirx.IntImm):
+    if _is_static(loop):
         return index(-(-loop.extent.value // width))
     return tirx.floordiv(plus(loop.extent, index(width - 1)), index(width))
 

@@ -331,3 +331,19 @@ def test_transposes_of_run_time_sizes_go_in_squares(dtype):
     for batch, length in [(2, 2), (2, 15), (3, 16), (2, 33), (5, 64)]:
         x = torch.from_numpy(random(batch, length, 40) * 100).to(dtype)
         assert torch.equal(kernel(x), Turned()(x))
+
+
+def scaled_plus_transposed(a):
+    out = np.zeros((60, 50), np.float32)
+    for i in range(50):
+        for j in range(60):
+            out[j, i] = a[i, j] * 2
+    return out + a.T
+
+
+def test_transposes_of_known_sizes_have_no_other_branch():
+    a = random(50, 60, dtype="float32")
+    kernel = mt.jit(scaled_plus_transposed).compile(a)
+    np.testing.assert_array_equal(kernel(a), scaled_plus_transposed(a))
+    assert "T.Shuffle" in kernel.ir["scheduled"]
+    assert not re.search(r"\bif T\.|\belse:", kernel.ir["scheduled"])
