@@ -81,7 +81,8 @@ def _call_object(
 ) -> Any:
     b, dtype = context.b, find_dtype(callee)
     if not callable(callee) and dtype is None:
-        raise KernelTypeError(f"{describe(callee)} is not a function")
+        way_out = "leave out the parentheses" if isinstance(node.func, ast.Attribute) else "index with brackets: x[i]"
+        raise KernelTypeError(f"{describe(callee)} is not a function", help=way_out)
     if dtype is not None and callee not in (bool, float, int, complex):
         if len(arguments) != 1 or keywords:
             raise KernelTypeError(f"{dtype}(…) takes one argument")
@@ -107,7 +108,9 @@ def _call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any
     tensors = [value for value in flat(arguments) if isinstance(value, Tensor)]
     if not tensors:
         if function is isinstance:
-            raise KernelTypeError("isinstance() is not supported on these arguments in a kernel")
+            raise KernelTypeError(
+                "isinstance() is not supported on these arguments in a kernel", help="compare values, or x.dtype"
+            )
         return fold(lambda: function(*arguments, **keywords))
     if function in RUN_TIME_BUILTINS:
         implementation = RUN_TIME_BUILTINS[function]
@@ -224,7 +227,9 @@ def _sum(b: Language, values: Any, start: Any = 0) -> Any:
 
 
 def _isinstance(b: Language, value: Any, kinds: Any) -> Any:
-    raise KernelTypeError(f"isinstance() of {describe(value)} is not supported in a kernel")
+    raise KernelTypeError(
+        f"isinstance() of {describe(value)} is not supported in a kernel", help="compare x.dtype or x.ndim"
+    )
 
 
 def _parts(b: Language, x: Any) -> Any:

@@ -37,6 +37,13 @@ INSTEAD = {
     "ClassDef": "a kernel has no classes",
     "Match": "use if/elif on values known at compile time",
     "TypeAlias": "a kernel has no type aliases",
+    "Dict": "use a tuple, or arguments of the kernel",
+    "DictComp": "use a list comprehension",
+    "Set": "use a tuple",
+    "SetComp": "use a list comprehension",
+    "Yield": "return a tuple, or write into an array",
+    "YieldFrom": "return a tuple, or write into an array",
+    "Await": "write a plain call",
 }
 
 

@@ -68,8 +68,14 @@ def visit_joined_str(context: FunctionContext, node: ast.JoinedStr) -> str:
 @handles(ast.FormattedValue)
 def visit_formatted_value(context: FunctionContext, node: ast.FormattedValue) -> str:
     value = visit(context, node.value)
-    value = str(value.type) if isinstance(value, Tensor) else value
     spec = visit(context, node.format_spec) if node.format_spec else ""
+    if isinstance(value, Tensor):
+        if spec:
+            raise KernelTypeError(
+                f"{describe(value)} is known at run time only, so a format has no value to show",
+                help="mlirtri.device_print(…) prints it after the call",
+            )
+        value = str(value.type)
     if node.conversion == ord("r"):
         value = repr(value)
     return fold(format, value, spec)

@@ -44,7 +44,9 @@ def visit_return(context: FunctionContext, node: ast.Return) -> Returned:
 def visit_delete(context: FunctionContext, node: ast.Delete) -> None:
     for target in node.targets:
         if not isinstance(target, ast.Name):
-            raise UnsupportedSyntaxError("only names can be deleted", context.span(target))
+            raise UnsupportedSyntaxError(
+                "only names can be deleted", context.span(target), help="write numpy.delete(x, …) for elements"
+            )
         if target.id in context.scope.references:
             raise UnsupportedSyntaxError(f"{target.id!r} is the caller's, and cannot be deleted", context.span(target))
         context.scope.locals.pop(target.id, None)
@@ -118,11 +120,13 @@ def assign(context: FunctionContext, target: ast.expr, value: Any) -> None:
     if isinstance(value, Tensor) and value.type.rank:
         value = rows(context.b, value)
     if not isinstance(value, (tuple, list)):
-        raise KernelTypeError(f"cannot unpack {describe(value)}", span)
+        raise KernelTypeError(f"cannot unpack {describe(value)}", span, help="assign it to one name")
     if any(isinstance(part, ast.Starred) for part in target.elts):
         raise UnsupportedSyntaxError("starred targets are not supported", span, help="name every part")
     if len(value) != len(target.elts):
-        raise KernelTypeError(f"cannot unpack {len(value)} values into {len(target.elts)} names", span)
+        raise KernelTypeError(
+            f"cannot unpack {len(value)} values into {len(target.elts)} names", span, help="write a name for each value"
+        )
     for part, part_value in zip(target.elts, value, strict=True):
         assign(context, part, part_value)
 
