@@ -135,6 +135,7 @@ def visit_body(context: FunctionContext, body: list[ast.stmt], read_after: Itera
 
     Names in `read_after` are read after the body: the parameters of a macro that stand for variables.
     """
+    context.scope.assigned = frozenset(stored(body))
     returned = visit_block(context, structured(body, read_after))
     raise_all(context.errors)
     return returned.value if returned else None

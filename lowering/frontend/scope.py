@@ -96,6 +96,8 @@ class Scope:
         self.locals: dict[str, Any] = {}
         self.referenced: set[str] = set()
         """Names that macros have assigned to."""
+        self.assigned: frozenset[str] = frozenset()
+        """Names that the function's statements assign: such a name is a local one everywhere in the function."""
         self.references: frozenset[str] = frozenset()
         """Of a macro: the parameters that stand for the caller's variables and elements."""
 
@@ -112,6 +114,11 @@ class Scope:
                 return value.read()
             self.locals[name] = value = current(b.tri, value)
             return value
+        if name in self.assigned:
+            raise UnknownNameError(
+                f"name {name!r} is read before this function assigns it",
+                help="assign it first; a name of an outer function or the file needs another name here",
+            )
         if self.enclosing is not None:
             return self.enclosing.read(name, b)
         for value, read in self._captured(name):

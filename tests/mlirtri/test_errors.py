@@ -47,6 +47,13 @@ SYNTAX = [
 NAMES = [
     ("    return ⟦y⟧ + x", "name 'y' is not defined", ""),
     ("    return ⟦helpr⟧(x)", "name 'helpr' is not defined", "did you mean 'helper'"),
+    (
+        "    y = ⟦LIMIT⟧ + x\n    LIMIT = 2\n    return y",
+        "name 'LIMIT' is read before this function assigns it",
+        "first",
+    ),
+    ("    ⟦LIMIT += 1⟧\n    return x", "name 'LIMIT' is read before this function assigns it", "first"),
+    ("    y = x\n    del y\n    return ⟦y⟧", "name 'y' is read before this function assigns it", "first"),
     ("    return ⟦np.summ⟧(x)", "module 'numpy' has no attribute 'summ'", "did you mean 'sum'"),
     ("    return ⟦np.fft.fft(x)⟧", "np.fft.fft is not a function that kernels have", ""),
     ("    return ⟦x.summ⟧()", "a tensor has no attribute 'summ'", "did you mean 'sum'"),
@@ -129,7 +136,7 @@ import torch
 import mlirtri as mt
 
 GLOBAL_ARRAY = np.zeros(3)
-OBJECT = object()
+OBJECT, LIMIT = object(), 3
 
 class Owner:
     size = 4

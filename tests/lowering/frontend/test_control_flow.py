@@ -140,6 +140,19 @@ def closures_read_what_is_assigned_after_them(a):
     return first, second, f()
 
 
+OFFSET = 2.0
+
+
+@on(VECTOR)
+def names_of_their_own(a):
+    def inner(x):
+        return [OFFSET * x for OFFSET in range(2)]
+
+    b = inner(a)[1] + OFFSET
+    a = b * 2
+    return [i for i in range(3)][2] + a
+
+
 @every_program(__name__)
 def test_programs(function, arguments, pipeline):
     check_program(function, arguments, pipeline)
