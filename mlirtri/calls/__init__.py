@@ -4,8 +4,7 @@
 numbers.
 *Gives* results of the library that was called with, without copying contiguous arguments.
 *Refuses* arguments of another type, device or layout (`ArgumentMismatchError`, `KernelTypeError`, `DeviceError`).
-
-Read in this order:
+`kernels`, `measure` and `programs.torch_programs` import it. It loads torch.
 
 - `runtime.py`: `Runner`, the general way of a call, and the choice of a shorter one; prints of the kernel.
 - `entries.py`: one argument as the tensor that the executable reads.
@@ -15,6 +14,4 @@ Read in this order:
 - `plain.py`: which arguments a compiled function takes as they are; every short way asks it.
 - `direct_calls.py`: the short way into a few launches of static shapes, as generated Python.
 - `remembered_calls.py`: the short way for shapes that were called before.
-
-`kernels`, `measure` and `programs.torch_programs` import it. It loads torch.
 """

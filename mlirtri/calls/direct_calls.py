@@ -145,10 +145,7 @@ def _operand(name: str, fact: str, type_: Type, suffix: str) -> str:
 def guarded(
     arguments: Sequence[Any], at_run_time: Sequence[int], call: Call, unknown: Any
 ) -> Callable[[tuple[Any, ...]], Any] | None:
-    """Return `call` for arguments of the same types as these, which need the same kernel; `unknown` for others.
-
-    `call` gets the arguments at the positions `at_run_time` only. None if types alone do not decide.
-    """
+    """Return `call` on arguments `at_run_time` of these types, else `unknown`; None if types alone do not decide."""
     names: dict[str, Any] = {"call_it": call, "unknown": unknown}
     checks = [f"len(arguments) == {len(arguments)}"]
     for position, argument in enumerate(arguments):

@@ -71,9 +71,8 @@ def have_types(tensors: Sequence[Any], types: Sequence[Type]) -> bool:
 
 
 def type_guards(types: Sequence[Type]) -> Callable[..., bool]:
-    """Return a faster `have_types` that may also be false for one tensor given twice, and in `torch.inference_mode`.
-
-    It is the guard of torch's own compiler, twice as fast as ours; where torch has none, it is always false.
+    """Return torch's own guard, twice as fast as `have_types` but also false for one tensor given twice and in
+    `torch.inference_mode`; always false where torch has none.
     """
     try:
         samples = [torch.empty_strided(type_.shape, type_.strides, dtype=type_.dtype) for type_ in types]

@@ -78,10 +78,7 @@ def static_call(
 
 
 def _remembering(count: int, repeat_of: Callable[[tuple[Any, ...], Any], _Repeat | None], general: Call) -> Call:
-    """Return `general` with a cache of fast calls by the shapes of plain arguments.
-
-    `repeat_of` returns the cache entry for arguments that `general` was just called with, and its result; or None.
-    """
+    """Return `general` with a cache by shapes; `repeat_of` returns an entry for arguments and their result, or None."""
     entries: dict[Any, _Repeat] = {}
 
     def call(*arguments: Any, out: Any = None, **keywords: Any) -> Any:

@@ -72,7 +72,6 @@ class Runner:
         self.is_sized = is_short and not has_views and self._is_one_launch_of_sizes()
 
     def _is_one_launch_of_sizes(self) -> bool:
-        """Return whether sizes are dynamic, depend on the arguments' shapes only, and a call is one launch."""
         return (
             getattr(self.executable, "sized", None) is not None
             and self.sizes is not None
@@ -104,7 +103,7 @@ class Runner:
         inputs = [entry(argument) for entry, argument in zip(self.entries, arguments, strict=True)]
         if self.updates:
             inputs = self.updates.checked(self.name, arguments, inputs)
-        device = self.device if self.device.type == "cpu" else _device_of(inputs, self.device)
+        device = self.device if self.device.type == "cpu" else (inputs[0].device if inputs else self.device)
         if out is not None:
             return self.into(out, arguments, inputs, device)
         arrays = self.gives_arrays(arguments)
@@ -242,10 +241,6 @@ class Runner:
         if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
             raise ArgumentMismatchError(f"{self.name}(): several elements of out share memory, as expand() makes them")
         return tensor
-
-
-def _device_of(inputs: list[Any], default: torch.device) -> torch.device:
-    return inputs[0].device if inputs else default
 
 
 def _flatten(tree: Any) -> list[Any]:

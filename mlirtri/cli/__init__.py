@@ -3,14 +3,11 @@
 *Takes* a command line: a file of kernels, a program or IR of a stage, and options.
 *Gives* IR, results and tables on stdout; everything else goes to stderr.
 *Refuses* with exit status 1 what a `KernelError` says, with 2 a command line that does not parse.
-
-Read in this order:
+Only `pages` imports it.
 
 - `main.py`: the commands and their options. `__main__.py` runs it.
 - `kernel_files.py`: from ``FILE.py::name`` to a compiled kernel.
 - `program_files.py`: from a file of MLIR, ONNX, torch, … to a `Program`.
 - `reports.py`: the tables of `mlirtri stages` and `mlirtri env`.
 - `doctor.py`: the checks of `mlirtri doctor`.
-
-Only `pages` imports it.
 """

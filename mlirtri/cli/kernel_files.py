@@ -124,10 +124,7 @@ def _kernels(module: ModuleType, path: Path) -> dict[str, JitFunction]:
 
 
 def checked_arguments(function: JitFunction, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments, with numbers for all parameters that are annotated with a dtype.
-
-    Raises an `ArgumentMismatchError` that says which --arg are missing, or name no parameter.
-    """
+    """Return the arguments, numbers for parameters annotated with a dtype; raises `ArgumentMismatchError`."""
     _check_names(function, arguments)
     annotations = function.signature.annotations
     given = {name: of for name, of in annotations.items() if isinstance(of, DType) and _is_required(function, name)}
@@ -201,7 +198,7 @@ def compile_program(
 
 
 def _resume(file: str, start: str, options: Options, stages: Sequence[str] | None) -> Kernel:
-    text = _read(file)
+    text = sys.stdin.read() if file == "-" else read_text(Path(file))
     options = options.over(recorded_options(Path(file)))
     _, _, pipeline = resolved(options)
     later = (pipeline.find(start).name, *pipeline.after(start).names)
@@ -214,10 +211,6 @@ def _resume(file: str, start: str, options: Options, stages: Sequence[str] | Non
     return resume("<stdin>" if file == "-" else file, start, options, text)
 
 
-def _read(file: str) -> str:
-    return sys.stdin.read() if file == "-" else read_text(Path(file))
-
-
 def _until(pipeline: Pipeline, stages: Sequence[str] | None) -> Pipeline:
     if stages is None:
         return pipeline
@@ -225,7 +218,6 @@ def _until(pipeline: Pipeline, stages: Sequence[str] | None) -> Pipeline:
 
 
 def _stage(pipeline: Pipeline, name: str) -> Stage:
-    """Return the stage; the error for a stage of the other target names the options that reach it."""
     try:
         return pipeline.find(name)
     except UnknownOptionError as error:

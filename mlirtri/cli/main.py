@@ -63,9 +63,6 @@ def commands() -> None:
     """A kernel compiler from plain Python through MLIR and TVM Relax, every stage visible."""
 
 
-# --- options that several commands have ----------------------------------------------------------------------------
-
-
 class _Argument(click.ParamType):
     name = "NAME=VALUE"
 
@@ -137,9 +134,6 @@ def _waiting(activity: str) -> AbstractContextManager[Any]:
     from rich.console import Console
 
     return Console(stderr=True).status(activity)
-
-
-# --- kernels -------------------------------------------------------------------------------------------------------
 
 
 @commands.command()
@@ -296,9 +290,6 @@ def tune(file, arguments, pipeline, target, trials, seconds, stages, as_json) ->
         print(tuning.to_json())
     else:
         _show(tuning)
-
-
-# --- IR, settings, machine -----------------------------------------------------------------------------------------
 
 
 def _directions(command: Any) -> Any:

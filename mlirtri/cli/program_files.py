@@ -82,10 +82,7 @@ _READERS: dict[str, Callable[[Any], Program]] = {
 
 
 def compile_file(spec: str, arguments: dict[str, Any], options: Options, stages: Sequence[str] | None = None) -> Kernel:
-    """Return the kernel of ``FILE[::function]``; `arguments` give shapes to parameters whose types leave sizes open.
-
-    Compiles no further than the last of the `stages` stages.
-    """
+    """Return the kernel of ``FILE[::function]``, compiled up to the stages `stages`; `arguments` set sizes."""
     file, _, entry = spec.partition("::")
     program = load_program(file)
     _, _, pipeline = resolved(options)

@@ -3,8 +3,7 @@
 *Takes* the input of a first stage, a `Pipeline` and a `CompileContext`.
 *Gives* a `Walk`: text and time of every stage, and the executable that the last one made.
 *Refuses* what a stage refuses, and IR text that does not parse or does not fit the kernel (`ParseError`).
-
-Read in this order:
+`kernels`, `programs`, `measure` and `cli` import it. It loads MLIR.
 
 - `walk.py`: the loop over the stages.
 - `printing.py`: the texts of a stage, and the way back from text.
@@ -16,6 +15,4 @@ Read in this order:
 - `interfaces.py`: how to call a function of MLIR. `interface_json.py`: the same in a manifest.
 - `relax_modules.py`: interface and checks of TVM's modules; it loads TVM, so the others import it late.
 - `last_failures.py`: rules and passes that failed and were skipped, for `mlirtri doctor --last`.
-
-`kernels`, `programs`, `measure` and `cli` import it. It loads MLIR.
 """

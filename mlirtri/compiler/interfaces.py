@@ -70,11 +70,7 @@ def function_of(kind: str, module: Any, path: Path) -> tuple[str, Interface]:
 
 
 def fits(interface: Interface, other: Interface) -> bool:
-    """Return whether both have the same parameters and results, apart from names and what later stages drop.
-
-    Those are signs, from linalg on, complex numbers, which TVM sees as tensors of parts, and which arguments are
-    bound.
-    """
+    """Return whether both have the same types, but for signs, complex numbers and bounds, which later stages drop."""
     return _bits(interface) == _bits(other)
 
 

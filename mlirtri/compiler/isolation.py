@@ -46,11 +46,7 @@ def text_of(data: bytes, file: str) -> str:
 
 
 def try_parsing(read: Callable[[str, str], Any], text: str, file: str) -> None:
-    """Parse in another process first; raises `ParseError` only if that crashes.
-
-    `read` is a module-level function: it parses a text, and raises `KernelError` for errors that this process can
-    find too.
-    """
+    """Call `read`, a module-level function, in another process first; raises `ParseError` only if that crashes."""
     try:
         WORKER.ask(_limits(len(text)), _parse_and_print, read, text, file)
     except ProcessDied as reason:
@@ -58,10 +54,7 @@ def try_parsing(read: Callable[[str, str], Any], text: str, file: str) -> None:
 
 
 def text_of_bytecode(data: bytes, file: str, convert: Callable[[bytes], bytes]) -> bytes:
-    """Return the text of bytecode, with the data of its resources; raises `ParseError`.
-
-    `convert`, a module-level function, converts it in another process, and raises `KernelError` if it cannot.
-    """
+    """Convert bytecode to text by `convert`, a module-level function, in another process; raises `ParseError`."""
     try:
         return WORKER.ask(_limits(len(data)), _converted, convert, data)
     except ProcessDied as reason:
@@ -72,7 +65,6 @@ def text_of_bytecode(data: bytes, file: str, convert: Callable[[bytes], bytes]) 
 
 
 def _check_tokens(data: bytes, file: str) -> None:
-    """Raise `ParseError` for tokens on which the parser would recurse too deep, or not terminate."""
     depth = position = 0
     while token := _TOKEN.search(data, position):
         kind, position = token.lastgroup, token.end()

@@ -203,6 +203,5 @@ class TuningBar:
 
 
 def _times_of(trial: Trial) -> str:
-    """Return the best time so far and the default schedule's: ``12.3 µs, default 45.6 µs``."""
     shown = [(trial.best, ""), (trial.default, "default ")]
     return ", ".join(f"{name}{seconds * 1e6:.1f} µs" for seconds, name in shown if seconds is not None)

@@ -3,8 +3,7 @@
 *Takes* a Python function and options, or a file of IR.
 *Gives* a `JitFunction`, and a `Kernel` for each combination of argument types and constants.
 *Refuses* what the compiler refuses, as a `KernelError` without frames of ours.
-
-Read in this order:
+`programs`, `measure`, `cli` and `mlirtri` itself import it. It loads MLIR, with the first `@jit`; torch and TVM later.
 
 - `jit.py`: the decorator; from a call to its kernel.
 - `options.py`: target, pipeline, schedule and the rest, with settings and defaults filled in.
@@ -13,6 +12,4 @@ Read in this order:
 - `export.py`: a stage as MLIR that other tools take.
 - `fusion_report.py`: `kernel.fusion`.
 - `arguments.py`: arguments as the command line writes them, random data, summaries of results.
-
-`programs`, `measure`, `cli` and `mlirtri` itself import it. It loads MLIR, with the first `@jit`; torch and TVM later.
 """

@@ -53,7 +53,6 @@ def _value(name: str, text: str) -> Any:
 
 
 def _typed(name: str, dtype: DType, sizes: str | None, values: str | None) -> Any:
-    """Return what ``f32[2,3]``, ``f32[2,3]:0..1``, ``i32:5``, ``i32:1..9`` or ``i32`` stands for."""
     if sizes is None and values is None:
         return dtype
     shape = tuple(int(size) for size in (sizes or "").split(",") if size.strip())

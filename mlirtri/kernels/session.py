@@ -76,7 +76,6 @@ def compile_function(
 
 
 def _split(pipeline: Pipeline) -> tuple[Pipeline, Pipeline]:
-    """Return the pipeline up to `tri`, whose text is the content key, and the rest."""
     cut = pipeline.names.index("tri") + 1 if "tri" in pipeline.names else len(pipeline.stages)
     return Pipeline(pipeline.name, pipeline.stages[:cut]), Pipeline(pipeline.name, pipeline.stages[cut:])
 

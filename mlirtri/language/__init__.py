@@ -3,9 +3,8 @@
 *Takes* a function's parameters, annotations and arguments.
 *Gives* a `Specialization`: which parameters are tensors, run-time scalars or compile-time constants.
 *Refuses* arguments that do not fit, all in one `ArgumentMismatchError`.
+`calls`, `kernels`, `measure`, `cli` and `mlirtri` itself import it. It loads neither torch nor MLIR.
 
 - `names.py`: `Tensor`, `Ref`, `@macro`, and stubs of the functions of the language.
 - `signature.py`: from arguments to a `Specialization`; the key of a call.
-
-`calls`, `kernels`, `measure`, `cli` and `mlirtri` itself import it. It loads neither torch nor MLIR.
 """

@@ -193,7 +193,6 @@ def _scalar(value: Any, dtype: DType) -> TensorType:
 
 
 def _inexact_types(dtype: DType) -> tuple[type, ...]:
-    """Return the Python types, besides int, that a run-time scalar of this dtype accepts."""
     return (float, complex) if dtype.is_complex else (float,) if dtype.is_float else ()
 
 

@@ -3,8 +3,7 @@
 *Takes* a jit function and arguments; abstract ones become random data.
 *Gives* a `Comparison`, a `Tuning`, or the fastest configuration.
 *Refuses* what is no jit function (`KernelTypeError`) and arguments that do not fit.
-
-Read in this order:
+`cli` and `mlirtri` itself import it. It loads torch.
 
 - `comparison.py`: every pipeline beside torch or NumPy, as rows and as tables.
 - `eager.py`: the plain Python function on torch or NumPy.
@@ -13,6 +12,4 @@ Read in this order:
 - `timing.py`: samples of several calls, round by round.
 - `tuning.py`: the default schedule beside one that a search found.
 - `autotuning.py`: the fastest of several configurations. `configurations.py`: what they say, and which are measured.
-
-`cli` and `mlirtri` itself import it. It loads torch.
 """

@@ -29,10 +29,9 @@ def absolute_error(actual: np.ndarray, expected: np.ndarray) -> float:
 
 
 def ulp_error(actual: np.ndarray, expected: np.ndarray) -> float:
-    """Return the largest difference in units in the last place (ulp) of `expected` in the dtype of `actual`.
+    """Return the largest difference in ulps of `expected` in the dtype of `actual`.
 
-    The ulp of x is 2^(floor(log2 |x|) - p), where p is the dtype's number of fraction bits, and for |x| below the
-    smallest normal number the distance between subnormal ones.
+    The ulp of x is 2^(floor(log2 |x|) - p) for p fraction bits, and that of the smallest normal number below it.
     """
     if actual.size == 0:
         return 0.0

@@ -139,7 +139,10 @@ def compare(
     options = Options(target, None, schedule).over(f.options)
     where, _, _ = resolved(replace(options, pipeline="linalg"))
     device = device_for(where)
-    named = _with_data(f.signature.bind(arguments, keywords, abstract=True), device)
+    named = {
+        name: data_for(name, tensor_type(value), value, device) if isinstance(value, Tensor) else value
+        for name, value in f.signature.bind(arguments, keywords, abstract=True).items()
+    }
     specialization = f.signature.specialize(named, f.options.semantics)
     variants = [replace(options, pipeline=name) for name in pipelines]
     # The schedule applies to pipelines that have one; the others run without.
@@ -159,20 +162,10 @@ def compare(
     return Comparison(f.__name__, str(where), shown, reference, rows, names)
 
 
-def _with_data(named: dict[str, Any], device: str) -> dict[str, Any]:
-    return {
-        name: data_for(name, tensor_type(value), value, device) if isinstance(value, Tensor) else value
-        for name, value in named.items()
-    }
-
-
 def _argument(value: Any) -> str:
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return shown_type(value)
     return repr(value)
-
-
-# --- the contenders ------------------------------------------------------------------------------------------------
 
 
 def _compiled(f: JitFunction, specialization: Specialization, options: Options, named: dict[str, Any]) -> _Contender:
@@ -208,9 +201,6 @@ def _first_run(contender: _Contender) -> _Contender:
     return contender
 
 
-# --- errors --------------------------------------------------------------------------------------------------------
-
-
 def _reference(
     wide: _Contender, contenders: Sequence[_Contender], names: Sequence[str]
 ) -> tuple[str, list[np.ndarray] | None]:
@@ -243,9 +233,6 @@ def _with_errors(contender: _Contender, names: Sequence[str], expected: list[np.
     return replace(row, max_error=max_error, max_ulp=max(ulps, default=None))
 
 
-# --- time ----------------------------------------------------------------------------------------------------------
-
-
 def _time(
     contenders: Sequence[_Contender], named: dict[str, Any], names: Sequence[str], repeat: int | None, device: str
 ) -> None:
@@ -257,8 +244,6 @@ def _time(
         times = {"run_seconds": statistics.median(seconds), "run_min": min(seconds), "run_max": max(seconds)}
         contender.row = replace(contender.row, **times)
 
-
-# --- tables --------------------------------------------------------------------------------------------------------
 
 _HEADINGS = ("", "kernels", "bytes", "compile ms", "run", "min … max", "max error", "max ulp")
 

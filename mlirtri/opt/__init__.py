@@ -3,13 +3,10 @@
 *Takes* MLIR text and passes in mlir-opt's spelling.
 *Gives* the text after the passes; diagnostics go to stderr.
 *Refuses* a command line that makes no sense (`UsageError`, exit status 2); a failed pass is exit status 1.
-
-Read in this order:
+Nothing imports it.
 
 - `main.py`: the command. `__main__.py` runs it.
 - `options.py`: its command line.
 - `passes.py`: pipelines, one transformation, the list of passes.
 - `diagnostics.py`: what MLIR reports, printed, or compared with ``expected-error`` comments.
-
-Nothing imports it.
 """

@@ -3,10 +3,9 @@
 *Takes* the op table, the registry of spellings, the rules of the importers and of the bridge.
 *Gives* Markdown, printed or written into the checkout.
 *Refuses* to write outside of a checkout.
+Nothing imports it; ``python -m mlirtri.pages.operations_page --write`` runs one.
 
 - `operations_page.py`: `docs/operations.md`.
 - `coverage_page.py`: `docs/coverage.md`.
 - `python_page.py`: `docs/python.md`.
-
-Nothing imports it; ``python -m mlirtri.pages.operations_page --write`` runs one.
 """

@@ -112,11 +112,10 @@ WAYS = (
 
 
 def page() -> str:
-    """Return the page; a row keeps its test as long as that test names the operation."""
     operations = [name for dialect in DIALECTS for name in operations_of_dialect(dialect)] + list(TM_TENSOR_RULES)
     tables = [(treatment, frozenset(treatment.names())) for treatment in WAYS]
     tests = _Tests()
-    parts = [_HEAD, _ways(), _languages()]
+    parts = [_HEAD, "".join(f"- *{treatment.word}*: {treatment.meaning}.\n" for treatment in WAYS) + "\n", _languages()]
     for dialect in DIALECTS:
         names = sorted(name for name in operations if name.partition(".")[0] == dialect)
         rows = [_row(name, _way(name, tables), tests) for name in names]
@@ -126,10 +125,6 @@ def page() -> str:
         )
         parts.append("|---|---|---|---|\n" + "\n".join(rows) + "\n\n")
     return "".join(parts).rstrip("\n") + "\n"
-
-
-def _ways() -> str:
-    return "".join(f"- *{treatment.word}*: {treatment.meaning}.\n" for treatment in WAYS) + "\n"
 
 
 def _languages() -> str:

@@ -80,7 +80,6 @@ function of Python's `math` folds on numbers that are known at compile time.
 
 
 def page() -> str:
-    """Return the page."""
     sections = [_HEAD, *(_group(group) for group in GROUPS), _spellings_section()]
     return "\n".join(sections)
 

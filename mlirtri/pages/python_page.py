@@ -20,8 +20,6 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "python.md"
 
 @dataclass(frozen=True)
 class Row:
-    """One thing that Python or NumPy has."""
-
     what: str
     how: str
     """What a kernel makes of it, or for a refusal what to write instead."""
@@ -127,7 +125,6 @@ with the line, a caret, and what to write instead. Python integers of run time a
 
 
 def page() -> str:
-    """Return the page."""
     parts = [_HEAD]
     for area, rows in AREAS.items():
         parts.append(f"\n## {area}\n\n| | | shown by |\n|---|---|---|\n")

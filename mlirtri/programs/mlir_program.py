@@ -124,11 +124,7 @@ def read_source(
     operations: Sequence[str] = ("arith.constant", "ml_program.global"),
     read: Callable[[str, str], Any] | None = None,
 ) -> Source:
-    """Parse a module and separate its large constants; raises `ParseError`.
-
-    `operations` are those that hold constants as their attribute ``value``. `read` parses the text if the module
-    has dialects that are not always loaded.
-    """
+    """Parse a module with `read`; separate constants in attributes ``value`` of `operations`. Raises `ParseError`."""
     try:
         return _read_source(data, file, operations, read or _parse)
     except RecursionError:

@@ -117,7 +117,6 @@ def _name(key: bytes) -> str:
 
 
 def _data(text: bytes, begin: int, end: int) -> bytes:
-    """Return the bytes of ``"0x…"`` after the alignment."""
     digits = memoryview(text)[begin + 1 : end - 1]
     if bytes(digits[:2]) != b"0x" or len(digits) < 2 + 2 * _ALIGNMENT:
         raise _OtherForm

@@ -49,13 +49,11 @@ class Row:
     """Pipeline to the reason why it does not translate this; None where an earlier problem hides whether it does."""
 
     def mark(self, pipeline: str) -> str:
-        """Return the table's entry for a pipeline."""
         if pipeline not in self.refused:
             return "yes"
         return "?" if self.refused[pipeline] is None else "no"
 
     def cells(self, pipelines: Sequence[str]) -> tuple[str, ...]:
-        """Return the row of the table."""
         return self.name, str(self.count), _short(self.span), *map(self.mark, pipelines)
 
 
@@ -75,7 +73,6 @@ class Report:
         return not any(self.problems.values())
 
     def to_json(self) -> str:
-        """Return the report as JSON."""
         facts = {**asdict(self), "is_total": self.is_total}
         return json.dumps(facts, indent=2, default=str)
 
@@ -186,7 +183,6 @@ def _short(span: Span | None) -> str:
 
 
 def _without(program: Any, removed: set[Position]) -> Any:
-    """Return the program without the operations at these positions; stand-ins replace their results."""
     if not removed:
         return program
     other = copy.copy(program)

@@ -127,7 +127,6 @@ def _parameters(interface: Interface) -> list[tuple[int, TensorParameter]]:
 
 
 def _sign(value: Any, signed: DType) -> str | None:
-    """Return the kind of an integer, ``i`` or ``u``; None for Python's that fit `signed`, and for other widths."""
     if isinstance(value, int):
         return None if signed.holds(value) else "u"
     dtype = find_dtype(value.dtype) if hasattr(value, "dtype") else None

@@ -68,7 +68,6 @@ def _locate(module: ir.Module, graph: OnnxGraph) -> None:
 
 
 def _describe(module: ir.Module, graph: OnnxGraph) -> None:
-    """Record which arguments are bound, which are unsigned, and the names of dynamic sizes."""
     [function] = public_functions(module)
     function = function.opview
     note_signs(function)

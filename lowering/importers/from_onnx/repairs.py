@@ -78,8 +78,6 @@ def _padded_before(node: Any, types: dict[str, Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class _Windows:
-    """The windows of a pool with `ceil_mode` along an axis."""
-
     count: int
     overhang: int
     """How far the last one reaches beyond the padding."""
@@ -164,9 +162,6 @@ def _uneven(node: Any, graph: Any, types: dict[str, Any]) -> KernelError | None:
         f"node {node.name!r} is a Resize with aligned corners by scales that may give no whole size",
         help="give the sizes instead of the scales",
     )
-
-
-# --- rewrites of arithmetic ----------------------------------------------------------------------------------------
 
 
 def attribute_of(node: Any, name: str, default: Any) -> Any:

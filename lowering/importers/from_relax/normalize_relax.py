@@ -89,7 +89,6 @@ def _without_others(mod: IRModule, entry: str, function: relax.Function) -> IRMo
 
 
 def _with_known_shapes(mod: IRModule, shapes: Mapping[str, Sequence[int]]) -> IRModule:
-    """Replace symbolic sizes by the integers that the shapes of parameters determine."""
     callee, function = entry_of(mod)
     sizes: dict[Var, int] = {}
     for parameter in function.params:

@@ -56,9 +56,6 @@ def operator(*names: str, is_better: bool = False) -> Callable[[Rule], Rule]:
     return register
 
 
-# --- shapes ----------------------------------------------------------------------------------------------------------
-
-
 @operator("reshape", "flatten", "squeeze", "expand_dims", is_better=True)
 def _reshape(function: Translation, call: relax.Call) -> ir.Value:
     source = function.value(call.args[0])
@@ -122,12 +119,8 @@ def _same(function: Translation, call: relax.Call) -> Value:
     return function.value(call.args[0])
 
 
-# --- scans ------------------------------------------------------------------------------------------------------------
-
-
 @operator("cumsum", "cumprod")
 def _scan(function: Translation, call: relax.Call) -> ir.Value:
-    """Scan by a loop over slices: each adds to, or multiplies, the one before."""
     source, dtype = _as_result(function, call)
     axis, source = _axis(call, source)
     is_sum = call.op.name == "relax.cumsum"
@@ -189,9 +182,6 @@ def _inserted(part: ir.Value, destination: ir.Value, position: Sequence[int | ir
     return tensor.insert_slice(part, destination, offsets, [], [], static, list(part.type.shape), [1] * part.type.rank)
 
 
-# --- sorts -----------------------------------------------------------------------------------------------------------
-
-
 @operator("sort", "argsort", "topk")
 def _sorted(function: Translation, call: relax.Call) -> Value:
     source = function.value(call.args[0])
@@ -228,7 +218,7 @@ def _ranks(source: ir.Value, axis: int, descends: bool, dtype: str) -> ir.Value:
     def body(mine: ir.Value, other: ir.Value, count: ir.Value) -> list[ir.Value]:
         first, second = (mine, other) if descends else (other, mine)
         comes_first = _is_less(first, second, dtype)
-        is_equal = _not(arith.ori(comes_first, _is_less(second, first, dtype)))
+        is_equal = arith.xori(arith.ori(comes_first, _is_less(second, first, dtype)), constant(True, "bool"))
         is_left = arith.cmpi(arith.CmpIPredicate.slt, linalg.IndexOp(rank).result, linalg.IndexOp(axis).result)
         counts = arith.ori(comes_first, arith.andi(is_equal, is_left))
         return [arith.addi(count, arith.extui(count.type, counts))]
@@ -264,10 +254,6 @@ def _is_less(x: ir.Value, y: ir.Value, dtype: str) -> ir.Value:
         return arith.cmpf(arith.CmpFPredicate.OLT, x, y)
     signed = dtype.startswith("int")
     return arith.cmpi(arith.CmpIPredicate.slt if signed else arith.CmpIPredicate.ult, x, y)
-
-
-def _not(x: ir.Value) -> ir.Value:
-    return arith.xori(x, constant(True, "bool"))
 
 
 def _gather(source: ir.Value, order: ir.Value, axis: int) -> ir.Value:

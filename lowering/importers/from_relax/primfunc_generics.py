@@ -149,7 +149,6 @@ def _body(
     values: dict[Access, ir.Value],
     targets: Sequence[Buffer] | None = None,
 ) -> list[ir.Value]:
-    """Emit the statements of a block on scalars, and return the elements of the outputs."""
     scratch: dict[tuple[object, ...], ir.Value] = {}
     outputs: dict[Buffer, ir.Value] = {}
     outer_scalars = frame.scalars
@@ -240,7 +239,6 @@ def _guarded_copy(value: Expr, nest: Nest, sizes: tuple[int, ...]) -> _Copy | No
 
 
 def _affine_axes(load: TensorLoad, nest: Nest) -> tuple[tuple[int | None, int, int], ...] | None:
-    """Return the axes that a load is indexed by, if they are in the order of the output; None for other loads."""
     indices = []
     for index in load.indices:
         # An offset may be negative where there is padding.

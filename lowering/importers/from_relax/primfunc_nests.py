@@ -37,7 +37,6 @@ class AffineIndex:
 
     @property
     def is_axis(self) -> bool:
-        """Whether the index is one axis alone."""
         return self.offset == 0 and len(self.terms) == 1 and self.terms[0][1] == 1
 
 
@@ -57,16 +56,13 @@ class Nest:
 
     @property
     def positions(self) -> Positions:
-        """The positions of the axes by their variables."""
         return {axis.var: position for position, axis in enumerate(self.axes)} | dict.fromkeys(self.single)
 
     def is_reduction(self, position: int) -> bool:
-        """Return whether the axis at a position is a reduction."""
         return int(self.axes[position].iter_type) == tirx.IterVar.CommReduce
 
     @property
     def reductions(self) -> list[int]:
-        """The positions of the reduction axes."""
         return [position for position in range(len(self.axes)) if self.is_reduction(position)]
 
 
@@ -142,7 +138,6 @@ def _is_reduced(axis: tirx.IterVar) -> bool:
 
 
 def _binds_loops_to_axes(loops: dict[Var, Expr], axes: list[tirx.IterVar], values: Sequence[Expr]) -> bool:
-    """Return whether every axis of the block is a distinct loop of the same extent, or has extent 1."""
     used = []
     for axis, value in zip(axes, values, strict=True):
         if int(axis.iter_type) not in (tirx.IterVar.DataPar, tirx.IterVar.CommReduce):

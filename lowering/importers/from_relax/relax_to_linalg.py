@@ -102,7 +102,6 @@ class _Function:
         self._describe(func_op, [dtype for kind in kinds for dtype in flat_dtypes(kind)], results)
 
     def _describe(self, func_op: func.FuncOp, dtypes: list[str], values: list[ir.Value]) -> None:
-        """Record in attributes which arguments are bound or written, and the dtypes whose sign MLIR's types lack."""
         names = [str(parameter) for parameter in (self.function.attrs or {}).get(BOUND, [])]
         arguments, results = _signs(dtypes), _signs(flat_dtypes(self.function.ret_ty))
         for group, name in zip(arguments[len(arguments) - len(names) :], names, strict=True):

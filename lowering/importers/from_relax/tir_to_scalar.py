@@ -290,9 +290,6 @@ _NODES = {
 }  # fmt: skip
 
 
-# --- functions that TIR calls by name --------------------------------------------------------------------------------
-
-
 Function = Callable[[str, Sequence[ir.Value]], ir.Value]
 IDENTITIES = frozenset({"likely", "llvm.arithmetic.fence"})
 """Functions that return their last operand."""

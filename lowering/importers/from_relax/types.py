@@ -23,12 +23,10 @@ def mlir_type(dtype: str) -> ir.Type:
 
 
 def is_float(dtype: str) -> bool:
-    """Return whether a dtype is a float."""
     return dtype.startswith(("float", "bfloat"))
 
 
 def is_signed(dtype: str) -> bool:
-    """Return whether a dtype is a signed integer."""
     return dtype.startswith("int")
 
 

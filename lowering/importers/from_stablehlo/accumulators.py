@@ -39,7 +39,6 @@ def _is_sum_of_halves(operation: ir.Operation) -> bool:
 
 
 def _addend(operation: ir.Operation) -> ir.Value | None:
-    """Return what the body adds to its accumulator; None where it uses the accumulator for anything else."""
     block = operation.regions[0].blocks[0]
     *_, last = block.operations
     accumulator = block.arguments[len(block.arguments) - 1]

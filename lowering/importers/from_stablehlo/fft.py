@@ -32,8 +32,6 @@ def rewrite(module: ir.Module) -> None:
 
 @dataclass(frozen=True)
 class _Parts:
-    """Complex elements as two tensors."""
-
     real: ir.Value
     imaginary: ir.Value
 
@@ -140,10 +138,7 @@ def _twiddled(parts: _Parts, axis: int, outer: int, inner: int, sign: int) -> _P
 
 
 def _full_spectrum(parts: _Parts, axis: int, length: int) -> _Parts:
-    """Complete a half spectrum: the second half is the conjugate of the first one in reverse.
-
-    The first element and, of an even length, the middle one are real: their imaginary parts are ignored.
-    """
+    """Complete a half spectrum by its conjugate; the imaginary parts of elements 0 and n / 2 are ignored."""
     shape = parts.shape
     keep = np.ones(shape[axis])
     keep[0] = 0
@@ -255,7 +250,6 @@ def _times(a: ir.Value, b: ir.Value) -> ir.Value:
 def _rotated(
     parts: _Parts, times: Callable[[ir.Value, ir.Value], ir.Value], cosines: ir.Value, sines: ir.Value
 ) -> _Parts:
-    """Return the product with ``cosines - i sines``."""
     a, b = times(parts.real, cosines), times(parts.imaginary, sines)
     c, d = times(parts.imaginary, cosines), times(parts.real, sines)
     return _Parts(_op("add", a.type.shape, a, [a, b]), _op("subtract", c.type.shape, c, [c, d]))

@@ -29,9 +29,6 @@ def _rewriting(name: str, lower: Callable[[ir.Operation], Sequence[ir.Value]]) -
     return rewrite
 
 
-# --- sorts ---------------------------------------------------------------------------------------------------------
-
-
 def _sorted(operation: ir.Operation) -> Sequence[ir.Value]:
     types = [result.type for result in operation.results]
     attributes = {
@@ -50,9 +47,6 @@ def _sorted(operation: ir.Operation) -> Sequence[ir.Value]:
         stays = arith.xori(comes_after, arith.constant(comes_after.type, 1))
         ir.Operation.create("tm_tensor.yield", operands=[stays])
     return sort.results
-
-
-# --- scatters ------------------------------------------------------------------------------------------------------
 
 
 def _scattered(operation: ir.Operation) -> Sequence[ir.Value]:
@@ -106,9 +100,6 @@ def is_in_bounds(position: list[ir.Value], operand: ir.Value) -> ir.Value:
     return in_bounds
 
 
-# --- selections ----------------------------------------------------------------------------------------------------
-
-
 def _selected(operation: ir.Operation) -> Sequence[ir.Value]:
     operand, source, start = operation.operands
     rank = operand.type.rank
@@ -140,7 +131,6 @@ def _selected(operation: ir.Operation) -> Sequence[ir.Value]:
 
 
 def _select_element(operation: ir.Operation, corner: Values, offset: Values, best: Values) -> Values:
-    """Return whether an element is selected, the element and its position, after one more element of the window."""
     operand = operation.operands[0]
     is_found, value, *position = best
     element = [arith.addi(*pair) for pair in zip(corner, offset, strict=True)]
@@ -169,17 +159,11 @@ def _boolean(value: bool) -> ir.Value:
     return arith.constant(ir.IntegerType.get_signless(1), int(value))
 
 
-# --- regions of scalars --------------------------------------------------------------------------------------------
-
-
 Scalars = dict[ir.Value, ir.Value]
 
 
 def inline_scalars(block: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
-    """Return what `block` returns for these scalars, emitted at the insertion point; the block stays as it is.
-
-    Raises `UnsupportedOperationError` where the block has tensors of more than one element.
-    """
+    """Return what `block` returns for these scalars; raises `UnsupportedOperationError` for larger tensors."""
     scalars: Scalars = dict(zip(block.arguments, arguments, strict=True))
     *operations, last = block.operations
     for inner in operations:

@@ -50,10 +50,7 @@ def _not_lowered(module: ir.Module) -> Iterator[tuple[ir.Operation, str]]:
 
 
 def _lower_sizes(module: ir.Module) -> None:
-    """Lower `get_dimension_size` to `tensor.dim`, and JAX's assertions on sizes to `cf.assert`.
-
-    Lists of sizes become `tensor.from_elements`, which canonicalisation folds.
-    """
+    """Lower `get_dimension_size` to `tensor.dim`, and JAX's assertions on sizes to `cf.assert`."""
     if not _has_sizes_of_run_time(module):
         return
     _list_elements(module)
@@ -80,7 +77,6 @@ def _has_sizes_of_run_time(module: ir.Module) -> bool:
 
 
 def _list_elements(module: ir.Module) -> None:
-    """Replace integer lists concatenated from single elements by `tensor.from_elements`."""
     for operation in operations_named(module, "stablehlo.*"):
         if operation.name not in ("stablehlo.concatenate", "stablehlo.reshape") or not _is_list(operation):
             continue

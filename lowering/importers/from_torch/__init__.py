@@ -2,9 +2,8 @@
 
 *Takes* a `TorchGraph`: a graph without state, and the names of the placeholders that are bound to tensors. *Gives*
 linalg on tensors in the normal form of `importers/normalize`. *Refuses* operators that torch-mlir does not lower, all
-at once, each with the user's line.
-
-Read in this order:
+at once, each with the user's line. Before the import, `tracing` and `decompositions` take part in torch's export, and
+`graph_passes` rewrite its result. `mlirtri/programs/torch_programs` and `importers/from_onnx` import this package.
 
 - `graph_to_torch.py`: torch.fx to the torch dialect
 - `control_flow.py`: `torch.cond`, and captured tensors of `torch.while_loop`
@@ -13,7 +12,4 @@ Read in this order:
 - `unsigned_integers.py`: unsigned arithmetic in wider signed integers
 - `refused.py`: finds all operators without a lowering
 - `builder.py`: building operations of the torch dialect
-
-Before the import, `tracing` and `decompositions` take part in torch's export, and `graph_passes` rewrite its result.
-`mlirtri/programs/torch_programs` and `importers/from_onnx` import this package.
 """

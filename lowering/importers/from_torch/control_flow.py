@@ -33,7 +33,7 @@ def _import(importer: Any, location: ir.Location, node: Any) -> None:
         condition = _boolean(importer._import_argument(location, predicate))
         branch = ir.Operation.create("torch.prim.If", kinds, [condition], regions=2)
         for region, target in zip(branch.regions, branches, strict=True):
-            name = importer.fx_importer._graph_module_to_func_name[id(_graph(node, target))]
+            name = importer.fx_importer._graph_module_to_func_name[id(getattr(node.graph.owning_module, target.target))]
             with ir.InsertionPoint(region.blocks.append()):
                 called = ir.Operation.create(
                     "func.call", kinds, operands, {"callee": ir.FlatSymbolRefAttr.get(name)}
@@ -51,10 +51,6 @@ def _boolean(condition: ir.Value) -> ir.Value:
         if condition.type == kind
         else ir.Operation.create("torch.aten.Bool.Tensor", [kind], [condition]).result
     )
-
-
-def _graph(node: Any, branch: Any) -> Any:
-    return getattr(node.graph.owning_module, branch.target)
 
 
 def carry_captured_tensors(module: torch.fx.GraphModule) -> None:

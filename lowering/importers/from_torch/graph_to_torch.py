@@ -27,10 +27,7 @@ _FRAME = re.compile(r'File "([^"]+)", line ([0-9]+)')
 
 @dataclass(frozen=True)
 class TorchGraph:
-    """The input of `lower`: tensors in, tensors out, no state.
-
-    Placeholders are the run-time arguments in order, then the bound tensors. The output is a flat tuple of nodes.
-    """
+    """The input of `lower`, without state: its placeholders are arguments, then bound tensors; its output is flat."""
 
     module: Any
     """The `torch.fx.GraphModule`, of ATen operators."""
@@ -39,12 +36,10 @@ class TorchGraph:
 
     @property
     def arguments(self) -> list[Any]:
-        """The nodes of the run-time arguments, in order."""
         return [node for node in self.module.graph.nodes if node.op == "placeholder" and node.name not in self.bound]
 
     @property
     def results(self) -> list[Any]:
-        """The nodes of the results, in order."""
         [output] = [node for node in self.module.graph.nodes if node.op == "output"]
         return list(output.args[0])
 

@@ -91,7 +91,6 @@ def _alone(operation: ir.Operation) -> ir.Module | None:
 
 
 def _clone(operation: ir.Operation, arguments: Iterator[ir.Value]) -> ir.Operation:
-    """Clone `operation` here, after clones of its constant and list operands."""
     operands = []
     for operand in operation.operands:
         if _is_argument(operand):
@@ -105,7 +104,6 @@ def _clone(operation: ir.Operation, arguments: Iterator[ir.Value]) -> ir.Operati
 
 
 def _arguments(operation: ir.Operation) -> list[ir.Value]:
-    """Return the operands that `_clone` takes as arguments, in its order."""
     arguments: list[ir.Value] = []
     for operand in operation.operands:
         arguments += [operand] if _is_argument(operand) else _arguments(operand.owner)

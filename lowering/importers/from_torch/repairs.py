@@ -40,10 +40,7 @@ _NUMBERS = {"!torch.int": "i64", "!torch.float": "f64", "!torch.bool": "i1"}
 
 
 def rewrite_loops(module: ir.Module) -> None:
-    """Lower loops without a trip count to `scf.while`, inner ones first.
-
-    Where the first condition is known to be true, torch-mlir ignores the condition.
-    """
+    """Lower loops without a trip count, whose condition torch-mlir may ignore, to `scf.while`, inner ones first."""
     for loop in reversed(operations_named(module, LOOP)):
         if _has_no_trip_count(loop) and not list(loop.regions[0].blocks[0].arguments[0].uses):
             with loop.location, ir.InsertionPoint(loop):

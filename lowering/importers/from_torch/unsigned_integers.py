@@ -120,7 +120,6 @@ def _depends_on_sign(operation: ir.Operation) -> bool:
 
 
 def _converts(operation: ir.Operation) -> bool:
-    """Return whether a result's element type is neither i1 nor that of an unsigned operand."""
     same = {f"ui{width}" for operand in operation.operands if (width := _width(operand))}
     elements = {element_of(result) for result in operation.results if str(result.type).startswith("!torch.vtensor")}
     return bool(same) and not elements <= same | {"i1"}
@@ -138,7 +137,6 @@ def _too_wide(operations: Iterable[ir.Operation]) -> Iterable[tuple[ir.Operation
 
 
 def _widen(operation: ir.Operation) -> None:
-    """Replace `operation` by itself on si64, and cast its results back."""
     if operation.name == "torch.aten.abs":
         operation.results[0].replace_all_uses_with(operation.operands[0])
         operation.erase()
@@ -147,7 +145,7 @@ def _widen(operation: ir.Operation) -> None:
     is_shifted = any(_width(operand) == 64 for operand in operation.operands) and not is_cast
     for position, operand in enumerate(operation.operands):
         if width := _width(operand):
-            operation.operands[position] = _shifted_signed(operand) if is_shifted else _signed(operand, width)
+            operation.operands[position] = _shifted(_signed(operand, 64)) if is_shifted else _signed(operand, width)
     if is_cast:
         if "f" in element_of(operation.operands[0]):
             operation.operands[0] = cast(operation.operands[0], "si64")
@@ -166,7 +164,7 @@ def _replace(operation: ir.Operation, widths: list[int], is_shifted: bool) -> No
     wide = ir.Operation.create(operation.name, types, list(operation.operands), attributes)
     for old, new, width in zip(operation.results, wide.results, widths, strict=True):
         value = _shifted(new) if is_shifted and width else new
-        old.replace_all_uses_with(_unsigned(value, width) if width else value)
+        old.replace_all_uses_with(_bitcast(cast(value, f"si{width}"), f"ui{width}", width) if width else value)
     operation.erase()
 
 
@@ -178,16 +176,7 @@ def _signed(value: ir.Value, width: int) -> ir.Value:
     return tensor_op("bitwise_and.Scalar", wide.type, wide, mask)
 
 
-def _shifted_signed(value: ir.Value) -> ir.Value:
-    return _shifted(_signed(value, 64))
-
-
-def _unsigned(value: ir.Value, width: int) -> ir.Value:
-    return _bitcast(cast(value, f"si{width}"), f"ui{width}", width)
-
-
 def _bitcast(value: ir.Value, element: str, width: int) -> ir.Value:
-    """Return the same bits with another sign, by way of a signless builtin tensor."""
     shape = str(value.type).partition("[")[2].partition("]")[0]
     bare = ir.Type.parse(f"tensor<{''.join(f'{size}x' for size in shape.split(',') if size)}i{width}>")
     bits = ir.Operation.create("torch_c.to_builtin_tensor", [bare], [value]).result

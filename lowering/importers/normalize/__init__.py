@@ -3,7 +3,8 @@
 *Takes* a module as another tool or importer wrote it, with several functions, globals, scalars, `affine`, `complex`,
 `tm_tensor`, 8-bit floats or dynamic shapes. *Gives* one public function of tensors over `linalg`, `tensor`, `arith`,
 `math`, `complex` parts and `scf`, defined for all operands and in bounds for all indices. *Refuses* recursion, memrefs,
-irreducible control flow, what no target can store, and operations of unknown dialects.
+irreducible control flow, what no target can store, and operations of unknown dialects. Imported by the other importers,
+`lowering/pipelines.py`, `mlirtri/programs` and the coverage page.
 
 Read `mlir_to_linalg.py` first: it lists the steps in the order in which they run.
 
@@ -24,6 +25,4 @@ Read `mlir_to_linalg.py` first: it lists the steps in the order in which they ru
 * `partial_outputs.py`: generics that do not write each output element once → loops
 * `arithmetic/`: arithmetic defined for all operands
 * `bodies.py`: straight-line bodies, clamped indices
-
-Imported by the other importers, `lowering/pipelines.py`, `mlirtri/programs` and the coverage page.
 """

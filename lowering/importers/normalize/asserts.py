@@ -87,9 +87,6 @@ def _as_tensor(value: ir.Value, kind: ir.Type) -> ir.Value:
     return tensor.from_elements(kind, [value])
 
 
-# --- blocks --------------------------------------------------------------------------------------------------------
-
-
 def _failures_in(block: ir.Block) -> list[Failure]:
     """Erase the assertions of `block` and return one failure per message, as values that dominate its terminator."""
     failures: list[Failure] = []
@@ -139,7 +136,6 @@ def _merged(failures: Sequence[Failure]) -> list[Failure]:
 
 
 def _shared(failures: list[Failure]) -> list[Failure]:
-    """Limit the failures to `MOST_CHECKS`: those beyond it share one message."""
     if len(failures) <= MOST_CHECKS:
         return failures
     separate, shared = failures[: MOST_CHECKS - 1], failures[MOST_CHECKS - 1 :]
@@ -151,9 +147,6 @@ def _shared(failures: list[Failure]) -> list[Failure]:
 
 def _bool() -> ir.Type:
     return ir.IntegerType.get_signless(1)
-
-
-# --- structured operations -----------------------------------------------------------------------------------------
 
 
 def _failures_of_structured(operation: ir.Operation) -> list[Failure]:
@@ -178,7 +171,7 @@ def _over_all_elements(operation: ir.Operation, failed: ir.Value) -> ir.Value | 
     renumbered = _renumbering(loops.count, needed)
     maps = [
         *(_renumbered(loops.maps[position], renumbered) for position in read),
-        *(_along(needed, loop) for loop in extents),
+        *(ir.AffineMap.get(len(needed), 0, [ir.AffineDimExpr.get(needed.index(loop))]) for loop in extents),
     ]
 
     def body(*elements: ir.Value) -> list[ir.Value]:
@@ -205,7 +198,6 @@ class _Loops:
         self.count = len(self.reduces)
 
     def size(self, loop: int) -> int | ir.Value:
-        """Return the extent of a loop; raises `UnsupportedOperationError` where no operand has it as an axis."""
         for operand, mapping in zip(self.operands, self.maps, strict=True):
             for axis, index in enumerate(mapping.results):
                 if isinstance(index, ir.AffineDimExpr) and index.position == loop:
@@ -236,10 +228,6 @@ def _is_indexed_by(mapping: ir.AffineMap, loop: int) -> bool:
     return any(isinstance(index, ir.AffineDimExpr) and index.position == loop for index in mapping.results)
 
 
-def _along(loops: Sequence[int], loop: int) -> ir.AffineMap:
-    return ir.AffineMap.get(len(loops), 0, [ir.AffineDimExpr.get(loops.index(loop))])
-
-
 def _renumbering(count: int, loops: Sequence[int]) -> ir.AffineMap:
     expressions = [ir.AffineDimExpr.get(loops.index(loop)) if loop in loops else None for loop in range(count)]
     return ir.AffineMap.get(len(loops), 0, [expression or ir.AffineConstantExpr.get(0) for expression in expressions])
@@ -254,9 +242,6 @@ def _renumber_indices(step: ir.Operation, loops: Sequence[int]) -> None:
         if inner.name == "linalg.index":
             position = loops.index(inner.attributes["dim"].value)
             inner.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), position)
-
-
-# --- Loops and branches -------------------------------------------------------------------------------------------
 
 
 Bits = Sequence[ir.Value | None]
@@ -323,7 +308,6 @@ def _more_arguments(block: ir.Block, count: int) -> list[ir.Value]:
 
 
 def _yield_also(block: ir.Block, bits: Bits, arguments: Bits = ()) -> None:
-    """Add `bits` to the operands of the block's terminator, or-ed with the values that were carried in."""
     end = terminator(block)
     with ir.InsertionPoint(end), end.location:
         earlier = list(arguments) or [None] * len(bits)

@@ -57,7 +57,6 @@ def _functions(module: ir.Module) -> dict[str, ir.OpView]:
 
 
 def name_of(function: ir.OpView) -> str:
-    """Return the symbol of a function."""
     return ir.StringAttr(function.attributes["sym_name"]).value
 
 

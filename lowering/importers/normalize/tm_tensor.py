@@ -90,9 +90,6 @@ def _attention(operation: ir.Operation) -> Values:
     return [attention(*inputs, out=out)]
 
 
-# --- sorting -------------------------------------------------------------------------------------------------------
-
-
 @RULES.register("tm_tensor.sort")
 def _sort(operation: ir.Operation) -> Values:
     fields, axis = list(operation.operands), operation.attributes["dimension"].value
@@ -154,16 +151,10 @@ def _spelling(kind: ir.Type, predicate: str) -> str:
     return f"u{kind}" if is_unsigned else str(kind)
 
 
-# --- scans ---------------------------------------------------------------------------------------------------------
-
-
 def scan(
     source: ir.Value, out: ir.Value, start: ir.Value, axis: int, inclusive: bool, combine: Combine, needs_last: bool
 ) -> Values:
-    """Return the inclusive or exclusive scan along `axis`, and the last element of each scan (`start` for empty ones).
-
-    Inclusive scans begin with the first element, exclusive ones with `start`.
-    """
+    """Return the scan along `axis`, which if exclusive begins with `start`, and its last elements, or `start`."""
     sizes = sizes_of(source)
     nest = _scan_line if axis == len(sizes) - 1 else _scan_planes
     scanned = nest(source, out, start, axis, inclusive, combine)
@@ -249,9 +240,6 @@ def _less_one(size: int | ir.Value) -> int | ir.Value:
     return arith.maxsi(arith.subi(size, index_constant(1)), index_constant(0))
 
 
-# --- scattered updates ---------------------------------------------------------------------------------------------
-
-
 def scatter(
     updates: ir.Value, indices: ir.Value, original: ir.Value, axes: Sequence[int], combine: Combine
 ) -> ir.Value:
@@ -302,9 +290,6 @@ def _starts(
         is_inside = arith.andi(is_inside, in_bounds)
         starts[axis] = arith.maxsi(arith.minsi(start, last_start), index_constant(0))
     return starts, is_inside
-
-
-# --- top-k ------------------------------------------------------------------------------------------------------
 
 
 def top_k(

@@ -35,7 +35,7 @@ def attention(
         fitting = axes[len(axes) - mask.type.rank :]
         weights = work.mapped([weights, mask], [axes, fitting], lambda weight, bias: work.biased(weight, bias))
     largest = work.reduced(weights, float("-inf"), arith.maximumf)
-    shifted = work.mapped([weights, largest], [axes, axes[:-1]], lambda weight, top: _exp_of_difference(weight, top))
+    shifted = work.mapped([weights, largest], [axes, axes[:-1]], lambda weight, top: math.exp(arith.subf(weight, top)))
     sums = work.reduced(shifted, 0.0, arith.addf)
     weights = work.mapped([shifted, sums], [axes, axes[:-1]], arith.divf)
     result = work.contracted(weights, [*batch, row, inner], value, [*batch, inner, column], size_of(value, rank - 1))
@@ -100,7 +100,3 @@ def _root(size: int | ir.Value, kind: ir.Type) -> ir.Value:
         return arith.constant(kind, float(size) ** 0.5)
     integer = arith.index_cast(ir.IntegerType.get_signless(64), index_value(size))
     return math.sqrt(arith.sitofp(kind, integer))
-
-
-def _exp_of_difference(weight: ir.Value, top: ir.Value) -> ir.Value:
-    return math.exp(arith.subf(weight, top))

@@ -2,8 +2,7 @@
 
 *Takes* a `torch.nn.Module`, an `ExportedProgram`, or Dynamo's graphs. *Gives* kernels that are called like the module.
 *Refuses* what torch does not export, random numbers in `torch.compile`, and calls that differ from the export.
-
-Read in this order:
+`mlirtri/cli` and `mlirtri/__init__.py`, which loads it lazily, import this package.
 
 - `program.py`: `from_torch` and `TorchProgram`
 - `graphs.py`: an exported program to a `TorchGraph`, its tensors, and its calling convention
@@ -12,6 +11,4 @@ Read in this order:
 - `flat_calls.py`: the fast path of calls with tensors alone
 - `backend.py`: the backend of `torch.compile`
 - `functions.py`: AOTAutograd's graphs as kernels, per set of sizes
-
-`mlirtri/cli` and `mlirtri/__init__.py`, which loads it lazily, import this package.
 """

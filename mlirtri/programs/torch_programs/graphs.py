@@ -102,7 +102,6 @@ def _held(program: Any, name: str) -> torch.Tensor:
 
 
 def _outputs(program: Any, graph: Any, bound: dict[str, str], inputs: list[ArgumentLeaf]) -> Calling:
-    """Keep each computed result once in the graph's output, and return the calling convention."""
     [output] = [node for node in graph.nodes if node.op == "output"]
     positions = {leaf.name: position for position, leaf in enumerate(inputs) if not leaf.is_constant}
     outputs: list[Any] = []

@@ -2,9 +2,8 @@
 AOTAutograd.
 
 *Takes* operands of an operator in a trace. *Gives* what eager computes, in other operators. *Refuses* nothing: a rule
-returns `NotImplemented`, the operator stays, and torch-mlir lowers or refuses it.
-
-Read in this order:
+returns `NotImplemented`, the operator stays, and torch-mlir lowers or refuses it. `graph_passes` and
+`mlirtri/programs/torch_programs` import this package.
 
 - `rules.py`: the tables and their decorators
 - `table.py`: the whole table, as torch takes it; rank-0 operands and assertions
@@ -14,6 +13,4 @@ Read in this order:
 - `views.py`, `indexing.py`: shapes, reads and writes
 - `products.py`, `linear_algebra.py`, `spectra.py`, `fourier.py`: matrices and transforms
 - `networks.py`, `images.py`, `quantized.py`, `foreach.py`: networks and optimizers
-
-`graph_passes` and `mlirtri/programs/torch_programs` import this package.
 """

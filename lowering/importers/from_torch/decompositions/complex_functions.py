@@ -185,10 +185,7 @@ def acosh(z: Tensor) -> Tensor:
 
 @decomposes_complex(aten.atanh.default)
 def atanh(z: Tensor) -> Tensor:
-    """Return atanh, computed for a positive real part, where nothing cancels.
-
-    Near 1 the square of the imaginary part underflows and is omitted.
-    """
+    """Return atanh, for a positive real part: nothing cancels. Near 1 the squared imaginary part underflows."""
     a, b = torch.abs(z.real), torch.abs(z.imag)
     bounds = torch.finfo(a.dtype)
     is_far = (a >= 16 / bounds.eps) | (b >= 16 / bounds.eps)

@@ -109,7 +109,6 @@ def _transform(real: Tensor, imaginary: Tensor, sign: int) -> tuple[Tensor, Tens
 
 
 def _roots_of_unity(length: Any, rows: Any, columns: Any, sign: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Return cosine and sine of ``row * column * 2 pi / length``, of shape (rows, columns)."""
     row, column = (torch.arange(count, device=like.device) for count in (rows, columns))
     # Reduce the angle modulo 2 pi in integers, which is exact.
     angles = (row.unsqueeze(1) * column % length).to(torch.float64) * (sign * 2 * math.pi / length)

@@ -22,10 +22,7 @@ Tensor = torch.Tensor
 
 
 def adaptive_max_pool(operator: Any, rank: int) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Return the rule of adaptive max pools along the last `rank` axes; `operator` pools with windows of one size.
-
-    The elements of each window become an axis as long as the longest window; missing elements are minus infinity.
-    """
+    """Return the rule of adaptive max pools along the last `rank` axes: -inf pads windows to the longest one."""
 
     def pool(x: Tensor, counts: Sequence[int]) -> tuple[Tensor, Tensor]:
         if x.dim() == rank + 1:
@@ -43,7 +40,6 @@ def adaptive_max_pool(operator: Any, rank: int) -> Callable[..., tuple[Tensor, T
 
 
 def _window_elements(x: Tensor, counts: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Return the elements of each window as a last axis, and their flat indices in the image."""
     rank = len(counts)
     indices = torch.zeros([1] * x.dim(), dtype=torch.int64, device=x.device)
     for i, count in enumerate(counts):
@@ -62,7 +58,6 @@ def _collapse_last(x: Tensor, count: int) -> Tensor:
 
 
 def _windows(size: Any, count: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return for each of `count` windows the positions along an axis, and which of them are inside the window."""
     longest = (size + count - 1) // count + 1
     iota = torch.arange(count, device=device).unsqueeze(1)
     start = torch.div(iota * size, count, rounding_mode="trunc")
@@ -117,10 +112,7 @@ _REENTRY = threading.local()
 
 
 def avg_pool(operator: Any, rank: int) -> Callable[..., Tensor]:
-    """Return the rule of average pools along the last `rank` axes, also without a batch axis.
-
-    torch-mlir misreads lists of one element, which stands for all axes.
-    """
+    """Return the rule of average pools along the last `rank` axes; one number, misread by torch-mlir, is all axes."""
 
     def pool(x: Tensor, *window: Any, **options: Any) -> Tensor:
         full = tuple(

@@ -63,10 +63,7 @@ def _write_at_flat_index(
 
 
 def _expanded_values(x: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> Tensor | None:
-    """Expand `values` to as many elements as are written, or return None where none are.
-
-    torch-mlir writes one element where a dynamic number of indices is 0.
-    """
+    """Expand `values` to as many elements as are written; None where none are: torch-mlir would write one."""
     axes = [axis for axis, index in enumerate(indices) if index is not None]
     shape = torch.broadcast_shapes(*[indices[axis].shape for axis in axes])
     if has_no_elements(shape):
@@ -85,7 +82,6 @@ def _expanded_values(x: Tensor, indices: Sequence[Tensor | None], values: Tensor
 
 @decomposes(aten.put.default)
 def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """Write at flat indices."""
     return aten.index_put.default(x.flatten(), [index.flatten()], source.flatten(), accumulate).view(x.shape)
 
 
@@ -254,7 +250,6 @@ def scatter_with_reduction(x: Tensor, dim: int, index: Tensor, src: Any, *, redu
 def index_reduce(
     x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """Reduce slices of `source` into the slices of `x` at `index`."""
     along = [-1 if axis == dim % x.dim() else 1 for axis in range(x.dim())]
     return torch.scatter_reduce(
         x, dim, index.view(along).expand(source.shape), source, reduce, include_self=include_self
@@ -277,7 +272,6 @@ def scatter_reduce(
 
 @decomposes(aten.diagonal_scatter.default)
 def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """Return `x` with `src` as its diagonal."""
     order = [axis for axis in range(x.dim()) if axis not in (dim1 % x.dim(), dim2 % x.dim())]
     order += [dim1 % x.dim(), dim2 % x.dim()]
     rows = torch.arange(src.shape[-1], device=x.device)

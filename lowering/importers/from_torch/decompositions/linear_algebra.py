@@ -56,9 +56,6 @@ def _assert_all(condition: Tensor, message: str) -> None:
     aten._assert_scalar(condition.all().item(), message)
 
 
-# --- LU ------------------------------------------------------------------------------------------------------------
-
-
 def _lu_factor(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return L and U in one array, the row permutation as a column, the pivots, and the first zero pivot, from 1."""
     rows, _ = _row_and_column_indices(a)
@@ -123,7 +120,6 @@ def lu_factor(a: Tensor, *, pivot: bool = True) -> Any:
 
 @decomposes(aten.linalg_lu.default)
 def lu(a: Tensor, *, pivot: bool = True) -> Any:
-    """Return P, L and U of the LU factorisation."""
     if not _is_supported(a) or not pivot:
         return NotImplemented
     lu, order, _, _ = _lu_factor(a)
@@ -175,9 +171,6 @@ def slogdet(a: Tensor) -> Any:
     return NotImplemented if result is NotImplemented else result[:2]
 
 
-# --- triangles -----------------------------------------------------------------------------------------------------
-
-
 def _solve_triangular(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Tensor:
     size = a.shape[-1]
 
@@ -212,11 +205,7 @@ def triangular_solve(b: Tensor, a: Tensor, upper: bool = True, transpose: bool =
     return x, a.clone()
 
 
-# --- systems -------------------------------------------------------------------------------------------------------
-
-
 def _solve_factored(lu: Tensor, order: Tensor, b: Tensor, transposed: bool) -> Tensor:
-    """Return X of A X = B, or of its transpose, given L U = the permuted rows of A."""
     batch = torch.broadcast_shapes(lu.shape[:-2], b.shape[:-2])
     b, order = b.expand(*batch, *b.shape[-2:]), order.expand(*batch, *order.shape[-2:])
     if not transposed:
@@ -297,9 +286,6 @@ def lu_solve(lu: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoin
     return _solve_factored(lu, order, b, adjoint) if left else _solve_factored(lu, order, b.mT, not adjoint).mT
 
 
-# --- Cholesky ------------------------------------------------------------------------------------------------------
-
-
 def _cholesky_step(k: Tensor, a: Tensor, info: Tensor) -> Sequence[Tensor]:
     rows, columns = _row_and_column_indices(a)
     column = _column(a, k)
@@ -339,9 +325,6 @@ def cholesky_solve(b: Tensor, root: Tensor, upper: bool = False) -> Any:
 @decomposes(aten.cholesky_inverse.default)
 def cholesky_inverse(root: Tensor, upper: bool = False) -> Any:
     return cholesky_solve(torch.eye(root.shape[-1], dtype=root.dtype, device=root.device), root, upper)
-
-
-# --- QR ------------------------------------------------------------------------------------------------------------
 
 
 def _householder_step(k: Tensor, r: Tensor, q: Tensor) -> Sequence[Tensor]:

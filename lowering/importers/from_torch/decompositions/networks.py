@@ -34,10 +34,7 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Return scaled dot-product attention; float16 and bfloat16 are computed in float32 and rounded once, as in eager.
-
-    A row whose mask is false everywhere is 0.
-    """
+    """Return attention, of halves computed in float32 and rounded once; a row whose mask is false everywhere is 0."""
     kind, mask = query.dtype, attn_mask
     if dropout_p or kind not in ATTENTION_DTYPES or (key.dtype, value.dtype) != (kind, kind):
         options = {"scale": scale, "enable_gqa": enable_gqa}
@@ -155,9 +152,6 @@ def attention_unless_autocast(query: Tensor, *arguments: Any, **options: Any) ->
     return operator(query, *arguments, **options)
 
 
-# --- norms ------------------------------------------------------------------------------------------------------------
-
-
 NORM_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -224,9 +218,6 @@ def rms_norm(x: Tensor, shape: Any, weight: Tensor | None = None, eps: float | N
     return (result if weight is None else result * weight).to(x.dtype)
 
 
-# --- embedding bags ---------------------------------------------------------------------------------------------------
-
-
 _SUM, _MEAN, _MAX = range(3)
 _SUMMED_AT_ONCE = (torch.float32, torch.float16, torch.bfloat16)
 """dtypes whose sums torch computes without the bag of each sample and the bags' sizes, which are then empty and 0."""
@@ -244,10 +235,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = -1,
 ) -> Any:
-    """Return `torch.nn.functional.embedding_bag`, the bag of each sample, the bags' sizes, and the indices of maxima.
-
-    The indices of maxima are used by gradients only and are 0 here.
-    """
+    """Return the result, each sample's bag, the bags' sizes, and 0 for indices of maxima, which only gradients use."""
     bags = offsets.shape[0] - include_last_offset
     positions = torch.arange(indices.shape[0], device=indices.device).unsqueeze(-1)
     bag = (offsets[:bags] <= positions).sum(-1) - 1

@@ -124,7 +124,6 @@ def extremum(operator: Any) -> Callable[..., Tensor]:
 
 @decomposes(aten._cdist_forward.default)
 def cdist(x: Tensor, y: Tensor, p: float, compute_mode: int | None) -> Tensor:
-    """Return the distances between all rows of `x` and all rows of `y`."""
     return torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, dim=-1)
 
 

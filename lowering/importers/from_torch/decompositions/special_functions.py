@@ -51,7 +51,6 @@ def lgamma(x: Tensor) -> Tensor:
 
 
 def digamma(x: Tensor) -> Tensor:
-    """Return the logarithmic derivative of the gamma function."""
     y = torch.where(x < 0, 1 - x, x)
     steps = torch.zeros_like(x)
     for _ in range(10):
@@ -126,10 +125,7 @@ _BERNOULLI = (
 
 
 def _bessel(x: Tensor, order: int, is_scaled: bool) -> Tensor:
-    """Return the modified Bessel function I of order 0 or 1, times ``exp(-|x|)`` if it `is_scaled`.
-
-    Computed as a mean over a circle, for large arguments by the asymptotic expansion.
-    """
+    """Return the modified Bessel function I of order 0 or 1, by a mean over a circle or the asymptotic expansion."""
     size = torch.abs(x)
     near = torch.where(size > _LARGE, _LARGE, size)
     total = torch.zeros_like(x)
@@ -166,14 +162,12 @@ def erfcx(x: Tensor) -> Tensor:
 
 
 def log_ndtr(x: Tensor) -> Tensor:
-    """Return the logarithm of the normal cumulative distribution function."""
     scaled = x * -math.sqrt(0.5)
     left = torch.log(erfcx(torch.where(x < -1, scaled, 1.0)) / 2) - scaled * scaled
     return torch.where(x < -1, left, torch.log1p(erfc(-scaled) * -0.5))
 
 
 def ndtri(p: Tensor) -> Tensor:
-    """Return the inverse of the normal cumulative distribution function."""
     tail = torch.where(p > 0.5, 1 - p, p)
     result = math.sqrt(2) * erfc_inverse(2 * tail)
     return torch.where(p < 0.5, -result, result)

@@ -138,7 +138,6 @@ def matrix_norm(a: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool 
 
 @decomposes(aten.linalg_norm.default, aten.linalg_norm.ord_str)
 def norm(a: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002
-    """Return the norm of vectors or of matrices."""
     axes = list(range(a.dim())) if dim is None else list(dim)
     if ord in NORMS_OF_VALUES and len(axes) == 2:
         return matrix_norm(a, ord, axes, keepdim, dtype=dtype)

@@ -49,10 +49,7 @@ Tensor = torch.Tensor
 
 
 def decompositions() -> dict[Any, Rule]:
-    """Return the rules by operator, for `ExportedProgram.run_decompositions` and AOTAutograd.
-
-    Includes torch's operators on quantised tensors if torch has registered them.
-    """
+    """Return the rules by operator; torch's quantised operators are included if torch has registered them."""
     return {**_decompositions(), **quantised()}
 
 

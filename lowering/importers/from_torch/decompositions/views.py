@@ -16,10 +16,7 @@ Tensor = torch.Tensor
 
 @decomposes(aten.as_strided.default)
 def as_strided(x: Tensor, size: Any, stride: Any, storage_offset: Any = None) -> Tensor:
-    """Gather elements by strides with dynamic sizes; with static ones a pass over the whole graph resolves them.
-
-    Strides that traverse all elements in order are a reshape, as in torch's group norm.
-    """
+    """Gather elements by strides with dynamic sizes; strides in order are a reshape, as in torch's group norm."""
     if storage_offset in (None, 0) and x.storage_offset() == 0 and _has_all_in_order(x, size, stride):
         return x.view(size)
     offset = x.storage_offset() if storage_offset is None else storage_offset
@@ -47,10 +44,7 @@ def _has_all_in_order(x: Tensor, size: Any, stride: Any) -> bool:
 
 @decomposes(aten.as_strided_scatter.default)
 def as_strided_scatter(x: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Any = None) -> Tensor:
-    """Return a contiguous tensor of static sizes with elements written at strided addresses.
-
-    Offsets count from the start of the storage; a view into another tensor is left to be refused.
-    """
+    """Return a contiguous tensor with elements written at strided addresses; views into others are refused later."""
     offset = storage_offset or 0
     numbers = (*x.shape, *size, *stride, offset, x.storage_offset())
     if not all(type(number) is int for number in numbers) or not x.is_contiguous() or x.storage_offset() != 0:

@@ -68,7 +68,6 @@ def _compute(graph: Any, node: Any, function: Function, arguments: list[Any], ki
 
 
 def _as_tensor(graph: Any, node: Any, number: Any, kind: torch.dtype) -> Any:
-    """Return `number` as a rank-0 tensor: the one that it was read from, if any."""
     if isinstance(number, torch.fx.Node) and number.target == aten._local_scalar_dense.default:
         [tensor] = number.args
         if tensor.meta["val"].dtype == kind and tensor.meta["val"].dim() == 0:

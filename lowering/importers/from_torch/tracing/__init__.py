@@ -1,11 +1,10 @@
 """Make functions traceable that torch.export does not trace.
 
 *Takes* the functions of torch that a module calls while torch traces it. *Gives* traceable ones with the same results.
-*Refuses* most functions of quantised tensors, and writes to `tensor.data`.
+*Refuses* most functions of quantised tensors, and writes to `tensor.data`. Only `mlirtri/programs/torch_programs`
+imports this package.
 
 - `tracing.py`: the mode that replaces functions, and operators on Python numbers
 - `functions.py`: functions whose C++ reads elements
 - `quantized_tensors.py`: quantised tensors as integers, scale and zero point
-
-Only `mlirtri/programs/torch_programs` imports this package.
 """

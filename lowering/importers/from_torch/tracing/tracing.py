@@ -23,10 +23,7 @@ aten, prims = torch.ops.aten, torch.ops.prims
 
 @contextmanager
 def traceable(module: torch.nn.Module, strict: bool) -> Iterator[None]:
-    """Make operators of numbers and, unless `strict`, quantised tensors of `module` traceable within the context.
-
-    Changes `torch.ops.aten`, so only one thread may trace at a time.
-    """
+    """Make a module traceable within the context; changes `torch.ops.aten`, so only one thread may trace at a time."""
     # Dynamo looks for an overload before it asks a mode.
     originals = {name: getattr(aten, name) for name in _WITHOUT_TENSORS}
     try:

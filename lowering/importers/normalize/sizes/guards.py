@@ -95,10 +95,7 @@ def _clamped(value: ir.Value, largest: ir.Value) -> ir.Value:
 def _shorten_source(
     operation: ir.Operation, static_sizes: list[int], clamped: Values
 ) -> list[tuple[ir.Value, ir.Value]]:
-    """Insert only the part of the source that fits; `clamped` are the sizes of that part.
-
-    Returns the pairs of sizes that are equal where the whole source is inserted.
-    """
+    """Insert only the part of the source that fits; return pairs of sizes that are equal if all of it does."""
     source = operation.operands[0]
     axes = kept_axes(static_sizes, source.type.rank) if source.type.rank < len(static_sizes) else range(len(clamped))
     for position, axis in enumerate(axes):
