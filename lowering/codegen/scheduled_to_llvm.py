@@ -64,7 +64,6 @@ def _none(name: str) -> NoReturn:
 
 
 def _for_machine(mod: IRModule, target: Target, threads: int) -> Code:
-    """Return code with branches, compiled by Relax for its virtual machine."""
     functions = {
         gv: host_ready(function) if isinstance(function, PrimFunc) else function
         for gv, function in mod.functions_items()

@@ -80,7 +80,6 @@ def sine_and_cosine(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
 
 
 def _circular(c: Lanes, x: Expr, quarters: int) -> Expr:
-    """Return sin(x + quarters * pi / 2) for x that is not too large."""
     n, sine, cosine = sine_and_cosine(c, x)
     quarter = c.named(c.plus(n, c.integral(quarters)))
     is_odd = c.has_bit(quarter, 0)

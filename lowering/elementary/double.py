@@ -56,7 +56,6 @@ def _angle_of(c: Lanes, height: Expr, width: Expr) -> tuple[Expr, Expr]:
 
 
 def _right_angles_minus(c: Lanes, quarters: int, high: Expr, low: Expr) -> tuple[Expr, Expr]:
-    """Return `quarters` * pi / 2 minus an angle, as a sum of two numbers."""
     first, second = (c.number(quarters * part) for part in HALF_PI[:2])
     result = c.buffered(c.difference(first, high))
     lost = c.difference(c.difference(first, result), high)

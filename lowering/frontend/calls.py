@@ -148,9 +148,6 @@ def _is_library(function: Callable[..., Any]) -> bool:
     return top in ("numpy", "torch", "math", "mlirtri", *sys.stdlib_module_names) and top != "__main__"
 
 
-# --- Python's builtins -----------------------------------------------------------------------------------------------
-
-
 def _len(b: Language, x: Tensor) -> Any:
     if not x.type.rank:
         raise KernelTypeError(f"{describe(x)} has no len()")
@@ -258,9 +255,6 @@ def _breakpoint(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> 
             help="set MLIRTRI_INTERPRET=1 while debugging",
         )
     emit_breakpoint(b.tri.location)
-
-
-# --- functions that only kernels have --------------------------------------------------------------------------------
 
 
 def _static_print(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:

@@ -76,7 +76,6 @@ def _loop(statement: Any, serial: Iterator[int]) -> ast.stmt:
 def _after_return(
     statement: ast.stmt, following: list[ast.stmt], enclosing_flag: str | None, serial: Iterator[int]
 ) -> ast.stmt:
-    """Return the statements after a loop that may return: they run only if it did not."""
     if enclosing_flag is None:
         leave: ast.stmt = ast.copy_location(ast.Return(_name(VALUE, statement)), statement)
     else:

@@ -84,7 +84,6 @@ def _run(
     call: Span,
     read_after: tuple[str, ...] = (),
 ) -> Any:
-    """Return the value of a body in its own scope; raises its errors, each with a note on the call."""
     inner = FunctionContext(context.b, scope, file, context.depth + 1, context.location_of(call))
     try:
         with more_frames(FRAMES_OF_CALL):

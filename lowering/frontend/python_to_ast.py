@@ -92,7 +92,6 @@ def _parse_file(file: str, text: str) -> ast.Module:
 
 
 def _find(tree: ast.Module, code: CodeType, name: str) -> list[_Definition]:
-    """Return the functions of that name on the code object's first line."""
     definitions: list[_Definition] = []
     for node in ast.walk(tree):
         if name == "<lambda>" and isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:

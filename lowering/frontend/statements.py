@@ -170,7 +170,6 @@ def _assign_attribute(context: FunctionContext, target: ast.Attribute, value: An
 
 
 def _reshape_in_place(context: FunctionContext, owner: Tensor, shape: Any, name: str) -> None:
-    """Give the array another shape under each of its names."""
     reshaped = viewed(context.b, owner, context.b.reshape(owner, shape))
     if has_memory(owner) and (owner.origin.storage.argument is not None or not has_memory(reshaped)):
         raise UnsupportedSyntaxError(

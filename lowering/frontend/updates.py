@@ -123,7 +123,6 @@ def _masked(b: Language, tensor: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 
 def _assigned(b: Language, value: Tensor, target: Tensor, shape: tuple[int | Size, ...]) -> Tensor:
-    """Return a value cast to the dtype of `target`, without leading axes of size 1, broadcast to `shape`."""
     update = b.tensor(value, target.type.dtype)
     while update.type.rank > len(shape) and update.type.shape[0] == 1:
         update = b.reshape(update, update.type.shape[1:])

@@ -79,7 +79,6 @@ def _code(file: str, line: int, callee: str) -> CodeType:
 
 @lru_cache(maxsize=4096)
 def _function_at(file: str, line: int) -> str:
-    """Return the name of the innermost function around a line, if the source can be read."""
     name = "<kernel>"
     for node in _functions(file):
         if node.lineno <= line <= (node.end_lineno or node.lineno):

@@ -96,7 +96,6 @@ def insert_slice(
 
 
 def cast_to(value: ir.Value, kind: ir.Type) -> ir.Value:
-    """Cast the tensor to a type with more or fewer static sizes."""
     return value if value.type == kind else tensor.cast(kind, value, loc=unnamed())
 
 
@@ -246,7 +245,6 @@ def reassociation(long: Sequence[int | Size], short: Sequence[int | Size]) -> li
 
 
 def _runs(long: tuple, short: tuple, start: int) -> list[list[int]] | None:
-    """Return the shortest runs from `start` on that make all of `short`."""
     if not short:
         return [] if start == len(long) else None
     for end in range(start + 1, len(long) + 1):

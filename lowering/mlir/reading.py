@@ -82,7 +82,6 @@ def affine_index(
 
 
 def used_dimensions(mapping: ir.AffineMap) -> set[int]:
-    """Return the positions of the dimensions used in results of `mapping`."""
     positions: set[int] = set()
     pending = list(mapping.results)
     while pending:

@@ -74,7 +74,6 @@ CALL_TIR = ir.Op.get("relax.call_tir")
 
 
 def locate_blocks(mod: IRModule) -> IRModule:
-    """Return the module with a location on every block whose line is known."""
     functions = relax_functions(mod)
     if not any(BINDING_LOCATIONS in (function.attrs or {}) for _, function in functions):
         return mod

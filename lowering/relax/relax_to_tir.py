@@ -82,7 +82,6 @@ def _first_passes(mod: IRModule, context: CompileContext) -> tuple[Pass, ...]:
 
 
 def _row_passes(mod: IRModule, context: CompileContext) -> tuple[Pass, ...]:
-    """Return the passes of row fusion, if the module is for one kind of device."""
     if has_devices(mod):
         return ()
     why = "softmax, layernorm and the like are one kernel, in which each row is read once"

@@ -239,7 +239,6 @@ class _Search:
         )
 
     def _is_seen(self, result: Any, group: Group) -> bool:
-        """Return whether a result is read outside of the group, or is an output of the block."""
         index = self.index_of[result]
         if index not in group:
             return False
@@ -251,7 +250,6 @@ def _callees(block: Any, mod: IRModule) -> list[PrimFunc]:
 
 
 def _kind(function: PrimFunc) -> _Kind:
-    """Return what a function computes, to skip merges that cannot succeed."""
     try:
         nests = nests_of(function)
         if any(map(is_product, nests)):
@@ -300,7 +298,6 @@ def _rebuilt(search: _Search, groups: Sequence[Group], builder: BlockBuilder) ->
 
 
 def _call(search: _Search, group: Group, builder: BlockBuilder) -> Iterator[Any]:
-    """Yield the call of a group's function and the projections of its result tuple."""
     replacement = search.merged(group)
     name = merged_name([search.launches[index].name for index in group])
     callee = builder.add_func(replacement.function, name)

@@ -28,8 +28,6 @@ _renewed = tvm.get_global_func("s_tir.RenewDefs")
 
 @dataclass(frozen=True, eq=False)
 class Launch:
-    """A call of a PrimFunc with one result."""
-
     binding: Any
     name: str
     function: PrimFunc

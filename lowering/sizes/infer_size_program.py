@@ -157,7 +157,6 @@ def _ask(function: func.FuncOp, requested: _Request) -> list[ir.Value]:
 
 
 def _equal_by_name(function: func.FuncOp) -> Iterator[tuple[ir.Value, ir.Value, str]]:
-    """Yield the pairs of sizes that have one name in the signature."""
     first: dict[str, ir.Value] = {}
     for argument, attributes in zip(function.arguments, argument_attributes(function), strict=True):
         for axis, attribute in enumerate(attributes.get(SIZES, ())):

@@ -71,7 +71,6 @@ def _dynamic_in_regions(function: ir.OpView) -> Iterator[tuple[ir.Operation, lis
 
 
 def _predicates_of(operation: ir.Operation) -> list[Predicate] | None:
-    """Return the branch predicates around an operation; None outside of `scf` loops and branches."""
     predicates: list[Predicate] = []
     block, parent = operation.block, operation.parent.operation
     if parent.name == "func.func":

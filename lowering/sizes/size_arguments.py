@@ -52,7 +52,6 @@ def _see_as_memref(buffer: ir.Value, dynamic_sizes: Sequence[ir.Value]) -> None:
 
 
 def _strides(shape: Sequence[int], sizes: Sequence[ir.Value]) -> tuple[list[int], list[ir.Value]]:
-    """Return the strides of a contiguous memref, and the values of the dynamic ones."""
     static, dynamic = [1], []
     value = index_constant(1)
     for axis in range(len(shape) - 1, 0, -1):

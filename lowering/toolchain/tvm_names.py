@@ -56,11 +56,9 @@ PrimFunc = tirx.PrimFunc
 Expr: TypeAlias = Any
 """An expression of TIR. TVM's classes get their fields at run time, so a checker can know none of them."""
 Stmt: TypeAlias = Any
-"""A statement of TIR."""
 Buffer: TypeAlias = Any
 """A buffer of TIR, which is a `Var` whose type is a buffer type."""
 Var: TypeAlias = Any
-"""A variable of TIR."""
 TensorType = relax.TensorType
 Sequential = tvm.transform.Sequential
 SCHEDULE_ERRORS = (s_tir.ScheduleError, tvm.error.InternalError)

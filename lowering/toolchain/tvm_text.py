@@ -107,7 +107,6 @@ def _renamed(function: PrimFunc) -> Any:
 
 
 def _parse_error(error: Exception, file: str) -> ParseError:
-    """Return TVM's message at its line; TVM prints an excerpt of its own, which ours replaces."""
     if isinstance(error, SyntaxError):
         return ParseError(f"this is not TVMScript: {error.msg}", Span(file, error.lineno or 1, error.offset or 1))
     message = short_message(error)

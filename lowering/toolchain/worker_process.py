@@ -133,7 +133,6 @@ class CallProcess(WorkerProcess):
             raise ProcessDied(_why(*self._end(), limits)) from None
 
     def _end(self) -> tuple[int, int]:
-        """Return the exit status of the dead worker, and the most bytes that it had."""
         process = self.process
         if process is None:
             return 0, 0

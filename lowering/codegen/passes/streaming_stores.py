@@ -75,7 +75,6 @@ def _in_llvm(dtype: str, name: str) -> str:
 
 
 def _streamed(function: PrimFunc) -> set[Any]:
-    """Return the result buffers that are larger than the last cache and never read."""
     declared: dict[Any, Any] = {}
     uses: Counter[Any] = Counter()
     stored: set[Any] = set()

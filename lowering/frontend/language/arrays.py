@@ -33,7 +33,6 @@ def cut(b: Language, x: Any, axis: int, part: slice) -> Tensor:
 
 
 def _window(b: Language, x: Tensor, axis: int, start: int | Size, count: int | Size, step: int = 1) -> Tensor:
-    """Return `count` elements of an axis from `start` on; they must exist."""
     offsets = tuple(start if position == axis else 0 for position in range(x.type.rank))
     sizes = tuple(count if position == axis else size for position, size in enumerate(x.type.shape))
     indices = [b.tri.index(size) for size in (*offsets, *sizes) if is_dynamic(size)]
@@ -42,7 +41,6 @@ def _window(b: Language, x: Tensor, axis: int, start: int | Size, count: int | S
 
 
 def _bound(bound: int | Size | None, size: int | Size, default: int | Size) -> Any:
-    """Return a bound of a slice counted from the front; a negative int counts from the end."""
     if bound is None:
         return default
     position = size + bound if isinstance(bound, int) and bound < 0 else bound
@@ -134,7 +132,6 @@ def argsort(b: Language, x: Any, axis: Any) -> Tensor:
 
 
 def _in_common_dtype(b: Language, *operands: Any) -> list[Tensor]:
-    """Return the operands in their common dtype, as of one array that holds them all."""
     kinds: list[Operand] = [b.operand(x) for x in operands]
     dtype: DType = promotion.common_dtype(b.semantics, kinds)
     return [b.tensor(x, dtype) for x in operands]

@@ -94,11 +94,9 @@ class Language:
         return Tensor(wide.value, wide.type, weak=True)
 
     def fail(self, message: str, help: str | None = None) -> NoReturn:  # noqa: A002 - the word printed before it
-        """Refuse what the user wrote; the frontend adds the location."""
         raise KernelTypeError(message, help=help)
 
     def operand(self, x: Any) -> Operand:
-        """Return the facts about x that the promotion rules need."""
         if isinstance(x, Tensor):
             return Operand(None, kind_of(x), 0) if x.weak else Operand(x.type.dtype, None, x.type.rank)
         if isinstance(x, NUMBERS):

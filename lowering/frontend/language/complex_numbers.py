@@ -80,7 +80,6 @@ def known_exponent(y: Any) -> int | None:
 
 
 def _own(b: Language, x: Any) -> Tensor:
-    """Return x as a tensor of its own dtype: Python's for Python numbers."""
     return b.tensor(x, b.operand(x).own)
 
 

@@ -24,8 +24,6 @@ from mlirtri.lowering.frontend.language.complex_numbers import integer_power, kn
 from mlirtri.lowering.frontend.language.dynamic_sizes import common_size, cut
 from mlirtri.lowering.frontend.language.shapes import full, reshape
 
-# --- elementwise functions with rules of their own -----------------------------------------------------------------
-
 
 @language
 def cast(b: Language, x: Any, dtype: Any) -> Tensor:
@@ -96,9 +94,6 @@ def power(b: Language, x: Any, y: Any) -> Tensor:
     return b.elementwise("power", x, y)
 
 
-# --- reductions ----------------------------------------------------------------------------------------------------
-
-
 def _reduction(name: str):
     def reduce(b: Language, x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Tensor:
         return _reduced(b, name, x, axis, keepdims, dtype)
@@ -136,9 +131,6 @@ def argmax(b: Language, x: Any, axis: Any = None, keepdims: bool = False) -> Ten
 @language
 def argmin(b: Language, x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     return _reduced(b, "argmin", x, axis, keepdims)
-
-
-# --- normalisations ------------------------------------------------------------------------------------------------
 
 
 def _over_axis(b: Language, name: str, x: Any, axis: Any) -> Tensor:
@@ -184,9 +176,6 @@ def rms_norm(b, x, normalized_axes=1, weight=None, eps=None) -> Tensor:
         tensor_type = b.type_of(x)
         eps = (tensor_type.dtype if tensor_type and tensor_type.dtype.is_float else DTYPES["float32"]).epsilon
     return _normalized(b, "rms_norm", x, normalized_axes, [] if weight is None else [weight], eps)
-
-
-# --- contractions --------------------------------------------------------------------------------------------------
 
 
 @language
@@ -242,9 +231,6 @@ def dot(b: Language, x: Any, y: Any) -> Tensor:
         b, "dot", reshape(b, x, (prod(rows), inner)), reshape(b, moved, (inner, prod(moved.type.shape[1:])))
     )
     return reshape(b, flat, (*rows, *moved.type.shape[1:]))
-
-
-# --- windows -------------------------------------------------------------------------------------------------------
 
 
 @language

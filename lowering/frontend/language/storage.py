@@ -149,7 +149,6 @@ class Memory:
             self.journals = [other for other in self.journals if other is not journal]
 
     def rewind(self, journal: dict[Storage, tuple[Tensor, int]]) -> None:
-        """Undo all writes since the journal began."""
         for storage, (value, version) in journal.items():
             storage.value, storage.version = value, version
 
