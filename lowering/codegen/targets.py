@@ -11,6 +11,7 @@ from mlirtri.lowering.codegen.passes.arithmetic import (
     mark_wrapping,
     select_predicates,
 )
+from mlirtri.lowering.codegen.passes.device_text import without_unit_loops
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.elementary import tir_pass as vector_math
 from mlirtri.lowering.toolchain import tvm_names
@@ -87,7 +88,8 @@ def _build_pipeline():
     # Late: our operators are neither to be simplified nor fenced.
     after = [_pass("FenceProducts", fence_products), _pass("ExpandFunctions", vector_math.expand), unique]
     after.append(_pass("ExpandIntegers", expand_wrapping))
-    return tvm_names.Sequential([*before, lowering, *after]), host, device
+    finish_device = tvm_names.Sequential([device(), _pass("UnitLoops", without_unit_loops)])
+    return tvm_names.Sequential([*before, lowering, *after]), host, lambda: finish_device
 
 
 def _with_statements_in_place(lowering):
@@ -100,7 +102,12 @@ def _with_statements_in_place(lowering):
         functions = [function for _, function in mod.functions_items()]
         is_imperative = any(IMPERATIVE in (function.attrs or {}) for function in functions)
         has_lets = any(_has_lets(function) for function in functions)
-        config = {"tirx.disable_storage_rewrite": is_imperative, "tirx.disable_cse_tir": has_lets or is_imperative}
+        is_cuda = any(not vector_math.is_for_cpu(function) for function in functions)
+        # On a device TVM simplifies once more: it puts integers back, and leaves variables that nothing reads.
+        has_no_cse = has_lets or is_imperative or is_cuda
+        config = {"tirx.disable_storage_rewrite": is_imperative, "tirx.disable_cse_tir": has_no_cse}
+        if is_cuda:
+            config["tirx.UnrollLoop"] = {"explicit_unroll": False}
         has_exact_buffers = all(EXACT_BUFFERS in (function.attrs or {}) for function in functions)
         disabled = _NOT_FOR_STATEMENTS if is_imperative or has_exact_buffers else ()
         with tvm_names.tvm.transform.PassContext(config=config, disabled_pass=list(disabled)):

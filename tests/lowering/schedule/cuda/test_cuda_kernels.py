@@ -108,3 +108,6 @@ def test_nvcc_unrolls_the_loops_of_a_product():
     assert source.count("\n") < 150
     inner_loops = re.findall(r"#pragma unroll\s+for \(int \w+ = 0; \w+ < (\d+); \+\+\w+\) \{", source)
     assert {"4", "16"} <= set(inner_loops)
+    names = re.findall(r"int (cse_\w+) =", source)
+    assert all(len(re.findall(rf"\b{name}\b", source)) > 1 for name in names)
+    assert " < (int64_t)1;" not in source
