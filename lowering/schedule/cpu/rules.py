@@ -1,7 +1,7 @@
 """Schedule rules for the CPU, in the order in which they are tried.
 
-Each rule takes a PrimFunc and our target. It gives a `Schedule`, or None where it does not apply. It raises where it
-cannot analyse the loops, or where TVM cannot lower its result, and the next rule is tried. `Fallback` takes everything.
+A rule returns a `Schedule`, or None where it does not apply. It raises where it cannot analyse the loops, or where TVM
+cannot lower its result, and the next rule is tried. `Fallback` takes everything.
 """
 
 from __future__ import annotations

@@ -6,12 +6,12 @@ where a rule does not apply. *Refuses* nothing: the rule `OneThread` takes every
 Read in this order:
 
 - `rules`: the tuple of rules, and the check that a schedule can be launched.
-- `phases`: kernels as phases between barriers; the vocabulary of the next four files.
-- `rows`: the rule for row kernels; `row_writer` writes them.
+- `phases`: kernels as phases between barriers; the vocabulary of the next three files.
+- `rows`: row kernels.
 - `scans`: prefix sums along an axis.
 - `argmax`: reductions into several results.
-- `matmul`: the rule for products of 16-bit floats and int8 on tensor cores; `tensor_cores` writes the kernel,
-  `operands` copies tiles into shared memory, `instructions` holds the instructions.
+- `matmul`: products of 16-bit floats and int8 on tensor cores; `operands` copies tiles into shared
+  memory, `instructions` holds the instructions.
 
 `schedule`, `schedule.meta` and `relax` may import it.
 """

@@ -129,7 +129,6 @@ class Operand:
         return tirx.all(*checks) if checks else None
 
     def _stored_element(self) -> Any:
-        """Return the element in the tile's dtype."""
         dtype = str(self.element.ty.dtype)
         if dtype == HALF:
             return bits_of(self.element)

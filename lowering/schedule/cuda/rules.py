@@ -102,7 +102,6 @@ def _without_bools(loop: Any) -> Any:
 
 
 def _launchable(rule: Rule) -> Rule:
-    """Return a rule of ours that checks that its schedules launch."""
 
     def apply(function: PrimFunc, target: Target) -> Schedule | None:
         schedule = rule(function, target)
@@ -145,7 +144,6 @@ def _written_out(schedule: Schedule) -> int:
 
 
 def _loads_in(schedule: Schedule, block: Any) -> list[Any]:
-    """Return the buffer of each load, repeated per load."""
     return [load.source for load in loads_in(schedule.get(block).body)]
 
 

@@ -122,7 +122,6 @@ class _Writer:
         return sequence(tirx.AllocBuffer(sums), self._parts(sums), self._write_scan(sums))
 
     def _parts(self, sums: Any) -> Any:
-        """Return the kernel that reduces the part of each block."""
         phases = Phases(self.shape, self.count)
         count = self.chunks * ELEMENTS
 
@@ -241,7 +240,6 @@ class _Writer:
         return stored(target, self._index_of(thread, thread.lane), value)
 
     def _results(self, thread: Thread, first: Any, prefix: tuple[Any, Any], lane_sums: Any, elements: Any) -> list[Any]:
-        """Return the statements that store the results of a thread's elements."""
         start = register("start", self.dtype)
         zero = [index(0)]
         so_far = loaded(prefix[0], [thread.within, prefix[1]], self.dtype)
@@ -259,7 +257,6 @@ class _Writer:
         return statements
 
     def _point(self, thread: Thread, position: Any) -> dict[Any, Any]:
-        """Return the axes' values at an index along the thread's line."""
         point: dict[Any, Any] = {axis.variable: index(0) for axis in self.scan.nest.axes}
         point |= {self.scan.along.variable: position, self.scan.later.variable: position}
         return point | axis_values(self.scan.lines, thread.row)

@@ -124,7 +124,6 @@ class Tuner:
         return False
 
     def _next(self, seconds: float) -> dict[str, Any] | None:
-        """Return the next message; None if the process is silent for too long, or dead."""
         try:
             return self._worker.receive(max(0.1, seconds))
         except (TimeoutError, EOFError):

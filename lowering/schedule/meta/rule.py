@@ -105,7 +105,6 @@ def _tasks(mod: IRModule, targets: list[Target]) -> list[tuple[str, PrimFunc, Ta
 
 
 def _has_space(function: PrimFunc) -> bool:
-    """Return whether MetaSchedule has a search space for a function."""
     if IMPERATIVE in (function.attrs or {}):
         return False
     try:
@@ -138,7 +137,6 @@ def _refuse_without_device(tasks: Any) -> None:
 def _searched(
     tasks: dict[str, Any], budget: Budget, context: CompileContext, default: DefaultSchedule
 ) -> dict[str, dict[str, Any]]:
-    """Return the search result of each task; the time is shared equally."""
     findings = {}
     deadline = time.monotonic() + budget.seconds
     with Tuner() as tuner:

@@ -165,7 +165,6 @@ def _is_expensive(nest: Nest) -> bool:
 
 
 def _with_positions(nest: Nest, positions: dict[Any, Nest]) -> Nest:
-    """Return the nest with index computations of `positions` inlined."""
 
     def position(load: Any) -> Any:
         writer = positions.get(load.source)

@@ -77,7 +77,6 @@ def _extremum(value: Any, result: Any) -> Reducer | None:
 
 
 def _kept_extremum(value: Any, comparison: Any, result: Any) -> Any:
-    """Return the extremum node of a selection that keeps NaN."""
     calls = [call for call in (value.condition.a, getattr(value.condition, "b", None)) if isinstance(call, ir.Call)]
     names = [str(getattr(call.op, "name", "")) for call in calls]
     if names != ["tirx.isnan"] or not structural_equal(calls[0].args[0], value.true_value):

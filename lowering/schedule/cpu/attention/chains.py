@@ -114,7 +114,6 @@ def _without_rows_of_one(product: Product) -> Product:
 
 
 def _scores(first: Product, middle: list[Nest]) -> tuple[Scores, list[Nest]]:
-    """Return the first product with its elementwise consumers, and the remaining nests."""
     result_indices = tuple(first.update.indices)
     scores = Scores(first.result, tirx.BufferLoad(first.result, list(result_indices)), result_indices)
     while middle:

@@ -151,7 +151,6 @@ def _is_finite(value: Any) -> bool:
 
 
 def _add_conjuncts(condition: Any, is_opposite: bool, conjuncts: list[Any]) -> None:
-    """Append the operands of a conjunction, or those of a negated disjunction."""
     condition = _plain(condition)
     name, *operands = _logic(condition)
     if name == "not":
@@ -164,7 +163,6 @@ def _add_conjuncts(condition: Any, is_opposite: bool, conjuncts: list[Any]) -> N
 
 
 def _plain(condition: Any) -> Any:
-    """Return the condition in ``0 < int(condition)``, as Relax writes it."""
     if not isinstance(condition, tirx.LT) or not isinstance(condition.b, tirx.Cast):
         return condition
     is_zero = isinstance(condition.a, tirx.IntImm) and int(condition.a.value) == 0
@@ -315,7 +313,6 @@ class Magnitudes:
         self.largest = temporary(name, self.dtype, [size_of(product.batch)])
 
     def statements(self, target: Target) -> list[Any]:
-        """Return the statements that allocate the result and fill it."""
         outer, inner = self.axes[:-1], self.axes[-1:]
         lanes = min(lanes_for(self.product.dtype), size_of(inner))
         maxima = temporary("maxima", self.dtype, [lanes])
@@ -350,7 +347,6 @@ class Magnitudes:
         return tirx.LT(tirx.BufferLoad(self.largest, [position]), infinity)
 
     def magnitude(self, position: Any) -> Any:
-        """Return the largest magnitude as a float."""
         return tirx.reinterpret(self.product.dtype, tirx.BufferLoad(self.largest, [position]))
 
 
@@ -362,7 +358,6 @@ def stays_finite(left: Magnitudes, right: Magnitudes, position: Any, factor: flo
 
 
 def _in_order(operand: Any, axes: list[Axis]) -> list[Axis]:
-    """Return the axes, the one along which the operand is contiguous last."""
     if not isinstance(operand, TensorLoad) or not operand.indices:
         return axes
     last = operand.indices[-1]

@@ -1,8 +1,6 @@
-"""The CPU rule for attention: two matrix products with row kernels between them, a block of rows at a time.
+"""The CPU rule for attention: blocks of rows in parallel, whose scores stay in the second-level cache.
 
-Blocks of rows run in parallel; the scores of one block stay in the second-level cache.
-
-    pack k;  parallel over heads and blocks of rows:  s = q[rows] k^T;  each row of s: softmax;  out[rows] = s v
+pack k;  parallel over heads and blocks of rows:  s = q[rows] k^T;  each row of s: softmax;  out[rows] = s v
 """
 
 from __future__ import annotations
@@ -147,7 +145,6 @@ class _Writer:
         return sequence(products[0], rows, products[1])
 
     def _values(self, product: Product, outer: list[Any]) -> Values:
-        """Return the values of a product's batch axes in terms of the first one's."""
         chain = self.chain
         axes = [axis for axis in range(len(chain.rows.rows.extents)) if axis != chain.block]
         numbered: dict[int | None, Any] = dict(zip(axes, outer, strict=True))
@@ -220,7 +217,6 @@ class _Writer:
 
 
 def _usable_sight(chain: Chain) -> Sight | None:
-    """Return the visible columns where loops can be bounded by them; else None."""
     is_along = len(chain.second.reduced) == 1 and all(
         step.extents in ((), (chain.length,)) for step in chain.rows.steps
     )

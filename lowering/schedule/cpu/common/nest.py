@@ -347,7 +347,6 @@ def _runs_through(nest: FlatNest, outer: NestAxis, inner: NestAxis) -> bool:
 
 
 def _without_offsets(statement: Any, flat: Mapping[Any, Any]) -> Any:
-    """Return the statement with index 0 in every access, so that axes are left in values only."""
     return with_accesses(statement, lambda buffer, _: (buffer, [index(0)]) if buffer in flat else None)
 
 

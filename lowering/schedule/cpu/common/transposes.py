@@ -205,7 +205,6 @@ def _chunk(square: Square, axis: NestAxis, across: NestAxis, first: Expr, count:
 
 
 def _start(axis: NestAxis, number: Expr, side: int, names: list[Stmt]) -> Expr:
-    """Return the first iteration of a square; the last square may overlap the one before it."""
     start = number * index(side)
     if not axis.extent % side:
         return start

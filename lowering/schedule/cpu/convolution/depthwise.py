@@ -129,7 +129,6 @@ class _WindowTasks(ChunkCopyTasks):
         return replace(image, sides=(*image.sides[:-1], replace(last, extent=extent, guarded=True)))
 
     def _rows(self) -> int:
-        """Return the number of rows of a chunk: its copy stays in L1, and all threads have tasks."""
         total = self.outer[0].extent
         most = max(ROWS, total)
         while most > ROWS and self.image.bytes(self.chunked(min(most, total))) > cache_bytes()[1] // 2:

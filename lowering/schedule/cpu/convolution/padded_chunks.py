@@ -59,15 +59,12 @@ class PaddedChunk:
         return extents
 
     def bytes(self, rows: int) -> int:
-        """Return the size of the copy for a number of rows, in bytes."""
         return prod(self.extents(rows)) * int(self.padded.operand.ty.dtype.bits) // 8
 
     def buffer(self, rows: int) -> Buffer:
-        """Return a buffer for the copy for a number of rows."""
         return temporary("padded", self.padded.dtype, self.extents(rows))
 
     def load(self, copy: Buffer) -> Expr:
-        """Return the load from the copy, which replaces the operand."""
         return tirx.BufferLoad(copy, [value_of(side.position) for side in self.sides])
 
     def filled(self, copy: Buffer, values: Values, first: Expr, rows: int | Expr, lanes: int) -> Stmt:

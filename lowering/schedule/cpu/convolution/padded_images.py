@@ -149,7 +149,6 @@ class PaddedChannel:
     width: int
 
     def buffer(self) -> Buffer:
-        """Return a buffer for the padded rows and columns."""
         return temporary("padded", self.padded.dtype, [self.height, self.width])
 
     def load(self, buffer: Buffer) -> Expr:

@@ -150,7 +150,6 @@ class _Reader:
             self.result.is_opaque = True
 
     def read(self, expression: Any, loops: tuple[LoopRange, ...]) -> None:
-        """Record the loads and calls in an expression."""
 
         def load(node):
             if is_scalar(node.source) and node.source not in self.stores:

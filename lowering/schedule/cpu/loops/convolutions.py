@@ -71,7 +71,6 @@ def unpadded_load(fill: Any, copy: Any, extents: dict[Any, Any], indices: Sequen
 
 
 def _constant(expression: Any, axis: Any) -> int | None:
-    """Return the constant by which an index exceeds an axis; None where there is none."""
     if expression.same_as(axis):
         return 0
     if isinstance(expression, tirx.Add) and expression.a.same_as(axis) and isinstance(expression.b, tirx.IntImm):

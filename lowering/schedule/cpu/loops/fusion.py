@@ -62,7 +62,7 @@ def _is_marked(statement: Any) -> bool:
 def _fused_pair(first: Any, second: Any, around: Ranges) -> Any:
     if not (_is_marked(first) and _is_marked(second) and structural_equal(first.extent, second.extent)):
         return None
-    shift = plus(first.loop_var, _difference(second.min, first.min))
+    shift = plus(first.loop_var, index(0) if structural_equal(second.min, first.min) else second.min - first.min)
     body = substituted(second.body, second.loop_var, shift)
     if _branches(first) or _branches(second) or not _vectorize_alike(first, second):
         return None
@@ -75,12 +75,7 @@ def _fused_pair(first: Any, second: Any, around: Ranges) -> Any:
     return with_body(first, sequence(first.body, body))
 
 
-def _difference(x: Any, y: Any) -> Any:
-    return index(0) if structural_equal(x, y) else x - y
-
-
 def _conflicts(accesses: LoopAccesses, other: LoopAccesses) -> Iterable[tuple[LoopAccess, LoopAccess]]:
-    """Yield pairs of accesses to the same array of which one is a store, the store first."""
     for access in accesses.shared:
         for other_access in other.shared:
             if access.buffer.same_as(other_access.buffer) and (access.is_store or other_access.is_store):

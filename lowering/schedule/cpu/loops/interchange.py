@@ -161,7 +161,6 @@ def _fixed_stores(loop: Any, accesses: Sequence[LoopAccess], around: Ranges) -> 
 
 
 def _with_scalar(body: Any, store: Any, scalar: Any) -> Any:
-    """Return the body with a scalar buffer in place of the element that `store` writes."""
 
     def access(buffer: Any, indices: Any) -> Any:
         is_same = buffer.same_as(store.buffer) and all(map(structural_equal, indices, store.indices))

@@ -12,7 +12,7 @@ from typing import Any
 
 from mlirtri.lowering.schedule.cpu.common.nest import is_load
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip_loop
-from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccesses, accesses_of, is_scalar
+from mlirtri.lowering.schedule.cpu.loops.accesses import accesses_of, is_scalar
 from mlirtri.lowering.tir.statements import depends_on, fresh, index, new_buffer, plus, sequence, whole_chunks
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
 
@@ -35,7 +35,7 @@ class Sum:
 def sums_of(loop: Any) -> list[Sum] | None:
     """Return the scalar buffers that a loop reduces into; None where it does anything else."""
     accesses = accesses_of(loop.body)
-    if accesses.is_opaque or not _is_only_scalars(accesses):
+    if accesses.is_opaque or not all(is_scalar(access.buffer) for access in accesses.shared if access.is_store):
         return None
     statements = list(loop.body.seq) if isinstance(loop.body, tirx.SeqStmt) else [loop.body]
     values = {bind.var: bind.value for bind in statements if isinstance(bind, tirx.Bind)}
@@ -47,10 +47,6 @@ def sums_of(loop: Any) -> list[Sum] | None:
         return None
     scalars = [reduction.scalar for reduction in sums]
     return sums if _are_apart(statements, scalars) else None
-
-
-def _is_only_scalars(accesses: LoopAccesses) -> bool:
-    return all(is_scalar(access.buffer) for access in accesses.shared if access.is_store)
 
 
 def _are_apart(statements: list[Any], scalars: list[Any]) -> bool:

@@ -142,7 +142,6 @@ def _operations_of_dots(contraction: Contraction, lanes: int) -> int:
 
 
 def _operations_of_tiles(contraction: Contraction, lanes: int) -> int:
-    """Estimate the instructions of tiles, including the copy of the right operand."""
     columns, reduced = size_of(contraction.columns), size_of(contraction.reduced)
     copied = columns * reduced if contraction.packs_right else 0
     return size_of(contraction.rows) * -(-columns // lanes) * reduced + copied

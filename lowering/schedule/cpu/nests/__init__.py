@@ -6,8 +6,7 @@ whose condition differs between the lanes of a vector.
 
 Read in this order:
 
-- `elementwise`: blocks without reduction; lanes interleaved from several operands.
-- `ranges`: an axis split where the conditions inside change.
+- `elementwise`: blocks without reduction; axes split where conditions change; lanes interleaved from several operands.
 - `reductions`: one reduction; chooses among the forms below.
 - `accumulators`: the scalar buffers that a reduction runs in, and how partial results combine.
 - `accumulator_dtypes`: dtypes of these buffers that differ from the results'.

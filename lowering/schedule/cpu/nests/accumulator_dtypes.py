@@ -64,7 +64,7 @@ def on_accumulators(statement: Any, buffers: Mapping[Any, Any]) -> Any:
     """Return `statement` with accumulators in place of the elements of results."""
 
     wide = [
-        (_widened(accumulator), accumulator)
+        (widened_bfloat16(tirx.reinterpret("uint16", result_of(accumulator, "bfloat16"))), accumulator)
         for result, accumulator in buffers.items()
         if str(result.dtype) == "bfloat16" != str(accumulator.dtype)
     ]
@@ -144,10 +144,6 @@ def _in_fp32(value: Any, accumulator: Any) -> Any:
     if isinstance(value, TensorLoad):
         return widened_bfloat16(tirx.reinterpret("uint16", value))
     return tirx.Cast("float32", value)
-
-
-def _widened(accumulator: Any) -> Any:
-    return widened_bfloat16(tirx.reinterpret("uint16", result_of(accumulator, "bfloat16")))
 
 
 def _is_reinterpreted(value: Any, source: str) -> bool:

@@ -277,7 +277,6 @@ def _position(nest: FlatNest, buffers: list[Any], step: Any, start: Any) -> tupl
 
 
 def _position_select(value: Any, counter: Any, position: Any) -> Any:
-    """Return ``select(condition, counter, position)``; None for anything else."""
     value = value.value if isinstance(value, tirx.Cast) else value
     if not isinstance(value, tirx.Select) or not value.true_value.same_as(counter):
         return None

@@ -76,14 +76,10 @@ def _chosen(value: Any, accumulator: Any) -> Any:
         arms = [value.true_value, value.false_value]
     else:
         return value
-    new = [arm for arm in arms if not _is_accumulator(arm, accumulator)]
+    new = [arm for arm in arms if not is_load(arm.value if isinstance(arm, tirx.Cast) else arm, accumulator)]
     terms = [_chosen(arm, accumulator) for arm in new]
     same = terms and all(term is not None and structural_equal(term, terms[0]) for term in terms)
     return terms[0] if same else None
-
-
-def _is_accumulator(value: Any, accumulator: Any) -> bool:
-    return is_load(value.value if isinstance(value, tirx.Cast) else value, accumulator)
 
 
 def _computes(extremum: Extremum, values: Any) -> bool:

@@ -154,7 +154,6 @@ class _PositionRow(_Row):
         return tirx.Ramp(tirx.IntImm("int32", first), tirx.IntImm("int32", 1), self.lanes)
 
     def _as_positions(self, wide: int) -> None:
-        """Convert numbers of steps to positions in the row."""
         for vector, positions in enumerate(self.positions):
             scaled = self._load(positions) * self._spread(tirx.IntImm("int32", wide))
             self.statements.append(self._store(positions, scaled + self._lane_numbers(vector * self.lanes)))
@@ -170,7 +169,6 @@ class _PositionRow(_Row):
         self._merge(0, term, self._lane_numbers(first))
 
     def _merge(self, vector: int, best: Any, position: Any) -> None:
-        """Merge another vector of extrema and positions into vector `vector`."""
         old_best, old_position = self._load(self.best[vector]), self._load(self.positions[vector])
         is_first = tirx.bitwise_and(tirx.EQ(best, old_best), tirx.LT(position, old_position))
         wins = tirx.bitwise_or(self._better(best, old_best), is_first)

@@ -35,14 +35,12 @@ def blocked_sums(plan: RowPlan, step: Step, parameters: Sequence[Any]) -> dict[i
 
 
 def _fp32_term(plan: RowPlan, n: int) -> Any:
-    """Return the fp32 term of an fp64 sum; None for any other reduction."""
     value = plan.nests[n].store.value
     is_sum = isinstance(value, tirx.Add) and str(value.ty.dtype) == "float64"
     return _before_widening(plan.reducers[n].term) if is_sum else None
 
 
 def _before_widening(term: Any) -> Any:
-    """Return the fp32 expression that an fp64 term widens; None where there is none."""
     if isinstance(term, tirx.Let):  # The bits of bf16.
         inner = _before_widening(term.body)
         return None if inner is None else tirx.Let(term.var, term.value, inner)

@@ -1,7 +1,6 @@
-"""The CPU rule for row kernels: softmax, layer norm and other functions that reduce rows and traverse them again.
+"""The CPU rule for row kernels: rows in parallel, each in vectorised passes while it is in cache.
 
-Rows run in parallel, each computed while it is in cache, in vectorised passes with several partial results. Where rows
-are interleaved in memory, a strip of rows is computed at a time.
+Where rows are interleaved in memory, a strip of rows is computed at a time.
 """
 
 from __future__ import annotations
