@@ -136,7 +136,6 @@ def _is_required(function: JitFunction, name: str) -> bool:
 
 
 def _number(name: str, value: Any, annotation: Any) -> Any:
-    """Return a Python number if a parameter annotated with a dtype is given that, or a number of it; else the value."""
     if not isinstance(annotation, DType):
         return value
     abstract = Tensor((), value) if isinstance(value, DType) else value

@@ -126,10 +126,9 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 def edited_file(
     root: Path, kernel: str, pipeline: Pipeline, stage: Stage, facts: dict[str, Any]
 ) -> tuple[Path, str] | None:
-    """Return the file under `root` that replaces a stage, with its text; None without one.
+    """Return the file that replaces a stage, with its text; None without one.
 
-    A file counts in `root` itself, or in a dump of the same kernel for the same interface, pipeline and target. An
-    unedited file replaces nothing, so that `root` may be a whole dump with one edited file.
+    It is in `root`, or an edited file of a dump there of the same kernel, interface, pipeline and target.
     """
     names = (file_name(pipeline, stage), f"{stage.name}.{SUFFIXES[stage.kind]}")
     for folder, manifest in _folders(root, kernel, facts):

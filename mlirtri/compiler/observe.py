@@ -67,7 +67,6 @@ class Observer:
             self._show(name, name, record.readable())
 
     def _show(self, name: str, stage: str, text: str) -> None:
-        """Print to stderr, unless it was printed last: the last pass of a stage has the text of the stage."""
         if text == self._last_shown:
             return
         self._last_shown = text

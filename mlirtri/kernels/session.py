@@ -97,7 +97,6 @@ def _keys(walked: Walk, pipeline: Pipeline, target: Target, schedule: str, seman
 
 
 def _walking_again(front_walk: Walk, front: Pipeline, back: Pipeline) -> Callable[[], Walk]:
-    """Return a compilation that keeps each pass's text, from the text of `tri`: the function may have changed."""
     first, start = front_walk.context, front.stages[-1]
     records, text = dict(front_walk.records), front_walk.records[start.name].complete()
 

@@ -41,7 +41,6 @@ class Signature:
 
     @cached_property
     def positional(self) -> int:
-        """Return the number of positional parameters; -1 if there are keyword-only ones."""
         named = any(parameter.kind is parameter.KEYWORD_ONLY for parameter in self.parameters.values())
         return -1 if named else len(self.parameters)
 
@@ -154,7 +153,6 @@ OTHER_ARRAYS = (np.ma.MaskedArray, np.matrix)
 
 
 def is_torch(value: Any) -> bool:
-    """Return whether a value is a torch tensor, without importing torch."""
     return hasattr(value, "data_ptr") and hasattr(value, "requires_grad")
 
 

@@ -194,8 +194,6 @@ class _Resets:
 
 
 class _Measuring:
-    """One measurement of configurations, on copies of the arguments that are restored before each run."""
-
     def __init__(self, tuned: AutotunedFunction, named: dict[str, Any]):
         self.tuned = tuned
         self.target, _, _ = resolved(tuned.fn.options)

@@ -111,7 +111,6 @@ class _Contender:
     result: list[np.ndarray] | None = None
 
     def with_written(self, names: Iterable[str]) -> list[np.ndarray] | None:
-        """Return its results, then the contents of these arguments; None if it does not run."""
         if self.result is None:
             return None
         return [*self.result, *(host_array(self.values[name]) for name in names)]

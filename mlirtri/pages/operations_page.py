@@ -215,7 +215,6 @@ def _of_library(prefix: str) -> list[Spelling]:
 
 
 def is_folded(spelling: Spelling) -> bool:
-    """Return whether a function of `math` only folds constants; which exist depends on the Python version."""
     return spelling.name.startswith("math.") and not spelling.ops
 
 

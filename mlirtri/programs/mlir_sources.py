@@ -96,7 +96,6 @@ def _section(tokens: Iterator[tuple[bytes, int, int]], text: bytes) -> tuple[dic
 
 
 def _tokens(text: bytes, position: int) -> Iterator[tuple[bytes, int, int]]:
-    """Yield each token with its begin and end; a string's token is its first quote."""
     while match := _TOKEN.match(text, position):
         begin, position = match.start(1), match.end(1)
         if match[1] == b'"':

@@ -150,11 +150,7 @@ class Program:
         params: str = "arguments",
         destinations: bool = False,
     ) -> Any:
-        """Return MLIR of a stage of pipeline `mlir` that stock tools parse; the arguments are those of
-        `Kernel.to_mlir`.
-
-        No later stage runs. Raises the `KernelError` of the first stage that refuses.
-        """
+        """Return a stage of pipeline `mlir` as `Kernel.to_mlir` does; raises the `KernelError` that refuses."""
         try:
             target, schedule, pipeline = resolved(Options(target="cpu", pipeline="mlir"))
             imported = pipeline_of_import(self.source, pipeline)

@@ -87,9 +87,7 @@ class Report:
 
 
 def report_on(program: Any, entry: str | None, pipeline: str | None, target: Any) -> Report:
-    """Return the report on the function `entry` for a pipeline, or for the three; raises `KernelError` for unknown
-    options.
-    """
+    """Return the report on the function `entry` for a pipeline, or for the three; raises `KernelError`."""
     names = tuple(filter(_with_way_to(target), COMPARED)) if pipeline is None else (pipeline,)
     if unknown := [name for name in names if name not in LAST_REFUSALS]:
         raise UnknownOptionError(f"no report on pipeline {unknown[0]!r}", help=f"there is {', '.join(LAST_REFUSALS)}")

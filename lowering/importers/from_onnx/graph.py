@@ -80,7 +80,6 @@ def split_model(model: Any, name: str, file: str) -> tuple[OnnxGraph, dict[str, 
 
 
 def symbol_of(model: Any) -> str:
-    """Return the name of the model's graph as a function symbol."""
     name = re.sub(r"\W+", "_", model.graph.name).strip("_")
     return name if name and not name[0].isdigit() else f"main_{name}".rstrip("_")
 
@@ -122,7 +121,6 @@ OLDEST = 15
 
 
 def _converted(model: Any) -> Any:
-    """Convert the model to a version of the operators that torch-mlir knows; raises `UnsupportedOperationError`."""
     version = next((opset.version for opset in model.opset_import if opset.domain in DOMAINS), OLDEST)
     if version >= OLDEST:
         return model
@@ -161,7 +159,6 @@ def _name(nodes: Sequence[Any]) -> None:
 
 
 def _unify_constants(node: Any) -> None:
-    """Convert numbers in attributes to tensors with raw data, the one form that the importer always reads."""
     if node.op_type == "Constant" and node.attribute and node.attribute[0].name in _CONSTANTS:
         value = helper.get_attribute_value(node.attribute[0])
         kind = _CONSTANTS[node.attribute[0].name]

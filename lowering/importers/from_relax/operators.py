@@ -227,7 +227,6 @@ def _ranks(source: ir.Value, axis: int, descends: bool, dtype: str) -> ir.Value:
 
 
 def _order(source: ir.Value, ranks: ir.Value, axis: int) -> ir.Value:
-    """Return for every index of the sorted axis which element goes there: the one of that rank."""
     rank = source.type.rank
 
     def body(_: ir.Value, element_rank: ir.Value, accumulator: ir.Value) -> list[ir.Value]:

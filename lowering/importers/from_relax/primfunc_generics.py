@@ -189,7 +189,6 @@ Bound = tuple[int, str, int]
 
 
 def _copied(nest: Nest, tensors: dict[Buffer, ir.Value]) -> ir.Value | None:
-    """Return the nest's output as the source, a slice of it or the padded source; None if it is no such copy."""
     copy = _copy_of(nest)
     if copy is None or copy.source not in tensors or not tensors[copy.source].type.has_static_shape:
         return None

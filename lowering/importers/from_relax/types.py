@@ -31,7 +31,6 @@ def is_signed(dtype: str) -> bool:
 
 
 def bits_of(dtype: str) -> int:
-    """Return the width of a dtype in bits."""
     return _WIDE.get(dtype) or DTYPES[dtype].bits
 
 

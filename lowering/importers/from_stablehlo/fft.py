@@ -111,7 +111,6 @@ def _forward(parts: _Parts, axis: int, sign: int) -> _Parts:
 
 
 def _outer_factor(length: int) -> int:
-    """Return the largest factor up to `LARGEST_MATRIX`; 1 for a length that one matrix transforms, and for a prime."""
     if length <= LARGEST_MATRIX:
         return 1
     factors = [factor for factor in range(2, LARGEST_MATRIX + 1) if length % factor == 0 and factor < length]

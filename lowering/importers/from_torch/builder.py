@@ -34,7 +34,6 @@ def none() -> ir.Value:
 
 
 def zero(element: str) -> ir.Value:
-    """Return a rank-0 float tensor of 0."""
     value = ir.Attribute.parse(f"dense<0.0> : tensor<{element}>")
     kind = tensor_type([], element)
     return ir.Operation.create("torch.vtensor.literal", [kind], attributes={"value": value}).result
@@ -66,7 +65,6 @@ def shape_of(value: ir.Value) -> list[int | None]:
 
 
 def static_shape_of(value: ir.Value) -> list[int]:
-    """Return the sizes of a tensor that has static ones only."""
     return [size for size in shape_of(value) if size is not None]
 
 

@@ -82,8 +82,6 @@ def known_size(size: Any) -> int | None:
 
 
 def _locating_cache(cache_class: type) -> type:
-    """Return a subclass of the importer's cache of types and locations that locates nodes at the user's lines."""
-
     class LocatingCache(cache_class):  # type: ignore[misc, valid-type]
         node: Any = None
 

@@ -72,7 +72,6 @@ def _lowers(alone: ir.Module, lower: Lower, context: CompileContext) -> bool:
 
 
 def _alone(operation: ir.Operation) -> ir.Module | None:
-    """Return a module of the operation and its constant operands; None for types other than tensors and scalars."""
     results = [result.type for result in operation.results]
     if not all("tensor" in str(kind) or str(kind) in ("!torch.int", "!torch.float", "!torch.bool") for kind in results):
         return None

@@ -88,7 +88,6 @@ def _as_tensor(value: ir.Value, kind: ir.Type) -> ir.Value:
 
 
 def _failures_in(block: ir.Block) -> list[Failure]:
-    """Erase the assertions of `block` and return one failure per message, as values that dominate its terminator."""
     failures: list[Failure] = []
     for operation in [operation.operation for operation in block.operations]:
         if operation.name == "cf.assert":
@@ -207,7 +206,6 @@ class _Loops:
         )
 
     def extent(self, loop: int) -> ir.Value:
-        """Return a tensor of the loop's extent, which carries the size and is never read."""
         size = self.size(loop)
         return tensor.empty([size if isinstance(size, int) else index_value(size)], _bool())
 

@@ -130,7 +130,6 @@ class Calling:
         )
 
     def _ordered(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the keywords in the order of the export, as structures are compared."""
         exported = [key for key in self.arguments.children()[1].context or () if key in kwargs]
         return {key: kwargs[key] for key in (*exported, *(key for key in kwargs if key not in exported))}
 

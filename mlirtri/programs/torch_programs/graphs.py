@@ -143,7 +143,6 @@ def _outputs(program: Any, graph: Any, bound: dict[str, str], inputs: list[Argum
 
 
 def _names(program: Any) -> tuple[str, ...]:
-    """Return the names of `forward`'s positional parameters at the export; empty where torch does not record them."""
     signature = next((call.signature for call in program.module_call_graph if call.fqn == ""), None)
     names = getattr(signature, "forward_arg_names", None) or ()
     count = program.call_spec.in_spec.children()[0].num_children

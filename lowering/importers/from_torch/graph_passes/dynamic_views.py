@@ -44,7 +44,6 @@ def _expression(size: Any) -> sympy.Expr:
 
 
 def _groups(before: list[sympy.Expr], after: list[sympy.Expr]) -> list[Group] | None:
-    """Return the smallest groups of axes with equal products, or None where the expressions do not show them."""
     groups: list[Group] = []
     i = j = 0
     while i < len(before) and j < len(after):
@@ -66,7 +65,6 @@ def _groups(before: list[sympy.Expr], after: list[sympy.Expr]) -> list[Group] | 
 
 
 def _rewritten(node: Node, groups: list[Group]) -> Node:
-    """Create the collapses, last axes first, then the expansions, so that leading axes keep their indices."""
     operands: tuple[Any, ...] = node.args
     result, sizes = operands
     for before, _ in reversed(groups):

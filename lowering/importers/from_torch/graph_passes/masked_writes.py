@@ -32,7 +32,6 @@ def rewrite(graph: Any) -> None:
 
 
 def _merge_equal_nodes(graph: Any) -> dict[Any, Any]:
-    """Merge equal operations; return the symbols of index counts that became equal."""
     nodes: dict[str, Any] = {}
     same: dict[Any, Any] = {}
     for node in list(graph.nodes):
