@@ -62,48 +62,73 @@ def without_spans(mod: IRModule) -> IRModule:
 
 
 def with_names_as_printed(mod: IRModule) -> IRModule:
-    """Return `mod` where every `T.Let` of a function defines a variable of its own name.
+    """Return `mod` where buffers, loops in loops and `T.Let`s of a function have variables and names of their own.
 
-    Inlining repeats a `T.Let` with its variable, or with another of the same name. The text tells them apart by
-    numbers, so names (which generated code shows) would change by being read back.
+    Schedules repeat names, and inlining repeats a `T.Let` with its variable. The text tells them apart by numbers, so
+    names (which generated code shows) would change by being read back.
     """
     changed = {}
     for callee, function in mod.functions_items():
-        if isinstance(function, PrimFunc) and _has_repeated_lets(function):
+        if isinstance(function, PrimFunc) and _has_repeated_names(function):
             single = tirx.transform.ConvertSSA()(IRModule({callee: function}))[callee]
-            changed[callee] = single.with_body(_renamed(single))
+            changed[callee] = _renamed(single)
     if not changed:
         return mod
     return IRModule({**dict(mod.functions_items()), **changed}, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
-def _let_names(function: PrimFunc) -> list[tuple[Any, str]]:
-    names = []
+def _named(function: PrimFunc) -> list[Any]:
+    """Return the variables of the body's lets, once for each, and its buffers, once, in order."""
+    lets: list[Any] = []
+    buffers: dict[Any, None] = {}
 
-    def note(let) -> None:
-        names.append((let.var, let.var.name))
+    def note_let(let) -> None:
+        lets.append(let.var)
 
-    structural_walk(function.body, (tirx.Let, note), order="pre")
-    return names
+    def note_variable(variable) -> None:
+        if isinstance(variable.ty, tirx.BufferType):
+            buffers.setdefault(variable)
+
+    structural_walk(function, (tirx.Var, note_variable), order="pre")
+    structural_walk(function.body, (tirx.Let, note_let), order="pre")
+    return [*buffers, *lets]
 
 
-def _has_repeated_lets(function: PrimFunc) -> bool:
-    names = [name for _, name in _let_names(function)]
-    return len(names) != len(set(names))
+def _has_repeated_names(function: PrimFunc) -> bool:
+    names = [variable.name for variable in _named(function)]
+    return len(names) != len(set(names)) or bool(_shadowing(function))
 
 
-def _renamed(function: PrimFunc) -> Any:
+def _shadowing(function: PrimFunc) -> dict[Any, None]:
+    """Return the variables of loops in loops of the same name, in order."""
+    inner: dict[Any, None] = {}
+
+    def note(loop) -> None:
+        def compare(other) -> None:
+            if other.loop_var.name == loop.loop_var.name:
+                inner.setdefault(other.loop_var)
+
+        structural_walk(loop.body, (tirx.For, compare), order="pre")
+
+    structural_walk(function.body, (tirx.For, note), order="pre")
+    return inner
+
+
+def _renamed(function: PrimFunc) -> PrimFunc:
     used: set[str] = set()
     structural_walk(function, (tirx.Var, lambda variable: used.add(variable.name)), order="pre")
     defined: set[str] = set()
     new: dict[Any, Any] = {}
-    for variable, name in _let_names(function):
-        if name in defined:
+    shadowing = _shadowing(function)
+    for variable in [*_named(function), *shadowing]:
+        name = variable.name
+        if name in defined or variable in shadowing:
             number = next(n for n in count(1) if f"{name}_{n}" not in used)
             new[variable] = tirx.Var(f"{name}_{number}", variable.ty)
             used.add(new[variable].name)
         defined.add(name)
-    return structural_map(function.body, (tirx.Var, lambda variable: new.get(variable, variable)), order="post")
+    body = structural_map(function.body, (tirx.Var, lambda variable: new.get(variable, variable)), order="post")
+    return function.with_body(body)
 
 
 def _parse_error(error: Exception, file: str) -> ParseError:

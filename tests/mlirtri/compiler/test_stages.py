@@ -438,3 +438,22 @@ def test_a_manifest_says_how_the_kernel_was_made(dumped):
     assert manifest["stages"] == list(kernel.pipeline.names) == list(manifest["seconds"])
     assert set(manifest["versions"]) == {"mlirtri", "apache-tvm", "apache-tvm-ffi", "torch-mlir"}
     assert [p["name"] for p in manifest["interface"]["parameters"]] == ["a", "w", "n", "s"]
+
+
+def total(a):
+    return a.sum(), a.max(1)
+
+
+def product(a):
+    return a @ a.mT + 1
+
+
+@pytest.mark.parametrize("function", [total, product])
+def test_a_resumed_schedule_gives_the_same_code_byte_for_byte(function, tmp_path):
+    """Names that a schedule repeats, of buffers and of loops in loops, are those of its text."""
+    kernel = mt.jit(function).compile(torch.ones(64, 64))
+    file = tmp_path / "scheduled.py"
+    file.write_text(kernel.walked.records["scheduled"].complete())
+    resumed = mt.resume(file, "scheduled")
+    assert list(resumed.ir) == ["scheduled", "llvm", "asm"]
+    assert {name: resumed.ir[name] for name in resumed.ir} == {name: kernel.ir[name] for name in resumed.ir}
