@@ -201,6 +201,14 @@ class ProgramAssertionError(KernelAssertionError, RuntimeError):
     """An assertion of an imported program that is false: certain at compile time, or found at run time."""
 
 
+class ProgramIndexError(ProgramAssertionError, IndexError):
+    """An index outside of its tensor, found at run time by an imported program."""
+
+
+class ProgramDivisionError(ProgramAssertionError, ZeroDivisionError):
+    """An integer that an imported program divides by zero, found at run time."""
+
+
 class UnknownOptionError(KernelError, ValueError):
     """A target, pipeline, schedule, stage or setting that does not exist."""
 

@@ -15,13 +15,23 @@ class Bounds(NamedTuple):
 
 _Pair = tuple[int, int]
 _WIDEST = (-(2**63), 2**63 - 1)
+_LESS = 2
+"""The predicate `slt` of `arith.cmpi`."""
+_MOST_ELEMENTS = 4096
+"""Larger constants are not looked through."""
+_SAME_ELEMENTS = frozenset(
+    f"tensor.{name}" for name in ("cast", "collapse_shape", "expand_shape", "extract_slice", "reshape")
+)
+_CHOICES = frozenset({"arith.select", "arith.maxsi", "arith.minsi"})
 
 
 def bounds_of(value: ir.Value, depth: int = 12) -> Bounds | None:
     """Return the bounds of `value`, looking `depth` operations back."""
     bounds = _bounds(value, depth)
-    if bounds is None or bounds[0] < _WIDEST[0] or bounds[1] > _WIDEST[1]:
-        bounds = _of_type(value.type)
+    fits = _of_type(value.type)
+    low, high = fits or _WIDEST
+    if bounds is None or bounds[0] < low or bounds[1] > high:
+        bounds = fits
     return None if bounds is None else Bounds(*bounds)
 
 
@@ -29,7 +39,7 @@ def _bounds(value: ir.Value, depth: int) -> _Pair | None:
     if not depth:
         return None
     if isinstance(value.owner, ir.Block):
-        return _of_counter(value, depth)
+        return _of_counter(value, depth) if _around(value) == "scf.for" else _of_element(value, depth)
     operation = value.owner.operation
     if operation.name in _RULES:
         return _RULES[operation.name](operation, depth)
@@ -47,12 +57,70 @@ def _of_type(kind: ir.Type) -> _Pair | None:
 
 
 def _of_counter(value: ir.Value, depth: int) -> _Pair | None:
-    block = value.owner
-    loop = block.owner.operation if block.owner is not None else None
-    if loop is None or loop.name != "scf.for" or value.arg_number != 0:
+    loop = value.owner.owner.operation
+    if value.arg_number != 0:
         return None
     lower, upper = (bounds_of(loop.operands[position], depth - 1) for position in (0, 1))
     return None if lower is None or upper is None else (lower[0], max(upper[1] - 1, lower[0]))
+
+
+def _around(argument: ir.Value) -> str:
+    block = argument.owner
+    return "" if block.owner is None else block.owner.operation.name
+
+
+# --- elements of tensors -------------------------------------------------------------------------------------------
+
+
+def _of_element(value: ir.Value, depth: int) -> _Pair | None:
+    """Bound an element that a `linalg.generic` reads; an accumulator has the bounds of its initial value."""
+    if _around(value) != "linalg.generic":
+        return None
+    operand = value.owner.owner.operation.operands[value.arg_number]
+    return _of_elements(operand, depth - 1) if isinstance(operand.type, ir.ShapedType) else bounds_of(operand, depth)
+
+
+def _of_elements(value: ir.Value, depth: int) -> _Pair | None:
+    """Return the bounds of all elements of a tensor."""
+    if not depth or isinstance(value.owner, ir.Block):
+        return _of_type(value.type.element_type)
+    operation = value.owner.operation
+    if operation.name in _SAME_ELEMENTS:
+        return _of_elements(operation.operands[0], depth - 1)
+    if operation.name == "linalg.fill":
+        return bounds_of(operation.operands[0], depth - 1)
+    if operation.name == "arith.constant":
+        return _of_dense(operation.attributes["value"])
+    if operation.name == "linalg.generic":
+        return _of_result(operation, value.result_number, depth)
+    return _of_type(value.type.element_type)
+
+
+def _of_dense(attribute: ir.Attribute) -> _Pair | None:
+    if not isinstance(attribute, ir.DenseIntElementsAttr) or len(attribute) > _MOST_ELEMENTS:
+        return None
+    numbers = [attribute.get_splat_value().value] if attribute.is_splat else [int(number) for number in attribute]
+    return (min(numbers), max(numbers)) if numbers else None
+
+
+def _of_result(generic: ir.Operation, position: int, depth: int) -> _Pair | None:
+    """Bound what a generic yields; a reduction may choose between its accumulator and other values."""
+    block = generic.regions[0].blocks[0]
+    accumulator = block.arguments[len(generic.operands) - len(generic.results) + position]
+    yielded = list(block.operations)[-1].operation.operands[position]
+    bounds = bounds_of(yielded, depth - 1)
+    if bounds is None or not any("reduction" in str(kind) for kind in generic.attributes["iterator_types"]):
+        return bounds
+    first = bounds_of(accumulator, depth - 1)
+    if first is None or any(not _chooses(use.owner.operation, yielded) for use in accumulator.uses):
+        return _of_type(yielded.type)
+    return min(first[0], bounds[0]), max(first[1], bounds[1])
+
+
+def _chooses(operation: ir.Operation, yielded: ir.Value) -> bool:
+    """Return whether the operation compares, or yields one of its operands."""
+    is_chosen = operation.name in _CHOICES and operation.results[0] == yielded
+    return is_chosen or operation.name in ("arith.cmpi", "linalg.yield")
 
 
 def _constant(operation: ir.Operation, _depth: int) -> _Pair | None:
@@ -82,8 +150,36 @@ def _size(operation: ir.Operation, depth: int) -> _Pair | None:
 
 
 def _select(operation: ir.Operation, depth: int) -> _Pair | None:
-    arms = [bounds for arm in list(operation.operands)[1:] if (bounds := bounds_of(arm, depth - 1)) is not None]
+    if (divisor := _floored_by(operation)) is not None:
+        bounds = bounds_of(divisor, depth - 1)
+        return (0, bounds[1] - 1) if bounds is not None and bounds[0] > 0 else None
+    condition, *chosen = operation.operands
+    if (decided := _decided(condition, depth)) is not None:
+        chosen = [chosen[0 if decided else 1]] * 2
+    arms = [bounds for arm in chosen if (bounds := bounds_of(arm, depth - 1)) is not None]
     return None if len(arms) < 2 else (min(low for low, _ in arms), max(high for _, high in arms))
+
+
+def _decided(condition: ir.Value, depth: int) -> bool | None:
+    """Return whether ``x < y`` holds, if their bounds say so."""
+    comparison = None if isinstance(condition.owner, ir.Block) else condition.owner.operation
+    if comparison is None or comparison.name != "arith.cmpi" or comparison.attributes["predicate"].value != _LESS:
+        return None
+    x, y = (bounds_of(operand, depth - 1) for operand in comparison.operands)
+    if x is None or y is None or (x[0] < y[1] and x[1] >= y[0]):
+        return None
+    return x[1] < y[0]
+
+
+def _floored_by(select: ir.Operation) -> ir.Value | None:
+    """Return y where `select` gives x modulo y: ``r = remsi(x, y); r != 0 and r < 0 … ? r + y : r``."""
+    _, above, rest = select.operands
+    if isinstance(rest.owner, ir.Block) or isinstance(above.owner, ir.Block):
+        return None
+    remainder, total = rest.owner.operation, above.owner.operation
+    if remainder.name != "arith.remsi" or total.name != "arith.addi" or total.operands[0] != rest:
+        return None
+    return remainder.operands[1] if total.operands[1] == remainder.operands[1] else None
 
 
 def _clamped(larger: bool) -> Callable[[ir.Operation, int], _Pair | None]:

@@ -7,9 +7,10 @@ at once, each with the user's line. Before the import, `tracing` and `decomposit
 
 - `graph_to_torch.py`: torch.fx to the torch dialect
 - `control_flow.py`: `torch.cond`, and captured tensors of `torch.while_loop`
-- `torch_to_linalg.py`: the torch dialect to linalg; it runs the two rewrites below
+- `torch_to_linalg.py`: the torch dialect to linalg; it runs the three rewrites below
 - `repairs.py`: loops and operators that torch-mlir lowers incorrectly
 - `unsigned_integers.py`: unsigned arithmetic in wider signed integers
+- `checks.py`: assertions on indices and divisors, which eager makes
 - `refused.py`: finds all operators without a lowering
 - `builder.py`: building operations of the torch dialect
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import PassFailedError
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.from_torch import repairs, unsigned_integers
+from mlirtri.lowering.importers.from_torch import checks, repairs, unsigned_integers
 from mlirtri.lowering.importers.from_torch.refused import refuse_operators
 from mlirtri.lowering.importers.normalize import mlir_to_linalg
 from mlirtri.lowering.toolchain.isolated_passes import run_isolated
@@ -32,6 +32,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         for operation in lowered.body.operations:
             if ASSUMPTION in operation.attributes:
                 del operation.attributes[ASSUMPTION]
+        run_rewrite("run-time checks", checks.rewrite, lowered, context)
     return mlir_to_linalg.lower(lowered, context)
 
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, public_functions, scf, tensor
-from mlirtri.errors import ProgramAssertionError, Span, UnsupportedOperationError
+from mlirtri.errors import ProgramAssertionError, Span, UnsupportedOperationError, error_class
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.attributes import (
     CHECK,
     CHECK_LOCATION,
+    ERROR,
     argument_attributes,
     result_attributes,
     set_signature,
@@ -37,6 +39,14 @@ FOLD = (
 )
 
 
+class Kind(NamedTuple):
+    """What an assertion says where it fails."""
+
+    message: str
+    span: Span | None
+    error: str
+
+
 @dataclass(frozen=True)
 class Failure:
     """A failed assertion: an i1 of its block that is true where the assertion failed."""
@@ -44,7 +54,13 @@ class Failure:
     value: ir.Value
     message: str
     span: Span | None
-    """The position of the first assertion with this message."""
+    error: str = ProgramAssertionError.__name__
+    """The name of the class that is raised."""
+
+    @property
+    def kind(self) -> Kind:
+        """What failures that are combined have in common."""
+        return Kind(self.message, self.span, self.error)
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
@@ -69,7 +85,7 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
 
 
 def _attributes(failure: Failure) -> dict[str, ir.Attribute]:
-    attributes = {CHECK: ir.StringAttr.get(f"{ProgramAssertionError.__name__}: {failure.message}")}
+    attributes = {CHECK: ir.StringAttr.get(f"{failure.error}: {failure.message}")}
     return attributes | ({CHECK_LOCATION: ir.StringAttr.get(str(failure.span))} if failure.span else {})
 
 
@@ -78,7 +94,11 @@ def _refuse_certain(operation: ir.Operation) -> None:
         return
     condition = operation.operands[0].owner.operation
     if condition.name == "arith.constant" and not ir.BoolAttr(condition.attributes["value"]).value:
-        raise ProgramAssertionError(operation.attributes["msg"].value, span_of(operation.location))
+        raise error_class(_error_of(operation))(operation.attributes["msg"].value, span_of(operation.location))
+
+
+def _error_of(operation: ir.Operation) -> str:
+    return operation.attributes[ERROR].value if ERROR in operation.attributes else ProgramAssertionError.__name__
 
 
 def _as_tensor(value: ir.Value, kind: ir.Type) -> ir.Value:
@@ -102,9 +122,9 @@ def _failures_in(block: ir.Block) -> list[Failure]:
 def _failure(operation: ir.Operation) -> Failure:
     with ir.InsertionPoint(operation), operation.location:
         failed = arith.xori(operation.operands[0], arith.constant(_bool(), 1))
-    message, span = operation.attributes["msg"].value, span_of(operation.location)
+    failure = Failure(failed, operation.attributes["msg"].value, span_of(operation.location), _error_of(operation))
     operation.erase()
-    return Failure(failed, message, span)
+    return failure
 
 
 def _failures_of(operation: ir.Operation) -> list[Failure]:
@@ -113,35 +133,35 @@ def _failures_of(operation: ir.Operation) -> list[Failure]:
     if (carry := _REGION_RULES.get(operation.name)) is None:
         raise UnsupportedOperationError(f"an assertion inside of {operation.name}", span_of(operation.location))
     failures = [_failures_in(region.blocks[0]) if region.blocks else [] for region in operation.regions]
-    spans: dict[str, Span | None] = {}
-    for failure in (failure for group in failures for failure in group):
-        spans.setdefault(failure.message, failure.span)
-    groups = [[_value_for(message, group) for message in spans] for group in failures]
-    values = carry(operation, groups, len(spans))
-    return [Failure(value, *entry) for value, entry in zip(values, spans.items(), strict=True)]
+    kinds = list(dict.fromkeys(failure.kind for group in failures for failure in group))
+    groups = [[_value_for(kind, group) for kind in kinds] for group in failures]
+    values = carry(operation, groups, len(kinds))
+    return [Failure(value, *kind) for value, kind in zip(values, kinds, strict=True)]
 
 
-def _value_for(message: str, failures: Sequence[Failure]) -> ir.Value | None:
-    return next((failure.value for failure in failures if failure.message == message), None)
+def _value_for(kind: Kind, failures: Sequence[Failure]) -> ir.Value | None:
+    return next((failure.value for failure in failures if failure.kind == kind), None)
 
 
 def _merged(failures: Sequence[Failure]) -> list[Failure]:
-    merged: dict[str, Failure] = {}
+    merged: dict[Kind, ir.Value] = {}
     for failure in failures:
-        first = merged.get(failure.message, failure)
-        value = failure.value if first is failure else arith.ori(first.value, failure.value)
-        merged[failure.message] = Failure(value, failure.message, first.span)
-    return list(merged.values())
+        first = merged.get(failure.kind)
+        merged[failure.kind] = failure.value if first is None else arith.ori(first, failure.value)
+    return [Failure(value, *kind) for kind, value in merged.items()]
 
 
 def _shared(failures: list[Failure]) -> list[Failure]:
     if len(failures) <= MOST_CHECKS:
         return failures
     separate, shared = failures[: MOST_CHECKS - 1], failures[MOST_CHECKS - 1 :]
-    message = "one of these fails: " + "; ".join(failure.message for failure in shared)
+    message = "one of these fails: " + "; ".join(dict.fromkeys(failure.message for failure in shared))
+    errors = {failure.error for failure in shared}
+    error = errors.pop() if len(errors) == 1 else ProgramAssertionError.__name__
+    kind = Kind(message, shared[0].span, error)
     end = terminator(shared[0].value.owner.operation.block)
     with ir.InsertionPoint(end), end.location:
-        return [*separate, *_merged([Failure(failure.value, message, failure.span) for failure in shared])]
+        return [*separate, *_merged([Failure(failure.value, *kind) for failure in shared])]
 
 
 def _bool() -> ir.Type:
@@ -153,7 +173,7 @@ def _failures_of_structured(operation: ir.Operation) -> list[Failure]:
     failures = _failures_in(body)
     with ir.InsertionPoint(operation), operation.location:
         reduced = [(_over_all_elements(operation, failure.value), failure) for failure in failures]
-    return [Failure(value, failure.message, failure.span) for value, failure in reduced if value is not None]
+    return [Failure(value, *failure.kind) for value, failure in reduced if value is not None]
 
 
 def _over_all_elements(operation: ir.Operation, failed: ir.Value) -> ir.Value | None:

@@ -14,12 +14,14 @@ from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
+from mlirtri.errors import ProgramIndexError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.tm_tensor_attention import attention
 from mlirtri.lowering.linalg.arrays import less
 from mlirtri.lowering.linalg.scans import kind_of, scan_as_reduction
 from mlirtri.lowering.mlir import merge_sort
 from mlirtri.lowering.mlir.aliasing import terminator
+from mlirtri.lowering.mlir.attributes import ERROR
 from mlirtri.lowering.mlir.cloning import inlined, replace
 from mlirtri.lowering.mlir.index_values import index_constant, index_value, loop_nest, size_of, sizes_of
 from mlirtri.lowering.mlir.linalg_builder import generic
@@ -255,7 +257,9 @@ def scatter(
     def update(update_index: Values, carried: Values) -> Values:
         starts, is_inside = _starts(indices, update_index, original, axes, inner, behind)
         message = "an index to scatter to is out of bounds"
-        ir.Operation.create("cf.assert", operands=[is_inside], attributes={"msg": ir.StringAttr.get(message)})
+        error = ir.StringAttr.get(ProgramIndexError.__name__)
+        attributes = {"msg": ir.StringAttr.get(message), ERROR: error}
+        ir.Operation.create("cf.assert", operands=[is_inside], attributes=attributes)
 
         def element(offsets: Values, target: Values) -> Values:
             padded: Values = [index_constant(0)] * behind + offsets

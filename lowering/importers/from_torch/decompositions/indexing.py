@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._decomp import decompositions as torch_rules
 
 from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 from mlirtri.lowering.importers.from_torch.decompositions.views import has_no_elements
@@ -165,11 +166,44 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
 
 @decomposes(aten.masked_scatter.default)
 def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """Write the elements of `source` in order where the mask is true; torch-mlir does not broadcast."""
-    if x.shape == mask.shape:
-        return NotImplemented
+    """Write the elements of `source` in order where the mask is true; torch-mlir does not count them."""
     x, mask = torch.broadcast_tensors(x, mask)
-    return aten.masked_scatter.default(x.contiguous(), mask.contiguous(), source)
+    if has_no_elements(x.shape):
+        return x.clone()
+    counts, available = torch.cumsum(mask.reshape(-1).long(), 0), source.numel()
+    aten._assert_async.msg(counts[-1] <= available, "masked_scatter: source has fewer elements than mask has ones")
+    if has_no_elements(source.shape):
+        return x.clone()
+    position = torch.clamp(counts - 1, 0, available - 1)
+    return torch.where(mask, source.reshape(-1)[position].view(mask.shape), x)
+
+
+@decomposes(aten.index_add.default)
+def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+    """Add slices of `source` to those of `x` at `index`, which may not be negative."""
+    return torch_rules.index_add(x, dim, _not_from_end(x, dim, index), source, alpha=alpha)
+
+
+@decomposes(aten.index_copy.default)
+def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """Write slices of `source` to those of `x` at `index`, which may not be negative."""
+    return torch_rules.index_copy(x, dim, _not_from_end(x, dim, index), source)
+
+
+def _not_from_end(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """Move negative indices past the axis, where they fail the assertion on indices."""
+    return torch.where(index < 0, x.shape[dim] if x.dim() else 1, index)
+
+
+@decomposes(aten.one_hot.default)
+def one_hot(index: Tensor, num_classes: int = -1) -> Tensor:
+    """Return rows of zeros with a one at `index`; torch drops the check of the indices when it traces."""
+    if type(num_classes) is not int or num_classes <= 0:
+        return NotImplemented
+    aten._assert_async.msg(
+        ((index >= 0) & (index < num_classes)).all(), f"one_hot: class values are from 0 to {num_classes - 1}"
+    )
+    return (index.unsqueeze(-1) == torch.arange(num_classes, device=index.device)).long()
 
 
 def _single_mask(indices: Indices) -> tuple[int, Tensor] | None:
