@@ -1,12 +1,12 @@
-"""The three pipelines on one page: tuples of stages. A lowering is imported when it first runs.
+"""The pipelines as tuples of stages. A lowering is imported when it first runs.
 
     linalg  ast tri linalg fused relax tir scheduled llvm asm     MLIR fuses, TVM schedules and makes code
     relax   ast tri relax tir scheduled llvm asm                  no linalg: what TVM does alone
     mlir    ast tri linalg fused bufferized llvmdialect asm       no TVM: upstream MLIR down to machine code
     poly    the same with a stage more, `poly`, before llvmdialect: upstream's polyhedral passes, to look at
 
-For CUDA the last two stages are ``cuda`` and, where nvcc is on PATH, ``ptx``. A fourth tuple, ``ast tri interpreted``,
-runs stage `tri` on NumPy: for debugging, and what the tests compare the three with.
+For CUDA the last two stages are ``cuda`` and, where nvcc is on PATH, ``ptx``. One more, ``ast tri interpreted``, runs
+stage `tri` on NumPy: for debugging, and what the tests compare the others with.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ IMPORTS = {
         Stage("linalg", "mlir", LazyLowering("mlirtri.lowering.importers.from_torch.torch_to_linalg")),
     ),
 }
-"""What a program is written in that is no Python function, and the stages up to the one that it has in common."""
+"""Source language of a program to its stages up to the first one that a pipeline of kernels has, too."""
 INTERPRETER = "interpreter"
-"""The name of the pipeline that compiles nothing. It is none of `STAGES`: those are what is compared."""
+"""The name of the pipeline that compiles nothing. It is none of `PIPELINES`, which `compare` chooses from."""
 BACK = {"cpu": (LLVM, ASM), "cuda": (CUDA, PTX)}
 STAGES = {
     "linalg": (*FRONT, LINALG, FUSED, RELAX_FROM_FUSED, *FROM_TIR),
@@ -202,10 +202,9 @@ def pipeline_for(spelling: str | Pipeline, target: Target) -> Pipeline:
             raise UnknownOptionError("the interpreter runs on the CPU only", help='use target="cpu" while debugging')
         return Pipeline(spelling, (*FRONT, INTERPRETED))
     if not isinstance(spelling, str) or spelling not in STAGES:
-        raise UnknownOptionError(
-            f"unknown pipeline {spelling!r}",
-            help=f"{did_you_mean(spelling, (*STAGES, INTERPRETER))}the pipelines are {', '.join(STAGES)}",
-        )
+        names = (*STAGES, INTERPRETER)
+        way_out = f"{did_you_mean(spelling, names)}the pipelines are {', '.join(names)}"
+        raise UnknownOptionError(f"unknown pipeline {spelling!r}", help=way_out)
     if spelling in MLIR_ALONE:
         if target.is_cuda:
             raise UnknownOptionError(

@@ -66,8 +66,8 @@ _WORD = (str, "a name")
 SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (
-        Setting("MLIRTRI_TARGET", *_WORD, "cpu", 'target of kernels that name none: "cpu", "cuda", "cuda:sm_90"'),
-        Setting("MLIRTRI_PIPELINE", *_WORD, "linalg", "pipeline of kernels that name none: linalg, relax, mlir, poly"),
+        Setting("MLIRTRI_TARGET", *_WORD, "cpu", 'target where none is named: "cpu", "cuda" (or "gpu"), "cuda:sm_90"'),
+        Setting("MLIRTRI_PIPELINE", *_WORD, "linalg", "pipeline where none is named: linalg, relax, mlir, poly, …"),
         Setting("MLIRTRI_INTERPRET", *_SWITCH, False, "run kernels op by op on NumPy, for debuggers"),
         Setting("MLIRTRI_NUM_THREADS", *_THREADS, None, "CPU threads of a kernel; by default as many as torch uses"),
         Setting("MLIRTRI_MAX_TENSOR_BYTES", *_COUNT, None, "largest tensor compiled; by default this memory's size"),
@@ -76,7 +76,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_TUNING_FILE", *_FILE, None, "file of measured schedules; by default in the user's cache"),
         Setting("MLIRTRI_PRINT_AUTOTUNING", *_SWITCH, False, "print what `autotune` chooses to stderr"),
         Setting("MLIRTRI_DUMP_DIR", *_FOLDER, None, "write the complete IR of each stage into this folder"),
-        Setting("MLIRTRI_OVERRIDE_DIR", *_FOLDER, None, "take a stage's IR from this folder when a dump lies there"),
+        Setting("MLIRTRI_OVERRIDE_DIR", *_FOLDER, None, "take edited stages from this folder"),
         Setting("MLIRTRI_REPRODUCER_DIR", *_FOLDER, None, "folder for inputs of failed passes; else a temporary one"),
         Setting("MLIRTRI_ROW_TILE", *_COUNT, None, "rows that a softmax does at once; fuses it however long they are"),
         Setting("MLIRTRI_FORCE_SCHEDULES", *_SWITCH, False, "for tests: schedule rules wherever they fit"),

@@ -18,7 +18,7 @@ def guarded(a: Vector):
         return a
 
 
-# TRY: {{.*}}syntax.py:15:5: error: a kernel cannot contain Try
+# TRY: {{.*}}syntax.py:15:5: error: a kernel cannot contain `try`
 # TRY-NEXT: {{^}}        try:
 # TRY-NEXT: {{^}}        ^
 # TRY-NEXT: help:
@@ -29,7 +29,7 @@ def listed(a: Vector):
     return {each for each in a}
 
 
-# LIST: {{.*}}syntax.py:29:12: error: a kernel cannot contain SetComp
+# LIST: {{.*}}syntax.py:29:12: error: a kernel cannot contain a set comprehension
 # LIST-NEXT: return {each for each in a}
 # LIST-NEXT: {{^}}               ^~~~~~~~~~~~~~~~~~~~
 
@@ -39,7 +39,7 @@ def yielding(a: Vector):
     yield a
 
 
-# YIELD: {{.*}}syntax.py:39:5: error: a kernel cannot contain Yield
+# YIELD: {{.*}}syntax.py:39:5: error: a kernel cannot contain `yield`
 
 
 @mt.jit

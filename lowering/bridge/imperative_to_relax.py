@@ -165,7 +165,7 @@ def _refuse_cuda(module: ir.Module) -> None:
     update = next((operation for operation in operations if operation.name.startswith("tensor.insert")), None)
     reason, culprit, change = "complex numbers are not computed on CUDA devices", number, "real and imaginary parts"
     if loop is not None or number is None:
-        description = descriptions[loop.name] if loop else "in-culprit updates"
+        description = descriptions[loop.name] if loop else "in-place updates"
         reason = f"CUDA code is made of whole-array operations only, not of {description}"
         culprit, change = loop or update or function, "whole-array operations"
     raise UnsupportedOperationError(

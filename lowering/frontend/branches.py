@@ -21,7 +21,7 @@ from mlirtri.lowering.frontend.language.builder import describe
 from mlirtri.lowering.frontend.language.scf import Arms, condition_of
 from mlirtri.lowering.frontend.language.storage import Storage, current, has_memory, with_memory
 from mlirtri.lowering.frontend.operators import condition, predicate_at
-from mlirtri.lowering.frontend.scope import Poisoned, Unavailable
+from mlirtri.lowering.frontend.scope import FailedAssignment, Unavailable
 
 
 @handles(ast.If)
@@ -52,7 +52,7 @@ def _visit_arm(context: FunctionContext, body: list[ast.stmt]) -> bool:
     error_count = len(context.errors)
     returned = visit_block(context, body)
     if len(context.errors) > error_count:
-        raise Poisoned
+        raise FailedAssignment
     if returned is None:
         return False
     context.scope.locals[VALUE] = returned.value

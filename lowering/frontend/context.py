@@ -20,14 +20,14 @@ from mlirtri.lowering.frontend.language.builder import Language
 from mlirtri.lowering.frontend.language.merging import Kind
 from mlirtri.lowering.frontend.language.storage import Storage
 from mlirtri.lowering.frontend.python_to_ast import span_of_node
-from mlirtri.lowering.frontend.scope import POISON, Poisoned, Scope
+from mlirtri.lowering.frontend.scope import FAILED, FailedAssignment, Scope
 
 # Unsupported syntax with its replacement; other unsupported syntax is refused without one.
 INSTEAD = {
     "AsyncFor": "write whole-tensor operations",
-    "Try": "a kernel raises nothing: check arguments before the call",
-    "TryStar": "a kernel raises nothing: check arguments before the call",
-    "Raise": "use static_assert for conditions known at compile time",
+    "Try": "exceptions are not supported: check arguments before the call",
+    "TryStar": "exceptions are not supported: check arguments before the call",
+    "Raise": "use mt.static_assert for conditions known at compile time",
     "AsyncWith": "leave context managers outside of the kernel",
     "Global": "pass the value as an argument and return the new one",
     "Nonlocal": "pass the value as an argument and return the new one",
@@ -45,6 +45,15 @@ INSTEAD = {
     "YieldFrom": "return a tuple, or write into an array",
     "Await": "write a plain call",
 }
+
+# What Python calls a node that kernels do not have.
+PYTHON_WORDS = {
+    "Try": "`try`", "TryStar": "`try`", "Raise": "`raise`", "Import": "`import`", "ImportFrom": "`import`",
+    "Global": "`global`", "Nonlocal": "`nonlocal`", "ClassDef": "a class", "Match": "`match`", "Dict": "a dict",
+    "DictComp": "a dict comprehension", "Set": "a set", "SetComp": "a set comprehension", "Yield": "`yield`",
+    "YieldFrom": "`yield`", "Await": "`await`", "AsyncFor": "`async for`", "AsyncWith": "`async with`",
+    "AsyncFunctionDef": "an async function", "TypeAlias": "a type alias",
+}  # fmt: skip
 
 
 @dataclass
@@ -115,14 +124,16 @@ def visit(context: FunctionContext, node: ast.AST) -> Any:
     span, name = context.span(node), type(node).__name__
     handler = HANDLERS.get(type(node))
     if handler is None:
-        raise UnsupportedSyntaxError(f"a kernel cannot contain {name}", span, help=INSTEAD.get(name))
+        raise UnsupportedSyntaxError(
+            f"a kernel cannot contain {PYTHON_WORDS.get(name, name)}", span, help=INSTEAD.get(name)
+        )
     tri = context.b.tri
     outer, tri.location = tri.location, context.location_of(span)
     try:
         return handler(context, node)
     except KernelError as error:
         raise error.at(span) from error.__cause__
-    except (Poisoned, PlanChanged, RecursionError):
+    except (FailedAssignment, PlanChanged, RecursionError):
         raise
     except Exception as error:
         raise CompilerBugError(error, name, span) from error
@@ -142,7 +153,7 @@ def visit_body(context: FunctionContext, body: list[ast.stmt], read_after: Itera
 
 
 def visit_block(context: FunctionContext, body: list[ast.stmt]) -> Returned | None:
-    """Visit statements up to a return. An error of a statement is recorded, and the names it assigns are poisoned.
+    """Visit statements up to a return. An error of a statement is recorded, and names it assigns are marked as failed.
 
     Recursion that is too deep ends the function: each statement that follows might start it again.
     """
@@ -157,9 +168,9 @@ def visit_block(context: FunctionContext, body: list[ast.stmt]) -> Returned | No
                 "an expression of this statement is nested too deeply", context.span(statement),
                 help="give parts of it names, in other statements",
             ) from None  # fmt: skip
-        except (KernelError, Poisoned) as error:
+        except (KernelError, FailedAssignment) as error:
             if isinstance(error, KernelError):
                 context.errors.append(error)
             for name in stored(statement):
-                context.scope.locals[name] = POISON
+                context.scope.locals[name] = FAILED
     return None

@@ -17,7 +17,7 @@ from mlirtri.lowering.frontend.early_exits import VALUE, rebound, stored, writte
 from mlirtri.lowering.frontend.language import merging
 from mlirtri.lowering.frontend.language.builder import describe
 from mlirtri.lowering.frontend.language.storage import Storage, current, has_memory, with_memory
-from mlirtri.lowering.frontend.scope import POISON, Unavailable
+from mlirtri.lowering.frontend.scope import FAILED, Unavailable
 
 
 class LoopState:
@@ -150,7 +150,7 @@ class LoopState:
             raise value.error
         value = self.scope.locals[name] = current(self.b.tri, value)
         leaves = merging.flat(value)
-        if value is POISON or not merging.is_value(value) or len(leaves) != len(merging.flat(first)):
+        if value is FAILED or not merging.is_value(value) or len(leaves) != len(merging.flat(first)):
             self._refuse(name, first, value)
         return leaves
 

@@ -24,7 +24,7 @@ from mlirtri.lowering.frontend.language.merging import same
 from mlirtri.lowering.frontend.language.scf import for_loop, index_of, tensor_of_index, while_loop
 from mlirtri.lowering.frontend.loop_state import LoopState
 from mlirtri.lowering.frontend.operators import condition
-from mlirtri.lowering.frontend.scope import Poisoned
+from mlirtri.lowering.frontend.scope import FailedAssignment
 from mlirtri.lowering.frontend.statements import assign
 from mlirtri.lowering.mlir.index_values import index_constant
 
@@ -63,7 +63,7 @@ def _emit_or_unroll(context: FunctionContext, node: ast.For, iterable: Iterable)
         return _emit(context, node, lambda plan: _emit_for(context, node, iterable, plan))
     except NestedTooDeeplyError:
         raise
-    except (KernelError, Poisoned) as reason:
+    except (KernelError, FailedAssignment) as reason:
         if count is None or count > UNROLLED_IF_NEEDED or b.forced_iterations > MOST_FORCED_ITERATIONS:
             raise
         b.forced_iterations += count
@@ -71,7 +71,7 @@ def _emit_or_unroll(context: FunctionContext, node: ast.For, iterable: Iterable)
         del context.errors[errors:]
         try:
             _unroll(context, node, iterable, 0)
-        except (KernelError, Poisoned):
+        except (KernelError, FailedAssignment):
             context.errors[errors:] = refused
             raise reason from None
 
@@ -88,7 +88,7 @@ def _visit_iteration(context: FunctionContext, node: ast.For | ast.While, item: 
         assign(context, node.target, item)
     visit_block(context, node.body)
     if len(context.errors) > errors:
-        raise Poisoned
+        raise FailedAssignment
 
 
 def _unroll(context: FunctionContext, node: Any, iterable: Iterable, iteration: int) -> None:

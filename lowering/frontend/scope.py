@@ -55,11 +55,11 @@ INSTEAD = {
 }
 
 
-class Poisoned(Exception):
+class FailedAssignment(Exception):
     """The error of reading a name whose assignment failed; only the error of the assignment is reported."""
 
 
-POISON = object()
+FAILED = object()
 """The value of a name whose assignment failed."""
 
 
@@ -105,10 +105,10 @@ class Scope:
         """Return the current value of a name; raises `UnknownNameError`, with similar names."""
         if name in self.locals:
             value = self.locals[name]
-            if value is POISON:
-                raise Poisoned
+            if value is FAILED:
+                raise FailedAssignment
             if isinstance(value, Unavailable):
-                self.locals[name] = POISON
+                self.locals[name] = FAILED
                 raise value.error
             if isinstance(value, Element):
                 return value.read()

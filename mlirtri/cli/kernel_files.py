@@ -159,8 +159,8 @@ def _check_names(function: JitFunction, arguments: dict[str, Any]) -> None:
     if missing:
         shown = " ".join(f"--arg {argument}=f32[2,3]" for argument in missing)
         raise ArgumentMismatchError(
-            f"{name}() needs to know {', '.join(missing)}", signature.span,
-            help=f"say {shown} with their dtypes and shapes, or a value: --arg {missing[0]}=3",
+            f"{name}() misses --arg for {', '.join(missing)}", signature.span,
+            help=f"write {shown} with their dtypes and shapes, or a value: --arg {missing[0]}=3",
         )  # fmt: skip
 
 
@@ -178,6 +178,8 @@ def compile_program(
     Compiles no further than the last of the `stages` stages, so that what a later stage refuses can be looked at.
     """
     if start is not None:
+        if arguments:
+            raise UnknownOptionError("--arg does not apply with --from: the IR has types of its own")
         return _resume(file, start, options, stages)
     if is_program(file):
         return compile_file(file, arguments, options, stages)

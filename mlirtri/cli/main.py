@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -75,6 +76,16 @@ class _Argument(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
+def _by_name(arguments: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the values of ``--arg`` by name; raises `UnknownOptionError` for a name that is given twice."""
+    values = dict(arguments)
+    if len(values) != len(arguments):
+        names = [name for name, _ in arguments]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise UnknownOptionError(f"--arg {repeated} is given twice")
+    return values
+
+
 def _file(metavar: str = "FILE[::KERNEL]") -> Any:
     return click.argument("file", metavar=metavar)
 
@@ -90,7 +101,7 @@ def _start(command: Any) -> Any:
 
 
 def _pipeline(command: Any) -> Any:
-    return click.option("--pipeline", type=click.Choice(list(STAGES)), help="The way down; linalg is usual.")(command)
+    return click.option("--pipeline", type=click.Choice(list(STAGES)), help="The pipeline; by default linalg.")(command)
 
 
 def _target(command: Any) -> Any:
@@ -169,9 +180,9 @@ def emit(
     texts = []
     for spec in [file] if start else each_kernel(file):
         if explain_fusion:
-            _explain(compile_program(spec, start, dict(arguments), options), as_json)
+            _explain(compile_program(spec, start, _by_name(arguments), options), as_json)
             continue
-        kernel = compile_program(spec, start, dict(arguments), options, None if everything else named)
+        kernel = compile_program(spec, start, _by_name(arguments), options, None if everything else named)
         names = list(kernel.ir) if everything else [kernel.pipeline.find(name).name for name in named]
         texts += _pass_texts(kernel, names, pass_name) if pass_name else _stage_texts(kernel, names, complete)
     for banner, text in texts:
@@ -225,7 +236,7 @@ def run(file, start, arguments, pipeline, target, schedule) -> None:
     from mlirtri.cli.program_files import is_program, refuse_open_sizes
     from mlirtri.kernels.arguments import data_for, device_for, summary
 
-    given = dict(arguments)
+    given = _by_name(arguments)
     kernel = compile_program(file, start, given, _options(pipeline, target, schedule))
     device = device_for(kernel.target)
     if is_program(file) and not start:
@@ -253,7 +264,7 @@ def compare(file, arguments, target, schedule, pipelines, repeat, as_json) -> No
 
     names = pipelines or COMPARED
     function = load_kernel(file)
-    given = checked_arguments(function, dict(arguments))
+    given = checked_arguments(function, _by_name(arguments))
     options = {"pipelines": names, "target": target, "schedule": schedule, "repeat": repeat}
     with _waiting(f"compiling and running {function.__name__}"):
         comparison = compare_pipelines(function, **options, **given)
@@ -282,7 +293,7 @@ def tune(file, arguments, pipeline, target, trials, seconds, stages, as_json) ->
 
     options = {"trials": trials, "seconds": seconds, "target": target, "pipeline": pipeline}
     function = load_kernel(file)
-    given = checked_arguments(function, dict(arguments))
+    given = checked_arguments(function, _by_name(arguments))
     tuning = tuned(function, **options, **given)
     for stage in stages:
         print(tuning.side_by_side(stage))

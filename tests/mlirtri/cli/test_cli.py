@@ -124,7 +124,7 @@ def test_a_stage_of_the_other_target_says_how_to_ask_for_it(run, kernels, line, 
 def test_arguments_that_have_to_be_said(run, kernels, command):
     status, _, err = run(command, f"{kernels}::chain")
     assert status == 1
-    assert "chain() needs to know b" in err
+    assert "chain() misses --arg for b" in err
     assert "--arg b=f32[2,3]" in err
     assert "no parameter 'c'" in run(command, f"{kernels}::chain", "--arg", "c=f32[8]")[2]
 
