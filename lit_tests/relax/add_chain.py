@@ -16,7 +16,7 @@ def add_chain(a: mt.Tensor[[64, 32], mt.float32], b: mt.Tensor[[64, 32], mt.floa
 
 # LINALG: @T.prim_func
 # LINALG-NEXT: def [[KERNEL:[a-z_0-9]+]](a: T.Buffer
-# LINALG: T.sblock_attr({"mlirtri.loc": "{{.*}}add_chain.py:13:11"})
+# LINALG: T.sblock_attr({"mlirtri.lines": ["{{.*}}add_chain.py:12:11", "{{.*}}add_chain.py:13:11"], "mlirtri.loc": "{{.*}}add_chain.py:13:11"})
 # LINALG: out[{{.*}}] = a[{{.*}}] + b[{{.*}}] + a[
 # LINALG-NOT: @T.prim_func
 # LINALG: @R.function

@@ -6,6 +6,7 @@ Read in this order:
 - `target.py`: CPU or CUDA architecture. `cpu.py`: caches and vector registers of this CPU.
 - `schedule_option.py`: the values of ``schedule=``.
 - `interface.py`: `Specialization` and `Interface`, how Python meets a compiled function; valid symbols.
+- `binding.py`: the arguments of a call of a Python function by parameter.
 - `size_program.py`: sizes of results, computed on the host from sizes of arguments.
 - `refusals.py`: operations without a translation and tensors larger than memory, as errors. It reads MLIR.
 - `forks.py`: locks and threads of forked processes. `recursion.py`: Python's limit of recursion.
