@@ -171,7 +171,7 @@ WALK = (
             "kernels": ("calls compiler language lowering.frontend lowering.fusion lowering.mlir lowering.relax"),
             "programs": (
                 "compiler kernels lowering.importers.from_onnx lowering.importers.from_relax "
-                "lowering.importers.normalize lowering.sizes"
+                "lowering.importers.normalize lowering.mlir lowering.sizes"
             ),
             "programs.torch_programs": (
                 "calls kernels lowering.importers.from_torch lowering.importers.from_torch.decompositions "
