@@ -6,6 +6,7 @@ The value of an expression is a `Tensor` (an SSA value) or a compile-time Python
 from __future__ import annotations
 
 import ast
+import numbers
 from types import ModuleType
 from typing import Any
 
@@ -123,7 +124,8 @@ def visit_slice(context: FunctionContext, node: ast.Slice) -> slice:
 
 def _bound(context: FunctionContext, node: ast.expr | None) -> Any:
     bound = visit(context, node) if node else None
-    if bound is None or isinstance(bound, Tensor) or hasattr(type(bound), "__index__"):
+    # `numpy.mgrid` takes floats, and complex numbers for numbers of points.
+    if bound is None or isinstance(bound, Tensor | numbers.Number) or hasattr(type(bound), "__index__"):
         return bound
     raise KernelTypeError(f"a slice takes integers, got {describe(bound)}", context.span(node) if node else None)
 

@@ -64,6 +64,9 @@ def subset_of(b: Language, tensor: Tensor, parts: Sequence[Any]) -> Subset:
 
 def _add_slice(b: Language, subset: Subset, part: slice, size: int | Size, axis: int) -> None:
     step = _step(b, part)
+    for bound in (part.start, part.stop):
+        if isinstance(bound, float | complex):
+            raise KernelTypeError(f"a slice takes integers, got {describe(bound)}")
     if isinstance(size, int) and not any(isinstance(bound, Tensor) for bound in (part.start, part.stop)):
         indices = range(size)[slice(_bound(part.start), _bound(part.stop), step)]
         if step < 0 and len(indices):

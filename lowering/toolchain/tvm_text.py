@@ -128,7 +128,8 @@ def _renamed(function: PrimFunc) -> PrimFunc:
             used.add(new[variable].name)
         defined.add(name)
     body = structural_map(function.body, (tirx.Var, lambda variable: new.get(variable, variable)), order="post")
-    return function.with_body(body)
+    parameters = [new.get(parameter, parameter) for parameter in function.params]
+    return PrimFunc(parameters, body, function.ret_type, function.attrs, function.span)
 
 
 def _parse_error(error: Exception, file: str) -> ParseError:

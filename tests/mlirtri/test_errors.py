@@ -124,6 +124,7 @@ VALUES = [
     ("    return ⟦x[2]⟧", "index 2 is out of bounds for axis 0 of float32[2, 3]", ""),
     ("    return ⟦x[0, 0, 0]⟧", "3 indices for float32[2, 3]", ""),
     ("    return ⟦1 / 0⟧ + x", "division by zero", ""),
+    ("    return ⟦x[0:1.5]⟧", "a slice takes integers, got float 1.5", ""),
     ("    return ⟦np.transpose(x, (0, 0))⟧", "not a permutation", ""),
     ("    return ⟦np.max(x[0:0])⟧", "no elements", ""),
     ("    return ⟦np.squeeze(x, 0)⟧", "has size 2, not 1", ""),
