@@ -81,7 +81,7 @@ def test_while_with_a_run_time_test(tmp_path, pipeline):
 
     def body(t, x, limit):
         def test(carried):
-            return t.greater(carried[0], limit)
+            return t.greater(carried[0], limit), carried
 
         def step(carried):
             return [t.multiply(carried[0], t.constant(0.5, FLOAT64)), t.add(carried[1], t.constant(1, INT64))]
