@@ -75,7 +75,7 @@ def while_loop(
     body: Callable[[list[Tensor]], Sequence[Tensor]],
     location: ir.Location | None,
 ) -> list[Tensor]:
-    """Emit an `scf.while` and return its results; `test` returns its predicate and what it forwards to body and results."""
+    """Emit an `scf.while` and return its results; `test` returns a predicate and the forwarded values."""
     types = [operand.value.type for operand in initial]
     loop = scf.WhileOp(types, [operand.value for operand in initial], loc=location)
     locations = [location or ir.Location.unknown()] * len(types)

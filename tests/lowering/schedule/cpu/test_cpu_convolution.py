@@ -249,7 +249,7 @@ def test_only_the_run_counts_the_images(monkeypatch):
     module.norm.running_mean += torch.arange(12)
     count = torch.export.Dim("count", min=0, max=64)
     kernel = mlirtri.from_torch(module, (random(4, 5, 13, 11),), dynamic_shapes={"x": {0: count}}).compile()
-    assert kernel.ir["scheduled"].count("pixels = T.alloc_buffer") >= 3
+    assert len(re.findall(r"\bpixels\w* = T.alloc_buffer", str(kernel.ir["scheduled"]))) >= 3
     for images in (0, 1, 3):
         x = random(images, 5, 13, 11)
         if images:
