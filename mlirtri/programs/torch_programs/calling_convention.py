@@ -92,7 +92,8 @@ class Calling:
         if structure != self.arguments:
             self._refuse_names(name, args, kwargs)
             raise ArgumentMismatchError(
-                f"{name}() was exported for arguments {_shown(self.arguments)}, got {_shown(structure)}",
+                f"{name}() was exported for arguments of the structure {_shown(self.arguments)}, "
+                f"got {_shown(structure)}",
                 help="export the module again with arguments like these",
             )
         for parameter, leaf in zip(self.inputs, leaves, strict=True):
