@@ -208,9 +208,10 @@ def visit_aug_assign(context: FunctionContext, node: ast.AugAssign) -> None:
 
 
 def _update_name(context: FunctionContext, name: str, node: ast.AugAssign) -> None:
-    names = context.scope.locals
     old = context.scope.read(name, context.b)
     new = binary(context.b, node.op, old, visit(context, node.value))
+    # A branch inside of the value replaces the dictionary of names.
+    names = context.scope.locals
     if isinstance(reference := names.get(name), Element):
         _check_update(context.b, old, new, node)
         reference.write(new)

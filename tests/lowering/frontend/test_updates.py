@@ -227,6 +227,20 @@ def test_a_loop_that_leaves_its_array_is_refused():
         assert caught.value.span.line == function.__code__.co_firstlineno + line
 
 
+def test_a_number_is_updated_by_a_conditional_expression():
+    def program(y, x):
+        a = 0.0
+        for _ in range(5):
+            a += x[1] if y[0] > 0.25 else x[0]
+        if y[1] > 0.25:
+            a -= x[0] if y[0] > 0.75 else x[1]
+        return a
+
+    y, x = np.array([0.5, 0.6]), np.array([1.0, 2.0])
+    for pipeline in ("linalg", "mlir", "interpreter"):
+        assert mt.jit(program, pipeline=pipeline)(y, x) == program(y, x)
+
+
 def under_a_condition(a):
     for i in range(9):
         if i < a.shape[0]:
