@@ -17,7 +17,7 @@ from mlirtri.lowering.elementary import tir_pass as vector_math
 from mlirtri.lowering.toolchain import tvm_names
 from mlirtri.lowering.toolchain.tvm_names import EXACT_BUFFERS, IMPERATIVE
 
-MOST_THREADS = 1024
+MAX_THREADS = 1024
 SHARED_BYTES = 48 * 1024
 """Shared memory per block on every CUDA device since sm_75, without opting in to more."""
 
@@ -58,8 +58,8 @@ def _cuda(architecture: str) -> dict:
     return {
         "kind": "cuda",
         "arch": architecture,
-        "max_threads_per_block": MOST_THREADS,
-        "max_num_threads": MOST_THREADS,
+        "max_threads_per_block": MAX_THREADS,
+        "max_num_threads": MAX_THREADS,
         "max_shared_memory_per_block": SHARED_BYTES,
         "thread_warp_size": 32,
     }

@@ -18,7 +18,7 @@ _BIAS = {"float32": 127, "float64": 1023}
 _AVX512 = 512
 """Bits of an AVX-512 register."""
 _ONLY_IN_C = ("fmod",)
-FEW_PARTS = 5
+MAX_HORNER_COEFFICIENTS = 5
 """Coefficients up to which `polynomial_by_pairs` uses Horner's rule."""
 _INFINITY_BITS = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
@@ -113,7 +113,7 @@ class Lanes:
     def polynomial_by_pairs(self, x: Expr, coefficients: Sequence[float]) -> Expr:
         """Return the same with a shorter dependence chain and some more products (G. Estrin, 1960)."""
         parts = [self.number(coefficient) for coefficient in coefficients]
-        while len(parts) > FEW_PARTS or len(parts) == len(coefficients):
+        while len(parts) > MAX_HORNER_COEFFICIENTS or len(parts) == len(coefficients):
             pairs = zip(parts[::2], parts[1::2], strict=False)
             parts = [self.fma(high, x, low) for low, high in pairs] + parts[len(parts) // 2 * 2 :]
             x = self.named(self.product(x, x))

@@ -32,7 +32,7 @@ INT64, BOOL = DTYPES["int64"], DTYPES["bool"]
 ATTEMPTS = 12
 UNROLLED_IF_NEEDED = 32
 """The largest trip count at which a loop is unrolled because its body needs a constant index."""
-MOST_FORCED_ITERATIONS = 256
+MAX_FORCED_ITERATIONS = 256
 """The largest number of such unrolled iterations in one kernel."""
 
 
@@ -64,7 +64,7 @@ def _emit_or_unroll(context: FunctionContext, node: ast.For, iterable: Iterable)
     except NestedTooDeeplyError:
         raise
     except (KernelError, FailedAssignment) as reason:
-        if count is None or count > UNROLLED_IF_NEEDED or b.forced_iterations > MOST_FORCED_ITERATIONS:
+        if count is None or count > UNROLLED_IF_NEEDED or b.forced_iterations > MAX_FORCED_ITERATIONS:
             raise
         b.forced_iterations += count
         refused = context.errors[errors:]

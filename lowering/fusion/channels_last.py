@@ -21,9 +21,9 @@ CONVOLUTIONS = {
 }
 FILTER = 3
 """The cost of transposing an element of the filter, next to one of an image: its window is innermost."""
-FEW_CHANNELS = 8
+MIN_CHANNELS = 8
 """The fewest output channels that fill vectors."""
-MOST_BETWEEN = 8
+MAX_OPERATIONS_BETWEEN = 8
 """The most elementwise operations that may stand between convolution and transpose."""
 
 
@@ -54,7 +54,7 @@ def _is_smaller(operation: ir.Operation) -> bool:
     if not all(kind.has_static_shape for kind in (image, kernel, result)) or 0 in (*image.shape, *kernel.shape):
         return False
     is_few = FILTER * prod(kernel.shape) < prod(image.shape) + prod(result.shape)
-    return is_few and kernel.shape[0] >= FEW_CHANNELS and image.element_type == result.element_type
+    return is_few and kernel.shape[0] >= MIN_CHANNELS and image.element_type == result.element_type
 
 
 def _channels_last_image(operation: ir.Operation) -> ir.Value | None:
@@ -72,7 +72,7 @@ def _channels_last_image(operation: ir.Operation) -> ir.Value | None:
 
 def _is_transposed_later(value: ir.Value) -> bool:
     """Return whether a result is only used elementwise and then transposed to channels last."""
-    for _ in range(MOST_BETWEEN):
+    for _ in range(MAX_OPERATIONS_BETWEEN):
         uses = list(value.uses)
         if len(uses) != 1:
             return False

@@ -23,7 +23,7 @@ CONVOLUTIONS = {
     "linalg.conv_2d_nchw_fchw": linalg.conv_2d_nchw_fchw,
     "linalg.conv_3d_ncdhw_fcdhw": linalg.conv_3d_ncdhw_fcdhw,
 }
-MOST_PHASES = 16
+MAX_PHASES = 16
 """The most convolutions that one is split into."""
 
 
@@ -71,7 +71,7 @@ def _dilated_image(operation: ir.Operation) -> _DilatedImage | None:
     if list(image.type.shape) != sizes or 0 in sizes or any((*offsets[:2], *(step - 1 for step in strides[:2]))):
         return None
     phases = prod(strides[2:])
-    if not 1 < phases <= MOST_PHASES or any(sizes[axis] != insertion.operands[1].type.shape[axis] for axis in (0, 1)):
+    if not 1 < phases <= MAX_PHASES or any(sizes[axis] != insertion.operands[1].type.shape[axis] for axis in (0, 1)):
         return None
     return _DilatedImage(image, offsets[2:], strides[2:], _numbers(operation, "dilations"))
 

@@ -17,7 +17,7 @@ _Pair = tuple[int, int]
 _WIDEST = (-(2**63), 2**63 - 1)
 _LESS = 2
 """The predicate `slt` of `arith.cmpi`."""
-_MOST_ELEMENTS = 4096
+_MAX_ELEMENTS = 4096
 """Larger constants are not looked through."""
 _SAME_ELEMENTS = frozenset(
     f"tensor.{name}" for name in ("cast", "collapse_shape", "expand_shape", "extract_slice", "reshape")
@@ -97,7 +97,7 @@ def _of_elements(value: ir.Value, depth: int) -> _Pair | None:
 
 
 def _of_dense(attribute: ir.Attribute) -> _Pair | None:
-    if not isinstance(attribute, ir.DenseIntElementsAttr) or len(attribute) > _MOST_ELEMENTS:
+    if not isinstance(attribute, ir.DenseIntElementsAttr) or len(attribute) > _MAX_ELEMENTS:
         return None
     numbers = [attribute.get_splat_value().value] if attribute.is_splat else [int(number) for number in attribute]
     return (min(numbers), max(numbers)) if numbers else None

@@ -10,7 +10,7 @@ from mlirtri.errors import ArgumentMismatchError, error_class
 from mlirtri.lowering.core.interface import Interface
 from mlirtri.lowering.core.size_program import ELEMENT, SIZE, Condition, SizeProgram
 
-MOST_SHAPES = 4096
+MAX_SHAPES = 4096
 """Combinations of argument shapes that are remembered."""
 LARGEST_SIZE = 1 << 48
 """Of an axis of a result; no memory holds more."""
@@ -43,7 +43,7 @@ class DynamicShapes:
         shapes = self._shapes.get(key)
         if shapes is None:
             shapes = self._computed(inputs)
-            if len(self._shapes) >= MOST_SHAPES:
+            if len(self._shapes) >= MAX_SHAPES:
                 self._shapes = {}
             self._shapes[key] = shapes
         return shapes

@@ -13,7 +13,7 @@ from mlirtri.calls.plain import Type, have_types, plain_kind, shortest_empty, ty
 from mlirtri.lowering.core.stage import Executable
 from mlirtri.lowering.runtime.large_memory import LARGE, empty_array
 
-MOST_SHAPES = 4096
+MAX_SHAPES = 4096
 """Combinations of argument shapes that are remembered."""
 _UNFIT = object()
 _Repeat = Callable[[tuple[Any, ...]], Any]
@@ -90,7 +90,7 @@ def _remembering(count: int, repeat_of: Callable[[tuple[Any, ...], Any], _Repeat
         if repeat is None:
             result = general(*arguments)
             if (repeat := repeat_of(arguments, result)) is not None:
-                if len(entries) >= MOST_SHAPES:
+                if len(entries) >= MAX_SHAPES:
                     entries.clear()
                 entries[key] = repeat
             return result

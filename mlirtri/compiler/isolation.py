@@ -16,7 +16,7 @@ from mlirtri.lowering.toolchain.worker_process import WORKER, Limits, ProcessDie
 
 DEEPEST = 400
 """Brackets inside each other. A parser of 8 MiB of stack stands a few thousand."""
-MOST_DIGITS = 4096
+MAX_DIGITS = 4096
 """Of a number: reading one takes time with the square of its digits."""
 SECONDS, SECONDS_PER_MEGABYTE = 6.0, 10.0
 """What parsing may take; a hundred thousand operations are six megabytes, and need three seconds."""
@@ -25,11 +25,11 @@ BYTES, BYTES_PER_BYTE = 8 << 30, 60
 
 _TOKEN = re.compile(
     rb'(?P<quote>")|//[^\n]*|->|[<>=]=|(?P<open>[(\[{<])|(?P<close>[)\]}>])'
-    rb"|(?P<number>[0-9]{%d})|(?P<minus>(?:-\s*){64})|(?P<nul>\0)" % (MOST_DIGITS + 1)
+    rb"|(?P<number>[0-9]{%d})|(?P<minus>(?:-\s*){64})|(?P<nul>\0)" % (MAX_DIGITS + 1)
 )
 _STRING_END = re.compile(rb'["\n]|\\.', re.DOTALL)
 _PROBLEMS = {
-    "number": (f"this number has more than {MOST_DIGITS} digits", None),
+    "number": (f"this number has more than {MAX_DIGITS} digits", None),
     "minus": ("this has 64 signs after each other", None),
     "nul": ("this is a NUL byte", "MLIR's text has none; bytecode begins with the bytes 'ML', 0xEF, 'R'"),
 }

@@ -22,7 +22,7 @@ from mlirtri.lowering.pipelines import COMPARED, Pipeline, pipeline_of_import
 
 LAST_REFUSALS = {"linalg": "relax", "relax": "relax", "mlir": "llvmdialect", "poly": "llvmdialect"}
 """The stage of each pipeline behind which operations are no longer translated one by one."""
-MOST_ROUNDS = 32
+MAX_ROUNDS = 32
 _FRAME = ("builtin.module", "func.func", "func.return")
 Position = tuple[int, int]
 
@@ -128,7 +128,7 @@ def _problems(program: Any, symbol: str, name: str, target: Any) -> tuple[tuple[
     pipeline = pipeline.until(LAST_REFUSALS[name])
     problems: dict[tuple[str, Span | None], Problem] = {}
     removed: set[Position] = set()
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         try:
             _walked(_without(program, removed), symbol, pipeline, target)
             return tuple(problems.values()), False

@@ -15,7 +15,7 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.bridge.scalar.body import MOST_NODES, mentions
+from mlirtri.lowering.bridge.scalar.body import MAX_NODES, mentions
 from mlirtri.lowering.bridge.scalar.rules import dtype_name, same_bits
 from mlirtri.lowering.mlir.reading import dtype_of
 from mlirtri.lowering.tir.bfloat16_storage import bits_dtype
@@ -26,7 +26,7 @@ from mlirtri.lowering.toolchain.tvm_names import structural_map, tirx
 Bounds = tuple[int, int]
 _FREE_SIZE = 12
 """Nodes of an index expression that may be repeated at every use, so that TVM can analyse the access."""
-_MOST_COPIES = 32
+_MAX_COPIES = 32
 """Nodes that a variable may stand for in TVM's analysis, which inlines it."""
 _INTEGERS = ("int32", "int64")
 
@@ -97,7 +97,7 @@ class LoopValues:
         """Define a value that an operation computes here, once even if it is used again."""
         scalar = self._without_lets(scalar)
         count = mentions(value)
-        if scalar.size > MOST_NODES or (count > 1 and not scalar.is_free):
+        if scalar.size > MAX_NODES or (count > 1 and not scalar.is_free):
             scalar = self.name(scalar, wish)
         self._meanings[value] = scalar
         if count == 1 and not scalar.is_free:
@@ -187,7 +187,7 @@ def _is_analysed(scalar: Scalar) -> bool:
 
     It remembers a bound of an integer and fails on a tighter one, and on floats of integers whose range it knows.
     """
-    if dtype_name(scalar.expression) in _INTEGERS or scalar.size > _MOST_COPIES:
+    if dtype_name(scalar.expression) in _INTEGERS or scalar.size > _MAX_COPIES:
         return False
     return not any(dtype_name(cast.value) in _INTEGERS for cast in nodes_in(scalar.expression, tirx.Cast))
 

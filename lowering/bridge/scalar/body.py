@@ -26,11 +26,11 @@ Expr = Any
 # Operations that are only valid inside a body, or need variables; `ScalarBody` translates them.
 BODY_OPERATIONS = frozenset({"linalg.yield", "linalg.index", "affine.apply", "tensor.extract", "math.ipowi"})
 _CHEAP_WEIGHT = 2
-MOST_NODES = 128
+MAX_NODES = 128
 """Limit of operations in one expression: TVM recurses over it, and a stack overflow ends the process."""
-MOST_INTEGER_NODES = 8
+MAX_INTEGER_NODES = 8
 """The limit for integers: TVM simplifies their double-width sums in time exponential in the depth."""
-_MOST_COPIES = 32
+_MAX_COPIES = 32
 """How often TVM's analysis may inline an expression before scratch buffers are used."""
 _COMBINERS = {
     "arith.addf": tirx.Add, "arith.addi": tirx.Add, "arith.mulf": tirx.Mul, "arith.muli": tirx.Mul,
@@ -92,7 +92,7 @@ class ScalarBody:
     def _fits_lets(self) -> bool:
         """Return whether copies are few and none int32 or int64: TVM fails on a tighter bound of such a variable."""
         has_integer = any(dtype_name(variable) in ("int32", "int64") for variable, _ in self.variables)
-        return self.copies <= _MOST_COPIES and not has_integer
+        return self.copies <= _MAX_COPIES and not has_integer
 
     def _with_scratch(self, stores: list) -> tuple[Any, tuple]:
         scratch = {
@@ -142,9 +142,9 @@ class ScalarBody:
         weight = 1 + sum(self.weights.get(operand, 0) for operand in operation.operands)
         is_profitable = rule.is_expensive or rule.repeats or weight > _CHEAP_WEIGHT
         count = mentions(result)
-        is_long = weight > (MOST_INTEGER_NODES if dtype_name(expression).startswith(("int", "uint")) else MOST_NODES)
+        is_long = weight > (MAX_INTEGER_NODES if dtype_name(expression).startswith(("int", "uint")) else MAX_NODES)
         if is_long:
-            self.copies = _MOST_COPIES + 1
+            self.copies = _MAX_COPIES + 1
         if is_long or (is_profitable and count > 1):
             expression, weight = self._bind(expression, operation.name.split(".")[-1], count), 0
         self.weights[result] = weight
@@ -168,7 +168,7 @@ class ScalarBody:
         return tirx.GT(variable, literal(0, "float32")) if is_bool else variable
 
     def _count(self, mentions: int) -> None:
-        self.copies = min(self.copies * max(mentions, 1), _MOST_COPIES + 1)
+        self.copies = min(self.copies * max(mentions, 1), _MAX_COPIES + 1)
 
     def _single_result(self, result: ir.Value) -> Expr:
         """Return the value to store, with lets; a reduction keeps the form `accumulator + rest`."""

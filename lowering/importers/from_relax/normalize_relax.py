@@ -30,7 +30,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 from mlirtri.lowering.toolchain.tvm_passes import Pass, bindings_of, operator_of, relax_functions, run_pass, run_passes
 
-MOST_CALLS_DEEP = 32
+MAX_CALL_DEPTH = 32
 
 
 def lower(mod: IRModule, context: CompileContext) -> IRModule:
@@ -60,7 +60,7 @@ def _with_one_entry(mod: IRModule, entry: str) -> IRModule:
     kernels = kernel_names(list(others))
     name = next(other for other in others if kernels[other] == entry)
     function = others[name]
-    for _ in range(MOST_CALLS_DEEP):
+    for _ in range(MAX_CALL_DEPTH):
         called = _called(function, others)
         if name in called:
             raise UnsupportedOperationError(f"the Relax function {name!r} calls itself", help="write it as operators")

@@ -31,7 +31,7 @@ from mlirtri.lowering.mlir.linalg_builder import generalize, generic
 from mlirtri.lowering.mlir.reading import used_dimensions
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
-MOST_CHECKS = 8
+MAX_CHECKS = 8
 """The number of messages with a result of their own; all others share the last one."""
 FOLD = (
     Pass("canonicalize", "assertions that hold fold away"),
@@ -152,9 +152,9 @@ def _merged(failures: Sequence[Failure]) -> list[Failure]:
 
 
 def _shared(failures: list[Failure]) -> list[Failure]:
-    if len(failures) <= MOST_CHECKS:
+    if len(failures) <= MAX_CHECKS:
         return failures
-    separate, shared = failures[: MOST_CHECKS - 1], failures[MOST_CHECKS - 1 :]
+    separate, shared = failures[: MAX_CHECKS - 1], failures[MAX_CHECKS - 1 :]
     message = "one of these fails: " + "; ".join(dict.fromkeys(failure.message for failure in shared))
     errors = {failure.error for failure in shared}
     error = errors.pop() if len(errors) == 1 else ProgramAssertionError.__name__

@@ -19,7 +19,7 @@ from mlirtri.lowering.mlir.index_values import index_constant, loop_nest
 from mlirtri.lowering.mlir.linalg_builder import dimensions, maps_of, plain_accesses
 from mlirtri.lowering.mlir.linalg_builder import generic as build_generic
 from mlirtri.lowering.mlir_backend.llvm.tiles import (
-    FEWEST_MULTIPLICATIONS,
+    MIN_PARALLEL_MULTIPLICATIONS,
     WIDENING,
     Contraction,
     contraction,
@@ -224,9 +224,8 @@ def _write(generic: ir.Operation, operands: tuple[_Operand, _Operand], loops: Co
     outer = [loop for loop in out_access if loop not in (loops.row, loops.column)]
     extent = loops.extents[loops.row]
     tiled = extent // ROWS * ROWS
-    size = ROWS * max(
-        1, -(-tiled // (2 * threads * ROWS)) if threads > 1 and prod(loops.extents) >= FEWEST_MULTIPLICATIONS else tiled
-    )
+    is_parallel = threads > 1 and prod(loops.extents) >= MIN_PARALLEL_MULTIPLICATIONS
+    size = ROWS * max(1, -(-tiled // (2 * threads * ROWS)) if is_parallel else tiled)
 
     def chunk(indices: list[ir.Value]) -> None:
         first = arith.muli(indices[-1], index_constant(size))

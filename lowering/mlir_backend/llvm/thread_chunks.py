@@ -14,7 +14,7 @@ from mlirtri.lowering.mlir.linalg_builder import iterators_of, loop_extents
 from mlirtri.lowering.toolchain.mlir_passes import Pass
 
 MARK = "mlirtri.chunks"
-FEWEST_ELEMENTS = 1 << 16
+MIN_PARALLEL_ELEMENTS = 1 << 16
 """Elements from which on threads, which take some microseconds to start, are profitable."""
 
 _PROGRAM = """module attributes {{transform.with_named_sequence}} {{
@@ -63,7 +63,7 @@ def inline_scopes(module: ir.Module) -> None:
 def _chunk(generic: ir.Operation, threads: int) -> list[int] | None:
     """Return the tile size of each loop, or None where threads are not profitable."""
     extents, iterators = loop_extents(generic), iterators_of(generic)
-    if len(extents) != len(iterators) or DYNAMIC in extents.values() or prod(extents.values()) < FEWEST_ELEMENTS:
+    if len(extents) != len(iterators) or DYNAMIC in extents.values() or prod(extents.values()) < MIN_PARALLEL_ELEMENTS:
         return None
     if generic.parent.operation.name != "func.func":
         return None

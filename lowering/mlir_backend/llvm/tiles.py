@@ -20,7 +20,7 @@ from mlirtri.lowering.mlir_backend.llvm.windows import order_loops, with_even_co
 MARK = "mlirtri.contraction"
 WIDENING = ("arith.extf", "arith.extsi", "arith.extui")
 SUMS = {"arith.addf": "arith.mulf", "arith.addi": "arith.muli"}
-FEWEST_MULTIPLICATIONS = 1 << 18
+MIN_PARALLEL_MULTIPLICATIONS = 1 << 18
 """Multiplications from which on a contraction gains from threads, which take some microseconds to start."""
 CHUNK_BYTES = 1 << 20
 """Bytes of the right operand that a chunk reads at most, to stay in the second-level cache."""
@@ -257,7 +257,7 @@ def _tiles(
     extents[loops.row], extents[loops.column] = row[0], column[0]
     count = prod(-(-extent // size) for extent, size in zip(extents, sizes, strict=True) if size)
     work = row[0] * column[0] * prod(loops.extents) // (loops.extents[loops.row] * loops.extents[loops.column])
-    if threads > 1 and count > 1 and work >= FEWEST_MULTIPLICATIONS:
+    if threads > 1 and count > 1 and work >= MIN_PARALLEL_MULTIPLICATIONS:
         yield (
             f"%o{label}, %f{label} = transform.structured.tile_using_forall {part} tile_sizes {sizes}"
             " : (!transform.any_op) -> (!transform.any_op, !transform.any_op)"

@@ -22,7 +22,7 @@ from mlirtri.lowering.mlir.linalg_builder import (
     set_maps,
 )
 
-MOST_LANES, FEWEST_LANES = 16, 4
+MAX_LANES, MIN_LANES = 16, 4
 """Lanes per vector: larger squares exceed the registers, smaller ones gain nothing."""
 Indices = dict[int, ir.Value]
 """The index of each loop, by its number."""
@@ -82,10 +82,10 @@ def _transpose_of(generic: ir.Operation) -> _Transpose | None:
         return None
     across, extents = accesses[crossed[0]][-1], dict(zip(written, operands[inputs].type.shape, strict=True))
     most = min(
-        simd_registers().bits // max(operands[position].type.element_type.width for position in crossed), MOST_LANES
+        simd_registers().bits // max(operands[position].type.element_type.width for position in crossed), MAX_LANES
     )
     lanes = 1 << max(min(most, extents[across], extents[along]), 1).bit_length() - 1
-    return _Transpose(generic, accesses, extents, crossed, across, along, lanes) if lanes >= FEWEST_LANES else None
+    return _Transpose(generic, accesses, extents, crossed, across, along, lanes) if lanes >= MIN_LANES else None
 
 
 def _overwrites(generic: ir.Operation) -> bool:

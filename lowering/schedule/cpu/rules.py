@@ -32,7 +32,7 @@ from mlirtri.lowering.toolchain.tvm_names import SCHEDULE_ERRORS, PrimFunc, Sche
 COLUMN_CHUNK = 256
 """Columns that a column reduction keeps in the first-level cache while it runs down the rows."""
 
-FEW_ELEMENTS = 64
+MAX_SCALAR_ELEMENTS = 64
 """Elements up to which an elementwise block beside a reduction is not vectorised."""
 
 
@@ -85,7 +85,7 @@ def _block_by_block(function: PrimFunc, schedule: Schedule, target: Target) -> S
         nest = nest_of(schedule, block)
         loops_of = reduction_loops if nest.reduced else element_loops
         statement = loops_of(nest, target) if "R" not in block.kinds or nest.reduced else None
-        if statement is None and not nest.reduced and len(blocks) > 1 and nest.points <= FEW_ELEMENTS:
+        if statement is None and not nest.reduced and len(blocks) > 1 and nest.points <= MAX_SCALAR_ELEMENTS:
             # Reductions over axes of extent 1 begin with their init, too.
             body = nest.body if nest.init is None else sequence(nest.init, nest.body)
             statement = fresh(serial_loops(nest.axes, body))

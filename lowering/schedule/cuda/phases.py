@@ -21,7 +21,7 @@ from mlirtri.lowering.toolchain.tvm_names import Range, tirx
 WARP = 32
 ELEMENTS = 4
 """Minimal elements of a row per thread, before a row gets more threads."""
-MOST_LANES = 512
+MAX_LANES = 512
 COLUMN_LANES = 16
 """Threads along one column, where neighbours in memory are different rows."""
 
@@ -45,7 +45,7 @@ def shape_for(along: bool, count: int, length: int) -> Shape:
     enough = power_above(-(-length // ELEMENTS))
     if not along:
         return Shape(min(COLUMN_LANES, enough), WARP, along=False)
-    lanes = min(MOST_LANES, max(min(WARP, power_above(length)), enough))
+    lanes = min(MAX_LANES, max(min(WARP, power_above(length)), enough))
     return Shape(lanes, min(max(1, 4 * WARP // lanes), power_above(count)), along=True)
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.codegen.targets import MOST_THREADS
+from mlirtri.lowering.codegen.targets import MAX_THREADS
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.rows.rule import runs_along_memory
 from mlirtri.lowering.schedule.cuda.phases import ELEMENTS, Phases, Shape, Thread, power_above, register, shape_for
@@ -26,9 +26,9 @@ from mlirtri.lowering.tir.statements import index, new_buffer, sequence
 from mlirtri.lowering.tir.vectors import loaded, stored
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Schedule, tirx
 
-MOST_ROW_BYTES = 88 * 1024
+MAX_ROW_BYTES = 88 * 1024
 """Shared memory for rows with a given number of rows per block: devices since sm_80 allow as much on request."""
-MOST = 8
+MAX_BLOCKS_PER_ROW = 8
 """Maximal blocks that share a row; above, each pass is a kernel of its own."""
 BLOCKS = 256
 """Number of blocks that keep every device busy."""
@@ -59,12 +59,12 @@ def plan_of(function: PrimFunc, target: Target) -> RowPlan:
         refuse_better_rules(nest)
     shape = shape_of(plan, target)
     blocks = _blocks_per_row(shape, prod(plan.rows.extents), _length(plan))
-    if len(nests) > 1 and not _can_share(plan) and blocks > MOST and target.row_tile is None:
+    if len(nests) > 1 and not _can_share(plan) and blocks > MAX_BLOCKS_PER_ROW and target.row_tile is None:
         raise NotRows("rows are few and long, so that several blocks have to share each")
     writer = CudaRowWriter(plan, shape, function.params)
-    most = ROW_BYTES if target.row_tile is None or len(writer.kept_rows) > 1 else MOST_ROW_BYTES
+    most = ROW_BYTES if target.row_tile is None or len(writer.kept_rows) > 1 else MAX_ROW_BYTES
     if (size := writer.row_bytes()) > most:
-        hint = "; MLIRTRI_ROW_TILE=1 overrides it" if size <= MOST_ROW_BYTES and target.row_tile is None else ""
+        hint = "; MLIRTRI_ROW_TILE=1 overrides it" if size <= MAX_ROW_BYTES and target.row_tile is None else ""
         reason = f"a block's rows take {size} bytes of shared memory, and it has {most} for them{hint}"
         raise NotRows(reason, Obstacle.MEMORY)
     return plan
@@ -76,7 +76,7 @@ def shape_of(plan: RowPlan, target: Target) -> Shape:
     along = all(runs_along_memory(plan, number) for number in plan.reducers)
     shape = shape_for(along, count, length)
     if target.row_tile is not None:
-        lanes = min(shape.lanes, power_above(MOST_THREADS // target.row_tile + 1) // 2)
+        lanes = min(shape.lanes, power_above(MAX_THREADS // target.row_tile + 1) // 2)
         shape = replace(shape, lanes=max(1, lanes), together=target.row_tile)
     return shape.shared_by(_blocks_per_row(shape, count, length)) if _can_share(plan) else shape
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from mlirtri.errors import CodegenError
 from mlirtri.lowering.codegen.lowered_functions import device_module, source_of
-from mlirtri.lowering.codegen.targets import MOST_THREADS, SHARED_BYTES
+from mlirtri.lowering.codegen.targets import MAX_THREADS, SHARED_BYTES
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cuda.argmax import argmax
 from mlirtri.lowering.schedule.cuda.matmul import tensor_cores
@@ -34,17 +34,17 @@ from mlirtri.lowering.toolchain.tvm_names import (
 )
 from mlirtri.lowering.toolchain.tvm_passes import short_message
 
-MOST_BLOCKS = {"blockIdx.x": 2**31 - 1, "blockIdx.y": 65535, "blockIdx.z": 65535, "threadIdx.z": 64}
+MAX_GRID = {"blockIdx.x": 2**31 - 1, "blockIdx.y": 65535, "blockIdx.z": 65535, "threadIdx.z": 64}
 SHARED_LIMITS = {"shared": SHARED_BYTES, "shared.dyn": 96 * 1024}
 """Shared memory that a block may declare, and may request at launch (99 KiB on the smallest device since sm_80)."""
-MOST_LOADS = 500
+MAX_LOADS = 500
 """Loads per value above which the values that it reads are stored to memory."""
 STEP_THREADS = 256
 UNROLL_AS_TEXT = "pragma_unroll_explicit"
 """The annotation of a loop in which TVM repeats the bodies of unrolled loops, in place of ``#pragma unroll``."""
 OLD_DEVICE = {
     "kind": "cuda", "arch": "sm_60",
-    "max_threads_per_block": MOST_THREADS, "max_shared_memory_per_block": SHARED_BYTES,
+    "max_threads_per_block": MAX_THREADS, "max_shared_memory_per_block": SHARED_BYTES,
 }  # fmt: skip
 """A device without tensor cores: the only way to keep Dlight from loading their intrinsics."""
 
@@ -118,7 +118,7 @@ def steps(function: PrimFunc, _target: Target) -> Schedule | None:
     Dlight's rules inline all of them, in time exponential in the depth. None where something is reduced.
     """
     schedule = Schedule(function)
-    if not all(block.is_spatial for block in leaf_blocks(schedule)) or _written_out(schedule) <= MOST_LOADS:
+    if not all(block.is_spatial for block in leaf_blocks(schedule)) or _written_out(schedule) <= MAX_LOADS:
         return None
     for block in leaf_blocks(schedule):
         # A copy costs nothing where it is read; results are what TVM inlines nowhere.
@@ -199,7 +199,7 @@ def _check_limits(kernel: PrimFunc) -> None:
 
     structural_walk(kernel.body, [(tirx.AttrStmt, note), (tirx.AllocBuffer, allocate)], order="pre")
     threads = prod(extent for tag, extent in extents.items() if tag.startswith("threadIdx"))
-    if threads > MOST_THREADS or any(extent > MOST_BLOCKS.get(tag, threads) for tag, extent in extents.items()):
+    if threads > MAX_THREADS or any(extent > MAX_GRID.get(tag, threads) for tag, extent in extents.items()):
         raise LaunchLimitError(f"a launch of {extents} is too large")
     if any(size > SHARED_LIMITS[scope] for scope, size in shared.items()):
         raise LaunchLimitError(f"{sum(shared.values())} bytes of shared memory are too many")

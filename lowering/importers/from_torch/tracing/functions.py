@@ -16,7 +16,7 @@ import torch.nn.functional as F
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
-MOST_SUBSETS = 1 << 20
+MAX_SUBSETS = 1 << 20
 """The most subsets, whose indices are a constant of the program."""
 
 
@@ -63,7 +63,7 @@ def correlation(input: Tensor) -> Tensor:
 
 def subsets(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     count = input.shape[0] if input.dim() == 1 else None
-    if type(count) is not int or r < 1 or comb(count + (r if with_replacement else 0), r) > MOST_SUBSETS:
+    if type(count) is not int or r < 1 or comb(count + (r if with_replacement else 0), r) > MAX_SUBSETS:
         return NotImplemented
     choose = combinations_with_replacement if with_replacement else combinations
     indices = list(choose(range(count), r))

@@ -18,7 +18,7 @@ from mlirtri.lowering.sizes.loop_sizes import DESTINATION_STYLE
 
 Axis = tuple[int, int]
 """A result and one of its axes."""
-MOST_STEPS = 64
+MAX_STEPS = 64
 """How many operations a size is traced back."""
 
 
@@ -36,7 +36,7 @@ def rewrite(module: ir.Module) -> None:
         return
     end = terminator(function.regions[0].blocks[0])
     with ir.InsertionPoint(end), end.location:
-        bounds = {(result, axis): _size_bound(end.operands[result], axis, MOST_STEPS) for result, axis in unknown}
+        bounds = {(result, axis): _size_bound(end.operands[result], axis, MAX_STEPS) for result, axis in unknown}
     _return_bounded(function, {axis: bound for axis, bound in bounds.items() if bound is not None})
 
 

@@ -23,7 +23,7 @@ FACTS = (
     Pass("cse", "equal sizes are computed once"),
 )
 
-MOST_ROUNDS = 4
+MAX_ROUNDS = 4
 """How often folded elements may reveal the indices of other elements."""
 
 
@@ -36,7 +36,7 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
         reshapes.rewrite(module)
         guards.guard_slices(module)
         return
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         has_elements = shape_elements.rewrite(module)
         run_passes(module, FACTS, context)
         if not has_elements:

@@ -13,9 +13,9 @@ from mlirtri.lowering.mlir.cloning import inlined
 from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.sizes.size_reader import traced_element
 
-MOST_ELEMENTS = 64
+MAX_ELEMENTS = 64
 """The most elements of a tensor to trace: shapes are short."""
-MOST_STEPS = 32
+MAX_STEPS = 32
 """How many operations an element is traced back."""
 _SCALARS = ("arith.", "math.", "tensor.extract", "linalg.yield")
 
@@ -31,7 +31,7 @@ def rewrite(module: ir.Module) -> bool:
         if len(indices) < len(operands) or not _is_small(source.type):
             continue
         with ir.InsertionPoint(extract), extract.location:
-            element = _traced(*traced_element(source, indices), MOST_STEPS)
+            element = _traced(*traced_element(source, indices), MAX_STEPS)
         if element is not None:
             extract.results[0].replace_all_uses_with(element)
             extract.erase()
@@ -119,7 +119,7 @@ def _read(value: ir.Value, access: ir.AffineMap, indices: list[int]) -> list[int
 
 
 def _is_small(kind: ir.RankedTensorType) -> bool:
-    return kind.has_static_shape and 0 < prod(kind.shape) <= MOST_ELEMENTS
+    return kind.has_static_shape and 0 < prod(kind.shape) <= MAX_ELEMENTS
 
 
 def _constant_index(value: ir.Value) -> int | None:

@@ -26,7 +26,7 @@ from mlirtri.lowering.tir.tiles import counted, flat, replaced, spread, temporar
 from mlirtri.lowering.tir.vectors import INFINITY_BITS
 from mlirtri.lowering.toolchain.tvm_names import EXACT_BUFFERS, PrimFunc, Schedule, TensorLoad, structural_map, tirx
 
-LEAST_ROWS = 8
+MIN_ROWS = 8
 """Rows of a block below which the tiles of a product are too small."""
 
 
@@ -46,13 +46,13 @@ def takes_attention(function: PrimFunc) -> bool:
 
 
 def _has_blocks(chain: Chain) -> bool:
-    return rows_of_block(chain) >= min(LEAST_ROWS, chain.row)
+    return rows_of_block(chain) >= min(MIN_ROWS, chain.row)
 
 
 def rows_of_block(chain: Chain) -> int:
     """Return the number of rows whose scores take a quarter of the second-level cache."""
     most = cache_bytes()[2] // 4 // (chain.length * int(chain.scores.target.dtype.bits) // 8)
-    return min(chain.row, most // LEAST_ROWS * LEAST_ROWS)
+    return min(chain.row, most // MIN_ROWS * MIN_ROWS)
 
 
 class _Writer:

@@ -48,7 +48,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
 
 Widened = dict[Buffer, Buffer]
 """By private buffer, the buffer with one more dimension for the iterations of a strip."""
-MOST_ELEMENTS = 64
+MAX_ELEMENTS = 64
 """Elements of the largest private buffer that is widened."""
 
 
@@ -129,8 +129,8 @@ def allocated_in(statement: Stmt) -> list[Buffer]:
 
 def _elements(buffer: Any) -> int | None:
     """Return the number of elements of a small buffer; None for a large or dynamic one."""
-    sizes = [size.value if isinstance(size, tirx.IntImm) else MOST_ELEMENTS + 1 for size in buffer.ty.shape]
-    return prod(sizes) if prod(sizes) <= MOST_ELEMENTS else None
+    sizes = [size.value if isinstance(size, tirx.IntImm) else MAX_ELEMENTS + 1 for size in buffer.ty.shape]
+    return prod(sizes) if prod(sizes) <= MAX_ELEMENTS else None
 
 
 def _without_binds(body: Any, offset: Any) -> Any:

@@ -18,11 +18,11 @@ from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, tirx
 
 PARALLEL_VECTORS = 65536
 """Vector operations below which a second thread costs more than it saves: some ten microseconds."""
-MOST_VECTORS = 4
+MAX_VECTORS = 4
 """Vectors in a row of a tile: more load streams gain nothing."""
-MOST_ROWS = 15
+MAX_ROWS = 15
 """Rows of a tile: TVM puts buffers on the stack, where LLVM makes registers of them, only below 1024 bytes."""
-MANY = 2520
+ASSUMED_EXTENT = 2520
 """The extent that tiles are chosen for where it is dynamic: a multiple of every tile size up to ten."""
 FMA_LATENCY = 4
 """Latency of a multiply-add in cycles; two multiply-adds and two loads start in each cycle."""
@@ -112,18 +112,18 @@ class StaticTiles(Tiles):
 def choose_tiles(rows: int, vectors: int, registers: int) -> StaticTiles:
     """Return the tiles of the fewest cycles for one step of the reduction; of equal ones, the larger tiles."""
     options = []
-    for wide in range(1, min(vectors, MOST_VECTORS) + 1):
+    for wide in range(1, min(vectors, MAX_VECTORS) + 1):
         cut_columns = Cut(vectors, -(-vectors // wide))
         # One register holds the element of the left operand, `wide` ones the right operand's vectors.
-        tall = min(MOST_ROWS, max(1, (registers - cut_columns.size - 1) // cut_columns.size))
+        tall = min(MAX_ROWS, max(1, (registers - cut_columns.size - 1) // cut_columns.size))
         options.append(StaticTiles(Cut(rows, -(-rows // tall)), cut_columns))
     return min(options, key=lambda tiles: (_cycles(tiles), tiles.rows.count * tiles.vectors.count))
 
 
 def tiles_for(rows: Any, columns: Any, lanes: int, registers: int, least: int = 1) -> Tiles:
     """Return the tiles of `rows`, at least `least`, and `columns`, either of which may be an expression."""
-    vectors = -(-columns // lanes) if isinstance(columns, int) else MANY
-    tiles = choose_tiles(rows if isinstance(rows, int) else MANY, vectors, registers)
+    vectors = -(-columns // lanes) if isinstance(columns, int) else ASSUMED_EXTENT
+    tiles = choose_tiles(rows if isinstance(rows, int) else ASSUMED_EXTENT, vectors, registers)
     return Tiles(
         tiles.rows if isinstance(rows, int) else OpenCut(rows, tiles.rows.size, least),
         tiles.vectors if isinstance(columns, int) else OpenVectors(columns, tiles.vectors.size, lanes),

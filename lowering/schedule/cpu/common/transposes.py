@@ -35,7 +35,7 @@ SQUARES_ABREAST = 2
 """Neighbouring squares of a chunk, so that each cache line of the operand is used soon after it is loaded."""
 SHORTEST = 4
 """Elements on a side of the smallest square."""
-MOST_OPERANDS = 2
+MAX_OPERANDS = 2
 """Operands that are transposed: each takes a square of registers."""
 DTYPES = ("float16", "float32", "float64", "int16", "int32", "int64", "uint16", "uint32", "uint64")
 """Dtypes whose vectors TVM can shuffle."""
@@ -137,7 +137,7 @@ def transposed_loops(
     """
     side = min(lanes, _power_below(axis.extent), _power_below(across.extent))
     loads = _crossing_loads(nest, axis, across)
-    if side < SHORTEST or not loads or len(loads) > MOST_OPERANDS or has_conditions(nest.body):
+    if side < SHORTEST or not loads or len(loads) > MAX_OPERANDS or has_conditions(nest.body):
         return None
     if not may_repeat and (axis.extent % side or across.extent % side):
         return None

@@ -39,7 +39,7 @@ from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequ
 from mlirtri.lowering.tir.tiles import counted, in_lanes, nested, ramp, replaced, spread, temporary, zero_of
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, PrimFunc, Schedule, Stmt, TensorLoad, tirx
 
-MOST_PIXELS = 512
+MAX_PIXELS = 512
 """Longer rows of a result are split into rows of this length."""
 GOOD_PIXELS = 96
 """Pixels of a chunk from which its tiles are wide enough, and the packed copy is reused enough."""
@@ -66,7 +66,7 @@ def is_channels_first(product: Product | None) -> bool:
     forms = linear_indices(right)
     if forms is None or any(form.factor(inner.variable) for form in forms[:-1]):
         return False
-    if inner.extent > MOST_PIXELS and not _slides(right, product):
+    if inner.extent > MAX_PIXELS and not _slides(right, product):
         return False
     return forms[-1].factor(inner.variable) > 0 and not all(
         isinstance(position, tirx.Var) or not form.terms for position, form in zip(right.indices, forms, strict=True)
@@ -82,7 +82,7 @@ def is_padded_channels_first(product: Product) -> bool:
     """Whether a product is a convolution of this layout whose image is padded where it is read."""
     if (
         not is_channels_first(product)
-        or product.columns[-1].extent > MOST_PIXELS
+        or product.columns[-1].extent > MAX_PIXELS
         or str(product.right.ty.dtype) != product.dtype
         or not product.dtype.startswith("float")
     ):
@@ -102,22 +102,22 @@ def convolution_loops(contraction: Contraction, target: Target) -> Stmt | None:
 
 def _pads_channels(contraction: Contraction) -> bool:
     """Whether a chunk copies the image channel by channel into a padded buffer; not for rows that are split."""
-    is_short = contraction.columns[-1].extent <= MOST_PIXELS
+    is_short = contraction.columns[-1].extent <= MAX_PIXELS
     return is_short and padded_channel(contraction.right, contraction.columns, contraction.reduced, 1) is not None
 
 
 def _cut(contraction: Contraction) -> list[Contraction]:
-    """Return the contraction as contractions of at most `MOST_PIXELS` columns: full ones, and the remainder."""
+    """Return the contraction as contractions of at most `MAX_PIXELS` columns: full ones, and the remainder."""
     inner = contraction.columns[-1]
-    if inner.extent <= MOST_PIXELS:
+    if inner.extent <= MAX_PIXELS:
         return [contraction]
-    full, remaining = divmod(inner.extent, MOST_PIXELS)
-    row, pixel = Axis(tirx.Var("segment", "int64"), full), Axis(tirx.Var("pixel", "int64"), MOST_PIXELS)
+    full, remaining = divmod(inner.extent, MAX_PIXELS)
+    row, pixel = Axis(tirx.Var("segment", "int64"), full), Axis(tirx.Var("pixel", "int64"), MAX_PIXELS)
     last = Axis(tirx.Var("pixel", "int64"), remaining)
-    rows = _with_columns(contraction, [row, pixel], row.variable * index(MOST_PIXELS) + pixel.variable)
+    rows = _with_columns(contraction, [row, pixel], row.variable * index(MAX_PIXELS) + pixel.variable)
     if not remaining:
         return [rows]
-    return [rows, _with_columns(contraction, [last], last.variable + index(full * MOST_PIXELS))]
+    return [rows, _with_columns(contraction, [last], last.variable + index(full * MAX_PIXELS))]
 
 
 def _with_columns(contraction: Contraction, axes: list[Axis], position: Expr) -> Contraction:

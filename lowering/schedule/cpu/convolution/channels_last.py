@@ -29,7 +29,7 @@ from mlirtri.lowering.tir.statements import index, plus, sequence
 from mlirtri.lowering.tir.tiles import counted, nested, temporary
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, PrimFunc, Schedule, Stmt, TensorLoad, tirx
 
-FEW_PIXELS = 4
+MIN_PIXELS = 4
 """With fewer pixels in a row, tiles of whole rows of the result would not use all registers."""
 
 
@@ -47,7 +47,7 @@ def is_channels_last(product: Product | None) -> bool:
         return False
     image = padded(product.left)
     left = product.left if image is None else image.load
-    if not isinstance(left, TensorLoad) or product.rows[-1].extent < FEW_PIXELS:
+    if not isinstance(left, TensorLoad) or product.rows[-1].extent < MIN_PIXELS:
         return False
     if size_of(product.columns) < lanes_for(product.dtype) // 2 or size_of(product.reduced) < 4:
         return False

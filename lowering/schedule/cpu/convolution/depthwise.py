@@ -29,15 +29,15 @@ from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequ
 from mlirtri.lowering.tir.tiles import counted, nested, ramp, replaced, temporary
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, PrimFunc, Schedule, Stmt, TensorLoad, tirx
 
-MOST_TAPS = 2048
+MAX_TAPS = 2048
 """Most elements of a filter: those that a tile reads stay in the first-level cache."""
-MOST_UNROLLED = 32
+MAX_UNROLLED = 32
 """Positions of a window that are unrolled; of larger windows, the innermost axis is."""
-MOST_FILTERS = 3
+MAX_FILTERS = 3
 """Most filters per channel; more of them are better as rows of tiles."""
 ROWS, VECTORS = 4, 2
 """The size of a tile: its rows share loads of their windows, and eight accumulators hide the latency of an addition."""
-FEW_COLUMNS = 4
+MIN_COLUMNS = 4
 
 
 def depthwise(function: PrimFunc, target: Target) -> Schedule | None:
@@ -53,15 +53,15 @@ def depthwise(function: PrimFunc, target: Target) -> Schedule | None:
 
 def is_depthwise(product: Product) -> bool:
     """Whether a product is a depthwise convolution with a small window, whose image may be padded where it is read."""
-    if size_of(product.rows) > MOST_FILTERS or not product.dtype.startswith("float") or not product.columns:
+    if size_of(product.rows) > MAX_FILTERS or not product.dtype.startswith("float") or not product.columns:
         return False
     dtypes = {str(operand.ty.dtype) for operand in (product.left, product.right)}
     if not isinstance(core_of(product.left), TensorLoad) or dtypes != {product.dtype}:
         return False
     columns, reduced = without_units(product.columns), without_units(product.reduced)
-    if not columns or columns[-1].extent < FEW_COLUMNS or not 2 <= size_of(reduced) <= MOST_TAPS:
+    if not columns or columns[-1].extent < MIN_COLUMNS or not 2 <= size_of(reduced) <= MAX_TAPS:
         return False
-    if not reduced or reduced[-1].extent > MOST_UNROLLED:
+    if not reduced or reduced[-1].extent > MAX_UNROLLED:
         return False
     image = _image(product.right)
     if image is None or not any(
@@ -174,7 +174,7 @@ class _WindowTasks(ChunkCopyTasks):
     def _windows(self, body: Callable[[list[Values]], Stmt]) -> Stmt:
         """Return the statements for all window positions: unrolled along all axes, or along the last."""
         reduced = self.contraction.reduced
-        unrolled = reduced if size_of(reduced) <= MOST_UNROLLED else reduced[-1:]
+        unrolled = reduced if size_of(reduced) <= MAX_UNROLLED else reduced[-1:]
         positions = positions_of(*(range(axis.extent) for axis in unrolled))
         taps = [
             {axis.variable: index(position) for axis, position in zip(unrolled, tap, strict=True)} for tap in positions

@@ -19,7 +19,7 @@ from mlirtri.lowering.tir.blocks import CHEAP_CALLS
 from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, least, linear, range_of, variable
 from mlirtri.lowering.toolchain.tvm_names import PARALLEL, SBlockRealize, TensorLoad, ir, structural_walk, tirx
 
-_MOST_PAIRS = 4000
+_MAX_PAIRS = 4000
 """Pairs of accesses that are compared for one loop; a body with more takes longer than it gains."""
 _OTHER = "other iteration"
 _GAP = "iterations between"
@@ -231,7 +231,7 @@ def are_independent(accesses: LoopAccesses, loop: LoopRange, around: Sequence[Lo
         for store in _distinct(access for access in group if access.is_store)
         for other in _distinct(group)
     ]
-    return len(pairs) <= _MOST_PAIRS and all(are_apart(*pair, loop, around) for pair in pairs)
+    return len(pairs) <= _MAX_PAIRS and all(are_apart(*pair, loop, around) for pair in pairs)
 
 
 def _distinct(accesses: Iterable[LoopAccess]) -> list[LoopAccess]:

@@ -22,7 +22,7 @@ from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, plus,
 from mlirtri.lowering.toolchain.tvm_names import PARALLEL, structural_equal, structural_walk, tirx
 
 Ranges = tuple[LoopRange, ...]
-MOST_ACCESSES = 64
+MAX_ACCESSES = 64
 """LoopAccesses of a loop that is still fused: larger bodies run out of registers."""
 
 
@@ -67,7 +67,7 @@ def _fused_pair(first: Any, second: Any, around: Ranges) -> Any:
     if _branches(first) or _branches(second) or not _vectorize_alike(first, second):
         return None
     accesses, other = accesses_of(first.body), accesses_of(body)
-    if accesses.is_opaque or other.is_opaque or len(accesses.all) + len(other.all) > MOST_ACCESSES:
+    if accesses.is_opaque or other.is_opaque or len(accesses.all) + len(other.all) > MAX_ACCESSES:
         return None
     pairs = list(_conflicts(accesses, other))
     if not pairs or not all(are_apart(*pair, range_of(first, {}), around) for pair in pairs):

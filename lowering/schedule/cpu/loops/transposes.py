@@ -14,7 +14,7 @@ from functools import reduce
 
 from mlirtri.lowering.schedule.cpu.common.transposes import (
     DTYPES,
-    MOST_OPERANDS,
+    MAX_OPERANDS,
     SHORTEST,
     SQUARES_ABREAST,
     Square,
@@ -105,7 +105,7 @@ def _loops_of(loop: Stmt) -> _Loops | None:
     if any(not access.is_store and access.buffer in written for access in accesses.shared):
         return None
     loads = _crossing_loads(down.body, accesses.private, loop.loop_var, down.loop_var)
-    if not loads or len(loads) > MOST_OPERANDS:
+    if not loads or len(loads) > MAX_OPERANDS:
         return None
     return _Loops(loop, between, down, Square(down.body, down.loop_var, loop.loop_var, loads, side))
 

@@ -20,7 +20,7 @@ from mlirtri.lowering.tir.statements import index, new_buffer, sequence
 from mlirtri.lowering.tir.tiles import counted, in_lanes, nested, ramp, replaced, spread, temporary, zero_of
 from mlirtri.lowering.toolchain.tvm_names import Stmt, tirx
 
-MOST_ROWS = 3
+MAX_ROWS = 3
 CHUNK = 32
 """Vectors of columns in a chunk: contiguous enough for the prefetcher, and sums that stay in the first-level cache."""
 STEPS = 4

@@ -19,7 +19,7 @@ from mlirtri.lowering.tir.statements import index, new_buffer, sequence
 from mlirtri.lowering.tir.tiles import counted, groups_of, in_lanes, nested, parts_of, ramp, replaced, spread, zero_of
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
-MOST_ROWS = 6
+MAX_ROWS = 6
 """Rows of a tile: with four columns, their vectors and those of both operands take all registers."""
 
 

@@ -28,7 +28,7 @@ from mlirtri.lowering.schedule.cpu.common.tile_sizes import (
     tiles_for,
 )
 from mlirtri.lowering.schedule.cpu.matmul.column_sums import column_sums
-from mlirtri.lowering.schedule.cpu.matmul.dot_tile import MOST_ROWS as MOST_DOT_ROWS
+from mlirtri.lowering.schedule.cpu.matmul.dot_tile import MAX_ROWS as MOST_DOT_ROWS
 from mlirtri.lowering.schedule.cpu.matmul.dot_tile import DotTile
 from mlirtri.lowering.schedule.cpu.matmul.packing import packed_left, packed_right, packed_terms, transposed_right
 from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePosition, has_long_stores

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.tile_sizes import MOST_VECTORS, lanes_for, shared
+from mlirtri.lowering.schedule.cpu.common.tile_sizes import MAX_VECTORS, lanes_for, shared
 from mlirtri.lowering.schedule.cpu.common.transposes import load_transposed
 from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, lies_along, size_of
 from mlirtri.lowering.tir.statements import index, loads_in, sequence
@@ -34,7 +34,7 @@ VECTORS_TOGETHER = 8
 
 TRANSPOSED = ("float32", "float64", "int32", "int64")
 """Dtypes that are transposed in registers: gathering an element costs as much as a whole vector."""
-MOST_ROWS_TRANSPOSED = 256
+MAX_ROWS_TRANSPOSED = 256
 """With more rows, the copy is less than a twentieth of the work: not enough to pay for the longer compilation."""
 
 
@@ -116,7 +116,7 @@ class _VectorCopy:
         """Contiguous vectors that are copied together."""
         extents = [axis.extent for axis in self.reduced]
         # Tiles of dynamic columns keep their width at the end, and drop the results of the padding.
-        padded = self.vectors + index(MOST_VECTORS - 1) if self.is_open else self.vectors
+        padded = self.vectors + index(MAX_VECTORS - 1) if self.is_open else self.vectors
         self.buffer = temporary(name, str(operand.ty.dtype), [size_of(self.batch), padded, *extents, lanes])
 
     def _is_transposed(self) -> bool:
@@ -126,7 +126,7 @@ class _VectorCopy:
             return False
         if not is_read or dtype not in TRANSPOSED or not lanes_for(dtype) == self.lanes >= 4:
             return False
-        return isinstance(self.rows, int) and self.rows <= MOST_ROWS_TRANSPOSED and inner.extent >= self.lanes
+        return isinstance(self.rows, int) and self.rows <= MAX_ROWS_TRANSPOSED and inner.extent >= self.lanes
 
     def load(self) -> Any:
         """Return the load of an element of the copy, in terms of the axes."""
@@ -221,7 +221,7 @@ def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[
     batch = [axis for axis in contraction.batch if depends(terms, [axis])]
     columns = size_of(contraction.columns)
     is_open, vectors = not isinstance(columns, int), parts_of(columns, lanes)
-    padded = vectors + index(MOST_VECTORS - 1) if is_open else vectors
+    padded = vectors + index(MAX_VECTORS - 1) if is_open else vectors
     buffer = temporary("terms", contraction.dtype, [size_of(batch), padded, lanes])
 
     def vector(position: Any) -> Any:

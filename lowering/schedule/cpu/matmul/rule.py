@@ -14,7 +14,7 @@ from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.loops import spatial
 from mlirtri.lowering.schedule.cpu.common.tile_sizes import lanes_for
-from mlirtri.lowering.schedule.cpu.matmul.column_sums import MOST_ROWS
+from mlirtri.lowering.schedule.cpu.matmul.column_sums import MAX_ROWS
 from mlirtri.lowering.schedule.cpu.matmul.dot_products import add_halves, in_groups, with_functions
 from mlirtri.lowering.schedule.cpu.matmul.nest import contraction_loops
 from mlirtri.lowering.schedule.cpu.matmul.tile import without_lets
@@ -45,9 +45,9 @@ from mlirtri.lowering.toolchain.tvm_names import (
     tirx,
 )
 
-FEW_ROWS_IN_PLACE = 48
+MAX_ROWS_IN_PLACE = 48
 """Rows up to which a right operand that is contiguous along the columns is not packed, whatever its size."""
-FEW_ROWS = 32
+MAX_ROWS_OF_DOTS = 32
 """Rows up to which a right operand that is contiguous along the sum is not packed."""
 OPERATIONS_PER_SUM = 3
 """Instructions per horizontal sum of a vector, where four vectors are reduced together."""
@@ -83,9 +83,9 @@ def open_loops(contraction: Contraction, target: Target) -> Stmt:
     if all(_lies_along(operand, inner) for operand in (contraction.left, right)) and inner.extent >= lanes_for(
         "float32"
     ):
-        most, few = FEW_ROWS, replace(contraction, way=Way.DOTS)
+        most, few = MAX_ROWS_OF_DOTS, replace(contraction, way=Way.DOTS)
     elif isinstance(right, TensorLoad) and lies_along(right, columns):
-        most, few = FEW_ROWS_IN_PLACE, replace(contraction, packs_right=False)
+        most, few = MAX_ROWS_IN_PLACE, replace(contraction, packs_right=False)
         if _right_bytes(contraction) <= cache_bytes()[2] // 2:
             return _statements_for(few, target)
     if few is None or isinstance(rows, int):
@@ -112,7 +112,7 @@ def _right_bytes(product: Product | Contraction) -> int:
 def _choose_way(contraction: Contraction) -> Contraction:
     """Return the contraction with its `Way`: few rows take less time than packing the right operand."""
     rows, inner = size_of(contraction.rows), contraction.reduced[-1]
-    if rows <= MOST_ROWS and _lies_along(contraction.right, contraction.columns[-1]):
+    if rows <= MAX_ROWS and _lies_along(contraction.right, contraction.columns[-1]):
         return replace(contraction, way=Way.COLUMNS)
     lanes = lanes_for(contraction.dtype)
     if not _lies_along(contraction.left, inner) or inner.extent < lanes_for("float32"):
@@ -121,7 +121,7 @@ def _choose_way(contraction: Contraction) -> Contraction:
     # Tiles read more streams at once, which is faster where the operand is not in the cache.
     is_cached = rows * size_of(contraction.reduced) * 4 <= cache_bytes()[3]
     is_narrow = size_of(contraction.columns) <= lanes and _is_plain(contraction) and is_cached
-    if not is_narrow and (transposes or rows > FEW_ROWS):
+    if not is_narrow and (transposes or rows > MAX_ROWS_OF_DOTS):
         return contraction
     dots = replace(contraction, way=Way.DOTS, transposes_right=transposes)
     return dots if _operations_of_dots(dots, lanes) < _operations_of_tiles(contraction, lanes) else contraction
@@ -343,7 +343,7 @@ def _shortened(product: Product, around: Surroundings) -> tuple[Product, Surroun
 
 def _contraction(product: Product, around: Surroundings) -> Contraction:
     product, around = _shortened(product, around)
-    rows_are_many = size_of(product.rows) > FEW_ROWS_IN_PLACE
+    rows_are_many = size_of(product.rows) > MAX_ROWS_IN_PLACE
     is_plain = isinstance(around.right, TensorLoad)
     in_place = (
         is_plain

@@ -24,12 +24,12 @@ from mlirtri.lowering.toolchain.tvm_names import ir, structural_map, structural_
 
 CHUNK = 64
 """Vectors per task where there are few rows."""
-FEW_LANES = 4
+MIN_LANES = 4
 CROSSED_ROWS = 64
 """Rows that a transpose processes for one vector of columns."""
 _WIDENING = (tirx.Cast, ir.Call, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
 """Expressions that change the width of values, and those that a CPU has no byte vectors for."""
-MOST_PARTS = 8
+MAX_PARTS = 8
 _FALSE, _TRUE = 0, 1
 
 
@@ -38,10 +38,10 @@ def element_loops(nest: FlatNest, target: Target) -> Any:
     if not nest.axes:
         return fresh(nest.body)
     axis, lanes = _vector_axis(nest), _lanes(nest)
-    if lanes >= FEW_LANES and (mixed := mixed_axes(nest)) is not None:
+    if lanes >= MIN_LANES and (mixed := mixed_axes(nest)) is not None:
         regions = _regions(nest, [axis for axis in nest.axes if axis not in mixed])
         return sequence(*(interleaved(part, mixed, lanes, target) for part in regions))
-    if axis is None or lanes < FEW_LANES:
+    if axis is None or lanes < MIN_LANES:
         return None
     across = _crossing_axis(nest, axis)
     if across is not None and len(parts_of(nest.body, axis.variable, axis.extent)) == 1:
@@ -88,7 +88,7 @@ def _regions(nest: FlatNest, axes: Sequence[NestAxis]) -> list[FlatNest]:
 def _vector_axis(nest: FlatNest) -> NestAxis | None:
     for axis in reversed(nest.axes):
         steps = [access.step(axis.variable) for access in nest.accesses if access.is_store]
-        if axis.extent >= FEW_LANES and all(step == 1 for step in steps):
+        if axis.extent >= MIN_LANES and all(step == 1 for step in steps):
             reads = [access.step(axis.variable) for access in nest.operands]
             is_fit = not reads or any(step in (0, 1) for step in reads)
             return axis if is_fit or _crossing_axis(nest, axis) is not None else None
@@ -179,7 +179,7 @@ def _may_repeat(nest: FlatNest) -> bool:
     return all(access.is_store for access in nest.accesses if access.buffer in written)
 
 
-MOST_INTERLEAVED = 8
+MAX_INTERLEAVED = 8
 """Elements along the short axis: the code is repeated for each."""
 DTYPES = ("float64", "float32", "int64", "int32")
 """Dtypes of results with the same layout in registers as in memory."""
@@ -194,10 +194,10 @@ def mixed_axes(nest: FlatNest) -> tuple[NestAxis, NestAxis] | None:
     if any(access.buffer is store.buffer or access.buffer.same_as(store.buffer) for access in nest.operands):
         return None
     short = next((axis for axis in nest.axes if store.step(axis.variable) == 1), None)
-    if short is None or not 1 < short.extent <= MOST_INTERLEAVED:
+    if short is None or not 1 < short.extent <= MAX_INTERLEAVED:
         return None
     along = next((axis for axis in nest.axes if store.step(axis.variable) == short.extent), None)
-    if along is None or along.extent < FEW_LANES or len(parts_of(nest.body, along.variable, along.extent)) > 1:
+    if along is None or along.extent < MIN_LANES or len(parts_of(nest.body, along.variable, along.extent)) > 1:
         return None
     are_whole = all(access.step(short.variable) is not None for access in nest.operands)
     return (
@@ -258,7 +258,7 @@ def parts_of(statement: Any, variable: Any, extent: int) -> list[tuple[int, int]
 
     structural_walk(statement, [(kind, visit) for kind in COMPARISONS])
     ordered = sorted(bounds)
-    if len(ordered) > MOST_PARTS + 1:
+    if len(ordered) > MAX_PARTS + 1:
         return [(0, extent)]
     return list(pairwise(ordered))
 

@@ -20,7 +20,7 @@ from mlirtri.lowering.schedule.cpu.common.vector_stores import vector_store
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, accumulators_of
 from mlirtri.lowering.schedule.cpu.nests.row_extrema import extremum_row, position_row
 from mlirtri.lowering.schedule.cpu.nests.wide_sums import (
-    LEAST_ROWS,
+    MIN_ROWS,
     PARTIAL_SUMS,
     WideColumns,
     add_blocks,
@@ -39,7 +39,7 @@ PARTIAL_VECTORS = 4
 """Vectors of partial results: as many additions as are in flight in a core."""
 SEGMENT = 8
 """Vectors of results in one private buffer: TVM puts those below 1024 bytes on the stack."""
-FEW_LANES = 4
+MIN_LANES = 4
 """Loops with fewer neighbours are left to LLVM."""
 
 
@@ -49,14 +49,14 @@ def reduction_loops(nest: FlatNest, target: Target) -> Any:
     if accumulators is None:
         return None
     lanes = _lanes(nest, accumulators)
-    if lanes < FEW_LANES:
+    if lanes < MIN_LANES:
         return None
     if (statement := window_loops(nest, accumulators, lanes, target)) is not None:
         return statement
     column, row = _column_axis(nest), None if accumulators.combine is None else _row_axis(nest)
     if column is not None and (row is None or column.extent >= min(lanes, row.extent)):
         return _columns(nest, accumulators, column, lanes, target)
-    if row is not None and row.extent >= FEW_LANES * 2:
+    if row is not None and row.extent >= MIN_LANES * 2:
         return _rows(nest, accumulators, row, lanes, target)
     return None
 
@@ -80,7 +80,7 @@ def _column_axis(nest: FlatNest) -> NestAxis | None:
     for axis in reversed(nest.spatial):
         steps = [access.step(axis.variable) for access in nest.accesses if access.is_store]
         reads = [access.step(axis.variable) for access in nest.operands]
-        if all(step == 1 for step in steps) and axis.extent >= FEW_LANES:
+        if all(step == 1 for step in steps) and axis.extent >= MIN_LANES:
             return axis if all(step in (0, 1) for step in reads) else None
     return None
 
@@ -148,7 +148,7 @@ def _last_columns(
 
 def _sums_of_columns(nest: FlatNest, accumulators: Accumulators, column: NestAxis, lanes: int, target: Target) -> Any:
     """Return long fp32 sums, most of whose additions are in fp32; None for others."""
-    if column.extent < 2 * lanes or nest.reduced[-1].extent < LEAST_ROWS or not nest.vectorizes:
+    if column.extent < 2 * lanes or nest.reduced[-1].extent < MIN_ROWS or not nest.vectorizes:
         return None
     if (term := fp32_term(nest, accumulators)) is None:
         return None

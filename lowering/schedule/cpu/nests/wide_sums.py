@@ -51,7 +51,7 @@ ROWS = 8
 """Rows that are read together: about as many streams as a CPU prefetches."""
 STRIP_BYTES = 4096
 """Bytes of one row that are read contiguously: a page, at which hardware prefetching ends."""
-LEAST_ROWS = 4
+MIN_ROWS = 4
 """With fewer rows the sums are written as often as terms are read."""
 _INFINITY = 0x7FF0000000000000
 """The bits of an infinite fp64."""

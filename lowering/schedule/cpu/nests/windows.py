@@ -24,15 +24,15 @@ from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequ
 from mlirtri.lowering.tir.tiles import in_lanes, replaced
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, tirx
 
-MOST_TAPS = 64
+MAX_TAPS = 64
 """Positions of a window that are unrolled."""
-MOST_STEPS = 128
+MAX_STEPS = 128
 """Vector steps that are unrolled, which bounds the time of compilation."""
-MOST_SKIPPING_STEPS = 48
+MAX_SKIPPING_STEPS = 48
 """The same for steps with loads of stride 2: each is nine statements, and rows share fewer loads."""
-MOST_ROWS = 4
-MOST_VECTORS = 4
-FEW_LANES = 4
+MAX_ROWS = 4
+MAX_VECTORS = 4
+MIN_LANES = 4
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def window_loops(nest: FlatNest, accumulators: Accumulators, lanes: int, target:
     while lanes > column.extent:
         lanes //= 2
     steps = {access: access.step(column.variable) for access in nest.accesses}
-    if lanes < FEW_LANES or any(step != 1 for access, step in steps.items() if access.is_store):
+    if lanes < MIN_LANES or any(step != 1 for access, step in steps.items() if access.is_store):
         return None
     if any(step not in (0, 1, 2) for step in steps.values()):
         return None
@@ -69,7 +69,7 @@ def window_loops(nest: FlatNest, accumulators: Accumulators, lanes: int, target:
 def is_window(nest: FlatNest) -> bool:
     """Whether a reduction is over a small window that slides along the results' axes."""
     taps = prod(axis.extent for axis in nest.reduced)
-    return taps <= MOST_TAPS and bool(nest.spatial) and _slides(nest)
+    return taps <= MAX_TAPS and bool(nest.spatial) and _slides(nest)
 
 
 def _slides(nest: FlatNest) -> bool:
@@ -79,7 +79,7 @@ def _slides(nest: FlatNest) -> bool:
     """
     if any(linear(access.offset, {}) is None for access in nest.operands):
         return False
-    axes = [axis for axis in nest.spatial if axis.extent >= FEW_LANES]
+    axes = [axis for axis in nest.spatial if axis.extent >= MIN_LANES]
     moving = [*axes, *nest.reduced]
     last = nest.spatial[-1].variable
     return any(
@@ -90,9 +90,9 @@ def _slides(nest: FlatNest) -> bool:
 def _loops(window: _Window, target: Target) -> Any:
     taps = prod(axis.extent for axis in window.nest.reduced)
     column, row, lanes = window.column, window.row, window.lanes
-    vectors = min(MOST_VECTORS, column.extent // lanes)
-    most = MOST_SKIPPING_STEPS if window.skipping else MOST_STEPS
-    rows = 1 if row is None else max(1, min(MOST_ROWS, row.extent, most // (taps * vectors)))
+    vectors = min(MAX_VECTORS, column.extent // lanes)
+    most = MAX_SKIPPING_STEPS if window.skipping else MAX_STEPS
+    rows = 1 if row is None else max(1, min(MAX_ROWS, row.extent, most // (taps * vectors)))
     outer = [axis for axis in window.nest.spatial if axis is not column and axis is not row]
     statements = []
     for first, count, tall in _cut(1 if row is None else row.extent, rows):

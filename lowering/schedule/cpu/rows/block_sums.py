@@ -22,7 +22,7 @@ from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.tir.vectors import in_order, lanewise, stored
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_walk, tirx
 
-LEAST_STRIPS = 2
+MIN_TERMS_PER_LANE = 2
 """Terms per lane from which a block is profitable."""
 
 
@@ -90,7 +90,7 @@ class BlockWriter(RowWriter):
 
     def _blocked(self, step: Step) -> dict[int, Any]:
         chains = super()._vectors(step, True)
-        is_long = step.extents[-1] >= LEAST_STRIPS * chains * self._lanes(step)
+        is_long = step.extents[-1] >= MIN_TERMS_PER_LANE * chains * self._lanes(step)
         return blocked_sums(self.plan, step, self.parameters) if is_long else {}
 
     # A pass that is computed again uses the buffers of the first version.
