@@ -1,6 +1,6 @@
 """`make demo`: train a digit classifier with torch, then run it through kernels compiled by all three pipelines.
 
-Prints one kernel's walk through its stages, the table of `mlirtri.compare`, and the accuracy of each pipeline beside
+Prints the stages of one kernel, the table of `mlirtri.compare`, and the accuracy of each pipeline beside
 torch's. Ends with status 1 when a pipeline classifies any image otherwise than torch does.
 """
 
@@ -35,7 +35,7 @@ out = Console(width=None if sys.stdout.isatty() else 140)
 progress = Console(stderr=True)
 
 
-def walk(lines: int) -> None:
+def show_stages(lines: int) -> None:
     """Print the text of each stage of the feed-forward kernel for four tokens, up to `lines` lines of each."""
     shapes = ((4, 32), (64, 32), (64,), (32, 64), (32,))
     abstract = [mt.Tensor(shape, mt.float32) for shape in shapes]
@@ -87,8 +87,8 @@ def main(lines: int, repeat: int | None) -> None:
         expected = model(digits.test_images)
     arguments = [digits.test_images, *weights_of(model)]
 
-    out.print(Rule("The walk of one kernel", characters="═"))
-    walk(lines)
+    out.print(Rule("The stages of one kernel", characters="═"))
+    show_stages(lines)
     out.print(Rule("The pipelines side by side", characters="═"))
     with progress.status("compiling and timing the pipelines"):
         comparison = mt.compare(classify_digits, *arguments, pipelines=PIPELINES, repeat=repeat)

@@ -46,7 +46,7 @@ def triangle(x: mt.Tensor[[200, 200], mt.float64]):
     return out
 
 
-# A size of run time: the sum walks over as many elements as the slice has.
+# A size of run time: the sum has as many terms as the slice has elements.
 # CHECK-LABEL: func.func @triangle
 # CHECK: %[[PART:.*]] = tensor.extract_slice %{{.*}}[%[[I:[a-z0-9]+]], 0] [1, %[[I]]] [1, 1] : tensor<200x200xf64> to tensor<?xf64>
 # CHECK: linalg.generic {{.*}} iterator_types = ["reduction"]} ins(%[[PART]] : tensor<?xf64>)

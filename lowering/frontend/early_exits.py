@@ -169,8 +169,8 @@ def _captured(body: Sequence[ast.stmt]) -> frozenset[str]:
 
 
 def loaded(*nodes: ast.AST | None) -> set[str]:
-    walked = (part for node in nodes if node is not None for part in ast.walk(node))
-    return {part.id for part in walked if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Store)}
+    nodes_below = (part for node in nodes if node is not None for part in ast.walk(node))
+    return {part.id for part in nodes_below if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Store)}
 
 
 def written(body: Sequence[ast.AST]) -> set[str]:

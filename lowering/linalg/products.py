@@ -134,9 +134,9 @@ def _vector_product(operands: Values, x: TensorType, y: TensorType, result: Tens
     position = {axis: number for number, axis in enumerate(loops)}
     values, maps = [], []
     for value, type_, axes in ((operands[0], x, (0, 2)), (operands[1], y, (2, 1))):
-        walked = [(axis, size) for axis, size in zip(axes, type_.shape, strict=True) if axis in position]
-        values.append(reshape(value, [size for _, size in walked], type_.dtype))
-        maps.append(dimensions(*(position[axis] for axis, _ in walked), rank=len(loops)))
+        factors = [(axis, size) for axis, size in zip(axes, type_.shape, strict=True) if axis in position]
+        values.append(reshape(value, [size for _, size in factors], type_.dtype))
+        maps.append(dimensions(*(position[axis] for axis, _ in factors), rank=len(loops)))
     flat = TensorType(tuple(size for size in result.shape if size != 1), carried)
     init = filled(flat, 0, loop_sizes(flat, values, maps))
     maps.append(dimensions(*range(flat.rank), rank=len(loops)))

@@ -166,13 +166,13 @@ def loop_sizes(result: TensorType, inputs: Sequence[ir.Value], maps: Sequence[ir
 
 
 def _loop_size(loop: int, inputs: Sequence[ir.Value], maps: Sequence[ir.AffineMap]) -> int | ir.Value:
-    walked = [
+    sources = [
         (value, axis)
         for value, map_ in zip(inputs, maps, strict=True)
         for axis, index in enumerate(map_.results)
         if isinstance(index, ir.AffineDimExpr) and index.position == loop
     ]
-    return size_of(*walked[0])
+    return size_of(*sources[0])
 
 
 def reshape(value: ir.Value, shape: Sequence[int | Size], dtype: DType, sizes: Sizes | None = None) -> ir.Value:

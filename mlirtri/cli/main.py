@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from mlirtri.compiler.walk import StageRecord
+    from mlirtri.compiler.stage_loop import StageRecord
     from mlirtri.kernels.kernel import Kernel
     from mlirtri.kernels.options import Options
 
@@ -199,13 +199,13 @@ def _explain(kernel: Kernel, as_json: bool) -> None:
 
 
 def _stage_texts(kernel: Kernel, names: list[str], complete: bool) -> list[tuple[str, str]]:
-    records = [kernel.walked.records[name] for name in names]
+    records = [kernel.compilation.records[name] for name in names]
     return [(_banner(kernel, record), record.complete() if complete else record.readable()) for record in records]
 
 
 def _pass_texts(kernel: Kernel, names: list[str], pass_name: str) -> list[tuple[str, str]]:
     texts = [
-        (_banner(kernel, kernel.walked.records[stage], f": {name}"), text)
+        (_banner(kernel, kernel.compilation.records[stage], f": {name}"), text)
         for stage in names
         for name, text in kernel.passes[stage].items()
         if name == pass_name or (pass_name == "all" and name in kernel.passes[stage].changed)

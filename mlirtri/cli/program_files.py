@@ -132,7 +132,7 @@ def to_relax(spec: str) -> str:
 def _relax_text(kernel: Kernel) -> str:
     """Return the readable text; the complete one where the readable text omits constants and would not parse."""
     text = kernel.ir["relax"]
-    return kernel.walked.records["relax"].complete() if "metadata[" in text else text
+    return kernel.compilation.records["relax"].complete() if "metadata[" in text else text
 
 
 def report_on_file(spec: str, language: str | None, pipeline: str | None, target: str | None) -> Any:

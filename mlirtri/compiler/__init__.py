@@ -1,11 +1,11 @@
 """The compile loop, and what happens between two stages: print, verify, dump, take an edited file, read it back.
 
 *Takes* the input of a first stage, a `Pipeline` and a `CompileContext`.
-*Gives* a `Walk`: text and time of every stage, and the executable that the last one made.
+*Gives* a `Compilation`: text and time of every stage, and the executable that the last one made.
 *Refuses* what a stage refuses, and IR text that does not parse or does not fit the kernel (`ParseError`).
 `kernels`, `programs`, `measure` and `cli` import it. It loads MLIR.
 
-- `walk.py`: the loop over the stages.
+- `stage_loop.py`: the loop over the stages. `tuning_bar.py`: what it shows while schedules are searched for.
 - `printing.py`: the texts of a stage, and the way back from text.
 - `isolation.py`: parses MLIR that others wrote in another process first.
 - `observe.py`: the hook between stages, made from arguments and settings.

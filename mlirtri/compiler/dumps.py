@@ -33,7 +33,7 @@ from mlirtri.lowering.core.stage import PassRecord, Stage
 from mlirtri.lowering.pipelines import Pipeline
 
 if TYPE_CHECKING:
-    from mlirtri.compiler.walk import StageRecord, Walk
+    from mlirtri.compiler.stage_loop import Compilation, StageRecord
 
 MANIFEST = "manifest.json"
 PARAMS = "params.npz"
@@ -45,12 +45,12 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in ("mlirtri", "apache-tvm", "apache-tvm-ffi", "torch-mlir")}
 
 
-def write_dump(root: Path, name: str, pipeline: Pipeline, walked: Walk, facts: dict[str, Any]) -> Path:
+def write_dump(root: Path, name: str, pipeline: Pipeline, compilation: Compilation, facts: dict[str, Any]) -> Path:
     """Write `root`/`name` atomically, replacing an existing dump; raises `DumpError`."""
     temporary = root / f".{name}-{os.getpid()}-{threading.get_ident()}"
     try:
         temporary.mkdir(parents=True)
-        _write(temporary, pipeline, walked, facts)
+        _write(temporary, pipeline, compilation, facts)
         return _put_in_place(temporary, root / name)
     except OSError as problem:
         raise DumpError(f"the IR could not be written to {root}: {problem}", help="set MLIRTRI_DUMP_DIR anew") from None
@@ -74,18 +74,18 @@ def file_name(pipeline: Pipeline, stage: Stage) -> str:
     return f"{pipeline.names.index(stage.name):02}_{stage.name}.{SUFFIXES.get(stage.kind, 'txt')}"
 
 
-def _write(folder: Path, pipeline: Pipeline, walked: Walk, facts: dict[str, Any]) -> None:
+def _write(folder: Path, pipeline: Pipeline, compilation: Compilation, facts: dict[str, Any]) -> None:
     digests = {}
-    for name, record in walked.records.items():
+    for name, record in compilation.records.items():
         file = file_name(pipeline, record.stage)
         text = record.complete()
         (folder / file).write_text(text, encoding="utf-8")
         digests[file] = digest_of(text)
-        _write_passes(folder / Path(file).stem, record, walked.context.passes.get(name, ()))
-    if walked.context.interface is not None:
-        write_params(folder, walked.context.interface.bound, walked.context.params)
+        _write_passes(folder / Path(file).stem, record, compilation.context.passes.get(name, ()))
+    if compilation.context.interface is not None:
+        write_params(folder, compilation.context.interface.bound, compilation.context.params)
     command = [os.path.basename(sys.argv[0]), *sys.argv[1:]] if sys.argv else []
-    manifest = {**facts, "files": digests, "seconds": walked.seconds, "versions": versions(), "command": command}
+    manifest = {**facts, "files": digests, "seconds": compilation.seconds, "versions": versions(), "command": command}
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
 

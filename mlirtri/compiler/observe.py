@@ -11,8 +11,8 @@ from mlirtri.compiler.dumps import edited_file, write_dump
 from mlirtri.compiler.interface_json import to_json
 from mlirtri.compiler.interfaces import described, fits, function_of
 from mlirtri.compiler.printing import RESUMABLE, parse_given
+from mlirtri.compiler.stage_loop import Compilation, StageRecord
 from mlirtri.compiler.verify import verify
-from mlirtri.compiler.walk import StageRecord, Walk
 from mlirtri.errors import ParseError, Span, UnknownOptionError, did_you_mean
 from mlirtri.lowering.core.interface import Capture
 from mlirtri.lowering.core.stage import CompileContext, PassRecord, Stage
@@ -41,7 +41,7 @@ class Observer:
 
     @property
     def wants_passes(self) -> bool:
-        """Return whether the walk keeps the text after each pass; with edited files it cannot be repeated later."""
+        """Return whether to keep the text after each pass; with edited files it cannot be repeated later."""
         return bool(self.printed) or self.dump_folder is not None or self.override_folder is not None
 
     def __call__(self, stage: Stage, ir: Any, context: CompileContext) -> Any:
@@ -57,12 +57,12 @@ class Observer:
         if stage in self.printed and record.changed:
             self._show(record.name, stage, record.text)
 
-    def replay(self, walked: Walk, already: tuple[str, ...] = ()) -> None:
+    def replay(self, compilation: Compilation, already: tuple[str, ...] = ()) -> None:
         """Print what a compilation from the cache would have printed; the stages of `already` have run this time."""
-        for name, record in walked.records.items():
+        for name, record in compilation.records.items():
             if name not in self.printed or name in already:
                 continue
-            for pass_record in walked.context.passes.get(name, ()):
+            for pass_record in compilation.context.passes.get(name, ()):
                 self.on_pass(name, pass_record)
             self._show(name, name, record.readable())
 
@@ -104,10 +104,10 @@ class Observer:
             return []
         return [Capture(_override_state, _override_state(), "MLIRTRI_OVERRIDE_DIR")]
 
-    def dump(self, walked: Walk, digest: str, facts: dict[str, Any]) -> None:
+    def dump(self, compilation: Compilation, digest: str, facts: dict[str, Any]) -> None:
         """Write every stage and pass, and a manifest, to ``MLIRTRI_DUMP_DIR`` if it is set."""
         if self.dump_folder is not None:
-            write_dump(self.dump_folder, f"{self.kernel}-{digest[:8]}", self.pipeline, walked, facts)
+            write_dump(self.dump_folder, f"{self.kernel}-{digest[:8]}", self.pipeline, compilation, facts)
 
 
 def _override_folder() -> Path | None:

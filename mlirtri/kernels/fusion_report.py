@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from rich.markup import escape
 from rich.table import Table
 
-from mlirtri.compiler.walk import COMPILING, Walk
+from mlirtri.compiler.stage_loop import COMPILING, Compilation
 from mlirtri.lowering.core.stage import Edge
 from mlirtri.lowering.fusion import explain as explain_linalg
 
@@ -50,11 +50,11 @@ class FusionReport:
         return "\n".join(lines)
 
 
-def explain_fusion(kernel: str, walked: Walk) -> FusionReport:
-    """Return the report on a compilation of this kernel; `walked` does not change."""
+def explain_fusion(kernel: str, compilation: Compilation) -> FusionReport:
+    """Return the report on a compilation of this kernel; `compilation` does not change."""
     edges: list[Edge] = []
-    context = replace(walked.context, keep_passes=False, on_pass=None, passes={})
-    records = walked.records
+    context = replace(compilation.context, keep_passes=False, on_pass=None, passes={})
+    records = compilation.records
     with COMPILING:
         if "linalg" in records and "fused" in records:
             edges += explain_linalg.explain(records["linalg"].complete(), context)

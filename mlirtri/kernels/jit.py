@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri import settings
-from mlirtri.compiler.walk import COMPILING
+from mlirtri.compiler.stage_loop import COMPILING
 from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError
 from mlirtri.kernels.kernel import Kernel, hide_frames, public
 from mlirtri.kernels.options import Options, language_options, resolved

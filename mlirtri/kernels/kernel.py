@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from mlirtri import settings
-from mlirtri.compiler.walk import Passes, Texts, Walk
+from mlirtri.compiler.stage_loop import Compilation, Passes, Texts
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelError, SkippedStep, UnknownOptionError
 from mlirtri.kernels.export import Form, exported
 from mlirtri.lowering.core.interface import Interface
@@ -71,17 +71,17 @@ class Kernel:
         pipeline: Pipeline,
         target: Target,
         semantics: str,
-        walked: Walk,
+        compilation: Compilation,
         interface: Interface,
-        walk_with_passes: Callable[[], Walk],
+        compile_with_passes: Callable[[], Compilation],
     ):
         self.name = name
         self.pipeline = pipeline
         self.target = target
         self.semantics = semantics
         self.interface = interface
-        self.walked = walked
-        self.walk_with_passes = walk_with_passes
+        self.compilation = compilation
+        self.compile_with_passes = compile_with_passes
         """Compiles once more with text kept after each pass."""
         self._runner: Any = None
         self.__call__ = self._first_call
@@ -89,7 +89,7 @@ class Kernel:
     @property
     def ir(self) -> Texts:
         """Return each stage's text by name, in order."""
-        return Texts(self.walked, self.pipeline)
+        return Texts(self.compilation, self.pipeline)
 
     @cached_property
     def passes(self) -> dict[str, Passes]:
@@ -97,25 +97,25 @@ class Kernel:
 
         Compiles once more, with text kept after each pass, unless that was asked for from the start.
         """
-        walked = self.observed
-        return {name: Passes(walked.context.passes.get(name, [])) for name in walked.records}
+        compilation = self.observed
+        return {name: Passes(compilation.context.passes.get(name, [])) for name in compilation.records}
 
     @cached_property
     def fusion(self) -> FusionReport:
         """Return for every tensor between two operations whether they are fused, and why or why not."""
         from mlirtri.kernels.fusion_report import explain_fusion  # loads rich
 
-        return explain_fusion(self.name, self.walked)
+        return explain_fusion(self.name, self.compilation)
 
     @cached_property
-    def observed(self) -> Walk:
-        """Return a walk with the text after each pass: the kernel's own, or a second one."""
-        return self.walked if self.walked.context.keep_passes else self.walk_with_passes()
+    def observed(self) -> Compilation:
+        """Return a compilation with the text after each pass: the kernel's own, or a second one."""
+        return self.compilation if self.compilation.context.keep_passes else self.compile_with_passes()
 
     @property
     def params(self) -> dict[str, Any]:
         """Return the tensors that the kernel is bound to, by name: weights and large constants."""
-        return self.walked.context.params
+        return self.compilation.context.params
 
     @property
     def writes(self) -> tuple[str, ...]:
@@ -125,16 +125,16 @@ class Kernel:
     @property
     def warnings(self) -> tuple[SkippedStep, ...]:
         """Return the schedule rules and passes that failed and were skipped, which costs speed only."""
-        return tuple(self.walked.context.warnings)
+        return tuple(self.compilation.context.warnings)
 
     @property
     def stats(self) -> dict[str, Any]:
         """Return ``kernels`` launched per call, ``bytes`` read and written by them, ``compile_seconds`` by stage."""
-        executable = self.walked.executable
+        executable = self.compilation.executable
         return {
             "kernels": executable.kernels if executable else None,
             "bytes": executable.bytes if executable else None,
-            "compile_seconds": self.walked.seconds,
+            "compile_seconds": self.compilation.seconds,
         }
 
     @property
@@ -143,7 +143,7 @@ class Kernel:
         if self._runner is None:
             from mlirtri.calls.runtime import Runner  # loads torch
 
-            if self.walked.executable is None:
+            if self.compilation.executable is None:
                 raise DeviceError(
                     f"{self.name} was compiled up to stage {self.pipeline.names[-1]!r} only and cannot be called",
                     help="compile it without stopping early",
@@ -151,7 +151,7 @@ class Kernel:
             self._runner = Runner(
                 self.name,
                 self.interface,
-                self.walked.executable,
+                self.compilation.executable,
                 self.semantics,
                 self.pipeline.signless,
                 self.target.is_cuda,
@@ -215,13 +215,13 @@ class Kernel:
         `destinations` turns results into trailing memref arguments. Raises `UnknownOptionError` for a stage
         that is not MLIR or that this kernel did not run.
         """
-        stages = [name for name, record in self.walked.records.items() if record.stage.kind == "mlir"]
+        stages = [name for name, record in self.compilation.records.items() if record.stage.kind == "mlir"]
         name = self.pipeline.find(stage).name
         if name not in stages:
             help_text = f"its MLIR stages are {', '.join(stages)}" if stages else "it has no MLIR stage"
             raise UnknownOptionError(f"stage {name!r} of kernel {self.name!r} is not MLIR", help=help_text)
         form = Form(bare, format, params, destinations)
-        return exported(self.walked.records[name].complete(), form, self.params)
+        return exported(self.compilation.records[name].complete(), form, self.params)
 
     def __repr__(self) -> str:
         parameters = self.interface.parameters if self.interface is not None else ()

@@ -13,7 +13,7 @@ from mlirtri.compiler.interface_json import to_json
 from mlirtri.compiler.interfaces import interface_of
 from mlirtri.compiler.observe import Observer
 from mlirtri.compiler.printing import RESUMABLE, parse, parse_given
-from mlirtri.compiler.walk import Walk, record_of, walk
+from mlirtri.compiler.stage_loop import Compilation, record_of, run_stages
 from mlirtri.errors import KernelError, UnknownOptionError
 from mlirtri.kernels.kernel import Kernel, hide_frames
 from mlirtri.kernels.options import Options, content_key, language_options, resolved
@@ -51,20 +51,20 @@ def compile_function(
         **language_options(options), stops=pipeline.name == INTERPRETER,
     )  # fmt: skip
     front, back = _split(pipeline)
-    walked = walk(source, front, context, observer)
-    pipeline = for_devices(pipeline, target, front.stages[-1].kind, walked.ir)
+    compilation = run_stages(source, front, context, observer)
+    pipeline = for_devices(pipeline, target, front.stages[-1].kind, compilation.ir)
     observer.follow(pipeline)
     front, back = _split(pipeline)
-    key, digest = _keys(walked, pipeline, target, schedule, specialization.semantics)
+    key, digest = _keys(compilation, pipeline, target, schedule, specialization.semantics)
     is_shared = observer.override_folder is None
     kernel = cache.get(key) if is_shared else None
     if is_new := kernel is None:
-        walk_with_passes = _walking_again(walked, front, back)
+        compile_with_passes = _compiling_again(compilation, front, back)
         with more_frames(FRAMES_OF_REGIONS):
-            later = walk(walked.ir, back, context, observer)
-        complete = Walk(context, {**walked.records, **later.records}, later.ir)
+            later = run_stages(compilation.ir, back, context, observer)
+        complete = Compilation(context, {**compilation.records, **later.records}, later.ir)
         kernel = Kernel(
-            source.symbol, pipeline, target, specialization.semantics, complete, context.interface, walk_with_passes
+            source.symbol, pipeline, target, specialization.semantics, complete, context.interface, compile_with_passes
         )
         if is_shared:
             cache[key] = kernel
@@ -80,30 +80,24 @@ def _split(pipeline: Pipeline) -> tuple[Pipeline, Pipeline]:
     return Pipeline(pipeline.name, pipeline.stages[:cut]), Pipeline(pipeline.name, pipeline.stages[cut:])
 
 
-def _keys(walked: Walk, pipeline: Pipeline, target: Target, schedule: str, semantics: str) -> tuple[Any, str]:
-    last = list(walked.records.values())[-1]
+def _keys(front: Compilation, pipeline: Pipeline, target: Target, schedule: str, semantics: str) -> tuple[Any, str]:
+    last = list(front.records.values())[-1]
     facts = (
-        last.complete(),
-        walked.context.interface,
-        pipeline.name,
-        pipeline.names,
-        repr(target),
-        schedule,
-        semantics,
+        last.complete(), front.context.interface, pipeline.name, pipeline.names, repr(target), schedule, semantics,
         versions(),
-    )
+    )  # fmt: skip
     digest = content_key(*facts)
     return (digest, pipeline.stages), digest
 
 
-def _walking_again(front_walk: Walk, front: Pipeline, back: Pipeline) -> Callable[[], Walk]:
-    first, start = front_walk.context, front.stages[-1]
-    records, text = dict(front_walk.records), front_walk.records[start.name].complete()
+def _compiling_again(front_compilation: Compilation, front: Pipeline, back: Pipeline) -> Callable[[], Compilation]:
+    first, start = front_compilation.context, front.stages[-1]
+    records, text = dict(front_compilation.records), front_compilation.records[start.name].complete()
 
-    def run() -> Walk:
+    def run() -> Compilation:
         context = CompileContext(first.kernel, first.target, first.schedule, interface=first.interface)
-        later = walk(parse(start.kind, text), back, context) if back.stages else Walk(context)
-        return Walk(context, {**records, **later.records}, later.ir)
+        later = run_stages(parse(start.kind, text), back, context) if back.stages else Compilation(context)
+        return Compilation(context, {**records, **later.records}, later.ir)
 
     return run
 
@@ -156,26 +150,26 @@ def _resume(
     observer = Observer(name, pipeline, options.print_ir)
     params = {**(read_params(path.parent, interface.bound) if path.is_file() else {}), **(params or {})}
 
-    def run(module: Any, keep_passes: bool, hook: Observer | None) -> Walk:
+    def run(module: Any, keep_passes: bool, hook: Observer | None) -> Compilation:
         context = CompileContext(name, target, schedule, interface=interface, keep_passes=keep_passes, params=params)
         context.on_pass = hook.on_pass if hook else None
         first = record_of(start, module, 0.0)
-        later = walk(module, pipeline.after(start.name), context, hook)
-        return Walk(context, {start.name: first, **later.records}, later.ir)
+        later = run_stages(module, pipeline.after(start.name), context, hook)
+        return Compilation(context, {start.name: first, **later.records}, later.ir)
 
-    walked = run(ir, observer.wants_passes, observer)
+    compilation = run(ir, observer.wants_passes, observer)
     kernel = Kernel(
         name,
         pipeline,
         target,
         semantics,
-        walked,
+        compilation,
         interface,
         lambda: run(parse(start.kind, content, str(path)), True, None),
     )
     if observer.dump_folder is not None:
         digest = content_key(content, pipeline.name, pipeline.names, repr(target), schedule, semantics, versions())
-        observer.dump(walked, digest, manifest(kernel, schedule))
+        observer.dump(compilation, digest, manifest(kernel, schedule))
     return kernel
 
 

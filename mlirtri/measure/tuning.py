@@ -115,7 +115,7 @@ def tune(
 
 
 def _rules(kernel: Kernel) -> dict[str, str]:
-    functions = prim_funcs(kernel.walked.records["scheduled"].ir)
+    functions = prim_funcs(kernel.compilation.records["scheduled"].ir)
     return {name: str((function.attrs or {}).get(SCHEDULE_RULE, "none")) for name, function in functions}
 
 

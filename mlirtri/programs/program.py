@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mlirtri.compiler.dumps import versions
 from mlirtri.compiler.interfaces import function_of
 from mlirtri.compiler.observe import Observer
-from mlirtri.compiler.walk import COMPILING, Walk, walk
+from mlirtri.compiler.stage_loop import COMPILING, Compilation, run_stages
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, KernelTypeError, ParseError, Span, UnknownOptionError, did_you_mean
 from mlirtri.kernels.export import Form, exported
@@ -159,8 +159,8 @@ class Program:
                 names = [stage.name for stage in imported.stages if stage.kind == "mlir"]
                 raise UnknownOptionError(f"stage {stage!r} is not MLIR", help=f"its MLIR stages are {', '.join(names)}")
             form = Form(bare, format, params, destinations)
-            walked = _Run(self, self._symbol(self._entry(entry)), target, schedule, pipeline)(False, None)
-            return exported(walked.records[pipeline.names[-1]].complete(), form, walked.context.params)
+            compilation = _Run(self, self._symbol(self._entry(entry)), target, schedule, pipeline)(False, None)
+            return exported(compilation.records[pipeline.names[-1]].complete(), form, compilation.context.params)
         except KernelError as error:
             hide_frames(error)
             raise
@@ -204,23 +204,23 @@ class Program:
         return kernel
 
     def _build(self, run: _Run, observer: Observer) -> Kernel:
-        walked = run(observer.wants_passes, observer)
-        for position, _ in walked.context.interface.states:
-            name = walked.context.interface.bound[position].name
-            self.params.adopt(name, walked.context.params[name])
-        interface = walked.context.interface
-        parts = (run.kernel, run.pipeline, run.target, self.semantics, walked, interface)
+        compilation = run(observer.wants_passes, observer)
+        for position, _ in compilation.context.interface.states:
+            name = compilation.context.interface.bound[position].name
+            self.params.adopt(name, compilation.context.params[name])
+        interface = compilation.context.interface
+        parts = (run.kernel, run.pipeline, run.target, self.semantics, compilation, interface)
         return self._kernel(*parts, lambda: run(True, None))
 
     def _cached(self, key: Any) -> Kernel | None:
         version, kernel = self._kernels.get(key, (0, None))
         if kernel is None or version == self.params.version:
             return kernel
-        walked = kernel.walked
-        params = {name: self.params.get(name, tensor) for name, tensor in walked.context.params.items()}
-        rebound = Walk(replace(walked.context, params=params), walked.records, walked.ir)
+        compilation = kernel.compilation
+        params = {name: self.params.get(name, tensor) for name, tensor in compilation.context.params.items()}
+        rebound = Compilation(replace(compilation.context, params=params), compilation.records, compilation.ir)
         parts = (kernel.name, kernel.pipeline, kernel.target, kernel.semantics, rebound, kernel.interface)
-        kernel = self._kernel(*parts, kernel.walk_with_passes)
+        kernel = self._kernel(*parts, kernel.compile_with_passes)
         self._kernels[key] = (self.params.version, kernel)
         return kernel
 
@@ -244,7 +244,7 @@ class _Run:
     pipeline: Pipeline
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def __call__(self, keep_passes: bool, observer: Observer | None) -> Walk:
+    def __call__(self, keep_passes: bool, observer: Observer | None) -> Compilation:
         program = self.program
         context = CompileContext(
             self.kernel, self.target, self.schedule, keep_passes=keep_passes, params=dict(program.params)
@@ -261,7 +261,7 @@ class _Run:
 
         # MLIR parses here, so this needs the lock, too.
         with COMPILING:
-            return walk(program._read(), self.pipeline, context, hook)
+            return run_stages(program._read(), self.pipeline, context, hook)
 
 
 def _known_shapes(shapes: Any) -> dict[str, tuple[int, ...]]:
@@ -283,7 +283,7 @@ def _known_shapes(shapes: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _digest(kernel: Kernel, schedule: str) -> str:
-    text = kernel.walked.records[normal_form_stage(kernel.pipeline)].complete()
+    text = kernel.compilation.records[normal_form_stage(kernel.pipeline)].complete()
     return content_key(
         text, kernel.pipeline.name, kernel.pipeline.names, repr(kernel.target), schedule, kernel.semantics, versions()
     )

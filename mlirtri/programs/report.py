@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mlirtri.compiler.walk import walk
+from mlirtri.compiler.stage_loop import run_stages
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, tensor
 from mlirtri.errors import KernelError, SeveralErrors, Span, UnknownOptionError
@@ -159,7 +159,7 @@ def _pipeline(name: str, target: Any) -> Pipeline:
 def _walked(program: Any, symbol: str, pipeline: Pipeline, target: Any) -> Any:
     where, schedule, _ = resolved(Options(target=target))
     context = CompileContext(symbol, where, schedule, params=dict(program.params))
-    return walk(program._read(), pipeline, context).ir
+    return run_stages(program._read(), pipeline, context).ir
 
 
 def _problems_of(error: KernelError) -> Iterable[Problem]:

@@ -92,8 +92,8 @@ class SignlessKernel(Kernel):
         return siblings[unsigned, results]
 
     def _sibling(self, kind: type[Kernel], interface: Interface) -> Any:
-        parts = (self.name, self.pipeline, self.target, self.semantics, self.walked)
-        return kind(*parts, interface, self.walk_with_passes)
+        parts = (self.name, self.pipeline, self.target, self.semantics, self.compilation)
+        return kind(*parts, interface, self.compile_with_passes)
 
 
 def with_signs(interface: Interface, parameters: Mapping[int, DType], results: Mapping[int, DType]) -> Interface:

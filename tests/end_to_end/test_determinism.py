@@ -41,7 +41,7 @@ def show(where, text):
 
 for pipeline, target in (("linalg", "cpu"), ("relax", "cpu"), ("mlir", "cpu"), ("linalg", "cuda"), ("relax", "cuda")):
     kernel = many.compile(s=0.5, pipeline=pipeline, target=target)
-    for stage, record in kernel.walked.records.items():
+    for stage, record in kernel.compilation.records.items():
         show(f"{pipeline} {target} {stage} readable", record.readable())
         show(f"{pipeline} {target} {stage} complete", record.complete())
         for name, text in kernel.passes[stage].items():

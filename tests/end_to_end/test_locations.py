@@ -257,7 +257,7 @@ def test_a_failing_pass_saves_its_input_and_the_command_repeats_it(monkeypatch, 
 
 def places(kernel, stage):
     """(operation, line, variable, lines of calls) of every operation in a stage."""
-    module = parse("mlir", kernel.walked.records[stage].complete())
+    module = parse("mlir", kernel.compilation.records[stage].complete())
     found = []
     for operation in module.body.operations[0].regions[0].blocks[0].operations:
         location = operation.location
@@ -290,7 +290,7 @@ def test_every_block_of_every_primfunc_carries_a_line(pipeline, target):
     lines = {line_of("mt.exp(a)"), line_of("t @ w"), line_of("mt.softmax(u, -1)"), line_of("x * 0.5", halved)}
     seen = set()
     for stage in ("tir", "scheduled"):
-        functions = prim_funcs(kernel.walked.records[stage].ir)
+        functions = prim_funcs(kernel.compilation.records[stage].ir)
         assert functions
         for name, function in functions:
             blocks = []
@@ -364,7 +364,7 @@ def test_debugging_shows_the_compilers_frames(monkeypatch):
     monkeypatch.setenv("MLIRTRI_DEBUG", "1")
     monkeypatch.setitem(linalg_rules.RULES.entries, "matmul", boom)
     frames, error = frames_of(lambda: fresh().compile())
-    assert "walk" in frames
+    assert "run_stages" in frames
     assert isinstance(error.__cause__, RuntimeError)
 
 

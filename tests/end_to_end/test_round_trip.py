@@ -33,7 +33,7 @@ def check(function, arguments, pipeline: str) -> None:
     named = {f"a{at}": each for at, each in enumerate(arguments)}
     names = [each.name for each in kernel.interface.parameters]
     given = [named[name] for name in names] if set(names) <= set(named) else list(arguments)
-    left = mt.from_relax(kernel.walked.records["relax"].ir)
+    left = mt.from_relax(kernel.compilation.records["relax"].ir)
     text = left.to_mlir()
     assert '"tri.' not in text
     back = mt.from_mlir(text).compile(pipeline="linalg")

@@ -1,4 +1,4 @@
-"""Imports between packages go one way: the table below is every edge that is allowed, in walking order.
+"""Imports between packages go one way: the table below is every edge that is allowed, in the order of the stages.
 
 A package imports only what stands above it. What a whole section shares is said once, the rest by package. Late
 imports, those under TYPE_CHECKING and module paths in strings count. A row names no edge that the code does not have.
@@ -18,10 +18,10 @@ class Section:
     shared: str
     """Packages that each one of the section may import."""
     packages: dict[str, str]
-    """By package, in walking order, what it imports beside those."""
+    """By package, in the order of the stages, what it imports beside those."""
 
 
-WALK = (
+LAYERS = (
     Section(
         "The vocabulary knows no compiler: errors, dtypes, operations, spellings",
         shared="errors settings dialect.base dialect.bindings",
@@ -195,14 +195,14 @@ TVM = (
     "lowering.importers.from_relax", "lowering.codegen", "lowering.bridge", "lowering.schedule", "lowering.relax",
     "lowering.interpreter", "mlirtri", "cli", "compiler", "measure", "programs",
 )  # fmt: skip
-"""The packages, with those below them, that may load TVM: the `mlir` pipeline walks past all of them."""
+"""The packages, with those below them, that may load TVM: the `mlir` pipeline never loads any of them."""
 
 
 def rows() -> dict[str, set[str]]:
-    """Return what each package may import, in walking order."""
+    """Return what each package may import, in the order of the stages."""
     return {
         package: {*section.shared.split(), *own.split()}
-        for section in WALK
+        for section in LAYERS
         for package, own in section.packages.items()
     }
 
@@ -221,17 +221,17 @@ def test_each_import_is_in_the_table(found):
     allowed = {(above, below) for above, row in rows().items() for below in row}
     wrong = [f"{lines[0]}: {above} imports {below}" for (above, below), lines in found.items()
              if (above, below) not in allowed]  # fmt: skip
-    assert wrong == [], "move the code, or put the edge into WALK if the walk allows it"
+    assert wrong == [], "move the code, or put the edge into LAYERS if the order allows it"
 
 
 def test_the_walk_has_no_edge_that_runs_back():
     order = list(rows())
-    own = {(above, below) for section in WALK for above, row in section.packages.items() for below in row.split()}
+    own = {(above, below) for section in LAYERS for above, row in section.packages.items() for below in row.split()}
     assert {(above, below) for above, below in own if order.index(below) >= order.index(above)} == set()
 
 
 def test_no_row_names_an_edge_that_is_gone(found):
-    own = {(above, below) for section in WALK for above, row in section.packages.items() for below in row.split()}
+    own = {(above, below) for section in LAYERS for above, row in section.packages.items() for below in row.split()}
     assert own - set(found) == set()
 
 

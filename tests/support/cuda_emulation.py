@@ -49,14 +49,14 @@ def _sizes(kernel) -> list[int]:
         if loop.kind == tirx.ForKind.THREAD_BINDING:
             sizes[str(loop.thread_binding.thread_tag)] = int(loop.extent)
 
-    ((_, function),) = prim_funcs(kernel.walked.records["scheduled"].ir)
+    ((_, function),) = prim_funcs(kernel.compilation.records["scheduled"].ir)
     structural_walk(function.body, (tirx.For, note))
     return list(sizes.values())
 
 
 def _names(kernel) -> list[str]:
     """What the function's parameters are called; TVM brings those of the CUDA function into another order."""
-    ((_, function),) = prim_funcs(kernel.walked.records["scheduled"].ir)
+    ((_, function),) = prim_funcs(kernel.compilation.records["scheduled"].ir)
     return [str(parameter.name) for parameter in function.params]
 
 

@@ -21,7 +21,7 @@ LOWERINGS = {
 }
 
 
-def walk(text, until="asm", lowerings=LOWERINGS):
+def lower_to(text, until="asm", lowerings=LOWERINGS):
     """The IR after the stage `until`."""
     context = CompileContext("f", as_target("cpu"))
     with ir.Context():
@@ -34,12 +34,12 @@ def walk(text, until="asm", lowerings=LOWERINGS):
 
 
 def bufferized(text):
-    return print_module(walk(text, "bufferized"))
+    return print_module(lower_to(text, "bufferized"))
 
 
 def loops(text):
     lowerings = {**LOWERINGS, "llvmdialect": bufferized_to_loops.lower_to_loops}
-    return print_module(walk(text, "llvmdialect", lowerings))
+    return print_module(lower_to(text, "llvmdialect", lowerings))
 
 
 def run(text, inputs, outputs=(), updated=()):
@@ -52,7 +52,7 @@ def run(text, inputs, outputs=(), updated=()):
     results = [torch.as_tensor(output) for output in outputs]
     for position, result in sorted(updated, key=lambda pair: pair[1]):
         results.insert(result, tensors[position])
-    executable = walk(text).executable
+    executable = lower_to(text).executable
     assert executable.updates_in_place
     executable.launch(tensors, results)
     for position, (tensor, old) in enumerate(zip(tensors, copies, strict=True)):

@@ -22,7 +22,7 @@ LOWERINGS = {
 }
 
 
-def walk(text, until="asm", kernel="f", **options):
+def lower_to(text, until="asm", kernel="f", **options):
     """The IR after the stage `until`, and the context that went along."""
     context = CompileContext(kernel, as_target("cpu"), **options)
     with ir.Context():
@@ -35,11 +35,11 @@ def walk(text, until="asm", kernel="f", **options):
 
 
 def text_after(text, until):
-    return print_module(walk(text, until)[0])
+    return print_module(lower_to(text, until)[0])
 
 
 def compiled(text, kernel="f"):
-    return walk(text, kernel=kernel)[0].executable
+    return lower_to(text, kernel=kernel)[0].executable
 
 
 def run(text, inputs, outputs, kernel="f"):

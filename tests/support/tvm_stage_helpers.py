@@ -1,4 +1,4 @@
-"""Relax modules to order, walked through the stages right of `relax`; shared by the tests of these stages."""
+"""Relax modules to order, lowered through the stages right of `relax`; shared by the tests of these stages."""
 
 from __future__ import annotations
 

@@ -247,8 +247,8 @@ def _affine_axes(load: TensorLoad, nest: Nest) -> tuple[tuple[int | None, int, i
             return None
         axis, stride = affine.terms[0] if affine.terms else (None, 1)
         indices.append((axis, stride, affine.offset + min(shift, 0)))
-    walked = [axis for axis, _, _ in indices if axis is not None]
-    return tuple(indices) if walked == list(range(len(nest.axes))) else None
+    indexed = [axis for axis, _, _ in indices if axis is not None]
+    return tuple(indices) if indexed == list(range(len(nest.axes))) else None
 
 
 def _shift(index: Expr) -> int:

@@ -83,16 +83,16 @@ def nest_of(statement: Stmt, analyzer: Analyzer) -> Nest | None:
     statements = statements_of(block.body)
     if not all(isinstance(statement, (tirx.BufferStore, tirx.Bind)) for statement in statements):
         return None
-    walked = _walked_by_stores(statements, block.alloc_buffers)
+    stored = _store_indices(statements, block.alloc_buffers)
     single = [
-        axis for axis in axes if not _is_reduced(axis) and _is_number(axis.dom.extent, 1) and axis.var not in walked
+        axis for axis in axes if not _is_reduced(axis) and _is_number(axis.dom.extent, 1) and axis.var not in stored
     ]
     loop_axes = [axis for axis in axes if axis not in single]
     nest = Nest(block, statements, loop_axes, single=tuple(axis.var for axis in single))
     return nest if _has_clear_outputs(nest, analyzer) else None
 
 
-def _walked_by_stores(statements: list[Stmt], scratch: Sequence[Buffer]) -> set[Var]:
+def _store_indices(statements: list[Stmt], scratch: Sequence[Buffer]) -> set[Var]:
     stores = [
         statement
         for statement in statements
@@ -178,13 +178,13 @@ def _output_indices(nest: Nest, store: tirx.BufferStore, analyzer: Analyzer) -> 
         if affine.is_axis and not analyzer.can_prove_equal(nest.axes[affine.terms[0][0]].dom.extent, size):
             return None
         indices.append(affine)
-    walked = [affine.terms[0][0] for affine in indices if affine.terms]
+    indexed = [affine.terms[0][0] for affine in indices if affine.terms]
     needed = {
         position
         for position, axis in enumerate(nest.axes)
         if not nest.is_reduction(position) and not _is_number(axis.dom.extent, 1)
     }
-    is_clear = len(walked) == len(set(walked)) and needed <= set(walked) and not set(walked) & set(nest.reductions)
+    is_clear = len(indexed) == len(set(indexed)) and needed <= set(indexed) and not set(indexed) & set(nest.reductions)
     return tuple(indices) if is_clear else None
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from imperative_primfuncs import compiled, relax_module, run
-from imperative_stages import walk
+from imperative_stages import lower_to
 
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.bindings.mlir import ir, public_functions
@@ -135,7 +135,7 @@ def some(random, shape, dtype):
 def test_both_pipelines_do_the_same(name, schedule):
     text = carried.program(name)
     inputs, results = arguments_of(text)
-    walk(text).executable.launch(inputs, results)
+    lower_to(text).executable.launch(inputs, results)
     wanted = [result.clone() for result in results]
     inputs, results = arguments_of(text)
     compiled(text, schedule).launch(inputs, results)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from mlir_stage_helpers import ADD_TWICE, SOFTMAX, chain, matmul, run, text_after, walk
+from mlir_stage_helpers import ADD_TWICE, SOFTMAX, chain, lower_to, matmul, run, text_after
 from tolerances import tolerance
 
 from mlirtri.dialect.bindings.mlir import print_complete
@@ -16,7 +16,7 @@ def test_two_adds_become_one_generic():
 
 
 def test_locations_survive_fusion():
-    module, _ = walk(ADD_TWICE, "fused")
+    module, _ = lower_to(ADD_TWICE, "fused")
     assert '"/src/k.py":4:11' in print_complete(module)
 
 

@@ -225,8 +225,8 @@ def test_breakpoint_is_refused_where_kernels_are_compiled(tmp_path):
 def test_a_tri_dump_is_interpreted(tmp_path, kernel):
     module, arguments = kernel
     file = tmp_path / "kernel.mlir"
-    walked = mt.jit(module.total).compile(*arguments, pipeline="interpreter").walked
-    file.write_text(walked.records["tri"].complete())
+    compilation = mt.jit(module.total).compile(*arguments, pipeline="interpreter").compilation
+    file.write_text(compilation.records["tri"].complete())
     resumed = mt.resume(file, "tri", pipeline="interpreter")
     assert "tri.multiply(" in resumed.ir["interpreted"]
 

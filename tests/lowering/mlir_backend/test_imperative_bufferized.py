@@ -7,7 +7,7 @@ import re
 import imperative_programs as programs
 import loop_carried_programs as carried
 import pytest
-from imperative_stages import LOWERINGS, bufferized, loops, walk
+from imperative_stages import LOWERINGS, bufferized, loops, lower_to
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named, print_complete, print_module
 from mlirtri.lowering.core.stage import CompileContext
@@ -100,7 +100,7 @@ def test_temporaries_of_loops_are_allocated_once():
     before, _, loop = loops(large).partition("scf.for")
     assert before.count("memref.alloc()") == 1
     assert "alloc()" in loop  # private to the iteration, until it is known that iterations run one after another
-    llvm = print_module(walk(large, "llvmdialect"))
+    llvm = print_module(lower_to(large, "llvmdialect"))
     assert llvm.count("llvm.call @malloc") == llvm.count("llvm.call @free") == 2
 
 
@@ -138,20 +138,20 @@ def test_straight_line_code_is_not_imperative():
 
 
 def test_updates_are_known_in_later_rooms():
-    module = walk(programs.OLD, "bufferized")
+    module = lower_to(programs.OLD, "bufferized")
     assert list(module.operation.attributes["mlirtri.updates"]) == [0, 1]
     assert "memref<8xf64> {mlirtri.updated_by = 1 : i64}" in print_module(module)
 
 
 def test_rooms_resume_from_their_text():
-    text = print_complete(walk(programs.TRIANGLE, "bufferized"))
+    text = print_complete(lower_to(programs.TRIANGLE, "bufferized"))
     context = CompileContext("f", as_target("cpu"), stage="llvmdialect")
     with ir.Context():
         resumed = print_module(bufferized_to_llvmdialect.lower(ir.Module.parse(text), context))
-    assert resumed == print_module(walk(programs.TRIANGLE, "llvmdialect"))
+    assert resumed == print_module(lower_to(programs.TRIANGLE, "llvmdialect"))
 
 
 def test_loops_lose_no_operation_to_unknown_places():
-    module = walk(programs.JACOBI, "llvmdialect", {**LOWERINGS, "llvmdialect": bufferized_to_loops.lower_to_loops})
+    module = lower_to(programs.JACOBI, "llvmdialect", {**LOWERINGS, "llvmdialect": bufferized_to_loops.lower_to_loops})
     assert operations_named(module, "scf.parallel")
     assert all("unknown" not in str(one.location) for one in operations_named(module, "memref.store"))

@@ -21,10 +21,10 @@ from mlir_stage_helpers import (
     chain,
     compiled,
     elementwise,
+    lower_to,
     matmul,
     run,
     text_after,
-    walk,
 )
 from tolerances import tolerance, within
 
@@ -117,7 +117,7 @@ def test_kernels_are_the_loop_nests():
 
 
 def test_every_pass_is_recorded_with_a_name_of_its_own():
-    _, context = walk(ADD_TWICE, "llvmdialect")
+    _, context = lower_to(ADD_TWICE, "llvmdialect")
     fused = {record.name: record for record in context.passes["fused"]}
     assert fused["linalg-fuse-elementwise-ops"].changed
     assert not fused["canonicalize#3"].changed
@@ -127,13 +127,13 @@ def test_every_pass_is_recorded_with_a_name_of_its_own():
 
 def test_keeping_no_passes_gives_the_same_ir():
     for stage in ("fused", "bufferized", "llvmdialect"):
-        quick, context = walk(SOFTMAX, stage, keep_passes=False)
-        assert print_complete(quick) == print_complete(walk(SOFTMAX, stage)[0])
+        quick, context = lower_to(SOFTMAX, stage, keep_passes=False)
+        assert print_complete(quick) == print_complete(lower_to(SOFTMAX, stage)[0])
         assert context.passes == {}
 
 
 def loops_of(text):
-    _, context = walk(text, "llvmdialect")
+    _, context = lower_to(text, "llvmdialect")
     (ordered,) = [record.text for record in context.passes["llvmdialect"] if record.name == "order-loops"]
     return ordered
 
@@ -180,11 +180,11 @@ def test_convolution_with_compound_indices(random):
 
 @pytest.mark.parametrize("stage", ["bufferized", "llvmdialect"])
 def test_locations_survive_every_room(stage):
-    assert '"/src/k.py":4:11' in print_complete(walk(ADD_TWICE, stage)[0])
+    assert '"/src/k.py":4:11' in print_complete(lower_to(ADD_TWICE, stage)[0])
 
 
 def test_assembly_is_for_the_host():
-    text = walk(elementwise(["f32"], "f32", "%r = arith.addf %x0, %x0 : f32", shape="1024"))[0].text
+    text = lower_to(elementwise(["f32"], "f32", "%r = arith.addf %x0, %x0 : f32", shape="1024"))[0].text
     assert "mlirtri_f" in text
     if platform.machine() == "x86_64" and shutil.which("objdump"):
         assert re.search(r"\b[yz]mm\d", text)
@@ -192,7 +192,7 @@ def test_assembly_is_for_the_host():
 
 def test_assembly_names_the_users_lines():
     if shutil.which("objdump"):
-        assert re.search(r"^; /src/k.py:4$", walk(ADD_TWICE)[0].text, flags=re.MULTILINE)
+        assert re.search(r"^; /src/k.py:4$", lower_to(ADD_TWICE)[0].text, flags=re.MULTILINE)
 
 
 def test_locations_of_inlined_helpers_compile():
@@ -204,25 +204,25 @@ def test_locations_of_inlined_helpers_compile():
 
 def test_without_objdump_the_text_is_llvm_ir(monkeypatch):
     monkeypatch.setenv("PATH", "")
-    text = walk(ADD_TWICE)[0].text
+    text = lower_to(ADD_TWICE)[0].text
     assert text.startswith("; objdump is not on PATH")
     assert "define void @mlirtri_f(" in text
 
 
 def test_scalar_arguments_are_refused_with_the_way_out():
     with pytest.raises(UnsupportedOperationError, match=r"'f' takes or returns a f32; .*ranked tensors only"):
-        walk("func.func @f(%a: f32) { return }", "bufferized")
+        lower_to("func.func @f(%a: f32) { return }", "bufferized")
 
 
 def test_resuming_from_the_complete_text_gives_the_same_stages():
     def resumed(stage, later):
         context = CompileContext("f", as_target("cpu"), stage=later)
         with ir.Context():
-            module = ir.Module.parse(print_complete(walk(SOFTMAX, stage)[0]))
+            module = ir.Module.parse(print_complete(lower_to(SOFTMAX, stage)[0]))
             return print_complete(LOWERINGS[later].lower(module, context))
 
     for stage, later in (("fused", "bufferized"), ("bufferized", "llvmdialect")):
-        assert resumed(stage, later) == print_complete(walk(SOFTMAX, later)[0])
+        assert resumed(stage, later) == print_complete(lower_to(SOFTMAX, later)[0])
 
 
 def test_llvm_dialect_from_elsewhere_runs():

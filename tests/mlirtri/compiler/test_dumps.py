@@ -110,7 +110,7 @@ def test_many_threads_dump_one_kernel(tmp_path, monkeypatch):
 
     def write():
         try:
-            write_dump(tmp_path, "scaled-1", kernel.pipeline, kernel.walked, {"kernel": "scaled"})
+            write_dump(tmp_path, "scaled-1", kernel.pipeline, kernel.compilation, {"kernel": "scaled"})
         except Exception as error:
             problems.append(error)
 
@@ -142,7 +142,7 @@ def test_a_failed_dump_leaves_nothing_and_keeps_what_was_there(dump, monkeypatch
     from mlirtri.compiler.dumps import write_dump
 
     with pytest.raises(DumpError, match="No space left"):
-        write_dump(dump.parent, dump.name, kernel.pipeline, kernel.walked, {})
+        write_dump(dump.parent, dump.name, kernel.pipeline, kernel.compilation, {})
     assert files(dump) == before
     assert list(dump.parent.iterdir()) == [dump]
 

@@ -35,7 +35,7 @@ def test_a_kernel_that_writes_its_argument_resumes_at_every_stage(tmp_path, pipe
     assert len(stages) >= 4
     for stage in stages:
         file = tmp_path / f"{stage.name}{SUFFIX[stage.kind]}"
-        file.write_text(kernel.walked.records[stage.name].complete())
+        file.write_text(kernel.compilation.records[stage.name].complete())
         found = y.copy()
         assert mt.resume(file, stage.name, pipeline=pipeline)(x, found) == sums, stage.name
         np.testing.assert_array_equal(found, wanted, err_msg=stage.name)

@@ -82,7 +82,7 @@ def test_every_text_stage_resumes_to_the_same_text_and_numbers(dumped):
         assert tuple(resumed.ir) == later
         for name in later:
             assert resumed.ir[name] == kernel.ir[name], f"{name} after {stage.name}"
-            assert resumed.walked.records[name].complete() == kernel.walked.records[name].complete()
+            assert resumed.compilation.records[name].complete() == kernel.compilation.records[name].complete()
         found = resumed(*mixed_arguments())
         assert isinstance(found[1], tuple)
         torch.testing.assert_close(found, wanted, rtol=0, atol=0)
@@ -95,7 +95,7 @@ def test_a_relax_module_read_back_is_structurally_equal():
     from mlirtri.lowering.toolchain.tvm_names import structural_equal
 
     kernel = mixed.compile(*mixed_arguments(), pipeline="relax")
-    made = kernel.walked.records["relax"].ir
+    made = kernel.compilation.records["relax"].ir
     assert structural_equal(parse("tvmscript", complete("tvmscript", made)), made, map_free_vars=True)
 
 
@@ -139,7 +139,7 @@ def test_what_does_not_parse_is_shown_at_its_line(tmp_path):
     with pytest.raises(ParseError) as caught:
         mt.resume(file, "fused")
     assert (caught.value.span.file, caught.value.span.line, caught.value.span.column) == (str(file), 2, 10)
-    script = add_chain.compile().walked.records["relax"].complete()
+    script = add_chain.compile().compilation.records["relax"].complete()
     lines = script.splitlines()
     at = next(number for number, line in enumerate(lines) if "R.call_tir" in line)
     lines[at] = lines[at].replace("R.call_tir", "R.call_tier")
@@ -453,7 +453,7 @@ def test_a_resumed_schedule_gives_the_same_code_byte_for_byte(function, tmp_path
     """Names that a schedule repeats, of buffers and of loops in loops, are those of its text."""
     kernel = mt.jit(function).compile(torch.ones(64, 64))
     file = tmp_path / "scheduled.py"
-    file.write_text(kernel.walked.records["scheduled"].complete())
+    file.write_text(kernel.compilation.records["scheduled"].complete())
     resumed = mt.resume(file, "scheduled")
     assert list(resumed.ir) == ["scheduled", "llvm", "asm"]
     assert {name: resumed.ir[name] for name in resumed.ir} == {name: kernel.ir[name] for name in resumed.ir}

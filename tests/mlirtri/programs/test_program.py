@@ -262,13 +262,13 @@ def test_kernels_are_compiled_once_for_the_same_options():
 def test_threads_that_call_a_program_compile_it_once(monkeypatch):
     from mlirtri.programs import program as programs
 
-    walks = []
-    original = programs.walk
-    monkeypatch.setattr(programs, "walk", lambda *each: walks.append(each) or original(*each))
+    runs = []
+    original = programs.run_stages
+    monkeypatch.setattr(programs, "run_stages", lambda *each: runs.append(each) or original(*each))
     program = mt.from_mlir(TEXT)
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda _: program(X), range(16)))
-    assert len(walks) == 1
+    assert len(runs) == 1
     for result in results:
         np.testing.assert_array_equal(result, MAIN)
 

@@ -98,7 +98,7 @@ def test_from_torch_to_relax_to_linalg_and_back():
     ).eval()  # fmt: skip
     x = torch.randn(2, 3, 8, 8)
     kernel = mt.from_torch(model, (x,)).compile()
-    left = mt.from_relax(kernel.walked.records["relax"].ir, params={kernel.name: list(kernel.params.values())})
+    left = mt.from_relax(kernel.compilation.records["relax"].ir, params={kernel.name: list(kernel.params.values())})
     back = mt.from_mlir(left.to_mlir(params="inline"))
     assert back.functions == (kernel.name,)
     with torch.no_grad():

@@ -195,7 +195,7 @@ def test_parameters_can_be_replaced_by_others_of_their_type():
     np.testing.assert_array_equal(program(ONES), 3 + LARGE[::-1])
     np.testing.assert_array_equal(program.compile("main")(ONES), 3 + LARGE[::-1])
     np.testing.assert_array_equal(before(ONES), LARGE + LARGE[::-1])
-    assert program.compile("main").walked.records is before.walked.records, "replacing compiles nothing"
+    assert program.compile("main").compilation.records is before.compilation.records, "replacing compiles nothing"
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ MODULES = {
 
 def assert_right(kernel, given, expected, limit):
     out = torch.full_like(expected, 7)
-    scheduled = on_the_cpu(kernel.walked.records["scheduled"].ir)
+    scheduled = on_the_cpu(kernel.compilation.records["scheduled"].ir)
     scheduled_to_llvm.lower(scheduled, context_for()).executable.launch(given, [out])
     torch.testing.assert_close(out, expected, rtol=limit, atol=10 * limit)
 

@@ -96,7 +96,7 @@ def rules(kernel):
 
 def run_without_threads(kernel, value, like):
     out = torch.full_like(like, 1)
-    scheduled = on_the_cpu(kernel.walked.records["scheduled"].ir)
+    scheduled = on_the_cpu(kernel.compilation.records["scheduled"].ir)
     scheduled_to_llvm.lower(scheduled, context_for()).executable.launch([value], [out])
     return out
 

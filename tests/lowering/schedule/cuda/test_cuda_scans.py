@@ -43,7 +43,7 @@ def check(kernel, value, expected, **tolerance):
         "Steps",
     }
     found = torch.full_like(expected, 7)
-    scheduled = on_the_cpu(kernel.walked.records["scheduled"].ir)
+    scheduled = on_the_cpu(kernel.compilation.records["scheduled"].ir)
     scheduled_to_llvm.lower(scheduled, context_for()).executable.launch([value], [found])
     torch.testing.assert_close(found, expected, equal_nan=True, **tolerance)
 

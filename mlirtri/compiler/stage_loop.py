@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlirtri.compiler.last_failures import keep_failures
 from mlirtri.compiler.printing import complete, readable, settle
+from mlirtri.compiler.tuning_bar import TuningBar
 from mlirtri.compiler.user_stages import check_result
 from mlirtri.errors import CompilerBugError, KernelError, KernelValueError, UnknownOptionError
 from mlirtri.lowering.core.forks import awaited
 from mlirtri.lowering.core.stage import Code, CompileContext, Executable, PassRecord, Stage
 from mlirtri.lowering.pipelines import LazyLowering, Pipeline
 
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
-    from mlirtri.lowering.schedule.meta.process import Trial
-
 Hook = Callable[[Stage, Any, CompileContext], Any]
 """Called after each stage with its IR; gives the IR to go on with (the same, or another that was read from a file)."""
 
 
 COMPILING = awaited(threading.RLock())
-"""One walk at a time: MLIR's bindings and TVM's compiler share state between threads. Running kernels do not wait."""
+"""Held by a compilation: the bindings of MLIR and TVM share state between threads. Running kernels do not wait."""
 
 
 @dataclass
@@ -55,7 +50,7 @@ class StageRecord:
 
 
 @dataclass
-class Walk:
+class Compilation:
     """One compilation from its first stage to its last."""
 
     context: CompileContext
@@ -73,24 +68,24 @@ class Walk:
 
 
 class Texts(Mapping[str, str]):
-    """Stage name to text, in the order of the walk; AKG's stage names are aliases."""
+    """Stage name to text, in the order of the pipeline; AKG's stage names are aliases."""
 
-    def __init__(self, walk: Walk, pipeline: Pipeline):
-        self._walk = walk
+    def __init__(self, compilation: Compilation, pipeline: Pipeline):
+        self._compilation = compilation
         self._pipeline = pipeline
 
     def __getitem__(self, name: str) -> str:
         """Return a stage's text; raises `UnknownOptionError` for one that the pipeline lacks or did not run."""
-        stage = name if name in self._walk.records else self._pipeline.find(name).name
-        if stage not in self._walk.records:
+        stage = name if name in self._compilation.records else self._pipeline.find(name).name
+        if stage not in self._compilation.records:
             raise UnknownOptionError(
                 f"stage {stage!r} did not run for this kernel", help=f"it was resumed; its stages are {', '.join(self)}"
             )
-        return self._walk.records[stage].readable()
+        return self._compilation.records[stage].readable()
 
     def __contains__(self, name: object) -> bool:
         try:
-            return name in self._walk.records or self._pipeline.find(str(name)).name in self._walk.records
+            return name in self._compilation.records or self._pipeline.find(str(name)).name in self._compilation.records
         except UnknownOptionError:
             return False
 
@@ -99,10 +94,10 @@ class Texts(Mapping[str, str]):
         return self[name] if name in self else default
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._walk.records)
+        return iter(self._compilation.records)
 
     def __len__(self) -> int:
-        return len(self._walk.records)
+        return len(self._compilation.records)
 
 
 class Passes(dict[str, str]):
@@ -113,21 +108,21 @@ class Passes(dict[str, str]):
         self.changed = tuple(record.name for record in records if record.changed)
 
 
-def walk(ir: Any, pipeline: Pipeline, context: CompileContext, hook: Hook | None = None) -> Walk:
+def run_stages(ir: Any, pipeline: Pipeline, context: CompileContext, hook: Hook | None = None) -> Compilation:
     """Run every stage of the pipeline on `ir`; raises the `KernelError` of the first that refuses."""
     bar = TuningBar()
     context.on_trial = context.on_trial or bar
     try:
         with COMPILING:
-            return _walk(ir, pipeline, context, hook)
+            return _run_all(ir, pipeline, context, hook)
     finally:
         bar.close()
         if context.warnings:
             keep_failures(context.kernel, context.warnings)
 
 
-def _walk(ir: Any, pipeline: Pipeline, context: CompileContext, hook: Hook | None) -> Walk:
-    result = Walk(context)
+def _run_all(ir: Any, pipeline: Pipeline, context: CompileContext, hook: Hook | None) -> Compilation:
+    result = Compilation(context)
     for stage in pipeline.stages:
         context.stage = stage.name
         start = time.perf_counter()
@@ -166,42 +161,3 @@ def record_of(stage: Stage, ir: Any, seconds: float) -> StageRecord:
         record.complete()
         record.ir = None
     return record
-
-
-class TuningBar:
-    """A progress bar per function, called with each `Trial`, until the compile loop closes it."""
-
-    def __init__(self) -> None:
-        self._progress: Progress | None = None
-        self._bars: dict[str, TaskID] = {}
-
-    def __call__(self, trial: Trial) -> None:
-        if not sys.stderr.isatty():
-            return
-        progress = self._progress or self._start()
-        if trial.name not in self._bars:
-            self._bars[trial.name] = progress.add_task(trial.name, total=trial.wanted, times="")
-        progress.update(self._bars[trial.name], completed=trial.done, times=_times_of(trial))
-
-    def _start(self) -> Progress:
-        from rich.console import Console  # late, as below: only a search for schedules has a bar
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = (
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            TextColumn("{task.fields[times]}"),
-        )  # fmt: skip
-        self._progress = Progress(*columns, console=Console(stderr=True))
-        self._progress.start()
-        return self._progress
-
-    def close(self) -> None:
-        """Leave the last state of the bars on the screen."""
-        if self._progress is not None:
-            self._progress.stop()
-        self._progress, self._bars = None, {}
-
-
-def _times_of(trial: Trial) -> str:
-    shown = [(trial.best, ""), (trial.default, "default ")]
-    return ", ".join(f"{name}{seconds * 1e6:.1f} µs" for seconds, name in shown if seconds is not None)
