@@ -44,10 +44,10 @@ def lower(module: ir.Module, context: CompileContext) -> IRModule:
     if context.target.is_cuda:
         return lower_imperative(module, context)
     with module.context:
-        islands = outline(module)
-    if not islands:
+        subgraphs = outline(module)
+    if not subgraphs:
         return lower_imperative(module, context)
-    return translate(module, {symbol: loops_of(island, context) for symbol, island in islands.items()})
+    return translate(module, {symbol: loops_of(subgraph, context) for symbol, subgraph in subgraphs.items()})
 
 
 def translate(module: ir.Module, loops: Mapping[str, Loops] | None = None) -> IRModule:

@@ -1,8 +1,8 @@
-"""Outline loops between straight-line tensor code as functions ("islands") that the kernel's function calls.
+"""Outline loops between straight-line tensor code: each such subgraph becomes a function that the kernel calls.
 
-Products then keep the schedules of straight-line code. What an island alone needs (constants, empty tensors, scalars)
+Products then keep the schedules of straight-line code. What a subgraph alone needs (constants, empty tensors, scalars)
 is cloned into it. A function is compiled whole if it updates arguments, has sizes of run time or complex numbers at an
-island's boundary, or has nothing profitable to outline.
+subgraph's boundary, or has nothing profitable to outline.
 
     %y = conv(%x); %z = scf.for … %y   ──►   %y = conv(%x); %z = call @main_loops_0(%y)
 """
@@ -27,7 +27,7 @@ LITERALS = ("arith.constant", "tensor.empty", "linalg.fill")
 
 
 @dataclass
-class Island:
+class Subgraph:
     """A run of operations, and after planning its inputs and outputs."""
 
     operations: list[ir.Operation] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Island:
 
 
 def outline(module: ir.Module) -> dict[str, ir.Module]:
-    """Return the islands by symbol; empty, and nothing changed, where the function is compiled whole."""
+    """Return the function of each outlined subgraph by symbol; empty, and nothing changed, where the function is compiled whole."""
     [function] = public_functions(module)
     block = function.regions[0].blocks[0]
     if IMPORTED not in function.attributes or updates_of(function):
@@ -47,37 +47,37 @@ def outline(module: ir.Module) -> dict[str, ir.Module]:
     straight = [item.operation for item in block.operations if item.operation not in marked]
     if not any(map(_profits_from_schedule, straight)):
         return {}
-    order, islands = _in_order(block, marked)
-    for island in islands:
-        _plan_inputs(island)
-    for island in islands:
-        _plan_outputs(island, islands, marked)
-    if not _can_be_called(islands, block):
+    order, subgraphs = _in_order(block, marked)
+    for subgraph in subgraphs:
+        _plan_inputs(subgraph)
+    for subgraph in subgraphs:
+        _plan_outputs(subgraph, subgraphs, marked)
+    if not _can_be_called(subgraphs, block):
         return {}
     end = terminator(block)
     for item in order:
-        for operation in item.operations if isinstance(item, Island) else [item]:
+        for operation in item.operations if isinstance(item, Subgraph) else [item]:
             operation.move_before(end)
     symbol = function.attributes["sym_name"].value
-    named = {f"{symbol}_loops_{number}": island for number, island in enumerate(islands)}
+    named = {f"{symbol}_loops_{number}": subgraph for number, subgraph in enumerate(subgraphs)}
     with ir.Location.unknown():
-        modules = {name: _function_of(island, name) for name, island in named.items()}
+        modules = {name: _function_of(subgraph, name) for name, subgraph in named.items()}
         _call(module, named)
-    _erase(islands, block)
+    _erase(subgraphs, block)
     return modules
 
 
-def _can_be_called(islands: Sequence[Island], block: ir.Block) -> bool:
-    """Return whether all inputs and outputs are static tensors, and every island has an output."""
-    boundary = [value for island in islands for value in (*island.inputs, *island.outputs)]
+def _can_be_called(subgraphs: Sequence[Subgraph], block: ir.Block) -> bool:
+    """Return whether all inputs and outputs are static tensors, and every subgraph has an output."""
+    boundary = [value for subgraph in subgraphs for value in (*subgraph.inputs, *subgraph.outputs)]
     are_static = all(_is_static_tensor(value.type) for value in (*block.arguments, *boundary))
-    return are_static and all(island.outputs for island in islands)
+    return are_static and all(subgraph.outputs for subgraph in subgraphs)
 
 
-def _erase(islands: Sequence[Island], block: ir.Block) -> None:
+def _erase(subgraphs: Sequence[Subgraph], block: ir.Block) -> None:
     # An operation's hash changes with its operands, so the set cannot be used any more.
-    for island in reversed(islands):
-        for operation in reversed(island.operations):
+    for subgraph in reversed(subgraphs):
+        for operation in reversed(subgraph.operations):
             operation.erase()
     for operation in reversed([view.operation for view in block.operations][:-1]):
         is_used = any(True for result in operation.results for _ in result.uses)
@@ -105,7 +105,7 @@ def _is_static_tensor(kind: ir.Type) -> bool:
 
 
 def _marked(block: ir.Block) -> set[ir.Operation]:
-    """Return the operations of islands: imperative ones, and those that only exchange scalars with them."""
+    """Return the operations of subgraphs: imperative ones, and those that only exchange scalars with them."""
     operations = [view.operation for view in block.operations][:-1]
     marked: set[ir.Operation] = set()
     scalars: set[ir.Value] = set()
@@ -137,19 +137,19 @@ def _at_top(operation: ir.Operation, block: ir.Block) -> ir.Operation:
     return operation
 
 
-def _in_order(block: ir.Block, marked: set[ir.Operation]) -> tuple[list[ir.Operation | Island], list[Island]]:
+def _in_order(block: ir.Block, marked: set[ir.Operation]) -> tuple[list[ir.Operation | Subgraph], list[Subgraph]]:
     """Return maximal runs of marked operations, reordered with what they need before and their users after."""
-    order: list[ir.Operation | Island] = []
-    islands: list[Island] = []
-    run, behind, results, tainted = Island(), [], set(), set()
+    order: list[ir.Operation | Subgraph] = []
+    subgraphs: list[Subgraph] = []
+    run, behind, results, tainted = Subgraph(), [], set(), set()
 
     def close() -> None:
         nonlocal run, behind, results, tainted
         if run.operations:
-            islands.append(run)
+            subgraphs.append(run)
             order.append(run)
         order.extend(behind)
-        run, behind, results, tainted = Island(), [], set(), set()
+        run, behind, results, tainted = Subgraph(), [], set(), set()
 
     for operation in [view.operation for view in block.operations][:-1]:
         needed = set(needed_by(operation))
@@ -164,12 +164,12 @@ def _in_order(block: ir.Block, marked: set[ir.Operation]) -> tuple[list[ir.Opera
         else:
             order.append(operation)
     close()
-    return order, islands
+    return order, subgraphs
 
 
-def _plan_inputs(island: Island) -> None:
-    """Find the values that `island` takes from outside, and which of those are cloned inside."""
-    outer = _from_outside(island.operations)
+def _plan_inputs(subgraph: Subgraph) -> None:
+    """Find the values that `subgraph` takes from outside, and which of those are cloned inside."""
+    outer = _from_outside(subgraph.operations)
     inputs: dict[ir.Value, None] = {}
     copied: set[ir.Operation] = set()
     for value in outer:
@@ -179,20 +179,20 @@ def _plan_inputs(island: Island) -> None:
         elif owner not in copied:
             copied.add(owner)
             outer += _from_outside([owner])
-    block = island.operations[0].block
+    block = subgraph.operations[0].block
     position = {view.operation: number for number, view in enumerate(block.operations)}
-    island.inputs, island.copied = list(inputs), sorted(copied, key=position.__getitem__)
+    subgraph.inputs, subgraph.copied = list(inputs), sorted(copied, key=position.__getitem__)
 
 
-def _plan_outputs(island: Island, islands: Sequence[Island], marked: set[ir.Operation]) -> None:
-    """Find the values that straight-line code, the return or other islands take from `island`."""
-    island_inputs = {value for other in islands for value in other.inputs}
-    block = island.operations[0].block
+def _plan_outputs(subgraph: Subgraph, subgraphs: Sequence[Subgraph], marked: set[ir.Operation]) -> None:
+    """Find the values that straight-line code, the return or other subgraphs take from `subgraph`."""
+    subgraph_inputs = {value for other in subgraphs for value in other.inputs}
+    block = subgraph.operations[0].block
 
     def is_read(value: ir.Value) -> bool:
-        return value in island_inputs or any(_at_top(use.owner.operation, block) not in marked for use in value.uses)
+        return value in subgraph_inputs or any(_at_top(use.owner.operation, block) not in marked for use in value.uses)
 
-    island.outputs = [value for operation in island.operations for value in operation.results if is_read(value)]
+    subgraph.outputs = [value for operation in subgraph.operations for value in operation.results if is_read(value)]
 
 
 def _from_outside(operations: Sequence[ir.Operation]) -> list[ir.Value]:
@@ -205,31 +205,31 @@ def _from_outside(operations: Sequence[ir.Operation]) -> list[ir.Value]:
     return list(dict.fromkeys(value for value in used if value not in defined))
 
 
-def _function_of(island: Island, symbol: str) -> ir.Module:
+def _function_of(subgraph: Subgraph, symbol: str) -> ir.Module:
     module = ir.Module.create()
-    kinds = [[value.type for value in values] for values in (island.inputs, island.outputs)]
-    with ir.InsertionPoint(module.body), island.operations[0].location:
+    kinds = [[value.type for value in values] for values in (subgraph.inputs, subgraph.outputs)]
+    with ir.InsertionPoint(module.body), subgraph.operations[0].location:
         function = func.FuncOp(symbol, tuple(kinds))
-        block = function.regions[0].blocks.append(*kinds[0], arg_locs=[_named(value) for value in island.inputs])
-        clones = dict(zip(island.inputs, block.arguments, strict=True))
+        block = function.regions[0].blocks.append(*kinds[0], arg_locs=[_named(value) for value in subgraph.inputs])
+        clones = dict(zip(subgraph.inputs, block.arguments, strict=True))
         with ir.InsertionPoint(block):
-            clone_all([*island.copied, *island.operations], clones)
-            func.ReturnOp([clones[value] for value in island.outputs])
+            clone_all([*subgraph.copied, *subgraph.operations], clones)
+            func.ReturnOp([clones[value] for value in subgraph.outputs])
     return module
 
 
-def _call(module: ir.Module, islands: Mapping[str, Island]) -> None:
-    """Insert calls before the operations of the islands, whose results become unused."""
+def _call(module: ir.Module, subgraphs: Mapping[str, Subgraph]) -> None:
+    """Insert calls before the operations of the subgraphs, whose results become unused."""
     replaced: dict[ir.Value, ir.Value] = {}
-    for symbol, island in islands.items():
-        inputs = [replaced.get(value, value) for value in island.inputs]
-        kinds = [[value.type for value in values] for values in (inputs, island.outputs)]
+    for symbol, subgraph in subgraphs.items():
+        inputs = [replaced.get(value, value) for value in subgraph.inputs]
+        kinds = [[value.type for value in values] for values in (inputs, subgraph.outputs)]
         with ir.InsertionPoint(module.body):
             declaration = func.FuncOp(symbol, tuple(kinds), visibility="private")
         declaration.attributes[KIND] = ir.StringAttr.get(OUTLINED_LOOPS)
-        with ir.InsertionPoint(island.operations[0]), island.operations[0].location:
+        with ir.InsertionPoint(subgraph.operations[0]), subgraph.operations[0].location:
             call = func.CallOp(kinds[1], symbol, inputs)
-        replaced.update(zip(island.outputs, call.operation.results, strict=True))
+        replaced.update(zip(subgraph.outputs, call.operation.results, strict=True))
     for old, new in replaced.items():
         old.replace_all_uses_with(new)
 

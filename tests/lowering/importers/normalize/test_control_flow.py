@@ -140,7 +140,7 @@ def test_a_loop_that_does_not_end_is_refused_at_its_line():
 # --- loops beside straight-line code -------------------------------------------------------------------------------
 
 SQUARE = "tensor<64x64xf32>"
-ISLANDS = f"""
+OUTLINED_LOOPS = f"""
 #same = affine_map<(d0, d1) -> (d0, d1)>
 func.func @main(%a: {SQUARE}, %b: {SQUARE}, %n: tensor<i64>) -> ({SQUARE}, tensor<f32>) {{
   %c0 = arith.constant 0 : index
@@ -173,7 +173,7 @@ func.func @main(%a: {SQUARE}, %b: {SQUARE}, %n: tensor<i64>) -> ({SQUARE}, tenso
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_products_beside_loops_stay_straight_line_code(pipeline):
-    kernel = mt.from_mlir(ISLANDS).compile(pipeline=pipeline)
+    kernel = mt.from_mlir(OUTLINED_LOOPS).compile(pipeline=pipeline)
     a, b = (RNG.random((64, 64), np.float32) for _ in range(2))
     for turns in (0, 3):
         squares = (a @ b + turns * a) @ b
@@ -190,7 +190,7 @@ def test_products_beside_loops_stay_straight_line_code(pipeline):
 
 
 def test_small_products_are_compiled_with_the_loops_around_them():
-    kernel = mt.from_mlir(ISLANDS.replace("64x64", "8x8")).compile()
+    kernel = mt.from_mlir(OUTLINED_LOOPS.replace("64x64", "8x8")).compile()
     assert kernel.stats["kernels"] == 1
 
 
@@ -217,7 +217,7 @@ def test_the_size_along_an_axis_given_at_run_time(pipeline):
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_loops_keep_to_the_contracts_of_the_stages(pipeline, monkeypatch):
     monkeypatch.setenv("MLIRTRI_VERIFY", "1")
-    kernel = mt.from_mlir(ISLANDS).compile(pipeline=pipeline)
+    kernel = mt.from_mlir(OUTLINED_LOOPS).compile(pipeline=pipeline)
     assert "scf.for" in kernel.ir["linalg"]
 
 
