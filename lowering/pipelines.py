@@ -203,8 +203,8 @@ def pipeline_for(spelling: str | Pipeline, target: Target) -> Pipeline:
         return Pipeline(spelling, (*FRONT, INTERPRETED))
     if not isinstance(spelling, str) or spelling not in STAGES:
         names = (*STAGES, INTERPRETER)
-        way_out = f"{did_you_mean(spelling, names)}the pipelines are {', '.join(names)}"
-        raise UnknownOptionError(f"unknown pipeline {spelling!r}", help=way_out)
+        help = f"{did_you_mean(spelling, names)}the pipelines are {', '.join(names)}"
+        raise UnknownOptionError(f"unknown pipeline {spelling!r}", help=help)
     if spelling in MLIR_ALONE:
         if target.is_cuda:
             raise UnknownOptionError(

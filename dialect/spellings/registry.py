@@ -54,7 +54,7 @@ _OF_UNKNOWN_LENGTH = {
 }
 
 REFUSED |= {f"numpy.random.{name}": (_RANDOM, _DRAW) for name in _RANDOM_FUNCTIONS.split()}
-REFUSED |= {f"numpy.{name}": (_LENGTH, way_out) for name, way_out in _OF_UNKNOWN_LENGTH.items()}
+REFUSED |= {f"numpy.{name}": (_LENGTH, help) for name, help in _OF_UNKNOWN_LENGTH.items()}
 REFUSED |= {
     f"numpy.{name}": ("it calls Python for each element", "call the function on whole arrays")
     for name in ("vectorize", "apply_along_axis", "apply_over_axes", "fromfunction", "frompyfunc", "fromiter")
@@ -74,10 +74,10 @@ def lookup(name: str) -> Spelling | None:
 
 
 def _refusal(name: str) -> Spelling:
-    reason, way_out = REFUSED[name]
+    reason, help = REFUSED[name]
 
     def refuse(b, /, *arguments, **keywords):
-        b.fail(f"{name} is not supported: {reason}", help=way_out)
+        b.fail(f"{name} is not supported: {reason}", help=help)
 
     return Spelling(name, refuse)
 

@@ -98,9 +98,11 @@ def _facts(function: Any, signature: tuple[Dtypes, Dtypes] | None, symbols: Symb
     )
     updates = {result: argument for argument, result in updates_of(function).items()}
     unique, name = Names([function.sym_name.value]), function.sym_name.value
-    wishes = [name_of(argument.location) or f"arg{position}" for position, argument in enumerate(function.arguments)]
+    name_hints = [
+        name_of(argument.location) or f"arg{position}" for position, argument in enumerate(function.arguments)
+    ]
     return _Facts(
-        name, span_of(function.location), tuple(unique.unique(wish) for wish in wishes), arguments, results,
+        name, span_of(function.location), tuple(map(unique.unique, name_hints)), arguments, results,
         tuple(updates.get(position, _NEW) for position in range(len(results))),
         any(DTYPES[dtype].is_complex for group in dtypes for dtype in group),
     )  # fmt: skip

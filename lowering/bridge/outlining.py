@@ -38,7 +38,7 @@ class Subgraph:
 
 
 def outline(module: ir.Module) -> dict[str, ir.Module]:
-    """Return the function of each outlined subgraph by symbol; empty, and nothing changed, where the function is compiled whole."""
+    """Return the outlined functions by symbol; empty, and nothing changed, where the function is compiled whole."""
     [function] = public_functions(module)
     block = function.regions[0].blocks[0]
     if IMPORTED not in function.attributes or updates_of(function):

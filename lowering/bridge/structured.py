@@ -114,10 +114,10 @@ class _Reader:
         return load(self.inputs[self.arguments.index(value)], indices)
 
     def output_buffer(self, operation: ir.Operation, result: ir.Value):
-        wish = name_of(operation.location)
-        if wish is None or wish in map(_input_name, operation.operands):
-            wish = "out"
-        return buffer(self.names.unique(wish), shape_of(result.type), dtype_of(result.type))
+        name_hint = name_of(operation.location)
+        if name_hint is None or name_hint in map(_input_name, operation.operands):
+            name_hint = "out"
+        return buffer(self.names.unique(name_hint), shape_of(result.type), dtype_of(result.type))
 
     def _input_buffer(self, value: ir.Value):
         return buffer(self.names.unique(_input_name(value)), shape_of(value.type), dtype_of(value.type))

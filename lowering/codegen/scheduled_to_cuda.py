@@ -106,11 +106,11 @@ class CudaExecutable:
                 "a CUDA kernel whose launches depend on run-time values cannot be launched here",
                 help='the CUDA source is kernel.ir["cuda"]',
             )
-        way_out = 'compile with target="cpu" to run it' if self._host is None else 'let its regions name device("cpu")'
+        help = 'compile with target="cpu" to run it' if self._host is None else 'let its regions name device("cpu")'
         if tvm.get_global_func("device_api.cuda", allow_missing=True) is None:
             raise DeviceError(
                 "this kernel was compiled for CUDA, and TVM finds no CUDA runtime to launch it",
-                help=f'{way_out}; the CUDA source is kernel.ir["cuda"]',
+                help=f'{help}; the CUDA source is kernel.ir["cuda"]',
             )
         # TVM's own default needs the cuda-bindings package.
         os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc" if shutil.which("nvcc") else "nvrtc")

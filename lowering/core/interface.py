@@ -205,9 +205,9 @@ def kernel_names(functions: Sequence[str]) -> dict[str, str]:
     """Return the kernel names of these functions; valid names stay as they are."""
     names = {function: function for function in functions if identifier_of(function) == function}
     for function in functions:
-        wish, count = identifier_of(function), 0
-        symbol = wish
+        name_hint, count = identifier_of(function), 0
+        symbol = name_hint
         while function not in names and symbol in names.values():
-            symbol, count = f"{wish}_{count}", count + 1
+            symbol, count = f"{name_hint}_{count}", count + 1
         names.setdefault(function, symbol)
     return {function: names[function] for function in functions}

@@ -25,7 +25,7 @@ class _Refusal:
     spans: list[Span] = field(default_factory=list)
 
 
-def refuse(operations: Iterable[tuple[ir.Operation, str]], translation: str, way_out: str) -> None:
+def refuse(operations: Iterable[tuple[ir.Operation, str]], translation: str, help: str) -> None:
     """Raise an error for all of `operations`, pairs of an operation and the reason why it has no `translation`.
 
     The error's attribute ``refused`` has each reason with the spans of all its operations.
@@ -44,7 +44,7 @@ def refuse(operations: Iterable[tuple[ir.Operation, str]], translation: str, way
     error = UnsupportedOperationError(
         f"no translation to {translation} for {', '.join(lines)}",
         notes[0].span if notes else None,
-        help=way_out,
+        help=help,
         notes=notes[1:] if len(notes) > 1 else (),
     )
     error.refused = tuple((reason, tuple(entry.spans)) for reason, entry in refusals.items())

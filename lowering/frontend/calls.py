@@ -81,8 +81,8 @@ def _call_object(
 ) -> Any:
     b, dtype = context.b, find_dtype(callee)
     if not callable(callee) and dtype is None:
-        way_out = "leave out the parentheses" if isinstance(node.func, ast.Attribute) else "index with brackets: x[i]"
-        raise KernelTypeError(f"{describe(callee)} is not a function", help=way_out)
+        help = "leave out the parentheses" if isinstance(node.func, ast.Attribute) else "index with brackets: x[i]"
+        raise KernelTypeError(f"{describe(callee)} is not a function", help=help)
     if dtype is not None and callee not in (bool, float, int, complex):
         if len(arguments) != 1 or keywords:
             raise KernelTypeError(f"{dtype}(…) takes one argument")
@@ -122,8 +122,8 @@ def _call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any
 def _refuse_call(callee: Any, node: ast.Call) -> NoReturn:
     name = ast.unparse(node.func)
     if type(callee).__module__.startswith("tvm."):
-        way_out = f"register it before: {name} = mlirtri.tensorir({name})"
-        raise UnknownNameError(f"{name} is a function of TVM's, not of kernels", help=way_out)
+        help = f"register it before: {name} = mlirtri.tensorir({name})"
+        raise UnknownNameError(f"{name} is a function of TVM's, not of kernels", help=help)
     near = spellings.near(_full_name(callee) or name)
     raise UnknownNameError(
         f"{name} is not a function that kernels have",

@@ -103,8 +103,8 @@ def attribute(context: FunctionContext, owner: Any, name: str) -> Any:
         return owner.member(name)
     if (member := spellings.member(owner, name)) is not None:
         return member
-    way_out = "give the value a name of its own at the top of the file" if isinstance(owner, type) else None
-    raise UnknownNameError(f"{describe(owner)} has no attribute {name!r} in a kernel", help=way_out)
+    help = "give the value a name of its own at the top of the file" if isinstance(owner, type) else None
+    raise UnknownNameError(f"{describe(owner)} has no attribute {name!r} in a kernel", help=help)
 
 
 def _module_attribute(context: FunctionContext, module: ModuleType, name: str) -> Any:

@@ -58,8 +58,8 @@ def _of_value(context: FunctionContext, value: Any, node: ast.expr) -> Iterable:
     if isinstance(value, (tuple, list, str)):
         return Iterable(Size.of(len(value)), lambda iteration: value[iteration], unroll=True)
     is_count = isinstance(value, int) or (isinstance(value, Tensor) and value.type.dtype.is_integer)
-    way_out = f"write range({ast.unparse(node)})" if is_count else "loop over a range, an array or a tuple"
-    raise KernelTypeError(f"cannot loop over {describe(value)}", context.span(node), help=way_out)
+    help = f"write range({ast.unparse(node)})" if is_count else "loop over a range, an array or a tuple"
+    raise KernelTypeError(f"cannot loop over {describe(value)}", context.span(node), help=help)
 
 
 def _range_call(context: FunctionContext, node: ast.Call) -> Iterable:
@@ -70,8 +70,8 @@ def _range_call(context: FunctionContext, node: ast.Call) -> Iterable:
         is_integer = isinstance(bound, Tensor) and not bound.type.rank and bound.type.dtype.is_integer
         if not is_integer and (isinstance(bound, Tensor) or not hasattr(type(bound), "__index__")):
             is_array = isinstance(bound, Tensor) and bound.type.rank
-            way_out = "write range(len(x)), or `for element in x`" if is_array else "convert it by int(…)"
-            raise KernelTypeError(f"range takes integers, got {describe(bound)}", context.span(node), help=way_out)
+            help = "write range(len(x)), or `for element in x`" if is_array else "convert it by int(…)"
+            raise KernelTypeError(f"range takes integers, got {describe(bound)}", context.span(node), help=help)
     start, stop, step = (0, *arguments, 1) if len(arguments) == 1 else (*arguments, 1)[:3]
     return _range(context.b, start, stop, step)
 

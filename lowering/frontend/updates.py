@@ -30,12 +30,12 @@ from mlirtri.lowering.frontend.language.storage import ViewStep, has_memory
 def write(b: Language, tensor: Tensor, index: tuple[Any, ...], value: Any) -> None:
     """Write ``tensor[index] = value`` into the tensor's memory; raises `KernelTypeError`."""
     if not has_memory(tensor):
-        way_out = "only arrays have elements to assign"
+        help = "only arrays have elements to assign"
         if tensor.type.rank:
-            way_out = (
+            help = (
                 "it is a copy that nothing else sees: give it a name, or write all its indices in one pair of brackets"
             )
-        raise KernelTypeError(f"{describe(tensor)} cannot be assigned to", help=way_out)
+        raise KernelTypeError(f"{describe(tensor)} cannot be assigned to", help=help)
     parts = expanded(b, tensor, index)
     if (mask := mask_of(parts)) is not None:
         b.memory.write(b.tri, tensor.origin, _masked(b, strong(tensor), mask, value))

@@ -34,9 +34,9 @@ class Names:
     def __init__(self, used: Iterable[str] = ()):
         self._used = set(used)
 
-    def unique(self, wish: str) -> str:
-        """Return `wish` as an identifier, with a number appended if it is taken."""
-        base = re.sub(r"\W", "_", wish) or "value"
+    def unique(self, name_hint: str) -> str:
+        """Return `name_hint` as an identifier, with a number appended if it is taken."""
+        base = re.sub(r"\W", "_", name_hint) or "value"
         if base[0].isdigit() or keyword.iskeyword(base) or base in _RESERVED:
             base = f"v_{base}"
         name, count = base, 0

@@ -46,8 +46,8 @@ def _parsed(text: str) -> ir.Module:
 
 
 def _pass_failed(failure: _Failure, name: str, pipeline: str, before: str, context: CompileContext) -> PassFailedError:
-    way_out = saved_reproducer(before, context, lambda where: f"the module and {pipeline!r} repeat it: {where}")
-    return PassFailedError(f"pass {name} failed: {failure.message}", failure.span, help=way_out, notes=failure.notes)
+    help = saved_reproducer(before, context, lambda where: f"the module and {pipeline!r} repeat it: {where}")
+    return PassFailedError(f"pass {name} failed: {failure.message}", failure.span, help=help, notes=failure.notes)
 
 
 class _Failure:
@@ -63,8 +63,8 @@ def _asked(pipeline: str, text: str) -> str | _Failure:
     try:
         return WORKER.ask(Limits(SECONDS, most_bytes), _answer, pipeline, text)
     except ProcessDied as reason:
-        way_out = "; MLIRTRI_MAX_PASS_BYTES sets how much" if "MiB of memory" in str(reason) else ""
-        return _Failure(f"it {reason}{way_out}")
+        help = "; MLIRTRI_MAX_PASS_BYTES sets how much" if "MiB of memory" in str(reason) else ""
+        return _Failure(f"it {reason}{help}")
 
 
 def _answer(pipeline: str, text: str) -> str | _Failure:

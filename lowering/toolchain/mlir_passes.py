@@ -114,10 +114,10 @@ def _run(module: ir.Module, manager: passmanager.PassManager, pipeline: str, con
 def _pass_failed(error: ir.MLIRError, before: ir.Operation, pipeline: str, context: CompileContext) -> PassFailedError:
     text = before.get_asm(enable_debug_info=True)
     command = f"mlirtri-opt --pass-pipeline={shlex.quote(pipeline)}"
-    way_out = saved_reproducer(text, context, lambda where: f"reproduce with: {command} {shlex.quote(str(where))}")
+    help = saved_reproducer(text, context, lambda where: f"reproduce with: {command} {shlex.quote(str(where))}")
     message, span, notes = explain(error)
     name = Pass(pipeline.removeprefix("builtin.module(").removesuffix(")"), "").name
-    return PassFailedError(f"pass {name} failed: {message}", span, help=way_out, notes=notes)
+    return PassFailedError(f"pass {name} failed: {message}", span, help=help, notes=notes)
 
 
 def explain(error: ir.MLIRError) -> tuple[str, Span | None, list[Note]]:

@@ -145,5 +145,5 @@ def refuse_open_sizes(kernel: Kernel) -> None:
     """Raise `KernelTypeError` where a size of a parameter is open."""
     for parameter in kernel.interface.parameters:
         if any(map(is_dynamic, parameter.type.shape)):
-            way_out = f"say --arg {parameter.name}={parameter.type.dtype.name}[…] with numbers"
-            raise KernelTypeError(f"sizes of {parameter.name}: {parameter.type} are open", help=way_out)
+            help = f"say --arg {parameter.name}={parameter.type.dtype.name}[…] with numbers"
+            raise KernelTypeError(f"sizes of {parameter.name}: {parameter.type} are open", help=help)

@@ -50,7 +50,7 @@ def try_parsing(read: Callable[[str, str], Any], text: str, file: str) -> None:
     try:
         WORKER.ask(_limits(len(text)), _parse_and_print, read, text, file)
     except ProcessDied as reason:
-        raise ParseError(f"MLIR's parser {reason} on this text", Span(file, 1, 1), help=_way_out(reason)) from None
+        raise ParseError(f"MLIR's parser {reason} on this text", Span(file, 1, 1), help=_help(reason)) from None
 
 
 def text_of_bytecode(data: bytes, file: str, convert: Callable[[bytes], bytes]) -> bytes:
@@ -59,7 +59,7 @@ def text_of_bytecode(data: bytes, file: str, convert: Callable[[bytes], bytes]) 
         return WORKER.ask(_limits(len(data)), _converted, convert, data)
     except ProcessDied as reason:
         message = f"MLIR's reader of bytecode {reason} on these bytes"
-        raise ParseError(message, Span(file, 1, 1), help=_way_out(reason)) from None
+        raise ParseError(message, Span(file, 1, 1), help=_help(reason)) from None
     except ParseError as error:
         raise error.at(Span(file, 1, 1)) from None
 
@@ -78,8 +78,8 @@ def _check_tokens(data: bytes, file: str) -> None:
         elif kind == "close":
             depth = max(depth - 1, 0)
         elif kind is not None:
-            message, way_out = _PROBLEMS[kind]
-            raise ParseError(message, _span_at(data, token.start(), file), help=way_out)
+            message, help = _PROBLEMS[kind]
+            raise ParseError(message, _span_at(data, token.start(), file), help=help)
 
 
 def _end_of_string(data: bytes, position: int) -> int:
@@ -96,7 +96,7 @@ def _limits(size: int) -> Limits:
     return Limits(SECONDS + SECONDS_PER_MEGABYTE * size / 2**20, BYTES + BYTES_PER_BYTE * size)
 
 
-def _way_out(reason: BaseException) -> str:
+def _help(reason: BaseException) -> str:
     if "seconds" in str(reason):
         return "attributes that stand for each other many times grow without end; make the text smaller"
     return "the text is damaged, deeply nested through its aliases, or needs too much memory"

@@ -166,7 +166,7 @@ def kernel_of(tmp_path, body: str, parameters: str = "x"):
 
 
 @pytest.mark.parametrize(
-    ("kind", "body", "message", "way_out"),
+    ("kind", "body", "message", "help"),
     [
         *((errors.UnsupportedSyntaxError, *case) for case in SYNTAX),
         *((errors.UnknownNameError, *case) for case in NAMES),
@@ -174,13 +174,13 @@ def kernel_of(tmp_path, body: str, parameters: str = "x"):
         *((errors.KernelValueError, *case) for case in VALUES),
     ],
 )
-def test_refusals(tmp_path, kind, body, message, way_out):
+def test_refusals(tmp_path, kind, body, message, help):
     function, file, place = kernel_of(tmp_path, body)
     with pytest.raises(kind) as caught:
         mt.jit(function)(X)
     error = caught.value
     assert message in error.message
-    assert way_out in (error.help or "")
+    assert help in (error.help or "")
     assert (error.span.file, error.span.line, error.span.column) == (file, *place)
     shown = str(error).splitlines()
     assert shown[0].startswith(f"{file}:{place[0]}:{place[1]}: error: ")
@@ -274,7 +274,7 @@ def test_all_argument_mismatches_are_in_one_message(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "message", "way_out"),
+    ("options", "message", "help"),
     [
         ({"target": "tpu"}, "unknown target 'tpu'", '"cuda:sm_90"'),
         ({"pipeline": "linlg"}, "unknown pipeline 'linlg'", "did you mean 'linalg'"),
@@ -285,11 +285,11 @@ def test_all_argument_mismatches_are_in_one_message(tmp_path):
         ({"pipeline": "poly", "schedule": "none"}, "'poly' takes no schedule 'none'", "leave it out"),
     ],
 )
-def test_unknown_options(options, message, way_out):
+def test_unknown_options(options, message, help):
     with pytest.raises(errors.UnknownOptionError) as caught:
         mt.jit(lambda x: x, **options)
     assert message in caught.value.message
-    assert way_out in caught.value.help
+    assert help in caught.value.help
 
 
 def test_unknown_stage():

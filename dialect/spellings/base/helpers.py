@@ -30,11 +30,11 @@ def is_tensor(b: Builder, x: Any) -> bool:
     return b.type_of(x) is not None and b.weak_kind(x) is None
 
 
-def require_tensor(b: Builder, name: str, x: Any, way_out: str | None = None) -> None:
+def require_tensor(b: Builder, name: str, x: Any, help: str | None = None) -> None:
     """Fail unless x is a tensor."""
     if not is_tensor(b, x):
         kind = b.weak_kind(x) or type(x).__name__
-        b.fail(f"{name} takes a tensor here, not a Python {kind}", help=way_out)
+        b.fail(f"{name} takes a tensor here, not a Python {kind}", help=help)
 
 
 def require_rank(b: Builder, name: str, x: Any, ranks: Sequence[int]) -> None:

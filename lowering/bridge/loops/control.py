@@ -27,11 +27,13 @@ from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 class Carried:
     """The scalar buffers of loop-carried values, or of the results of a branch."""
 
-    def __init__(self, translation: LoopTranslation, values: Sequence[ir.Value], wishes: Sequence[str]):
+    def __init__(self, translation: LoopTranslation, values: Sequence[ir.Value], name_hints: Sequence[str]):
         self.translation = translation
         self.buffers: list[list[ScalarBuffer]] = []
-        for value, wish in zip(values, wishes, strict=True):
-            self.buffers.append([translation.values.scalar_buffer(dtype, wish) for dtype in part_dtypes(value.type)])
+        for value, name_hint in zip(values, name_hints, strict=True):
+            self.buffers.append(
+                [translation.values.scalar_buffer(dtype, name_hint) for dtype in part_dtypes(value.type)]
+            )
 
     def assign(self, values: Sequence[ir.Value]) -> None:
         """Store these values, all of them evaluated before the first store."""
@@ -185,7 +187,7 @@ class _Loop:
         self.counter = counter
         self.variable = tirx.Var(values.names.unique(name_of(counter.location) or "i"), "int64")
         self.lower, self.upper, self.step = (
-            values.settled(value, wish) for value, wish in ((lower, "start"), (upper, "stop"), (step, "step"))
+            values.settled(value, name_hint) for value, name_hint in ((lower, "start"), (upper, "stop"), (step, "step"))
         )
         extent = self.upper.expression - self.lower.expression
         if not is_number(self.step.expression, 1):

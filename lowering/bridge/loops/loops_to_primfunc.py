@@ -31,7 +31,7 @@ __all__ = ["ImperativeFunction", "build_imperative", "loop_control"]
 _OPAQUE = 8
 """TVM's fusion skips functions of this pattern."""
 _TERMINATORS = frozenset({"func.return", "scf.yield", "scf.condition", "scf.reduce", "scf.reduce.return"})
-_WAY_OUT = 'write it with other operations, or use pipeline="mlir"'
+_HELP = 'write it with other operations, or use pipeline="mlir"'
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,14 @@ def build_imperative(
     `dtypes` are the buffers' dtypes, which differ from the elements' in signedness or for complex parts; `shapes` are
     the buffers' shapes where sizes are known at run time only. Raises `UnsupportedOperationError`.
     """
-    refuse(_unsupported(function), "TIR", _WAY_OUT)
+    refuse(_unsupported(function), "TIR", _HELP)
     block = function.regions[0].blocks[0]
     translation = LoopTranslation()
     parameters = []
     for position, argument in enumerate(block.arguments):
-        wish = name_of(argument.location) or (f"arg{position}" if position < inputs else f"out{position - inputs}")
+        name_hint = name_of(argument.location) or (f"arg{position}" if position < inputs else f"out{position - inputs}")
         sizes = shapes[position] if shapes else [index(size) for size in argument.type.shape]
-        parameters.append(translation.memory(argument, sizes, wish, dtypes[position] if dtypes else None).buffer)
+        parameters.append(translation.memory(argument, sizes, name_hint, dtypes[position] if dtypes else None).buffer)
     with translation.values.nested() as statements:
         translation.translate(block)
     constants = [buffer for buffer, _ in translation.constants]

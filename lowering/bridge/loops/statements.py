@@ -49,9 +49,9 @@ class LoopTranslation:
                 STATEMENTS.get(operation.name, _scalar)(self, operation)
         return terminator
 
-    def memory(self, value: ir.Value, sizes: Sequence[Any], wish: str, dtype: str | None = None) -> Memory:
+    def memory(self, value: ir.Value, sizes: Sequence[Any], name_hint: str, dtype: str | None = None) -> Memory:
         """Create a buffer for a memref; the caller decides where it is allocated."""
-        memory = loop_memory.memory(self.values.names.unique(wish), value.type, sizes, dtype)
+        memory = loop_memory.memory(self.values.names.unique(name_hint), value.type, sizes, dtype)
         self.memories[value] = memory
         return memory
 
@@ -96,8 +96,8 @@ def _integer_power(translation, operation):
     values = translation.values
     base, exponent = (values.get(operand) for operand in operation.operands)
 
-    def name(expression, wish):
-        return values.name(joined(expression, [base, exponent]), wish).expression
+    def name(expression, name_hint):
+        return values.name(joined(expression, [base, exponent]), name_hint).expression
 
     base, exponent = values.name(base, "base"), values.name(exponent, "exponent")
     power = integer_power(base.expression, exponent.expression, name)
@@ -147,10 +147,10 @@ def _load(translation, operation):
     name = memory.buffer.name
     reads = joined(None, scalars).reads | {name}
     loads = [Scalar(part, reads) for part in memory.load([scalar.expression for scalar in scalars])]
-    wish = name_of(operation.location) or name
+    name_hint = name_of(operation.location) or name
     if len(loads) == 2:
-        return translation.values.define_complex(result, *loads, wish)
-    return translation.values.define(result, loads[0], wish)
+        return translation.values.define_complex(result, *loads, name_hint)
+    return translation.values.define(result, loads[0], name_hint)
 
 
 @statement("memref.store")

@@ -93,28 +93,30 @@ class LoopValues:
         """Define a value that may be evaluated anywhere in its scope."""
         self._meanings[value] = meaning
 
-    def define(self, value: ir.Value, scalar: Scalar, wish: str) -> None:
+    def define(self, value: ir.Value, scalar: Scalar, name_hint: str) -> None:
         """Define a value that an operation computes here, once even if it is used again."""
         scalar = self._without_lets(scalar)
         count = mentions(value)
         if scalar.size > MAX_NODES or (count > 1 and not scalar.is_free):
-            scalar = self.name(scalar, wish)
+            scalar = self.name(scalar, name_hint)
         self._meanings[value] = scalar
         if count == 1 and not scalar.is_free:
             self._waiting[value] = scalar
 
-    def define_complex(self, value: ir.Value, real: Scalar, imaginary: Scalar, wish: str) -> None:
+    def define_complex(self, value: ir.Value, real: Scalar, imaginary: Scalar, name_hint: str) -> None:
         """Define a complex value, whose parts are computed here."""
-        self._meanings[value] = tuple(part if part.is_free else self.name(part, wish) for part in (real, imaginary))
+        self._meanings[value] = tuple(
+            part if part.is_free else self.name(part, name_hint) for part in (real, imaginary)
+        )
 
-    def name(self, scalar: Scalar, wish: str) -> Scalar:
+    def name(self, scalar: Scalar, name_hint: str) -> Scalar:
         """Return a variable that holds the current value of `scalar`."""
         dtype = dtype_name(scalar.expression)
         if not scalar.reads and not _is_analysed(scalar):
-            storage = self.scalar_buffer(dtype, wish)
+            storage = self.scalar_buffer(dtype, name_hint)
             self.statements.append(storage.store(scalar))
             scalar = replace(storage.scalar, bounds=scalar.bounds)
-        variable = tirx.Var(self.names.unique(wish), dtype)
+        variable = tirx.Var(self.names.unique(name_hint), dtype)
         self.statements.append(tirx.Bind(variable, scalar.expression))
         return Scalar(variable, size=1 if scalar.reads else scalar.size + 1, bounds=scalar.bounds)
 
@@ -126,17 +128,17 @@ class LoopValues:
         for value, scalar in list(self._waiting.items()):
             if buffer_name is None or buffer_name in scalar.reads:
                 del self._waiting[value]
-                wish = "value" if isinstance(value.owner, ir.Block) else value.owner.name.split(".")[-1]
-                self._meanings[value] = self.name(scalar, wish)
+                name_hint = "value" if isinstance(value.owner, ir.Block) else value.owner.name.split(".")[-1]
+                self._meanings[value] = self.name(scalar, name_hint)
 
-    def settled(self, value: ir.Value, wish: str) -> Scalar:
+    def settled(self, value: ir.Value, name_hint: str) -> Scalar:
         """Return `value` such that it is the same wherever it is evaluated: a loop's bound, a buffer's size."""
         scalar = self.get(value)
-        return scalar if scalar.is_free else self.name(scalar, wish)
+        return scalar if scalar.is_free else self.name(scalar, name_hint)
 
-    def scalar_buffer(self, dtype: str, wish: str) -> ScalarBuffer:
+    def scalar_buffer(self, dtype: str, name_hint: str) -> ScalarBuffer:
         """Allocate a scalar buffer here."""
-        storage = ScalarBuffer(self.names.unique(wish), dtype)
+        storage = ScalarBuffer(self.names.unique(name_hint), dtype)
         self.statements.append(tirx.AllocBuffer(storage.buffer))
         return storage
 

@@ -122,7 +122,7 @@ class ScalarBody:
             return self.define(operation.results[0], self.read(tensor, [self.get(argument) for argument in indices]))
         if operation.name == "math.ipowi":
             base, exponent = (self.get(argument) for argument in operation.operands)
-            power = integer_power(base, exponent, lambda value, wish: self._bind(value, wish, 2))
+            power = integer_power(base, exponent, lambda value, name_hint: self._bind(value, name_hint, 2))
             return self.define(operation.results[0], power)
         rule = SCALAR_RULES.get(operation.name)
         if rule is None:
@@ -156,13 +156,13 @@ class ScalarBody:
         self.variables.append((let.var, let.value))
         return let.body
 
-    def _bind(self, expression: Expr, wish: str, mentions: int = 1) -> Expr:
+    def _bind(self, expression: Expr, name_hint: str, mentions: int = 1) -> Expr:
         is_bool = dtype_name(expression) == "bool"
         if is_bool:
             # TVM analyses the range of an integer variable, fails on vectors of bools, and where a second
             # analysis differs. LLVM sees through the float.
             expression = tirx.Select(expression, literal(1, "float32"), literal(0, "float32"))
-        variable = tirx.Var(f"{wish}_{len(self.variables)}", dtype_name(expression))
+        variable = tirx.Var(f"{name_hint}_{len(self.variables)}", dtype_name(expression))
         self._count(mentions)
         self.variables.append((variable, expression))
         return tirx.GT(variable, literal(0, "float32")) if is_bool else variable

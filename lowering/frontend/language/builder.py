@@ -101,8 +101,8 @@ class Language:
             return Operand(None, kind_of(x), 0) if x.weak else Operand(x.type.dtype, None, x.type.rank)
         if isinstance(x, NUMBERS):
             return Operand(None, type(x).__name__, 0, x)
-        way_out = "make an array of it: numpy.array([…])" if isinstance(x, (list, tuple)) else None
-        raise KernelTypeError(f"expected a tensor or a number, got {describe(x)}", help=way_out)
+        help = "make an array of it: numpy.array([…])" if isinstance(x, (list, tuple)) else None
+        raise KernelTypeError(f"expected a tensor or a number, got {describe(x)}", help=help)
 
     def tensor(self, x: Any, dtype: DType | None = None) -> Tensor:
         """Return x as a strong tensor of `dtype` (default: its own, or the library's for a Python number)."""

@@ -129,15 +129,15 @@ def _move(
     operation.attributes["value"] = references[content]
 
 
-def _reference(wish: str, kind: ir.RankedTensorType, params: dict[str, Any]) -> tuple[str, ir.Attribute]:
-    name, count = wish, 0
+def _reference(name_hint: str, kind: ir.RankedTensorType, params: dict[str, Any]) -> tuple[str, ir.Attribute]:
+    name, count = name_hint, 0
     while True:
         quoted = ir.StringAttr.get(name)
         attribute = ir.Attribute.parse(f"dense_resource<{quoted}> : {kind}")
         # MLIR appends a number to a key that its context knows already.
         if (key := resource_key(attribute)) is not None and key not in params:
             return key, attribute
-        name, count = f"{wish}_{count}", count + 1
+        name, count = f"{name_hint}_{count}", count + 1
 
 
 def _kind_of(operation: ir.Operation) -> ir.RankedTensorType | None:

@@ -72,8 +72,8 @@ def _problem(kind: ir.Type) -> tuple[str, str | None] | None:
         except UnsupportedOperationError as error:
             return f"is a {kind}, and {error.message}", error.help
         return None
-    way_out = next((suggestion for start, suggestion in _HELP.items() if str(kind).startswith(start)), None)
-    return f"is a {kind}", way_out or "arguments and results are ranked tensors and scalars"
+    help = next((suggestion for start, suggestion in _HELP.items() if str(kind).startswith(start)), None)
+    return f"is a {kind}", help or "arguments and results are ranked tensors and scalars"
 
 
 def _is_tensor(kind: ir.Type) -> bool:
@@ -121,14 +121,14 @@ def _name_arguments(block: ir.Block) -> None:
         f"arg{position}" for position, argument in enumerate(block.arguments) if name_of(argument.location) is None
     }
     for argument in block.arguments:
-        wish = name_of(argument.location)
-        if wish is None:
+        name_hint = name_of(argument.location)
+        if name_hint is None:
             continue
-        name, count = wish, 0
+        name, count = name_hint, 0
         while name in names:
-            name, count = f"{wish}_{count}", count + 1
+            name, count = f"{name_hint}_{count}", count + 1
         names.add(name)
-        if name != wish:
+        if name != name_hint:
             argument.set_location(location_of(span_of(argument.location), name))
 
 
