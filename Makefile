@@ -8,12 +8,14 @@ LIT_JOBS ?= 2
 PYTEST_FLAGS ?= -n 2
 # What `make bench` passes on: BENCH_FLAGS="--rows matmul --threads 1 --clock cpu".
 BENCH_FLAGS ?=
+# What `make fuzz` passes on: FUZZ_FLAGS="--seconds 3600 --kind torch --seed 7"; docs/testing.md lists all.
+FUZZ_FLAGS ?=
 # The first interpreter of a version that mlirtri supports; `make PYTHON=/path/to/python test` chooses another.
 PYTHON ?= $(shell for candidate in python3 python3.13 python3.12 python3.11 python3.10 python3.14 python; do \
 	"$$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null \
 	&& { echo "$$candidate"; break; }; done)
 
-.PHONY: help demo demo-models test test-slow test-forced lit bench bench-quick bench-rules check typed docs format clean
+.PHONY: help demo demo-models test test-slow test-forced fuzz lit bench bench-quick bench-rules check typed docs format clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -34,6 +36,9 @@ test-slow: $(VENV)/.test  ## the tests that `make test` leaves out because they 
 
 test-forced: $(VENV)/.test  ## the tests with every schedule rule used that fits, however little the work
 	MLIRTRI_FORCE_SCHEDULES=1 $(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+fuzz: $(VENV)/.test  ## random programs in all pipelines for two minutes; failures are reduced to tests in build/fuzz
+	PYTHONPATH=tests/support $(BIN)/python -m fuzz $(FUZZ_FLAGS)
 
 lit: $(VENV)/.test  ## the lit tests only
 	$(BIN)/lit -sv -j $(LIT_JOBS) lit_tests

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 import torch
 from compiled_calls import ARRAY_CALLS, CALLS, expression, is_torch, module_from
+from fuzz.imperative import Program
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
-from program_generator import Program
 from program_runner import load, make_arguments
 from relax_results import flat
 from torch_calls import TENSORS
 
 import mlirtri as mt
 
-SETTINGS = {"deadline": None, "print_blob": True, "suppress_health_check": list(HealthCheck)}
+SETTINGS = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
 CALLS_PER_KERNEL = 20
 
 

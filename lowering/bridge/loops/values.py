@@ -187,9 +187,12 @@ class LoopValues:
 def _is_analysed(scalar: Scalar) -> bool:
     """Return whether TVM's analysis, which inlines variables, can handle one of this value, which reads no memory.
 
-    It remembers a bound of an integer and fails on a tighter one, and on floats of integers whose range it knows.
+    It remembers a bound of an integer and fails on a tighter one, and on floats of integers whose range it knows. Of a
+    `select` of floats it makes an interval, and fails where that is multiplied.
     """
     if dtype_name(scalar.expression) in _INTEGERS or scalar.size > _MAX_COPIES:
+        return False
+    if dtype_name(scalar.expression) != "bool" and nodes_in(scalar.expression, tirx.Select):
         return False
     return not any(dtype_name(cast.value) in _INTEGERS for cast in nodes_in(scalar.expression, tirx.Cast))
 

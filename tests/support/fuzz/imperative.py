@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from random import Random
 
-from program_expressions import BOOL, FLOAT, INT, Expressions, Scope
+from fuzz.expressions import BOOL, FLOAT, INT, Expressions, Scope
 
 
 class Program(Expressions):
