@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 from mlirtri.compiler.dumps import read_text
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.base.sizes import is_dynamic
-from mlirtri.errors import KernelTypeError, KernelValueError, ParseError, Span
+from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.options import Options, resolved
 from mlirtri.kernels.session import resume
@@ -58,17 +57,11 @@ def _language(source: bytes | Path) -> str:
 
 
 def _torch(source: bytes | Path) -> Program:
-    import torch
+    # loads torch, which the others do not need
+    from mlirtri.programs.torch_programs.archives import load_archive
+    from mlirtri.programs.torch_programs.program import from_torch
 
-    from mlirtri.programs.torch_programs.program import from_torch  # loads torch, which the others do not need
-
-    where = Span("<stdin>" if isinstance(source, bytes) else str(source), 1, 1)
-    try:
-        exported = torch.export.load(io.BytesIO(source) if isinstance(source, bytes) else source)
-    except Exception as error:  # whatever torch stumbles over
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ParseError(f"this is no archive of torch.export.save: {reason}", where) from None
-    return from_torch(exported)
+    return from_torch(load_archive(source))
 
 
 def _relax(source: bytes | Path) -> Program:

@@ -5,6 +5,7 @@
 `mlirtri/cli` and `mlirtri/__init__.py`, which loads it lazily, import this package.
 
 - `program.py`: `from_torch` and `TorchProgram`
+- `archives.py`: archives of `torch.export.save`, which may hold data alone
 - `graphs.py`: an exported program to a `TorchGraph`, its tensors, and its calling convention
 - `calling_convention.py`: arguments, results and sizes of a call
 - `torch_kernel.py`: the kernel, which also writes the buffers and arguments that the module writes
