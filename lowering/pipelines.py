@@ -58,19 +58,18 @@ LLVM_DIALECT = Stage(
 ASM_FROM_MLIR = Stage("asm", "asm", LazyLowering("mlirtri.lowering.mlir_backend.llvm.llvmdialect_to_asm"))
 INTERPRETED = Stage("interpreted", "listing", LazyLowering("mlirtri.lowering.interpreter.tri_to_interpreted"))
 
-FRONT = (AST, TRI)
-FROM_TIR = (TIR, SCHEDULED)
-_STABLEHLO = (
-    Stage("stablehlo", "mlir", LazyLowering("mlirtri.lowering.importers.from_stablehlo.chlo_to_stablehlo")),
-    Stage("linalg", "mlir", LazyLowering("mlirtri.lowering.importers.from_stablehlo.stablehlo_to_linalg")),
-)  # fmt: skip
-IMPORTS = {
+FRONTEND_STAGES = (AST, TRI)
+TIR_STAGES = (TIR, SCHEDULED)
+IMPORT_STAGES = {
     "mlir": (Stage("linalg", "mlir", LazyLowering("mlirtri.lowering.importers.normalize.mlir_to_linalg")),),
     "torch": (
         Stage("torch", "mlir", LazyLowering("mlirtri.lowering.importers.from_torch.graph_to_torch")),
         Stage("linalg", "mlir", LazyLowering("mlirtri.lowering.importers.from_torch.torch_to_linalg")),
     ),
-    "stablehlo": _STABLEHLO,
+    "stablehlo": (
+        Stage("stablehlo", "mlir", LazyLowering("mlirtri.lowering.importers.from_stablehlo.chlo_to_stablehlo")),
+        Stage("linalg", "mlir", LazyLowering("mlirtri.lowering.importers.from_stablehlo.stablehlo_to_linalg")),
+    ),
     "tosa": (Stage("linalg", "mlir", LazyLowering("mlirtri.lowering.importers.tosa_to_linalg")),),
     "relax": (
         Stage("relax", "tvmscript", LazyLowering("mlirtri.lowering.importers.from_relax.normalize_relax")),
@@ -83,18 +82,19 @@ IMPORTS = {
 }
 """Source language of a program to its stages up to the first one that a pipeline of kernels has, too."""
 INTERPRETER = "interpreter"
-"""The name of the pipeline that compiles nothing. It is none of `PIPELINES`, which `compare` chooses from."""
-BACK = {"cpu": (LLVM, ASM), "cuda": (CUDA, PTX)}
-STAGES = {
-    "linalg": (*FRONT, LINALG, FUSED, RELAX_FROM_FUSED, *FROM_TIR),
-    "relax": (*FRONT, RELAX_FROM_TRI, *FROM_TIR),
-    "mlir": (*FRONT, LINALG, FUSED, BUFFERIZED, LLVM_DIALECT, ASM_FROM_MLIR),
-    "poly": (*FRONT, LINALG, FUSED, BUFFERIZED, POLY, LLVM_DIALECT, ASM_FROM_MLIR),
+"""The name of the pipeline that compiles nothing. It is none of `PIPELINE_STAGES`, which `compare` chooses from."""
+TARGET_STAGES = {"cpu": (LLVM, ASM), "cuda": (CUDA, PTX)}
+"""The last stages of a pipeline that schedules with TVM, by the kind of its target."""
+PIPELINE_STAGES = {
+    "linalg": (*FRONTEND_STAGES, LINALG, FUSED, RELAX_FROM_FUSED, *TIR_STAGES),
+    "relax": (*FRONTEND_STAGES, RELAX_FROM_TRI, *TIR_STAGES),
+    "mlir": (*FRONTEND_STAGES, LINALG, FUSED, BUFFERIZED, LLVM_DIALECT, ASM_FROM_MLIR),
+    "poly": (*FRONTEND_STAGES, LINALG, FUSED, BUFFERIZED, POLY, LLVM_DIALECT, ASM_FROM_MLIR),
 }
 
-MLIR_ALONE = ("mlir", "poly")
-"""Those in which TVM has no part, and no schedule."""
-COMPARED = ("linalg", "relax", "mlir")
+WITHOUT_TVM = ("mlir", "poly")
+"""The pipelines in which TVM has no part, and no schedule."""
+COMPARED_PIPELINES = ("linalg", "relax", "mlir")
 """The pipelines that a comparison has unless others are asked for."""
 
 AKG_ALIASES = {
@@ -177,7 +177,7 @@ def pipeline_of_import(source: str, pipeline: Pipeline) -> Pipeline:
     In ``relax`` such a program goes from `linalg` to Relax without MLIR's fusion. One that is Relax itself stays it
     where TVM makes the code, and goes to `linalg` where MLIR does.
     """
-    front = IMPORTS[source]
+    front = IMPORT_STAGES[source]
     if pipeline.name == INTERPRETER:
         raise UnknownOptionError("only Python functions are interpreted", help="unset MLIRTRI_INTERPRET, or compile it")
     if source == "relax" and "relax" in pipeline.names:
@@ -193,43 +193,43 @@ def normal_form_stage(pipeline: Pipeline) -> str:
     return "linalg" if "linalg" in pipeline.names else "relax"
 
 
-def pipeline_for(spelling: str | Pipeline, target: Target) -> Pipeline:
+def pipeline_for(pipeline: str | Pipeline, target: Target) -> Pipeline:
     """Return the pipeline of that name for a target; raises `UnknownOptionError`."""
-    if isinstance(spelling, Pipeline):
-        return spelling
-    if spelling == INTERPRETER:
+    if isinstance(pipeline, Pipeline):
+        return pipeline
+    if pipeline == INTERPRETER:
         if target.is_cuda:
             raise UnknownOptionError("the interpreter runs on the CPU only", help='use target="cpu" while debugging')
-        return Pipeline(spelling, (*FRONT, INTERPRETED))
-    if not isinstance(spelling, str) or spelling not in STAGES:
-        names = (*STAGES, INTERPRETER)
-        help = f"{did_you_mean(spelling, names)}the pipelines are {', '.join(names)}"
-        raise UnknownOptionError(f"unknown pipeline {spelling!r}", help=help)
-    if spelling in MLIR_ALONE:
+        return Pipeline(pipeline, (*FRONTEND_STAGES, INTERPRETED))
+    if not isinstance(pipeline, str) or pipeline not in PIPELINE_STAGES:
+        names = (*PIPELINE_STAGES, INTERPRETER)
+        help = f"{did_you_mean(pipeline, names)}the pipelines are {', '.join(names)}"
+        raise UnknownOptionError(f"unknown pipeline {pipeline!r}", help=help)
+    if pipeline in WITHOUT_TVM:
         if target.is_cuda:
             raise UnknownOptionError(
-                f"pipeline {spelling!r} makes CPU code only", help='use pipeline="linalg" or "relax" for CUDA'
+                f"pipeline {pipeline!r} makes CPU code only", help='use pipeline="linalg" or "relax" for CUDA'
             )
-        return Pipeline(spelling, STAGES[spelling])
-    back = BACK[target.kind]
+        return Pipeline(pipeline, PIPELINE_STAGES[pipeline])
+    back = TARGET_STAGES[target.kind]
     if target.is_cuda and shutil.which("nvcc") is None:
         back = (CUDA,)
-    return Pipeline(spelling, (*STAGES[spelling], *back))
+    return Pipeline(pipeline, (*PIPELINE_STAGES[pipeline], *back))
 
 
-BOTH = (CUDA, replace(LLVM, run=LazyLowering("mlirtri.lowering.codegen.cuda_to_llvm")), ASM)
+TWO_DEVICE_STAGES = (CUDA, replace(LLVM, run=LazyLowering("mlirtri.lowering.codegen.cuda_to_llvm")), ASM)
 """The last stages of a kernel whose regions run on both kinds of devices: CUDA source first, then the host's code."""
 
 
 def for_devices(pipeline: Pipeline, target: Target, kind: str, ir: Any) -> Pipeline:
-    """Return `pipeline`, ending in the stages `BOTH` where the IR names devices of another kind than the target's.
+    """Return `pipeline`, ending in `TWO_DEVICE_STAGES` where the IR names devices of another kind than the target's.
 
     `kind` is the stage kind of `ir`: ``"mlir"``, ``"tvmscript"``, or one that names no devices.
     """
     names = pipeline.names
     if SCHEDULED.name not in names or names[-1] == SCHEDULED.name or not _device_kinds(kind, ir) - {target.kind}:
         return pipeline
-    return replace(pipeline, stages=(*pipeline.stages[: names.index(SCHEDULED.name) + 1], *BOTH))
+    return replace(pipeline, stages=(*pipeline.stages[: names.index(SCHEDULED.name) + 1], *TWO_DEVICE_STAGES))
 
 
 def _device_kinds(kind: str, ir: Any) -> set[str]:

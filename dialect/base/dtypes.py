@@ -152,33 +152,33 @@ _STORED_BY_MLIR = {dtype.mlir: dtype for dtype in STORED.values()}
 _BY_PYTHON_TYPE = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
 
-def find_dtype(spelling: object) -> DType | None:
-    """Return the dtype that `spelling` names, or None where it names none."""
-    if isinstance(spelling, DType):
-        return spelling
-    if isinstance(spelling, str):
-        return _BY_NAME.get(spelling)
-    if isinstance(spelling, type) and spelling in _BY_PYTHON_TYPE:
-        return DTYPES[_BY_PYTHON_TYPE[spelling]]
-    if type(spelling).__module__ == "torch":
-        return DTYPES.get(str(spelling).removeprefix("torch."))
-    if isinstance(spelling, np.dtype) or (isinstance(spelling, type) and issubclass(spelling, np.generic)):
-        dtype = np.dtype(spelling)
+def find_dtype(dtype_like: object) -> DType | None:
+    """Return the dtype that `dtype_like` names, or None where it names none."""
+    if isinstance(dtype_like, DType):
+        return dtype_like
+    if isinstance(dtype_like, str):
+        return _BY_NAME.get(dtype_like)
+    if isinstance(dtype_like, type) and dtype_like in _BY_PYTHON_TYPE:
+        return DTYPES[_BY_PYTHON_TYPE[dtype_like]]
+    if type(dtype_like).__module__ == "torch":
+        return DTYPES.get(str(dtype_like).removeprefix("torch."))
+    if isinstance(dtype_like, np.dtype) or (isinstance(dtype_like, type) and issubclass(dtype_like, np.generic)):
+        dtype = np.dtype(dtype_like)
         return DTYPES.get(dtype.name) if dtype.isnative else None
     return None
 
 
-def find_stored(spelling: object) -> DType | None:
-    """Return the dtype that `spelling` names, also one of `STORED`; None where it names none."""
-    if isinstance(spelling, (np.dtype, type)) or type(spelling).__module__ == "torch":
-        name = str(spelling).removeprefix("torch.") if not isinstance(spelling, type) else spelling.__name__
+def find_stored(dtype_like: object) -> DType | None:
+    """Return the dtype that `dtype_like` names, also one of `STORED`; None where it names none."""
+    if isinstance(dtype_like, (np.dtype, type)) or type(dtype_like).__module__ == "torch":
+        name = str(dtype_like).removeprefix("torch.") if not isinstance(dtype_like, type) else dtype_like.__name__
     else:
-        name = str(spelling)
-    return find_dtype(spelling) or STORED.get(name) or _STORED_BY_MLIR.get(name)
+        name = str(dtype_like)
+    return find_dtype(dtype_like) or STORED.get(name) or _STORED_BY_MLIR.get(name)
 
 
-def as_dtype(spelling: object) -> DType:
-    """Return the dtype that `spelling` names; raise `KernelTypeError` with all names where it names none."""
-    if (dtype := find_dtype(spelling)) is not None:
+def as_dtype(dtype_like: object) -> DType:
+    """Return the dtype that `dtype_like` names; raise `KernelTypeError` with all names where it names none."""
+    if (dtype := find_dtype(dtype_like)) is not None:
         return dtype
-    raise KernelTypeError(f"{spelling!r} is no dtype of mlirtri", help=f"use one of {', '.join(DTYPES)}")
+    raise KernelTypeError(f"{dtype_like!r} is no dtype of mlirtri", help=f"use one of {', '.join(DTYPES)}")

@@ -86,13 +86,6 @@ def read_stablehlo_artifact(data: bytes, context: ir.Context) -> ir.Module:
     return _stablehlo.deserialize_portable_artifact(context, data)
 
 
-def write_stablehlo_artifact(module: ir.Module) -> bytes:
-    """Serialize a module as StableHLO's portable bytecode."""
-    from torch_mlir._mlir_libs import _stablehlo
-
-    return _stablehlo.serialize_portable_artifact(module, _stablehlo.get_current_version())
-
-
 def onnx_importer() -> Any:
     """Return torch-mlir's importer module for ONNX graphs; raises `ImportError` without the onnx package."""
     from torch_mlir.extras import onnx_importer

@@ -15,7 +15,7 @@ from mlirtri.errors import nearest
 # Importing a file registers its spellings; methods share functions of the libraries before them.
 from mlirtri.dialect.spellings.numpy_api import (  # noqa: F401 # isort: skip
     ufuncs, reductions, functions, arrays, shapes, creation, sequences, quantiles, statistical, products,
-    linear_algebra, positions,
+    linear_algebra, positions, refused,
 )  # fmt: skip
 from mlirtri.dialect.spellings.torch_api import (  # noqa: F401 # isort: skip
     elementwise, arrays as torch_arrays, shapes as torch_shapes, sequences as torch_sequences,
@@ -27,45 +27,6 @@ from mlirtri.dialect.spellings.kernel_api import (  # noqa: F401 # isort: skip
 
 _LIBRARIES = ("numpy", "torch", "math", "cmath")
 _INDEX: dict[str, dict[int, tuple[Any, str]]] = {}
-
-
-# --- functions of numpy that kernels refuse: the reason, and the alternative ---------------------------------------
-
-_RANDOM = "a kernel gives the same result for the same arguments, and random numbers are not"
-_DRAW = "draw the numbers outside, for example rng.random(shape), and pass them as an argument"
-_LENGTH = "how long its result is depends on the values of its argument"
-
-_RANDOM_FUNCTIONS = """
-    rand randn randint random random_sample normal uniform choice shuffle permutation seed default_rng exponential
-    poisson binomial beta gamma standard_normal ranf sample integers
-    """
-_OF_UNKNOWN_LENGTH = {
-    "unique": "compute it outside of the kernel, or sort and compare neighbours",
-    "unique_values": "compute it outside of the kernel, or sort and compare neighbours",
-    "unique_counts": "compute it outside of the kernel, or count with numpy.bincount(x, minlength=n)",
-    "nonzero": "use the mask itself: x[mask], numpy.where(mask, x, y), mask.sum()",
-    "flatnonzero": "use the mask itself: x[mask], numpy.where(mask, x, y), mask.sum()",
-    "argwhere": "use the mask itself: x[mask], numpy.where(mask, x, y), mask.sum()",
-    "setdiff1d": "compute it outside of the kernel",
-    "union1d": "compute it outside of the kernel",
-    "intersect1d": "compute it outside of the kernel",
-    "setxor1d": "compute it outside of the kernel",
-    "trim_zeros": "slice with bounds that are known",
-}
-
-REFUSED |= {f"numpy.random.{name}": (_RANDOM, _DRAW) for name in _RANDOM_FUNCTIONS.split()}
-REFUSED |= {f"numpy.{name}": (_LENGTH, help) for name, help in _OF_UNKNOWN_LENGTH.items()}
-REFUSED |= {
-    f"numpy.{name}": ("it calls Python for each element", "call the function on whole arrays")
-    for name in ("vectorize", "apply_along_axis", "apply_over_axes", "fromfunction", "frompyfunc", "fromiter")
-}
-REFUSED |= {
-    f"numpy.{name}": ("kernels read and write no files", "read before the call and write after it")
-    for name in ("load", "loadtxt", "genfromtxt", "fromfile", "save", "savez", "savetxt")
-}
-
-
-# --- lookup --------------------------------------------------------------------------------------------------------
 
 
 def lookup(name: str) -> Spelling | None:
@@ -86,11 +47,6 @@ def member(owner: Any, name: str) -> Spelling | None:
     """Return the spelling of an attribute of a library's object: `numpy.add.outer`, `numpy.mgrid.__getitem__`."""
     owner_name = qualified_name(owner)
     return None if owner_name is None else lookup(f"{owner_name}.{name}")
-
-
-def spellings_of(op: str) -> list[str]:
-    """Return the names of the spellings that use a table op, in table order."""
-    return [spelling.name for spelling in SPELLINGS.values() if op in spelling.ops]
 
 
 def near(name: str) -> list[str]:

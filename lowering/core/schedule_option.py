@@ -23,25 +23,25 @@ class Budget:
     """Wall-clock seconds for a whole kernel."""
 
 
-def checked_schedule(spelling: Any) -> str:
-    """Return `spelling`; raises `UnknownOptionError` if it is no schedule."""
-    budget_of(spelling)
-    return spelling
+def checked_schedule(schedule: Any) -> str:
+    """Return `schedule`; raises `UnknownOptionError` if it is no schedule."""
+    budget_of(schedule)
+    return schedule
 
 
-def budget_of(spelling: Any) -> Budget | None:
+def budget_of(schedule: Any) -> Budget | None:
     """Return the budget of a ``"meta"`` schedule, None for others; raises `UnknownOptionError` for an invalid one."""
-    name, colon, options = spelling.partition(":") if isinstance(spelling, str) else ("", "", "")
+    name, colon, options = schedule.partition(":") if isinstance(schedule, str) else ("", "", "")
     if name not in SCHEDULES or (colon and name != "meta"):
-        raise UnknownOptionError(f"unknown schedule {spelling!r}", help=_HELP)
+        raise UnknownOptionError(f"unknown schedule {schedule!r}", help=_HELP)
     if name != "meta":
         return None
-    return Budget(**dict(_part(part, spelling) for part in options.split(","))) if colon else Budget()
+    return Budget(**dict(_part(part, schedule) for part in options.split(","))) if colon else Budget()
 
 
-def _part(text: str, spelling: str) -> tuple[str, Any]:
+def _part(text: str, schedule: str) -> tuple[str, Any]:
     match = re.fullmatch(r"\s*(?:(trials)\s*=\s*(\d{1,9})|(seconds)\s*=\s*(\d{1,9}(?:\.\d*)?))\s*", text)
     if match is None:
-        raise UnknownOptionError(f"{text!r} says no budget in the schedule {spelling!r}", help=_HELP)
+        raise UnknownOptionError(f"{text!r} says no budget in the schedule {schedule!r}", help=_HELP)
     trials, count, seconds, time = match.groups()
     return (trials, int(count)) if trials else (seconds, float(time))

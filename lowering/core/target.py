@@ -52,17 +52,17 @@ def host_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def as_target(spelling: str | Target) -> Target:
-    """Return the target that `spelling` names; raises `UnknownOptionError` otherwise."""
-    if isinstance(spelling, Target):
-        return spelling
-    if spelling == "cpu":
+def as_target(target: str | Target) -> Target:
+    """Return the target that `target` names; raises `UnknownOptionError` otherwise."""
+    if isinstance(target, Target):
+        return target
+    if target == "cpu":
         return Target("cpu", host_cpu_digest(), host_threads(), settings.get("MLIRTRI_ROW_TILE"))
-    if spelling in ("gpu", "cuda"):
+    if target in ("gpu", "cuda"):
         return as_target(f"cuda:{DEFAULT_CUDA_ARCHITECTURE}")
     # Volta or newer: older architectures lack instructions that the schedules use.
-    if isinstance(spelling, str) and (match := re.fullmatch(r"(?:cuda|gpu):(sm_(?:[7-9]\d|1[0-2]\d)a?)", spelling)):
+    if isinstance(target, str) and (match := re.fullmatch(r"(?:cuda|gpu):(sm_(?:[7-9]\d|1[0-2]\d)a?)", target)):
         return Target("cuda", match.group(1), row_tile=settings.get("MLIRTRI_ROW_TILE"))
     raise UnknownOptionError(
-        f"unknown target {spelling!r}", help='use "cpu", "gpu", "cuda" or "cuda:sm_NN", for example "cuda:sm_90"'
+        f"unknown target {target!r}", help='use "cpu", "gpu", "cuda" or "cuda:sm_NN", for example "cuda:sm_90"'
     )

@@ -25,13 +25,13 @@ _WORD = re.compile(r"0x[0-9A-Fa-f]+|[-+.0-9eE]+")
 
 def numpy_dtype(element: ir.Type | str) -> np.dtype:
     """Return NumPy's dtype of an element type; raises `UnsupportedOperationError` where there is none."""
-    spelling = str(element)
-    if spelling == "index":
+    text = str(element)
+    if text == "index":
         return np.dtype(np.int64)
-    dtype = find_stored(spelling.removeprefix("s") if re.fullmatch(r"si\d+", spelling) else spelling)
+    dtype = find_stored(text.removeprefix("s") if re.fullmatch(r"si\d+", text) else text)
     if dtype is None:
         raise UnsupportedOperationError(
-            f"there are no tensors of {spelling} here", help="cast it to i8, or to another type with a NumPy dtype"
+            f"there are no tensors of {text} here", help="cast it to i8, or to another type with a NumPy dtype"
         )
     return dtype.numpy
 

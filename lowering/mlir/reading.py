@@ -19,11 +19,11 @@ def element_type(kind: ir.Type) -> ir.Type:
 
 def dtype_of(kind: ir.Type) -> str:
     """Return TVM's name of the element type; raises `UnsupportedOperationError` for those that TVM lacks."""
-    spelling = str(element_type(kind))
-    if spelling == "index":
+    text = str(element_type(kind))
+    if text == "index":
         return "int64"
-    if (dtype := find_dtype(spelling)) is None:
-        raise UnsupportedOperationError(f"TVM has no element type {spelling}", help="cast to another dtype first")
+    if (dtype := find_dtype(text)) is None:
+        raise UnsupportedOperationError(f"TVM has no element type {text}", help="cast to another dtype first")
     return dtype.name
 
 

@@ -38,7 +38,7 @@ from mlirtri.kernels.session import recorded_options, resume
 from mlirtri.language.names import Tensor
 from mlirtri.language.signature import Signature
 from mlirtri.lowering.core.stage import Stage
-from mlirtri.lowering.pipelines import BACK, CUDA, Pipeline
+from mlirtri.lowering.pipelines import CUDA, TARGET_STAGES, Pipeline
 
 
 def load_kernel(spec: str) -> JitFunction:
@@ -223,7 +223,7 @@ def _stage(pipeline: Pipeline, name: str) -> Stage:
         return pipeline.find(name)
     except UnknownOptionError as error:
         target = "cpu" if CUDA in pipeline.stages else "cuda"
-        if name not in (stage.name for stage in BACK[target]):
+        if name not in (stage.name for stage in TARGET_STAGES[target]):
             raise
         pipeline_option = "--pipeline=linalg " if pipeline.name == "mlir" else ""
         raise UnknownOptionError(

@@ -15,7 +15,7 @@ import click
 
 from mlirtri.errors import KernelError, UnknownOptionError
 from mlirtri.lowering.core.schedule_option import checked_schedule
-from mlirtri.lowering.pipelines import COMPARED, STAGES
+from mlirtri.lowering.pipelines import COMPARED_PIPELINES, PIPELINE_STAGES
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -101,7 +101,9 @@ def _start(command: Any) -> Any:
 
 
 def _pipeline(command: Any) -> Any:
-    return click.option("--pipeline", type=click.Choice(list(STAGES)), help="The pipeline; by default linalg.")(command)
+    return click.option(
+        "--pipeline", type=click.Choice(list(PIPELINE_STAGES)), help="The pipeline; by default linalg."
+    )(command)
 
 
 def _target(command: Any) -> Any:
@@ -253,7 +255,11 @@ def run(file, start, arguments, pipeline, target, schedule) -> None:
 @_target
 @_schedule
 @click.option(
-    "--pipeline", "pipelines", type=click.Choice(list(STAGES)), multiple=True, help="Only this. Again for more."
+    "--pipeline",
+    "pipelines",
+    type=click.Choice(list(PIPELINE_STAGES)),
+    multiple=True,
+    help="Only this. Again for more.",
 )
 @click.option("--repeat", type=click.IntRange(1), help="Rounds of timing; by default as many as fit half a second.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
@@ -262,7 +268,7 @@ def compare(file, arguments, target, schedule, pipelines, repeat, as_json) -> No
     from mlirtri.cli.kernel_files import checked_arguments, load_kernel
     from mlirtri.measure.comparison import compare as compare_pipelines
 
-    names = pipelines or COMPARED
+    names = pipelines or COMPARED_PIPELINES
     function = load_kernel(file)
     given = checked_arguments(function, _by_name(arguments))
     options = {"pipelines": names, "target": target, "schedule": schedule, "repeat": repeat}
@@ -350,7 +356,7 @@ def stages(pipeline, target) -> None:
     """List the stages of each pipeline: what their text is, AKG's name for them, and the file of its lowering."""
     from mlirtri.cli.reports import stages_table
 
-    _show(stages_table([pipeline] if pipeline else list(STAGES), target))
+    _show(stages_table([pipeline] if pipeline else list(PIPELINE_STAGES), target))
 
 
 @commands.command()

@@ -39,7 +39,7 @@ def is_program(spec: str) -> bool:
 
 
 def load_program(file: str, language: str | None = None) -> Program:
-    """Return the program of a file; `language`, a key of `pipelines.IMPORTS`, overrides its suffix and content."""
+    """Return the program of a file; `language`, a key of `IMPORT_STAGES`, overrides its suffix and content."""
     source = _source(file)
     language = language or SUFFIXES.get(Path(file).suffix) or _language(source)
     return _READERS[language](source)

@@ -16,7 +16,7 @@ from mlirtri.compiler.verify import verify
 from mlirtri.errors import ParseError, Span, UnknownOptionError, did_you_mean
 from mlirtri.lowering.core.interface import Capture
 from mlirtri.lowering.core.stage import CompileContext, PassRecord, Stage
-from mlirtri.lowering.pipelines import AKG_ALIASES, BACK, STAGES, Pipeline
+from mlirtri.lowering.pipelines import AKG_ALIASES, PIPELINE_STAGES, TARGET_STAGES, Pipeline
 
 BANNER = "// -----// IR Dump After {name} ({kernel}: {stage}) //----- //"
 
@@ -147,5 +147,5 @@ def _stages_to_print(argument: bool | tuple[str, ...] | None, pipeline: Pipeline
 
 def all_stages() -> tuple[str, ...]:
     """Return the names of all stages of all pipelines and targets, in order of first appearance."""
-    names = [stage.name for stages in (*STAGES.values(), *BACK.values()) for stage in stages]
+    names = [stage.name for stages in (*PIPELINE_STAGES.values(), *TARGET_STAGES.values()) for stage in stages]
     return tuple(dict.fromkeys(names))

@@ -23,7 +23,7 @@ from mlirtri.lowering.core.target import Target
 _TYPED = re.compile(r"(?:(?:mlirtri|mt|torch|np|numpy)\.)?(\w+)\s*(?:\[([\d\s,]*)\])?\s*(?::(.*))?", re.DOTALL)
 _FIRST = 8
 """How many values of a result are shown."""
-_SPELLINGS = (
+_ARGUMENT_FORMS = (
     "write NAME=f32[2,3] for a tensor, NAME=i32:5 or NAME=i32:1..9 for a run-time number, or a Python literal such as "
     "n=3, axis=(0,1), mode='\"mean\"'"
 )
@@ -36,7 +36,7 @@ def parse_argument(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     name = name.strip()
     if not equals or not name.isidentifier():
-        raise KernelValueError(f"{text!r} is not NAME=VALUE", help=_SPELLINGS)
+        raise KernelValueError(f"{text!r} is not NAME=VALUE", help=_ARGUMENT_FORMS)
     return name, _value(name, value.strip())
 
 
@@ -49,7 +49,7 @@ def _value(name: str, text: str) -> Any:
         pass
     if match and (match[2] is not None or match[3] is not None):
         raise KernelTypeError(f"{name}: {match[1]!r} is no dtype of mlirtri", help=f"use one of {', '.join(DTYPES)}")
-    raise KernelValueError(f"{name}: {text!r} is neither a tensor nor a Python literal", help=_SPELLINGS)
+    raise KernelValueError(f"{name}: {text!r} is neither a tensor nor a Python literal", help=_ARGUMENT_FORMS)
 
 
 def _typed(name: str, dtype: DType, sizes: str | None, values: str | None) -> Any:
@@ -74,7 +74,7 @@ def _number(name: str, dtype: DType, text: str) -> Any:
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         number = None
     if not _holds(dtype, number):
-        raise KernelValueError(f"{name}: {text.strip()!r} is no {dtype}", help=_SPELLINGS)
+        raise KernelValueError(f"{name}: {text.strip()!r} is no {dtype}", help=_ARGUMENT_FORMS)
     return dtype.python(number)
 
 

@@ -10,7 +10,7 @@ from mlirtri import settings
 from mlirtri.errors import UnknownOptionError
 from mlirtri.lowering.core.schedule_option import checked_schedule
 from mlirtri.lowering.core.target import Target, as_target
-from mlirtri.lowering.pipelines import INTERPRETER, MLIR_ALONE, pipeline_for
+from mlirtri.lowering.pipelines import INTERPRETER, WITHOUT_TVM, pipeline_for
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def resolved(options: Options) -> tuple[Target, str, Any]:
     schedule = checked_schedule(options.schedule if options.schedule is not None else "default")
     usual = INTERPRETER if settings.get("MLIRTRI_INTERPRET") else settings.get("MLIRTRI_PIPELINE")
     pipeline = pipeline_for(options.pipeline if options.pipeline is not None else usual, target)
-    if schedule != "default" and pipeline.name in MLIR_ALONE:
+    if schedule != "default" and pipeline.name in WITHOUT_TVM:
         raise UnknownOptionError(
             f"pipeline {pipeline.name!r} takes no schedule {schedule!r}: MLIR makes its loops, TVM has no part in it",
             help='leave it out, or use pipeline="linalg" or "relax"',

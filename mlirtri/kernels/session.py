@@ -22,7 +22,14 @@ from mlirtri.lowering.core.recursion import more_frames
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.frontend.python_to_ast import symbol_of
-from mlirtri.lowering.pipelines import IMPORTS, INTERPRETER, STAGES, Pipeline, for_devices, pipeline_of_import
+from mlirtri.lowering.pipelines import (
+    IMPORT_STAGES,
+    INTERPRETER,
+    PIPELINE_STAGES,
+    Pipeline,
+    for_devices,
+    pipeline_of_import,
+)
 
 FRAMES_OF_REGIONS = 10_000
 """Frames of Python for passes that follow nested regions, which inlined calls with branches make."""
@@ -131,7 +138,7 @@ def resume(
 def _as_recorded(path: Path, pipeline: Pipeline) -> Pipeline:
     recorded = read_manifest(path.parent) if path.is_file() else None
     source = (recorded or {}).get("source")
-    return pipeline_of_import(source, pipeline) if source in IMPORTS else pipeline
+    return pipeline_of_import(source, pipeline) if source in IMPORT_STAGES else pipeline
 
 
 def _resume(
@@ -181,7 +188,7 @@ def recorded_options(path: Path) -> Options:
     pipeline = recorded.get("pipeline")
     return Options(
         target=settings.get("MLIRTRI_TARGET", recorded.get("target")),
-        pipeline=pipeline if pipeline in STAGES else None,
+        pipeline=pipeline if pipeline in PIPELINE_STAGES else None,
         schedule=recorded.get("schedule"),
     )
 

@@ -29,7 +29,7 @@ from mlirtri.kernels.session import compile_function
 from mlirtri.language.names import Tensor
 from mlirtri.language.signature import shown_type, tensor_type
 from mlirtri.lowering.core.interface import Specialization
-from mlirtri.lowering.pipelines import COMPARED, MLIR_ALONE
+from mlirtri.lowering.pipelines import COMPARED_PIPELINES, WITHOUT_TVM
 from mlirtri.measure.accuracy import absolute_error, is_float, ulp_error
 from mlirtri.measure.copies import copied, host_array, restore, written
 from mlirtri.measure.eager import as_plain, leaves, widened
@@ -120,7 +120,7 @@ class _Contender:
 def compare(
     f: JitFunction,
     *arguments: Any,
-    pipelines: Sequence[str] = COMPARED,
+    pipelines: Sequence[str] = COMPARED_PIPELINES,
     target: str | None = None,
     schedule: str | None = None,
     repeat: int | None = None,
@@ -146,7 +146,7 @@ def compare(
     variants = [replace(options, pipeline=name) for name in pipelines]
     # The schedule applies to pipelines that have one; the others run without.
     variants = [
-        replace(variant, schedule="default") if variant.pipeline in MLIR_ALONE else variant for variant in variants
+        replace(variant, schedule="default") if variant.pipeline in WITHOUT_TVM else variant for variant in variants
     ]
     contenders = [_compiled(f, specialization, variant, named) for variant in variants]
     contenders.append(_plain(Row(specialization.semantics), f, copied(named)))

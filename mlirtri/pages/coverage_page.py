@@ -26,7 +26,7 @@ from mlirtri.lowering.importers.normalize.decompositions import RULES, UPSTREAM
 from mlirtri.lowering.importers.normalize.global_variables import LOADS, STORE
 from mlirtri.lowering.importers.normalize.tm_tensor import RULES as TM_TENSOR_RULES
 from mlirtri.lowering.mlir.imperative import ELEMENTS
-from mlirtri.lowering.pipelines import IMPORTS
+from mlirtri.lowering.pipelines import IMPORT_STAGES
 from mlirtri.pages.operations_page import publish
 
 ROOT = Path(__file__).parent.parent.parent
@@ -36,7 +36,7 @@ ENTRIES = {
     "mlir": "`mt.from_mlir`", "torch": '`mt.from_torch`, `torch.compile(backend="mlirtri")`', "onnx": "`mt.from_onnx`",
     "stablehlo": "`mt.from_stablehlo`, `mt.from_jax`", "tosa": "`mt.from_tosa`", "relax": "`mt.from_relax`",
 }  # fmt: skip
-"""How a language comes in; a test compares them with `pipelines.IMPORTS`."""
+"""How a language comes in; a test compares them with `pipelines.IMPORT_STAGES`."""
 
 TABLES = ("test_bridge", "test_import")
 """How the files of tests begin that have tables of operations."""
@@ -129,7 +129,7 @@ def page() -> str:
 
 def _languages() -> str:
     lines = ["## Languages\n", "| language | comes in by | files | stages of its own |", "|---|---|---|---|"]
-    for language, stages in IMPORTS.items():
+    for language, stages in IMPORT_STAGES.items():
         files = [
             suffix
             for suffix, suffix_language in SUFFIXES.items()

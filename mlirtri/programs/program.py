@@ -56,7 +56,7 @@ class Program:
         semantics: str = "numpy",
     ):
         self.source = source
-        """The language that it entered in, a key of `pipelines.IMPORTS`."""
+        """The language that it entered in, a key of `pipelines.IMPORT_STAGES`."""
         self.functions = tuple(functions)
         """The functions that can be compiled."""
         self.file = file

@@ -18,7 +18,7 @@ from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, tensor
 from mlirtri.errors import KernelError, SeveralErrors, Span, UnknownOptionError
 from mlirtri.kernels.options import Options, resolved
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.pipelines import COMPARED, Pipeline, pipeline_of_import
+from mlirtri.lowering.pipelines import COMPARED_PIPELINES, Pipeline, pipeline_of_import
 
 LAST_REFUSALS = {"linalg": "relax", "relax": "relax", "mlir": "llvmdialect", "poly": "llvmdialect"}
 """The stage of each pipeline behind which operations are no longer translated one by one."""
@@ -88,7 +88,7 @@ class Report:
 
 def report_on(program: Any, entry: str | None, pipeline: str | None, target: Any) -> Report:
     """Return the report on the function `entry` for a pipeline, or for the three; raises `KernelError`."""
-    names = tuple(filter(_with_way_to(target), COMPARED)) if pipeline is None else (pipeline,)
+    names = tuple(filter(_with_way_to(target), COMPARED_PIPELINES)) if pipeline is None else (pipeline,)
     if unknown := [name for name in names if name not in LAST_REFUSALS]:
         raise UnknownOptionError(f"no report on pipeline {unknown[0]!r}", help=f"there is {', '.join(LAST_REFUSALS)}")
     symbol = program._symbol(program._entry(entry))

@@ -12,7 +12,7 @@ import pytest
 
 import mlirtri as mt
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.pipelines import IMPORTS
+from mlirtri.lowering.pipelines import IMPORT_STAGES
 from mlirtri.pages import coverage_page as coverage
 
 PAGE = coverage.PAGE.read_text()
@@ -36,7 +36,7 @@ def test_the_page_does_not_depend_on_the_hash_seed():
 
 
 def test_every_language_comes_in_somehow():
-    assert coverage.ENTRIES.keys() == IMPORTS.keys()
+    assert coverage.ENTRIES.keys() == IMPORT_STAGES.keys()
     names = re.findall(r"mt\.(\w+)", " ".join(coverage.ENTRIES.values()))
     assert all(callable(getattr(mt, name)) for name in names)
 

@@ -25,8 +25,8 @@ def test_files_that_a_page_names_exist(page):
 
 
 def test_the_map_has_every_stage_in_its_table():
-    from mlirtri.lowering.pipelines import BACK, STAGES
+    from mlirtri.lowering.pipelines import PIPELINE_STAGES, TARGET_STAGES
 
-    stages = {stage.name for stages in (*STAGES.values(), *BACK.values()) for stage in stages}
+    stages = {stage.name for stages in (*PIPELINE_STAGES.values(), *TARGET_STAGES.values()) for stage in stages}
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| .+ \| .+ \|$", MAP, re.MULTILINE)
     assert stages <= {name for row in rows for name in re.findall(r"`(\w+)`", row)}

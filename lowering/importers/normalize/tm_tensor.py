@@ -121,7 +121,7 @@ def _order_by_field(block: ir.Block) -> merge_sort.Overtakes | None:
     predicate = _predicate(operation)
     if predicate is None:
         return None
-    field, dtype = first // 2, find_dtype(_spelling(arguments[first].type, predicate))
+    field, dtype = first // 2, find_dtype(_dtype_name(arguments[first].type, predicate))
     if dtype is None:
         return None
     word = predicate[-2:] if first < second else {"l": "g", "g": "l"}[predicate[-2]] + predicate[-1]
@@ -148,7 +148,7 @@ def _predicate(operation: ir.Operation) -> str | None:
     return {2: "ogt", 3: "oge", 4: "olt", 5: "ole", 9: "ugt", 10: "uge", 11: "ult", 12: "ule"}.get(predicate)
 
 
-def _spelling(kind: ir.Type, predicate: str) -> str:
+def _dtype_name(kind: ir.Type, predicate: str) -> str:
     is_unsigned = isinstance(kind, ir.IntegerType) and kind.width > 1 and predicate[0] == "u"
     return f"u{kind}" if is_unsigned else str(kind)
 

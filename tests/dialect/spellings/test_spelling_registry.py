@@ -90,8 +90,9 @@ def test_near_names():
     assert spellings.near("numpy.zzzz") == []
 
 
-def test_spellings_of_an_op():
-    assert {"numpy.sum", "torch.sum", "ndarray.sum", "Tensor.sum", "mlirtri.sum"} <= set(spellings.spellings_of("sum"))
+def test_an_op_has_spellings_of_several_libraries():
+    names = ("numpy.sum", "torch.sum", "ndarray.sum", "Tensor.sum", "mlirtri.sum")
+    assert all("sum" in spellings.lookup(name).ops for name in names)
     assert spellings.lookup("numpy.no_such") is None
 
 

@@ -27,8 +27,8 @@ def traceable(module: torch.nn.Module, strict: bool) -> Iterator[None]:
     # Dynamo looks for an overload before it asks a mode.
     originals = {name: getattr(aten, name) for name in _WITHOUT_TENSORS}
     try:
-        for name, spelling in _WITHOUT_TENSORS.items():
-            setattr(aten, name, spelling)
+        for name, replacement in _WITHOUT_TENSORS.items():
+            setattr(aten, name, replacement)
         with _TracingMode(strict) as mode:
             hook = None if strict else module.register_forward_hook(mode.check_results)
             try:
@@ -71,9 +71,9 @@ class _TracingMode(TorchFunctionMode):
         for argument in (*args, *kwargs.values()):
             # The tensor may be written.
             self.filled.pop(id(argument), None)
-        spelling = _SCALAR_FUNCTIONS.get(func)
-        if spelling is not None and not kwargs and any(isinstance(argument, _NUMBERS) for argument in args):
-            return spelling(*args)
+        replacement = _SCALAR_FUNCTIONS.get(func)
+        if replacement is not None and not kwargs and any(isinstance(argument, _NUMBERS) for argument in args):
+            return replacement(*args)
         result = func(*args, **kwargs)
         if func in _FILLING and not self.strict and result.numel() == 1:
             number = _FILLING[func]
@@ -155,9 +155,9 @@ _SCALAR_FUNCTIONS: dict[Any, Callable[..., Any]] = {
 def replace_prims_views(module: torch.fx.GraphModule) -> None:
     """Replace views of `prims` by those of ATen, in place."""
     for node in module.graph.nodes:
-        spelling = _VIEWS.get(node.target) if node.op == "call_function" else None
-        if spelling is not None and not node.kwargs:
-            node.target, node.args = spelling(*node.args)
+        replacement = _VIEWS.get(node.target) if node.op == "call_function" else None
+        if replacement is not None and not node.kwargs:
+            node.target, node.args = replacement(*node.args)
     module.recompile()
 
 

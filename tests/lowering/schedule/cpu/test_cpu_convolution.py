@@ -31,11 +31,11 @@ CASES = {
 
 
 def _convolved(image, weights, options):
-    wanted = {name: options[key] for name, key in _SPELLINGS.items() if key in options}
+    wanted = {name: options[key] for name, key in _LAX_NAMES.items() if key in options}
     return lambda emit, x, w: emit(op.nn.conv2d(x, w, **wanted))
 
 
-_SPELLINGS = {"strides": "stride", "padding": "padding", "dilation": "dilation", "groups": "groups"}
+_LAX_NAMES = {"strides": "stride", "padding": "padding", "dilation": "dilation", "groups": "groups"}
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -1,0 +1,38 @@
+"""The functions of NumPy that kernels refuse: the reason, and what to write instead."""
+
+from __future__ import annotations
+
+from mlirtri.dialect.spellings.base.spelling import REFUSED
+
+_RANDOM = "a kernel gives the same result for the same arguments, and random numbers are not"
+_DRAW = "draw the numbers outside, for example rng.random(shape), and pass them as an argument"
+_LENGTH = "how long its result is depends on the values of its argument"
+
+_RANDOM_FUNCTIONS = """
+    rand randn randint random random_sample normal uniform choice shuffle permutation seed default_rng exponential
+    poisson binomial beta gamma standard_normal ranf sample integers
+    """
+_OF_UNKNOWN_LENGTH = {
+    "unique": "compute it outside of the kernel, or sort and compare neighbours",
+    "unique_values": "compute it outside of the kernel, or sort and compare neighbours",
+    "unique_counts": "compute it outside of the kernel, or count with numpy.bincount(x, minlength=n)",
+    "nonzero": "use the mask itself: x[mask], numpy.where(mask, x, y), mask.sum()",
+    "flatnonzero": "use the mask itself: x[mask], numpy.where(mask, x, y), mask.sum()",
+    "argwhere": "use the mask itself: x[mask], numpy.where(mask, x, y), mask.sum()",
+    "setdiff1d": "compute it outside of the kernel",
+    "union1d": "compute it outside of the kernel",
+    "intersect1d": "compute it outside of the kernel",
+    "setxor1d": "compute it outside of the kernel",
+    "trim_zeros": "slice with bounds that are known",
+}
+
+REFUSED |= {f"numpy.random.{name}": (_RANDOM, _DRAW) for name in _RANDOM_FUNCTIONS.split()}
+REFUSED |= {f"numpy.{name}": (_LENGTH, help) for name, help in _OF_UNKNOWN_LENGTH.items()}
+REFUSED |= {
+    f"numpy.{name}": ("it calls Python for each element", "call the function on whole arrays")
+    for name in ("vectorize", "apply_along_axis", "apply_over_axes", "fromfunction", "frompyfunc", "fromiter")
+}
+REFUSED |= {
+    f"numpy.{name}": ("kernels read and write no files", "read before the call and write after it")
+    for name in ("load", "loadtxt", "genfromtxt", "fromfile", "save", "savez", "savetxt")
+}
