@@ -19,7 +19,7 @@ from mlirtri.lowering.frontend.early_exits import CHOSEN, VALUE, stored
 from mlirtri.lowering.frontend.language import merging
 from mlirtri.lowering.frontend.language.builder import describe
 from mlirtri.lowering.frontend.language.scf import Arms, condition_of
-from mlirtri.lowering.frontend.language.storage import Storage, current, has_memory, with_memory
+from mlirtri.lowering.frontend.language.storage import Storage, current, either, has_memory, with_memory
 from mlirtri.lowering.frontend.operators import condition, predicate_at
 from mlirtri.lowering.frontend.scope import FailedAssignment, Unavailable
 
@@ -108,7 +108,8 @@ def _either(context: FunctionContext, is_or: bool, value: Any, predicate: Tensor
         other = visit(context, right)
         if isinstance(other, Tensor) and other.type == predicate.type:
             combined = (b.tri.logical_or if is_or else b.tri.logical_and)(predicate, other)
-            return replace(combined, weak=predicate.weak and other.weak)
+            combined = replace(combined, weak=predicate.weak and other.weak)
+            return either(combined, (value, other), "the result of `and` or `or`")
         decided = lambda: other  # noqa: E731 - the same value, whichever way it is combined
     else:
         decided = lambda: visit(context, right)  # noqa: E731
@@ -199,7 +200,7 @@ class _Merge:
             if isinstance(value, _Pending):
                 leaves = [merging.unpacked(b, leaf, values) for leaf in value.kinds]
                 value = with_memory(merging.rebuilt(value.structure, iter(leaves)))
-                _freeze(value, name, self.arms, self.serial)
+                _freeze(value, name, self.arms, self.serial, self.context.entry_serial)
             self.context.scope.locals[name] = value
 
     def _merged(self, name: str) -> Any:
@@ -266,15 +267,13 @@ def _common_view(x: Any, y: Any, previous: Any) -> Any:
     return replace(previous, origin=replace(views[0], version=-1))
 
 
-def _freeze(value: Any, name: str, arms: list[_Arm], serial: int) -> None:
-    """Forbid writes to memory that a name aliases in some arm only: which names would see them is not known."""
-    if not has_memory(value):
-        return
+def _freeze(value: Any, name: str, arms: list[_Arm], serial: int, entry_serial: int) -> None:
+    """Forbid writes to memory that has another name after some arm: which names would see them is not known."""
     for arm in arms:
-        if not has_memory(arm.names[name]):
-            continue
-        storage = arm.names[name].origin.storage
-        if storage.serial <= serial:
-            value.origin.storage.share(name, [storage])
-        elif any(other != name and merging.aliases(other_value, storage) for other, other_value in arm.names.items()):
-            value.origin.storage.share(name, [])
+        for merged, leaf in zip(merging.flat(value), merging.flat(arm.names[name]), strict=True):
+            if not (has_memory(merged) and has_memory(leaf)):
+                continue
+            storage = leaf.origin.storage
+            views = [other for other in merging.flat([*arm.names.values()]) if merging.aliases(other, storage)]
+            if len(views) > 1 or storage.frozen or storage.serial < entry_serial:
+                merged.origin.storage.share(name, [storage] if storage.serial <= serial else [])

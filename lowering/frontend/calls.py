@@ -38,7 +38,7 @@ from mlirtri.lowering.frontend.language import linear_algebra
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.debugging import emit_breakpoint
 from mlirtri.lowering.frontend.language.merging import flat
-from mlirtri.lowering.frontend.language.storage import as_new_array
+from mlirtri.lowering.frontend.language.storage import as_new_array, either, with_rank_0_memory
 from mlirtri.lowering.frontend.library_calls import Method, spelled
 from mlirtri.lowering.frontend.operators import fold, is_integer, predicate_of
 from mlirtri.lowering.frontend.scope import BUILTINS
@@ -51,7 +51,9 @@ def visit_call(context: FunctionContext, node: ast.Call) -> Any:
     b, callee = context.b, visit(context, node.func)
     callee = relax_function_of(callee) or callee
     if isinstance(callee, External):
-        return as_new_array(callee.emit(b, elements(context, node.args), _keywords(context, node.keywords)))
+        arguments = elements(context, node.args)
+        result = as_new_array(callee.emit(b, arguments, _keywords(context, node.keywords)))
+        return with_rank_0_memory(b.semantics, "", arguments, result)
     if getattr(callee, "references", ()):
         return inline_macro(context, callee, node)
     arguments = elements(context, node.args)
@@ -89,7 +91,8 @@ def _call_object(
         return b.tensor(arguments[0], dtype)
     name = getattr(callee, "__mlirtri_name__", None) or _qualified_name(callee)
     if (algorithm := linear_algebra.find(callee)) is not None:
-        return as_new_array(inline(context, algorithm, arguments, keywords, node))
+        result = as_new_array(inline(context, algorithm, arguments, keywords, node))
+        return with_rank_0_memory(b.semantics, "", arguments, result)
     if name in KERNEL_FUNCTIONS:
         return KERNEL_FUNCTIONS[name](b, arguments, keywords)
     if name is not None and (spelling := spellings.lookup(name)) is not None:
@@ -115,7 +118,7 @@ def _call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any
     if function in RUN_TIME_BUILTINS:
         implementation = RUN_TIME_BUILTINS[function]
         bound = bound_arguments(function.__name__, inspect.signature(partial(implementation, b)), arguments, keywords)
-        return implementation(b, *bound.args, **bound.kwargs)
+        return with_rank_0_memory(b.semantics, "", arguments, implementation(b, *bound.args, **bound.kwargs))
     raise KernelTypeError(f"{function.__name__}() of {describe(tensors[0])} is not known at compile time")
 
 
@@ -213,7 +216,7 @@ def _first_unless_beyond(b: Language, comparison: str, x: Any, y: Any) -> Any:
     """Return Python's `max` or `min` of two: the first unless the second compares beyond it, so a leading NaN stays."""
     if not isinstance(x, Tensor) and not isinstance(y, Tensor):
         return (max if comparison == "greater" else min)(x, y)
-    return b.where(getattr(b, comparison)(y, x), y, x)
+    return either(b.where(getattr(b, comparison)(y, x), y, x), (x, y), "the result of max() or min()")
 
 
 def _sum(b: Language, values: Any, start: Any = 0) -> Any:

@@ -17,7 +17,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import CompilerBugError, KernelError, NestedTooDeeplyError, Span, UnsupportedSyntaxError, raise_all
 from mlirtri.lowering.frontend.early_exits import stored, structured
 from mlirtri.lowering.frontend.language.builder import Language
-from mlirtri.lowering.frontend.language.merging import Kind
+from mlirtri.lowering.frontend.language.merging import Kind, aliases
 from mlirtri.lowering.frontend.language.storage import Storage
 from mlirtri.lowering.frontend.python_to_ast import span_of_node
 from mlirtri.lowering.frontend.scope import FAILED, FailedAssignment, Scope
@@ -99,6 +99,14 @@ class FunctionContext:
 
     def span(self, node: ast.AST) -> Span:
         return span_of_node(self.file, node)
+
+    def other_names(self, name: str, storage: Storage) -> list[str]:
+        """Return the local names besides this one that are views of the memory."""
+        return [other for other, value in self.scope.locals.items() if other != name and aliases(value, storage)]
+
+    def is_shared(self, name: str, storage: Storage) -> bool:
+        """Return whether another name, or a name of a calling function, may be a view of the memory."""
+        return bool(self.other_names(name, storage)) or storage.serial < self.entry_serial
 
     def location_of(self, span: Span) -> ir.Location:
         """Return the MLIR location of a source range: a call site location for an inlined function."""

@@ -18,7 +18,7 @@ from mlirtri.errors import KernelIndexError, KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.dynamic_sizes import aligned, common_size, cut
 from mlirtri.lowering.frontend.language.shapes import spaced
-from mlirtri.lowering.frontend.language.storage import as_new_array, has_memory
+from mlirtri.lowering.frontend.language.storage import as_new_array, has_memory, with_memory
 from mlirtri.lowering.frontend.slices import read, steps_of, subset_of
 
 INT64 = DTYPES["int64"]
@@ -40,9 +40,11 @@ def subscript(b: Language, tensor: Tensor, index: tuple[Any, ...]) -> Tensor:
 
 
 def element(b: Language, tensor: Tensor, index: tuple[Any, ...]) -> Tensor:
-    """Return ``tensor[index]`` as an expression: one element of a NumPy array is a scalar, which shares no memory."""
+    """Return ``tensor[index]`` as an expression: one element of a NumPy array, without ``...``, is a scalar."""
     result = subscript(b, tensor, index)
-    return as_new_array(result) if b.semantics == "numpy" and not result.type.rank else result
+    if b.semantics == "numpy" and not result.type.rank and not any(part is ... for part in index):
+        return as_new_array(result)
+    return with_memory(result, 0) if not result.type.rank else result
 
 
 def rows(b: Language, tensor: Tensor) -> list[Tensor]:

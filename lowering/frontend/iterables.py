@@ -16,6 +16,9 @@ from mlirtri.lowering.frontend.indexing import element
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.storage import current
 
+ITERATED = ".iterated"
+"""Start of the hidden names of arrays that loops run over."""
+
 
 @dataclass(frozen=True)
 class Iterable:
@@ -50,7 +53,8 @@ def _of_value(context: FunctionContext, value: Any, node: ast.expr) -> Iterable:
     if isinstance(value, range):
         return _range(context.b, value.start, value.stop, value.step)
     if isinstance(value, Tensor) and value.type.rank:
-        # Every iteration reads the array's current content.
+        # Every iteration reads the array's current content, which has this name until the loop ends.
+        context.scope.locals[f"{ITERATED}{len(context.scope.locals)}"] = value
         return Iterable(
             Size.of(value.type.shape[0]),
             lambda iteration: element(context.b, current(context.b.tri, value), (iteration,)),

@@ -50,9 +50,10 @@ def spelled(b: Language, spelling: Spelling, arguments: list[Any], keywords: dic
         if storage.has_memory(shared):
             shared.origin.storage.share("the result of einsum", [source.origin.storage])
         return shared
+    result = storage.as_new_array(result)
     if source is not None and storage.is_view_function(spelling.name):
-        return storage.viewed(b, source, storage.as_new_array(result))
-    return storage.as_new_array(result)
+        result = storage.viewed(b, source, result)
+    return storage.with_rank_0_memory(b.semantics, spelling.name, [*arguments, *keywords.values()], result)
 
 
 def _in_place(b: Language, spelling: Spelling, arguments: list[Any], keywords: dict[str, Any]) -> Any:

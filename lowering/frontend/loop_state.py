@@ -86,14 +86,13 @@ class LoopState:
     def _note_sharing(self, name: str, storages: Sequence[Storage]) -> None:
         """Record memory that other names alias: rebinding this name does not write it."""
         for storage in storages:
-            others = [n for n, v in self.scope.locals.items() if n != name and merging.aliases(v, storage)]
-            if others or storage.serial < self.context.entry_serial:
+            if storage.frozen or storages.count(storage) > 1 or self.context.is_shared(name, storage):
                 self.plan.shared.setdefault(name, set()).add(storage)
 
     def _unread(self, leaf_kind: merging.Kind) -> Tensor:
         """Return the initial value of a name that the first iteration assigns before it is read."""
         zero = self.b.tri.constant(0, leaf_kind.type.dtype, leaf_kind.type.shape)
-        return Tensor(zero.value, zero.type, leaf_kind.weak)
+        return merging.owned(Tensor(zero.value, zero.type, leaf_kind.weak), leaf_kind)
 
     def _find_storages(self) -> list[Storage]:
         storages: dict[Storage, None] = {}
@@ -199,20 +198,20 @@ class LoopState:
 
     def _find_sharing(self) -> bool:
         """Plan for names that end an iteration as views of other memory: the next one begins with a copy of it."""
-        owners: dict[Storage, set[str]] = {}
+        owners: dict[Storage, list[str]] = {}
         for name in self.names:
             for leaf in merging.flat(self.scope.locals[name]):
                 if has_memory(leaf):
-                    owners.setdefault(leaf.origin.storage, set()).add(name)
+                    owners.setdefault(leaf.origin.storage, []).append(name)
         is_changed = False
         for storage, names in owners.items():
-            if len(names) < 2 and storage.serial > self.serial:
+            outer = {other for other in (storage, *storage.mirrored) if other.serial < self.serial}
+            if len(names) < 2 and not outer and not storage.frozen:
                 continue
             for name in names:
                 shared = self.plan.shared.setdefault(name, set())
-                fresh = storage if storage.serial < self.serial else None
-                is_changed = is_changed or fresh not in shared
-                shared.add(fresh)
+                is_changed = is_changed or not (outer or {None}) <= shared
+                shared |= outer or {None}
         return is_changed
 
     def exit(self, results: Sequence[Tensor]) -> None:

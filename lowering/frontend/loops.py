@@ -18,7 +18,7 @@ from mlirtri.errors import KernelError, KernelTypeError, KernelValueError, Neste
 from mlirtri.lowering.frontend.branches import emit_if, select
 from mlirtri.lowering.frontend.context import FunctionContext, LoopPlan, PlanChanged, handles, visit, visit_block
 from mlirtri.lowering.frontend.early_exits import stored
-from mlirtri.lowering.frontend.iterables import Iterable, iterable_of
+from mlirtri.lowering.frontend.iterables import ITERATED, Iterable, iterable_of
 from mlirtri.lowering.frontend.language.builder import Language
 from mlirtri.lowering.frontend.language.merging import same
 from mlirtri.lowering.frontend.language.scf import for_loop, index_of, tensor_of_index, while_loop
@@ -39,12 +39,20 @@ MAX_FORCED_ITERATIONS = 256
 @handles(ast.For)
 def visit_for(context: FunctionContext, node: ast.For) -> None:
     _refuse_else(node)
+    outer_names = set(context.scope.locals)
     iterable = iterable_of(context, node.iter)
     count = iterable.static_count
     if count is not None and (iterable.unroll or (count <= context.b.unroll and _is_innermost(node))):
         _unroll(context, node, iterable, 0)
     else:
         _emit_or_unroll(context, node, iterable)
+    _forget_iterated(context, outer_names)
+
+
+def _forget_iterated(context: FunctionContext, outer_names: set[str]) -> None:
+    names = context.scope.locals
+    for name in [name for name in names if name.startswith(ITERATED) and name not in outer_names]:
+        del names[name]
 
 
 def _refuse_else(node: ast.For | ast.While) -> None:
@@ -113,6 +121,7 @@ def _unroll(context: FunctionContext, node: Any, iterable: Iterable, iteration: 
 @handles(ast.ListComp, ast.GeneratorExp)
 def visit_comprehension(context: FunctionContext, node: ast.ListComp | ast.GeneratorExp) -> list[Any]:
     """Return the values of a comprehension over a compile-time sequence; its targets are local to it."""
+    outer_names = set(context.scope.locals)
     first, names, values = iterable_of(context, node.generators[0].iter), context.scope.locals, []
     targets = stored([generator.target for generator in node.generators])
     hidden = {name: names.pop(name) for name in targets if name in names}
@@ -123,6 +132,7 @@ def visit_comprehension(context: FunctionContext, node: ast.ListComp | ast.Gener
         for name in targets:
             names.pop(name, None)
         names.update(hidden)
+        _forget_iterated(context, outer_names)
     return values
 
 

@@ -17,6 +17,7 @@ from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.language.builder import Language, describe
+from mlirtri.lowering.frontend.language.storage import as_new_array, with_rank_0_memory
 
 BINARY = {
     ast.Add: ("add", operator.add), ast.Sub: ("subtract", operator.sub), ast.Mult: ("multiply", operator.mul),
@@ -67,7 +68,12 @@ def binary(b: Language, sign: ast.operator, left: Any, right: Any) -> Any:
     if name == "power" and b.semantics == "numpy" and isinstance(left, Tensor):
         return _numpy_power(b, left, right)
     result = getattr(b, name)(left, right)
-    return _with_linear(b, result, name, left, right)
+    return _new(b, _with_linear(b, result, name, left, right), left, right)
+
+
+def _new(b: Language, result: Any, *operands: Any) -> Any:
+    """Return an operator's result; of tensors of torch it is one with memory of its own, of rank 0, too."""
+    return with_rank_0_memory(b.semantics, "", operands, result)
 
 
 def _with_linear(b: Language, result: Any, name: str, left: Any, right: Any) -> Any:
@@ -103,8 +109,13 @@ def visit_unary_op(context: FunctionContext, node: ast.UnaryOp) -> Any:
         return fold(function, operand)
     if isinstance(node.op, ast.Not):
         return replace(context.b.tri.logical_not(predicate_at(context, operand, node.operand)), weak=True)
-    result = getattr(context.b, name)(operand) if name else operand
-    return replace(result, linear=-operand.linear) if name == "negative" and operand.linear else result
+    if name is None:
+        # torch returns the tensor itself, NumPy a copy.
+        return operand if context.b.semantics == "torch" else as_new_array(operand)
+    result = getattr(context.b, name)(operand)
+    if name == "negative" and operand.linear:
+        return replace(result, linear=-operand.linear)
+    return _new(context.b, result, operand)
 
 
 @handles(ast.Compare)
@@ -140,7 +151,7 @@ def _compare(b: Language, sign: ast.cmpop, left: Any, right: Any) -> Any:
     name, function = COMPARE[type(sign)]
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         decided = _decided_by_bounds(b, name, left, right)
-        return getattr(b, name)(left, right) if decided is None else decided
+        return _new(b, getattr(b, name)(left, right), left, right) if decided is None else decided
     if isinstance(left, DType) or isinstance(right, DType):
         # A dtype has several spellings: x.dtype == np.float32, == torch.float32, == "float32".
         left, right = find_dtype(left) or left, find_dtype(right) or right

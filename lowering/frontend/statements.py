@@ -215,11 +215,23 @@ def _update_name(context: FunctionContext, name: str, node: ast.AugAssign) -> No
     if isinstance(reference := names.get(name), Element):
         _check_update(context.b, old, new, node)
         reference.write(new)
-    elif isinstance(old, Tensor) and not old.weak and (has_memory(old) or isinstance(old.value.owner, ir.Block)):
+    elif has_memory(old):
+        _check_identity(context, name, old, node)
         _update_array(context, old, new, node)
     else:
         names[name] = with_memory(new)
         _name_value(new, name)
+
+
+def _check_identity(context: FunctionContext, name: str, old: Tensor, node: ast.AugAssign) -> None:
+    """Refuse ``x += y`` where x may be a number and has another name: whether that name sees it is not known."""
+    storage = old.origin.storage
+    if storage.may_be_number and context.is_shared(name, storage):
+        others = " and ".join(map(repr, context.other_names(name, storage))) or "a name of the calling function"
+        raise UnsupportedSyntaxError(
+            f"{name!r} is a number or a rank-0 array, depending on what ran before, and {others} may be the same array",
+            help=f"write `{name} = {name} {OPERATOR_SIGNS.get(type(node.op), '…')} …`, which makes a new one",
+        )
 
 
 def _update_array(context: FunctionContext, old: Tensor, new: Any, node: ast.AugAssign) -> None:

@@ -21,7 +21,7 @@ from mlirtri.dialect.builder import Tensor
 from mlirtri.dialect.promotion.plan import WEAK_DTYPES
 from mlirtri.lowering.core.interface import like
 from mlirtri.lowering.frontend.language.builder import NUMBERS, Language, describe, kind_of
-from mlirtri.lowering.frontend.language.storage import Storage, has_memory
+from mlirtri.lowering.frontend.language.storage import Storage, has_memory, is_array, with_memory
 
 KINDS = ("bool", "int", "float", "complex")
 INT64 = DTYPES["int64"]
@@ -39,6 +39,8 @@ class Kind:
     """Static; varying axes have their largest size."""
     weak: bool = False
     varying: tuple[int, ...] = ()
+    is_array: bool | None = True
+    """Whether it can be written in place; None where it is a number or a rank-0 array, known at run time only."""
 
     @property
     def types(self) -> list[TensorType]:
@@ -68,12 +70,13 @@ def same(x: Any, y: Any) -> bool:
 def kind(value: Any) -> Kind:
     """Return the kind of a value; raises `Differs` for one that cannot exist at run time."""
     if is_number(value):
-        return Kind(TensorType((), WEAK_DTYPES[type(value).__name__]), weak=True)
+        return Kind(TensorType((), WEAK_DTYPES[type(value).__name__]), weak=True, is_array=False)
     if not isinstance(value, Tensor):
         raise Differs(f"{describe(value)}, which is known at compile time only")
     varying = tuple(axis for axis, size in enumerate(value.type.shape) if is_dynamic(size))
     bounds = [_bound(value, size) for size in value.type.shape]
-    return Kind(value.type.with_shape(bounds), value.weak, varying)
+    may_be_number = has_memory(value) and value.origin.storage.may_be_number
+    return Kind(value.type.with_shape(bounds), value.weak, varying, None if may_be_number else is_array(value))
 
 
 def _bound(value: Tensor, size: int | Size) -> int:
@@ -93,7 +96,10 @@ def common(x: Kind, y: Kind, growing: bool = False) -> Kind:
             return y
         raise Differs(f"{_shown(x)} and {_shown(y)}")
     return replace(
-        _one_shape(x, y, growing), type=TensorType(_sizes(x, y), _dtype(x, y, growing)), weak=x.weak and y.weak
+        _one_shape(x, y, growing),
+        type=TensorType(_sizes(x, y), _dtype(x, y, growing)),
+        weak=x.weak and y.weak,
+        is_array=x.is_array if x.is_array == y.is_array else None,
     )
 
 
@@ -165,12 +171,22 @@ def unpacked(b: Language, target: Kind, values: Iterator[Tensor]) -> Tensor:
     """Return the value of a kind from its tensors."""
     buffer = next(values)
     if not target.varying:
-        return Tensor(buffer.value, target.type, target.weak)
+        return owned(Tensor(buffer.value, target.type, target.weak), target)
     sizes: list[int | Size] = list(target.type.shape)
     for axis in target.varying:
         symbol = b.indices.symbol(next(values), "n", Size.of(0), Size.of(sizes[axis]))
         sizes[axis] = Size.of(symbol)
     return b.tri.emit("extract_slice", buffer, *_dynamic(b, sizes), **_leading(tuple(sizes)))
+
+
+def owned(value: Tensor, target: Kind) -> Tensor:
+    """Return a value of a kind with memory of its own if that is, or may be, an array."""
+    if target.is_array is False:
+        return value
+    result = with_memory(value, 0)
+    if has_memory(result):
+        result.origin.storage.may_be_number = target.is_array is None
+    return result
 
 
 def _counts(b: Language, target: Kind, sizes: Any) -> list[Tensor]:

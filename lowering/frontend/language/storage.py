@@ -40,13 +40,21 @@ class Storage:
     """The reason why it cannot be written: the meaning of a write is not known at compile time."""
     mirrored: dict[Storage, int] = field(default_factory=dict)
     """The storages that Python may identify with this copy, and the version that was copied."""
+    may_be_number: bool = False
+    """Whether it may be a number, which is immutable, depending on what ran before: ``x += y`` may then rebind x."""
     serial: int = field(default_factory=lambda: next(_SERIAL))
     """Increases with creation."""
 
     def share(self, name: str, storages: Iterable[Storage | None]) -> None:
-        """Record that Python may see this as one array with others: it may be read while none of them is written."""
-        self.frozen = f"{name!r} may be another name of the same array, depending on what ran before"
-        self.mirrored |= {storage: storage.version for storage in storages if storage is not None}
+        """Record that Python may see this as one array with others: it may be read while none of them is written.
+
+        What the others may be, this may be, too.
+        """
+        shown = repr(name) if name.isidentifier() else "this value" if name.startswith(".") else name
+        self.frozen = f"{shown} may be another name of the same array, depending on what ran before"
+        for storage in storages:
+            if storage is not None:
+                self.mirrored |= {**storage.mirrored, storage: storage.version}
 
     def check(self) -> None:
         """Raise `UnsupportedSyntaxError` where this copy may differ from Python's array."""
@@ -153,11 +161,11 @@ class Memory:
             storage.value, storage.version = value, version
 
 
-def with_memory(value: Any) -> Any:
-    """Return a value to bind to a name: an array without memory gets a storage."""
+def with_memory(value: Any, least_rank: int = 1) -> Any:
+    """Return a value to bind to a name: an array of at least this rank without memory gets a storage."""
     if isinstance(value, (tuple, list)):
-        return like(value, [with_memory(part) for part in value])
-    if not isinstance(value, Tensor) or value.origin is not None or value.weak or not value.type.rank:
+        return like(value, [with_memory(part, least_rank) for part in value])
+    if not isinstance(value, Tensor) or value.origin is not None or value.weak or value.type.rank < least_rank:
         return value
     return replace(value, origin=View(Storage(Tensor(value.value, value.type))))
 
@@ -183,6 +191,49 @@ def current(b: TriBuilder, value: Any) -> Any:
 
 def has_memory(value: Any) -> TypeGuard[Tensor]:
     return isinstance(value, Tensor) and value.origin is not None
+
+
+_NEW_ARRAYS = frozenset(f"numpy.{name}" for name in """where broadcast_to broadcast_arrays full zeros ones empty ndarray
+    full_like zeros_like ones_like empty_like copy array asarray asanyarray roll tile pad cov tensordot cross
+    isin""".split())  # fmt: skip
+"""Functions of NumPy that return arrays of rank 0; most others return a scalar, which is immutable."""
+_KEEPING_ARRAYS = frozenset("reshape transpose permute_dims squeeze astype copy view T real imag".split())
+"""Functions, methods and attributes of NumPy that return an array of rank 0 for one, and a scalar for a scalar."""
+
+
+def with_rank_0_memory(semantics: str, name: str, operands: Any, result: Any) -> Any:
+    """Return a function's or operator's result, whose rank-0 tensors have memory if the library gives arrays there.
+
+    torch's are tensors like all others, unless they are computed from numbers alone.
+    """
+    is_array = any(map(_has_array, operands))
+    if semantics == "torch":
+        is_array = is_array or name.startswith("torch.") or name in _NEW_ARRAYS
+    else:
+        is_array = name in _NEW_ARRAYS or (is_array and name.rsplit(".", 1)[-1] in _KEEPING_ARRAYS)
+    return with_memory(result, 0) if is_array else result
+
+
+def either(result: Any, operands: Iterable[Any], label: str) -> Any:
+    """Return the value of what Python gives as one of its operands: it may be read while none of them is written."""
+    sources = [operand.origin.storage for operand in operands if has_memory(operand)]
+    if not sources:
+        return result
+    chosen = with_memory(as_new_array(result), 0)
+    if has_memory(chosen):
+        chosen.origin.storage.share(label, sources)
+    return chosen
+
+
+def _has_array(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(map(_has_array, value))
+    return isinstance(value, Tensor) and is_array(value)
+
+
+def is_array(value: Tensor) -> bool:
+    """Return whether a tensor is an array, which can be written in place, rather than a number."""
+    return value.origin is not None or (value.type.rank > 0 and not value.weak)
 
 
 VIEWS = frozenset(
