@@ -4,7 +4,12 @@
 are no tensors, other domains than ONNX's, and nodes that torch-mlir does not lower, all at once. `mlirtri/programs`
 imports this package.
 
-- `graph.py`: the model to an `OnnxGraph`, with weights as inputs
-- `repairs.py`: nodes that torch-mlir lowers incorrectly, rewritten or refused
+- `nodes.py`: reading nodes and the types of values, building nodes
+- `known_inputs.py`: inputs that decide shapes, as constants
+- `expand.py`: operators replaced by ONNX's own definitions of them
+- `fold.py`: what is known before the graph runs
+- `repairs.py`: nodes that torch-mlir lowers incorrectly or not at all, rewritten or refused; by family `casts.py`,
+  `quantization.py`, `pools.py`, `resize.py`
+- `graph.py`: the model to an `OnnxGraph`, by all of these, with weights as inputs
 - `onnx_to_torch.py`: an `OnnxGraph` to the torch dialect
 """

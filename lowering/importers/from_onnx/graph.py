@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -16,10 +16,16 @@ from onnx import helper, numpy_helper
 
 from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.errors import KernelError, KernelTypeError, UnsupportedOperationError, raise_all
-from mlirtri.lowering.importers.from_onnx.repairs import repair, types_of
+from mlirtri.lowering.importers.from_onnx.casts import store, stored_array
+from mlirtri.lowering.importers.from_onnx.expand import EXPANDED, expand
+from mlirtri.lowering.importers.from_onnx.fold import fold
+from mlirtri.lowering.importers.from_onnx.nodes import Values, graphs_of
+from mlirtri.lowering.importers.from_onnx.repairs import repair
 from mlirtri.lowering.importers.normalize.constants import LARGEST_LITERAL
 
 DOMAINS = ("", "ai.onnx")
+PREVIEW = {("ai.onnx.preview", name) for name in EXPANDED}
+"""Operators of other domains, which ONNX defines by its own."""
 WEIGHTED = (
     "Add", "Sub", "Mul", "Div", "Gemm", "MatMul", "Conv", "ConvTranspose", "BatchNormalization", "LayerNormalization",
     "InstanceNormalization", "GroupNormalization", "RMSNormalization", "LSTM", "GRU", "RNN", "PRelu",
@@ -43,6 +49,10 @@ class OnnxGraph:
     """What errors call the listing of the nodes."""
     listing: tuple[str, ...] = ()
     """The nodes as text, one per line."""
+    stored_inputs: Mapping[str, str] = field(default_factory=dict)
+    """The dtypes of inputs that the function holds as others, by name."""
+    stored_outputs: Mapping[int, str] = field(default_factory=dict)
+    """The same of outputs, by position."""
 
     @property
     def lines(self) -> dict[str, int]:
@@ -62,35 +72,37 @@ def split_model(model: Any, name: str, file: str) -> tuple[OnnxGraph, dict[str, 
     _refuse(copy.graph)
     copy = _converted(copy)
     copy.graph.name = name
-    _widen_integers(copy.graph)
     nodes = [node for graph in graphs_of(copy.graph) for node in graph.node]
     _name(nodes)
     listing = tuple(f"[{node.name}] {helper.printable_node(node)}".replace("\n", " ") for node in nodes)
     linecache.cache[file] = (0, None, [f"{line}\n" for line in listing], file)
-    for node in nodes:
-        _unify_constants(node)
     tensors = _weights(copy.graph)
     try:
-        copy = onnx.shape_inference.infer_shapes(copy, data_prop=True)
-        repair(copy.graph, types_of(copy.graph))
+        copy = _simplified(copy)
+        stored = store(copy.graph)
         copy = onnx.shape_inference.infer_shapes(copy, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
         raise KernelTypeError(f"ONNX cannot infer the shapes of this model: {_first_line(error)}") from None
-    return OnnxGraph(copy, tuple(tensors), file, listing), tensors
+    tensors = {name: stored_array(array) for name, array in tensors.items()}
+    return OnnxGraph(copy, tuple(tensors), file, listing, *stored), tensors
+
+
+def _simplified(model: Any) -> Any:
+    """Return the model with the operators that torch-mlir lowers right."""
+    model = expand(model)
+    for graph in graphs_of(model.graph):
+        for node in graph.node:
+            node.domain = ""
+            _unify_constants(node)
+    model = fold(model)
+    version = next((opset.version for opset in model.opset_import if opset.domain in DOMAINS), OLDEST)
+    repair(model.graph, Values({}, {}, version))
+    return model
 
 
 def symbol_of(model: Any) -> str:
     name = re.sub(r"\W+", "_", model.graph.name).strip("_")
     return name if name and not name[0].isdigit() else f"main_{name}".rstrip("_")
-
-
-def graphs_of(graph: Any) -> Iterator[Any]:
-    """Yield the graph and those in the attributes of its nodes, at any depth."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs) if attribute.type in (5, 10) else ():
-                yield from graphs_of(inner)
 
 
 def _refuse(graph: Any) -> None:
@@ -105,7 +117,12 @@ def _refuse(graph: Any) -> None:
                         help="kernels take and give tensors",
                     )
                 )
-    foreign = [node for inner in graphs_of(graph) for node in inner.node if node.domain not in DOMAINS]
+    foreign = [
+        node
+        for inner in graphs_of(graph)
+        for node in inner.node
+        if node.domain not in DOMAINS and (node.domain, node.op_type) not in PREVIEW
+    ]
     errors.extend(
         UnsupportedOperationError(
             f"node {node.name or node.output[0]!r} is a {node.op_type} of domain {node.domain!r}, not of ONNX's own",
@@ -133,26 +150,9 @@ def _converted(model: Any) -> Any:
         ) from None
 
 
-SMALL = {onnx.TensorProto.INT4: onnx.TensorProto.INT8, onnx.TensorProto.UINT4: onnx.TensorProto.UINT8}
-"""What stands for integers of 4 bits, which no tensor of ours holds."""
-
-
-def _widen_integers(graph: Any) -> None:
-    """Make 4-bit inputs 8-bit ones, unless a node takes its own type from them."""
-    likes = {node.input[1] for node in graph.node if node.op_type == "CastLike"}
-    for value in graph.input:
-        if value.type.tensor_type.elem_type in SMALL and value.name not in likes:
-            value.type.tensor_type.elem_type = SMALL[value.type.tensor_type.elem_type]
-    # What was inferred from those inputs is inferred anew.
-    other_values = [value for value in graph.value_info if value.type.tensor_type.elem_type not in SMALL]
-    del graph.value_info[:]
-    graph.value_info.extend(other_values)
-
-
 def _name(nodes: Sequence[Any]) -> None:
     names: set[str] = set()
     for number, node in enumerate(nodes):
-        node.domain = ""
         name = node.name or next((output for output in node.output if output), node.op_type)
         node.name = f"{name}#{number}" if name in names else name
         names.add(node.name)

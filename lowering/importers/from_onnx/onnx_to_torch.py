@@ -21,8 +21,6 @@ from mlirtri.lowering.toolchain.isolated_passes import run_isolated
 from mlirtri.lowering.toolchain.mlir_passes import Pass
 
 TO_TORCH = (Pass("torch-onnx-to-torch-backend-pipeline", "ONNX's operators become torch's"),)
-EXPANDED = {"": {"MeanVarianceNormalization", "Gelu", "SpaceToDepth"}}
-"""Operators without a lowering, or with a wrong one, whose definition by others torch-mlir lowers right, by domain."""
 
 
 def lower(graph: OnnxGraph, context: CompileContext) -> ir.Module:
@@ -45,8 +43,7 @@ def _lowered(module: ir.Module, context: CompileContext) -> ir.Module:
 def imported(graph: OnnxGraph, context: ir.Context) -> ir.Module:
     """Return the model as ONNX operators in the torch dialect; raises `UnsupportedOperationError`."""
     importer = onnx_importer()
-    config = importer.Config(function_expansion_allowlists_by_domain=EXPANDED)
-    info = importer.ModelInfo(graph.model, config=config)
+    info = importer.ModelInfo(graph.model, config=importer.Config())
     module = info.create_module(context=context)
     try:
         importer.NodeImporter.define_function(info.main_graph, module.operation).import_all()
@@ -60,11 +57,20 @@ def imported(graph: OnnxGraph, context: ir.Context) -> ir.Module:
 
 def _locate(module: ir.Module, graph: OnnxGraph) -> None:
     """Give every operation the line of its node; the importer records the name alone."""
+    lines = graph.lines
     with module.context:
         for operation in all_operations(module):
             name = name_of(operation.location)
-            if name in graph.lines:
-                operation.location = location_of(Span(graph.file, graph.lines[name], 1), name)
+            line = _line(name, lines)
+            if line:
+                operation.location = location_of(Span(graph.file, line, 1), name)
+
+
+def _line(name: str | None, lines: dict[str, int]) -> int:
+    """Return the line of a node, or of the node that it was made from, whose name stands before a dot."""
+    while name and name not in lines:
+        name = name.rpartition(".")[0]
+    return lines[name] if name else 0
 
 
 def _describe(module: ir.Module, graph: OnnxGraph) -> None:

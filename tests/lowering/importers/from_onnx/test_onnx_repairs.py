@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx_models import PIPELINES, RNG, check, model_of, random, value
 
 import mlirtri as mt
@@ -110,13 +110,16 @@ def test_average_pools_that_upstream_gets_wrong_are_refused(sizes, match):
         mt.from_onnx(model)
 
 
-def test_a_resize_that_upstream_gets_wrong_is_refused():
+def test_a_resize_of_run_time_sizes_that_upstream_gets_wrong_is_refused():
     node = helper.make_node(
         "Resize", ["x", "", "s"], ["y"], mode="linear", coordinate_transformation_mode="align_corners"
     )
-    inputs, weights = {"x": random(1, 1, 3, 4)}, {"s": np.float32([1, 1, 0.6, 0.6])}
+    weights = [numpy_helper.from_array(np.float32([1, 1, 0.6, 0.6]), "s")]
+    image = value("x", random(1), [1, 1, "h", 4])
+    graph = helper.make_graph([node], "net", [image], [value("y", random(1), [1, 1, "p", 2])], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
     with pytest.raises(UnsupportedOperationError, match="aligned corners"):
-        mt.from_onnx(model_of([node], inputs, weights))
+        mt.from_onnx(model)
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)

@@ -1,0 +1,93 @@
+"""Replace operators that torch-mlir has no lowering of, or a wrong one, by ONNX's own definitions of them.
+
+ONNX defines many operators as functions of others (`onnx.defs.OpSchema.function_body`); its inliner builds the body for
+the types and attributes of one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+import onnx.inliner
+from onnx import helper
+
+from mlirtri.lowering.importers.from_onnx.nodes import Values, graphs_in
+
+EXPANDED = frozenset({
+    "AffineGrid", "Attention", "CausalConvWithState", "CenterCropPad", "DynamicQuantizeLinear", "FlexAttention", "Gelu",
+    "LinearAttention", "MeanVarianceNormalization", "NegativeLogLikelihoodLoss", "ReduceL1", "ReduceL2", "ReduceLogSum",
+    "ReduceLogSumExp", "ReduceSumSquare", "RMSNormalization", "RotaryEmbedding", "SoftmaxCrossEntropyLoss",
+    "SpaceToDepth", "Swish", "SwiGLU",
+})  # fmt: skip
+"""Operators whose definition is taken."""
+_ROUNDS = 8
+"""Definitions call each other less deeply than this."""
+
+
+def expand(model: Any) -> Any:
+    """Return the model with the nodes of `EXPANDED` replaced by their definitions, at any depth."""
+    for _ in range(_ROUNDS):
+        if not _calls(model.graph):
+            break
+        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        _expand(model.graph, Values({}), model)
+    return model
+
+
+def _calls(graph: Any) -> bool:
+    return any(node.op_type in EXPANDED or any(map(_calls, graphs_in(node))) for node in graph.node)
+
+
+def _expand(graph: Any, outer: Values, model: Any) -> None:
+    values = outer.within(graph)
+    nodes: list[Any] = []
+    for node in graph.node:
+        for inner in graphs_in(node):
+            _expand(inner, values, model)
+        nodes.extend(_definition(node, values, model) if node.op_type in EXPANDED else [node])
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _definition(node: Any, values: Values, model: Any) -> list[Any]:
+    """Return the nodes of a node's definition, or the node if ONNX has none for its types."""
+    names = list(dict.fromkeys(name for name in node.input if name))
+    if any(name not in values.types for name in names):
+        return [node]
+    inputs = [helper.make_value_info(name, values.types[name]) for name in names]
+    outputs = [
+        helper.make_value_info(name, values.types[name]) if name in values.types
+        else helper.make_tensor_value_info(name, onnx.TensorProto.UNDEFINED, None)
+        for name in node.output if name
+    ]  # fmt: skip
+    single = helper.make_model(
+        helper.make_graph([node], "call", inputs, outputs), opset_imports=list(model.opset_import),
+        ir_version=model.ir_version,
+    )  # fmt: skip
+    # The importer has no other domain; all operators that are taken here have names of their own.
+    body = onnx.inliner.inline_selected_functions(single, [(node.domain, node.op_type)], False, True).graph
+    if any(inner.op_type == node.op_type for inner in body.node):
+        return [node]
+    border = {name: name for name in (*node.input, *node.output)}
+    _rename(body, border, node.name)
+    return list(body.node)
+
+
+def _rename(graph: Any, names: Mapping[str, str], prefix: str) -> None:
+    """Put `prefix` before the names of all nodes, and of all values without an entry in `names`."""
+    names = dict(names)
+    for value in (*graph.input, *graph.initializer):
+        names.setdefault(value.name, f"{prefix}.{value.name}")
+        value.name = names[value.name]
+    for position, node in enumerate(graph.node):
+        node.name = f"{prefix}.{position}.{node.op_type}"
+        for output in node.output:
+            names.setdefault(output, f"{prefix}.{output}" if output else "")
+        for inner in graphs_in(node):
+            _rename(inner, names, node.name)
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names[name] for name in node.output]
+    for value in graph.output:
+        value.name = names.get(value.name, value.name)

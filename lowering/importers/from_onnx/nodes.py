@@ -1,0 +1,129 @@
+"""Read ONNX nodes and the types of their values, and build the nodes that replace one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
+
+FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+
+
+def graphs_in(node: Any) -> Iterator[Any]:
+    """Yield the graphs in the attributes of a node."""
+    for attribute in node.attribute:
+        if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
+            yield from (attribute.g,) if attribute.type == AttributeProto.GRAPH else attribute.graphs
+
+
+def graphs_of(graph: Any) -> Iterator[Any]:
+    """Yield the graph and those in the attributes of its nodes, at any depth."""
+    yield graph
+    for node in graph.node:
+        for inner in graphs_in(node):
+            yield from graphs_of(inner)
+
+
+@dataclass(frozen=True)
+class Values:
+    """What is known of the values that a node can name."""
+
+    types: dict[str, Any]
+    """The `TypeProto` of each value, as far as it was inferred."""
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+    """The elements of each value that is known when the model is compiled."""
+    version: int = 0
+    """The version of ONNX's operators."""
+
+    def within(self, graph: Any) -> Values:
+        """Return these values and those of `graph`."""
+        types = {tensor.name: _type_of(tensor) for tensor in graph.initializer}
+        types |= {value.name: value.type for value in (*graph.value_info, *graph.input, *graph.output)}
+        constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+        for node in graph.node:
+            if node.op_type == "Constant" and (tensor := attribute_of(node, "value", None)) is not None:
+                types[node.output[0]] = _type_of(tensor)
+                constants[node.output[0]] = numpy_helper.to_array(tensor)
+        return Values(self.types | types, self.constants | constants, self.version)
+
+    def element(self, name: str) -> int:
+        """Return the element type of a value, 0 if unknown."""
+        return self.types[name].tensor_type.elem_type if name in self.types else 0
+
+    def dtype(self, name: str) -> np.dtype:
+        """Return the NumPy dtype of a value whose element type is known."""
+        return helper.tensor_dtype_to_np_dtype(self.element(name))
+
+    def shape(self, name: str) -> list[int] | None:
+        """Return the shape of a value, None unless every size is known."""
+        sizes = self.sizes(name)
+        return None if sizes is None or None in sizes else sizes  # type: ignore[return-value]
+
+    def sizes(self, name: str) -> list[int | None] | None:
+        """Return the sizes of a value, None for one of run time, or None for an unknown rank."""
+        if name not in self.types or not self.types[name].tensor_type.HasField("shape"):
+            return None
+        dimensions = self.types[name].tensor_type.shape.dim
+        return [size.dim_value if size.HasField("dim_value") else None for size in dimensions]
+
+
+def _type_of(tensor: Any) -> Any:
+    return helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
+
+
+def attribute_of(node: Any, name: str, default: Any) -> Any:
+    """Return the value of an attribute, or `default`."""
+    return next(
+        (helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == name), default
+    )
+
+
+def operand(node: Any, position: int) -> str:
+    """Return the name of an operand, empty if it is left out."""
+    return node.input[position] if len(node.input) > position else ""
+
+
+def constant(name: str, value: np.ndarray) -> Any:
+    return helper.make_node("Constant", [], [name], name=name, value=numpy_helper.from_array(value, name))
+
+
+class Nodes:
+    """Creates the nodes that replace one, each with a value named after its result."""
+
+    def __init__(self, node: Any):
+        self.node = node
+        self.nodes: list[Any] = []
+        self._names: set[str] = set()
+
+    def __call__(
+        self, operator: str, *inputs: str, part: str = "", result: int | None = None, **attributes: Any
+    ) -> str:
+        """Create a node with one result and return its name, that of a `result` of the replaced node if one is said."""
+        label = self._label(part or operator.lower())
+        name = label if result is None else self.node.output[result]
+        self.nodes.append(helper.make_node(operator, list(inputs), [name], name=label, **attributes))
+        return name
+
+    def several(self, operator: str, *inputs: str, count: int, part: str = "", **attributes: Any) -> list[str]:
+        """Create a node with `count` results and return their names."""
+        label = self._label(part or operator.lower())
+        names = [f"{label}.{position}" for position in range(count)]
+        self.nodes.append(helper.make_node(operator, list(inputs), names, name=label, **attributes))
+        return names
+
+    def constant(self, value: Any, part: str = "constant") -> str:
+        name = self._label(part)
+        self.nodes.append(constant(name, np.asarray(value)))
+        return name
+
+    def _label(self, part: str) -> str:
+        label = stem = f"{self.node.name}.{part}"
+        number = 1
+        while label in self._names:
+            number += 1
+            label = f"{stem}{number}"
+        self._names.add(label)
+        return label

@@ -1,0 +1,200 @@
+"""Models rewritten before torch-mlir sees them: evaluated by ONNX's reference before and after, without compiling."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+from onnx_models import check, model_of, random, value
+
+import mlirtri as mt
+from mlirtri.errors import ArgumentMismatchError, KernelTypeError, UnsupportedOperationError
+from mlirtri.lowering.importers.from_onnx.graph import split_model
+
+
+def rewritten(model):
+    return split_model(model, "net", "<nodes>")[0].model
+
+
+def check_rewritten(nodes, inputs, weights=None, gone=(), outputs=("y",), opset=23, tolerance=1e-5):
+    """Compare the results of a model with those of its rewritten form, without operators of the names `gone`."""
+    model = model_of(nodes, inputs, weights, outputs, opset)
+    result = rewritten(model)
+    assert not {node.op_type for node in result.graph.node} & set(gone)
+    expected = ReferenceEvaluator(model).run(None, inputs)
+    for one, other in zip(ReferenceEvaluator(result).run(None, inputs), expected, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+COORDINATES = ["half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"]
+
+
+@pytest.mark.parametrize("coordinates", COORDINATES)
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("scales", [[1, 1, 0.6, 1.7], [1, 1, 2, 1]])
+def test_a_resize_becomes_gathers(mode, coordinates, scales):
+    attributes = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], **attributes)
+    check_rewritten([node], {"x": random(1, 2, 5, 6)}, {"s": np.float32(scales)}, gone=["Resize"])
+
+
+VARIANTS = [
+    {"mode": "linear", "antialias": 1}, {"mode": "cubic", "antialias": 1, "cubic_coeff_a": -0.5},
+    {"mode": "cubic", "exclude_outside": 1}, {"nearest_mode": "ceil"}, {"nearest_mode": "round_prefer_ceil"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("attributes", VARIANTS)
+def test_a_resize_to_sizes_becomes_gathers(attributes):
+    node = helper.make_node("Resize", ["x", "", "", "s"], ["y"], axes=[2, 3], **attributes)
+    check_rewritten([node], {"x": random(1, 2, 9, 6)}, {"s": np.int64([4, 8])}, gone=["Resize"])
+
+
+def test_a_cropped_resize_extrapolates():
+    attributes = {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 7.0}
+    node = helper.make_node("Resize", ["x", "roi", "", "s"], ["y"], **attributes)
+    weights = {"roi": np.float32([0, 0, 0.4, 0.6, 1, 1, 1.2, 1.7]), "s": np.int64([1, 1, 3, 3])}
+    check_rewritten([node], {"x": random(1, 1, 4, 4)}, weights, gone=["Resize"])
+
+
+def test_integers_are_not_interpolated():
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="linear")
+    model = model_of([node], {"x": random(1, 1, 4, 4, dtype="uint8")}, {"s": np.float32([1, 1, 2, 2])})
+    with pytest.raises(UnsupportedOperationError, match="Resize of integers"):
+        mt.from_onnx(model)
+
+
+QUANTIZED = {
+    "axis": (random(2, 3, 4) * 40, np.float32([0.3, 0.2, 0.1]), np.uint8([3, 100, 7]), {"axis": 1}),
+    "blocks": (random(3, 5) * 40, np.abs(random(3, 3)) + 0.1, random(3, 3, dtype="int8"), {"axis": 1, "block_size": 2}),
+    "uint16": (random(6) * 9e4, np.float32(2), np.uint16(32767), {}),
+}
+
+
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_quantisation_broadcasts_its_scales(name):
+    x, scale, zero, attributes = QUANTIZED[name]
+    inputs = {"x": x, "s": scale, "z": zero}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], **attributes),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"], **attributes),
+    ]
+    check_rewritten(nodes, inputs, outputs=("q", "y"), gone=["QuantizeLinear", "DequantizeLinear"])
+
+
+def test_shapes_and_branches_are_folded():
+    def branch(operator):
+        outcome = helper.make_tensor_value_info("z", TensorProto.FLOAT, None)
+        return helper.make_graph([helper.make_node(operator, ["x"], ["z"])], operator, [], [outcome])
+
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "one"], ["width"]),
+        helper.make_node("Greater", ["width", "two"], ["c"]),
+        helper.make_node("If", ["c"], ["b"], then_branch=branch("Neg"), else_branch=branch("Abs")),
+        helper.make_node("If", ["c"], ["d"], then_branch=branch("Exp"), else_branch=branch("Abs")),
+        helper.make_node("Add", ["b", "d"], ["y"]),
+    ]
+    constants = {"one": np.array(1), "two": np.array(2)}
+    check_rewritten(nodes, {"x": random(2, 3)}, constants, gone=["If", "Shape", "Gather", "Greater", "Abs"])
+
+
+def attention():
+    inputs = {"q": random(2, 4, 3, 8), "k": random(2, 2, 6, 8), "v": random(2, 2, 6, 8), "m": random(3, 6)}
+    return [helper.make_node("Attention", ["q", "k", "v", "m"], ["y"], is_causal=1, softcap=2.0)], inputs
+
+
+def normalised():
+    inputs = {"x": random(2, 3, 5), "s": random(3, 5)}
+    return [helper.make_node("RMSNormalization", ["x", "s"], ["y"], axis=1)], inputs
+
+
+def loss():
+    inputs = {"x": random(3, 5, 2), "t": np.int64([[0, 4], [2, -1], [1, 1]]), "w": np.abs(random(5))}
+    return [helper.make_node("NegativeLogLikelihoodLoss", ["x", "t", "w"], ["y"], ignore_index=-1)], inputs
+
+
+@pytest.mark.parametrize("make", [attention, normalised, loss])
+def test_functions_of_onnx_are_expanded(make):
+    nodes, inputs = make()
+    check_rewritten(nodes, inputs, gone=[nodes[0].op_type, "If", "Shape"])
+
+
+def test_an_error_in_a_definition_shows_the_line_of_its_node():
+    nodes, inputs = normalised()
+    nodes[0].name = "norm"
+    graph, _ = split_model(model_of(nodes, inputs, opset=23), "net", "<nodes>")
+    assert all(node.name.startswith("norm.") for node in graph.model.graph.node if node.op_type != "Constant")
+
+
+def test_an_expanded_function_is_compiled():
+    nodes, inputs = attention()
+    check(model_of(nodes, inputs, opset=23), inputs)
+
+
+NARROW = [ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.int2, ml_dtypes.uint2, ml_dtypes.float4_e2m1fn]
+
+
+def test_narrow_results_have_the_dtypes_of_onnx():
+    x = np.float32([0.25, -0.75, 1.25, 2.5, 5, -9, 0, 3, -3.6])
+    kinds = [helper.np_dtype_to_tensor_dtype(np.dtype(dtype)) for dtype in NARROW]
+    names = tuple(f"y{kind}" for kind in kinds)
+    nodes = [helper.make_node("Cast", ["x"], [name], to=kind) for name, kind in zip(names, kinds, strict=True)]
+    model = model_of(nodes, {"x": x}, outputs=names, opset=25)
+    for result, dtype in zip(mt.from_onnx(model)(x), NARROW, strict=True):
+        assert result.dtype == dtype
+        np.testing.assert_array_equal(result.astype(np.float32), x.astype(dtype).astype(np.float32))
+
+
+def test_narrow_arguments_and_weights_are_their_numbers():
+    weights = {"w": np.arange(-8, 8).astype(ml_dtypes.int4)}
+    codes = np.arange(16, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn)
+    nodes = [
+        helper.make_node("Cast", ["w"], ["a"], to=TensorProto.FLOAT),
+        helper.make_node("Cast", ["x"], ["b"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["a", "b"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": codes}, weights, opset=25)
+    np.testing.assert_array_equal(mt.from_onnx(model)(codes), np.arange(-8, 8) + codes.astype(np.float32))
+
+
+A = np.int64([1])
+
+
+def summed():
+    node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)
+    graph = helper.make_graph(
+        [node], "net", [value("x", random(1), [2, 3]), value("axes", A)], [value("y", random(1), ["n"])]
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+
+
+def test_inputs_that_decide_shapes_are_specialized_on():
+    program = mt.from_onnx(summed())
+    x = random(2, 3)
+    for axis in (0, -1):
+        np.testing.assert_allclose(program(x, np.int64([axis])), x.sum(axis), rtol=1e-6)
+    np.testing.assert_allclose(program(axes=np.int64([-1]), x=x), x.sum(1), rtol=1e-6)
+    with pytest.raises(ArgumentMismatchError, match="'axes' was compiled for int64, got float32"):
+        program(x, np.float32([1]))
+    with pytest.raises(ArgumentMismatchError, match="misses the argument 'axes'"):
+        program(x)
+
+
+def test_values_make_inputs_constants():
+    x = random(2, 3)
+    with pytest.raises(KernelTypeError, match=r"elements of input 'axes' of this model decide shapes"):
+        mt.from_onnx(summed()).compile()
+    with pytest.raises(KernelTypeError, match="no input 'axis'"):
+        mt.from_onnx(summed(), values={"axis": A})
+    np.testing.assert_allclose(mt.from_onnx(summed(), values={"axes": A}).compile()(x), x.sum(1), rtol=1e-6)
+
+
+def test_run_time_sizes_are_folded_where_they_are_known():
+    shape = helper.make_node("Shape", ["x"], ["y"], start=1)
+    graph = helper.make_graph([shape], "net", [value("x", random(1), ["n", 3])], [value("y", A, [1])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    assert [node.op_type for node in rewritten(model).graph.node] == ["Constant"]
