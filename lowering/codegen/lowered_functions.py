@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.errors import CodegenError, KernelError
+from mlirtri.lowering.codegen.build_pipeline import BUILD_PIPELINE, LOWERED_PIPELINE
 from mlirtri.lowering.codegen.passes.host_functions import (
     in_even_tasks,
     on_stack,
@@ -20,7 +21,6 @@ from mlirtri.lowering.codegen.passes.host_functions import (
 )
 from mlirtri.lowering.codegen.passes.source_spans import with_spans
 from mlirtri.lowering.codegen.passes.streaming_stores import with_streaming_stores
-from mlirtri.lowering.codegen.targets import BUILD_PIPELINE, LOWERED_PIPELINE
 from mlirtri.lowering.runtime.torch_threads import TASKS
 from mlirtri.lowering.tir.bfloat16_storage import keep_bfloat16
 from mlirtri.lowering.toolchain.tvm_names import IS_SCHEDULED, SCHEDULE_RULE, IRModule, PrimFunc, Target, tirx, tvm

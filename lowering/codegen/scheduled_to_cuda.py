@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mlirtri.errors import CodegenError, DeviceError, KernelError
+from mlirtri.lowering.codegen.build_pipeline import BUILD_PIPELINE
 from mlirtri.lowering.codegen.lowered_functions import cuda_module, device_module, on_failing_line, source_of
-from mlirtri.lowering.codegen.targets import BUILD_PIPELINE, tvm_target
+from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.external.vdevices import is_for, targets_in
 from mlirtri.lowering.runtime.launch_plan import Plan, make_plan

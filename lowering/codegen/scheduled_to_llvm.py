@@ -14,8 +14,7 @@ from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.runtime.launch_plan import make_plan
 from mlirtri.lowering.runtime.torch_threads import loading, use_threads
 from mlirtri.lowering.runtime.tvm_executable import MachineExecutable, make_executable, separate_results
-from mlirtri.lowering.tir.reshape_views import VIEW
-from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, IRModule, PrimFunc, Target, relax, tvm
+from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, VIEW, IRModule, PrimFunc, Target, relax, tvm
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs, relax_functions, short_message, source_span
 
 

@@ -4,7 +4,7 @@ Read in this order:
 
 - `stage.py`: `Stage`, `CompileContext`, `Code`, the protocol `Executable`, one decision on fusion.
 - `target.py`: CPU or CUDA architecture. `cpu.py`: caches and vector registers of this CPU.
-- `schedule_option.py`: the values of ``schedule=``.
+- `schedule_option.py`: the values of ``schedule=``. `tuning_file.py`: what searches and `autotune` found, kept.
 - `interface.py`: `Specialization` and `Interface`, how Python meets a compiled function; valid symbols.
 - `binding.py`: the arguments of a call of a Python function by parameter.
 - `size_program.py`: sizes of results, computed on the host from sizes of arguments.

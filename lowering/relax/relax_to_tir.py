@@ -6,6 +6,9 @@ operators that TVM cannot legalise (`PassFailedError` on their line).
 
 from __future__ import annotations
 
+from math import prod
+from typing import Any
+
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.vdevices import has_devices, mark_devices
@@ -20,8 +23,7 @@ from mlirtri.lowering.relax.legalized import (
 from mlirtri.lowering.relax.product_operands import fold_operands, fold_padding
 from mlirtri.lowering.relax.row_fusion import fuse_rows
 from mlirtri.lowering.tir.products import mark_products
-from mlirtri.lowering.tir.reshape_views import mark_views
-from mlirtri.lowering.toolchain.tvm_names import BINDING_LOCATIONS, IRModule, relax
+from mlirtri.lowering.toolchain.tvm_names import BINDING_LOCATIONS, VIEW, IRModule, PrimFunc, relax, tirx
 from mlirtri.lowering.toolchain.tvm_passes import (
     CALLS,
     Pass,
@@ -31,6 +33,33 @@ from mlirtri.lowering.toolchain.tvm_passes import (
     run_passes,
     span_of,
 )
+
+
+def _mark_views(mod: IRModule) -> IRModule:
+    """Return the module with ``mlirtri.view`` on pure reshapes, before a schedule changes their loops."""
+    views = {
+        gv: function.with_attr(VIEW, True)
+        for gv, function in mod.functions_items()
+        if isinstance(function, PrimFunc) and _is_view(function)
+    }
+    return IRModule({**dict(mod.functions_items()), **views}, attrs=mod.attrs) if views else mod
+
+
+def _is_view(function: PrimFunc) -> bool:
+    if len(function.params) != 2:
+        return False
+    source, target = (parameter.ty for parameter in function.params)
+    if not all(isinstance(kind, tirx.BufferType) for kind in (source, target)) or source.dtype != target.dtype:
+        return False
+    size = _size(source)
+    return size is not None and size == _size(target) and relax.analysis.has_reshape_pattern(function)
+
+
+def _size(kind: Any) -> int | None:
+    if not all(isinstance(extent, tirx.IntImm) for extent in kind.shape):
+        return None
+    return prod(int(extent) for extent in kind.shape)
+
 
 OPERANDS = Pass("FoldOperands", fold_operands, "a product reads its operands where a transpose or a cast has them from")
 PADDING = Pass("FoldPadding", fold_padding, "a convolution pads its image row by row, as it copies it anyway")
@@ -52,7 +81,7 @@ PASSES = (
 CLEAN = Pass(
     "DeadCodeElimination", relax.transform.DeadCodeElimination(), "drops PrimFuncs that nothing calls any more"
 )
-VIEWS = Pass("MarkViews", mark_views, "a pure reshape needs no launch")
+VIEWS = Pass("MarkViews", _mark_views, "a pure reshape needs no launch")
 
 DEVICES = Pass("MarkDevices", mark_devices, "each kind of device has its own schedules, so it has its own PrimFuncs")
 SORTS = Pass("ImplementSorts", implement_sorts, "sorts and scans of Relax's library are functions of TVM's runtime")

@@ -12,8 +12,7 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.lowering.external.vdevices import device_of
-from mlirtri.lowering.tir.reshape_views import VIEW
-from mlirtri.lowering.toolchain.tvm_names import IRModule, ir, relax
+from mlirtri.lowering.toolchain.tvm_names import VIEW, IRModule, ir, relax
 from mlirtri.lowering.toolchain.tvm_passes import bindings_of, relax_functions
 
 PARTS = "mlirtri.complex_as_parts"

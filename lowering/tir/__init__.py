@@ -1,4 +1,4 @@
-"""TIR analysis and construction, shared by `bridge`, `relax`, `schedule`, `codegen` and `runtime`.
+"""TIR analysis and construction, shared by `bridge`, `relax`, `schedule` and `codegen`.
 
 *Takes* and *gives* PrimFuncs, blocks, statements and expressions of TIR. *Refuses*, by `NotApplicableError`, what a
 schedule rule cannot take. Knows no schedule and no stage.
@@ -12,7 +12,6 @@ Read in this order:
 - `products`, `contraction`: blocks that are products of tensors, as data.
 - `tiles`, `vectors`: loops over tiles; vector loads and stores, prefetches.
 - `arithmetic`, `bfloat16_storage`: arithmetic that TVM's simplifier must not change; bf16 in 16 bits.
-- `reshape_views`: PrimFuncs that only reshape.
 
 All packages of the TVM section may import it.
 """

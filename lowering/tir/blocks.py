@@ -89,7 +89,7 @@ class NotApplicableError(ValueError):
     """A schedule rule does not apply to a function: no failure, the next rule is tried."""
 
 
-class PartedLanesError(NotApplicableError):
+class DivergentLanesError(NotApplicableError):
     """A statement cannot be vectorised, because a condition in it differs between lanes of a vector."""
 
 

@@ -130,6 +130,8 @@ SCHEDULE_RULE = "mlirtri.schedule"
 """Attribute of a scheduled PrimFunc: the name of the rule that scheduled it."""
 SCHEDULE_FAILURES = "mlirtri.schedule_failures"
 """Attribute of a PrimFunc: what the rules said that failed on it."""
+VIEW = "mlirtri.view"
+"""Attribute of a PrimFunc whose result is its input, reshaped: a launch plan makes a view instead of a launch."""
 IS_SCHEDULED = "tirx.is_scheduled"
 """Attribute of a PrimFunc that no rule may schedule again; TVM's own passes read it, too."""
 

@@ -28,7 +28,7 @@ from mlirtri.kernels.options import content_key, resolved
 from mlirtri.language.names import Tensor
 from mlirtri.language.signature import is_array, is_torch, key_of
 from mlirtri.lowering.core.forks import renewed
-from mlirtri.lowering.schedule.meta.tuning_file import recall, remember
+from mlirtri.lowering.core.tuning_file import recall, remember
 from mlirtri.measure.configurations import Config, Pruning, as_pruning
 from mlirtri.measure.copies import copied, restore, written
 from mlirtri.measure.timing import Timed, samples, wait_for

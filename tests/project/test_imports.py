@@ -58,7 +58,7 @@ LAYERS = (
             "lowering.sizes": "lowering.mlir",
             "lowering.external": "",
             "lowering.elementary": "",
-            "lowering.runtime": "lowering.external lowering.tir",
+            "lowering.runtime": "lowering.external",
         },
     ),
     Section(
@@ -177,7 +177,7 @@ LAYERS = (
                 "calls kernels lowering.importers.from_torch lowering.importers.from_torch.decompositions "
                 "lowering.importers.from_torch.graph_passes lowering.importers.from_torch.tracing programs"
             ),
-            "measure": "calls compiler kernels language lowering.schedule.meta",
+            "measure": "calls compiler kernels language",
             "cli": "compiler kernels language lowering.runtime measure programs programs.torch_programs",
             "opt": "",
             "pages": (

@@ -8,7 +8,6 @@
 - `arithmetic.py`: within them: no fused multiply-add where the source rounds twice, indices narrowed without overflow,
   integers that wrap.
 - `streaming_stores.py`: after them: stores that bypass the caches.
-- `device_text.py`: after them, on device functions: shorter CUDA source.
 
 Only `codegen` imports it.
 """

@@ -25,9 +25,8 @@ from mlirtri.lowering.schedule.cpu.nests.reductions import reduction_loops
 from mlirtri.lowering.schedule.cpu.nests.windows import is_window
 from mlirtri.lowering.schedule.cpu.rows.rule import rows
 from mlirtri.lowering.tir.blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
-from mlirtri.lowering.tir.reshape_views import VIEW
 from mlirtri.lowering.tir.statements import fresh, sequence
-from mlirtri.lowering.toolchain.tvm_names import SCHEDULE_ERRORS, PrimFunc, Schedule, tvm
+from mlirtri.lowering.toolchain.tvm_names import SCHEDULE_ERRORS, VIEW, PrimFunc, Schedule, tvm
 
 COLUMN_CHUNK = 256
 """Columns that a column reduction keeps in the first-level cache while it runs down the rows."""

@@ -6,9 +6,8 @@ replays the fastest trace found. *Refuses*, by `DeviceError`, to measure where t
 Read in this order:
 
 - `rule`: what is known of each function, and the rule.
-- `tuning_file`: findings kept between processes.
 - `process`: starts the searching process, survives its death.
 - `search`: runs in that process: draws, builds, runs and times schedules.
 
-`schedule` and `measure` may import it, `compiler` the progress of a search.
+`schedule` may import it, `compiler` the progress of a search.
 """

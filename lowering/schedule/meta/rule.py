@@ -18,9 +18,9 @@ from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.schedule_option import Budget, budget_of
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.core.tuning_file import recall, remember
 from mlirtri.lowering.external.vdevices import is_for
 from mlirtri.lowering.schedule.meta.process import SearchResult, Task, Tuner
-from mlirtri.lowering.schedule.meta.tuning_file import recall, remember
 from mlirtri.lowering.tir.blocks import leaf_blocks
 from mlirtri.lowering.toolchain.tvm_names import (
     IMPERATIVE,

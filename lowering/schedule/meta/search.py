@@ -15,8 +15,9 @@ from typing import Any
 import torch
 
 from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.lowering.codegen.build_pipeline import BUILD_PIPELINE
 from mlirtri.lowering.codegen.lowered_functions import cuda_module, host_module
-from mlirtri.lowering.codegen.targets import BUILD_PIPELINE, tvm_target
+from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.runtime.torch_threads import use_threads
 from mlirtri.lowering.schedule.meta.rule import MAIN

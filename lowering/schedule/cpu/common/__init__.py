@@ -1,7 +1,7 @@
 """Code shared by the CPU's schedule rules: flat loop nests, strip-mining, vectors, transposes, tile sizes, threads.
 
 *Takes* blocks of a PrimFunc and statements of TIR. *Gives* loop nests over flat memory, and the statements of
-vectorised, tiled and parallel loops. *Refuses* nothing: None, or `PartedLanesError`, says that a loop has no such form.
+vectorised, tiled and parallel loops. *Refuses* by None, or `DivergentLanesError`, a loop without such a form.
 
 Read in this order:
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.codegen.targets import vector_bits
+from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_POINTS, profitable
 from mlirtri.lowering.tir.blocks import BlockFacts
@@ -20,8 +20,8 @@ def lanes_of(block: BlockFacts) -> int:
     """Return the lanes of a register of a block's widest element, taken as 32 bits or more; 1 rules out vectors."""
     if not block.vectorizes:
         return 1
-    widest = max(int(access.buffer.dtype.bits) for access in (*block.reads, *block.writes))
-    return vector_bits() // max(widest, 32)
+    accesses = (*block.reads, *block.writes)
+    return lanes_in_register(*(int(access.buffer.dtype.bits) for access in accesses), least_bits=32)
 
 
 def parallel_if_profitable(schedule: Schedule, loop: Any, points: int, target: Target) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.codegen.targets import vector_bits
+from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.tir.blocks import BlockFacts, NotApplicableError, stores_bf16_constant
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import depends_on, fresh, index, loads_in, sequence
@@ -165,7 +165,7 @@ def _is_narrowed(buffer: Any, block: Any, function: Any) -> bool:
 
 def lanes_of(nest: FlatNest, buffers: Iterable[Buffer]) -> int:
     """Return the lanes of a register of the widest element, taken as 32 bits or more; 1 where vectors are ruled out."""
-    return vector_bits() // max(32, *(int(buffer.dtype.bits) for buffer in buffers)) if nest.vectorizes else 1
+    return lanes_in_register(*(int(buffer.dtype.bits) for buffer in buffers), least_bits=32) if nest.vectorizes else 1
 
 
 def function_of(

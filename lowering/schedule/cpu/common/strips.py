@@ -19,7 +19,7 @@ from typing import Any
 
 from mlirtri.lowering.schedule.cpu.common.nest import with_accesses
 from mlirtri.lowering.schedule.cpu.common.vector_stores import vector_store
-from mlirtri.lowering.tir.blocks import PartedLanesError
+from mlirtri.lowering.tir.blocks import DivergentLanesError
 from mlirtri.lowering.tir.statements import (
     buffer_like,
     chunks_in,
@@ -113,10 +113,10 @@ def strip(
 
 
 def vector_of(statement: Stmt, variable: Var, start: Expr, lanes: int, widened: Widened | None = None) -> Stmt:
-    """Return a statement for `lanes` neighbouring iterations; raise `PartedLanesError` where they diverge."""
+    """Return a statement for `lanes` neighbouring iterations; raise `DivergentLanesError` where they diverge."""
     vector = strip(statement, variable, start, Shape(1, lanes), widened)
     if vector is None:
-        raise PartedLanesError("the lanes of a vector diverge")
+        raise DivergentLanesError("the lanes of a vector diverge")
     return vector
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlirtri.lowering.codegen.targets import vector_bits
+from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.parallel import profitable
 from mlirtri.lowering.tir.statements import fresh, index
@@ -171,7 +171,7 @@ def tile_by_columns(cut: Cut, columns: int, lanes: int, tile: Expr, body: Callab
 
 def lanes_for(dtype: str) -> int:
     """Return the number of lanes of a vector register of this dtype."""
-    return vector_bits() // int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz"))
+    return lanes_in_register(int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz")))
 
 
 def shared(name: str, extent: Any, body: Callable[[Expr], Stmt], work: Any, target: Target) -> Stmt:

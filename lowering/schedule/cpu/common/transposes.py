@@ -16,7 +16,7 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import FlatAccess, FlatNest, NestAxis
 from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, strip
-from mlirtri.lowering.tir.blocks import PartedLanesError
+from mlirtri.lowering.tir.blocks import DivergentLanesError
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import in_lanes, ramp
 from mlirtri.lowering.toolchain.tvm_names import (
@@ -195,7 +195,7 @@ def _chunk(square: Square, axis: NestAxis, across: NestAxis, first: Expr, count:
     starts = _start(axis, down, square.side, names), _start(across, first + right, square.side, names)
     tile = square.statements(*starts)
     if tile is None:
-        raise PartedLanesError("the elements of a vector part")
+        raise DivergentLanesError("the elements of a vector part")
     body = sequence(*names, tile)
     if count > 1:
         body = tirx.For(right, index(0), index(count), tirx.ForKind.SERIAL, body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.codegen.targets import vector_bits
+from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.schedule.cpu.common.parallel import profitable
 from mlirtri.lowering.schedule.cpu.common.vector_stores import PARTS
 from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, LoopAccesses, accesses_of
@@ -77,7 +77,7 @@ def lanes_of(accesses: LoopAccesses) -> int:
     dtypes = {str(access.buffer.dtype) for access in accesses.all}
     if not dtypes or "bfloat16" in dtypes:
         return 1
-    return vector_bits() // max(32, *(int(access.buffer.dtype.bits) for access in accesses.all))
+    return lanes_in_register(*(int(access.buffer.dtype.bits) for access in accesses.all), least_bits=32)
 
 
 def parallel_loops_in(statement: Any) -> list[Any]:

@@ -1,7 +1,7 @@
 """CPU loops for one block: elementwise work, reductions, argmax, sliding windows.
 
 *Takes* a `FlatNest` (`cpu.common.nest`): a block's statements over flat memory. *Gives* the TIR statements of its
-parallel, serial and vectorised loops, or None where no form here fits. *Refuses*, by `PartedLanesError`, statements
+parallel, serial and vectorised loops, or None where no form here fits. *Refuses*, by `DivergentLanesError`, statements
 whose condition differs between the lanes of a vector.
 
 Read in this order:

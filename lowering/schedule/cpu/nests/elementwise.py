@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.codegen.targets import vector_bits
+from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import COMPARISONS, FlatNest, NestAxis, lanes_of
 from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops
@@ -62,8 +62,9 @@ def _lanes(nest: FlatNest) -> int:
         return lanes
     widening: list[Any] = []
     structural_walk(nest.body, [(kind, widening.append) for kind in _WIDENING], order="pre")
-    bits = max(int(buffer.dtype.bits) for buffer in nest.flat)
-    return lanes if widening or not nest.vectorizes else vector_bits() // bits
+    if widening or not nest.vectorizes:
+        return lanes
+    return lanes_in_register(*(int(buffer.dtype.bits) for buffer in nest.flat))
 
 
 def _regions(nest: FlatNest, axes: Sequence[NestAxis]) -> list[FlatNest]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.codegen.targets import vector_bits, vector_registers
+from mlirtri.lowering.codegen.targets import lanes_in_register, vector_registers
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis, lanes_of
 from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_POINTS, Outer, outer_loops, profitable, serial_loops
@@ -30,7 +30,7 @@ from mlirtri.lowering.schedule.cpu.nests.wide_sums import (
     rest_of,
 )
 from mlirtri.lowering.schedule.cpu.nests.windows import window_loops
-from mlirtri.lowering.tir.blocks import PartedLanesError
+from mlirtri.lowering.tir.blocks import DivergentLanesError
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import temporary
 from mlirtri.lowering.toolchain.tvm_names import tirx
@@ -72,7 +72,7 @@ def _lanes(nest: FlatNest, accumulators: Accumulators) -> int:
         or any("float" in str(buffer.dtype) for buffer in buffers)
     ):
         return lanes_of(replace(nest, vectorizes=True), buffers)
-    return vector_bits() // max(8, *(int(buffer.dtype.bits) for buffer in buffers))
+    return lanes_in_register(*(int(buffer.dtype.bits) for buffer in buffers))
 
 
 def _column_axis(nest: FlatNest) -> NestAxis | None:
@@ -181,7 +181,7 @@ def _column_strip(
             for segment, widened in zip(segments, partials, strict=True)
         ]
         if any(part is None for part in parts):
-            raise PartedLanesError("the columns part")
+            raise DivergentLanesError("the columns part")
         return sequence(*parts)
 
     allocated = [tirx.AllocBuffer(buffer) for widened in partials for buffer in widened.values()]

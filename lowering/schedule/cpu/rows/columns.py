@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mlirtri.lowering.codegen.targets import vector_bits
+from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.schedule.cpu.rows.passes import ROW, VALUE, RowWriter
 from mlirtri.lowering.schedule.rows.plan import RowPlan, Step, are_neighbours
 from mlirtri.lowering.tir.statements import index, plus
@@ -50,10 +50,10 @@ def _are_one(plan: RowPlan, outer: int, inner: int) -> bool:
 
 def lanes_of_rows(plan: RowPlan) -> int:
     """Return the rows of a vector: the lanes of the widest element."""
-    bits = [32]
+    bits: list[int] = []
     for nest in plan.nests:
         bits += [int(nest.target.dtype.bits), *(int(load.source.dtype.bits) for load in nest.loads)]
-    return max(1, vector_bits() // max(bits))
+    return lanes_in_register(*bits, least_bits=32)
 
 
 class ColumnWriter(RowWriter):

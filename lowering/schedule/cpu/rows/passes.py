@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.codegen.targets import vector_bits
+from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.schedule.rows.nests import Nest
 from mlirtri.lowering.schedule.rows.plan import EXPENSIVE, RowPlan, Step
 from mlirtri.lowering.schedule.rows.writer import Element, NestWriter, Point, axis_values
@@ -40,7 +40,7 @@ STRIP_VECTORS = 4
 
 def unit_of_bounds() -> int:
     """Return the number of elements that bounds of passes are multiples of: the widest strip."""
-    return STRIP_VECTORS * vector_bits() // 32
+    return STRIP_VECTORS * lanes_in_register(32)
 
 
 TARGET, ROW, VALUE = "target", "row", "value"
@@ -179,13 +179,13 @@ class RowWriter(NestWriter):
         return [*starts, loops, *ends]
 
     def _lanes(self, step: Step) -> int:
-        bits = [32]
+        bits: list[int] = []
         for n in step.nests:
             nest = self.plan.nests[n]
             bits += [] if nest.is_reduction else [int(nest.target.dtype.bits)]
             inner = {axis for group in self.plan.inside[n].groups for axis in group}
             bits += [int(load.source.dtype.bits) for load in nest.loads if inner & set(nest.plain(load.indices))]
-        return max(1, vector_bits() // max(bits))
+        return lanes_in_register(*bits, least_bits=32)
 
     def _vectors(self, step: Step, reduces: bool) -> int:
         """Return the vectors of a strip: fewer where their work hides the latency of additions."""

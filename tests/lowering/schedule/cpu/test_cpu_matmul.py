@@ -8,9 +8,9 @@ from tolerances import within
 from tvm_stage_helpers import context_for, module, op, random, rules_of, run, tir_of
 
 import mlirtri as mt
+from mlirtri.lowering.codegen import targets
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule import tir_to_scheduled
-from mlirtri.lowering.schedule.cpu.common import tile_sizes as cpu_tiles
 from mlirtri.lowering.schedule.cpu.common.tile_sizes import Cut, choose_tiles, sizes_of
 from mlirtri.lowering.schedule.cpu.matmul import nest
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
@@ -88,7 +88,7 @@ def test_few_rows_read_both_operands_along_the_sum(rows, reduced):
 @pytest.fixture
 def avx512(monkeypatch):
     """Tile sizes for 32 vector registers of 512 bits, whatever this CPU has: LLVM splits wider vectors."""
-    monkeypatch.setattr(cpu_tiles, "vector_bits", lambda: 512)
+    monkeypatch.setattr(targets, "vector_bits", lambda: 512)
     monkeypatch.setattr(nest, "vector_registers", lambda: 32)
 
 
@@ -190,7 +190,7 @@ def test_nan_and_infinity_stay_in_their_rows_and_columns():
 def test_registers_of_other_cpus_give_the_same(monkeypatch):
     a, b = random(45, 40), random(40, 70)
     for bits in (128, 256):
-        monkeypatch.setattr(cpu_tiles, "vector_bits", lambda bits=bits: bits)
+        monkeypatch.setattr(targets, "vector_bits", lambda bits=bits: bits)
         torch.testing.assert_close(run(module(plain, (45, 40), (40, 70)), a, b), a @ b, **within("float32", 40))
         made = run(module(transposed, (45, 40), (70, 40)), a, b.T.contiguous())
         torch.testing.assert_close(made, a @ b, **within("float32", 40))

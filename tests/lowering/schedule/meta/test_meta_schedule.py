@@ -15,12 +15,12 @@ from mlirtri.cli.main import run_command
 from mlirtri.errors import DeviceError, KernelTypeError, SkippedStepWarning, UnknownOptionError
 from mlirtri.lowering.core.schedule_option import Budget, budget_of
 from mlirtri.lowering.core.target import as_target
+from mlirtri.lowering.core.tuning_file import recall, remember, tuning_file
 from mlirtri.lowering.schedule import tir_to_scheduled
 from mlirtri.lowering.schedule.meta import process as meta_process
 from mlirtri.lowering.schedule.meta import rule as meta_schedule
 from mlirtri.lowering.schedule.meta.process import SearchResult, Task, Tuner
 from mlirtri.lowering.schedule.meta.search import agree
-from mlirtri.lowering.schedule.meta.tuning_file import recall, remember, tuning_file
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 
 
