@@ -228,6 +228,10 @@ class KernelMemoryError(UnsupportedOperationError, MemoryError):
     """A tensor that does not fit into memory: known at compile time, or found when a result is allocated."""
 
 
+class RedZoneError(KernelError):
+    """Compiled code wrote outside of a buffer, or into one that it only reads; ``MLIRTRI_RED_ZONES`` looks for it."""
+
+
 class PassFailedError(KernelError):
     """A compiler pass failed; the input IR is saved and the message has the command that reproduces it."""
 

@@ -81,6 +81,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_ROW_TILE", *_COUNT, None, "rows that a softmax does at once; fuses it however long they are"),
         Setting("MLIRTRI_FORCE_SCHEDULES", *_SWITCH, False, "for tests: schedule rules wherever they fit"),
         Setting("MLIRTRI_STRICT", *_SWITCH, False, "for tests: a schedule rule or pass that fails is an error"),
+        Setting("MLIRTRI_RED_ZONES", *_SWITCH, False, "for tests: check at each call that code stays in its buffers"),
         Setting("MLIRTRI_VERIFY", *_SWITCH, False, "check after each stage that it holds only operations it may hold"),
         Setting("MLIRTRI_DEBUG", *_SWITCH, False, "show the compiler's own frames in errors; kernels check indices"),
     )

@@ -12,6 +12,7 @@ Read in this order:
 - `torch_threads.py`: parallel loops on torch's OpenMP threads; `torch_threads.mlir` is the code that starts them.
 - `openmp.py`: the OpenMP runtimes of this process.
 - `large_memory.py`: new CPU memory in large pages.
+- `red_zones.py`: a test mode that finds writes outside of buffers.
 
 `codegen`, `bridge`, `schedule.meta`, `mlir_backend.llvm`, and `calls` and `cli` of mlirtri import it.
 """

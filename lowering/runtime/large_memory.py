@@ -11,6 +11,8 @@ from math import prod
 import numpy as np
 import torch
 
+from mlirtri.lowering.runtime.red_zones import current
+
 LARGE = 1 << 22
 """Bytes from which the pages of a new array cost more than what is written into it."""
 LINE = 64
@@ -19,6 +21,8 @@ LINE = 64
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | str | None = None) -> torch.Tensor:
     """Return an uninitialised tensor, in large pages from `LARGE` bytes on; it owns its memory."""
+    if (zones := current()) is not None:
+        return zones.empty("an intermediate", shape, dtype, device)
     size = prod(shape) * dtype.itemsize
     if size < LARGE or (device is not None and torch.device(device).type != "cpu"):
         return torch.empty(shape, dtype=dtype, device=device)

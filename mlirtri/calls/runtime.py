@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from mlirtri import settings
 from mlirtri.calls.arrays import as_array, as_torch, unviewed, view_of
 from mlirtri.calls.direct_calls import Call, direct_call, is_possible
 from mlirtri.calls.dynamic_shapes import DynamicShapes
@@ -25,6 +26,7 @@ from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.interface import Interface, Leaf, PrintLog, PrintSite, like
 from mlirtri.lowering.core.stage import Executable
 from mlirtri.lowering.runtime.large_memory import empty
+from mlirtri.lowering.runtime.red_zones import launch_between_zones
 
 _STATES = renewed(threading.Lock())
 """Kernels of one program share its states, so that one lock is for all."""
@@ -70,6 +72,7 @@ class Runner:
         is_short = self.is_single and is_bare and bool(self.entries) and not cuda and not has_parts
         self.is_direct = is_short and self.sizes is None
         self.is_sized = is_short and not has_views and self._is_one_launch_of_sizes()
+        self.has_red_zones: bool = settings.get("MLIRTRI_RED_ZONES")
 
     def _is_one_launch_of_sizes(self) -> bool:
         return (
@@ -81,6 +84,8 @@ class Runner:
 
     def short_call(self, general: Call) -> Call:
         """Return `general` made faster for plain arguments, if the executable allows it; else `general` itself."""
+        if self.has_red_zones:
+            return general
         if self.is_sized:
             return sized_call(self.executable.sized, len(self.entries), self.bound, general)
         direct = getattr(self.executable, "direct", None)
@@ -170,7 +175,11 @@ class Runner:
     def run(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Launch the executable; raises `KernelTypeError` for tensors without memory (of vmap, or fake)."""
         try:
-            self.executable.launch((*inputs, *self.bound) if self.bound else inputs, outputs)
+            if self.has_red_zones:
+                names = [parameter.name for parameter in (*self.interface.parameters, *self.interface.bound)]
+                launch_between_zones(self.name, self.executable, (*inputs, *self.bound), outputs, names)
+            else:
+                self.executable.launch((*inputs, *self.bound) if self.bound else inputs, outputs)
         except (RuntimeError, MemoryError) as error:
             if isinstance(error, KernelMemoryError):
                 raise

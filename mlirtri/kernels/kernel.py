@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -12,6 +13,7 @@ from mlirtri import settings
 from mlirtri.compiler.stage_loop import Compilation, Passes, Texts
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelError, SkippedStep, UnknownOptionError
 from mlirtri.kernels.export import Form, exported
+from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.interface import Interface
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.pipelines import Pipeline
@@ -51,6 +53,10 @@ def public(function: Callable[Parameters, Returned]) -> Callable[Parameters, Ret
             raise
 
     return call
+
+
+_RUNNERS = renewed(threading.RLock())
+"""Held while a kernel's `Runner` is made, by its first call."""
 
 
 class Kernel:
@@ -140,24 +146,31 @@ class Kernel:
     @property
     def runner(self) -> Any:
         """Return the kernel's `Runner`; raises `DeviceError` if the pipeline stopped before code generation."""
-        if self._runner is None:
-            from mlirtri.calls.runtime import Runner  # loads torch
+        if (runner := self._runner) is not None:
+            return runner
+        with _RUNNERS:
+            # Another thread may have made it: a second one would have states of its own.
+            if (runner := self._runner) is None:
+                runner = self._runner = self._new_runner()
+            return runner
 
-            if self.compilation.executable is None:
-                raise DeviceError(
-                    f"{self.name} was compiled up to stage {self.pipeline.names[-1]!r} only and cannot be called",
-                    help="compile it without stopping early",
-                )
-            self._runner = Runner(
-                self.name,
-                self.interface,
-                self.compilation.executable,
-                self.semantics,
-                self.pipeline.signless,
-                self.target.is_cuda,
-                self.params,
+    def _new_runner(self) -> Any:
+        from mlirtri.calls.runtime import Runner  # loads torch
+
+        if self.compilation.executable is None:
+            raise DeviceError(
+                f"{self.name} was compiled up to stage {self.pipeline.names[-1]!r} only and cannot be called",
+                help="compile it without stopping early",
             )
-        return self._runner
+        return Runner(
+            self.name,
+            self.interface,
+            self.compilation.executable,
+            self.semantics,
+            self.pipeline.signless,
+            self.target.is_cuda,
+            self.params,
+        )
 
     def _first_call(self, /, *arguments: Any, **keywords: Any) -> Any:
         """Run the general call once, which determines the fast path of later calls."""

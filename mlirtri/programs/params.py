@@ -6,6 +6,7 @@ Refuses new names, and values of another shape or dtype: code is compiled for sh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
+from itertools import count
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import find_stored
@@ -18,6 +19,7 @@ class Params(MutableMapping[str, Any]):
 
     def __init__(self, tensors: Mapping[str, Any] | None = None):
         self._tensors = dict(tensors or {})
+        self._versions = count(1)
         self.version = 0
         """Counts replacements: kernels of an earlier version hold the tensors of that time."""
 
@@ -38,7 +40,8 @@ class Params(MutableMapping[str, Any]):
         if problem := why_not_held(value):
             raise ArgumentMismatchError(f"{name!r} cannot be replaced by a tensor {problem}")
         self._tensors[name] = value
-        self.version += 1
+        # One step, where `+= 1` of two threads may count once: a kernel of the first one's tensors would stay current.
+        self.version = next(self._versions)
 
     def adopt(self, name: str, value: Any) -> None:
         """Add a state that compilation created, unless the name exists already."""

@@ -5,6 +5,7 @@ The memory is the same, and the function's operations carry the sign, so nothing
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,11 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype, find_dtype
 from mlirtri.errors import KernelTypeError
 from mlirtri.kernels.kernel import Kernel
+from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.interface import Interface, Leaf, TensorParameter, like
+
+_SIBLINGS = renewed(threading.Lock())
+"""Held while a kernel's table of other signs changes: one kernel per signs, so that its state is one, too."""
 
 
 class SignlessKernel(Kernel):
@@ -47,14 +52,17 @@ class SignlessKernel(Kernel):
         Raises `KernelTypeError` for others than integers of the width.
         """
         indices = _indices(self.interface.tree)
-        asked = list(dtypes) if isinstance(dtypes, (tuple, list)) else [dtypes]
-        if len(asked) != len(indices):
-            raise KernelTypeError(f"results= has {len(asked)} dtypes for {len(indices)} results of {self.name!r}")
-        known = {index: as_dtype(dtype) for index, dtype in zip(indices, asked, strict=True) if dtype is not None}
-        for index, dtype in known.items():
+        requested = list(dtypes) if isinstance(dtypes, (tuple, list)) else [dtypes]
+        if len(requested) != len(indices):
+            message = f"results= has {len(requested)} dtypes for {len(indices)} results of {self.name!r}"
+            raise KernelTypeError(message)
+        pairs = zip(indices, requested, strict=True)
+        dtype_of = {index: as_dtype(dtype) for index, dtype in pairs if dtype is not None}
+        for index, dtype in dtype_of.items():
             self._check_result(index, dtype)
-        left = tuple(index for index in self.interface.signless_results if index not in known)
-        return self._sibling(SignlessKernel, replace(with_signs(self.interface, {}, known), signless_results=left))
+        interface = with_signs(self.interface, {}, dtype_of)
+        signless = tuple(index for index in self.interface.signless_results if index not in dtype_of)
+        return self._sibling(SignlessKernel, replace(interface, signless_results=signless))
 
     def _check_result(self, index: int, dtype: DType) -> None:
         of = self.interface.leaves[index]
@@ -69,27 +77,33 @@ class SignlessKernel(Kernel):
     def _of_signs(self, arguments: Sequence[Any], keywords: Mapping[str, Any], out: Any) -> Kernel:
         interface = self.interface
         names = [parameter.name for parameter in interface.parameters]
-        given = dict(zip(names, arguments, strict=False)) | dict(keywords)
-        signs = {index: _sign(given.get(each.name), each.type.dtype) for index, each in _parameters(interface)}
+        values = dict(zip(names, arguments, strict=False)) | dict(keywords)
+        signs = {index: _sign(values.get(p.name), p.type.dtype) for index, p in _signless_parameters(interface)}
         unsigned = frozenset(index for index, sign in signs.items() if sign == "u")
         widths = {_bits(interface, index) for index in unsigned}
         widths -= {_bits(interface, index) for index, sign in signs.items() if sign == "i"}
-        targets = [] if out is None else out if isinstance(out, (tuple, list)) else [out]
-        pairs = zip(_indices(interface.tree), targets, strict=False)
-        wanted = {index: _sign(target, interface.leaves[index].dtype) for index, target in pairs}
-        results = frozenset(
-            index
-            for index in interface.signless_results
-            if wanted.get(index, "u" if interface.leaves[index].dtype.bits in widths else "i") == "u"
-        )
+        results = self._unsigned_results(widths, out)
         if not unsigned and not results:
             return self
-        siblings = self.__dict__.setdefault("_siblings", {})
-        if (unsigned, results) not in siblings:
-            parameters = {index: _unsigned(interface.parameters[index].type.dtype) for index in unsigned}
-            leaves = {index: _unsigned(interface.leaves[index].dtype) for index in results}
-            siblings[unsigned, results] = self._sibling(Kernel, with_signs(interface, parameters, leaves))
-        return siblings[unsigned, results]
+        with _SIBLINGS:
+            siblings = self.__dict__.setdefault("_siblings", {})
+            if (unsigned, results) not in siblings:
+                parameters = {index: _unsigned(interface.parameters[index].type.dtype) for index in unsigned}
+                leaves = {index: _unsigned(interface.leaves[index].dtype) for index in results}
+                siblings[unsigned, results] = self._sibling(Kernel, with_signs(interface, parameters, leaves))
+            return siblings[unsigned, results]
+
+    def _unsigned_results(self, widths: set[int], out: Any) -> frozenset[int]:
+        """Return the signless results that are unsigned: as their tensor of `out` is, else all of these widths."""
+        interface = self.interface
+        targets = [] if out is None else out if isinstance(out, (tuple, list)) else [out]
+        pairs = zip(_indices(interface.tree), targets, strict=False)
+        sign_of = {index: _sign(target, interface.leaves[index].dtype) for index, target in pairs}
+        return frozenset(
+            index
+            for index in interface.signless_results
+            if sign_of.get(index, "u" if interface.leaves[index].dtype.bits in widths else "i") == "u"
+        )
 
     def _sibling(self, kind: type[Kernel], interface: Interface) -> Any:
         parts = (self.name, self.pipeline, self.target, self.semantics, self.compilation)
@@ -102,8 +116,8 @@ def with_signs(interface: Interface, parameters: Mapping[int, DType], results: M
     return replace(
         interface,
         parameters=tuple(
-            replace(each, type=each.type.with_dtype(parameters.get(index, each.type.dtype)))
-            for index, each in enumerate(interface.parameters)
+            replace(parameter, type=parameter.type.with_dtype(parameters.get(index, parameter.type.dtype)))
+            for index, parameter in enumerate(interface.parameters)
         ),
         leaves=leaves,
         tree=_with_types(interface.tree, leaves),
@@ -113,16 +127,16 @@ def with_signs(interface: Interface, parameters: Mapping[int, DType], results: M
 def _with_types(tree: Any, leaves: Sequence[Any]) -> Any:
     if isinstance(tree, Leaf):
         return replace(tree, type=leaves[tree.index])
-    return None if tree is None else like(tree, [_with_types(each, leaves) for each in tree])
+    return None if tree is None else like(tree, [_with_types(part, leaves) for part in tree])
 
 
 def _indices(tree: Any) -> list[int]:
     if isinstance(tree, Leaf):
         return [tree.index]
-    return [] if tree is None else [index for each in tree for index in _indices(each)]
+    return [] if tree is None else [index for part in tree for index in _indices(part)]
 
 
-def _parameters(interface: Interface) -> list[tuple[int, TensorParameter]]:
+def _signless_parameters(interface: Interface) -> list[tuple[int, TensorParameter]]:
     return [(index, interface.parameters[index]) for index in interface.signless]
 
 

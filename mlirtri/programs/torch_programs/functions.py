@@ -22,7 +22,7 @@ from mlirtri.lowering.importers.from_torch.decompositions.table import decomposi
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph, span_of_node
 from mlirtri.programs.torch_programs.calling_convention import ArgumentLeaf, Calling, Returned
 from mlirtri.programs.torch_programs.graphs import bind_attributes, bound_last
-from mlirtri.programs.torch_programs.program import TorchProgram
+from mlirtri.programs.torch_programs.program import EXPORTING, TorchProgram
 from mlirtri.programs.torch_programs.torch_kernel import TorchKernel
 
 aten = torch.ops.aten
@@ -46,7 +46,8 @@ class TracedFunction:
     def __call__(self, *arguments: Any) -> list[Any]:
         key = None if self.is_static else tuple(_size_of(argument) for argument in arguments)
         if key not in self.kernels:
-            self.kernels[key] = _Static(_traced(self.graph, arguments), self.name, self.options)
+            with EXPORTING:
+                self.kernels[key] = _Static(_traced(self.graph, arguments), self.name, self.options)
         if not torch.is_grad_enabled():
             return self.kernels[key](arguments)
         with torch.no_grad():

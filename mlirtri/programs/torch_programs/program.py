@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from mlirtri.compiler.stage_loop import COMPILING
 from mlirtri.errors import (
     ArgumentMismatchError,
     KernelError,
@@ -35,7 +36,7 @@ from mlirtri.programs.torch_programs.calling_convention import Calling
 from mlirtri.programs.torch_programs.graphs import split_program
 from mlirtri.programs.torch_programs.torch_kernel import TorchKernel
 
-_EXPORTING = renewed(threading.RLock())
+EXPORTING = renewed(threading.RLock())
 """torch.export keeps what it is at in globals."""
 
 
@@ -53,7 +54,7 @@ def from_torch(
     what the module returns. Raises `UnsupportedOperationError` for what torch cannot export.
     """
     try:
-        with _EXPORTING:
+        with EXPORTING:
             exported = _exported(module, tuple(args), dict(kwargs or {}), dynamic_shapes, strict)
             graph, tensors, calling = split_program(exported)
         _refuse_dropout(module, graph)
@@ -81,9 +82,10 @@ class TorchProgram(Program):
         problems = [problem for name in self.params if (problem := self._problem(name, state))]
         if problems:
             raise ArgumentMismatchError("; ".join(problems))
-        self.params.update({name: state[name].detach() for name in self.params if name in state})
-        for kernel in list(self._alive):
-            kernel.rebind(self.params)
+        with COMPILING:  # a kernel that is being compiled would keep the old ones
+            self.params.update({name: state[name].detach() for name in self.params if name in state})
+            for kernel in list(self._alive):
+                kernel.rebind(self.params)
 
     def _problem(self, name: str, state: Mapping[str, Any]) -> str | None:
         current = self.params[name]

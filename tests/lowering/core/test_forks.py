@@ -45,7 +45,7 @@ from mlirtri.measure import autotuning
 from mlirtri.programs.torch_programs import program
 
 assert (mt.jit(doubled)(a) == 2).all()
-locks = [autotuning.TUNING, stage_loop.COMPILING, runtime._STATES, program._EXPORTING, torch_threads._LOADING]
+locks = [autotuning.TUNING, stage_loop.COMPILING, runtime._STATES, program.EXPORTING, torch_threads._LOADING]
 locks.append(worker_process.WORKER.lock)
 held, done = threading.Event(), threading.Event()
 

@@ -1,6 +1,6 @@
 """Send damaged inputs through every door, each in a worker process with limits of time and memory.
 
-    python tests/fuzz/hostile.py --seconds 600 --doors mlir,onnx --seed 1 --out findings/
+    PYTHONPATH=tests/support python -m fuzz.hostile --seconds 600 --doors mlir,onnx --seed 1 --out findings/
 
 An input is read, compiled and called. It has to be right or to end in a `KernelError`. Anything else is a finding:
 another exception, the end of the process, more than the limits. Findings are written to ``--out``, and
@@ -14,134 +14,21 @@ import collections
 import hashlib
 import os
 import resource
-import sys
 import time
 import traceback
 from pathlib import Path
 from random import Random
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests" / "support")]
+from fuzz.hostile.doors import DOORS, SECONDS
+from fuzz.hostile.mutations import mutated, with_other_fields
+from fuzz.hostile.seeds import ROOT, SEEDS, TEXT, with_mutated_members
 
-from hostile_mutations import mutated, with_other_fields  # noqa: E402 - beside this file
-from hostile_seeds import SEEDS, TEXT, with_mutated_members  # noqa: E402
-
-SECONDS, BYTES = 120.0, 12 << 30
-"""Wall-clock time of one input, on a machine that others use too, and address space of the worker."""
+BYTES = 12 << 30
+"""Address space of the worker."""
 SLOW = 20.0
 """Processor seconds of one input, with those of the processes that it starts, from which it is a finding."""
-WORKER = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import hostile; hostile.serve()"
-SMALL = 1 << 22
-"""Bytes of arguments and results up to which a program is called."""
-
-
-def _call(kernel: Any) -> None:
-    from mlirtri.dialect.base.sizes import is_dynamic
-    from mlirtri.kernels.arguments import random_array
-
-    interface = kernel.interface
-    types = [parameter.type for parameter in interface.parameters]
-    if any(is_dynamic(size) for type_ in types for size in type_.shape):
-        types = [type_.with_shape(tuple(3 if is_dynamic(size) else size for size in type_.shape)) for type_ in types]
-    sizes = [type_.size for type_ in (*types, *interface.leaves) if type_.is_static]
-    if sum(size or 0 for size in sizes) > SMALL:
-        return
-    kernel(*[random_array(p.name, type_, None) for p, type_ in zip(interface.parameters, types, strict=True)])
-
-
-def _program(program: Any, report: Any) -> None:
-    for pipeline in ("mlir", "linalg"):
-        report(f"compiling by {pipeline}")
-        kernel = program.compile(pipeline=pipeline)
-        report(f"calling by {pipeline}")
-        _call(kernel)
-
-
-def _by(reader: str) -> Any:
-    def run(data: bytes, report: Any) -> None:
-        import mlirtri as mt
-
-        _program(getattr(mt, reader)(data), report)
-
-    return run
-
-
-def _text_by(reader: str) -> Any:
-    def run(data: bytes, report: Any) -> None:
-        import mlirtri as mt
-
-        _program(getattr(mt, reader)(data.decode("utf-8", "replace") + "\n"), report)
-
-    return run
-
-
-def _archive(data: bytes, report: Any) -> None:
-    from mlirtri.cli.program_files import _READERS
-
-    _program(_READERS["torch"](data), report)
-
-
-def _stage(data: bytes, report: Any) -> None:
-    import mlirtri as mt
-
-    stage, _, text = data.partition(b"\n")
-    mt.resume("<stage>", stage.decode(errors="replace"), text=text.decode("utf-8", "replace"), pipeline="mlir")
-
-
-def _tvm_stage(data: bytes, report: Any) -> None:
-    import mlirtri as mt
-
-    stage, _, text = data.partition(b"\n")
-    mt.resume("<stage>", stage.decode(errors="replace"), text=text.decode("utf-8", "replace"), pipeline="linalg")
-
-
-def _manifest(data: bytes, report: Any) -> None:
-    import tempfile
-
-    import mlirtri as mt
-
-    text = "func.func @main(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }"
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "manifest.json").write_bytes(data)
-        file = Path(folder, "01_linalg.mlir")
-        file.write_text(text)
-        _call(mt.resume(file, "linalg"))
-
-
-def _argument(data: bytes, report: Any) -> None:
-    from mlirtri.kernels.arguments import parse_argument, random_array
-    from mlirtri.language.names import Tensor
-
-    name, value = parse_argument(data.decode("utf-8", "replace"))
-    if isinstance(value, Tensor) and value.type is not None and (value.type.size or 0) < SMALL:
-        random_array(name, value.type, value.bounds)
-
-
-def _opt(data: bytes, report: Any) -> None:
-    """A command of its own: `mlirtri-opt` is one process per file, as mlir-opt is."""
-    import subprocess
-    import tempfile
-
-    options, _, text = data.partition(b"\n")
-    with tempfile.NamedTemporaryFile(suffix=".mlir") as file:
-        file.write(text)
-        file.flush()
-        words = [word for word in options.decode("utf-8", "replace").split() if "\0" not in word and ">" not in word]
-        command = [sys.executable, "-m", "mlirtri.opt", *words, file.name]
-        finished = subprocess.run(
-            command, capture_output=True, timeout=SECONDS, check=False, text=True, errors="replace"
-        )
-    if finished.returncode not in (0, 1, 2) or "Traceback (most recent" in finished.stderr:
-        raise RuntimeError(f"status {finished.returncode}: {finished.stderr[-300:]}")
-
-
-DOORS = {
-    "mlir": _by("from_mlir"), "bytecode": _by("from_mlir"), "stablehlo": _by("from_stablehlo"),
-    "tosa": _by("from_tosa"), "onnx": _by("from_onnx"), "onnx-fields": _by("from_onnx"), "pt2": _archive,
-    "pt2-members": _archive, "relax": _text_by("from_relax"), "stages": _stage, "tvm-stages": _tvm_stage,
-    "manifest": _manifest, "arguments": _argument, "opt": _opt,
-}  # fmt: skip
+WORKER = "from fuzz.hostile.__main__ import serve; serve()"
 
 
 def outcome_of(door: str, data: bytes, report: Any) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @cache
@@ -123,7 +123,7 @@ def _stages(names: tuple[str, ...], pipeline: str) -> Callable[[], list[bytes]]:
             kernel = mt.jit(function, pipeline=pipeline).compile(
                 mt.Tensor((4, 3), mt.float32), mt.Tensor((3, 5), mt.float32)
             )
-            records = {name: record for name, record in kernel.walked.records.items() if name in names}
+            records = {name: record for name, record in kernel.compilation.records.items() if name in names}
             found += [f"{name}\n{record.complete()}".encode() for name, record in records.items()]
         return found
 
