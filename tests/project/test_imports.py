@@ -174,7 +174,7 @@ LAYERS = (
                 "lowering.importers.normalize lowering.mlir lowering.sizes"
             ),
             "programs.torch_programs": (
-                "calls kernels lowering.importers.from_torch lowering.importers.from_torch.decompositions "
+                "calls compiler kernels lowering.importers.from_torch lowering.importers.from_torch.decompositions "
                 "lowering.importers.from_torch.graph_passes lowering.importers.from_torch.tracing programs"
             ),
             "measure": "calls compiler kernels language",
