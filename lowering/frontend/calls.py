@@ -21,8 +21,11 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import Tensor
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.errors import (
+    CompilerBugError,
+    KernelError,
     KernelLinearAlgebraError,
     KernelTypeError,
+    NestedTooDeeplyError,
     StaticAssertionError,
     UnknownNameError,
     UnsupportedSyntaxError,
@@ -91,8 +94,7 @@ def _call_object(
         return b.tensor(arguments[0], dtype)
     name = getattr(callee, "__mlirtri_name__", None) or _qualified_name(callee)
     if (algorithm := linear_algebra.find(callee)) is not None:
-        result = as_new_array(inline(context, algorithm, arguments, keywords, node))
-        return with_rank_0_memory(b.semantics, "", arguments, result)
+        return _call_algorithm(context, algorithm, arguments, keywords, node)
     if name in KERNEL_FUNCTIONS:
         return KERNEL_FUNCTIONS[name](b, arguments, keywords)
     if name is not None and (spelling := spellings.lookup(name)) is not None:
@@ -103,6 +105,26 @@ def _call_object(
     if inspect.isfunction(function) and not _is_library(function):
         return inline(context, function, arguments, keywords, node)
     _refuse_call(callee, node)
+
+
+def _call_algorithm(
+    context: FunctionContext,
+    algorithm: Callable[..., Any],
+    arguments: list[Any],
+    keywords: dict[str, Any],
+    node: ast.Call,
+) -> Any:
+    """Return the result of a library's function written in the kernel language; its first error is the call's."""
+    try:
+        result = as_new_array(inline(context, algorithm, arguments, keywords, node))
+    except (CompilerBugError, NestedTooDeeplyError):
+        raise
+    except KernelError as error:
+        first = getattr(error, "errors", (error,))[0]
+        operands = " and ".join(map(describe, [*arguments, *keywords.values()]))
+        message = f"{ast.unparse(node.func)} of {operands}: {first.message}"
+        raise type(first)(message, context.span(node), help=first.help) from None
+    return with_rank_0_memory(context.b.semantics, "", arguments, result)
 
 
 def _call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> Any:

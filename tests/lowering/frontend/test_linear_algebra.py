@@ -55,5 +55,13 @@ def test_what_the_library_raises(function, message):
 
 
 def test_matrices_are_square():
-    with pytest.raises(mt.KernelError, match="the last two axes of a matrix have the same size"):
-        mt.jit(lambda a: np.linalg.inv(a))(np.zeros((3, 4)))
+    def inverse(a):
+        return np.linalg.inv(a)
+
+    with pytest.raises(mt.KernelError) as caught:
+        mt.jit(inverse)(np.zeros((3, 4)))
+    assert (caught.value.span.file, caught.value.span.line) == (__file__, inverse.__code__.co_firstlineno + 1)
+    assert caught.value.message == (
+        "np.linalg.inv of a tensor float64[3, 4]: the last two axes of a matrix have the same size"
+    )
+    assert not caught.value.notes
