@@ -175,7 +175,8 @@ class LoopState:
         by_macros = (self.scope.referenced - self.plan.referenced) & self.outer_names
         self.plan.referenced |= by_macros
         is_changed = bool(unplanned or by_macros)
-        for name in sorted((self.changed & self.node.live_out) - self.names.keys()):
+        read_later = (self.changed & self.node.live_out) | (self.always & self.node.live_body)
+        for name in sorted(read_later - self.names.keys()):
             value = self.scope.locals.get(name)
             if name in self.fixed:
                 if not merging.same(value, self.fixed[name]):

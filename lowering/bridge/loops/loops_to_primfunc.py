@@ -96,7 +96,7 @@ def _unsupported(operation: ir.Operation) -> Iterator[tuple[ir.Operation, str]]:
 
 def _type_problem(operation: ir.Operation) -> str | None:
     if operation.name.startswith("scf.") and any(is_shaped(result.type) for result in operation.results):
-        return f"{operation.name} that gives memory"
+        return f"{operation.name} whose result is a newly allocated array"
     try:
         for value in (*operation.operands, *operation.results):
             dtype_of(value.type)

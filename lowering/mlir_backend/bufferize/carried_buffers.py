@@ -251,13 +251,25 @@ def _is_tensor(kind: ir.Type) -> bool:
 
 
 def carry_every_value(module: ir.Module) -> None:
-    """Let the condition of every `scf.while` forward all carried values, in order."""
+    """Let the condition of every `scf.while` forward all carried values, in order.
+
+    An array that the condition computes becomes one of them, with a buffer for all iterations.
+    """
     for loop in reversed(operations_named(module, "scf.while")):
         head = loop.regions[0].blocks[0]
-        condition = head.operations[len(head.operations) - 1].operation
-        carried, positions = _forwarded(list(head.arguments), list(condition.operands)[1:])
-        if positions != list(range(len(carried))):
+        condition = terminator(head)
+        passed = list(condition.operands)[1:]
+        carried, _ = _forwarded(list(head.arguments), passed)
+        new_arrays = [value for value in carried[len(head.arguments) :] if _is_static(value.type)]
+        for value in new_arrays:
+            head.add_argument(value.type, value.location)
+        carried, positions = _forwarded(list(head.arguments), passed)
+        if new_arrays or positions != list(range(len(carried))):
             _rebuild(loop, condition, carried, positions)
+
+
+def _is_static(kind: ir.Type) -> bool:
+    return isinstance(kind, ir.RankedTensorType) and kind.has_static_shape
 
 
 def _forwarded(arguments: list[ir.Value], passed: list[ir.Value]) -> tuple[list[ir.Value], list[int]]:
@@ -267,14 +279,12 @@ def _forwarded(arguments: list[ir.Value], passed: list[ir.Value]) -> tuple[list[
         if value in carried:
             positions.append(carried.index(value))
             continue
-        position = next(
-            (
-                number
-                for number, argument in enumerate(arguments)
-                if carried[number] == argument and is_content_of(value, argument)
-            ),
-            None,
-        )
+        free = [number for number, argument in enumerate(arguments) if carried[number] == argument]
+        position = next((number for number in free if is_content_of(value, arguments[number])), None)
+        if position is None and _is_tensor(value.type):
+            # A new array is written into the buffer of one that the condition does not forward.
+            unread = [number for number in free if arguments[number] not in passed]
+            position = next((number for number in unread if arguments[number].type == value.type), None)
         if position is None:
             positions.append(len(carried))
             carried.append(value)
@@ -286,8 +296,11 @@ def _forwarded(arguments: list[ir.Value], passed: list[ir.Value]) -> tuple[list[
 
 def _rebuild(loop: ir.Operation, condition: ir.Operation, carried: list[ir.Value], positions: list[int]) -> None:
     before, after = (region.blocks[0] for region in loop.regions)
+    initial = list(loop.operands)
     with ir.InsertionPoint(loop), loop.location:
-        new = scf.WhileOp([value.type for value in carried], list(loop.operands))
+        added = list(before.arguments)[len(initial) :]
+        buffers = [bufferization.alloc_tensor(argument.type, []) for argument in added]
+        new = scf.WhileOp([value.type for value in carried], [*initial, *buffers])
     with ir.InsertionPoint(condition), condition.location:
         scf.ConditionOp(condition.operands[0], carried)
     condition.erase()
@@ -297,6 +310,11 @@ def _rebuild(loop: ir.Operation, condition: ir.Operation, carried: list[ir.Value
     for number, position in enumerate(positions):
         after.arguments[number].replace_all_uses_with(after.arguments[len(positions) + position])
         loop.results[number].replace_all_uses_with(new.results[position])
+    if buffers:
+        end, first = terminator(after), len(positions) + len(initial)
+        with ir.InsertionPoint(end), end.location:
+            scf.YieldOp([*end.operands, *list(after.arguments)[first : first + len(buffers)]])
+        end.erase()
     for _ in positions:
         after.erase_argument(0)
     before.append_to(new.regions[0])

@@ -153,6 +153,16 @@ def names_of_their_own(a):
     return [i for i in range(3)][2] + a
 
 
+@on(VECTOR, 50.0)
+def conditions_that_assign_arrays(a, most):
+    b, n = np.abs(a), 0
+    while (c := b * 2)[0] < most:
+        b, n = c + 1, n + 1
+    while (b := b * 1.5)[1] < most and (c := c + b).sum() < 40 * most:
+        b, c = c, b
+    return b, c, n
+
+
 @every_program(__name__)
 def test_programs(function, arguments, pipeline):
     check_program(function, arguments, pipeline)
