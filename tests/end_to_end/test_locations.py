@@ -12,7 +12,6 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-import torch
 
 import mlirtri as mt
 from mlirtri.compiler.printing import parse
@@ -310,72 +309,6 @@ def test_cuda_source_names_the_lines(pipeline):
     assert kernels == len(re.findall(rf'^ *#line \d+ "{re.escape(__file__)}"', source, re.MULTILINE))
     for code, function in (("mt.exp(a)", body), ("t @ w", body), ("mt.softmax(u, -1)", body), ("x * 0.5", halved)):
         assert f"{__file__}:{line_of(code, function)}" in source
-
-
-# --- tracebacks ------------------------------------------------------------------------------------------------------
-
-
-def refused(a):
-    return a.nothing
-
-
-def frames_of(call):
-    try:
-        call()
-    except KernelError as error:
-        return [frame.name for frame in traceback.extract_tb(error.__traceback__)], error
-    raise AssertionError("nothing was raised")
-
-
-USERS = ["frames_of", "<lambda>"]
-"""The frames of a traceback: none is ours."""
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="there a bare `raise` restores the traceback")
-def test_a_traceback_has_the_users_frames_alone(tmp_path):
-    x = torch.ones(4, 8)
-    function = mt.jit(refused)
-    assert frames_of(lambda: function(x))[0] == USERS
-    assert frames_of(lambda: function.compile(x))[0] == USERS
-    assert frames_of(lambda: function(x, x, x))[0] == USERS
-    kernel = fresh().compile()
-    assert frames_of(lambda: kernel(x))[0] == USERS
-    program = "func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }"
-    calls = (
-        lambda: kernel(x),
-        lambda: mt.resume(tmp_path / "none.mlir", "tri"),
-        lambda: mt.jit(refused, pipeline="nothing"),
-        lambda: mt.compare(function, x, x),
-        lambda: mt.compare(len, x),
-        lambda: mt.tune(function, x),
-        lambda: mt.autotune([])(function),
-        lambda: mt.autotune([mt.Config()])(len),
-        lambda: mt.autotune([mt.Config()])(function)(x),
-        lambda: mt.Config(pipeline="nothing"),
-        lambda: mt.from_mlir("nothing"),
-        lambda: mt.from_mlir(program)(x),
-        lambda: mt.from_torch(torch.nn.Linear(8, 2), (x,)).load_state_dict({}),
-    )
-    for call in calls:
-        assert frames_of(call)[0] == USERS
-
-
-def test_debugging_shows_the_compilers_frames(monkeypatch):
-    monkeypatch.setenv("MLIRTRI_DEBUG", "1")
-    monkeypatch.setitem(linalg_rules.RULES.entries, "matmul", boom)
-    frames, error = frames_of(lambda: fresh().compile())
-    assert "run_stages" in frames
-    assert isinstance(error.__cause__, RuntimeError)
-
-
-def test_the_bound_check_of_a_helper_shows_the_call():
-    def caller(a):
-        return refused(a)
-
-    _, error = frames_of(lambda: mt.jit(caller).compile(torch.ones(2)))
-    text = str(error)
-    assert f"{__file__}:{line_of('a.nothing', refused)}:" in text
-    assert f"{__file__}:{line_of('refused(a)', caller)}:" in text
 
 
 @mt.jit

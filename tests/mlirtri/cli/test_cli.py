@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +17,7 @@ from tolerances import tolerance
 
 from mlirtri.cli import main as cli
 from mlirtri.cli.kernel_files import each_kernel, load_kernel
-from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.errors import KernelError
-from mlirtri.kernels.arguments import parse_argument, summary
-from mlirtri.language.names import Tensor
+from mlirtri.kernels.arguments import summary
 
 KERNELS = """
 import mlirtri as mt
@@ -337,68 +333,6 @@ def test_files_of_one_name_are_different_modules(tmp_path):
         )
     found = [load_kernel(str(tmp_path / str(number) / "twin_module.py")) for number in (1, 2)]
     assert found[0].__mlirtri_function__.__code__.co_filename != found[1].__mlirtri_function__.__code__.co_filename
-
-
-def bounded(dtype, low, high, shape=()):
-    return replace(Tensor(shape, DTYPES[dtype]), bounds=(low, high))
-
-
-@pytest.mark.parametrize(
-    ("text", "name", "value"),
-    [
-        ("a=f32[2,3]", "a", Tensor((2, 3), DTYPES["float32"])),
-        ("a=mt.float32[2, 3]", "a", Tensor((2, 3), DTYPES["float32"])),
-        ("a=torch.int8[4]", "a", Tensor((4,), DTYPES["int8"])),
-        ("a=ui8[0]", "a", Tensor((0,), DTYPES["uint8"])),
-        ("a=bf16[]", "a", Tensor((), DTYPES["bfloat16"])),
-        ("dtype=f16", "dtype", DTYPES["float16"]),
-        ("n=i32:5", "n", bounded("int32", 5, 5)),
-        ("n=ui8: 255", "n", bounded("uint8", 255, 255)),
-        ("n=i64:-9223372036854775808..9", "n", bounded("int64", -(2**63), 9)),
-        ("s=f16:2..2.5", "s", bounded("float16", 2.0, 2.5)),
-        ("s=complex64:1+2j", "s", bounded("complex64", 1 + 2j, 1 + 2j)),
-        ("b=bool:True", "b", bounded("bool", True, True)),
-        ("a=i8[2]:-1..1", "a", bounded("int8", -1, 1, (2,))),
-        ("n=3", "n", 3),
-        ("axis=(0, -1)", "axis", (0, -1)),
-        ("alpha=2.5", "alpha", 2.5),
-        ("keep=True", "keep", True),
-        ("dim=None", "dim", None),
-        ("mode='mean'", "mode", "mean"),
-    ],
-)
-def test_arguments(text, name, value):
-    assert parse_argument(text) == (name, value)
-
-
-@pytest.mark.parametrize(
-    "text", ["a", "=3", "a b=3", "a=f33[2]", "a=mean", "a=f32[2", "a=f32[x]", "a=__import__('os')"]
-)
-def test_arguments_that_are_none(text):
-    with pytest.raises(KernelError):
-        parse_argument(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("n=i32:", "n: '' is no int32"),
-        ("n=i32:1.5", "n: '1.5' is no int32"),
-        ("n=i8:128", "n: '128' is no int8"),
-        ("n=ui8:-1", "n: '-1' is no uint8"),
-        ("n=i32:1..", "n: '' is no int32"),
-        ("n=i32:x", "n: 'x' is no int32"),
-        ("b=bool:2", "b: '2' is no bool"),
-        ("n=i32:9..1", "n: '9..1' is no range of int32"),
-        ("n=complex64:1..2", "n: '1..2' is no range of complex64"),
-        ("n=f33:1", "n: 'f33' is no dtype of mlirtri"),
-    ],
-)
-def test_numbers_that_are_none(text, message):
-    with pytest.raises(KernelError) as caught:
-        parse_argument(text)
-    assert caught.value.message == message
-    assert caught.value.help
 
 
 def _start(*arguments: str, **options) -> subprocess.Popen:
