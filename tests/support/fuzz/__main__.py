@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random, randrange
 from typing import Any
 
-KINDS = ("kernels",)
+KINDS = ("kernels", "linalg")
 PROGRAMS_PER_WORKER = 200
 """Programs after which a fresh worker takes over: compilers keep memory."""
 

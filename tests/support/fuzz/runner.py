@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fuzz import kernels
+from fuzz import kernels, linalg_modules
 from fuzz.bounded_array import Bounded
 from fuzz.program import Environment, Program, evaluate
 from mlirtri import errors
@@ -33,17 +33,13 @@ class Kind:
     as_test: Callable[[Program, str, str], str]
 
 
-KINDS: dict[str, Kind] = {
-    "kernels": Kind(
-        kernels.PIPELINES,
-        kernels.generate,
-        kernels.start,
-        kernels.expected,
-        kernels.run,
-        kernels.text_of,
-        kernels.as_test,
-    ),
-}
+def _kind(module: Any) -> Kind:
+    return Kind(
+        module.PIPELINES, module.generate, module.start, module.expected, module.run, module.text_of, module.as_test
+    )
+
+
+KINDS: dict[str, Kind] = {"kernels": _kind(kernels), "linalg": _kind(linalg_modules)}
 
 
 @dataclass(frozen=True)
