@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random, randrange
 from typing import Any
 
-KINDS = ("kernels", "linalg")
+KINDS = ("kernels", "linalg", "torch", "torch_kernels", "relax")
 PROGRAMS_PER_WORKER = 200
 """Programs after which a fresh worker takes over: compilers keep memory."""
 
@@ -104,6 +104,8 @@ class Farm:
             if "number" in report:
                 self.enter(report)
                 done = report["number"] + 1
+                if self.programs % 50 == 0:
+                    print(f"{self.kind}: {self.programs} programs, {sum(self.failures.values())} failures", flush=True)
             if time.monotonic() > end and "number" in report:
                 process.kill()
                 return done

@@ -56,7 +56,7 @@ TEMPLATES: tuple[tuple[int, str], ...] = (
     (1, "np.expand_dims({v}, {axis})"), (1, "np.squeeze({a})"), (1, "np.swapaxes({M}, 0, {axis})"), (1, "np.tile({v}, {size})"),
     (1, "np.repeat({v}, {size}, axis={axis})"), (1, "np.pad({v}, {padding})"), (1, "np.pad({v}, {padding}, constant_values=1)"),
     (1, "np.tril({M}, {shift})"), (1, "np.triu({M}, {shift})"), (1, "np.diag({v})"), (1, "np.diagonal({M})"), (1, "{M}.ravel()"),
-    (1, "np.broadcast_to({a}, (2, *{a}.shape))"), (1, "np.pad({v}, {padding}, mode='edge')"), (1, "np.rot90({M})"),
+    (1, "np.broadcast_to({a}, {wider})"), (1, "np.pad({v}, {padding}, mode='edge')"), (1, "np.rot90({M})"),
     (1, "np.take({v}, [0, -1, 0], axis={axis})"), (1, "{v}[[0, -1]]"), (1, "{v}[np.arange(2)]"), (1, "{v}[::-1] - {d}"),
     (1, "np.take_along_axis({v}, np.argsort({v}, axis={axis}, kind='stable'), axis={axis})"), (1, "np.zeros_like({a})"),
     (1, "np.full_like({a}, 2)"), (1, "np.arange(5) * {k}"), (1, "np.arange(1.0, 4.0, 0.5)"), (1, "np.ones({size}) + {a}"),

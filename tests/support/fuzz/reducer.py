@@ -104,7 +104,7 @@ def _statements_as_arguments(program: Program) -> Iterator[Program]:
         except Exception:
             continue
         value = environment.get(name)
-        if isinstance(value, Bounded):
+        if hasattr(value, "low"):
             rest = program.statements[:position] + program.statements[position + 1 :]
             yield program.with_(arguments={**program.arguments, name: value.low}, statements=rest)
 
@@ -126,7 +126,8 @@ def _shorter_axes(program: Program) -> Iterator[Program]:
 def _cut(value: Any, size: int, shorter: int) -> Any:
     if not np.ndim(value):
         return value
-    return value[tuple(slice(shorter) if axis == size else slice(None) for axis in value.shape)].copy(order="K")
+    part = value[tuple(slice(shorter) if axis == size else slice(None) for axis in value.shape)]
+    return part.copy(order="K") if isinstance(part, np.ndarray) else part.clone()
 
 
 def _smaller_statements(program: Program) -> Iterator[Program]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from fuzz import kernels, linalg_modules
+from fuzz import kernels, linalg_modules, relax_modules, torch_modules
 from fuzz.bounded_array import Bounded
 from fuzz.program import Environment, Program, evaluate
 from mlirtri import errors
@@ -39,7 +39,10 @@ def _kind(module: Any) -> Kind:
     )
 
 
-KINDS: dict[str, Kind] = {"kernels": _kind(kernels), "linalg": _kind(linalg_modules)}
+KINDS: dict[str, Kind] = {"kernels": _kind(kernels), "linalg": _kind(linalg_modules), "relax": _kind(relax_modules), "torch": _kind(torch_modules)}
+KINDS["torch_kernels"] = replace(
+    KINDS["torch"], pipelines=kernels.PIPELINES, generate=torch_modules.generate_kernels
+)
 
 
 @dataclass(frozen=True)

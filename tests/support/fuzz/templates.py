@@ -133,6 +133,10 @@ class Generator:
             sizes[self.random.randrange(len(sizes))] = -1
         return f"({', '.join(map(str, sizes))},)"
 
+    def slot_wider(self) -> str:
+        """Return the subject's shape with an axis in front."""
+        return f"({', '.join(map(str, (self.random.randint(1, 3), *self.subject())))},)"
+
     def slot_index(self) -> str:
         parts = [self.cut(size) for size in self.subject()]
         if self.random.random() < 0.2:
