@@ -25,6 +25,8 @@ PREFIX = "tirx.mlirtri."
 _EXTERNAL = "tirx.call_pure_extern"
 _OF_LLVM = ("exp", "exp2", "log", "log2", "log10", "sin", "cos", "pow")
 """Functions that LLVM has intrinsics for, vector ones included."""
+_WITHOUT_HALF = {"asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf"}
+"""Functions that TVM has no code for in fp16; Relax's operators come down to them."""
 
 
 def mark(mod: IRModule) -> IRModule:
@@ -73,6 +75,9 @@ def _marked(call: Any) -> Any:
         name = name.removesuffix("f") if dtype == "float32" else name
     else:
         name = name.removeprefix("tirx.").removeprefix("prim.")
+    if dtype == "float16" and name in _WITHOUT_HALF:
+        wide = ir.Call(call.op, [tirx.Cast("float32", operand) for operand in operands], ret_ty="float32")
+        return tirx.Cast("float16", _marked(wide))
     if name == "pow" and getattr(operands[0], "value", None) == 2:
         name, operands = "exp2", operands[1:]
     if name not in FUNCTIONS or dtype not in FUNCTIONS[name].dtypes:

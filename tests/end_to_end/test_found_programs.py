@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from python_programs import check_program, every_program, on
+
+import mlirtri as mt
 
 COMPLEX = np.array([[1.5 - 0.5j]], np.complex64)
 
@@ -16,3 +19,21 @@ def complex_quotient_without_a_loop(x, y):
 @every_program(__name__)
 def test_found_program(function, arguments, pipeline):
     check_program(function, arguments, pipeline)
+
+
+FUNCTIONS_IN_HALVES = """@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((3,), "float16")):
+        r = (R.acos(x), R.asin(x), R.atan(x), R.sinh(x), R.cosh(x), R.asinh(x))
+        return r
+"""
+
+
+@pytest.mark.parametrize("pipeline", ["relax", "mlir"])
+def test_relax_functions_that_tvm_has_no_half_code_for(pipeline):
+    x = np.array([0.25, -0.5, 0.75], np.float16)
+    results = mt.from_relax(FUNCTIONS_IN_HALVES).compile(pipeline=pipeline)(x)
+    functions = (np.arccos, np.arcsin, np.arctan, np.sinh, np.cosh, np.arcsinh)
+    for result, function in zip(results, functions, strict=True):
+        np.testing.assert_allclose(result, function(x.astype(np.float64)), rtol=2.0**-11)

@@ -13,7 +13,7 @@ from fuzz.program import Program, Statement, evaluate
 from fuzz.reducer import reduce
 
 SEED = 16
-PROGRAMS = {"kernels": 3}
+PROGRAMS = {"kernels": 2, "linalg": 1, "torch": 1, "torch_kernels": 1, "relax": 1}
 """How many programs of each kind are run; compiling them takes most of the time."""
 
 

@@ -15,9 +15,10 @@ import ml_dtypes
 import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy.special import erf
+
 from fuzz import bounds
 from fuzz.bounds import LONG, NoRule, Undecided
-from scipy.special import erf
 
 NUMPY = {
     torch.float16: np.dtype(np.float16), torch.bfloat16: np.dtype(ml_dtypes.bfloat16), torch.float32: np.dtype(np.float32),
@@ -37,17 +38,45 @@ UNARY: dict[str, Callable[..., Any]] = {
     "hardswish": lambda x: x * np.clip(x / 6 + LONG(0.5), 0, 1), "mish": lambda x: x * np.tanh(np.logaddexp(x, 0)),
     "logsigmoid": lambda x: -np.logaddexp(-x, 0), "softsign": lambda x: x / (1 + np.abs(x)),
 }  # fmt: skip
-LIPSCHITZ = {"sin": 1, "cos": 1, "silu": 1.1, "gelu": 1.13, "mish": 1.1, "hardswish": 1.5, "softplus": 1, "sigmoid": 0.25, "softsign": 1}
+LIPSCHITZ = {
+    "sin": 1,
+    "cos": 1,
+    "silu": 1.1,
+    "gelu": 1.13,
+    "mish": 1.1,
+    "hardswish": 1.5,
+    "softplus": 1,
+    "sigmoid": 0.25,
+    "softsign": 1,
+}
 """Functions that are not monotone, or whose corners lose digits, by the largest derivative."""
 EXACT = {"neg", "abs", "relu", "floor", "ceil", "trunc", "sign", "round", "hardtanh", "relu6", "maximum", "minimum"}
 CORRECT = {"sqrt", "square", "reciprocal", "add", "sub", "mul", "div", "rsqrt"}
-ABSOLUTE = {"gelu": 4, "mish": 8, "erf": 1, "logsigmoid": 4, "softplus": 4, "silu": 0, "hardswish": 4, "hardsigmoid": 1, "elu": 1, "sigmoid": 0}
+ABSOLUTE = {
+    "gelu": 4,
+    "mish": 8,
+    "erf": 1,
+    "logsigmoid": 4,
+    "softplus": 4,
+    "silu": 0,
+    "hardswish": 4,
+    "hardsigmoid": 1,
+    "elu": 1,
+    "sigmoid": 0,
+}
 """Roundings of intermediate values of about 1, which a small result does not shrink: 1 + erf(x) for a negative x."""
 BINARY: dict[str, Callable[..., Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "true_divide": np.divide, "pow": np.power, "maximum": np.maximum,
     "minimum": np.minimum, "atan2": np.arctan2, "fmod": np.fmod, "remainder": np.remainder, "floor_divide": np.floor_divide,
 }  # fmt: skip
-COMPARE = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal}
+COMPARE = {
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
 MOVING = {
     "reshape", "view", "permute", "transpose", "t", "flip", "roll", "expand", "squeeze", "unsqueeze", "narrow", "index_select", "gather",
     "tile", "repeat", "repeat_interleave", "flatten", "tril", "triu", "contiguous", "clone", "movedim", "select", "diagonal", "swapaxes",
@@ -68,7 +97,9 @@ def bounded(value: Any, error: Any = None) -> Any:
         return value
     if not value.is_floating_point():
         return BoundedTensor(value, value, None)
-    return BoundedTensor(value, value.double(), torch.zeros(value.shape, dtype=torch.float64) if error is None else error)
+    return BoundedTensor(
+        value, value.double(), torch.zeros(value.shape, dtype=torch.float64) if error is None else error
+    )
 
 
 def over(value: Any, function: Callable[[Any], Any]) -> Any:
@@ -172,7 +203,11 @@ def joined(plain: Any, function: Any, arguments: Any, named: Any) -> Any:
         return bounded(plain)
     parts = [convert(each, plain.dtype) for each in arguments[0]]
     rest = arguments[1:]
-    return BoundedTensor(plain, function([each.high for each in parts], *rest, **named), function([each.error for each in parts], *rest, **named))
+    return BoundedTensor(
+        plain,
+        function([each.high for each in parts], *rest, **named),
+        function([each.error for each in parts], *rest, **named),
+    )
 
 
 def convert(value: Any, dtype: torch.dtype) -> BoundedTensor:
@@ -227,7 +262,15 @@ def elementwise(name: str, plain: torch.Tensor, arguments: Any, named: dict[str,
 def compared(name: str, plain: torch.Tensor, arguments: Any) -> BoundedTensor:
     dtypes = [each.dtype for each in arguments if isinstance(each, BoundedTensor) and each.error is not None]
     operands = [convert(each, dtypes[0]) for each in arguments]
-    function = COMPARE.get(name) or {"logical_not": np.logical_not, "logical_and": np.logical_and, "logical_or": np.logical_or, "isnan": np.isnan}[name]
+    function = (
+        COMPARE.get(name)
+        or {
+            "logical_not": np.logical_not,
+            "logical_and": np.logical_and,
+            "logical_or": np.logical_or,
+            "isnan": np.isnan,
+        }[name]
+    )
     bounds.same_at_corners(function, [long(each.high) for each in operands], [long(each.error) for each in operands])
     return bounded(plain)
 
@@ -271,7 +314,9 @@ def extremum(name: str) -> Callable[..., Any]:
         plain = getattr(torch, name)(value.low, dim, **named)
         if value.error is None:
             return bounded(plain)
-        return BoundedTensor(plain, getattr(torch, name)(value.high, dim, **named), torch.amax(value.error, dim, **named))
+        return BoundedTensor(
+            plain, getattr(torch, name)(value.high, dim, **named), torch.amax(value.error, dim, **named)
+        )
 
     return reduce
 
@@ -317,7 +362,9 @@ def softmax(value: Any, dim: int) -> Any:
 @rule
 def log_softmax(value: Any, dim: int) -> Any:
     moved_value = value - RULES["amax"](value, dim, keepdim=True)
-    return as_torch(moved_value - RULES["sum"](moved_value.exp(), dim, keepdim=True).log(), torch.log_softmax(value.low, dim))
+    return as_torch(
+        moved_value - RULES["sum"](moved_value.exp(), dim, keepdim=True).log(), torch.log_softmax(value.low, dim)
+    )
 
 
 @rule
@@ -374,7 +421,9 @@ def linear(value: Any, weight: Any, bias: Any = None) -> Any:
 
 def convolution(name: str) -> Callable[..., Any]:
     def convolve(value: Any, weight: Any, bias: Any = None, **named: Any) -> Any:
-        result = product(lambda x, y: getattr(F, name)(x, y, None, **named), value, weight, math.prod(low(weight).shape[1:]))
+        result = product(
+            lambda x, y: getattr(F, name)(x, y, None, **named), value, weight, math.prod(low(weight).shape[1:])
+        )
         return result if bias is None else result + bias.reshape(-1, *[1] * (low(value).ndim - 2))
 
     return convolve
@@ -390,13 +439,17 @@ def avg_pool2d(value: Any, kernel: Any, stride: Any = None) -> Any:
     def in_long(part: Any) -> Any:
         return long(F.avg_pool2d(torch.from_numpy(np.array(part, np.float64)), kernel, stride))
 
-    return tensor(plain, *bounds.summed(in_long, long(value.high), long(value.error), kernel * kernel, NUMPY[plain.dtype]))
+    return tensor(
+        plain, *bounds.summed(in_long, long(value.high), long(value.error), kernel * kernel, NUMPY[plain.dtype])
+    )
 
 
 @rule
 def max_pool2d(value: Any, kernel: Any, stride: Any = None, padding: int = 0) -> Any:
     options = (kernel, stride, padding)
-    return BoundedTensor(F.max_pool2d(value.low, *options), F.max_pool2d(value.high, *options), F.max_pool2d(value.error, *options))
+    return BoundedTensor(
+        F.max_pool2d(value.low, *options), F.max_pool2d(value.high, *options), F.max_pool2d(value.error, *options)
+    )
 
 
 @rule
@@ -405,7 +458,9 @@ def where(condition: Any, a: Any, b: Any) -> Any:
     if not plain.is_floating_point():
         return bounded(plain)
     a, b = convert(a, plain.dtype), convert(b, plain.dtype)
-    return BoundedTensor(plain, torch.where(low(condition), a.high, b.high), torch.where(low(condition), a.error, b.error))
+    return BoundedTensor(
+        plain, torch.where(low(condition), a.high, b.high), torch.where(low(condition), a.error, b.error)
+    )
 
 
 @rule
@@ -428,7 +483,11 @@ def pad(value: Any, width: Any, mode: str = "constant", number: float = 0) -> An
     plain = F.pad(value.low, width, mode, *([number] if mode == "constant" else []))
     if value.error is None:
         return bounded(plain)
-    return BoundedTensor(plain, F.pad(value.high, width, mode, *([number] if mode == "constant" else [])), F.pad(value.error, width, mode))
+    return BoundedTensor(
+        plain,
+        F.pad(value.high, width, mode, *([number] if mode == "constant" else [])),
+        F.pad(value.error, width, mode),
+    )
 
 
 @rule

@@ -11,12 +11,12 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from fuzz.array_rules import Spelled
-from fuzz.bounded_array import Bounded, convert, low
-from fuzz.program import Environment, Program, comparable, copied, enter, evaluate
-from fuzz.templates import SIZES, Generator, finish, random_array
 
 import mlirtri as mt
+from fuzz.array_rules import Spelled
+from fuzz.bounded_array import Bounded, convert, low
+from fuzz.program import Environment, Program, comparable, copied, enter, evaluate, imported
+from fuzz.templates import SIZES, Generator, finish, random_array
 
 PIPELINES = ("linalg", "mlir", "poly")
 TYPES = {"float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64", "int8": "i8", "bool": "i1"}
@@ -37,14 +37,29 @@ INTEGER_BODY = (
     ("np.maximum({a}, {b})", "arith.maxsi {a}, {b}"), ("np.minimum({a}, {b})", "arith.minsi {a}, {b}"), ("{a} & {b}", "arith.andi {a}, {b}"),
     ("{a} | {b}", "arith.ori {a}, {b}"), ("{a} ^ {b}", "arith.xori {a}, {b}"), ("np.abs({a})", "math.absi {a}"),
 )  # fmt: skip
-COMPARISONS = {"<": ("olt", "slt"), "<=": ("ole", "sle"), ">": ("ogt", "sgt"), ">=": ("oge", "sge"), "==": ("oeq", "eq"), "!=": ("une", "ne")}
+COMPARISONS = {
+    "<": ("olt", "slt"),
+    "<=": ("ole", "sle"),
+    ">": ("ogt", "sgt"),
+    ">=": ("oge", "sge"),
+    "==": ("oeq", "eq"),
+    "!=": ("une", "ne"),
+}
 COMBINE = {
     "add": ("np.sum", "np.add", "arith.addf", "arith.addi"), "max": ("np.max", "np.maximum", "arith.maximumf", "arith.maxsi"),
     "min": ("np.min", "np.minimum", "arith.minimumf", "arith.minsi"), "mul": ("np.prod", "np.multiply", "arith.mulf", "arith.muli"),
 }  # fmt: skip
 
 
-def generic(maps: tuple[str, ...], operands: tuple[Any, ...], body: str, result: str, out: str, combine: str = "", init: Any = None) -> Any:
+def generic(
+    maps: tuple[str, ...],
+    operands: tuple[Any, ...],
+    body: str,
+    result: str,
+    out: str,
+    combine: str = "",
+    init: Any = None,
+) -> Any:
     """Return what a `linalg.generic` of one result computes; `maps` are indices as text, such as ``"d1, d0 + d2"``."""
     sizes = loop_sizes(maps, operands)
     names = sorted(sizes)
@@ -52,7 +67,9 @@ def generic(maps: tuple[str, ...], operands: tuple[Any, ...], body: str, result:
     scope: dict[str, Any] = {"np": Spelled(), "convert": convert, **counters}
     for position, (text, operand) in enumerate(zip(maps, operands, strict=True)):
         index = tuple(eval(each, dict(counters)) for each in text.split(", ")) if text else ()
-        scope[f"in{position}"] = operand[index] if index else np.broadcast_to(operand, tuple(sizes[name] for name in names))
+        scope[f"in{position}"] = (
+            operand[index] if index else np.broadcast_to(operand, tuple(sizes[name] for name in names))
+        )
     for line in body.split("; "):
         exec(line, scope)
     value = scope[result]
@@ -171,9 +188,19 @@ class _Modules(Generator):
         image_map = ", ".join(f"{scale}d{axis} + d{axis + rank}" for axis in range(rank))
         kernel_map = ", ".join(f"d{axis + rank}" for axis in range(rank))
         kept = [f"d{axis}" for axis in range(rank)]
-        self.emit([image, kernel], [image_map, kernel_map], kept, [f"d{axis}" for axis in range(2 * rank)], True, product=True)
+        self.emit(
+            [image, kernel], [image_map, kernel_map], kept, [f"d{axis}" for axis in range(2 * rank)], True, product=True
+        )
 
-    def emit(self, operands: list[str], maps: list[str], kept: list[str], loops: list[str], reduced: bool, product: bool = False) -> None:
+    def emit(
+        self,
+        operands: list[str],
+        maps: list[str],
+        kept: list[str],
+        loops: list[str],
+        reduced: bool,
+        product: bool = False,
+    ) -> None:
         """Write a generic in both languages."""
         name = self.name()
         steps, lines, result, dtype = self.body(name, operands, product)
@@ -194,7 +221,9 @@ class _Modules(Generator):
             start += [f"%{name}_z = arith.constant {neutral(combine, dtype)} : {TYPES[dtype]}",
                       f"%{name}_f = linalg.fill ins(%{name}_z : {TYPES[dtype]}) outs(%{name}_e : <{name}>) -> <{name}>"]  # fmt: skip
             out = f"%{name}_f"
-        inputs = ", ".join(f"%{name}_in{position}: {TYPES[str(self.value(each).dtype)]}" for position, each in enumerate(operands))
+        inputs = ", ".join(
+            f"%{name}_in{position}: {TYPES[str(self.value(each).dtype)]}" for position, each in enumerate(operands)
+        )
         yielded = f"%{name}_{result}"
         if combine:
             operation = COMBINE[combine][2 if dtype.startswith("float") else 3]
@@ -227,7 +256,9 @@ class _Modules(Generator):
         for position, loop in enumerate(kept):
             operand, axis = next((each, text.split(", ").index(loop)) for each, text in zip(operands, maps, strict=True)
                                  if loop in text.split(", "))  # fmt: skip
-            before.append(f"%{name}_c{position} = arith.constant {axis} : index\n%{name}_d{position} = tensor.dim %{operand}, %{name}_c{position} : <{operand}>")
+            before.append(
+                f"%{name}_c{position} = arith.constant {axis} : index\n%{name}_d{position} = tensor.dim %{operand}, %{name}_c{position} : <{operand}>"
+            )
             sizes.append(f"%{name}_d{position}")
         self.before = "\n".join(before)
         return f"tensor.empty({', '.join(sizes)}) : <{name}>"
@@ -250,7 +281,11 @@ class _Modules(Generator):
                 floats = values["in0"].startswith("float")
                 if values["in0"] == "bool":
                     raise LookupError
-                step, line, dtype = "in0 * in1", f"arith.mul{'f' if floats else 'i'} %{name}_in0, %{name}_in1 : {TYPES[values['in0']]}", values["in0"]
+                step, line, dtype = (
+                    "in0 * in1",
+                    f"arith.mul{'f' if floats else 'i'} %{name}_in0, %{name}_in1 : {TYPES[values['in0']]}",
+                    values["in0"],
+                )
             else:
                 step, line, dtype = self.step(name, values, f"%{name}_{new}")
             steps.append(f"{new} = {step}")
@@ -270,7 +305,11 @@ class _Modules(Generator):
         form = self.random.random()
         if dtype == "bool":
             other = self.random.choice(("int32", "float32", "int64"))
-            return f"{a}.astype(np.{other})", f"arith.{'uitofp' if other[0] == 'f' else 'extui'} {mlir['a']} : i1 to {TYPES[other]}", other
+            return (
+                f"{a}.astype(np.{other})",
+                f"arith.{'uitofp' if other[0] == 'f' else 'extui'} {mlir['a']} : i1 to {TYPES[other]}",
+                other,
+            )
         if form < 0.12:
             return self.cast(a, mlir["a"], dtype)
         if form < 0.24:
@@ -311,9 +350,19 @@ class _Modules(Generator):
         elif form == 1:
             steps = [self.random.choice((1, 1, 2)) for _ in shape]
             starts = [self.random.randrange(size) for size in shape]
-            counts = [self.random.randint(1, (size - start - 1) // step + 1) for size, start, step in zip(shape, starts, steps, strict=True)]
-            index = ", ".join(f"{start}:{start + (count - 1) * step + 1}:{step}" for start, count, step in zip(starts, counts, steps, strict=True))
-            self.attempt(f"{name} = {a}[{index}]", f"%{name} = tensor.extract_slice %{a}{starts} {counts} {steps} : <{a}> to <{name}>", [name])
+            counts = [
+                self.random.randint(1, (size - start - 1) // step + 1)
+                for size, start, step in zip(shape, starts, steps, strict=True)
+            ]
+            index = ", ".join(
+                f"{start}:{start + (count - 1) * step + 1}:{step}"
+                for start, count, step in zip(starts, counts, steps, strict=True)
+            )
+            self.attempt(
+                f"{name} = {a}[{index}]",
+                f"%{name} = tensor.extract_slice %{a}{starts} {counts} {steps} : <{a}> to <{name}>",
+                [name],
+            )
         elif form == 2 and rank > 1:
             axis = self.random.randrange(rank - 1)
             groups = [[each] for each in range(axis)] + [[axis, axis + 1]] + [[each] for each in range(axis + 2, rank)]
@@ -330,8 +379,18 @@ class _Modules(Generator):
             self.attempt(f"{name} = np.pad({a}, {pairs}, constant_values={number.capitalize()})", text, [name])
         elif form == 4:
             axis = self.random.randrange(rank)
-            b = self.choose([each for each in self.names if self.shape(each) == shape and self.value(each).dtype == self.value(a).dtype])
-            self.attempt(f"{name} = np.concatenate(({a}, {b}), axis={axis})", f"%{name} = tensor.concat dim({axis}) %{a}, %{b} : (<{a}>, <{b}>) -> <{name}>", [name])
+            b = self.choose(
+                [
+                    each
+                    for each in self.names
+                    if self.shape(each) == shape and self.value(each).dtype == self.value(a).dtype
+                ]
+            )
+            self.attempt(
+                f"{name} = np.concatenate(({a}, {b}), axis={axis})",
+                f"%{name} = tensor.concat dim({axis}) %{a}, %{b} : (<{a}>, <{b}>) -> <{name}>",
+                [name],
+            )
         else:
             axis = self.random.randrange(rank + 1)
             text = f"%{name}_e = tensor.empty() : <{name}>\n%{name} = linalg.broadcast ins(%{a} : <{a}>) outs(%{name}_e : <{name}>) dimensions = [{axis}]"
@@ -357,7 +416,9 @@ def neutral(combine: str, dtype: str) -> str:
     if combine in ("add", "mul"):
         return f"{int(combine == 'mul')}" + (".0" if dtype.startswith("float") else "")
     if dtype.startswith("float"):
-        return ("0x" + ("F" if combine == "max" else "7") + ("F80" if dtype == "float32" else "FF0")).ljust(10 if dtype == "float32" else 18, "0")
+        return ("0x" + ("F" if combine == "max" else "7") + ("F80" if dtype == "float32" else "FF0")).ljust(
+            10 if dtype == "float32" else 18, "0"
+        )
     limits = np.iinfo(dtype)
     return str(limits.min if combine == "max" else limits.max)
 
@@ -370,10 +431,25 @@ def generate(random: Random) -> Program:
     while True:
         dynamic = random.random() < 0.3
         rows, columns = random.choice(SIZES[1:]), random.choice(SIZES[1:])
-        shapes = [(rows, columns), (rows, columns), (columns, rows), (columns,), (rows,), (3, rows, columns), (3,), (3, 3), (2, 2)]
-        dtypes = ["float32", random.choice(("float32", "float64", "int32")), random.choice(("int32", "int64", "int8", "bool"))]
+        shapes = [
+            (rows, columns),
+            (rows, columns),
+            (columns, rows),
+            (columns,),
+            (rows,),
+            (3, rows, columns),
+            (3,),
+            (3, 3),
+            (2, 2),
+        ]
+        dtypes = [
+            "float32",
+            random.choice(("float32", "float64", "int32")),
+            random.choice(("int32", "int64", "int8", "bool")),
+        ]
         arguments = {
-            f"x{position}": random_array(random, random.choice(dtypes), shape) for position, shape in enumerate(random.sample(shapes, random.randint(2, 6)))
+            f"x{position}": random_array(random, random.choice(dtypes), shape)
+            for position, shape in enumerate(random.sample(shapes, random.randint(2, 6)))
         }
         program = Program("linalg", arguments, (), (), options={"dynamic": dynamic})
         generator = _Modules(random, start(program), list(arguments), dynamic=dynamic)
@@ -414,7 +490,13 @@ def text_of(program: Program) -> str:
     dynamic = program.options["dynamic"]
 
     def typed(text: str) -> str:
-        return re.sub(r"<(\w+)>", lambda match: type_of(environment[match.group(1)], dynamic) if match.group(1) in environment else match.group(0), text)
+        return re.sub(
+            r"<(\w+)>",
+            lambda match: (
+                type_of(environment[match.group(1)], dynamic) if match.group(1) in environment else match.group(0)
+            ),
+            text,
+        )
 
     arguments = ", ".join(f"%{name}: <{name}>" for name in program.arguments)
     types = ", ".join(f"<{name}>" for name in program.results)
@@ -425,7 +507,9 @@ def text_of(program: Program) -> str:
 
 
 def run(program: Program, pipeline: str) -> list[Any]:
-    returned = mt.from_mlir(text_of(program)).compile(pipeline=pipeline)(*map(copied, program.arguments.values()))
+    returned = imported(program, lambda: mt.from_mlir(text_of(program))).compile(pipeline=pipeline)(
+        *map(copied, program.arguments.values())
+    )
     return list(returned) if isinstance(returned, (tuple, list)) else [returned]
 
 

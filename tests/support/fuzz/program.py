@@ -13,6 +13,7 @@ from fuzz.array_rules import Spelled
 from fuzz.bounded_array import Bounded, bounded
 
 Environment = dict[str, Any]
+_IMPORTED: dict[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -86,3 +87,13 @@ def comparable(value: Any) -> bool:
         low, high = np.abs(np.asarray(value.low).astype(complex)), size
         same_class = (np.isnan(low) == np.isnan(high)) & (np.isinf(low) == np.isinf(high))
         return bool(np.all((fine | ~np.isfinite(high)) & same_class))
+
+
+def imported(program: Program, load: Callable[[], Any]) -> Any:
+    """Return what `load` imports of a program; once for all pipelines, since tracing a module takes longer than compiling."""
+    key = f"{program.kind} {id(program)}"
+    if key not in _IMPORTED:
+        _IMPORTED.clear()
+        # The program is kept too, so that no other one can have its id.
+        _IMPORTED[key] = (load(), program)
+    return _IMPORTED[key][0]

@@ -9,11 +9,11 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from fuzz.bounded_array import low
-from fuzz.program import Environment, Program, comparable, copied, enter, evaluate
-from fuzz.templates import SIZES, Generator, finish, random_array
 
 import mlirtri as mt
+from fuzz.bounded_array import low
+from fuzz.program import Environment, Program, comparable, copied, enter, evaluate, imported
+from fuzz.templates import SIZES, Generator, finish, random_array
 
 PIPELINES = ("relax", "linalg", "mlir")
 
@@ -21,7 +21,13 @@ SAME_NAMES = "sin cos tan exp log sqrt abs negative square floor ceil sinh cosh 
 OTHER_NAMES = {"arctan": "atan", "arcsin": "asin", "arccos": "acos", "rint": "round"}
 BINARY = {"add": "add", "subtract": "subtract", "multiply": "multiply", "divide": "divide", "maximum": "maximum", "minimum": "minimum",
           "power": "power"}  # fmt: skip
-COMPARISONS = {"less": "less", "greater": "greater", "less_equal": "less_equal", "equal": "equal", "not_equal": "not_equal"}
+COMPARISONS = {
+    "less": "less",
+    "greater": "greater",
+    "less_equal": "less_equal",
+    "equal": "equal",
+    "not_equal": "not_equal",
+}
 TEMPLATES: tuple[tuple[int, str], ...] = (
     *((1, f"np.{name}({{f}}) -> R.{name}({{f}})") for name in SAME_NAMES),
     *((1, f"np.{name}({{f}}) -> R.{other}({{f}})") for name, other in OTHER_NAMES.items()),
@@ -59,10 +65,19 @@ class _Modules(Generator):
 
     def slot_e(self) -> str:
         """An operand of the subject's dtype, which broadcasts with it: Relax promotes nothing."""
-        return self.choose([name for name in self.broadcasting() if self.value(name).dtype == self.value(self.slots["subject"]).dtype])
+        return self.choose(
+            [name for name in self.broadcasting() if self.value(name).dtype == self.value(self.slots["subject"]).dtype]
+        )
 
     def slot_o(self) -> str:
-        return self.choose([name for name in self.names if self.shape(name) == self.subject() and self.value(name).dtype == self.value(self.slots["subject"]).dtype])
+        return self.choose(
+            [
+                name
+                for name in self.names
+                if self.shape(name) == self.subject()
+                and self.value(name).dtype == self.value(self.slots["subject"]).dtype
+            ]
+        )
 
     def slot_x(self) -> str:
         self.second = self.choose([name for name in self.broadcasting("fi")])
@@ -75,7 +90,13 @@ class _Modules(Generator):
     def slot_r(self) -> str:
         mine = self.value(self.slots["subject"]).dtype
         inner = self.subject()[-1]
-        return self.choose([name for name in self.names if len(self.shape(name)) > 1 and self.shape(name)[-2] == inner and self.value(name).dtype == mine])
+        return self.choose(
+            [
+                name
+                for name in self.names
+                if len(self.shape(name)) > 1 and self.shape(name)[-2] == inner and self.value(name).dtype == mine
+            ]
+        )
 
     def slot_F(self) -> str:
         return self.choose([name for name in self.names if len(self.shape(name)) > 1 and self.kind(name) == "f"])
@@ -105,7 +126,7 @@ class _Modules(Generator):
         return self.slots["{padding}"].replace("(", "").replace(")", "").join("[]").replace(",]", "]")
 
     def statement(self) -> None:
-        (_, template), = self.random.choices(TEMPLATES, [weight for weight, _ in TEMPLATES])
+        ((_, template),) = self.random.choices(TEMPLATES, [weight for weight, _ in TEMPLATES])
         name = self.name()
         reference, source = self.fill(template).split(" -> ")
         self.attempt(f"{name} = {reference}", f"{name} = {source}", [name])
@@ -123,10 +144,20 @@ def start(program: Program) -> Environment:
 def generate(random: Random) -> Program:
     while True:
         rows, columns = random.choice(SIZES), random.choice(SIZES)
-        shapes = [(rows, columns), (rows, columns), (columns, rows), (columns,), (columns,), (rows, 1), (2, rows, columns)]
+        shapes = [
+            (rows, columns),
+            (rows, columns),
+            (columns, rows),
+            (columns,),
+            (columns,),
+            (rows, 1),
+            (2, rows, columns),
+        ]
         main = random.choice(("float32", "float32", "float32", "float64", "float16", "int32"))
         arguments = {
-            f"x{position}": random_array(random, main if random.random() < 0.75 else random.choice(("float32", "int32", "int64", "bool")), shape)
+            f"x{position}": random_array(
+                random, main if random.random() < 0.75 else random.choice(("float32", "int32", "int64", "bool")), shape
+            )
             for position, shape in enumerate(random.sample(shapes, random.randint(2, 5)))
         }
         program = Program("relax", arguments, (), ())
@@ -157,7 +188,9 @@ def expected(program: Program, environment: Environment) -> list[Any]:
 
 
 def text_of(program: Program) -> str:
-    parameters = ", ".join(f'{name}: R.Tensor({tuple(np.shape(value))}, "{value.dtype}")' for name, value in program.arguments.items())
+    parameters = ", ".join(
+        f'{name}: R.Tensor({tuple(np.shape(value))}, "{value.dtype}")' for name, value in program.arguments.items()
+    )
     lines = [statement.source for statement in program.statements]
     results = ", ".join(program.results)
     body = "\n".join(f"            {line}" for line in [*lines, f"result = ({results},)", "R.output(result)"])
@@ -168,7 +201,9 @@ def text_of(program: Program) -> str:
 
 
 def run(program: Program, pipeline: str) -> list[Any]:
-    returned = mt.from_relax(text_of(program)).compile(pipeline=pipeline)(*map(copied, program.arguments.values()))
+    returned = imported(program, lambda: mt.from_relax(text_of(program))).compile(pipeline=pipeline)(
+        *map(copied, program.arguments.values())
+    )
     return list(returned) if isinstance(returned, (tuple, list)) else [returned]
 
 

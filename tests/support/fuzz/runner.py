@@ -39,10 +39,13 @@ def _kind(module: Any) -> Kind:
     )
 
 
-KINDS: dict[str, Kind] = {"kernels": _kind(kernels), "linalg": _kind(linalg_modules), "relax": _kind(relax_modules), "torch": _kind(torch_modules)}
-KINDS["torch_kernels"] = replace(
-    KINDS["torch"], pipelines=kernels.PIPELINES, generate=torch_modules.generate_kernels
-)
+KINDS: dict[str, Kind] = {
+    "kernels": _kind(kernels),
+    "linalg": _kind(linalg_modules),
+    "relax": _kind(relax_modules),
+    "torch": _kind(torch_modules),
+}
+KINDS["torch_kernels"] = replace(KINDS["torch"], pipelines=kernels.PIPELINES, generate=torch_modules.generate_kernels)
 
 
 @dataclass(frozen=True)

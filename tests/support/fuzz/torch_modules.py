@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from fuzz.bounded_array import Bounded
-from fuzz.bounded_tensor import NUMPY, RULES, BoundedTensor, bounded
-from fuzz.program import Environment, Program, execute
-from fuzz.templates import LARGEST, SIZES, Generator, finish, random_array
 
 import mlirtri as mt
+from fuzz.bounded_array import Bounded
+from fuzz.bounded_tensor import NUMPY, RULES, BoundedTensor, bounded
+from fuzz.program import Environment, Program, execute, imported
+from fuzz.templates import LARGEST, SIZES, Generator, finish, random_array
 
 PIPELINES = ("linalg", "mlir", "poly")
 
@@ -79,14 +79,20 @@ class _Modules(Generator):
 
     def slot_l(self) -> str:
         inner = self.subject()[-1]
-        return self.choose([name for name in self.names if len(self.shape(name)) == 2 and self.shape(name)[1] == inner and self.kind(name) == "f"])
+        return self.choose(
+            [
+                name
+                for name in self.names
+                if len(self.shape(name)) == 2 and self.shape(name)[1] == inner and self.kind(name) == "f"
+            ]
+        )
 
     def cut(self, size: int) -> str:
         """Torch has no negative steps."""
         return super().cut(size).replace("::-1", "::2").replace("::-2", "::2")
 
     def statement(self) -> None:
-        (_, template), = self.random.choices(self.templates, self.weights)
+        ((_, template),) = self.random.choices(self.templates, self.weights)
         name = self.name()
         text = f"{name} = {self.fill(template)}"
         trial = dict(self.environment)
@@ -109,7 +115,11 @@ class _Modules(Generator):
 def comparable(value: BoundedTensor) -> bool:
     if value.error is None:
         return True
-    return bool((value.error <= 2.0**-6 * (1 + value.high.abs())).all() & value.high.isfinite().all() & value.low.isfinite().all())
+    return bool(
+        (value.error <= 2.0**-6 * (1 + value.high.abs())).all()
+        & value.high.isfinite().all()
+        & value.low.isfinite().all()
+    )
 
 
 class _Torch:
@@ -164,12 +174,23 @@ def generate(random: Random, kind: str = "torch") -> Program:
         rows, columns = random.choice(SIZES), random.choice(SIZES)
         channels, size = random.randint(1, 4), random.choice((5, 6, 8, 9))
         shapes = [(rows, columns), (rows, columns), (columns,), (columns, rows), (2, rows, columns), (rows,)]
-        images = [(1, channels, size, size), (random.randint(1, 5), channels, 3, 3), (2, channels, size), (3, channels, 3)]
-        chosen = [(rows, columns), *random.sample(shapes, random.randint(1, 4)), *(images if kind == "torch" and random.random() < 0.4 else ())]
+        images = [
+            (1, channels, size, size),
+            (random.randint(1, 5), channels, 3, 3),
+            (2, channels, size),
+            (3, channels, 3),
+        ]
+        chosen = [
+            (rows, columns),
+            *random.sample(shapes, random.randint(1, 4)),
+            *(images if kind == "torch" and random.random() < 0.4 else ()),
+        ]
         main = random.choice(("float32", "float32", "float32", "float64", "bfloat16", "float16"))
         arguments: dict[str, Any] = {}
         for position, shape in enumerate(chosen):
-            dtype = main if random.random() < 0.8 or not position else random.choice(("float32", "int64", "int32", "bool"))
+            dtype = (
+                main if random.random() < 0.8 or not position else random.choice(("float32", "int64", "int32", "bool"))
+            )
             plain = random_array(random, "float32" if "float" in dtype else dtype, shape)
             arguments[f"x{position}"] = torch.from_numpy(plain.copy()).to(getattr(torch, dtype))
         program = Program(kind, arguments, (), ())
@@ -198,7 +219,11 @@ def text_of(program: Program) -> str:
     returned = f"return {', '.join(program.results)}"
     lines = [*(line for statement in program.statements for line in statement.text.splitlines()), returned]
     if program.kind == "torch_kernels":
-        return f"{HEADER}def program({', '.join(program.arguments)}):\n" + "\n".join(f"    {line}" for line in lines) + "\n"
+        return (
+            f"{HEADER}def program({', '.join(program.arguments)}):\n"
+            + "\n".join(f"    {line}" for line in lines)
+            + "\n"
+        )
     method = f"class Module(torch.nn.Module):\n    def forward(self, {', '.join(program.arguments)}):\n"
     return HEADER + method + "\n".join(f"        {line}" for line in lines) + "\n"
 
@@ -218,13 +243,20 @@ def run(program: Program, pipeline: str) -> list[Any]:
     if program.kind == "torch_kernels":
         returned = mt.jit(module.program, pipeline=pipeline)(*arguments)
     else:
-        returned = mt.from_torch(module.Module().eval(), arguments).compile(pipeline=pipeline)(*arguments)
-    return [as_numpy(each) if isinstance(each, torch.Tensor) else each for each in (returned if isinstance(returned, (tuple, list)) else [returned])]
+        returned = imported(program, lambda: mt.from_torch(module.Module().eval(), arguments)).compile(
+            pipeline=pipeline
+        )(*arguments)
+    return [
+        as_numpy(each) if isinstance(each, torch.Tensor) else each
+        for each in (returned if isinstance(returned, (tuple, list)) else [returned])
+    ]
 
 
 def as_test(program: Program, pipeline: str, title: str) -> str:
     """Return a test of the module against eager torch."""
-    arguments = ", ".join(f"torch.tensor({value.tolist()!r}, dtype={value.dtype})" for value in program.arguments.values())
+    arguments = ", ".join(
+        f"torch.tensor({value.tolist()!r}, dtype={value.dtype})" for value in program.arguments.values()
+    )
     text = text_of(program)
     if program.kind == "torch_kernels":
         compiled, eager = f"mt.jit(program, pipeline={pipeline!r})", "program"
