@@ -151,7 +151,8 @@ class RelaxBuilder:
             raise UnsupportedOperationError("a function's argument is a constant")
         dtype = dtype_of(value.type)
         if not meaning.shape:
-            return self.bind(value.owner, relax.const(meaning.element.value, dtype))
+            # No binding: Relax's legalization writes a constant operand into the loops, a variable becomes a parameter.
+            return relax.const(meaning.element.value, dtype)
         output = buffer("out", meaning.shape, dtype)
         axes = [Axis(size) for size in meaning.shape]
         function = build(

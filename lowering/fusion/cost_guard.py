@@ -14,7 +14,7 @@ Transposes, broadcasts and widening casts still fuse into contractions and loops
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from mlirtri.dialect.bindings.mlir import all_operations, bufferization, ir, linalg, operations_named
 from mlirtri.lowering.mlir.aliasing import definition, terminator, viewed
@@ -29,12 +29,12 @@ FREE = ("linalg.yield", "arith.extf", "arith.extsi", "arith.extui")
 
 def guard(module: ir.Module) -> None:
     """Give a second use to the producers that must stay kernels of their own, in place."""
-    unfused: list[ir.Value] = []
+    unfused: dict[ir.Value, None] = {}
     overwrites, always = Overwrites(module, unfused), is_imperative(module)
     for operation in operations_named(module, "linalg.*"):
         producers = [*_read_often(operation, always), *_read_by_loop(operation), *overwrites.read_too_late(operation)]
-        unfused.extend(value for value in dict.fromkeys(producers) if value not in unfused)
-    unfused += [value for value in _padded_and_expanded(module) if value not in unfused]
+        unfused.update(dict.fromkeys(producers))
+    unfused.update(dict.fromkeys(_padded_and_expanded(module)))
     for value in unfused:
         with ir.InsertionPoint.after(value.owner), value.owner.location:
             bufferization.DeallocTensorOp(value).attributes[KEPT] = ir.UnitAttr.get()
@@ -125,17 +125,22 @@ WRITTEN = {"tensor.insert_slice": 1, "tensor.insert": 1}
 
 
 class Overwrites:
-    """The order of a module's operations; `kept` lists the results that do not fuse, and grows between calls."""
+    """The order of a module's operations; `kept` has the results that do not fuse, and grows between calls."""
 
-    def __init__(self, module: ir.Module, kept: Sequence[ir.Value]):
+    def __init__(self, module: ir.Module, kept: Mapping[ir.Value, None]):
         operations = all_operations(module)
         self.order = {operation: position for position, operation in enumerate(operations)}
         self.kept = kept
         self.replaced = dict(pair for operation in operations for pair in self._replaced_by(operation))
         """For loop-carried or updated tensors: the order of the operation that first writes their new content."""
+        self._reads: dict[ir.Operation, dict[ir.Value, None]] = {}
+        self._writes: dict[ir.Value, list[int]] = {}
 
     def read_too_late(self, consumer: ir.Operation) -> Iterator[ir.Value]:
-        """Yield the operands of `consumer` that are computed from a tensor overwritten before it runs."""
+        """Yield the operands of `consumer` that are computed from a tensor overwritten before it runs.
+
+        Consumers are asked in program order: what a producer reads is computed once, from what its own producers read.
+        """
         for value in consumer.operands:
             producer = definition(value)
             if not _is_generic(producer) or not _has_one_use(value):
@@ -143,8 +148,13 @@ class Overwrites:
             if any(self._is_written_between(array, producer, consumer) for array in self._read(producer)):
                 yield value
 
-    def _read(self, producer: ir.Operation) -> Iterator[ir.Value]:
-        """Yield the tensors that a generic reads, also through producers that will fuse into it."""
+    def _read(self, producer: ir.Operation) -> dict[ir.Value, None]:
+        """Return the tensors that a generic reads, also through producers that will fuse into it."""
+        if producer not in self._reads:
+            self._reads[producer] = dict.fromkeys(self._read_by(producer))
+        return self._reads[producer]
+
+    def _read_by(self, producer: ir.Operation) -> Iterator[ir.Value]:
         read = list(producer.operands)[: len(producer.operands) - len(producer.results)]
         read += [
             inner.operation.operands[0]
@@ -159,9 +169,11 @@ class Overwrites:
                 yield viewed(value)
 
     def _is_written_between(self, array: ir.Value, producer: ir.Operation, consumer: ir.Operation) -> bool:
+        if array not in self._writes:
+            writes = [self.order[use.owner.operation] for use in array.uses if _writes(use)]
+            self._writes[array] = [*writes, *([self.replaced[array]] if array in self.replaced else [])]
         first, last = self.order[producer], self.order[consumer]
-        writes = [self.order[use.owner.operation] for use in array.uses if _writes(use)]
-        return any(first < write < last for write in (*writes, self.replaced.get(array, first)))
+        return any(first < write < last for write in self._writes[array])
 
     def _replaced_by(self, operation: ir.Operation) -> Iterator[tuple[ir.Value, int]]:
         for array, content in _contents(operation):

@@ -34,6 +34,11 @@ CHEAP_CALLS = {
 """Operations that TIR writes as calls but that are one instruction."""
 
 
+MAX_DUPLICATED_LOADS = 64
+"""Loads in all copies of a block that is inlined more than once; without a limit, a chain in which every value is read
+twice would become an expression exponential in its length."""
+
+
 @dataclass(frozen=True)
 class BlockAccess:
     """One load or store: the buffer and, per dimension, the block axis that indexes it; None if it is no plain axis."""
@@ -198,16 +203,22 @@ def divide_loops(schedule: Schedule, block: BlockFacts, loops: Sequence[Any]) ->
 
 
 def inline_cheap(schedule: Schedule) -> None:
-    """Inline spatial blocks into their consumers, unless that computes something expensive twice."""
-    changed = True
-    while changed:
-        changed = False
-        for block in leaf_blocks(schedule):
-            if block.is_spatial and _may_inline(schedule, block) and inlined(schedule, block):
-                changed = True
-                break
-    for block in leaf_blocks(schedule):
-        _hide_own_buffers(schedule, block.handle)
+    """Inline spatial blocks into their consumers, unless that computes something expensive twice.
+
+    A block is asked again when one of its consumers has been inlined: it is read by other blocks then.
+    """
+    handles = {block.name: block.handle for block in leaf_blocks(schedule)}
+    names, position = list(handles), 0
+    while position < len(names):
+        block = block_facts(schedule, handles[names[position]])
+        producers = [str(schedule.get(handle).name_hint) for handle in schedule.get_producers(block.handle)]
+        if block.is_spatial and _may_inline(schedule, block) and inlined(schedule, block):
+            del names[position]
+            position = min([position, *(names.index(name) for name in producers)])
+        else:
+            position += 1
+    for name in names:
+        _hide_own_buffers(schedule, handles[name])
 
 
 def _hide_own_buffers(schedule: Schedule, handle: Any) -> None:
@@ -232,7 +243,8 @@ def _may_inline(schedule: Schedule, block: BlockFacts) -> bool:
     reads = [consumer.points for consumer in consumers for read in consumer.reads if read.buffer.same_as(block.target)]
     if not reads or sum(reads) <= block.points:
         return bool(reads)
-    return not block.calls and all(consumer.is_spatial for consumer in consumers)
+    is_small = len(reads) * len(block.reads) <= MAX_DUPLICATED_LOADS
+    return is_small and not block.calls and all(consumer.is_spatial for consumer in consumers)
 
 
 def inlined(schedule: Schedule, block: BlockFacts) -> bool:

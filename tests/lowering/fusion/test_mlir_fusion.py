@@ -7,6 +7,7 @@ from mlir_stage_helpers import ADD_TWICE, SOFTMAX, chain, lower_to, matmul, run,
 from tolerances import tolerance
 
 from mlirtri.dialect.bindings.mlir import print_complete
+from mlirtri.lowering.fusion import cost_guard
 
 
 def test_two_adds_become_one_generic():
@@ -131,3 +132,15 @@ def test_axes_of_size_one_in_the_signature_stay():
     fused = text_after(text.replace(": T", ": tensor<1x5xf32>").replace("-> T", "-> tensor<1x5xf32>"), "fused")
     assert "shape" not in fused
     assert "linalg.matmul" in fused
+
+
+def test_producers_of_a_long_chain_are_looked_through_once(monkeypatch):
+    count = 40
+    asked: list[object] = []
+    read = cost_guard.Overwrites._read_by
+    monkeypatch.setattr(
+        cost_guard.Overwrites, "_read_by", lambda self, producer: asked.append(producer) or read(self, producer)
+    )
+    steps = [f"%{step} = f(%{step - 1 or 'a'}) exp" for step in range(1, count + 1)]
+    assert text_after(chain(*steps), "fused").count("linalg.generic") == 1
+    assert len(asked) <= count

@@ -28,8 +28,9 @@ from mlirtri.lowering.codegen import lowered_functions
 from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.target import Target, as_target
 from mlirtri.lowering.schedule import tir_to_scheduled
+from mlirtri.lowering.tir import blocks
 from mlirtri.lowering.tir.blocks import NotApplicableError
-from mlirtri.lowering.toolchain.tvm_names import SCHEDULE_FAILURES
+from mlirtri.lowering.toolchain.tvm_names import SCHEDULE_FAILURES, Schedule, relax
 from mlirtri.lowering.toolchain.tvm_passes import Pass, prim_funcs, run_passes
 
 
@@ -248,3 +249,33 @@ def test_only_functions_changed_since_a_rule_tried_them_are_lowered_again(monkey
     lowered_functions.built([(name, second.with_attr("mlirtri.imperative", True))], tvm_target(target))
     lowered_functions.built([(name, first)], tvm_target(target))
     assert lowered == [name]
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["chain", "two readers"])
+def test_cheap_blocks_are_inlined_in_steps_linear_in_the_number_of_blocks(monkeypatch, shared):
+    count = 40
+    asked: list[str] = []
+    facts = blocks.block_facts
+    monkeypatch.setattr(blocks, "block_facts", lambda schedule, handle: asked.append(handle) or facts(schedule, handle))
+
+    def make(emit, x):
+        for _ in range(count):
+            following = emit(op.add(x, relax.const(1.5)))
+            x = emit(op.multiply(following, x)) if shared else following
+        return x
+
+    ((_, function),) = prim_funcs(tir_of(module(make, (4, 5))))
+    schedule = Schedule(function)
+    blocks.inline_cheap(schedule)
+    assert len(blocks.leaf_blocks(schedule)) <= 1 + shared * count
+    assert len(asked) <= 10 * count * (1 + shared)
+
+
+def test_a_scalar_constant_stands_in_the_loops_of_pipeline_relax():
+    def kernel(a):
+        return a * 1.5 + 0.5
+
+    compiled = mlirtri.jit(kernel, pipeline="relax").compile(np.zeros(8, np.float32))
+    assert 'R.multiply(a, R.const(1.5, "float32"))' in compiled.ir["relax"]
+    assert "T.float32(1.5)" in compiled.ir["tir"]
+    assert "constant" not in compiled.ir["tir"]
