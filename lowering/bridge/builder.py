@@ -17,7 +17,7 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.scalar.rules import literal as scalar_literal
 from mlirtri.lowering.external.vdevices import VDevices, vdevice_of
 from mlirtri.lowering.mlir.reading import dtype_of, shape_of
-from mlirtri.lowering.tir.primfunc import Axis, Names, Statements, buffer, build, store
+from mlirtri.lowering.tir.primfunc import LoopAxis, Names, Statements, buffer, build, store
 from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, GlobalVar, PrimFunc, TensorType, relax, structural_equal
 
 Rule = Callable[["RelaxBuilder", ir.Operation], None]
@@ -154,7 +154,7 @@ class RelaxBuilder:
             # No binding: Relax's legalization writes a constant operand into the loops, a variable becomes a parameter.
             return relax.const(meaning.element.value, dtype)
         output = buffer("out", meaning.shape, dtype)
-        axes = [Axis(size) for size in meaning.shape]
+        axes = [LoopAxis(size) for size in meaning.shape]
         function = build(
             "fill",
             [],

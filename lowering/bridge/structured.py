@@ -22,7 +22,7 @@ from mlirtri.lowering.bridge.scalar.rules import literal as scalar_literal
 from mlirtri.lowering.mlir.constants import array_constant
 from mlirtri.lowering.mlir.readable_names import name_of_scalar, name_of_structured
 from mlirtri.lowering.mlir.reading import affine_index, dtype_of, is_shaped, scalar_constant, shape_of, used_dimensions
-from mlirtri.lowering.tir.primfunc import Axis, Names, Statements, buffer, build, load, store
+from mlirtri.lowering.tir.primfunc import LoopAxis, Names, Statements, buffer, build, load, store
 from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.toolchain.tvm_names import relax
 
@@ -78,7 +78,7 @@ def elementwise(builder: RelaxBuilder, operation: ir.Operation) -> None:
         statement, scratch = body.finish([result], [(output, indices)])
         return Statements(statement, scratch=scratch)
 
-    name, axes = name_of_scalar(operation), [Axis(size) for size in shape_of(result.type)]
+    name, axes = name_of_scalar(operation), [LoopAxis(size) for size in shape_of(result.type)]
     function = build(name, reader.inputs, [output], axes, statements, spans_in(operation))
     builder.call(operation, function, name, reader.arguments)
 
@@ -164,7 +164,7 @@ class _Nest:
         return bool(self.reductions) and not (used_dimensions(self.maps[number]) & self.reductions)
 
 
-def _axes(operation: ir.Operation, maps: list[ir.AffineMap], values: list[ir.Value]) -> list[Axis]:
+def _axes(operation: ir.Operation, maps: list[ir.AffineMap], values: list[ir.Value]) -> list[LoopAxis]:
     extents: dict[int, int] = {}
     for mapping, value in zip(maps, values, strict=True):
         for expression, size in zip(mapping.results, shape_of(value.type), strict=True):
@@ -174,7 +174,7 @@ def _axes(operation: ir.Operation, maps: list[ir.AffineMap], values: list[ir.Val
     if missing := [dimension for dimension in range(count) if dimension not in extents]:
         raise UnsupportedOperationError(f"no operand of {operation.name} tells how long dimension d{missing[0]} is")
     reductions = _reduction_dimensions(operation, maps)
-    return [Axis(extents[dimension], dimension in reductions) for dimension in range(count)]
+    return [LoopAxis(extents[dimension], dimension in reductions) for dimension in range(count)]
 
 
 def _reduction_dimensions(operation: ir.Operation, maps: list[ir.AffineMap]) -> set[int]:

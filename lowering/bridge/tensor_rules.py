@@ -13,7 +13,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.builder import RULES, RelaxBuilder, Splat, Uninitialized, rule
 from mlirtri.lowering.mlir.reading import dtype_of, shape_of, static_integers
-from mlirtri.lowering.tir.primfunc import Axis, Names, Statements, buffer, build, load, store
+from mlirtri.lowering.tir.primfunc import LoopAxis, Names, Statements, buffer, build, load, store
 from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import relax, tirx
 
@@ -207,6 +207,6 @@ def _emit_copy(builder: RelaxBuilder, operation: ir.Operation, name: str, values
         indices = variables[: len(shape)]
         return Statements(store(output, element(indices, read), indices))
 
-    axes = [Axis(size) for size in shape]
+    axes = [LoopAxis(size) for size in shape]
     function = build(name, list(inputs.values()), [output], axes, statements, spans_in(operation))
     builder.call(operation, function, name, [values[number] for number in inputs])

@@ -48,7 +48,7 @@ class Names:
 
 
 @dataclass(frozen=True)
-class Axis:
+class LoopAxis:
     """One loop: its extent, and whether it is a reduction."""
 
     extent: int
@@ -82,7 +82,7 @@ def build(
     name: str,
     inputs: list,
     outputs: Sequence,
-    axes: Sequence[Axis],
+    axes: Sequence[LoopAxis],
     statements: Callable[[list], Statements],
     spans: Sequence[Span] = (),
 ) -> PrimFunc:
@@ -92,7 +92,7 @@ def build(
     block's own, the others are those of the operations that it computes on the way.
     """
     # A block without axes cannot be bound to threads: as TVM does, give it one axis of extent 1.
-    axes = list(axes) or [Axis(1)]
+    axes = list(axes) or [LoopAxis(1)]
     order = sorted(range(len(axes)), key=lambda n: axes[n].is_reduction)
     variables = [tirx.Var(f"v_{_letter(axis)}{n}", "int64") for n, axis in enumerate(axes)]
     loops = [tirx.Var(f"{_letter(axis)}{n}", "int64") for n, axis in enumerate(axes)]
@@ -117,11 +117,11 @@ def with_statements(function: PrimFunc, statements: Any) -> PrimFunc:
     return PrimFunc(list(function.params), root, function.ret_type, function.attrs)
 
 
-def _letter(axis: Axis) -> str:
+def _letter(axis: LoopAxis) -> str:
     return "k" if axis.is_reduction else "i"
 
 
-def _iterator(axis: Axis, variable):
+def _iterator(axis: LoopAxis, variable):
     kind = tirx.IterVar.CommReduce if axis.is_reduction else tirx.IterVar.DataPar
     return tirx.IterVar(Range(index(0), index(axis.extent)), variable, kind)
 

@@ -14,7 +14,7 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_relax.primfunc_frame import Frame
 from mlirtri.lowering.importers.from_relax.primfunc_nests import (
     AffineIndex,
-    Nest,
+    GenericNest,
     affine_index_of,
     bind_axes,
     loads_in,
@@ -31,7 +31,7 @@ Access = tuple[Buffer, tuple[AffineIndex, ...]]
 """A buffer and the affine indices of an element."""
 
 
-def emit_nest(frame: Frame, nest: Nest) -> None:
+def emit_nest(frame: Frame, nest: GenericNest) -> None:
     """Emit a nest as a `linalg.generic`, after the initial values of a reduction."""
     bind_axes(nest, frame.analyzer)
     for buffer in nest.outputs:
@@ -61,14 +61,14 @@ def emit_nest(frame: Frame, nest: Nest) -> None:
         frame.tensors[buffer] = result
 
 
-def _initial(frame: Frame, nest: Nest, buffer: Buffer) -> ir.Value:
+def _initial(frame: Frame, nest: GenericNest, buffer: Buffer) -> ir.Value:
     if nest.block.init is None:
         return frame.tensors[buffer] if buffer in nest.updated else _fresh(frame, buffer)
     stores = [store for store in statements_of(nest.block.init) if store.buffer.same_as(buffer)]
     if len(stores) == 1 and not loads_in(stores) and isinstance(stores[0].value, (tirx.IntImm, tirx.FloatImm)):
         return linalg.fill(frame.scalars.evaluate(stores[0].value), outs=[_fresh(frame, buffer)])
     spatial_axes = [position for position in range(len(nest.axes)) if not nest.is_reduction(position)]
-    spatial = Nest(nest.block, stores, [nest.axes[position] for position in spatial_axes], single=nest.single)
+    spatial = GenericNest(nest.block, stores, [nest.axes[position] for position in spatial_axes], single=nest.single)
     indices = tuple(
         AffineIndex(tuple((spatial_axes.index(position), factor) for position, factor in index.terms))
         for index in nest.outputs[buffer]
@@ -90,7 +90,7 @@ def _fresh(frame: Frame, buffer: Buffer) -> ir.Value:
     return tensor.empty(static, kind.element_type)
 
 
-def _affine_loads(frame: Frame, nest: Nest) -> list[Access]:
+def _affine_loads(frame: Frame, nest: GenericNest) -> list[Access]:
     accesses: dict[Access, None] = {}
     for load in loads_in(nest.statements):
         if load.source in frame.tensors and load.source not in nest.outputs:
@@ -99,7 +99,7 @@ def _affine_loads(frame: Frame, nest: Nest) -> list[Access]:
     return list(accesses)
 
 
-def _affine_indices(frame: Frame, nest: Nest, load: TensorLoad) -> tuple[AffineIndex, ...] | None:
+def _affine_indices(frame: Frame, nest: GenericNest, load: TensorLoad) -> tuple[AffineIndex, ...] | None:
     affine_indices = []
     for index, extent in zip(load.indices, load.source.shape, strict=True):
         affine = affine_index_of(index, nest.positions)
@@ -115,7 +115,7 @@ def _affine_indices(frame: Frame, nest: Nest, load: TensorLoad) -> tuple[AffineI
     return tuple(affine_indices)
 
 
-def _map(nest: Nest, indices: Sequence[AffineIndex]) -> ir.AffineMap:
+def _map(nest: GenericNest, indices: Sequence[AffineIndex]) -> ir.AffineMap:
     return ir.AffineMap.get(len(nest.axes), 0, [_affine_expression(index) for index in indices])
 
 
@@ -131,7 +131,7 @@ def _affine_expression(index: AffineIndex) -> ir.AffineExpr:
     return total
 
 
-def _unseen_reductions(nest: Nest, maps: Sequence[ir.AffineMap]) -> list[int]:
+def _unseen_reductions(nest: GenericNest, maps: Sequence[ir.AffineMap]) -> list[int]:
     """Return the reduction axes whose extent no input determines."""
     indexed = {
         expression.position
@@ -144,7 +144,7 @@ def _unseen_reductions(nest: Nest, maps: Sequence[ir.AffineMap]) -> list[int]:
 
 def _body(
     frame: Frame,
-    nest: Nest,
+    nest: GenericNest,
     statements: list[Stmt],
     values: dict[Access, ir.Value],
     targets: Sequence[Buffer] | None = None,
@@ -188,7 +188,7 @@ Bound = tuple[int, str, int]
 """An axis, ``>=`` or ``<``, and the constant that it is compared with."""
 
 
-def _copied(nest: Nest, tensors: dict[Buffer, ir.Value]) -> ir.Value | None:
+def _copied(nest: GenericNest, tensors: dict[Buffer, ir.Value]) -> ir.Value | None:
     copy = _copy_of(nest)
     if copy is None or copy.source not in tensors or not tensors[copy.source].type.has_static_shape:
         return None
@@ -210,7 +210,7 @@ class _Copy:
     """The conditions under which the source is in bounds."""
 
 
-def _copy_of(nest: Nest) -> _Copy | None:
+def _copy_of(nest: GenericNest) -> _Copy | None:
     if nest.reductions or len(nest.outputs) != 1 or len(nest.statements) != 1:
         return None
     [(output, indices)] = nest.outputs.items()
@@ -225,7 +225,7 @@ def _copy_of(nest: Nest) -> _Copy | None:
     return _guarded_copy(value, nest, sizes)
 
 
-def _guarded_copy(value: Expr, nest: Nest, sizes: tuple[int, ...]) -> _Copy | None:
+def _guarded_copy(value: Expr, nest: GenericNest, sizes: tuple[int, ...]) -> _Copy | None:
     if not isinstance(value, tvm_ir.Call) or not str(getattr(value.op, "name", "")).endswith("if_then_else"):
         return None
     condition, load, padding = value.args
@@ -237,7 +237,7 @@ def _guarded_copy(value: Expr, nest: Nest, sizes: tuple[int, ...]) -> _Copy | No
     return _Copy(load.source, indices, sizes, padding, frozenset(bound for bound in bounds if bound is not None))
 
 
-def _affine_axes(load: TensorLoad, nest: Nest) -> tuple[tuple[int | None, int, int], ...] | None:
+def _affine_axes(load: TensorLoad, nest: GenericNest) -> tuple[tuple[int | None, int, int], ...] | None:
     indices = []
     for index in load.indices:
         # An offset may be negative where there is padding.
@@ -258,7 +258,7 @@ def _shift(index: Expr) -> int:
     return 0
 
 
-def _bounds(condition: Expr, nest: Nest) -> Iterator[Bound | None]:
+def _bounds(condition: Expr, nest: GenericNest) -> Iterator[Bound | None]:
     kind = type(condition).__name__
     if kind == "And":
         yield from _bounds(condition.a, nest)
@@ -271,7 +271,7 @@ def _bounds(condition: Expr, nest: Nest) -> Iterator[Bound | None]:
         yield None
 
 
-def _bound(kind: str, x: Expr, y: Expr, nest: Nest) -> Bound | None:
+def _bound(kind: str, x: Expr, y: Expr, nest: GenericNest) -> Bound | None:
     if isinstance(x, tirx.IntImm):
         return _bound({"LE": "GE", "LT": "GT", "GE": "LE", "GT": "LT"}[kind], y, x, nest)
     axis = nest.positions.get(x) if isinstance(x, tirx.Var) else None

@@ -41,7 +41,7 @@ class AffineIndex:
 
 
 @dataclass
-class Nest:
+class GenericNest:
     """A block that becomes one `linalg.generic`."""
 
     block: SBlock
@@ -66,7 +66,7 @@ class Nest:
         return [position for position in range(len(self.axes)) if self.is_reduction(position)]
 
 
-def nest_of(statement: Stmt, analyzer: Analyzer) -> Nest | None:
+def nest_of(statement: Stmt, analyzer: Analyzer) -> GenericNest | None:
     """Return the nest of a statement; None where it is not structured."""
     loops, inner = {}, statement
     while isinstance(inner, tirx.For):
@@ -88,7 +88,7 @@ def nest_of(statement: Stmt, analyzer: Analyzer) -> Nest | None:
         axis for axis in axes if not _is_reduced(axis) and _is_number(axis.dom.extent, 1) and axis.var not in stored
     ]
     loop_axes = [axis for axis in axes if axis not in single]
-    nest = Nest(block, statements, loop_axes, single=tuple(axis.var for axis in single))
+    nest = GenericNest(block, statements, loop_axes, single=tuple(axis.var for axis in single))
     return nest if _has_clear_outputs(nest, analyzer) else None
 
 
@@ -154,7 +154,7 @@ def _binds_loops_to_axes(loops: dict[Var, Expr], axes: list[tirx.IterVar], value
     return len(used) == len(set(used)) and all(variable in used or _is_number(loops[variable], 1) for variable in loops)
 
 
-def _has_clear_outputs(nest: Nest, analyzer: Analyzer) -> bool:
+def _has_clear_outputs(nest: GenericNest, analyzer: Analyzer) -> bool:
     """Record the outputs; False unless each iteration writes its own elements and reads no others of the outputs."""
     scratch = set(nest.block.alloc_buffers)
     for store in (statement for statement in nest.statements if isinstance(statement, tirx.BufferStore)):
@@ -169,7 +169,7 @@ def _has_clear_outputs(nest: Nest, analyzer: Analyzer) -> bool:
     return bool(nest.outputs) and inits == set(nest.outputs) and _reads_own_elements_only(nest)
 
 
-def _output_indices(nest: Nest, store: tirx.BufferStore, analyzer: Analyzer) -> tuple[AffineIndex, ...] | None:
+def _output_indices(nest: GenericNest, store: tirx.BufferStore, analyzer: Analyzer) -> tuple[AffineIndex, ...] | None:
     indices = []
     for index, size in zip(store.indices, store.buffer.shape, strict=True):
         affine = affine_index_of(index, nest.positions)
@@ -188,7 +188,7 @@ def _output_indices(nest: Nest, store: tirx.BufferStore, analyzer: Analyzer) -> 
     return tuple(indices) if is_clear else None
 
 
-def _reads_own_elements_only(nest: Nest) -> bool:
+def _reads_own_elements_only(nest: GenericNest) -> bool:
     """Record the updated outputs; False if one is read at another index than written, or after the store."""
     written: set[Buffer] = set()
     for statement in nest.statements:
@@ -236,7 +236,7 @@ def _sum(x: tuple[dict[int, int], int], y: tuple[dict[int, int], int]) -> tuple[
     return terms, x[1] + y[1]
 
 
-def bind_axes(nest: Nest, analyzer: Analyzer) -> None:
+def bind_axes(nest: GenericNest, analyzer: Analyzer) -> None:
     """Bind the ranges of the axes in the analyzer."""
     for axis in nest.axes:
         analyzer.bind(axis.var, Range(axis.dom.min, axis.dom.extent), True)

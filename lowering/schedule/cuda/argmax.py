@@ -13,7 +13,7 @@ from typing import Any
 
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cuda.phases import Phases, Thread, register, shape_for, stored_together
-from mlirtri.lowering.schedule.rows.nests import Axis
+from mlirtri.lowering.schedule.rows.nests import BlockAxis
 from mlirtri.lowering.schedule.rows.writer import Element, axis_values
 from mlirtri.lowering.tir.blocks import BlockFacts, leaf_blocks
 from mlirtri.lowering.tir.primfunc import with_statements
@@ -45,9 +45,9 @@ class Selection:
     scratch: tuple[Any, ...]
     terms: tuple[Any, ...]
     """For each result, its value if the new term is selected."""
-    spatial: tuple[Axis, ...]
+    spatial: tuple[BlockAxis, ...]
     """The axes of the results."""
-    reduced: tuple[Axis, ...]
+    reduced: tuple[BlockAxis, ...]
 
 
 def argmax(function: PrimFunc, _target: Target) -> Schedule | None:
@@ -77,7 +77,7 @@ def _selection_of(facts: BlockFacts, block: Any) -> Selection | None:
     if not all(structural_equal(list(store.indices), list(stores[0].indices)) for store in stores):
         return None
     terms = [_term(value, target, targets) for value, target in zip(values, targets, strict=True)]
-    axes = [Axis(axis.var, int(axis.dom.extent), False) for axis in block.iter_vars]
+    axes = [BlockAxis(axis.var, int(axis.dom.extent), False) for axis in block.iter_vars]
     spatial = tuple(axes[number] for number in facts.axes("S"))
     reduced = tuple(axes[number] for number in facts.axes("R"))
     selection = Selection(

@@ -17,7 +17,7 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.rows.rule import runs_along_memory
 from mlirtri.lowering.schedule.cuda.phases import ELEMENTS, Phases, Shape, Thread, power_above, register, shape_for
 from mlirtri.lowering.schedule.cuda.scans import scan_of
-from mlirtri.lowering.schedule.rows.nests import Nest, NotRows, Obstacle, find_rows, nests_of, refuse_better_rules
+from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, Obstacle, find_rows, nests_of, refuse_better_rules
 from mlirtri.lowering.schedule.rows.plan import RowPlan, Step, make_plan
 from mlirtri.lowering.schedule.rows.writer import Element, NestWriter, Point, axis_values
 from mlirtri.lowering.tir.bfloat16_storage import wide_dtype
@@ -310,7 +310,7 @@ class CudaRowWriter(NestWriter):
             statements.append(stored(self.rows[n], [self.thread.within, *self.in_row(n, indices)], value))
         return statements
 
-    def _prepared(self, nest: Nest, point: Point) -> list[Any]:
+    def _prepared(self, nest: BlockNest, point: Point) -> list[Any]:
         """Return the statements before a nest's store, with a register for each of its scratch elements."""
         registers = {buffer: register(buffer.name, str(buffer.dtype)) for buffer in nest.scratch}
         point.update((buffer, (register, [index(0)])) for buffer, register in registers.items())

@@ -15,7 +15,7 @@ from typing import Any
 
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cuda.phases import WARP, Phases, Shape, Thread, power_above, register
-from mlirtri.lowering.schedule.rows.nests import Axis, Nest, NotRows, nests_of
+from mlirtri.lowering.schedule.rows.nests import BlockAxis, BlockNest, NotRows, nests_of
 from mlirtri.lowering.schedule.rows.reducers import Reducer, reducer_of
 from mlirtri.lowering.schedule.rows.writer import Element, axis_values
 from mlirtri.lowering.tir.blocks import leaf_blocks
@@ -42,14 +42,14 @@ BLOCKS = 256
 class Scan:
     """A nest that is a scan: what it combines, and along which axis."""
 
-    nest: Nest
+    nest: BlockNest
     reducer: Reducer
     term: Any
     """The element that counts at `later`."""
     neutral: Any
-    along: Axis
-    later: Axis
-    lines: tuple[Axis, ...]
+    along: BlockAxis
+    later: BlockAxis
+    lines: tuple[BlockAxis, ...]
 
 
 def scans(function: PrimFunc, _target: Target) -> Schedule | None:
@@ -67,7 +67,7 @@ def scans(function: PrimFunc, _target: Target) -> Schedule | None:
     return None if scan is None else Schedule(with_statements(function, _Writer(scan).written()))
 
 
-def scan_of(nest: Nest) -> Scan | None:
+def scan_of(nest: BlockNest) -> Scan | None:
     """Return the scan that a nest is; None for another."""
     reducer = reducer_of(nest)
     if reducer is None or nest.before or not isinstance(reducer.term, tirx.Select):

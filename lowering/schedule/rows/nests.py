@@ -53,7 +53,7 @@ class NotRows(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Axis:
+class BlockAxis:
     """One loop of a nest."""
 
     variable: Any
@@ -62,11 +62,11 @@ class Axis:
 
 
 @dataclass(frozen=True, eq=False)
-class Nest:
+class BlockNest:
     """One block with the loops around it: ``target[indices] = value``, for all of its axes, after `before`."""
 
     name: str
-    axes: tuple[Axis, ...]
+    axes: tuple[BlockAxis, ...]
     before: tuple[Any, ...]
     """Statements that compute what `value` names: variables and scratch elements."""
     store: Any
@@ -104,7 +104,7 @@ class Nest:
         return any(load.source.same_as(buffer) for load in self.loads)
 
 
-def nests_of(function: PrimFunc) -> list[Nest]:
+def nests_of(function: PrimFunc) -> list[BlockNest]:
     """Return the nests of a PrimFunc in program order; raises `NotRows` where a block is no plain one."""
     root = function.body
     if not isinstance(root, SBlockRealize) or len(root.block.iter_vars):
@@ -114,10 +114,10 @@ def nests_of(function: PrimFunc) -> list[Nest]:
     return _without_positions(nests, function.params)
 
 
-def _without_positions(nests: list[Nest], outputs: Sequence[Any]) -> list[Nest]:
+def _without_positions(nests: list[BlockNest], outputs: Sequence[Any]) -> list[BlockNest]:
     """Return the nests without those that compute an index, as `arange` does: readers compute it themselves."""
-    positions: dict[Any, Nest] = {}
-    kept: list[Nest] = []
+    positions: dict[Any, BlockNest] = {}
+    kept: list[BlockNest] = []
     for nest in nests:
         inlined = _with_positions(nest, positions) if any(nest.reads(buffer) for buffer in positions) else nest
         if any(inlined.target.same_as(output) for output in outputs) or not _is_position(inlined):
@@ -135,7 +135,7 @@ def computes_indices(function: PrimFunc) -> bool:
         return False
 
 
-def refuse_better_rules(nest: Nest) -> None:
+def refuse_better_rules(nest: BlockNest) -> None:
     """Raise `NotRows` for a reduction that other rules do better: over windows, or a matrix product."""
     if not nest.is_reduction:
         return
@@ -147,24 +147,24 @@ def refuse_better_rules(nest: Nest) -> None:
         raise NotRows(f"{nest.name} is a matrix product, which has rules of its own", Obstacle.PRODUCT)
 
 
-def is_product(nest: Nest) -> bool:
+def is_product(nest: BlockNest) -> bool:
     """Return whether a nest reduces two operands, each with an axis of the result that the other lacks."""
     spatial = {number for number, axis in enumerate(nest.axes) if not axis.is_reduction and axis.extent > 1}
     sets = [spatial & set(nest.plain(load.indices)) for load in nest.loads]
     return nest.is_reduction and any(axes - other and other - axes for axes in sets for other in sets)
 
 
-def _is_position(nest: Nest) -> bool:
+def _is_position(nest: BlockNest) -> bool:
     return not (nest.loads or nest.before or nest.is_reduction or None in nest.target_axes or _is_expensive(nest))
 
 
-def _is_expensive(nest: Nest) -> bool:
+def _is_expensive(nest: BlockNest) -> bool:
     """Return whether a nest calls a function that is too expensive to compute again in each reader."""
     names = [str(getattr(call.op, "name", "")).rsplit(".", 1)[-1] for call in nodes_in(nest.store.value, ir.Call)]
     return any(name not in CHEAP_CALLS for name in names)
 
 
-def _with_positions(nest: Nest, positions: dict[Any, Nest]) -> Nest:
+def _with_positions(nest: BlockNest, positions: dict[Any, BlockNest]) -> BlockNest:
 
     def position(load: Any) -> Any:
         writer = positions.get(load.source)
@@ -199,7 +199,7 @@ def _without_widening(cast: Any) -> Any:
     return cast if isinstance(inner, tirx.Mul) else type(inner)(*operands)
 
 
-def _nest(statement: Any) -> Nest:
+def _nest(statement: Any) -> BlockNest:
     extents: dict[Any, int] = {}
     while isinstance(statement, tirx.For):
         if not isinstance(statement.extent, tirx.IntImm):
@@ -216,7 +216,7 @@ def _nest(statement: Any) -> Nest:
         is_one = isinstance(value, tirx.IntImm) and isinstance(iterator.dom.extent, tirx.IntImm)
         if iterator.iter_type not in kinds or not (is_loop or is_one):
             raise NotRows("its loops are split, or not of plain kinds")
-        axes.append(Axis(iterator.var, int(iterator.dom.extent), kinds[iterator.iter_type]))
+        axes.append(BlockAxis(iterator.var, int(iterator.dom.extent), kinds[iterator.iter_type]))
     body = _simplified(block.body, axes)
     *before, store = body.seq if isinstance(body, tirx.SeqStmt) else [body]
     are_scratch = all(_is_preparation(statement, block.alloc_buffers) for statement in before)
@@ -229,10 +229,12 @@ def _nest(statement: Any) -> Nest:
         raise NotRows("its sums start from elements of an array")
     location = str(block.annotations[LOCATION]) if LOCATION in block.annotations else None
     init = None if block.init is None else block.init.value
-    return Nest(str(block.name_hint), tuple(axes), tuple(before), store, init, tuple(block.alloc_buffers), location)
+    return BlockNest(
+        str(block.name_hint), tuple(axes), tuple(before), store, init, tuple(block.alloc_buffers), location
+    )
 
 
-def _simplified(body: Any, axes: Sequence[Axis]) -> Any:
+def _simplified(body: Any, axes: Sequence[BlockAxis]) -> Any:
     """Return a block's statements with simplified indices: a reshape's are quotients and remainders."""
     analyzer = Analyzer()
     for axis in axes:
@@ -252,7 +254,7 @@ def with_plain_indices(function: PrimFunc) -> PrimFunc:
     def visit(block: Any) -> Any:
         if not all(isinstance(axis.dom.extent, tirx.IntImm) for axis in block.iter_vars):
             return block
-        axes = [Axis(axis.var, int(axis.dom.extent), False) for axis in block.iter_vars]
+        axes = [BlockAxis(axis.var, int(axis.dom.extent), False) for axis in block.iter_vars]
         return SBlock(
             block.iter_vars, block.reads, block.writes, block.name_hint, _simplified(block.body, axes), block.init,
             block.alloc_buffers, block.match_buffers, block.annotations, block.span,
@@ -278,7 +280,7 @@ class Rows:
 class _Classes:
     """Equivalence classes of axes (union-find): what one nest writes along an axis, the other reads along its own."""
 
-    def __init__(self, nests: Sequence[Nest]):
+    def __init__(self, nests: Sequence[BlockNest]):
         self.parent: dict[tuple[int, int], tuple[int, int]] = {
             (number, axis): (number, axis) for number, nest in enumerate(nests) for axis in range(len(nest.axes))
         }
@@ -301,7 +303,7 @@ class _Classes:
         return {key: keys for key, keys in groups.items() if key not in broken}
 
 
-def find_rows(nests: Sequence[Nest]) -> Rows:
+def find_rows(nests: Sequence[BlockNest]) -> Rows:
     """Return the axes that all nests share; where there is none, everything is one row."""
     if not nests:
         raise NotRows("nothing is computed")
@@ -328,7 +330,7 @@ def find_rows(nests: Sequence[Nest]) -> Rows:
     return Rows(axes, tuple(nests[last].axes[axis].extent for axis in axes[last]))
 
 
-def _join_dimensions(classes: _Classes, nests: Sequence[Nest], read: tuple, write: tuple) -> None:
+def _join_dimensions(classes: _Classes, nests: Sequence[BlockNest], read: tuple, write: tuple) -> None:
     """Unite the reader's and the writer's axis of each dimension; neither is a row where one of them is no axis."""
     (reader, read_axes), (writer, written_axes) = read, write
     for read_axis, written_axis in zip(read_axes, written_axes, strict=True):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.schedule.rows.nests import Axis, Nest, NotRows, Obstacle, Rows
+from mlirtri.lowering.schedule.rows.nests import BlockAxis, BlockNest, NotRows, Obstacle, Rows
 from mlirtri.lowering.schedule.rows.reducers import Reducer, reducer_of
 from mlirtri.lowering.tir.blocks import CHEAP_CALLS
 from mlirtri.lowering.tir.statements import depends_on, nodes_in
@@ -45,7 +45,7 @@ class Step:
 class RowPlan:
     """Everything that is known of a row kernel before its loops are written."""
 
-    nests: tuple[Nest, ...]
+    nests: tuple[BlockNest, ...]
     rows: Rows
     inside: tuple[Inside, ...]
     steps: tuple[Step, ...]
@@ -59,7 +59,7 @@ class RowPlan:
         return costs_of(self.nests, self.inside, self.folded)[n]
 
 
-def make_plan(nests: Sequence[Nest], rows: Rows, outputs: Sequence[Any]) -> RowPlan:
+def make_plan(nests: Sequence[BlockNest], rows: Rows, outputs: Sequence[Any]) -> RowPlan:
     """Return the plan; `outputs` are the buffers that are results. Raises `NotRows`."""
     inside = tuple(_inside(nest, axes) for nest, axes in zip(nests, rows.axes, strict=True))
     reducers = {n: _reducer(nest) for n, nest in enumerate(nests) if nest.is_reduction}
@@ -68,13 +68,13 @@ def make_plan(nests: Sequence[Nest], rows: Rows, outputs: Sequence[Any]) -> RowP
     return RowPlan(tuple(nests), rows, inside, tuple(steps), folded, reducers, kept)
 
 
-def _reducer(nest: Nest) -> Reducer:
+def _reducer(nest: BlockNest) -> Reducer:
     if nest.before or (reducer := reducer_of(nest)) is None:
         raise NotRows(f"{nest.name} reduces in an order that has to be kept", Obstacle.ORDER)
     return reducer
 
 
-def _inside(nest: Nest, rows: Sequence[int]) -> Inside:
+def _inside(nest: BlockNest, rows: Sequence[int]) -> Inside:
     numbers = [i for i, axis in enumerate(nest.axes) if i not in rows and axis.extent != 1]
     # A sum over one element, too, is none over what the row keeps beside it.
     if nest.is_reduction and not all(nest.axes[i].is_reduction for i in numbers):
@@ -100,7 +100,7 @@ def _in_order(numbers: list[int], accesses: list[tuple]) -> list[int]:
     return [*(axis for axis in numbers if axis not in order), *dict.fromkeys(order)]
 
 
-def are_neighbours(axis: Axis, outer: int, inner: int, axes: tuple, shape: Sequence[Any]) -> bool:
+def are_neighbours(axis: BlockAxis, outer: int, inner: int, axes: tuple, shape: Sequence[Any]) -> bool:
     """Return whether two axes of a nest are contiguous in an access of this shape, as one axis would be, or absent."""
     if outer not in axes and inner not in axes:
         return True
@@ -111,7 +111,7 @@ def are_neighbours(axis: Axis, outer: int, inner: int, axes: tuple, shape: Seque
     )
 
 
-def cost_of(nest: Nest, inside: Inside) -> int:
+def cost_of(nest: BlockNest, inside: Inside) -> int:
     """Return the plain operations per element; what is invariant along the row is computed once and costs nothing."""
     axes = {nest.axes[axis].variable for group in inside.groups for axis in group}
     kinds = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Select, tirx.Max, tirx.Min, tirx.Cast, ir.Call)
@@ -127,7 +127,7 @@ def _operations(node: Any) -> int:
     return CHEAP if isinstance(node, tirx.Div) else 1
 
 
-def costs_of(nests: Sequence[Nest], inside: Sequence[Inside], folded: frozenset[int]) -> list[int]:
+def costs_of(nests: Sequence[BlockNest], inside: Sequence[Inside], folded: frozenset[int]) -> list[int]:
     """Return the operations per element of each nest, with those of the nests that are folded into it."""
     costs: list[int] = []
     for nest, axes in zip(nests, inside, strict=True):
@@ -136,7 +136,7 @@ def costs_of(nests: Sequence[Nest], inside: Sequence[Inside], folded: frozenset[
     return costs
 
 
-def _folded(nests: Sequence[Nest], inside: Sequence[Inside], outputs: Sequence[Any]) -> frozenset[int]:
+def _folded(nests: Sequence[BlockNest], inside: Sequence[Inside], outputs: Sequence[Any]) -> frozenset[int]:
     """Return the nests to compute where they are read: cheap or read once, and not results."""
     folded: set[int] = set()
     for n, nest in enumerate(nests):
@@ -153,7 +153,7 @@ def _folded(nests: Sequence[Nest], inside: Sequence[Inside], outputs: Sequence[A
     return frozenset(folded)
 
 
-def _streams(nest: Nest, inside: Inside) -> int:
+def _streams(nest: BlockNest, inside: Inside) -> int:
     """Return how many buffers a nest reads along its row; buffers with one value per row do not count."""
     axes = {axis for group in inside.groups for axis in group}
     return len({load.source for load in nest.loads if axes & set(nest.plain(load.indices))})
@@ -162,7 +162,7 @@ def _streams(nest: Nest, inside: Inside) -> int:
 class _Steps:
     """Puts nests into steps, each as early as what it reads allows."""
 
-    def __init__(self, nests: Sequence[Nest], rows: Rows, inside: Sequence[Inside], folded: frozenset[int]):
+    def __init__(self, nests: Sequence[BlockNest], rows: Rows, inside: Sequence[Inside], folded: frozenset[int]):
         self.nests, self.rows, self.inside, self.folded = nests, rows, inside, folded
         self.writers = {nest.target: n for n, nest in enumerate(nests)}
         self.steps: list[Step] = []

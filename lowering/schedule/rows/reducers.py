@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.schedule.rows.nests import Nest
+from mlirtri.lowering.schedule.rows.nests import BlockNest
 from mlirtri.lowering.tir.statements import loads_in
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_equal, structural_map, tirx
 
@@ -33,7 +33,7 @@ class Reducer:
     """`Max` or `Min`, for an extremum that keeps NaN."""
 
 
-def reducer_of(nest: Nest) -> Reducer | None:
+def reducer_of(nest: BlockNest) -> Reducer | None:
     """Return the reducer of a store ``result = f(result, term)``; None where the order of terms has to be kept."""
     value, result = nest.store.value, nest.target
     if nest.init is None:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.lowering.schedule.rows.nests import Axis, Nest
+from mlirtri.lowering.schedule.rows.nests import BlockAxis, BlockNest
 from mlirtri.lowering.schedule.rows.plan import RowPlan
 from mlirtri.lowering.tir.statements import delinearized, index
 from mlirtri.lowering.tir.vectors import loaded, stored
@@ -22,7 +22,7 @@ Element = tuple[Any, list[Expr]]
 """A buffer and indices."""
 
 
-def axis_values(axes: Sequence[Axis], position: Expr) -> Point:
+def axis_values(axes: Sequence[BlockAxis], position: Expr) -> Point:
     """Return the value of each axis at a position among all of them, in row-major order."""
     values = delinearized(position, [axis.extent for axis in axes])
     return {axis.variable: value for axis, value in zip(axes, values, strict=True)}
@@ -73,7 +73,7 @@ class NestWriter(ABC):
         """Return the point of a nest at which every axis is 0."""
         return {axis.variable: index(0) for axis in self.plan.nests[n].axes}
 
-    def before(self, nest: Nest, point: Point) -> list[Any]:
+    def before(self, nest: BlockNest, point: Point) -> list[Any]:
         """Return the statements before a nest's store; `point` has its scratch buffers, and gets new variables."""
         statements = []
         for statement in nest.before:

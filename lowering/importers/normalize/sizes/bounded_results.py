@@ -16,7 +16,7 @@ from mlirtri.lowering.sizes.conditions import dim
 from mlirtri.lowering.sizes.infer_size_program import size_values_of
 from mlirtri.lowering.sizes.loop_sizes import DESTINATION_STYLE
 
-Axis = tuple[int, int]
+ResultAxis = tuple[int, int]
 """A result and one of its axes."""
 MAX_STEPS = 64
 """How many operations a size is traced back."""
@@ -44,7 +44,7 @@ def _results(function: func.FuncOp) -> list[ir.Value]:
     return list(terminator(function.regions[0].blocks[0]).operands)
 
 
-def _open_axes(function: func.FuncOp) -> list[Axis]:
+def _open_axes(function: func.FuncOp) -> list[ResultAxis]:
     kinds = [value.type for value in _results(function)]
     return [(result, axis) for result, kind in enumerate(kinds) for axis, size in enumerate(kind.shape) if size < 0]
 
@@ -132,7 +132,7 @@ def _depends_on_sizes(value: ir.Value, depth: int) -> bool:
 _BINARY = ("arith.minsi", "arith.maxsi", "arith.select", "arith.addi")
 
 
-def _return_bounded(function: func.FuncOp, bounds: dict[Axis, ir.Value]) -> None:
+def _return_bounded(function: func.FuncOp, bounds: dict[ResultAxis, ir.Value]) -> None:
     end = terminator(function.regions[0].blocks[0])
     arguments, results = argument_attributes(function), result_attributes(function)
     values, sizes = list(end.operands), []

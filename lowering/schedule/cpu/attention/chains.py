@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from mlirtri.lowering.schedule.cpu.rows.rule import runs_along_memory
-from mlirtri.lowering.schedule.rows.nests import Nest, NotRows, find_rows, nests_of, with_plain_indices
+from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, find_rows, nests_of, with_plain_indices
 from mlirtri.lowering.schedule.rows.plan import RowPlan, make_plan
 from mlirtri.lowering.tir.blocks import leaf_blocks
 from mlirtri.lowering.tir.contraction import Values, size_of
@@ -35,7 +35,7 @@ class Chain:
     first: Product
     rows: RowPlan
     second: Product
-    weights: Nest
+    weights: BlockNest
     """The row nest that the second product reads."""
     stores: tuple[Any, ...]
     """The stores of the second product and its elementwise consumer, in terms of its axes."""
@@ -75,7 +75,7 @@ def chain_of(function: PrimFunc) -> Chain | None:
         return None
 
 
-def _chain(nests: list[Nest], products: dict[int, Product], outputs: Sequence[Any]) -> Chain | None:
+def _chain(nests: list[BlockNest], products: dict[int, Product], outputs: Sequence[Any]) -> Chain | None:
     start, end = products
     first, second = map(_without_rows_of_one, products.values())
     scores, middle = _scores(first, nests[start + 1 : end])
@@ -113,7 +113,7 @@ def _without_rows_of_one(product: Product) -> Product:
     return replace(product, rows=rows, batch=(*product.batch, *(axis for axis in product.rows if axis not in rows)))
 
 
-def _scores(first: Product, middle: list[Nest]) -> tuple[Scores, list[Nest]]:
+def _scores(first: Product, middle: list[BlockNest]) -> tuple[Scores, list[BlockNest]]:
     result_indices = tuple(first.update.indices)
     scores = Scores(first.result, tirx.BufferLoad(first.result, list(result_indices)), result_indices)
     while middle:
@@ -134,13 +134,13 @@ def _scores(first: Product, middle: list[Nest]) -> tuple[Scores, list[Nest]]:
     return scores, middle
 
 
-def _reads_matrices(nest: Nest, scores: Any) -> bool:
+def _reads_matrices(nest: BlockNest, scores: Any) -> bool:
     """Whether a nest reads a matrix besides the scores, whose rows are better read one after the other."""
     others = [load for load in nest.loads if not load.source.same_as(scores)]
     return any(len([axis for axis in nest.plain(load.indices) if axis is not None]) > 1 for load in others)
 
 
-def _at_same_element(nest: Nest, buffer: Any, indices: Sequence[Any]) -> Values | None:
+def _at_same_element(nest: BlockNest, buffer: Any, indices: Sequence[Any]) -> Values | None:
     """Return the values of an elementwise nest's axes where it reads `buffer` at `indices`; None for a part."""
     loads = [load for load in nest.loads if load.source.same_as(buffer)]
     if not loads or len({nest.plain(load.indices) for load in loads}) != 1:
@@ -155,7 +155,7 @@ def _at_same_element(nest: Nest, buffer: Any, indices: Sequence[Any]) -> Values 
     return values if is_whole else None
 
 
-def second_reads(second: Product, nest: Nest) -> bool:
+def second_reads(second: Product, nest: BlockNest) -> bool:
     """Whether the second product reads the result of a nest."""
     return bool(loads_of(second.left, nest.target) or loads_of(second.right, nest.target))
 
@@ -209,7 +209,7 @@ def _fits(chain: Chain, axis_of: dict[Any, int | None]) -> bool:
     return is_along and used.get(chain.block) is not None and used[chain.block].same_as(second.rows[0].variable)
 
 
-def _stores_behind(behind: Sequence[Nest], second: Product) -> tuple[Any, ...] | None:
+def _stores_behind(behind: Sequence[BlockNest], second: Product) -> tuple[Any, ...] | None:
     if not behind:
         return (second.update,)
     values = _at_same_element(behind[0], second.result, second.update.indices)

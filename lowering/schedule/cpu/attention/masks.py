@@ -19,7 +19,7 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.attention.chains import Chain
 from mlirtri.lowering.schedule.cpu.common.nest import is_load
 from mlirtri.lowering.schedule.cpu.common.tile_sizes import lanes_for, loop_kind
-from mlirtri.lowering.schedule.rows.nests import Nest
+from mlirtri.lowering.schedule.rows.nests import BlockNest
 from mlirtri.lowering.tir.contraction import Axis, Values, size_of
 from mlirtri.lowering.tir.products import Product
 from mlirtri.lowering.tir.statements import index, sequence
@@ -236,7 +236,7 @@ def _hides(chain: Chain) -> bool:
     return kinds[chain.weights.target] == _ZERO
 
 
-def _reduced(nest: Nest, kinds: dict[Any, int]) -> int | None:
+def _reduced(nest: BlockNest, kinds: dict[Any, int]) -> int | None:
     """Return the abstract value of a row's reduction that includes hidden elements."""
     value, target = nest.store.value, nest.target
     if isinstance(value, tirx.Add) and _is_number(nest.init, 0):

@@ -16,7 +16,7 @@ from typing import Any
 
 from mlirtri.lowering.schedule.cpu.nests.wide_sums import NARROW, STEPS, is_special
 from mlirtri.lowering.schedule.cpu.rows.passes import RowWriter
-from mlirtri.lowering.schedule.rows.nests import Nest
+from mlirtri.lowering.schedule.rows.nests import BlockNest
 from mlirtri.lowering.schedule.rows.plan import RowPlan, Step
 from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.tir.vectors import in_order, lanewise, stored
@@ -49,7 +49,7 @@ def _before_widening(term: Any) -> Any:
     return term.value if str(term.value.ty.dtype) == "float32" else tirx.Cast("float32", term.value)
 
 
-def is_narrowed(nests: Sequence[Nest], buffer: Any) -> bool:
+def is_narrowed(nests: Sequence[BlockNest], buffer: Any) -> bool:
     """Whether every load of a buffer is immediately cast to fp32 or less."""
     casts: list[Any] = []
     for nest in nests:

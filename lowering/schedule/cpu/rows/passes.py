@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.codegen.targets import lanes_in_register
-from mlirtri.lowering.schedule.rows.nests import Nest
+from mlirtri.lowering.schedule.rows.nests import BlockNest
 from mlirtri.lowering.schedule.rows.plan import EXPENSIVE, RowPlan, Step
 from mlirtri.lowering.schedule.rows.writer import Element, NestWriter, Point, axis_values
 from mlirtri.lowering.tir.bfloat16_storage import wide_dtype
@@ -270,7 +270,7 @@ class RowWriter(NestWriter):
             statements.append(stored(self.storage[n].buffer, self._stored_indices(n, indices), value))
         return statements
 
-    def _prepared(self, nest: Nest, point: Point, lanes: int, lane: Any) -> list[Any]:
+    def _prepared(self, nest: BlockNest, point: Point, lanes: int, lane: Any) -> list[Any]:
         """Return the statements before a nest's store, whose scratch elements become vectors."""
         for buffer in nest.scratch:
             wide = self._allocate(buffer.name, [lanes], str(buffer.dtype))

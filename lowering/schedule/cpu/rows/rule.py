@@ -15,7 +15,7 @@ from mlirtri.lowering.schedule.cpu.common.loops import PARALLEL_POINTS
 from mlirtri.lowering.schedule.cpu.common.parallel import profitable
 from mlirtri.lowering.schedule.cpu.rows.block_sums import BlockWriter
 from mlirtri.lowering.schedule.cpu.rows.columns import ColumnWriter, columns_of, lanes_of_rows
-from mlirtri.lowering.schedule.rows.nests import Nest, NotRows, find_rows, nests_of
+from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, find_rows, nests_of
 from mlirtri.lowering.schedule.rows.plan import EXPENSIVE, RowPlan, make_plan
 from mlirtri.lowering.tir.statements import delinearized, index
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Range, SBlock, SBlockRealize, Schedule, tirx
@@ -63,7 +63,7 @@ def is_along_memory(plan: RowPlan) -> bool:
     return all(runs_along_memory(plan, n) for n in plan.reducers)
 
 
-def only_finishes(nests: Sequence[Nest]) -> bool:
+def only_finishes(nests: Sequence[BlockNest]) -> bool:
     """Whether one reduction is followed only by work on its result, too little for a launch or a pass of its own."""
     first, *others = nests
     if not others or not first.is_reduction or any(nest.is_reduction for nest in others):
