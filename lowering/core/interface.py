@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -201,13 +201,18 @@ def identifier_of(name: str) -> str:
     return f"_{symbol}" if symbol[0].isdigit() else symbol
 
 
+def unique_name(name_hint: str, taken: Container[str]) -> str:
+    """Return `name_hint`, with a number appended if it is taken."""
+    name, count = name_hint, 0
+    while name in taken:
+        name, count = f"{name_hint}_{count}", count + 1
+    return name
+
+
 def kernel_names(functions: Sequence[str]) -> dict[str, str]:
     """Return the kernel names of these functions; valid names stay as they are."""
     names = {function: function for function in functions if identifier_of(function) == function}
     for function in functions:
-        name_hint, count = identifier_of(function), 0
-        symbol = name_hint
-        while function not in names and symbol in names.values():
-            symbol, count = f"{name_hint}_{count}", count + 1
-        names.setdefault(function, symbol)
+        if function not in names:
+            names[function] = unique_name(identifier_of(function), names.values())
     return {function: names[function] for function in functions}

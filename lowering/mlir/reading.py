@@ -91,3 +91,14 @@ def used_dimensions(mapping: ir.AffineMap) -> set[int]:
         elif isinstance(expression, ir.AffineBinaryExpr):
             pending += [expression.lhs, expression.rhs]
     return positions
+
+
+def kept_axes(sizes: Sequence[int], rank: int) -> list[int]:
+    """Return the axes that a rank-reduced slice of `rank` keeps: the first axes of size 1 are dropped."""
+    surplus, axes = len(sizes) - rank, []
+    for axis, size in enumerate(sizes):
+        if size == 1 and surplus:
+            surplus -= 1
+        else:
+            axes.append(axis)
+    return axes

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, linalg, tensor
 from mlirtri.lowering.mlir.aliasing import is_inside
 from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir.reading import kept_axes
 
 EQUAL, NOT_MORE = "==", "<="
 Values = list[ir.Value]
@@ -295,17 +296,6 @@ def slice_of(operation: ir.Operation) -> tuple[Values, Values, Values]:
     for name, count in zip(("offsets", "sizes", "strides"), counts[first:], strict=True):
         parts.append(mixed(operation.attributes[f"static_{name}"], [next(operands) for _ in range(count)]))
     return parts[0], parts[1], parts[2]
-
-
-def kept_axes(sizes: Sequence[int], rank: int) -> list[int]:
-    """Return the axes that a rank-reduced slice of `rank` keeps: the first axes of size 1 are dropped."""
-    surplus, axes = len(sizes) - rank, []
-    for axis, size in enumerate(sizes):
-        if size == 1 and surplus:
-            surplus -= 1
-        else:
-            axes.append(axis)
-    return axes
 
 
 def _as_index(value: ir.Value) -> ir.Value:

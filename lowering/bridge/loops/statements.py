@@ -20,6 +20,7 @@ from mlirtri.lowering.bridge.loops.values import LoopValues, Scalar, joined, par
 from mlirtri.lowering.bridge.scalar.body import mentions
 from mlirtri.lowering.bridge.scalar.integers import integer_power
 from mlirtri.lowering.bridge.scalar.rules import SCALAR_RULES, literal
+from mlirtri.lowering.mlir.reading import kept_axes
 from mlirtri.lowering.tir.bfloat16_storage import bits_dtype
 from mlirtri.lowering.tir.primfunc import Names
 from mlirtri.lowering.tir.statements import index
@@ -233,20 +234,8 @@ def _subview(translation, operation):
         mixed(list(operation.attributes[f"static_{name}"]), [next(operands) for _ in range(count)])
         for name, count in zip(("offsets", "sizes", "strides"), counts, strict=True)
     )
-    kept = _kept_axes(list(operation.attributes["static_sizes"]), result.type.rank)
+    kept = kept_axes(list(operation.attributes["static_sizes"]), result.type.rank)
     translation.memories[result] = loop_memory.subview(translation.memories[source], offsets, sizes, strides, kept)
-
-
-def _kept_axes(sizes: list[int], rank: int) -> list[int]:
-    """Return the axes that a subview keeps: axes of size 1 are dropped, the first ones where there is a choice."""
-    surplus = len(sizes) - rank
-    kept = []
-    for axis, size in enumerate(sizes):
-        if size == 1 and surplus:
-            surplus -= 1
-        else:
-            kept.append(axis)
-    return kept
 
 
 @statement("memref.collapse_shape")

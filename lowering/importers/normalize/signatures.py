@@ -10,6 +10,7 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.locations import location_of, name_of, span_of
 from mlirtri.dialect.bindings.mlir import arith, ir, public_functions, tensor
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
+from mlirtri.lowering.core.interface import unique_name
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir.attributes import NUMBER, STATE, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir.constants import numpy_dtype
@@ -124,9 +125,7 @@ def _name_arguments(block: ir.Block) -> None:
         name_hint = name_of(argument.location)
         if name_hint is None:
             continue
-        name, count = name_hint, 0
-        while name in names:
-            name, count = f"{name_hint}_{count}", count + 1
+        name = unique_name(name_hint, names)
         names.add(name)
         if name != name_hint:
             argument.set_location(location_of(span_of(argument.location), name))

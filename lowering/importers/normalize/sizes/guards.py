@@ -11,8 +11,9 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.mlir import arith, func, ir, operations_named, public_functions, scf, tensor
 from mlirtri.lowering.mlir.index_bounds import bounds_of
 from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir.reading import kept_axes
 from mlirtri.lowering.sizes import loop_sizes
-from mlirtri.lowering.sizes.conditions import EQUAL, conditions_of, dim, kept_axes, slice_of
+from mlirtri.lowering.sizes.conditions import EQUAL, conditions_of, dim, slice_of
 from mlirtri.lowering.sizes.infer_size_program import size_values_of
 
 NAMES = ("tensor.extract_slice", "tensor.insert_slice")

@@ -6,7 +6,7 @@ from typing import Any
 
 from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_POINTS, profitable
+from mlirtri.lowering.schedule.cpu.common.parallel import threads_are_profitable
 from mlirtri.lowering.tir.blocks import BlockFacts
 from mlirtri.lowering.toolchain.tvm_names import Schedule
 
@@ -26,7 +26,7 @@ def lanes_of(block: BlockFacts) -> int:
 
 def parallel_if_profitable(schedule: Schedule, loop: Any, points: int, target: Target) -> None:
     """Make a loop parallel unless the work of the whole nest is too small."""
-    if target.threads > 1 and profitable(points >= PARALLEL_POINTS):
+    if threads_are_profitable(target, points):
         schedule.parallel(loop)
 
 

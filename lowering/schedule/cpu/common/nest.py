@@ -128,7 +128,7 @@ def nest_of(schedule: Schedule, block: BlockFacts) -> FlatNest:
     for axis in sblock.iter_vars:
         analyzer.bind(axis.var, Range(index(0), index(int(axis.dom.extent))))
     body, init = (None if part is None else _flattened(part, flat, analyzer) for part in (sblock.body, sblock.init))
-    if init is not None and block.is_spatial:  # reduction over no axes: initialised and finished in one step
+    if init is not None and block.is_spatial:  # an update without reduction axes: initialised and updated at once
         body, init = sequence(init, body), None
     body = fresh(sequence(*(tirx.AllocBuffer(buffer) for buffer in sblock.alloc_buffers), body))
     axes = tuple(

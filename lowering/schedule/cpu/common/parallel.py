@@ -18,9 +18,20 @@ PARALLEL_POINTS = 32768
 """Loop bodies below which a second thread costs more than it saves: a launch takes about 3 µs."""
 
 
+PARALLEL_VECTORS = 65536
+"""The same in vector operations of tiles: some ten microseconds."""
+PARALLEL_STEPS = 65536
+"""The same in steps of imperative loops, of which a plain statement is one."""
+
+
 def profitable(condition: bool) -> bool:
     """Whether a profitability condition holds: always, where ``MLIRTRI_FORCE_SCHEDULES`` is set."""
     return condition or settings.get("MLIRTRI_FORCE_SCHEDULES")
+
+
+def threads_are_profitable(target: Target, work: int, least: int = PARALLEL_POINTS) -> bool:
+    """Return whether `work`, in the unit of `least`, is enough for several threads of the target."""
+    return target.threads > 1 and profitable(work >= least)
 
 
 @dataclass(frozen=True)
@@ -37,7 +48,7 @@ def outer_loops(outer: Outer, statement: Stmt, target: Target) -> Stmt:
     if not axes:
         return statement
     count = prod(axis.extent for axis in axes)
-    if target.threads > 1 and count > 1 and profitable(outer.points >= PARALLEL_POINTS):
+    if count > 1 and threads_are_profitable(target, outer.points):
         return _fused(axes, count, statement)
     return serial_loops(axes, statement)
 

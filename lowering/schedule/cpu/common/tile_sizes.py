@@ -11,13 +11,11 @@ from typing import Any
 
 from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.parallel import profitable
+from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_VECTORS, threads_are_profitable
 from mlirtri.lowering.tir.statements import fresh, index
 from mlirtri.lowering.tir.tiles import counted, parts_of
 from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, tirx
 
-PARALLEL_VECTORS = 65536
-"""Vector operations below which a second thread costs more than it saves: some ten microseconds."""
 MAX_VECTORS = 4
 """Vectors in a row of a tile: more load streams gain nothing."""
 MAX_ROWS = 15
@@ -184,4 +182,4 @@ def shared(name: str, extent: Any, body: Callable[[Expr], Stmt], work: Any, targ
 
 def loop_kind(work: int, target: Target) -> Any:
     """Return the kind of a loop around `work` vector operations: parallel where that is profitable."""
-    return tirx.ForKind.PARALLEL if target.threads > 1 and profitable(work >= PARALLEL_VECTORS) else tirx.ForKind.SERIAL
+    return tirx.ForKind.PARALLEL if threads_are_profitable(target, work, PARALLEL_VECTORS) else tirx.ForKind.SERIAL

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.parallel import profitable
+from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_STEPS, profitable
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, last_strip, rest_loop, strip_loop
 from mlirtri.lowering.schedule.cpu.loops.accesses import has_expensive_calls
 from mlirtri.lowering.schedule.cpu.loops.fusion import fused
@@ -44,8 +44,6 @@ from mlirtri.lowering.toolchain.tvm_names import (
     tirx,
 )
 
-PARALLEL_POINTS = 65536
-"""Plain steps below which a second thread costs more than it saves."""
 CALL_POINTS = 16
 """The cost of a step with a function call such as `exp`, in plain steps."""
 UNKNOWN_EXTENT = 16
@@ -283,8 +281,8 @@ def _work(statement: Any, changing: list[Any]) -> Any:
 def on_threads(statement: Any, work: Any) -> Any:
     """Return the statements of a scheduled parallel loop with the first loop on all threads where `work` is enough."""
     if isinstance(work, tirx.IntImm):
-        return _first_parallel(statement) if profitable(work.value >= PARALLEL_POINTS) else statement
-    condition = tirx.GE(work, index(PARALLEL_POINTS))
+        return _first_parallel(statement) if profitable(work.value >= PARALLEL_STEPS) else statement
+    condition = tirx.GE(work, index(PARALLEL_STEPS))
     return tirx.IfThenElse(condition, _first_parallel(statement), fresh(statement))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from mlirtri.lowering.codegen.targets import lanes_in_register, vector_registers
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis, lanes_of
-from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_POINTS, Outer, outer_loops, profitable, serial_loops
+from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops, serial_loops, threads_are_profitable
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, Widened, strip, vector_of
 from mlirtri.lowering.schedule.cpu.common.vector_stores import vector_store
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, accumulators_of
@@ -190,7 +190,7 @@ def _column_strip(
 
 
 def _rows(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int, target: Target) -> Any:
-    if not nest.spatial and target.threads > 1 and profitable(nest.points >= PARALLEL_POINTS):
+    if not nest.spatial and threads_are_profitable(target, nest.points):
         return _shared_row(nest, accumulators, row, lanes, target)
     return outer_loops(Outer(list(nest.spatial), nest.points), row_of(nest, accumulators, row, lanes), target)
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.loops import PARALLEL_POINTS
-from mlirtri.lowering.schedule.cpu.common.parallel import profitable
+from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_POINTS, profitable, threads_are_profitable
 from mlirtri.lowering.schedule.cpu.rows.block_sums import BlockWriter
 from mlirtri.lowering.schedule.cpu.rows.columns import ColumnWriter, columns_of, lanes_of_rows
 from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, find_rows, nests_of
@@ -192,7 +191,7 @@ def _in_strips(function: PrimFunc, plan: RowPlan, across: range, target: Target)
 
 
 def _kind_of_loop(plan: RowPlan, target: Target) -> Any:
-    is_parallel = target.threads > 1 and profitable(_work(plan) >= PARALLEL_POINTS)
+    is_parallel = threads_are_profitable(target, _work(plan))
     return tirx.ForKind.PARALLEL if is_parallel else tirx.ForKind.SERIAL
 
 

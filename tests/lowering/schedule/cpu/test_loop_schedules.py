@@ -26,7 +26,7 @@ for i in range({rows} - 2):
 @pytest.mark.parametrize(("dtype", "threads"), [("float64", 1), ("float32", 2)])
 @pytest.mark.parametrize(("rows", "columns"), [(2, 9), (3, 3), (5, 10), (7, 19), (4, 37)])
 def test_stencil_of_every_width(rows, columns, dtype, threads, monkeypatch):
-    monkeypatch.setattr(loop_rule, "PARALLEL_POINTS", 1)
+    monkeypatch.setattr(loop_rule, "PARALLEL_STEPS", 1)
     a, b = random(rows, columns, dtype=dtype), random(rows, columns + 1, dtype=dtype)[:, :columns].copy()
     made = function(STENCIL.format(rows=rows, columns=columns, dtype=dtype), **arguments_of({"A": a, "B": b}))
     expected = b.copy()
@@ -143,7 +143,7 @@ for i in range({n}):
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("n", [1, 2, 7, 50])
 def test_triangular_loops(n, threads, monkeypatch):
-    monkeypatch.setattr(loop_rule, "PARALLEL_POINTS", 20)
+    monkeypatch.setattr(loop_rule, "PARALLEL_STEPS", 20)
     a = random(n, n) + n * np.eye(n)
     made = scheduled(function(FACTORISATION.format(n=n), A=((n, n), "float64")), on(threads))
     [found] = run(made, a)
@@ -208,7 +208,7 @@ for i in range(n[0]):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_sizes_of_run_time(threads, monkeypatch):
-    monkeypatch.setattr(loop_rule, "PARALLEL_POINTS", 64)
+    monkeypatch.setattr(loop_rule, "PARALLEL_STEPS", 64)
     arrays = {"A": random(40, 40), "B": random(41, 40)[:40].copy(), "x": random(40), "n": np.zeros(3, dtype=int)}
     call = compiled(scheduled(function(UNKNOWN, **arguments_of(arrays)), on(threads)))
     for sizes in [(0, 0, 0), (3, 0, 5), (5, -2, 3), (1, 1, 0), (9, 40, 40), (40, 33, 7), (40, 7, 9), (8, 8, 8)]:
