@@ -20,7 +20,7 @@ from mlirtri.dialect.ops.table import TABLE
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TriValue:
     """An SSA value of stage `tri` with its type."""
 
     value: Any
@@ -43,7 +43,7 @@ class TriBuilder:
         self.placement: Any = None
         """The frontend's `Placement` of values on devices; None without devices."""
 
-    def emit(self, name: str, *operands: Tensor, **values: Any) -> Tensor:
+    def emit(self, name: str, *operands: TriValue, **values: Any) -> TriValue:
         """Create one operation; the row's type rule returns its result type or raises `KernelError`."""
         op = self.table[name]
         tensors = self.on_device(operands)
@@ -59,35 +59,35 @@ class TriBuilder:
             attributes=attached,
             loc=self.location,
         )
-        return self.placed(Tensor(operation.results[0], result))
+        return self.placed(TriValue(operation.results[0], result))
 
-    def on_device(self, operands: Sequence[Tensor]) -> Sequence[Tensor]:
+    def on_device(self, operands: Sequence[TriValue]) -> Sequence[TriValue]:
         """Return the operands, copied to the device of the next operation where they are on another."""
         return operands if self.placement is None else self.placement.bring(self, operands)
 
-    def placed(self, result: Tensor) -> Tensor:
+    def placed(self, result: TriValue) -> TriValue:
         """Record the device of a new value, and return it."""
         if self.placement is not None:
             self.placement.note(result)
         return result
 
-    def __getattr__(self, name: str) -> Callable[..., Tensor]:
+    def __getattr__(self, name: str) -> Callable[..., TriValue]:
         if name.startswith("_") or name not in self.table:
             raise AttributeError(name)
         return lambda *operands, **values: self.emit(name, *operands, **values)
 
-    def constant(self, number: complex | float | int | bool, dtype: DType, shape: tuple[int, ...] = ()) -> Tensor:
+    def constant(self, number: complex | float | int | bool, dtype: DType, shape: tuple[int, ...] = ()) -> TriValue:
         """Create a literal of rank 0, or a tensor of `shape` filled with the number."""
         return self.emit("constant", value=dtype.python(number), shape=shape, dtype=dtype.name)
 
-    def cast(self, x: Tensor, dtype: DType) -> Tensor:
+    def cast(self, x: TriValue, dtype: DType) -> TriValue:
         """Create a cast; return x itself where it has the dtype."""
-        return Tensor(x.value, x.type) if x.type.dtype == dtype else self.emit("cast", x, dtype=dtype.name)
+        return TriValue(x.value, x.type) if x.type.dtype == dtype else self.emit("cast", x, dtype=dtype.name)
 
-    def index(self, size: int | Size) -> Tensor:
+    def index(self, size: int | Size) -> TriValue:
         """Return a size as a rank-0 int64 tensor."""
         size, int64 = Size.of(size), DTYPES["int64"]
-        result: Tensor | None = None
+        result: TriValue | None = None
         for symbol, factor in size.terms:
             term = symbol.value if abs(factor) == 1 else self.multiply(symbol.value, self.constant(abs(factor), int64))
             if result is None:

@@ -17,7 +17,7 @@ from itertools import count
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import func, ir, operations_named
-from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.dialect.definition import mlir_type, type_of
 from mlirtri.errors import Note, UnsupportedSyntaxError
 from mlirtri.lowering.core.refusals import refuse
@@ -34,9 +34,9 @@ NAMES = {"relax": "a call of Relax's library", "tensorir": "a call of TensorIR",
 
 
 def call(
-    builder: TriBuilder, kind: str, name: str, values: Mapping[str, str], tensors: Sequence[Tensor],
+    builder: TriBuilder, kind: str, name: str, values: Mapping[str, str], tensors: Sequence[TriValue],
     types: Sequence[TensorType],
-) -> list[Tensor]:  # fmt: skip
+) -> list[TriValue]:  # fmt: skip
     """Create a call at the builder's insertion point and location, and return its results, of `types`."""
     if kind != "device":
         tensors = builder.on_device(tensors)
@@ -49,7 +49,7 @@ def call(
     symbol = _declared(f"{kind}.{name}", function, attributes)
     operation = func.CallOp(results, symbol, [tensor.value for tensor in tensors], loc=builder.location)
     return [
-        builder.placed(Tensor(value, tensor_type))
+        builder.placed(TriValue(value, tensor_type))
         for value, tensor_type in zip(operation.operation.results, types, strict=True)
     ]
 

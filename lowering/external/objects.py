@@ -37,7 +37,7 @@ class External:
         raise KernelTypeError(f"{self.__name__} has no attribute {name!r} in a kernel")
 
     def emit(self, language: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
-        """Emit a call in a kernel and return a `Tensor`, or a tuple of them; raises `KernelError`."""
+        """Emit a call in a kernel and return a `TriValue`, or a tuple of them; raises `KernelError`."""
         raise KernelTypeError(f"{self.__name__} is not a function")
 
     def __call__(self, *arguments: Any, **keywords: Any) -> NoReturn:

@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.dialect.bindings.locations import location_of, span_of
 from mlirtri.dialect.bindings.mlir import func, ir
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.errors import KernelTypeError, Span
 from mlirtri.lowering.core.interface import ConstantParameter, Interface, Leaf, RuntimeCheck, TensorParameter, like
@@ -63,7 +63,7 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
             scope.locals[parameter.name] = _argument(next(arguments), parameter, len(memories))
             memories.append(scope.locals[parameter.name])
     value = visit_body(FunctionContext(builder, scope, tree.file), tree.node.body)
-    results: list[Tensor] = []
+    results: list[TriValue] = []
     builder.tri.location = location_of(_return_span(tree))
     structure = _result_tree(value, builder, results, _return_span(tree))
     checks = []
@@ -91,12 +91,12 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
     context.interface = Interface(parameters, types, structure, tuple(checks), tuple(updates), log, ordered)
 
 
-def _argument(value: ir.Value, parameter: TensorParameter, number: int) -> Tensor:
+def _argument(value: ir.Value, parameter: TensorParameter, number: int) -> TriValue:
     """Return the value that a parameter's name holds: an array is the caller's memory."""
-    tensor = Tensor(value, parameter.type, parameter.weak)
+    tensor = TriValue(value, parameter.type, parameter.weak)
     if parameter.number:
         return tensor
-    return replace(tensor, origin=View(Storage(Tensor(value, parameter.type), argument=number)))
+    return replace(tensor, origin=View(Storage(TriValue(value, parameter.type), argument=number)))
 
 
 def _mark_updates(function: Any, updates: tuple[tuple[int, int], ...]) -> None:
@@ -129,14 +129,14 @@ def _return_span(tree: KernelTree) -> Span:
     return span_of_node(tree.file, returns[-1] if returns else tree.node)
 
 
-def _result_tree(value: Any, builder: Language, results: list[Tensor], span: Span) -> Any:
+def _result_tree(value: Any, builder: Language, results: list[TriValue], span: Span) -> Any:
     if value is None:
         return None
     if isinstance(value, (tuple, list)):
         return like(value, [_result_tree(part, builder, results, span) for part in value])
-    if not isinstance(value, (Tensor, bool, int, float, complex)):
+    if not isinstance(value, (TriValue, bool, int, float, complex)):
         raise KernelTypeError(f"a kernel cannot return {describe(value)}", span, help="return tensors, numbers, tuples")
-    result = value if isinstance(value, Tensor) else builder.tensor(value)
+    result = value if isinstance(value, TriValue) else builder.tensor(value)
     if result.type.is_static:
         results.append(result)
         return Leaf(len(results) - 1, result.type)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, Note, Span, UnknownNameError
 from mlirtri.lowering.frontend.context import FunctionContext, Returned, handles, visit, visit_block
 from mlirtri.lowering.frontend.early_exits import CHOSEN, VALUE, stored
@@ -27,7 +27,7 @@ from mlirtri.lowering.frontend.scope import FailedAssignment, Unavailable
 @handles(ast.If)
 def visit_if(context: FunctionContext, node: ast.If) -> Returned | None:
     test = condition(context, node.test)
-    if not isinstance(test, Tensor):
+    if not isinstance(test, TriValue):
         return visit_block(context, node.body if test else node.orelse)
     bodies = [lambda body=body: _visit_arm(context, body) for body in (node.body, node.orelse)]
     live = getattr(node, "live_out", frozenset()) | {VALUE}
@@ -62,13 +62,13 @@ def _visit_arm(context: FunctionContext, body: list[ast.stmt]) -> bool:
 @handles(ast.IfExp)
 def visit_if_exp(context: FunctionContext, node: ast.IfExp) -> Any:
     test = condition(context, node.test)
-    if not isinstance(test, Tensor):
+    if not isinstance(test, TriValue):
         return visit(context, node.body if test else node.orelse)
     return select(context, test, lambda: visit(context, node.body), lambda: visit(context, node.orelse), node)
 
 
 def select(
-    context: FunctionContext, test: Tensor, first: Callable[[], Any], second: Callable[[], Any], node: ast.expr
+    context: FunctionContext, test: TriValue, first: Callable[[], Any], second: Callable[[], Any], node: ast.expr
 ) -> Any:
 
     def stored_as_chosen(expression: Callable[[], Any]) -> Callable[[], Any]:
@@ -91,7 +91,7 @@ def visit_bool_op(context: FunctionContext, node: ast.BoolOp) -> Any:
     value = visit(context, node.values[0])
     for operand in node.values[1:]:
         predicate = predicate_at(context, value, node.values[0])
-        if isinstance(predicate, Tensor):
+        if isinstance(predicate, TriValue):
             value = _either(context, is_or, value, predicate, operand)
         elif predicate == is_or:
             return value
@@ -100,13 +100,13 @@ def visit_bool_op(context: FunctionContext, node: ast.BoolOp) -> Any:
     return value
 
 
-def _either(context: FunctionContext, is_or: bool, value: Any, predicate: Tensor, right: ast.expr) -> Any:
+def _either(context: FunctionContext, is_or: bool, value: Any, predicate: TriValue, right: ast.expr) -> Any:
     b = context.b
     has_effect = any(isinstance(part, (ast.Call, ast.NamedExpr)) for part in ast.walk(right))
     if not has_effect and predicate is value and not b.debug:
         # Without side effects both sides can be computed and combined without a branch.
         other = visit(context, right)
-        if isinstance(other, Tensor) and other.type == predicate.type:
+        if isinstance(other, TriValue) and other.type == predicate.type:
             combined = (b.tri.logical_or if is_or else b.tri.logical_and)(predicate, other)
             combined = replace(combined, weak=predicate.weak and other.weak)
             return either(combined, (value, other), "the result of `and` or `or`")
@@ -121,12 +121,12 @@ def _either(context: FunctionContext, is_or: bool, value: Any, predicate: Tensor
 class _Arm:
     value: Any
     names: dict[str, Any]
-    written: dict[Storage, Tensor]
+    written: dict[Storage, TriValue]
 
 
 def emit_if(
     context: FunctionContext,
-    test: Tensor,
+    test: TriValue,
     bodies: Sequence[Callable[[], Any]],
     live: Iterable[str],
     spans: Sequence[Span],
@@ -183,7 +183,7 @@ class _Merge:
     spans: Sequence[Span]
     serial: int
     """Memory with a higher serial number was created in an arm."""
-    yielded: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    yielded: list[tuple[TriValue, TriValue]] = field(default_factory=list)
     """The pairs of values that the arms yield."""
 
     def run(self, live: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.errors import (
     CompilerBugError,
@@ -130,7 +130,7 @@ def _call_algorithm(
 def _call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> Any:
     if function is breakpoint:
         return _breakpoint(b, arguments, keywords)
-    tensors = [value for value in flat(arguments) if isinstance(value, Tensor)]
+    tensors = [value for value in flat(arguments) if isinstance(value, TriValue)]
     if not tensors:
         if function is isinstance:
             raise KernelTypeError(
@@ -173,34 +173,34 @@ def _is_library(function: Callable[..., Any]) -> bool:
     return top in ("numpy", "torch", "math", "mlirtri", *sys.stdlib_module_names) and top != "__main__"
 
 
-def _len(b: Language, x: Tensor) -> Any:
+def _len(b: Language, x: TriValue) -> Any:
     if not x.type.rank:
         raise KernelTypeError(f"{describe(x)} has no len()")
     return b.number_of(x.type.shape[0])
 
 
-def _float(b: Language, x: Tensor) -> Any:
+def _float(b: Language, x: TriValue) -> Any:
     return replace(b.tri.cast(_real_scalar(b, x, "float"), DTYPES["float64"]), weak=True)
 
 
-def _int(b: Language, x: Tensor) -> Any:
+def _int(b: Language, x: TriValue) -> Any:
     return replace(b.tri.cast(_real_scalar(b, x, "int"), DTYPES["int64"]), weak=True, linear=x.linear)
 
 
-def _real_scalar(b: Language, x: Tensor, name: str) -> Tensor:
+def _real_scalar(b: Language, x: TriValue, name: str) -> TriValue:
     scalar = b.reshape(x, ()) if x.type.size == 1 else x
     if scalar.type.rank or scalar.type.dtype.is_complex:
         raise KernelTypeError(f"{name}() takes a number, got {describe(x)}", help="use astype or cast")
     return scalar
 
 
-def _bool(b: Language, x: Tensor) -> Any:
+def _bool(b: Language, x: TriValue) -> Any:
     predicate = predicate_of(b, x)
-    return replace(predicate, weak=True) if isinstance(predicate, Tensor) else predicate
+    return replace(predicate, weak=True) if isinstance(predicate, TriValue) else predicate
 
 
 def _complex(b: Language, real: Any, imag: Any = None) -> Any:
-    if any(isinstance(part, Tensor) and part.type.rank for part in (real, imag)):
+    if any(isinstance(part, TriValue) and part.type.rank for part in (real, imag)):
         raise KernelTypeError(f"complex() takes numbers, got {describe(real)}", help="use astype or cast")
     if imag is None:
         return replace(b.tri.cast(b.tensor(real), DTYPES["complex128"]), weak=True)
@@ -208,7 +208,7 @@ def _complex(b: Language, real: Any, imag: Any = None) -> Any:
     return replace(b.tri.emit("complex", *parts), weak=True)
 
 
-def _round(b: Language, x: Tensor, digits: Any = None) -> Any:
+def _round(b: Language, x: TriValue, digits: Any = None) -> Any:
     rounded = b.round(x)
     if digits not in (None, 0):
         raise KernelTypeError("round() to digits is not supported on numbers of run time", help="use np.round")
@@ -218,11 +218,11 @@ def _round(b: Language, x: Tensor, digits: Any = None) -> Any:
 
 def _extremum(name: str, comparison: str) -> Callable[..., Any]:
     def extremum(b: Language, *arguments: Any) -> Any:
-        is_array = len(arguments) == 1 and isinstance(arguments[0], Tensor)
+        is_array = len(arguments) == 1 and isinstance(arguments[0], TriValue)
         values = rows(b, arguments[0]) if is_array else list(arguments)
         if len(values) == 1 and isinstance(values[0], (tuple, list)):
             values = list(values[0])
-        if any(isinstance(value, Tensor) and value.type.rank for value in values):
+        if any(isinstance(value, TriValue) and value.type.rank for value in values):
             raise KernelTypeError(f"{name}() of arrays", help=f"use {name}imum(x, y) or x.{name}()")
         if all(map(is_integer, values)):
             # Bounds of sizes may decide at compile time which is larger.
@@ -236,13 +236,13 @@ def _extremum(name: str, comparison: str) -> Callable[..., Any]:
 
 def _first_unless_beyond(b: Language, comparison: str, x: Any, y: Any) -> Any:
     """Return Python's `max` or `min` of two: the first unless the second compares beyond it, so a leading NaN stays."""
-    if not isinstance(x, Tensor) and not isinstance(y, Tensor):
+    if not isinstance(x, TriValue) and not isinstance(y, TriValue):
         return (max if comparison == "greater" else min)(x, y)
     return either(b.where(getattr(b, comparison)(y, x), y, x), (x, y), "the result of max() or min()")
 
 
 def _sum(b: Language, values: Any, start: Any = 0) -> Any:
-    if isinstance(values, Tensor):
+    if isinstance(values, TriValue):
         result = b.sum(values, 0)
         return result if start == 0 else b.add(result, start)
     return reduce(b.add, values, start)
@@ -255,7 +255,7 @@ def _isinstance(b: Language, value: Any, kinds: Any) -> Any:
 
 
 def _parts(b: Language, x: Any) -> Any:
-    return rows(b, x) if isinstance(x, Tensor) else x
+    return rows(b, x) if isinstance(x, TriValue) else x
 
 
 RUN_TIME_BUILTINS: dict[Any, Callable[..., Any]] = {
@@ -285,14 +285,14 @@ def _breakpoint(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> 
 def _static_print(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
     if keywords:
         raise KernelTypeError("static_print takes no keyword arguments")
-    print(*(str(value.type) if isinstance(value, Tensor) else value for value in arguments), file=sys.stderr)
+    print(*(str(value.type) if isinstance(value, TriValue) else value for value in arguments), file=sys.stderr)
 
 
 def _static_assert(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
     if keywords or len(arguments) not in (1, 2):
         raise KernelTypeError("static_assert takes a condition and, if you like, a message")
     condition, *message = arguments
-    if isinstance(condition, Tensor):
+    if isinstance(condition, TriValue):
         raise KernelTypeError(f"static_assert needs a condition known at compile time, got {describe(condition)}")
     if not condition:
         raise StaticAssertionError(f"static assertion failed{f': {message[0]}' if message else ''}")
@@ -308,7 +308,7 @@ def _device_print(b: Language, arguments: list[Any], keywords: dict[str, Any]) -
 def _require_of_matrix(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
     """Check the operands of a linear algebra function, at run time where the condition is not known before."""
     condition, message = arguments
-    if isinstance(condition, Tensor):
+    if isinstance(condition, TriValue):
         tri = b.tri
         wrong = tri.logical_not(condition)
         # Report the user's line, not a line of the inlined library function.

@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.errors import UnsupportedSyntaxError
 from mlirtri.lowering.core.target import DEFAULT_CUDA_ARCHITECTURE, Target
 from mlirtri.lowering.external import calls as external_calls
@@ -24,7 +24,7 @@ class Placement:
         self.architecture = target.architecture if target.is_cuda else DEFAULT_CUDA_ARCHITECTURE
         self.is_used = False
         self._where: dict[ir.Value, Device] = {}
-        self._copies: dict[tuple[ir.Value, Device], Tensor] = {}
+        self._copies: dict[tuple[ir.Value, Device], TriValue] = {}
 
     @contextmanager
     def on(self, device: Device) -> Iterator[None]:
@@ -35,7 +35,7 @@ class Placement:
         finally:
             self.current = outer
 
-    def bring(self, builder: TriBuilder, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def bring(self, builder: TriBuilder, tensors: Sequence[TriValue]) -> list[TriValue]:
         """Return the tensors on the current device, copied where they are on another."""
         if not self.is_used:
             return list(tensors)
@@ -46,16 +46,16 @@ class Placement:
             )
         return [self._brought(builder, tensor) for tensor in tensors]
 
-    def note(self, tensor: Tensor) -> None:
+    def note(self, tensor: TriValue) -> None:
         if self.is_used:
             self._where[tensor.value] = self.current
 
-    def at_home(self, builder: TriBuilder, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def at_home(self, builder: TriBuilder, tensors: Sequence[TriValue]) -> list[TriValue]:
         """Return results on the device of the caller."""
         with self.on(self.home) if self.is_used else nullcontext():
             return self.bring(builder, tensors)
 
-    def _brought(self, builder: TriBuilder, tensor: Tensor) -> Tensor:
+    def _brought(self, builder: TriBuilder, tensor: TriValue) -> TriValue:
         device = self.current
         if self._where.get(tensor.value, self.home) == device:
             return tensor

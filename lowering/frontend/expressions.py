@@ -1,6 +1,6 @@
 """Expressions of a kernel: constants, names, tuples, strings, attributes, subscripts.
 
-The value of an expression is a `Tensor` (an SSA value) or a compile-time Python object.
+The value of an expression is a `TriValue` (an SSA value) or a compile-time Python object.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DType, as_dtype
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.errors import KernelTypeError, UnknownNameError, UnsupportedSyntaxError, did_you_mean
 from mlirtri.lowering.external.objects import External
@@ -70,7 +70,7 @@ def visit_joined_str(context: FunctionContext, node: ast.JoinedStr) -> str:
 def visit_formatted_value(context: FunctionContext, node: ast.FormattedValue) -> str:
     value = visit(context, node.value)
     spec = visit(context, node.format_spec) if node.format_spec else ""
-    if isinstance(value, Tensor):
+    if isinstance(value, TriValue):
         if spec:
             raise KernelTypeError(
                 f"{describe(value)} is known at run time only, so a format has no value to show",
@@ -89,7 +89,7 @@ def visit_attribute(context: FunctionContext, node: ast.Attribute) -> Any:
 
 def attribute(context: FunctionContext, owner: Any, name: str) -> Any:
     """Return ``owner.name``; raises `UnknownNameError`, with similar names, for what kernels do not have."""
-    if isinstance(owner, Tensor):
+    if isinstance(owner, TriValue):
         return tensor_attribute(context.b, owner, name)
     if isinstance(owner, ModuleType):
         return _module_attribute(context, owner, name)
@@ -125,7 +125,7 @@ def visit_slice(context: FunctionContext, node: ast.Slice) -> slice:
 def _bound(context: FunctionContext, node: ast.expr | None) -> Any:
     bound = visit(context, node) if node else None
     # `numpy.mgrid` takes floats, and complex numbers for numbers of points.
-    if bound is None or isinstance(bound, Tensor | numbers.Number) or hasattr(type(bound), "__index__"):
+    if bound is None or isinstance(bound, TriValue | numbers.Number) or hasattr(type(bound), "__index__"):
         return bound
     raise KernelTypeError(f"a slice takes integers, got {describe(bound)}", context.span(node) if node else None)
 
@@ -135,7 +135,7 @@ def visit_subscript(context: FunctionContext, node: ast.Subscript) -> Any:
     owner, index = visit(context, node.value), visit(context, node.slice)
     if owner is np.s_ or owner is np.index_exp:
         return owner[index]
-    if isinstance(owner, Tensor):
+    if isinstance(owner, TriValue):
         return element(context.b, owner, index if isinstance(index, tuple) else (index,))
     if isinstance(owner, (tuple, list, str)):
         return fold(_item, owner, index)

@@ -13,7 +13,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import broadcast_shapes
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelIndexError, KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.dynamic_sizes import aligned, common_size, cut
@@ -24,7 +24,7 @@ from mlirtri.lowering.frontend.slices import read, steps_of, subset_of
 INT64 = DTYPES["int64"]
 
 
-def subscript(b: Language, tensor: Tensor, index: tuple[Any, ...]) -> Tensor:
+def subscript(b: Language, tensor: TriValue, index: tuple[Any, ...]) -> TriValue:
     """Return ``tensor[index]``, which shares the tensor's memory if all parts are basic."""
     parts = expanded(b, tensor, index)
     if any(is_array(part) for part in parts):
@@ -39,7 +39,7 @@ def subscript(b: Language, tensor: Tensor, index: tuple[Any, ...]) -> Tensor:
     return replace(result, origin=replace(view, version=tensor.origin.version))
 
 
-def element(b: Language, tensor: Tensor, index: tuple[Any, ...]) -> Tensor:
+def element(b: Language, tensor: TriValue, index: tuple[Any, ...]) -> TriValue:
     """Return ``tensor[index]`` as an expression: one element of a NumPy array, without ``...``, is a scalar."""
     result = subscript(b, tensor, index)
     if b.semantics == "numpy" and not result.type.rank and not any(part is ... for part in index):
@@ -47,12 +47,12 @@ def element(b: Language, tensor: Tensor, index: tuple[Any, ...]) -> Tensor:
     return with_memory(result, 0) if not result.type.rank else result
 
 
-def rows(b: Language, tensor: Tensor) -> list[Tensor]:
+def rows(b: Language, tensor: TriValue) -> list[TriValue]:
     """Return the slices of a tensor along its first axis, of static size, for unpacking."""
     return [element(b, tensor, (index,)) for index in range(tensor.type.shape[0])]
 
 
-def expanded(b: Language, tensor: Tensor, index: tuple[Any, ...]) -> list[Any]:
+def expanded(b: Language, tensor: TriValue, index: tuple[Any, ...]) -> list[Any]:
     """Return an index with one part for each axis, and None for each new one."""
     index = tuple(_as_array(b, part) for part in index)
     if sum(1 for part in index if part is ...) > 1:
@@ -86,7 +86,7 @@ def _axes_taken(part: Any) -> int:
 
 def _indices_of_step(b: Language, part: Any, size: int | Size) -> Any:
     """Return a slice with a run-time step, which must be positive, as an array of indices."""
-    if not isinstance(part, slice) or not isinstance(part.step, Tensor):
+    if not isinstance(part, slice) or not isinstance(part.step, TriValue):
         return part
     indices, tri = b.indices, b.tri
     step = indices.size_of(part.step)
@@ -102,14 +102,14 @@ def _indices_of_step(b: Language, part: Any, size: int | Size) -> Any:
 
 def is_array(part: Any) -> bool:
     """Return whether a part of an index is an integer array or a mask."""
-    return isinstance(part, Tensor) and (part.type.rank > 0 or part.type.dtype.is_bool)
+    return isinstance(part, TriValue) and (part.type.rank > 0 or part.type.dtype.is_bool)
 
 
 def _is_mask(part: Any) -> bool:
-    return isinstance(part, Tensor) and part.type.dtype.is_bool
+    return isinstance(part, TriValue) and part.type.dtype.is_bool
 
 
-def _gathered(b: Language, tensor: Tensor, parts: list[Any]) -> Tensor:
+def _gathered(b: Language, tensor: TriValue, parts: list[Any]) -> TriValue:
     if (mask := mask_of(parts)) is not None:
         return _compressed(b, tensor, mask)
     if (masked := masked_axes(parts)) is not None:
@@ -120,7 +120,7 @@ def _gathered(b: Language, tensor: Tensor, parts: list[Any]) -> Tensor:
     return b.transpose(b.tri.gather(base, *arrays), tuple(back))
 
 
-def arranged(b: Language, tensor: Tensor, parts: list[Any]) -> tuple[Tensor, list[Tensor], list[int]]:
+def arranged(b: Language, tensor: TriValue, parts: list[Any]) -> tuple[TriValue, list[TriValue], list[int]]:
     """Return the operands of `tri.gather`: the array with the indexed axes first, the indices, and a permutation.
 
     The permutation moves the axes of the gathered elements to NumPy's positions.
@@ -142,11 +142,11 @@ def arranged(b: Language, tensor: Tensor, parts: list[Any]) -> tuple[Tensor, lis
     return b.transpose(base, (*picked, *other_axes)), arrays, order
 
 
-def _indices(b: Language, parts: list[Any], sizes: list[int | Size]) -> list[Tensor]:
+def _indices(b: Language, parts: list[Any], sizes: list[int | Size]) -> list[TriValue]:
     """Return the indices as int64 arrays of one shape; with ``debug``, check them against the sizes of their axes."""
     arrays = [b.cast(part, INT64) for part in parts]
     for part in parts:
-        if isinstance(part, Tensor) and not part.type.dtype.is_integer:
+        if isinstance(part, TriValue) and not part.type.dtype.is_integer:
             raise KernelTypeError(f"cannot index with {describe(part)}", help="positions are integers")
     arrays = aligned(b, arrays)
     shape = broadcast_shapes(*(array.type.shape for array in arrays))
@@ -159,7 +159,7 @@ def _indices(b: Language, parts: list[Any], sizes: list[int | Size]) -> list[Ten
     return [b.broadcast_to(array, shape) for array in arrays]
 
 
-def _compressed(b: Language, tensor: Tensor, mask: Tensor) -> Tensor:
+def _compressed(b: Language, tensor: TriValue, mask: TriValue) -> TriValue:
     """Return ``tensor[mask]``; its length is the number of true elements, one symbol for all arrays of a mask."""
     tri = b.tri
     for axis in range(mask.type.rank):
@@ -171,10 +171,10 @@ def _compressed(b: Language, tensor: Tensor, mask: Tensor) -> Tensor:
     most = prod(Size.of(size).most() or 0 for size in mask.type.shape)
     count = Size.of(b.indices.symbol(counted, "n", Size.of(0), Size.of(most)))
     selected = tri.compress(strong(tensor), mask)
-    return Tensor(selected.value, selected.type.with_shape((count, *selected.type.shape[1:])))
+    return TriValue(selected.value, selected.type.with_shape((count, *selected.type.shape[1:])))
 
 
-def mask_of(parts: list[Any]) -> Tensor | None:
+def mask_of(parts: list[Any]) -> TriValue | None:
     """Return the mask of an index that is a mask over the leading axes alone, else None."""
     first, *others = parts or [None]
     return first if _is_mask(first) and all(part == slice(None) for part in others) else None
@@ -184,7 +184,7 @@ def mask_of(parts: list[Any]) -> Tensor | None:
 class MaskedAxes:
     """A mask beside integers, slices and None: the basic index, and the position of the mask in its result."""
 
-    mask: Tensor
+    mask: TriValue
     basic: tuple[Any, ...]
     """The index with whole slices instead of the mask."""
     first: int
@@ -192,7 +192,7 @@ class MaskedAxes:
     in_front: bool
     """Whether the axis of the selected elements comes first in the result, because a slice separates the parts."""
 
-    def order(self, base: Tensor) -> tuple[int, ...]:
+    def order(self, base: TriValue) -> tuple[int, ...]:
         """Return the permutation that moves the axes of the mask to the front of `base`."""
         covered = range(self.first, self.first + self.mask.type.rank)
         return (*covered, *(axis for axis in range(base.type.rank) if axis not in covered))
@@ -216,6 +216,6 @@ def masked_axes(parts: list[Any]) -> MaskedAxes | None:
     return MaskedAxes(mask, basic, sum(are_basic[:position]), picked != list(range(picked[0], picked[-1] + 1)))
 
 
-def strong(tensor: Tensor) -> Tensor:
+def strong(tensor: TriValue) -> TriValue:
     """Return the tensor as a strong one, without linear form or memory."""
-    return Tensor(tensor.value, tensor.type)
+    return TriValue(tensor.value, tensor.type)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelError, KernelTypeError, NestedTooDeeplyError, Note, Span, UnsupportedSyntaxError
 from mlirtri.lowering.core.binding import bound_arguments
 from mlirtri.lowering.core.interface import Capture
@@ -237,7 +237,7 @@ def _reference(context: FunctionContext, node: ast.expr) -> Variable | Element:
         return Variable(context.scope, node.id, visit(context, node), context.span(node))
     if isinstance(node, ast.Subscript):
         array, index = visit(context, node.value), visit(context, node.slice)
-        if isinstance(array, Tensor):
+        if isinstance(array, TriValue):
             return Element(context.b, array, index if isinstance(index, tuple) else (index,))
     raise KernelTypeError(
         f"the macro writes this argument, and {ast.unparse(node)!r} is no variable or array element",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.dialect.base.sizes import Size
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.context import FunctionContext, visit
 from mlirtri.lowering.frontend.expressions import elements
@@ -52,7 +52,7 @@ def iterable_of(context: FunctionContext, node: ast.expr) -> Iterable:
 def _of_value(context: FunctionContext, value: Any, node: ast.expr) -> Iterable:
     if isinstance(value, range):
         return _range(context.b, value.start, value.stop, value.step)
-    if isinstance(value, Tensor) and value.type.rank:
+    if isinstance(value, TriValue) and value.type.rank:
         # Every iteration reads the array's current content, which has this name until the loop ends.
         context.scope.locals[f"{ITERATED}{len(context.scope.locals)}"] = value
         return Iterable(
@@ -61,7 +61,7 @@ def _of_value(context: FunctionContext, value: Any, node: ast.expr) -> Iterable:
         )
     if isinstance(value, (tuple, list, str)):
         return Iterable(Size.of(len(value)), lambda iteration: value[iteration], unroll=True)
-    is_count = isinstance(value, int) or (isinstance(value, Tensor) and value.type.dtype.is_integer)
+    is_count = isinstance(value, int) or (isinstance(value, TriValue) and value.type.dtype.is_integer)
     help = f"write range({ast.unparse(node)})" if is_count else "loop over a range, an array or a tuple"
     raise KernelTypeError(f"cannot loop over {describe(value)}", context.span(node), help=help)
 
@@ -71,9 +71,9 @@ def _range_call(context: FunctionContext, node: ast.Call) -> Iterable:
     if not 1 <= len(arguments) <= 3:
         raise KernelTypeError(f"range takes 1 to 3 arguments, got {len(arguments)}", context.span(node))
     for bound in arguments:
-        is_integer = isinstance(bound, Tensor) and not bound.type.rank and bound.type.dtype.is_integer
-        if not is_integer and (isinstance(bound, Tensor) or not hasattr(type(bound), "__index__")):
-            is_array = isinstance(bound, Tensor) and bound.type.rank
+        is_integer = isinstance(bound, TriValue) and not bound.type.rank and bound.type.dtype.is_integer
+        if not is_integer and (isinstance(bound, TriValue) or not hasattr(type(bound), "__index__")):
+            is_array = isinstance(bound, TriValue) and bound.type.rank
             help = "write range(len(x)), or `for element in x`" if is_array else "convert it by int(…)"
             raise KernelTypeError(f"range takes integers, got {describe(bound)}", context.span(node), help=help)
     start, stop, step = (0, *arguments, 1) if len(arguments) == 1 else (*arguments, 1)[:3]
@@ -82,7 +82,7 @@ def _range_call(context: FunctionContext, node: ast.Call) -> Iterable:
 
 def _range(b: Language, start: Any, stop: Any, step: Any) -> Iterable:
     indices = b.indices
-    if isinstance(step, Tensor):
+    if isinstance(step, TriValue):
         size = indices.size_of(step)
         if not size.is_constant:
             return _range_of_run_time_step(b, indices.size_of(start), indices.size_of(stop), size)
@@ -117,7 +117,7 @@ def _range_of_run_time_step(b: Language, start: Size, stop: Size, step: Size) ->
         moved = b.tri.multiply(b.tri.index(indices.size_of(iteration)), by)
         position = b.tri.add(b.tri.index(start), moved)
         symbol = indices.symbol(position, "i", start, stop - 1)
-        return Tensor(position.value, position.type, weak=True, linear=Size.of(symbol))
+        return TriValue(position.value, position.type, weak=True, linear=Size.of(symbol))
 
     return Iterable(count, item)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.spellings.registry import Spelling
 from mlirtri.errors import KernelTypeError, UnknownNameError, nearest, offer
@@ -22,7 +22,7 @@ from mlirtri.lowering.frontend.updates import write
 
 @dataclass(frozen=True)
 class Method:
-    tensor: Tensor
+    tensor: TriValue
     spelling: Spelling
 
     @property
@@ -38,9 +38,9 @@ def spelled(b: Language, spelling: Spelling, arguments: list[Any], keywords: dic
     if spelling.writes:
         return _in_place(b, spelling, arguments, keywords)
     result = spelling.call(b, *arguments, **keywords)
-    source = next((argument for argument in arguments if isinstance(argument, Tensor)), None)
+    source = next((argument for argument in arguments if isinstance(argument, TriValue)), None)
     if (
-        isinstance(result, Tensor)
+        isinstance(result, TriValue)
         and source is not None
         and storage.returns_itself(spelling.name, source, result, bound)
     ):
@@ -81,7 +81,7 @@ def _write_out(b: Language, out: Any, spelling: Spelling, arguments: list[Any], 
     return storage.current(b.tri, out)
 
 
-def tensor_attribute(b: Language, tensor: Tensor, name: str) -> Any:
+def tensor_attribute(b: Language, tensor: TriValue, name: str) -> Any:
     """Return ``tensor.name``: a property of its type, an attribute or a `Method`; raises `UnknownNameError`."""
     facts = {
         "shape": tuple(map(b.number_of, tensor.type.shape)),
@@ -105,7 +105,7 @@ def tensor_attribute(b: Language, tensor: Tensor, name: str) -> Any:
     )
 
 
-def _element_count(b: Language, tensor: Tensor) -> Any:
+def _element_count(b: Language, tensor: TriValue) -> Any:
     if tensor.type.size is not None:
         return tensor.type.size
     return reduce(lambda x, y: binary(b, ast.Mult(), x, y), map(b.number_of, tensor.type.shape))

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, UnknownNameError
 from mlirtri.lowering.frontend.context import FunctionContext, LoopPlan, PlanChanged
 from mlirtri.lowering.frontend.early_exits import VALUE, rebound, stored, written
@@ -42,11 +42,11 @@ class LoopState:
         """Loop-carried names with their initial values."""
         self.kinds: dict[str, list[merging.Kind]] = {}
         """Loop-carried names with the types of their leaves."""
-        self.entered: dict[str, list[Tensor]] = {}
+        self.entered: dict[str, list[TriValue]] = {}
         """The tensors of each name at the start of this iteration, which `leave` may overwrite."""
         self.fixed: dict[str, Any] = {}
         """Names with compile-time values, which no iteration may change."""
-        self.initial: list[Tensor] = []
+        self.initial: list[TriValue] = []
         self.late: dict[str, UnknownNameError] = {}
         """Names first assigned in a loop that may have no iteration: reading them afterwards raises."""
         if node.flag:
@@ -89,10 +89,10 @@ class LoopState:
             if storage.frozen or storages.count(storage) > 1 or self.context.is_shared(name, storage):
                 self.plan.shared.setdefault(name, set()).add(storage)
 
-    def _unread(self, leaf_kind: merging.Kind) -> Tensor:
+    def _unread(self, leaf_kind: merging.Kind) -> TriValue:
         """Return the initial value of a name that the first iteration assigns before it is read."""
         zero = self.b.tri.constant(0, leaf_kind.type.dtype, leaf_kind.type.shape)
-        return merging.owned(Tensor(zero.value, zero.type, leaf_kind.weak), leaf_kind)
+        return merging.owned(TriValue(zero.value, zero.type, leaf_kind.weak), leaf_kind)
 
     def _find_storages(self) -> list[Storage]:
         storages: dict[Storage, None] = {}
@@ -102,7 +102,7 @@ class LoopState:
             storages |= dict.fromkeys(leaf.origin.storage for leaf in merging.flat(value) if has_memory(leaf))
         return list(storages | dict.fromkeys(self.plan.storages))
 
-    def split(self, values: Sequence[Tensor]) -> tuple[dict[str, Any], list[Tensor]]:
+    def split(self, values: Sequence[TriValue]) -> tuple[dict[str, Any], list[TriValue]]:
         """Return the values of the iter_args by name, and those of the memory."""
         remaining, names = iter(values), {}
         for name, first in self.names.items():
@@ -113,7 +113,7 @@ class LoopState:
             names[name] = merging.rebuilt(first, iter(leaves))
         return names, list(remaining)
 
-    def enter(self, values: Sequence[Tensor]) -> None:
+    def enter(self, values: Sequence[TriValue]) -> None:
         """Bind names and memory to the values of the iter_args at the start of an iteration, or after the loop."""
         names, memories = self.split(values)
         for storage, value in zip(self.storages, memories, strict=True):
@@ -125,10 +125,10 @@ class LoopState:
                     leaf.origin.storage.share(name, self.plan.shared[name])
             self.scope.locals[name] = owned
 
-    def leave(self) -> list[Tensor]:
+    def leave(self) -> list[TriValue]:
         """Return the values that an iteration yields; raises `PlanChanged` if the loop needs other iter_args."""
         is_changed = self._find_unplanned()
-        yielded: list[Tensor] = []
+        yielded: list[TriValue] = []
         for name, first in self.names.items():
             leaves, kinds = self._leaves(name, first), self.kinds[name]
             parts = zip(merging.flat(first), kinds, leaves, strict=True)
@@ -215,7 +215,7 @@ class LoopState:
                 shared |= outer or {None}
         return is_changed
 
-    def exit(self, results: Sequence[Tensor]) -> None:
+    def exit(self, results: Sequence[TriValue]) -> None:
         self.enter(results)
         for name in self.changed - self.names.keys() - self.fixed.keys():
             self.scope.locals.pop(name, None)

@@ -13,7 +13,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelError, KernelTypeError, KernelValueError, NestedTooDeeplyError, UnsupportedSyntaxError
 from mlirtri.lowering.frontend.branches import emit_if, select
 from mlirtri.lowering.frontend.context import FunctionContext, LoopPlan, PlanChanged, handles, visit, visit_block
@@ -109,7 +109,7 @@ def _unroll(context: FunctionContext, node: Any, iterable: Iterable, iteration: 
         _visit_iteration(context, node, iterable.item(iteration))
         iteration += 1
         running = context.scope.locals[node.flag] if node.flag else True
-        if isinstance(running, Tensor):
+        if isinstance(running, TriValue):
             span = context.span(node)
             arms = [lambda first=iteration: _unroll(context, node, iterable, first), lambda: None]
             emit_if(context, running, arms, node.live_body | {node.flag}, (span, span))
@@ -153,7 +153,7 @@ def _comprehend(
     for iteration in range(iterable.static_count):
         assign(context, first.target, iterable.item(iteration))
         tests = [condition(context, test) for test in first.ifs]
-        if any(isinstance(test, Tensor) for test in tests):
+        if any(isinstance(test, TriValue) for test in tests):
             raise KernelTypeError("the `if` of a comprehension has to be known at compile time")
         if not all(tests):
             continue
@@ -202,7 +202,7 @@ def _emit_counted(context: FunctionContext, node: Any, iterable: Iterable, state
         upper = lower + iterable.count * step
     bounds = (_index(b, lower), _index(b, upper), index_constant(step, location))
 
-    def body(index: ir.Value, values: list[Tensor]) -> list[Tensor]:
+    def body(index: ir.Value, values: list[TriValue]) -> list[TriValue]:
         state.enter(values)
         number = _loop_index(b, tensor_of_index(index, location), node, lower, upper, takes_all=step == 1)
         _visit_iteration(context, node, number if iterable.start is not None else iterable.item(number))
@@ -218,11 +218,13 @@ def _index(b: Language, size: Size) -> ir.Value:
     return index_of(b.tri.index(size), location)
 
 
-def _loop_index(b: Language, value: Tensor, node: ast.For, lower: Size, upper: Size, takes_all: bool = False) -> Tensor:
+def _loop_index(
+    b: Language, value: TriValue, node: ast.For, lower: Size, upper: Size, takes_all: bool = False
+) -> TriValue:
     name = node.target.id if isinstance(node.target, ast.Name) else "i"
     takes_all = takes_all and lower.is_constant and upper.is_constant
     symbol = b.indices.symbol(value, name, lower, upper - 1, takes_all)
-    return Tensor(value.value, value.type, weak=True, linear=Size.of(symbol))
+    return TriValue(value.value, value.type, weak=True, linear=Size.of(symbol))
 
 
 def _emit_breaking(context: FunctionContext, node: Any, iterable: Iterable, state: LoopState) -> None:
@@ -230,11 +232,11 @@ def _emit_breaking(context: FunctionContext, node: Any, iterable: Iterable, stat
     b, tri = context.b, context.b.tri
     count = tri.index(iterable.count)
 
-    def test(values: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def test(values: list[TriValue]) -> tuple[TriValue, list[TriValue]]:
         names, _ = state.split(values[1:])
         return tri.logical_and(names[node.flag], tri.less(values[0], count)), values
 
-    def body(values: list[Tensor]) -> list[Tensor]:
+    def body(values: list[TriValue]) -> list[TriValue]:
         state.enter(values[1:])
         _visit_iteration(context, node, iterable.item(_loop_index(b, values[0], node, Size.of(0), iterable.count)))
         yielded = state.leave()
@@ -247,14 +249,14 @@ def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
     tri, state = context.b.tri, LoopState(context, node, plan, runs=False)
     endless: list[bool] = []
 
-    def truth() -> Tensor:
+    def truth() -> TriValue:
         value = condition(context, node.test)
-        if isinstance(value, Tensor):
+        if isinstance(value, TriValue):
             return value
         endless.append(bool(value) and node.flag is None)
         return tri.constant(value, BOOL)
 
-    def test(values: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def test(values: list[TriValue]) -> tuple[TriValue, list[TriValue]]:
         state.enter(values)
         if plan.test_has_effects:
             return _still(context, node, truth), state.leave()
@@ -267,7 +269,7 @@ def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
         goes_on = tri.logical_and(context.scope.locals[node.flag], predicate) if node.flag else predicate
         return goes_on, values
 
-    def body(values: list[Tensor]) -> list[Tensor]:
+    def body(values: list[TriValue]) -> list[TriValue]:
         state.enter(values)
         _visit_iteration(context, node)
         return state.leave()
@@ -279,7 +281,7 @@ def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
     state.exit(results)
 
 
-def _still(context: FunctionContext, node: Any, predicate: Callable[[], Tensor]) -> Tensor:
+def _still(context: FunctionContext, node: Any, predicate: Callable[[], TriValue]) -> TriValue:
     """Return the condition of a `while` that assigns names or writes memory; after a `break` it is not evaluated."""
     if not node.flag:
         return predicate()

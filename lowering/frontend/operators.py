@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DType, find_dtype
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.language.builder import Language, describe
@@ -63,9 +63,9 @@ def visit_bin_op(context: FunctionContext, node: ast.BinOp) -> Any:
 def binary(b: Language, sign: ast.operator, left: Any, right: Any) -> Any:
     """Return ``left sign right``, folded where both are known at compile time."""
     name, function = BINARY[type(sign)]
-    if not isinstance(left, Tensor) and not isinstance(right, Tensor):
+    if not isinstance(left, TriValue) and not isinstance(right, TriValue):
         return fold(function, left, right)
-    if name == "power" and b.semantics == "numpy" and isinstance(left, Tensor):
+    if name == "power" and b.semantics == "numpy" and isinstance(left, TriValue):
         return _numpy_power(b, left, right)
     result = getattr(b, name)(left, right)
     return _new(b, _with_linear(b, result, name, left, right), left, right)
@@ -77,7 +77,7 @@ def _new(b: Language, result: Any, *operands: Any) -> Any:
 
 
 def _with_linear(b: Language, result: Any, name: str, left: Any, right: Any) -> Any:
-    if name not in ("add", "subtract", "multiply") or not isinstance(result, Tensor) or not result.weak:
+    if name not in ("add", "subtract", "multiply") or not isinstance(result, TriValue) or not result.weak:
         return result
     if not result.type.dtype.is_integer:
         return result
@@ -90,7 +90,7 @@ def _with_linear(b: Language, result: Any, name: str, left: Any, right: Any) -> 
     return replace(result, linear=x + y if name == "add" else x - y)
 
 
-def _numpy_power(b: Language, left: Tensor, right: Any) -> Any:
+def _numpy_power(b: Language, left: TriValue, right: Any) -> Any:
     """Return ndarray's ``**``, unlike numpy.power by squares and roots: other dtypes for bools, results at -inf."""
     is_number, is_inexact = isinstance(right, (int, float, complex)), left.type.dtype.is_inexact
     if is_number and right == 2 and (is_inexact or isinstance(right, int)):
@@ -105,7 +105,7 @@ def _numpy_power(b: Language, left: Tensor, right: Any) -> Any:
 def visit_unary_op(context: FunctionContext, node: ast.UnaryOp) -> Any:
     operand = visit(context, node.operand)
     name, function = UNARY[type(node.op)]
-    if not isinstance(operand, Tensor):
+    if not isinstance(operand, TriValue):
         return fold(function, operand)
     if isinstance(node.op, ast.Not):
         return replace(context.b.tri.logical_not(predicate_at(context, operand, node.operand)), weak=True)
@@ -126,30 +126,30 @@ def visit_compare(context: FunctionContext, node: ast.Compare) -> Any:
         right = visit(context, comparator)
         compared = _compare(context.b, sign, left, right)
         result = compared if result is True else _conjunction(context.b, result, compared)
-        if not isinstance(result, Tensor) and not result:
+        if not isinstance(result, TriValue) and not result:
             return result
         left = right
     return result
 
 
 def _conjunction(b: Language, first: Any, second: Any) -> Any:
-    if isinstance(first, Tensor) and first.type.rank:
+    if isinstance(first, TriValue) and first.type.rank:
         raise KernelTypeError(
             f"a chained comparison joins its parts with `and`, and {describe(first)} is not one truth value",
             help="write (a < b) & (b < c)",
         )
-    if not isinstance(second, Tensor):
+    if not isinstance(second, TriValue):
         return first if second else False
-    return b.logical_and(first, second) if isinstance(first, Tensor) else second
+    return b.logical_and(first, second) if isinstance(first, TriValue) else second
 
 
 def _compare(b: Language, sign: ast.cmpop, left: Any, right: Any) -> Any:
     if type(sign) in IDENTITY:
-        if isinstance(sign, (ast.In, ast.NotIn)) and (isinstance(left, Tensor) or isinstance(right, Tensor)):
+        if isinstance(sign, (ast.In, ast.NotIn)) and (isinstance(left, TriValue) or isinstance(right, TriValue)):
             raise KernelTypeError("`in` needs values known at compile time", help="write (x == value).any()")
         return fold(IDENTITY[type(sign)], left, right)
     name, function = COMPARE[type(sign)]
-    if isinstance(left, Tensor) or isinstance(right, Tensor):
+    if isinstance(left, TriValue) or isinstance(right, TriValue):
         decided = _decided_by_bounds(b, name, left, right)
         return _new(b, getattr(b, name)(left, right), left, right) if decided is None else decided
     if isinstance(left, DType) or isinstance(right, DType):
@@ -180,17 +180,17 @@ def _decided_by_bounds(b: Language, name: str, left: Any, right: Any) -> bool | 
 
 def is_integer(value: Any) -> bool:
     """Return whether a value is a Python int, compile-time or run-time."""
-    if isinstance(value, Tensor):
+    if isinstance(value, TriValue):
         return value.weak and value.type.dtype.is_integer
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def condition(context: FunctionContext, test: ast.expr) -> bool | Tensor:
+def condition(context: FunctionContext, test: ast.expr) -> bool | TriValue:
     """Return the truth value of an expression: a compile-time bool, or a rank-0 bool tensor."""
     return predicate_at(context, visit(context, test), test)
 
 
-def predicate_at(context: FunctionContext, value: Any, node: ast.expr) -> bool | Tensor:
+def predicate_at(context: FunctionContext, value: Any, node: ast.expr) -> bool | TriValue:
     """Return the truth value of a node's value; errors get the node's span."""
     try:
         return predicate_of(context.b, value)
@@ -198,9 +198,9 @@ def predicate_at(context: FunctionContext, value: Any, node: ast.expr) -> bool |
         raise error.at(context.span(node)) from None
 
 
-def predicate_of(b: Language, value: Any) -> bool | Tensor:
+def predicate_of(b: Language, value: Any) -> bool | TriValue:
     """Return the truth value of a value; raises `KernelTypeError` for arrays of several elements."""
-    if not isinstance(value, Tensor):
+    if not isinstance(value, TriValue):
         return bool(value)
     if value.type.rank:
         if value.type.size != 1:

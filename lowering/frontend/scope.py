@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import find_dtype
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings.registry import qualified_name
 from mlirtri.errors import KernelError, KernelTypeError, UnknownNameError, did_you_mean
 from mlirtri.lowering.core.interface import Capture
@@ -75,7 +75,7 @@ class Element:
     """The value of a macro's parameter that refers to elements of the caller's array."""
 
     b: Language
-    array: Tensor
+    array: TriValue
     index: tuple[Any, ...]
 
     def read(self) -> Any:

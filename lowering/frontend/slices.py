@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri.dialect.base.sizes import Size, is_dynamic
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelIndexError, KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.scf import runs_always
@@ -48,7 +48,7 @@ class Subset:
         self.strides.append(stride)
 
 
-def subset_of(b: Language, tensor: Tensor, parts: Sequence[Any]) -> Subset:
+def subset_of(b: Language, tensor: TriValue, parts: Sequence[Any]) -> Subset:
     """Return the elements that integers, slices and None select; raises `KernelIndexError` or `KernelTypeError`."""
     subset = Subset()
     for part in parts:
@@ -67,7 +67,7 @@ def _add_slice(b: Language, subset: Subset, part: slice, size: int | Size, axis:
     for bound in (part.start, part.stop):
         if isinstance(bound, float | complex):
             raise KernelTypeError(f"a slice takes integers, got {describe(bound)}")
-    if isinstance(size, int) and not any(isinstance(bound, Tensor) for bound in (part.start, part.stop)):
+    if isinstance(size, int) and not any(isinstance(bound, TriValue) for bound in (part.start, part.stop)):
         indices = range(size)[slice(_bound(part.start), _bound(part.stop), step)]
         if step < 0 and len(indices):
             subset.backwards.append(axis)
@@ -88,10 +88,10 @@ def _bound(value: Any) -> Any:
 
 def _step(b: Language, part: slice) -> int:
     step = 1 if part.step is None else part.step
-    if isinstance(step, Tensor):
+    if isinstance(step, TriValue):
         size = b.indices.size_of(step)
         step = size.constant if size.is_constant else step
-    if isinstance(step, Tensor) or not hasattr(type(step), "__index__"):
+    if isinstance(step, TriValue) or not hasattr(type(step), "__index__"):
         raise KernelTypeError(f"the step of a slice has to be an integer known at compile time, got {describe(step)}")
     if step == 0:
         raise KernelValueError("slice step cannot be zero")
@@ -100,8 +100,8 @@ def _step(b: Language, part: slice) -> int:
     return operator.index(step)
 
 
-def _offset(b: Language, part: Any, tensor: Tensor, axis: int) -> Size:
-    if isinstance(part, Tensor):
+def _offset(b: Language, part: Any, tensor: TriValue, axis: int) -> Size:
+    if isinstance(part, TriValue):
         is_number = not part.type.rank and part.type.dtype.is_integer
     else:
         is_number = not isinstance(part, bool) and hasattr(part, "__index__")
@@ -109,7 +109,7 @@ def _offset(b: Language, part: Any, tensor: Tensor, axis: int) -> Size:
         raise KernelTypeError(
             f"cannot index with {describe(part)}", help="indices are integers, slices, None, ... and arrays"
         )
-    index = b.indices.size_of(part if isinstance(part, Tensor) else operator.index(part))
+    index = b.indices.size_of(part if isinstance(part, TriValue) else operator.index(part))
     limit = Size.of(tensor.type.shape[axis])
     _refuse_out_of_bounds(index, limit, axis, tensor)
     if index.is_constant and limit.is_constant:
@@ -120,7 +120,7 @@ def _offset(b: Language, part: Any, tensor: Tensor, axis: int) -> Size:
     return clamped
 
 
-def _refuse_out_of_bounds(index: Size, limit: Size, axis: int, tensor: Tensor) -> None:
+def _refuse_out_of_bounds(index: Size, limit: Size, axis: int, tensor: TriValue) -> None:
     least, most, largest = index.least(), index.most(), limit.most()
     if largest is None:
         return
@@ -141,7 +141,7 @@ def _check_bounds(b: Language, index: Size, limit: Size, axis: int) -> None:
     b.check(wrong, KernelIndexError, f"an index is out of bounds for axis {axis} of size {limit}")
 
 
-def read(b: Language, tensor: Tensor, subset: Subset) -> Tensor:
+def read(b: Language, tensor: TriValue, subset: Subset) -> TriValue:
     """Return the elements of a subset; a static one outside of loops by the simplest operations."""
     if subset.is_static and not any(map(is_dynamic, tensor.type.shape)) and not b.memory.journals:
         ranges = []
@@ -149,13 +149,13 @@ def read(b: Language, tensor: Tensor, subset: Subset) -> Tensor:
             indices = range(offset.constant, offset.constant + size.constant * stride, stride)
             ranges.append(indices[::-1] if axis in subset.backwards else indices)
         return reshape(b, strided(b, tensor, ranges), subset.shape)
-    result = Tensor(tensor.value, tensor.type)
+    result = TriValue(tensor.value, tensor.type)
     for step in steps_of(b, tensor, subset):
         result = step.read(b.tri, result)
     return result
 
 
-def steps_of(b: Language, tensor: Tensor, subset: Subset) -> list[ViewStep]:
+def steps_of(b: Language, tensor: TriValue, subset: Subset) -> list[ViewStep]:
     """Return the view operations from an array to a subset of its elements."""
     steps = []
     kept_sizes = [size.simplified() for axis, size in enumerate(subset.sizes) if axis not in subset.drop]

@@ -11,7 +11,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelAssertionError, KernelTypeError, UnsupportedSyntaxError
 from mlirtri.lowering.external.objects import Device
 from mlirtri.lowering.frontend.context import FunctionContext, Returned, handles, visit, visit_block
@@ -58,7 +58,7 @@ def visit_assert(context: FunctionContext, node: ast.Assert) -> None:
     b, predicate = context.b, condition(context, node.test)
     message = visit(context, node.msg) if node.msg else None
     shown = f"assertion failed: {message if isinstance(message, str) else ast.unparse(node.test)}"
-    if isinstance(predicate, Tensor):
+    if isinstance(predicate, TriValue):
         if b.debug:
             b.check(b.tri.logical_not(predicate), KernelAssertionError, shown)
     elif not predicate:
@@ -117,7 +117,7 @@ def assign(context: FunctionContext, target: ast.expr, value: Any) -> None:
         raise UnsupportedSyntaxError(
             f"assigning to {ast.unparse(target)!r} is not supported", span, help="assign to a name"
         )
-    if isinstance(value, Tensor) and value.type.rank:
+    if isinstance(value, TriValue) and value.type.rank:
         value = rows(context.b, value)
     if not isinstance(value, (tuple, list)):
         raise KernelTypeError(f"cannot unpack {describe(value)}", span, help="assign it to one name")
@@ -141,7 +141,7 @@ def _assign_name(context: FunctionContext, name: str, value: Any) -> None:
 
 def _name_value(value: Any, name: str) -> None:
     """Record the user's variable name in the location of an SSA value; the first name wins."""
-    if not isinstance(value, Tensor) or isinstance(value.value.owner, ir.Block):
+    if not isinstance(value, TriValue) or isinstance(value.value.owner, ir.Block):
         return
     operation = value.value.owner
     if not isinstance(operation.location, ir.NameLoc):
@@ -150,7 +150,7 @@ def _name_value(value: Any, name: str) -> None:
 
 def _assign_subscript(context: FunctionContext, target: ast.Subscript, value: Any) -> None:
     owner, index = visit(context, target.value), visit(context, target.slice)
-    if not isinstance(owner, Tensor):
+    if not isinstance(owner, TriValue):
         raise UnsupportedSyntaxError(
             f"assigning to an item of {describe(owner)} is not supported", help="make a new tuple or list"
         )
@@ -160,16 +160,16 @@ def _assign_subscript(context: FunctionContext, target: ast.Subscript, value: An
 def _assign_attribute(context: FunctionContext, target: ast.Attribute, value: Any) -> None:
     """Rebind or write an attribute: ``x.shape = …`` makes another view; ``x.real = …`` and ``x.flat = …`` write."""
     owner = visit(context, target.value)
-    if isinstance(owner, Tensor) and target.attr == "shape" and isinstance(target.value, ast.Name):
+    if isinstance(owner, TriValue) and target.attr == "shape" and isinstance(target.value, ast.Name):
         _reshape_in_place(context, owner, value, target.value.id)
-    elif isinstance(owner, Tensor) and target.attr in ("real", "imag", "flat"):
+    elif isinstance(owner, TriValue) and target.attr in ("real", "imag", "flat"):
         part = attribute(context, owner, target.attr) if target.attr != "flat" else owner
         write(context.b, part, (...,), value)
     else:
         raise UnsupportedSyntaxError(f"assigning to {ast.unparse(target)!r} is not supported", help="assign to a name")
 
 
-def _reshape_in_place(context: FunctionContext, owner: Tensor, shape: Any, name: str) -> None:
+def _reshape_in_place(context: FunctionContext, owner: TriValue, shape: Any, name: str) -> None:
     reshaped = viewed(context.b, owner, context.b.reshape(owner, shape))
     if has_memory(owner) and (owner.origin.storage.argument is not None or not has_memory(reshaped)):
         raise UnsupportedSyntaxError(
@@ -198,7 +198,7 @@ def visit_aug_assign(context: FunctionContext, node: ast.AugAssign) -> None:
             f"updating {ast.unparse(target)!r} in place is not supported", help="assign a new tensor to a name"
         )
     owner, index = visit(context, target.value), visit(context, target.slice)
-    if not isinstance(owner, Tensor):
+    if not isinstance(owner, TriValue):
         raise UnsupportedSyntaxError(f"updating an item of {describe(owner)} is not supported")
     parts = index if isinstance(index, tuple) else (index,)
     old = element(b, owner, parts)
@@ -223,7 +223,7 @@ def _update_name(context: FunctionContext, name: str, node: ast.AugAssign) -> No
         _name_value(new, name)
 
 
-def _check_identity(context: FunctionContext, name: str, old: Tensor, node: ast.AugAssign) -> None:
+def _check_identity(context: FunctionContext, name: str, old: TriValue, node: ast.AugAssign) -> None:
     """Refuse ``x += y`` where x may be a number and has another name: whether that name sees it is not known."""
     storage = old.origin.storage
     if storage.may_be_number and context.is_shared(name, storage):
@@ -234,7 +234,7 @@ def _check_identity(context: FunctionContext, name: str, old: Tensor, node: ast.
         )
 
 
-def _update_array(context: FunctionContext, old: Tensor, new: Any, node: ast.AugAssign) -> None:
+def _update_array(context: FunctionContext, old: TriValue, new: Any, node: ast.AugAssign) -> None:
     """Write the result of in-place arithmetic into the array's memory, which every alias sees."""
     b, names, target = context.b, context.scope.locals, node.target
     if not has_memory(old):
@@ -251,9 +251,9 @@ def _update_array(context: FunctionContext, old: Tensor, new: Any, node: ast.Aug
     b.memory.write(b.tri, old.origin, b.tri.cast(b.tensor(new), old.type.dtype))
 
 
-def _check_update(b: Language, old: Tensor, new: Any, node: ast.AugAssign) -> None:
+def _check_update(b: Language, old: TriValue, new: Any, node: ast.AugAssign) -> None:
     """Refuse in-place arithmetic that changes the shape or gives a wider kind of dtype."""
-    update = b.tensor(new) if not isinstance(new, Tensor) else new
+    update = b.tensor(new) if not isinstance(new, TriValue) else new
     target = ast.unparse(node.target)
     # One element of a NumPy array is a scalar: the update is an assignment, which casts.
     is_number = b.semantics == "numpy" and not old.type.rank and not has_memory(old)

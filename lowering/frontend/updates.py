@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri.dialect.base.sizes import Size, is_dynamic
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.indexing import (
     MaskedAxes,
@@ -27,7 +27,7 @@ from mlirtri.lowering.frontend.language.dynamic_sizes import common_size, cut
 from mlirtri.lowering.frontend.language.storage import ViewStep, has_memory
 
 
-def write(b: Language, tensor: Tensor, index: tuple[Any, ...], value: Any) -> None:
+def write(b: Language, tensor: TriValue, index: tuple[Any, ...], value: Any) -> None:
     """Write ``tensor[index] = value`` into the tensor's memory; raises `KernelTypeError`."""
     if not has_memory(tensor):
         help = "only arrays have elements to assign"
@@ -49,11 +49,11 @@ def write(b: Language, tensor: Tensor, index: tuple[Any, ...], value: Any) -> No
         b.memory.write(b.tri, target.origin, _assigned(b, update, target, target.type.shape))
 
 
-def _update(b: Language, value: Any) -> Tensor:
+def _update(b: Language, value: Any) -> TriValue:
     return b.tensor(b.stack(list(value)) if isinstance(value, (tuple, list)) else value)
 
 
-def _scatter(b: Language, tensor: Tensor, parts: list[Any], value: Any) -> None:
+def _scatter(b: Language, tensor: TriValue, parts: list[Any], value: Any) -> None:
     tri = b.tri
     target = subscript(b, tensor, tuple(part if isinstance(part, slice) else slice(None) for part in parts))
     basic = [part if not isinstance(part, slice) else slice(None) for part in parts]
@@ -73,7 +73,7 @@ def _scatter(b: Language, tensor: Tensor, parts: list[Any], value: Any) -> None:
     b.memory.write(tri, target.origin, b.transpose(written, in_order))
 
 
-def _write_masked(b: Language, tensor: Tensor, masked: MaskedAxes, value: Any) -> None:
+def _write_masked(b: Language, tensor: TriValue, masked: MaskedAxes, value: Any) -> None:
     target = subscript(b, tensor, masked.basic)
     order = masked.order(target)
     update = b.tensor(value, tensor.type.dtype)
@@ -92,7 +92,7 @@ def _write_masked(b: Language, tensor: Tensor, masked: MaskedAxes, value: Any) -
     b.memory.write(b.tri, target.origin, b.transpose(written, in_order))
 
 
-def _same_sizes(b: Language, target: Tensor, update: Tensor) -> tuple[Tensor, Tensor]:
+def _same_sizes(b: Language, target: TriValue, update: TriValue) -> tuple[TriValue, TriValue]:
     """Return both, sliced to their common size where only a run-time check shows whether the update fits."""
     for axis in range(-min(target.type.rank, update.type.rank), 0):
         sizes = [target.type.shape[axis], update.type.shape[axis]]
@@ -104,16 +104,16 @@ def _same_sizes(b: Language, target: Tensor, update: Tensor) -> tuple[Tensor, Te
     return target, update
 
 
-def _leading(b: Language, target: Tensor, axis: int, size: int | Size) -> Tensor:
+def _leading(b: Language, target: TriValue, axis: int, size: int | Size) -> TriValue:
     rank = target.type.rank
     sizes = tuple(size if number == axis else full for number, full in enumerate(target.type.shape))
     attributes = {"offsets": (0,) * rank, "sizes": sizes, "strides": (1,) * rank, "drop": ()}
     step = ViewStep("extract_slice", attributes, tuple(b.tri.index(size) for size in sizes if is_dynamic(size)))
-    part = step.read(b.tri, Tensor(target.value, target.type))
+    part = step.read(b.tri, TriValue(target.value, target.type))
     return replace(part, origin=target.origin.then(step))
 
 
-def _masked(b: Language, tensor: Tensor, mask: Tensor, value: Any) -> Tensor:
+def _masked(b: Language, tensor: TriValue, mask: TriValue, value: Any) -> TriValue:
     inner_shape = tensor.type.shape[mask.type.rank :]
     update = b.tensor(value, tensor.type.dtype)
     spread = b.reshape(mask, (*mask.type.shape, *([1] * len(inner_shape)))) if inner_shape else mask
@@ -122,7 +122,7 @@ def _masked(b: Language, tensor: Tensor, mask: Tensor, value: Any) -> Tensor:
     return b.tri.place(tensor, mask, update)
 
 
-def _assigned(b: Language, value: Tensor, target: Tensor, shape: tuple[int | Size, ...]) -> Tensor:
+def _assigned(b: Language, value: TriValue, target: TriValue, shape: tuple[int | Size, ...]) -> TriValue:
     update = b.tensor(value, target.type.dtype)
     while update.type.rank > len(shape) and update.type.shape[0] == 1:
         update = b.reshape(update, update.type.shape[1:])

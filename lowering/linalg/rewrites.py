@@ -18,7 +18,7 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.ops.op import Op
@@ -48,7 +48,7 @@ class Masks:
     def __init__(self):
         self.builder = TriBuilder()
         self.masks: dict[ir.Value, ir.Value | None] = {}
-        self.dense: dict[ir.Value, Tensor] = {}
+        self.dense: dict[ir.Value, TriValue] = {}
 
     def replace(self, operation: ir.Operation) -> None:
         """Replace the uses of `operation` by the same result, computed without its selected operand."""
@@ -57,7 +57,7 @@ class Masks:
             if (value := self._without_selection(operation)) is not None:
                 operation.results[0].replace_all_uses_with(value.value)
 
-    def _without_selection(self, operation: ir.Operation) -> Tensor | None:
+    def _without_selection(self, operation: ir.Operation) -> TriValue | None:
         if operation.name == "tri.place":
             x, mask, update = operation.operands
             if (mask_of_update := self.mask_of(update)) is None or mask_of_update != mask:
@@ -70,11 +70,11 @@ class Masks:
             return self._count(_tensor(mask)) if parameters["axis"] == 0 else None
         return self._reduced(operation, mask, parameters) if 0 in parameters["axes"] else None
 
-    def _count(self, mask: Tensor) -> Tensor:
+    def _count(self, mask: TriValue) -> TriValue:
         ones = self.builder.cast(mask, DTYPES["int64"])
         return self.builder.sum(ones, axes=tuple(range(mask.type.rank)), keepdims=False)
 
-    def _reduced(self, operation: ir.Operation, mask: ir.Value, parameters) -> Tensor:
+    def _reduced(self, operation: ir.Operation, mask: ir.Value, parameters) -> TriValue:
         t, name = self.builder, operation.name.removeprefix("tri.")
         x, rank = self.dense_of(operation.operands[0]), type_of(mask.type).rank
         nothing = t.constant(identity(name, x.type.dtype), x.type.dtype)
@@ -84,7 +84,7 @@ class Masks:
         expected = type_of(operation.results[0].type)
         return result if result.type.rank == expected.rank else t.reshape(result, shape=expected.shape)
 
-    def _over(self, mask: Tensor, type_: TensorType) -> Tensor:
+    def _over(self, mask: TriValue, type_: TensorType) -> TriValue:
         """Return the mask with axes of size 1 for those that it selects as a whole."""
         ones = (1,) * (type_.rank - mask.type.rank)
         return self.builder.reshape(mask, shape=(*mask.type.shape, *ones)) if ones else mask
@@ -111,7 +111,7 @@ class Masks:
         are_alike = all(_is_same_for_all(operand, row_rank) for operand, mask in by_operand if mask is None)
         return masks[0] if are_alike else None
 
-    def dense_of(self, value: ir.Value) -> Tensor:
+    def dense_of(self, value: ir.Value) -> TriValue:
         """Return the dense tensor that a masked value is a selection of, computed where the value is."""
         if value in self.dense:
             return self.dense[value]
@@ -126,15 +126,15 @@ class Masks:
         self.dense[value] = dense
         return dense
 
-    def _dense_operand(self, operand: ir.Value, rank: int) -> Tensor:
+    def _dense_operand(self, operand: ir.Value, rank: int) -> TriValue:
         if self.mask_of(operand) is not None:
             return self.dense_of(operand)
         x = _tensor(operand)
         return self.builder.reshape(x, shape=x.type.shape[1:]) if x.type.rank == rank else x
 
 
-def _tensor(value: ir.Value) -> Tensor:
-    return Tensor(value, type_of(value.type))
+def _tensor(value: ir.Value) -> TriValue:
+    return TriValue(value, type_of(value.type))
 
 
 def _is_same_for_all(operand: ir.Value, row_rank: int) -> bool:
@@ -172,7 +172,7 @@ def decompose(module: ir.Module, is_decomposed: Callable[[Op, ir.Operation], boo
 def _replace(builder: TriBuilder, operation: ir.Operation) -> None:
     op = op_of(operation)
     builder.location = operation.location
-    operands = [Tensor(value, type_of(value.type)) for value in operation.operands]
+    operands = [TriValue(value, type_of(value.type)) for value in operation.operands]
     dtype = operands[0].type.dtype
     with ir.InsertionPoint(operation):
         if dtype.is_half:

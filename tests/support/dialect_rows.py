@@ -7,7 +7,7 @@ import numpy as np
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import func, ir, print_complete
-from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.ops import table as ops
 from mlirtri.dialect.ops.op import Op
@@ -96,7 +96,7 @@ def tri_text(op: Op, arrays: list[np.ndarray]) -> str:
             function = func.FuncOp("row", ([mlir_type(array) for array in types], []))
         block = function.add_entry_block()
         with ir.InsertionPoint(block):
-            tensors = [Tensor(argument, array) for argument, array in zip(block.arguments, types, strict=True)]
+            tensors = [TriValue(argument, array) for argument, array in zip(block.arguments, types, strict=True)]
             result = TriBuilder().emit(op.name, *tensors, **attributes_of(op))
             func.ReturnOp([result.value])
         kind = ir.FunctionType.get([mlir_type(array) for array in types], [mlir_type(result.type)])

@@ -9,7 +9,7 @@ from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import func, ir, print_complete, print_module
-from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
@@ -30,9 +30,9 @@ def tri_text(arrays, body) -> str:
             function = func.FuncOp("kernel", ([mlir_type(array) for array in types], []))
         block = function.add_entry_block()
         with ir.InsertionPoint(block):
-            tensors = [Tensor(argument, array) for argument, array in zip(block.arguments, types, strict=True)]
+            tensors = [TriValue(argument, array) for argument, array in zip(block.arguments, types, strict=True)]
             made = body(TriBuilder(), *tensors)
-            results = [made] if isinstance(made, Tensor) else list(made)
+            results = [made] if isinstance(made, TriValue) else list(made)
             func.ReturnOp([result.value for result in results])
         kind = ir.FunctionType.get([mlir_type(array) for array in types], [mlir_type(array.type) for array in results])
         function.attributes["function_type"] = ir.TypeAttr.get(kind)
@@ -59,7 +59,7 @@ def linalg_and_fused(arrays, body) -> tuple[str, str]:
         return linalg, print_module(module)
 
 
-def part(t: TriBuilder, x: Tensor, *sizes: Tensor) -> Tensor:
+def part(t: TriBuilder, x: TriValue, *sizes: TriValue) -> TriValue:
     """The first elements along each axis: a tensor all of whose sizes are of run time."""
     rank = x.type.rank
     return t.extract_slice(
@@ -67,7 +67,7 @@ def part(t: TriBuilder, x: Tensor, *sizes: Tensor) -> Tensor:
     )  # fmt: skip
 
 
-def padded(t: TriBuilder, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+def padded(t: TriBuilder, x: TriValue, shape: tuple[int, ...]) -> TriValue:
     """x in the corner of zeros: functions return what has a size."""
     rank = len(shape)
     zeros = t.constant(0, x.type.dtype, shape)

@@ -10,7 +10,7 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
 from mlirtri.dialect.base.sizes import Size, is_dynamic
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.dialect.promotion.rules import Operand
 from mlirtri.lowering.frontend.language.builder import Language, axis_of, dtype_or_none, integer, integers, language
@@ -20,7 +20,7 @@ FLOAT32, INT64 = DTYPES["float32"], DTYPES["int64"]
 
 
 @language
-def cut(b: Language, x: Any, axis: int, part: slice) -> Tensor:
+def cut(b: Language, x: Any, axis: int, part: slice) -> TriValue:
     """Return ``x[…, part, …]``, a slice of one axis; run-time bounds must lie within the axis."""
     x = b.tensor(x)
     if x.type.is_static and not any(map(is_dynamic, (part.start, part.stop))):
@@ -32,7 +32,7 @@ def cut(b: Language, x: Any, axis: int, part: slice) -> Tensor:
     return _window(b, x, axis, start, b.indices.floor_divide(extent + (step - 1), step).simplified(), step)
 
 
-def _window(b: Language, x: Tensor, axis: int, start: int | Size, count: int | Size, step: int = 1) -> Tensor:
+def _window(b: Language, x: TriValue, axis: int, start: int | Size, count: int | Size, step: int = 1) -> TriValue:
     offsets = tuple(start if position == axis else 0 for position in range(x.type.rank))
     sizes = tuple(count if position == axis else size for position, size in enumerate(x.type.shape))
     indices = [b.tri.index(size) for size in (*offsets, *sizes) if is_dynamic(size)]
@@ -48,7 +48,7 @@ def _bound(bound: int | Size | None, size: int | Size, default: int | Size) -> A
 
 
 @language
-def number_of(b: Language, size: int | Size | Tensor) -> Any:
+def number_of(b: Language, size: int | Size | TriValue) -> Any:
     """Return a size as an operand: an int, or a run-time integer."""
     return b.indices.tensor_of(size) if isinstance(size, Size) else size
 
@@ -65,13 +65,13 @@ def smaller_size(b: Language, x: int | Size, y: int | Size) -> int | Size:
 
 
 @language
-def roll(b: Language, x: Any, shift: Any, axis: int) -> Tensor:
+def roll(b: Language, x: Any, shift: Any, axis: int) -> TriValue:
     """Return `x` rotated along an axis: elements shifted past the end reappear at the front."""
     x = b.tensor(x)
     size = x.type.shape[axis]
     if size == 0:
         return x
-    if isinstance(shift, Tensor) or is_dynamic(size):
+    if isinstance(shift, TriValue) or is_dynamic(size):
         # The maximum avoids a remainder by 0 on an empty axis.
         moved = size_from(b, b.remainder(shift, b.maximum(number_of(b, size), 1)))
     else:
@@ -83,7 +83,7 @@ def roll(b: Language, x: Any, shift: Any, axis: int) -> Tensor:
 
 
 @language
-def pad(b: Language, x: Any, widths: Sequence[tuple[int, int]], value: int | float | bool) -> Tensor:
+def pad(b: Language, x: Any, widths: Sequence[tuple[int, int]], value: int | float | bool) -> TriValue:
     """Return `x` padded before and after each axis with a constant."""
     x = b.tensor(x)
     low, high = (integers(tuple(side), "a width") for side in zip(*widths, strict=True)) if widths else ((), ())
@@ -93,7 +93,7 @@ def pad(b: Language, x: Any, widths: Sequence[tuple[int, int]], value: int | flo
 
 
 @language
-def literal(b: Language, values: Sequence[int | float | bool], shape: tuple[int, ...], dtype: Any) -> Tensor:
+def literal(b: Language, values: Sequence[int | float | bool], shape: tuple[int, ...], dtype: Any) -> TriValue:
     """Return a tensor of constants given in row-major order."""
     dtype = as_dtype(dtype)
     values = tuple(dtype.python(value) for value in values)
@@ -106,7 +106,7 @@ def literal(b: Language, values: Sequence[int | float | bool], shape: tuple[int,
 
 
 @language
-def scan(b: Language, x: Any, kind: str, axis: Any, dtype: Any = None) -> Tensor:
+def scan(b: Language, x: Any, kind: str, axis: Any, dtype: Any = None) -> TriValue:
     """Return the inclusive scan (sum, product, maximum or minimum) along an axis, in the dtypes of the reduction.
 
     fp16 and bf16 are accumulated in fp32: their error would grow with the length.
@@ -119,46 +119,46 @@ def scan(b: Language, x: Any, kind: str, axis: Any, dtype: Any = None) -> Tensor
 
 
 @language
-def sort(b: Language, x: Any, axis: Any) -> Tensor:
+def sort(b: Language, x: Any, axis: Any) -> TriValue:
     x = b.tensor(x)
     return b.tri.sort(x, axis=axis_of(axis, x.type.rank))
 
 
 @language
-def argsort(b: Language, x: Any, axis: Any) -> Tensor:
+def argsort(b: Language, x: Any, axis: Any) -> TriValue:
     """Return the indices that sort an axis: stable, NaN last."""
     x = b.tensor(x)
     return b.tri.argsort(x, axis=axis_of(axis, x.type.rank))
 
 
-def _in_common_dtype(b: Language, *operands: Any) -> list[Tensor]:
+def _in_common_dtype(b: Language, *operands: Any) -> list[TriValue]:
     kinds: list[Operand] = [b.operand(x) for x in operands]
     dtype: DType = promotion.common_dtype(b.semantics, kinds)
     return [b.tensor(x, dtype) for x in operands]
 
 
 @language
-def searchsorted(b: Language, x: Any, values: Any, right: bool) -> Tensor:
+def searchsorted(b: Language, x: Any, values: Any, right: bool) -> TriValue:
     x, values = _in_common_dtype(b, x, values)
     return b.tri.searchsorted(x, values, right=bool(right))
 
 
 @language
-def bins(b: Language, x: Any, edges: Any) -> Tensor:
+def bins(b: Language, x: Any, edges: Any) -> TriValue:
     """Return the index of the equal-width bin that holds each element; the number of bins for elements outside."""
     x, edges = _in_common_dtype(b, x, edges)
     return b.tri.bins(x, edges)
 
 
 @language
-def add_at(b: Language, x: Any, positions: Any, values: Any) -> Tensor:
+def add_at(b: Language, x: Any, positions: Any, values: Any) -> TriValue:
     """Return `x` of rank 1 with `values` added at `positions`; positions out of range are ignored."""
     x = b.tensor(x)
     return b.tri.add_at(x, b.tensor(positions, INT64), b.tensor(values, x.type.dtype))
 
 
 @language
-def correlate(b: Language, x: Any, y: Any) -> Tensor:
+def correlate(b: Language, x: Any, y: Any) -> TriValue:
     """Return the dot products of `y` with every window of `x` of the same length."""
     plan = promotion.result_dtypes(b.semantics, "dot", [b.operand(x), b.operand(y)])
     x, y = (b.tensor(operand, dtype) for operand, dtype in zip((x, y), plan.compute, strict=True))
@@ -166,6 +166,6 @@ def correlate(b: Language, x: Any, y: Any) -> Tensor:
 
 
 @language
-def pick(b: Language, x: Any, *positions: Any) -> Tensor:
+def pick(b: Language, x: Any, *positions: Any) -> TriValue:
     """Return the elements of `x` at integer `positions`, one array per leading axis, all of one shape."""
     return b.tri.gather(b.tensor(x), *(b.tensor(index, INT64) for index in positions))

@@ -16,7 +16,7 @@ from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.base.sizes import UNKNOWN
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.dialect.promotion.rules import Operand
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
@@ -64,7 +64,7 @@ class Language:
         """The size or offset of an operation that is given by an operand."""
         self.entry: ir.Block | None = None
         """The function's entry block, for operations that must dominate all loops."""
-        self.pending_checks: list[tuple[Tensor | Storage, type[Exception], str, ir.Location | None]] = []
+        self.pending_checks: list[tuple[TriValue | Storage, type[Exception], str, ir.Location | None]] = []
         """Run-time conditions that must be false, with the error raised otherwise."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -78,35 +78,35 @@ class Language:
         return partial(self.elementwise, name)
 
     def type_of(self, value: Any) -> TensorType | None:
-        return value.type if isinstance(value, Tensor) else None
+        return value.type if isinstance(value, TriValue) else None
 
     def weak_kind(self, value: Any) -> str | None:
         """Return ``bool``, ``int``, ``float`` or ``complex`` for a Python scalar, known or run-time; else None."""
-        return self.operand(value).weak if isinstance(value, (Tensor, *NUMBERS)) else None
+        return self.operand(value).weak if isinstance(value, (TriValue, *NUMBERS)) else None
 
     def python_scalar(self, value: Any) -> Any:
         """Return a rank-0 float or complex tensor as the weak number of `float(x)`; Python scalars unchanged."""
-        if not isinstance(value, Tensor) or value.weak:
+        if not isinstance(value, TriValue) or value.weak:
             return value
         if value.type.rank or not value.type.dtype.is_inexact:
             self.fail(f"cannot make a Python float of {value.type} at run time", help="use astype or cast")
         wide = self.tri.cast(value, DTYPES["complex128" if value.type.dtype.is_complex else "float64"])
-        return Tensor(wide.value, wide.type, weak=True)
+        return TriValue(wide.value, wide.type, weak=True)
 
     def fail(self, message: str, help: str | None = None) -> NoReturn:  # noqa: A002 - the word printed before it
         raise KernelTypeError(message, help=help)
 
     def operand(self, x: Any) -> Operand:
-        if isinstance(x, Tensor):
+        if isinstance(x, TriValue):
             return Operand(None, kind_of(x), 0) if x.weak else Operand(x.type.dtype, None, x.type.rank)
         if isinstance(x, NUMBERS):
             return Operand(None, type(x).__name__, 0, x)
         help = "make an array of it: numpy.array([…])" if isinstance(x, (list, tuple)) else None
         raise KernelTypeError(f"expected a tensor or a number, got {describe(x)}", help=help)
 
-    def tensor(self, x: Any, dtype: DType | None = None) -> Tensor:
+    def tensor(self, x: Any, dtype: DType | None = None) -> TriValue:
         """Return x as a strong tensor of `dtype` (default: its own, or the library's for a Python number)."""
-        if not isinstance(x, Tensor):
+        if not isinstance(x, TriValue):
             self.operand(x)  # refuses what is no number
             return self.tri.constant(_literal(x, dtype), dtype or self.default_dtype(x))
         if dtype is None and x.weak:
@@ -128,12 +128,12 @@ class Language:
         if name in ("floor_divide", "remainder", "power"):
             self._check_integers(name, tensors, operands[1])
         result = self.tri.cast(self.tri.emit(name, *tensors, **attributes), plan.result)
-        return Tensor(result.value, result.type, weak=True) if plan.weak else result
+        return TriValue(result.value, result.type, weak=True) if plan.weak else result
 
-    def _check_integers(self, name: str, operands: list[Tensor], divisor: Any) -> None:
+    def _check_integers(self, name: str, operands: list[TriValue], divisor: Any) -> None:
         """Raise where the library does: torch for integer division by zero, NumPy for negative integer powers."""
         dtype = operands[1].type.dtype
-        if not isinstance(divisor, Tensor) or dtype.is_inexact:
+        if not isinstance(divisor, TriValue) or dtype.is_inexact:
             return
         zero = self.tri.constant(0, dtype)
         if name == "power":
@@ -143,7 +143,7 @@ class Language:
         elif self.semantics == "torch":
             self.check(self.tri.equal(operands[1], zero), KernelDivisionError, "integer division by zero")
 
-    def check(self, condition: Tensor, error: type[Exception], message: str) -> None:
+    def check(self, condition: TriValue, error: type[Exception], message: str) -> None:
         """After the call, raise `error` at this location if any element of the bool tensor is true."""
         wrong = self.tri.any(condition, axes=tuple(range(condition.type.rank)), keepdims=False)
         if not self.memory.journals:
@@ -162,12 +162,12 @@ class Language:
         self.pending_checks.append((status, error, message, self.tri.location))
         return status
 
-    def element(self, x: Tensor, position: int) -> Tensor:
+    def element(self, x: TriValue, position: int) -> TriValue:
         """Return one element of a rank-1 tensor as a rank-0 tensor."""
         part = self.tri.slice(x, offsets=(position,), sizes=(1,), strides=(1,))
         return self.tri.reshape(part, shape=())
 
-    def _compare_signs(self, name: str, operands, plan) -> Tensor:
+    def _compare_signs(self, name: str, operands, plan) -> TriValue:
         """Compare uint64 with int64 by value, as NumPy does: a negative number is less than every unsigned one."""
         x, y = (self.tensor(operand, dtype) for operand, dtype in zip(operands, plan.compute, strict=True))
         signed, other_is_right = (x, True) if x.type.dtype.kind == "i" else (y, False)
@@ -180,7 +180,7 @@ class Language:
         return self.tri.logical_and(self.tri.logical_not(negative), compared)
 
 
-def kind_of(x: Tensor) -> str:
+def kind_of(x: TriValue) -> str:
     """Return the kind of Python number of a weak tensor."""
     return {"b": "bool", "i": "int", "f": "float", "c": "complex"}[x.type.dtype.kind]
 
@@ -202,7 +202,7 @@ def _literal(x: bool | int | float | complex, dtype: DType | None) -> bool | int
 
 def describe(x: Any) -> str:
     """Return a value as error messages print it: type and value of Python objects, type of tensors."""
-    if isinstance(x, Tensor):
+    if isinstance(x, TriValue):
         return f"a tensor {x.type}"
     if isinstance(x, DType):
         return f"the dtype {x}"
@@ -219,7 +219,7 @@ def integer(x: Any, label: str) -> int:
     if isinstance(x, bool) or not hasattr(type(x), "__index__"):
         raise KernelTypeError(
             f"{label} has to be an integer known at compile time, got {describe(x)}",
-            help="pass it as a Python int argument of the kernel" if isinstance(x, Tensor) else None,
+            help="pass it as a Python int argument of the kernel" if isinstance(x, TriValue) else None,
         )
     return int(x)
 

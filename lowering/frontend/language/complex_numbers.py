@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import pi
 from typing import Any
 
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.promotion.rules import common_dtype
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.language.builder import Language, language
@@ -50,7 +50,7 @@ def angle(b: Language, x: Any) -> Any:
 
 
 @language
-def complex(b: Language, real: Any, imaginary: Any) -> Tensor:
+def complex(b: Language, real: Any, imaginary: Any) -> TriValue:
     """Return a complex number of two real ones, cast to a common dtype, fp32 or fp64."""
     operands = [b.operand(part) for part in (real, imaginary)]
     if any(operand.own.is_complex for operand in operands):
@@ -59,7 +59,7 @@ def complex(b: Language, real: Any, imaginary: Any) -> Tensor:
     return b.tri.emit("complex", b.tensor(real, dtype), b.tensor(imaginary, dtype))
 
 
-def integer_power(b: Language, base: Tensor, exponent: int) -> Tensor:
+def integer_power(b: Language, base: TriValue, exponent: int) -> TriValue:
     """Return base to a constant integer exponent, by repeated squaring, as `npy_cpow` does."""
     remaining, square, result = abs(exponent), base, None
     while remaining:
@@ -74,12 +74,12 @@ def integer_power(b: Language, base: Tensor, exponent: int) -> Tensor:
 
 def known_exponent(y: Any) -> int | None:
     """Return a Python number as a small integer exponent, or None where it is not one."""
-    if isinstance(y, Tensor) or y != y or getattr(y, "imag", 0) or abs(y) >= LARGEST_POWER:
+    if isinstance(y, TriValue) or y != y or getattr(y, "imag", 0) or abs(y) >= LARGEST_POWER:
         return None
     return int(y.real) if int(y.real) == y else None
 
 
-def _own(b: Language, x: Any) -> Tensor:
+def _own(b: Language, x: Any) -> TriValue:
     return b.tensor(x, b.operand(x).own)
 
 
@@ -87,6 +87,6 @@ def _is_complex(b: Language, x: Any) -> bool:
     return b.operand(x).own.is_complex
 
 
-def _weak_as(x: Any, result: Tensor) -> Tensor:
-    is_weak = not isinstance(x, Tensor) or x.weak
-    return Tensor(result.value, result.type, weak=True) if is_weak else result
+def _weak_as(x: Any, result: TriValue) -> TriValue:
+    is_weak = not isinstance(x, TriValue) or x.weak
+    return TriValue(result.value, result.type, weak=True) if is_weak else result

@@ -15,7 +15,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import func, ir
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.core.interface import PrintLog, PrintSite
 from mlirtri.lowering.frontend.language.storage import Storage, View, ViewStep
@@ -42,7 +42,7 @@ class DevicePrints:
         parts: list[Any] = []
         values = [b.tri.constant(float(len(self.sites)), FLOAT64)]
         for argument in arguments:
-            if not isinstance(argument, Tensor):
+            if not isinstance(argument, TriValue):
                 parts.append(str(argument))
                 continue
             size = argument.type.size
@@ -58,7 +58,7 @@ class DevicePrints:
         self.sites.append(PrintSite(span_of(b.tri.location), tuple(parts)))
         self._write(b, values)
 
-    def _write(self, b: Any, values: list[Tensor]) -> None:
+    def _write(self, b: Any, values: list[TriValue]) -> None:
         """Write a row; rows beyond the last one are counted and dropped."""
         tri = b.tri
         assert self.log is not None
@@ -67,10 +67,10 @@ class DevicePrints:
         for column, value in enumerate(values):
             attributes = {"offsets": (b.unknown, column), "sizes": (1, 1), "strides": (1, 1), "drop": (0, 1)}
             step = ViewStep("extract_slice", attributes, (row,))
-            b.memory.write(tri, View(self.log, (step,)), Tensor(value.value, value.type))
+            b.memory.write(tri, View(self.log, (step,)), TriValue(value.value, value.type))
         b.memory.put(self.count, tri.add(self.count.value, tri.constant(1, INT64)))
 
-    def results(self, results: list[Tensor]) -> PrintLog | None:
+    def results(self, results: list[TriValue]) -> PrintLog | None:
         """Return the description for the runtime, and append the log to the function's results."""
         if self.log is None or self.count is None:
             return None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.sizes import Size, Symbol, is_dynamic
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.errors import KernelValueError
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ class IndexArithmetic:
         self.keys: dict[Any, Hashable] = {}
         self.computed: dict[Hashable, int] = {}
 
-    def size_of(self, x: Tensor | int) -> Size:
+    def size_of(self, x: TriValue | int) -> Size:
         """Return the linear form of a Python int or of a run-time rank-0 integer."""
-        if not isinstance(x, Tensor):
+        if not isinstance(x, TriValue):
             return Size.of(int(x))
         if x.linear is not None:
             return x.linear
@@ -45,15 +45,17 @@ class IndexArithmetic:
         lower = Size.of(0) if x.type.dtype.is_unsigned or x.type.dtype.is_bool else None
         return Size.of(self.symbol(self.b.cast(x, INT64), "n", lower))
 
-    def tensor_of(self, size: int | Size) -> Tensor:
+    def tensor_of(self, size: int | Size) -> TriValue:
         index = self.b.index(size)
-        return Tensor(index.value, index.type, weak=True, linear=Size.of(size))
+        return TriValue(index.value, index.type, weak=True, linear=Size.of(size))
 
     def symbol(
-        self, value: Tensor, name: str, lower: Size | None = None, upper: Size | None = None, takes_all: bool = False
+        self, value: TriValue, name: str, lower: Size | None = None, upper: Size | None = None, takes_all: bool = False
     ) -> Symbol:
         self.count += 1
-        return Symbol(self.key(value.value), name, lower, upper, Tensor(value.value, value.type), self.count, takes_all)
+        return Symbol(
+            self.key(value.value), name, lower, upper, TriValue(value.value, value.type), self.count, takes_all
+        )
 
     def forget(self) -> None:
         """Forget the keys of values: operations were erased, and new ones may reuse their addresses."""
@@ -159,7 +161,7 @@ def constant_of(value: ir.Value) -> int | None:
     return attribute.value if isinstance(attribute, ir.IntegerAttr) else None
 
 
-def aligned(b: Language, tensors: Sequence[Tensor]) -> list[Tensor]:
+def aligned(b: Language, tensors: Sequence[TriValue]) -> list[TriValue]:
     """Return the operands of an elementwise operation, sliced to common sizes where these may differ."""
     if all(x.type.is_static for x in tensors):
         return list(tensors)
@@ -188,12 +190,12 @@ def common_size(b: Language, sizes: Sequence[int | Size]) -> int | Size:
     return least.simplified()
 
 
-def cut(b: Language, x: Tensor, axis: int, size: int | Size) -> Tensor:
+def cut(b: Language, x: TriValue, axis: int, size: int | Size) -> TriValue:
     if x.type.shape[axis] == size:
         return x
     sizes = tuple(size if number == axis else full for number, full in enumerate(x.type.shape))
     dynamic = [b.tri.index(bound) for bound in sizes if is_dynamic(bound)]
     return b.tri.emit(
-        "extract_slice", Tensor(x.value, x.type), *dynamic,
+        "extract_slice", TriValue(x.value, x.type), *dynamic,
         offsets=(0,) * x.type.rank, sizes=sizes, strides=(1,) * x.type.rank, drop=(),
     )  # fmt: skip

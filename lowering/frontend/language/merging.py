@@ -17,7 +17,7 @@ import numpy as np
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.promotion.plan import WEAK_DTYPES
 from mlirtri.lowering.core.interface import like
 from mlirtri.lowering.frontend.language.builder import NUMBERS, Language, describe, kind_of
@@ -55,15 +55,15 @@ def is_value(value: Any) -> bool:
     """Return whether a value can exist at run time: a tensor, a number, or a tuple of these."""
     if isinstance(value, (tuple, list)):
         return all(map(is_value, value))
-    return isinstance(value, Tensor) or is_number(value)
+    return isinstance(value, TriValue) or is_number(value)
 
 
 def same(x: Any, y: Any) -> bool:
     """Return whether two values are known to be the same."""
     if isinstance(x, (tuple, list)):
         return type(x) is type(y) and len(x) == len(y) and all(map(same, x, y))
-    if isinstance(x, Tensor) or isinstance(y, Tensor):
-        return isinstance(x, Tensor) and isinstance(y, Tensor) and x == y
+    if isinstance(x, TriValue) or isinstance(y, TriValue):
+        return isinstance(x, TriValue) and isinstance(y, TriValue) and x == y
     return x is y or (type(x) is type(y) and not isinstance(x, (float, complex)) and bool(x == y))
 
 
@@ -71,7 +71,7 @@ def kind(value: Any) -> Kind:
     """Return the kind of a value; raises `Differs` for one that cannot exist at run time."""
     if is_number(value):
         return Kind(TensorType((), WEAK_DTYPES[type(value).__name__]), weak=True, is_array=False)
-    if not isinstance(value, Tensor):
+    if not isinstance(value, TriValue):
         raise Differs(f"{describe(value)}, which is known at compile time only")
     varying = tuple(axis for axis, size in enumerate(value.type.shape) if is_dynamic(size))
     bounds = [_bound(value, size) for size in value.type.shape]
@@ -79,7 +79,7 @@ def kind(value: Any) -> Kind:
     return Kind(value.type.with_shape(bounds), value.weak, varying, None if may_be_number else is_array(value))
 
 
-def _bound(value: Tensor, size: int | Size) -> int:
+def _bound(value: TriValue, size: int | Size) -> int:
     most = Size.of(size).most()
     if most is None:
         raise Differs(f"{describe(value)}, whose size {size} has no bound known at compile time")
@@ -131,7 +131,7 @@ def _dtype(x: Kind, y: Kind, growing: bool) -> DType:
 
 
 def _level(dtype: DType) -> int:
-    return KINDS.index(kind_of(Tensor(None, TensorType((), dtype))))
+    return KINDS.index(kind_of(TriValue(None, TensorType((), dtype))))
 
 
 def _holds(weak: Kind, strong: Kind) -> bool:
@@ -147,31 +147,31 @@ def _widens(narrow: DType, wide: DType) -> bool:
 
 def _shown(x: Kind) -> str:
     if x.weak:
-        return f"a Python {kind_of(Tensor(None, x.type))}"
+        return f"a Python {kind_of(TriValue(None, x.type))}"
     return f"a tensor {x.type}"
 
 
-def packed(b: Language, value: Any, target: Kind, into: Tensor | None = None) -> list[Tensor]:
+def packed(b: Language, value: Any, target: Kind, into: TriValue | None = None) -> list[TriValue]:
     """Return a value as tensors of a kind; `into` is a buffer of its largest size that may be overwritten."""
-    if not isinstance(value, Tensor):
+    if not isinstance(value, TriValue):
         return [b.tri.constant(value, target.type.dtype, target.type.shape)] + _counts(b, target, target.type.shape)
     result = b.tri.cast(value, target.type.dtype)
     if result.type.rank != target.type.rank:
         result = b.broadcast_to(result, target.type.shape)
     if not target.varying:
-        return [Tensor(result.value, target.type)]
+        return [TriValue(result.value, target.type)]
     sizes = result.type.shape
     buffer = into or b.tri.constant(0, target.type.dtype, target.type.shape)
     if sizes != target.type.shape:
         result = b.tri.emit("insert_slice", buffer, result, *_dynamic(b, sizes), **_leading(sizes))
-    return [Tensor(result.value, target.type), *_counts(b, target, sizes)]
+    return [TriValue(result.value, target.type), *_counts(b, target, sizes)]
 
 
-def unpacked(b: Language, target: Kind, values: Iterator[Tensor]) -> Tensor:
+def unpacked(b: Language, target: Kind, values: Iterator[TriValue]) -> TriValue:
     """Return the value of a kind from its tensors."""
     buffer = next(values)
     if not target.varying:
-        return owned(Tensor(buffer.value, target.type, target.weak), target)
+        return owned(TriValue(buffer.value, target.type, target.weak), target)
     sizes: list[int | Size] = list(target.type.shape)
     for axis in target.varying:
         symbol = b.indices.symbol(next(values), "n", Size.of(0), Size.of(sizes[axis]))
@@ -179,7 +179,7 @@ def unpacked(b: Language, target: Kind, values: Iterator[Tensor]) -> Tensor:
     return b.tri.emit("extract_slice", buffer, *_dynamic(b, sizes), **_leading(tuple(sizes)))
 
 
-def owned(value: Tensor, target: Kind) -> Tensor:
+def owned(value: TriValue, target: Kind) -> TriValue:
     """Return a value of a kind with memory of its own if that is, or may be, an array."""
     if target.is_array is False:
         return value
@@ -189,11 +189,11 @@ def owned(value: Tensor, target: Kind) -> Tensor:
     return result
 
 
-def _counts(b: Language, target: Kind, sizes: Any) -> list[Tensor]:
+def _counts(b: Language, target: Kind, sizes: Any) -> list[TriValue]:
     return [b.tri.index(sizes[axis]) for axis in target.varying]
 
 
-def _dynamic(b: Language, sizes: Any) -> list[Tensor]:
+def _dynamic(b: Language, sizes: Any) -> list[TriValue]:
     return [b.tri.index(size) for size in sizes if is_dynamic(size)]
 
 

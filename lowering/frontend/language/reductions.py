@@ -8,7 +8,7 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.base.sizes import is_dynamic
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.language.builder import (
@@ -26,16 +26,16 @@ from mlirtri.lowering.frontend.language.shapes import full, reshape
 
 
 @language
-def cast(b: Language, x: Any, dtype: Any) -> Tensor:
+def cast(b: Language, x: Any, dtype: Any) -> TriValue:
     """Return x cast to a dtype. Complex to real is refused here: `spellings.base.helpers.converted` does that."""
     dtype = as_dtype(dtype)
-    if isinstance(x, Tensor) and x.type.dtype.is_complex and not (dtype.is_complex or dtype.is_bool):
+    if isinstance(x, TriValue) and x.type.dtype.is_complex and not (dtype.is_complex or dtype.is_bool):
         b.fail(f"this does not take complex numbers: got {x.type}", help="take the real part first, with x.real")
     return b.tensor(x, dtype)
 
 
 @language
-def gelu(b: Language, x: Any, approximate: str = "none") -> Tensor:
+def gelu(b: Language, x: Any, approximate: str = "none") -> TriValue:
     if approximate not in ("none", "tanh"):
         b.fail(f'gelu approximates by "none" or "tanh", not {approximate!r}')
     plan = promotion.result_dtypes(b.semantics, "gelu", [b.operand(x)])
@@ -44,12 +44,12 @@ def gelu(b: Language, x: Any, approximate: str = "none") -> Tensor:
 
 
 @language
-def softplus(b: Language, x: Any, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+def softplus(b: Language, x: Any, beta: float = 1.0, threshold: float = 20.0) -> TriValue:
     return b.elementwise("softplus", x, beta=float(beta), threshold=float(threshold))
 
 
 @language
-def clip(b: Language, x: Any, low: Any, high: Any) -> Tensor:
+def clip(b: Language, x: Any, low: Any, high: Any) -> TriValue:
     """Return minimum(maximum(x, low), high), in the common dtype of the given operands."""
     operands = [bound for bound in (x, low, high) if bound is not None]
     if len(operands) < 2:
@@ -65,7 +65,7 @@ def clip(b: Language, x: Any, low: Any, high: Any) -> Tensor:
 
 
 @language
-def sign(b: Language, x: Any) -> Tensor:
+def sign(b: Language, x: Any) -> TriValue:
     """Return the sign; NumPy's sign of NaN is NaN, torch's is 0."""
     result = b.elementwise("sign", x)
     if b.semantics == "numpy" or not result.type.dtype.is_float:
@@ -74,10 +74,10 @@ def sign(b: Language, x: Any) -> Tensor:
 
 
 @language
-def power(b: Language, x: Any, y: Any) -> Tensor:
+def power(b: Language, x: Any, y: Any) -> TriValue:
     """Return x to the y; small constant exponents become squares, roots or reciprocals, as in the libraries."""
     result = promotion.result_dtypes(b.semantics, "power", [b.operand(x), b.operand(y)]).result
-    if not isinstance(y, Tensor) and isinstance(x, Tensor):
+    if not isinstance(y, TriValue) and isinstance(x, TriValue):
         base = b.tensor(x, result)
         if result.is_complex and (exponent := known_exponent(y)) is not None:
             return integer_power(b, base, exponent)
@@ -95,14 +95,16 @@ def power(b: Language, x: Any, y: Any) -> Tensor:
 
 
 def _reduction(name: str):
-    def reduce(b: Language, x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Tensor:
+    def reduce(b: Language, x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> TriValue:
         return _reduced(b, name, x, axis, keepdims, dtype)
 
     reduce.__name__ = name
     return language(reduce)
 
 
-def _reduced(b: Language, name: str, x: Any, axis: Any, keepdims: Any, dtype: Any = None, **attributes: Any) -> Tensor:
+def _reduced(
+    b: Language, name: str, x: Any, axis: Any, keepdims: Any, dtype: Any = None, **attributes: Any
+) -> TriValue:
     plan = promotion.result_dtypes(b.semantics, name, [b.operand(x)], dtype_or_none(dtype))
     operand = b.tensor(x, plan.compute[0])
     axes = axes_of(axis, operand.type.rank)
@@ -114,26 +116,26 @@ for _name in ("sum", "prod", "max", "min", "mean", "any", "all"):
 
 
 @language
-def var(b: Language, x: Any, axis: Any = None, keepdims: bool = False, correction: int = 0) -> Tensor:
+def var(b: Language, x: Any, axis: Any = None, keepdims: bool = False, correction: int = 0) -> TriValue:
     return _reduced(b, "var", x, axis, keepdims, correction=integer(correction, "correction"))
 
 
 @language
-def std(b: Language, x: Any, axis: Any = None, keepdims: bool = False, correction: int = 0) -> Tensor:
+def std(b: Language, x: Any, axis: Any = None, keepdims: bool = False, correction: int = 0) -> TriValue:
     return _reduced(b, "std", x, axis, keepdims, correction=integer(correction, "correction"))
 
 
 @language
-def argmax(b: Language, x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+def argmax(b: Language, x: Any, axis: Any = None, keepdims: bool = False) -> TriValue:
     return _reduced(b, "argmax", x, axis, keepdims)
 
 
 @language
-def argmin(b: Language, x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+def argmin(b: Language, x: Any, axis: Any = None, keepdims: bool = False) -> TriValue:
     return _reduced(b, "argmin", x, axis, keepdims)
 
 
-def _over_axis(b: Language, name: str, x: Any, axis: Any) -> Tensor:
+def _over_axis(b: Language, name: str, x: Any, axis: Any) -> TriValue:
     plan = promotion.result_dtypes(b.semantics, name, [b.operand(x)])
     operand = b.tensor(x, plan.compute[0])
     axis = axis_of(axis, max(1, operand.type.rank))
@@ -141,27 +143,27 @@ def _over_axis(b: Language, name: str, x: Any, axis: Any) -> Tensor:
 
 
 @language
-def softmax(b: Language, x: Any, axis: Any) -> Tensor:
+def softmax(b: Language, x: Any, axis: Any) -> TriValue:
     return _over_axis(b, "softmax", x, axis)
 
 
 @language
-def log_softmax(b: Language, x: Any, axis: Any) -> Tensor:
+def log_softmax(b: Language, x: Any, axis: Any) -> TriValue:
     return _over_axis(b, "log_softmax", x, axis)
 
 
-def _normalized(b: Language, name: str, x: Any, count: Any, parameters: Sequence[Any], eps: Any) -> Tensor:
+def _normalized(b: Language, name: str, x: Any, count: Any, parameters: Sequence[Any], eps: Any) -> TriValue:
     operands = [x, *parameters]
     plan = promotion.result_dtypes(b.semantics, name, [b.operand(operand) for operand in operands])
     tensors = [b.tensor(operand, dtype) for operand, dtype in zip(operands, plan.compute, strict=True)]
-    if isinstance(eps, Tensor):
+    if isinstance(eps, TriValue):
         b.fail("eps has to be a number known at compile time")
     count = integer(count, "the number of normalised axes")
     return b.tri.cast(b.tri.emit(name, *tensors, normalized=count, eps=float(eps)), plan.result)
 
 
 @language
-def layer_norm(b, x, normalized_axes=1, weight=None, bias=None, eps=1e-5) -> Tensor:
+def layer_norm(b, x, normalized_axes=1, weight=None, bias=None, eps=1e-5) -> TriValue:
     if weight is None and bias is not None:
         shape = b.type_of(bias).shape
         weight = full(b, shape, 1.0, b.type_of(bias).dtype)
@@ -170,7 +172,7 @@ def layer_norm(b, x, normalized_axes=1, weight=None, bias=None, eps=1e-5) -> Ten
 
 
 @language
-def rms_norm(b, x, normalized_axes=1, weight=None, eps=None) -> Tensor:
+def rms_norm(b, x, normalized_axes=1, weight=None, eps=None) -> TriValue:
     if eps is None:
         # torch's default: the machine epsilon of the input's dtype.
         tensor_type = b.type_of(x)
@@ -179,12 +181,12 @@ def rms_norm(b, x, normalized_axes=1, weight=None, eps=None) -> Tensor:
 
 
 @language
-def matmul(b: Language, x: Any, y: Any) -> Tensor:
+def matmul(b: Language, x: Any, y: Any) -> TriValue:
     """Return `numpy.matmul`: a vector is a row on the left and a column on the right; that axis is dropped again."""
     return _product(b, "matmul", x, y)
 
 
-def _product(b: Language, name: str, x: Any, y: Any) -> Tensor:
+def _product(b: Language, name: str, x: Any, y: Any) -> TriValue:
     plan = promotion.result_dtypes(b.semantics, name, [b.operand(x), b.operand(y)])
     x, y = (b.tensor(operand, dtype) for operand, dtype in zip((x, y), plan.compute, strict=True))
     if x.type.rank == 0 or y.type.rank == 0:
@@ -206,13 +208,13 @@ def _product(b: Language, name: str, x: Any, y: Any) -> Tensor:
     return b.tri.cast(reshape(b, product, shape), plan.result)
 
 
-def _boolean_product(b: Language, x: Tensor, y: Tensor) -> Tensor:
+def _boolean_product(b: Language, x: TriValue, y: TriValue) -> TriValue:
     wide = DTYPES["int64"]
     return b.tri.cast(b.tri.matmul(b.tri.cast(x, wide), b.tri.cast(y, wide)), DTYPES["bool"])
 
 
 @language
-def dot(b: Language, x: Any, y: Any) -> Tensor:
+def dot(b: Language, x: Any, y: Any) -> TriValue:
     """Return `numpy.dot`: multiply by a scalar, else contract x's last axis with y's second-last (or only) axis."""
     ranks = [b.type_of(operand).rank if b.type_of(operand) else 0 for operand in (x, y)]
     if 0 in ranks:
@@ -237,7 +239,7 @@ def dot(b: Language, x: Any, y: Any) -> Tensor:
 def convolution(
     b: Language, x: Any, w: Any, strides: Sequence[int], dilations: Sequence[int], low: Sequence[int],
     high: Sequence[int], spread: Sequence[int], groups: int,
-) -> Tensor:  # fmt: skip
+) -> TriValue:  # fmt: skip
     """Return the sums of products of `w` with windows of `x`, padded and with ``spread - 1`` zeros between elements."""
     plan = promotion.result_dtypes(b.semantics, "matmul", [b.operand(x), b.operand(w)])
     x, w = (b.tensor(operand, dtype) for operand, dtype in zip((x, w), plan.compute, strict=True))
@@ -249,7 +251,7 @@ def convolution(
 @language
 def pool(
     b: Language, x: Any, kind: str, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> Tensor:
+) -> TriValue:
     """Return the maxima, minima or sums of windows along the last axes, in the tensor's own dtype."""
     numbers = {"window": window, "strides": strides, "dilations": dilations}
     return b.tri.pool(b.tensor(x), kind=kind, **{name: integers(tuple(value), name) for name, value in numbers.items()})

@@ -8,47 +8,47 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.definition import mlir_type
 
 INT64 = DTYPES["int64"]
 
 
-def index_of(x: Tensor, location: ir.Location | None) -> ir.Value:
+def index_of(x: TriValue, location: ir.Location | None) -> ir.Value:
     element = tensor.extract(x.value, [], loc=location)
     return arith.index_cast(ir.IndexType.get(), element, loc=location)
 
 
-def tensor_of_index(index: ir.Value, location: ir.Location | None) -> Tensor:
+def tensor_of_index(index: ir.Value, location: ir.Location | None) -> TriValue:
     element = arith.index_cast(ir.IntegerType.get_signless(64), index, loc=location)
-    return Tensor(scalar_tensor(element, INT64, location), TensorType((), INT64))
+    return TriValue(scalar_tensor(element, INT64, location), TensorType((), INT64))
 
 
 def scalar_tensor(element: ir.Value, dtype: Any, location: ir.Location | None) -> ir.Value:
     return tensor.from_elements(mlir_type(TensorType((), dtype)), [element], loc=location)
 
 
-def condition_of(x: Tensor, location: ir.Location | None) -> ir.Value:
+def condition_of(x: TriValue, location: ir.Location | None) -> ir.Value:
     return tensor.extract(x.value, [], loc=location)
 
 
 def for_loop(
     bounds: tuple[ir.Value, ir.Value, ir.Value],
-    initial: Sequence[Tensor],
-    body: Callable[[ir.Value, list[Tensor]], Sequence[Tensor]],
+    initial: Sequence[TriValue],
+    body: Callable[[ir.Value, list[TriValue]], Sequence[TriValue]],
     location: ir.Location | None,
-) -> list[Tensor]:
+) -> list[TriValue]:
     """Emit an `scf.for` and return its results; an exception in the body erases the loop."""
     loop = scf.ForOp(*bounds, [operand.value for operand in initial], loc=location)
     try:
         with ir.InsertionPoint(loop.body):
-            carried = [Tensor(value, x.type) for value, x in zip(loop.inner_iter_args, initial, strict=True)]
+            carried = [TriValue(value, x.type) for value, x in zip(loop.inner_iter_args, initial, strict=True)]
             yielded = body(loop.induction_variable, carried)
             scf.YieldOp([operand.value for operand in yielded], loc=location)
     except BaseException:
         loop.operation.erase()
         raise
-    return [Tensor(value, x.type) for value, x in zip(loop.results, initial, strict=True)]
+    return [TriValue(value, x.type) for value, x in zip(loop.results, initial, strict=True)]
 
 
 def runs_always() -> bool:
@@ -70,11 +70,11 @@ def _constant(bound: ir.Value) -> int | None:
 
 
 def while_loop(
-    initial: Sequence[Tensor],
-    test: Callable[[list[Tensor]], tuple[Tensor, Sequence[Tensor]]],
-    body: Callable[[list[Tensor]], Sequence[Tensor]],
+    initial: Sequence[TriValue],
+    test: Callable[[list[TriValue]], tuple[TriValue, Sequence[TriValue]]],
+    body: Callable[[list[TriValue]], Sequence[TriValue]],
     location: ir.Location | None,
-) -> list[Tensor]:
+) -> list[TriValue]:
     """Emit an `scf.while` and return its results; `test` returns a predicate and the forwarded values."""
     types = [operand.value.type for operand in initial]
     loop = scf.WhileOp(types, [operand.value for operand in initial], loc=location)
@@ -83,16 +83,16 @@ def while_loop(
         before = loop.regions[0].blocks.append(*types, arg_locs=locations)
         after = loop.regions[1].blocks.append(*types, arg_locs=locations)
         with ir.InsertionPoint(before):
-            carried = [Tensor(value, x.type) for value, x in zip(before.arguments, initial, strict=True)]
+            carried = [TriValue(value, x.type) for value, x in zip(before.arguments, initial, strict=True)]
             predicate, forwarded = test(carried)
             scf.ConditionOp(condition_of(predicate, location), [operand.value for operand in forwarded], loc=location)
         with ir.InsertionPoint(after):
-            carried = [Tensor(value, x.type) for value, x in zip(after.arguments, initial, strict=True)]
+            carried = [TriValue(value, x.type) for value, x in zip(after.arguments, initial, strict=True)]
             scf.YieldOp([operand.value for operand in body(carried)], loc=location)
     except BaseException:
         loop.operation.erase()
         raise
-    return [Tensor(value, x.type) for value, x in zip(loop.results, initial, strict=True)]
+    return [TriValue(value, x.type) for value, x in zip(loop.results, initial, strict=True)]
 
 
 class Arms:
@@ -107,7 +107,7 @@ class Arms:
     def abandon(self) -> None:
         self.draft.operation.erase()
 
-    def finish(self, yielded: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    def finish(self, yielded: Sequence[tuple[TriValue, TriValue]]) -> list[TriValue]:
         """Finish the `scf.if` with arms that yield these pairs of equal type; return its results."""
         for block, values in zip(self.blocks, zip(*yielded, strict=True) if yielded else ((), ()), strict=True):
             with ir.InsertionPoint(block):
@@ -119,4 +119,4 @@ class Arms:
         for block, region in zip(self.blocks, operation.regions, strict=True):
             block.append_to(region)
         self.draft.operation.erase()
-        return [Tensor(value, first.type) for value, (first, _) in zip(operation.results, yielded, strict=True)]
+        return [TriValue(value, first.type) for value, (first, _) in zip(operation.results, yielded, strict=True)]

@@ -10,7 +10,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DType, as_dtype
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import shown_shape
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.language.builder import (
@@ -25,7 +25,7 @@ from mlirtri.lowering.frontend.language.builder import (
 
 
 @language
-def reshape(b: Language, x: Any, shape: Any) -> Tensor:
+def reshape(b: Language, x: Any, shape: Any) -> TriValue:
     x, shape = b.tensor(x), list(sizes_of(b, shape))
     if not x.type.is_static or any(map(is_dynamic, shape)):
         return _dynamic_reshape(b, x, shape)
@@ -44,7 +44,7 @@ def reshape(b: Language, x: Any, shape: Any) -> Tensor:
     return b.tri.reshape(x, shape=tuple(shape))
 
 
-def _dynamic_reshape(b: Language, x: Tensor, shape: list[int | Size]) -> Tensor:
+def _dynamic_reshape(b: Language, x: TriValue, shape: list[int | Size]) -> TriValue:
     """Reshape to sizes that are linear in symbols; refuse unless both sides have the same number of elements."""
     count = total_size(x.type.shape)
     if shape.count(-1) == 1 and count is not None:
@@ -73,7 +73,7 @@ def _quotient(count: Size, divisor: int | Size | None) -> int | Size | None:
 
 
 @language
-def transpose(b: Language, x: Any, axes: Any = None) -> Tensor:
+def transpose(b: Language, x: Any, axes: Any = None) -> TriValue:
     x = b.tensor(x)
     rank = x.type.rank
     if axes is None:
@@ -86,7 +86,7 @@ def transpose(b: Language, x: Any, axes: Any = None) -> Tensor:
 
 
 @language
-def broadcast_to(b: Language, x: Any, shape: Any) -> Tensor:
+def broadcast_to(b: Language, x: Any, shape: Any) -> TriValue:
     x, shape = b.tensor(x), sizes_of(b, shape)
     if shape == x.type.shape:
         return x
@@ -103,7 +103,7 @@ def sizes_of(b: Language, shape: Any) -> tuple[int | Size, ...]:
 def _size(b: Language, part: Any) -> int | Size:
     if is_dynamic(part):
         return part.simplified()
-    if isinstance(part, Tensor) and not part.type.rank and part.type.dtype.is_integer:
+    if isinstance(part, TriValue) and not part.type.rank and part.type.dtype.is_integer:
         return b.indices.size_of(part).simplified()
     return integer(part, "a size")
 
@@ -119,7 +119,7 @@ def total_size(shape: Sequence[int | Size]) -> int | Size | None:
 
 
 @language
-def squeeze(b: Language, x: Any, axis: Any = None) -> Tensor:
+def squeeze(b: Language, x: Any, axis: Any = None) -> TriValue:
     x = b.tensor(x)
     shape = x.type.shape
     axes = [i for i, size in enumerate(shape) if size == 1] if axis is None else axes_of(axis, len(shape))
@@ -130,7 +130,7 @@ def squeeze(b: Language, x: Any, axis: Any = None) -> Tensor:
 
 
 @language
-def unsqueeze(b: Language, x: Any, axis: Any) -> Tensor:
+def unsqueeze(b: Language, x: Any, axis: Any) -> TriValue:
     """Insert new axes of size 1; `axis` refers to the result."""
     x = b.tensor(x)
     axes = integers(axis, "axis")
@@ -142,7 +142,7 @@ def unsqueeze(b: Language, x: Any, axis: Any) -> Tensor:
     return reshape(b, x, [1 if i in new else next(sizes) for i in range(rank)])
 
 
-def _common(b: Language, name: str, xs: Any) -> list[Tensor]:
+def _common(b: Language, name: str, xs: Any) -> list[TriValue]:
     if not isinstance(xs, (tuple, list)) or not xs:
         b.fail(f"{name} takes a tuple or list of at least one tensor")
     plan = promotion.result_dtypes(b.semantics, name, [b.operand(x) for x in xs])
@@ -150,7 +150,7 @@ def _common(b: Language, name: str, xs: Any) -> list[Tensor]:
 
 
 @language
-def concatenate(b: Language, xs: Any, axis: Any = 0) -> Tensor:
+def concatenate(b: Language, xs: Any, axis: Any = 0) -> TriValue:
     tensors = _common(b, "concatenate", xs)
     if axis is None:
         tensors, axis = [reshape(b, x, (-1,) if x.type.size != 0 else (0,)) for x in tensors], 0
@@ -165,12 +165,12 @@ def concatenate(b: Language, xs: Any, axis: Any = 0) -> Tensor:
     return _joined(b, parts, axis) if parts else b.tri.constant(0, joined.type.dtype, joined.type.shape)
 
 
-def _joined(b: Language, tensors: list[Tensor], axis: int) -> Tensor:
+def _joined(b: Language, tensors: list[TriValue], axis: int) -> TriValue:
     return reduce(lambda joined, part: b.tri.concatenate(joined, part, axis=axis), tensors)
 
 
 @language
-def stack(b: Language, xs: Any, axis: Any = 0) -> Tensor:
+def stack(b: Language, xs: Any, axis: Any = 0) -> TriValue:
     tensors = _common(b, "stack", xs)
     shapes = {x.type.shape for x in tensors}
     if len(shapes) > 1:
@@ -180,7 +180,7 @@ def stack(b: Language, xs: Any, axis: Any = 0) -> Tensor:
 
 
 @language
-def split(b: Language, x: Any, sections_or_indices: Any, axis: Any = 0) -> tuple[Tensor, ...]:
+def split(b: Language, x: Any, sections_or_indices: Any, axis: Any = 0) -> tuple[TriValue, ...]:
     """Return `numpy.split`: into a number of equal parts, or at given indices."""
     x = b.tensor(x)
     axis = axis_of(axis, x.type.rank)
@@ -197,11 +197,11 @@ def split(b: Language, x: Any, sections_or_indices: Any, axis: Any = 0) -> tuple
     )
 
 
-def slice_axis(b: Language, x: Tensor, axis: int, start: int, stop: int) -> Tensor:
+def slice_axis(b: Language, x: TriValue, axis: int, start: int, stop: int) -> TriValue:
     return strided(b, x, [range(start, stop) if i == axis else range(n) for i, n in enumerate(x.type.shape)])
 
 
-def strided(b: Language, x: Tensor, ranges: Sequence[range]) -> Tensor:
+def strided(b: Language, x: TriValue, ranges: Sequence[range]) -> TriValue:
     """Return the elements at these indices of each axis; a negative step is a slice and a flip."""
     backwards = tuple(axis for axis, r in enumerate(ranges) if r.step < 0 and len(r))
     forward = [r[::-1] if axis in backwards else r for axis, r in enumerate(ranges)]
@@ -216,7 +216,7 @@ def strided(b: Language, x: Tensor, ranges: Sequence[range]) -> Tensor:
 
 
 @language
-def flip(b: Language, x: Any, axis: Any = None) -> Tensor:
+def flip(b: Language, x: Any, axis: Any = None) -> TriValue:
     x = b.tensor(x)
     axes = axes_of(axis, x.type.rank)
     return b.tri.flip(x, axes=axes) if axes else x
@@ -230,9 +230,9 @@ def _sizes(b: Language, shape: Any) -> tuple[int | Size, ...]:
 
 
 @language
-def full(b: Language, shape: Any, value: Any, dtype: Any = None) -> Tensor:
+def full(b: Language, shape: Any, value: Any, dtype: Any = None) -> TriValue:
     sizes, dtype = _sizes(b, shape), dtype_or_none(dtype)
-    if isinstance(value, Tensor):
+    if isinstance(value, TriValue):
         return broadcast_to(b, b.tensor(value, dtype), sizes)
     b.operand(value)  # refuses what is no number
     dtype = dtype or b.default_dtype(value)
@@ -247,23 +247,23 @@ def full(b: Language, shape: Any, value: Any, dtype: Any = None) -> Tensor:
 
 
 @language
-def empty(b: Language, shape: Any, dtype: Any) -> Tensor:
+def empty(b: Language, shape: Any, dtype: Any) -> TriValue:
     return full(b, shape, 0, as_dtype(dtype))
 
 
 @language
-def arange(b: Language, start: Any, stop: Any, step: Any, dtype: Any) -> Tensor:
+def arange(b: Language, start: Any, stop: Any, step: Any, dtype: Any) -> TriValue:
     start, stop = (b.indices.tensor_of(bound) if is_dynamic(bound) else bound for bound in (start, stop))
-    if any(isinstance(bound, Tensor) for bound in (start, stop, step)):
+    if any(isinstance(bound, TriValue) for bound in (start, stop, step)):
         return _run_time_arange(b, start, stop, step, as_dtype(dtype))
     if step == 0:
         raise KernelValueError("the step of arange is 0")
     return b.tri.arange(start=start, step=step, size=max(0, ceil((stop - start) / step)), dtype=as_dtype(dtype).name)
 
 
-def _run_time_arange(b: Language, start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
-    integral = [not isinstance(x, Tensor) or x.type.dtype.is_integer for x in (start, stop, step)]
-    if not all(integral) or isinstance(step, Tensor) or not isinstance(step, int):
+def _run_time_arange(b: Language, start: Any, stop: Any, step: Any, dtype: DType) -> TriValue:
+    integral = [not isinstance(x, TriValue) or x.type.dtype.is_integer for x in (start, stop, step)]
+    if not all(integral) or isinstance(step, TriValue) or not isinstance(step, int):
         b.fail(
             "arange at run time takes integers, and a step known at compile time", help="scale an arange of integers"
         )
@@ -275,19 +275,19 @@ def _run_time_arange(b: Language, start: Any, stop: Any, step: Any, dtype: DType
     return spaced(b, first, count, step, dtype)
 
 
-def spaced(b: Language, first: Size, count: Size, step: int | Tensor, dtype: DType) -> Tensor:
+def spaced(b: Language, first: Size, count: Size, step: int | TriValue, dtype: DType) -> TriValue:
     """Return `count` integers from `first` on."""
     int64 = as_dtype("int64")
     dynamic = [] if count.is_constant else [b.tri.index(count)]
     along = b.tri.iota(*dynamic, shape=(count.simplified(),), axis=0, dtype="int64")
-    factor = b.tri.cast(step, int64) if isinstance(step, Tensor) else b.tri.constant(step, int64)
+    factor = b.tri.cast(step, int64) if isinstance(step, TriValue) else b.tri.constant(step, int64)
     return b.tri.cast(b.tri.add(b.tri.multiply(along, factor), b.tri.index(first)), dtype)
 
 
 @language
-def eye(b: Language, n: Any, m: Any, k: Any, dtype: Any) -> Tensor:
+def eye(b: Language, n: Any, m: Any, k: Any, dtype: Any) -> TriValue:
     m = n if m is None else m
-    if any(isinstance(size, Tensor) or is_dynamic(size) for size in (n, m)):
+    if any(isinstance(size, TriValue) or is_dynamic(size) for size in (n, m)):
         row, column = (arange(b, 0, size, 1, "int64") for size in (n, m))
         return b.tri.cast(b.equal(b.subtract(unsqueeze(b, column, 0), unsqueeze(b, row, 1)), k), as_dtype(dtype))
     return b.tri.eye(

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any, TypeGuard
 
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.ops import attributes
 from mlirtri.errors import UnsupportedSyntaxError
@@ -26,7 +26,7 @@ _VERSION = count(1)
 
 @dataclass(eq=False)
 class Storage:
-    value: Tensor
+    value: TriValue
     """Its current content."""
     argument: int | None = None
     """The index of the run-time parameter, if it is one."""
@@ -71,15 +71,15 @@ class ViewStep:
     op: str
     """``extract_slice``, ``reshape``, ``transpose``, ``flip``, ``broadcast_to``, ``real`` or ``imag``."""
     attributes: Mapping[str, Any]
-    indices: tuple[Tensor, ...] = ()
+    indices: tuple[TriValue, ...] = ()
 
     moves_axes: bool = False
     """For a reshape: whether it does more than add and drop axes of size 1."""
 
-    def read(self, b: TriBuilder, x: Tensor) -> Tensor:
+    def read(self, b: TriBuilder, x: TriValue) -> TriValue:
         return b.emit(self.op, x, *self.indices, **self.attributes)
 
-    def write(self, b: TriBuilder, x: Tensor, update: Tensor) -> Tensor:
+    def write(self, b: TriBuilder, x: TriValue, update: TriValue) -> TriValue:
         """Return x with the elements that `read` gives replaced by `update`."""
         if self.op == "extract_slice":
             return b.emit("insert_slice", x, update, *self.indices, **self.attributes)
@@ -119,9 +119,9 @@ class View:
 class Memory:
     """The writes, and a journal of the storages written since some point, which a branch or loop has to yield."""
 
-    journals: list[dict[Storage, tuple[Tensor, int]]] = field(default_factory=list)
+    journals: list[dict[Storage, tuple[TriValue, int]]] = field(default_factory=list)
 
-    def write(self, b: TriBuilder, view: View, update: Tensor) -> None:
+    def write(self, b: TriBuilder, view: View, update: TriValue) -> None:
         """Replace the elements of `view`; `update` has its type. Raises `UnsupportedSyntaxError`."""
         storage = view.storage
         if storage.frozen:
@@ -136,10 +136,10 @@ class Memory:
         if any(step.op in ("reshape", "dynamic_reshape") and step.moves_axes for step in view.steps):
             storage.is_ordered = True
 
-    def put(self, storage: Storage, value: Tensor) -> None:
+    def put(self, storage: Storage, value: TriValue) -> None:
         for journal in self.journals:
             journal.setdefault(storage, (storage.value, storage.version))
-        storage.value = Tensor(value.value, value.type)
+        storage.value = TriValue(value.value, value.type)
         storage.version = next(_VERSION)
 
     @property
@@ -147,16 +147,16 @@ class Memory:
         return next(_SERIAL)
 
     @contextmanager
-    def watched(self) -> Iterator[dict[Storage, tuple[Tensor, int]]]:
+    def watched(self) -> Iterator[dict[Storage, tuple[TriValue, int]]]:
         """Collect the storages written inside, with their previous contents."""
-        journal: dict[Storage, tuple[Tensor, int]] = {}
+        journal: dict[Storage, tuple[TriValue, int]] = {}
         self.journals.append(journal)
         try:
             yield journal
         finally:
             self.journals = [other for other in self.journals if other is not journal]
 
-    def rewind(self, journal: dict[Storage, tuple[Tensor, int]]) -> None:
+    def rewind(self, journal: dict[Storage, tuple[TriValue, int]]) -> None:
         for storage, (value, version) in journal.items():
             storage.value, storage.version = value, version
 
@@ -165,9 +165,9 @@ def with_memory(value: Any, least_rank: int = 1) -> Any:
     """Return a value to bind to a name: an array of at least this rank without memory gets a storage."""
     if isinstance(value, (tuple, list)):
         return like(value, [with_memory(part, least_rank) for part in value])
-    if not isinstance(value, Tensor) or value.origin is not None or value.weak or value.type.rank < least_rank:
+    if not isinstance(value, TriValue) or value.origin is not None or value.weak or value.type.rank < least_rank:
         return value
-    return replace(value, origin=View(Storage(Tensor(value.value, value.type))))
+    return replace(value, origin=View(Storage(TriValue(value.value, value.type))))
 
 
 def current(b: TriBuilder, value: Any) -> Any:
@@ -186,11 +186,11 @@ def current(b: TriBuilder, value: Any) -> Any:
     tensor = view.storage.value
     for step in view.steps:
         tensor = step.read(b, tensor)
-    return Tensor(tensor.value, tensor.type, origin=replace(view, version=view.storage.version))
+    return TriValue(tensor.value, tensor.type, origin=replace(view, version=view.storage.version))
 
 
-def has_memory(value: Any) -> TypeGuard[Tensor]:
-    return isinstance(value, Tensor) and value.origin is not None
+def has_memory(value: Any) -> TypeGuard[TriValue]:
+    return isinstance(value, TriValue) and value.origin is not None
 
 
 _NEW_ARRAYS = frozenset(f"numpy.{name}" for name in """where broadcast_to broadcast_arrays full zeros ones empty ndarray
@@ -228,10 +228,10 @@ def either(result: Any, operands: Iterable[Any], label: str) -> Any:
 def _has_array(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return any(map(_has_array, value))
-    return isinstance(value, Tensor) and is_array(value)
+    return isinstance(value, TriValue) and is_array(value)
 
 
-def is_array(value: Tensor) -> bool:
+def is_array(value: TriValue) -> bool:
     """Return whether a tensor is an array, which can be written in place, rather than a number."""
     return value.origin is not None or (value.type.rank > 0 and not value.weak)
 
@@ -260,7 +260,7 @@ def is_einsum_view(name: str, arguments: list[Any]) -> bool:
     return bool(arrow) and set(inputs) == set(outputs)
 
 
-def returns_itself(name: str, source: Tensor, result: Tensor, arguments: dict[str, Any]) -> bool:
+def returns_itself(name: str, source: TriValue, result: TriValue, arguments: dict[str, Any]) -> bool:
     """Return whether a method returns its array itself when there is nothing to do."""
     if result.value != source.value:
         return False
@@ -268,11 +268,11 @@ def returns_itself(name: str, source: Tensor, result: Tensor, arguments: dict[st
     return is_conjugate or (name == "ndarray.astype" and arguments.get("copy") is False)
 
 
-def viewed(b: Any, source: Tensor, result: Any) -> Any:
+def viewed(b: Any, source: TriValue, result: Any) -> Any:
     """Return a function's result with the memory of `source`, if only view operations lie between them."""
     if isinstance(result, (tuple, list)):
         return type(result)(viewed(b, source, part) for part in result)
-    if not isinstance(result, Tensor) or not has_memory(source):
+    if not isinstance(result, TriValue) or not has_memory(source):
         return result
     steps = _between(source.value, result.value)
     if steps is None or not _keeps_memory(source, steps):
@@ -312,11 +312,11 @@ def _step(operation: ir.Operation) -> ViewStep:
     values = attributes.from_mlir(op, operation)
     if op.name == "slice":
         return ViewStep("extract_slice", {**values, "drop": ()})
-    indices = tuple(Tensor(operand, type_of(operand.type)) for operand in list(operation.operands)[1:])
+    indices = tuple(TriValue(operand, type_of(operand.type)) for operand in list(operation.operands)[1:])
     return ViewStep(op.name, values, indices)
 
 
-def _keeps_memory(source: Tensor, steps: list[ViewStep]) -> bool:
+def _keeps_memory(source: TriValue, steps: list[ViewStep]) -> bool:
     """Return whether every reshape among the steps is of contiguous memory: the libraries copy otherwise."""
     shape, is_whole = source.type.shape, not source.origin.steps or _is_contiguous(source)
     for step in steps:
@@ -332,7 +332,7 @@ def _keeps_memory(source: Tensor, steps: list[ViewStep]) -> bool:
     return True
 
 
-def _is_contiguous(source: Tensor) -> bool:
+def _is_contiguous(source: TriValue) -> bool:
     for step in source.origin.steps:
         if step.op == "reshape":
             continue

@@ -12,7 +12,7 @@ import mlirtri as mt
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import func, ir
-from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.ops.table import TABLE
 from mlirtri.errors import KernelTypeError
@@ -44,7 +44,7 @@ def of_arrays(build, *arrays):
             function = func.FuncOp("f", ([mlir_type(of) for of in types], []))
         block = function.add_entry_block()
         with ir.InsertionPoint(block):
-            inputs = [Tensor(value, of) for value, of in zip(block.arguments, types, strict=True)]
+            inputs = [TriValue(value, of) for value, of in zip(block.arguments, types, strict=True)]
             result = build(TriBuilder(), *inputs)
             func.ReturnOp([result.value])
         function.attributes["function_type"] = ir.TypeAttr.get(

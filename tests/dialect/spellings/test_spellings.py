@@ -18,7 +18,7 @@ from window_calls import REFUSED, WINDOWS
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import func, ir
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.spellings.numpy_api import ufuncs as spellings_numpy
@@ -61,7 +61,7 @@ def test_the_builder_of_kernels_gives_the_same_types(case, context):
     module = ir.Module.create()
     with ir.InsertionPoint(module.body):
         block = func.FuncOp("kernel", ir.FunctionType.get([mlir_type(t) for t in types], [])).add_entry_block()
-    tensors = iter([Tensor(argument, t) for argument, t in zip(block.arguments, types, strict=True)])
+    tensors = iter([TriValue(argument, t) for argument, t in zip(block.arguments, types, strict=True)])
     builder = Language("torch" if case.name.startswith(("torch.", "Tensor.")) else "numpy")
     arguments = [with_tensors(value, tensors) for value in case.arguments]
     keywords = {key: with_tensors(value, tensors) for key, value in case.keywords.items()}
@@ -70,7 +70,7 @@ def test_the_builder_of_kernels_gives_the_same_types(case, context):
     wanted = flat(call(case.name, *case.arguments, **case.keywords))
     for mine, theirs in zip(result, wanted, strict=True):
         expected = TensorType(theirs.shape, as_dtype(theirs.dtype)) if isinstance(theirs, np.ndarray) else theirs
-        assert (mine.type if isinstance(mine, Tensor) else mine) == expected
+        assert (mine.type if isinstance(mine, TriValue) else mine) == expected
 
 
 @pytest.mark.parametrize("op", [*spellings_numpy._UNARY, *spellings_numpy._TESTS])

@@ -10,7 +10,7 @@ import mlirtri as mt
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import func, ir, print_complete
-from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.ops import table as ops
 from mlirtri.errors import KernelError
@@ -82,7 +82,7 @@ def tri_text(row: Row) -> str:
             function = func.FuncOp("row", ([mlir_type(each) for each in types], []))
         block = function.add_entry_block()
         with ir.InsertionPoint(block):
-            tensors = [Tensor(argument, each) for argument, each in zip(block.arguments, types, strict=True)]
+            tensors = [TriValue(argument, each) for argument, each in zip(block.arguments, types, strict=True)]
             result = TriBuilder().emit(row.name, *tensors, **row.attributes)
             func.ReturnOp([result.value])
         kind = ir.FunctionType.get([mlir_type(each) for each in types], [mlir_type(result.type)])

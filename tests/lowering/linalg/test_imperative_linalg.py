@@ -12,7 +12,7 @@ from tolerances import within
 import mlirtri as mt
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.dialect.bindings.mlir import ir, print_complete, print_module, scf
-from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.definition import new_context
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
@@ -22,7 +22,7 @@ from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.mlir_backend.bufferize import fused_to_bufferized
 
 
-def _range(stop: Tensor):
+def _range(stop: TriValue):
     return (
         index_constant(0),
         scf_builder.index_of(stop, None),
@@ -215,7 +215,7 @@ def _branch(t, conditions, x, at):
         scf.YieldOp([_branch(t, conditions[1:], written, at).value])
     with ir.InsertionPoint(branch.else_block):
         scf.YieldOp([x.value])
-    return Tensor(branch.results[0], x.type)
+    return TriValue(branch.results[0], x.type)
 
 
 def test_an_array_that_a_loop_makes_anew_is_read_before_that():
