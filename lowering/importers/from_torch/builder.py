@@ -55,7 +55,7 @@ def cast(value: ir.Value, element: str) -> ir.Value:
 
 def element_of(value: ir.Value) -> str:
     """Return the element type of a tensor as text."""
-    return str(value.type).rpartition("],")[2].rstrip(">")
+    return str(value.type).rpartition("],")[2].removesuffix(">")
 
 
 def shape_of(value: ir.Value) -> list[int | None]:

@@ -12,6 +12,9 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from mlirtri.dialect.bindings.mlir import without_as_strided
 from mlirtri.errors import KernelTypeError, UnsupportedOperationError
 from mlirtri.lowering.importers.from_torch.graph_passes import (
+    constant_quotients as torch_quotients,
+)
+from mlirtri.lowering.importers.from_torch.graph_passes import (
     dynamic_views as torch_views,
 )
 from mlirtri.lowering.importers.from_torch.graph_passes import (
@@ -37,6 +40,7 @@ def split_program(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Ca
     torch_items.rewrite(graph)
     torch_numbers.rewrite(graph)
     torch_views.rewrite(graph)
+    torch_quotients.rewrite(graph)
     bound, tensors, inputs = _inputs(program, graph)
     calling = _outputs(program, graph, bound, inputs)
     for node in [node for node in graph.nodes if node.op == "placeholder"]:

@@ -7,7 +7,8 @@ returns `NotImplemented`, the operator stays, and torch-mlir lowers or refuses i
 
 - `rules.py`: the tables and their decorators
 - `table.py`: the whole table, as torch takes it; rank-0 operands and assertions
-- `comparisons.py`, `integers.py`, `floats.py`, `bits.py`, `special_functions.py`: elementwise operators
+- `comparisons.py`, `integers.py`, `floats.py`, `bits.py`, `special_functions.py`,
+  `bessel_functions.py`, `orthogonal_polynomials.py`: elementwise operators
 - `complex_tensors.py`, `complex_functions.py`: complex operands
 - `reductions.py`, `order_statistics.py`, `counting.py`: reductions, scans, sorting
 - `views.py`, `indexing.py`: shapes, reads and writes

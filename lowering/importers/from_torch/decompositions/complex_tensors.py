@@ -35,6 +35,10 @@ def _number_parts(number: complex, kind: torch.dtype) -> tuple[Tensor, Tensor]:
     return real, imaginary
 
 
+def is_half(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.dtype in (torch.float16, torch.bfloat16)
+
+
 def rsub_complex(x: Tensor, number: Any, alpha: Any = 1) -> Tensor:
     """Return ``number - alpha * x``."""
     x = x if alpha == 1 else x * alpha
@@ -45,18 +49,18 @@ def _as_dtype(x: Any, kind: torch.dtype) -> Any:
     return x.to(kind) if isinstance(x, Tensor) else x
 
 
-@decomposes(aten.add.Scalar)
 def add(x: Any, y: Any, *, alpha: Any = 1) -> Tensor:
     return _by_parts(x, y, lambda a, b, c, d: (a + c, b + d), alpha)
 
 
-@decomposes(aten.sub.Scalar)
 def subtract(x: Any, y: Any, *, alpha: Any = 1) -> Tensor:
     return _by_parts(x, y, lambda a, b, c, d: (a - c, b - d), alpha)
 
 
-@decomposes(aten.mul.Scalar)
 def multiply(x: Any, y: Any) -> Tensor:
+    """Return ``x * y``; eager takes a number beside float16 or bfloat16 as float32, torch-mlir rounds it."""
+    if type(y) is float and is_half(x):
+        return (x.float() * y).to(x.dtype)
     return _by_parts(x, y, lambda a, b, c, d: (a * c - b * d, a * d + b * c))
 
 
@@ -64,6 +68,8 @@ def multiply(x: Any, y: Any) -> Tensor:
 def divide(x: Any, y: Any) -> Tensor:
     """Return ``x / y``, with the divisor scaled so that its square neither overflows nor underflows."""
     kind = torch.result_type(x, y)
+    if type(y) is float and is_half(x):
+        return (x.float() / y).to(x.dtype)
     if not kind.is_complex:
         return NotImplemented
     a, b = parts_of(_as_dtype(x, kind))
@@ -275,6 +281,8 @@ for _operator, _number in {
     aten.zeros_like.default: None,
     aten.new_zeros.default: None,
     aten.ones.default: None,
+    aten.eye.default: None,
+    aten.eye.m: None,
     aten.ones_like.default: None,
     aten.new_ones.default: None,
     aten.empty.memory_format: None,

@@ -60,6 +60,30 @@ def rrelu(
     return torch.nn.functional.leaky_relu(x, (lower + upper) / 2), noise
 
 
+@decomposes(aten.logit.default)
+def logit(x: Tensor, eps: float | None = None) -> Tensor:
+    """Return ``log(x / (1 - x))``; eager rounds float16 and bfloat16 after each operation."""
+    x = x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
+    x = x if eps is None else torch.clamp(x, eps, 1 - eps)
+    return torch.log(x / (1 - x))
+
+
+@decomposes(aten.sign.default)
+def sign(x: Tensor) -> Tensor:
+    """Return -1, 0 or 1, and 0 of NaN; torch-mlir folds the sign of a positive constant to -1."""
+    if x.dtype == torch.bool:
+        return x.clone()
+    one, zero = torch.ones((), dtype=x.dtype, device=x.device), torch.zeros((), dtype=x.dtype, device=x.device)
+    positive = torch.where(x > 0, one, zero)
+    return torch.where(x < 0, -one, positive) if x.dtype.is_signed else positive
+
+
+@decomposes(aten.trunc.default)
+def trunc(x: Tensor) -> Tensor:
+    """Round to zero, where torch-mlir multiplies by the sign."""
+    return torch.where(x < 0, torch.ceil(x), torch.floor(x)) if x.dtype.is_floating_point else x.clone()
+
+
 def in_float32_if_half(operator: Any) -> Callable[..., Any]:
     """Return the rule that computes float16 and bfloat16 in float32, where torch-mlir's lowering overflows."""
 

@@ -269,6 +269,14 @@ def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     return torch.where((iota < counts[-1]).unsqueeze(1), torch.stack(result[::-1], 1), fill_value)
 
 
+@decomposes(aten.scatter_add.default)
+def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """Add booleans as eager, by a logical or; torch-mlir adds modulo 2."""
+    if x.dtype != torch.bool:
+        return NotImplemented
+    return torch.scatter_add(x.int(), dim, index, src.int()) != 0
+
+
 REDUCTION_NAMES = {"add": "sum", "multiply": "prod"}
 """The reductions of `scatter` by the names that `scatter_reduce` has for them."""
 
@@ -294,7 +302,9 @@ def index_reduce(
 def scatter_reduce(
     x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """Return `Tensor.scatter_reduce`, integer means rounded down as in eager; torch-mlir computes in floats."""
+    """Return `Tensor.scatter_reduce`, of booleans in int32, integer means rounded down; torch-mlir uses floats."""
+    if x.dtype == torch.bool:
+        return torch.scatter_reduce(x.int(), dim, index, src.int(), reduce, include_self=include_self) != 0
     if reduce != "mean" or x.is_floating_point() or x.is_complex():
         return NotImplemented
     total = torch.scatter_reduce(x, dim, index, src, "sum", include_self=include_self)

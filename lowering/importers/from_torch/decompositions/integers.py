@@ -118,7 +118,7 @@ def _clamped_by_tensors(x: Tensor, low: Any, high: Any) -> Tensor:
 
 
 def with_wrapped_scalar(operator: Any, otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the rule that wraps a Python number into a tensor, for unsigned integers and int8."""
+    """Return the rule that wraps an integer into a tensor, for unsigned integers and int8."""
 
     def apply(x: Any, y: Any, **options: Any) -> Any:
         if not isinstance(x, Tensor) or x.dtype not in (*UNSIGNED, torch.int8) or type(y) is not int:
@@ -276,9 +276,5 @@ decomposes(aten.bitwise_left_shift.Tensor_Scalar)(with_scalar_right(torch.bitwis
 decomposes(aten.bitwise_right_shift.Tensor_Scalar)(with_scalar_right(torch.bitwise_right_shift))
 decomposes(aten.bitwise_left_shift.Scalar_Tensor)(with_scalar_left(torch.bitwise_left_shift))
 decomposes(aten.bitwise_right_shift.Scalar_Tensor)(with_scalar_left(torch.bitwise_right_shift))
-for _operator, _rule in (
-    (aten.add.Tensor, add),
-    (aten.sub.Tensor, subtract),
-    (aten.mul.Tensor, multiply),
-):
-    decomposes(_operator)(with_wrapped_scalar(_operator, _rule))
+for _packet, _rule in ((aten.add, add), (aten.sub, subtract), (aten.mul, multiply)):
+    decomposes(_packet.Tensor, _packet.Scalar)(with_wrapped_scalar(_packet.Tensor, _rule))

@@ -1,7 +1,7 @@
 """Decompose matrix factorisations and linear solves, which torch-mlir does not lower, into loops over columns.
 
 The algorithms are LAPACK's unblocked xGETF2, xPOTF2, xGEQR2 and xTRSV on whole arrays: each iteration updates what its
-column determines, in all matrices of a batch at once. float32 and float64 only; other dtypes are refused later.
+column determines, in all matrices of a batch at once. Other dtypes than `DTYPES` are refused later.
 """
 
 from __future__ import annotations
@@ -17,8 +17,14 @@ aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
+DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+
 def _loop(count: int, step: Callable[..., Sequence[Tensor]], carried: Sequence[Tensor], *fixed: Tensor) -> Any:
     """Return the values after ``carried = step(k, *carried, *fixed)`` for k from 0 to `count` - 1."""
+
+    if not count or not all(value.numel() for value in carried):
+        return list(carried)
 
     def condition(k: Tensor, *values: Tensor) -> Tensor:
         return k < count
@@ -45,11 +51,7 @@ def _row_and_column_indices(a: Tensor) -> tuple[Tensor, Tensor]:
 
 def _is_supported(*arrays: Tensor) -> bool:
     sizes = [size for array in arrays for size in array.shape[-2:]]
-    if any(type(size) is int and size == 0 for array in arrays for size in array.shape):
-        return False
-    return all(array.dtype in (torch.float32, torch.float64) for array in arrays) and all(
-        isinstance(size, int) and size > 0 for size in sizes
-    )
+    return all(array.dtype in DTYPES for array in arrays) and all(isinstance(size, int) for size in sizes)
 
 
 def _assert_all(condition: Tensor, message: str) -> None:
@@ -70,7 +72,7 @@ def _lu_factor(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def _lu_step(k: Tensor, a: Tensor, order: Tensor, pivots: Tensor, info: Tensor) -> Sequence[Tensor]:
     rows, columns = _row_and_column_indices(a)
     column = _column(a, k)
-    index = torch.where(rows >= k, column.abs(), -1.0).argmax(-2, keepdim=True)
+    index = torch.where(rows >= k, _magnitude(column), -1.0).argmax(-2, keepdim=True)
     swapped = torch.where(rows == k, index, torch.where(rows == index, k, rows))
     a = a.gather(-2, swapped.expand(a.shape))
     pivot = column.gather(-2, index)
@@ -81,6 +83,11 @@ def _lu_step(k: Tensor, a: Tensor, order: Tensor, pivots: Tensor, info: Tensor) 
     iota = torch.arange(pivots.shape[-2], device=a.device).unsqueeze(-1)
     pivots = torch.where(iota == k, index + 1, pivots)
     return a, order.gather(-2, swapped), pivots, torch.where((info == 0) & (pivot == 0), k + 1, info)
+
+
+def _magnitude(x: Tensor) -> Tensor:
+    """Return absolute values; of complex elements |re| + |im|, by which LAPACK chooses pivots."""
+    return x.real.abs() + x.imag.abs() if x.is_complex() else x.abs()
 
 
 def _permutation_of(pivots: Tensor, size: int) -> Tensor:
@@ -206,6 +213,7 @@ def triangular_solve(b: Tensor, a: Tensor, upper: bool = True, transpose: bool =
 
 
 def _solve_factored(lu: Tensor, order: Tensor, b: Tensor, transposed: bool) -> Tensor:
+    """Solve A x = b, or A^T x = b, given A's factors."""
     batch = torch.broadcast_shapes(lu.shape[:-2], b.shape[:-2])
     b, order = b.expand(*batch, *b.shape[-2:]), order.expand(*batch, *order.shape[-2:])
     if not transposed:
@@ -258,8 +266,6 @@ def solve_ex(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = Fa
 
 @decomposes(aten.linalg_inv_ex.default)
 def inv_ex(a: Tensor, *, check_errors: bool = False) -> Any:
-    if type(a.shape[0]) is int and a.shape[0] == 0:
-        return a.clone(), torch.zeros(a.shape[:-2], dtype=torch.int32, device=a.device)
     if not _is_supported(a):
         return NotImplemented
     # Expanded to the batch: torch takes a right-hand side with one axis less as a batch of vectors.
@@ -283,17 +289,20 @@ def lu_solve(lu: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoin
     if not _is_supported(lu, b):
         return NotImplemented
     order = _permutation_of(pivots, lu.shape[-1])
-    return _solve_factored(lu, order, b, adjoint) if left else _solve_factored(lu, order, b.mT, not adjoint).mT
+    # The adjoint is the transpose of the conjugate: conjugate the sides in place of the factors.
+    b = b.conj() if adjoint else b
+    x = _solve_factored(lu, order, b, adjoint) if left else _solve_factored(lu, order, b.mT, not adjoint).mT
+    return x.conj() if adjoint else x
 
 
 def _cholesky_step(k: Tensor, a: Tensor, info: Tensor) -> Sequence[Tensor]:
     rows, columns = _row_and_column_indices(a)
     column = _column(a, k)
-    square = _row(column, k)
+    square = _row(column, k).real
     is_positive = square > 0
     pivot = torch.where(is_positive, square, 1.0).sqrt()
     column = torch.where(rows > k, column / pivot, torch.where(rows == k, pivot, 0.0))
-    a = torch.where((rows > k) & (columns > k), a - column * column.mT, torch.where(columns == k, column, a))
+    a = torch.where((rows > k) & (columns > k), a - column * column.mH, torch.where(columns == k, column, a))
     return a, torch.where((info == 0) & ~is_positive, k + 1, info)
 
 
@@ -302,10 +311,10 @@ def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -
     if not _is_supported(a):
         return NotImplemented
     info = torch.zeros((*a.shape[:-2], 1, 1), dtype=torch.int64, device=a.device)
-    lower, info = _loop(a.shape[-1], _cholesky_step, ((a.mT if upper else a).contiguous(), info))
+    lower, info = _loop(a.shape[-1], _cholesky_step, ((a.mH if upper else a).contiguous(), info))
     if check_errors:
         _assert_all(info == 0, "torch.linalg.cholesky: a matrix is not positive-definite")
-    return (lower.tril().mT if upper else lower.tril()), info[..., 0, 0].to(torch.int32)
+    return (lower.tril().mH if upper else lower.tril()), info[..., 0, 0].to(torch.int32)
 
 
 @decomposes(aten.linalg_cholesky.default, aten.cholesky.default)
@@ -318,8 +327,8 @@ def cholesky(a: Tensor, upper: bool = False) -> Any:
 def cholesky_solve(b: Tensor, root: Tensor, upper: bool = False) -> Any:
     if not _is_supported(root, b):
         return NotImplemented
-    lower = root.mT if upper else root
-    return _solve_triangular(lower.mT, _solve_triangular(lower, b, False, False), True, False)
+    lower = root.mH if upper else root
+    return _solve_triangular(lower.mH, _solve_triangular(lower, b, False, False), True, False)
 
 
 @decomposes(aten.cholesky_inverse.default)
@@ -334,13 +343,13 @@ def _householder_step(k: Tensor, r: Tensor, q: Tensor) -> Sequence[Tensor]:
     below = torch.where(rows > k, column, 0.0)
     scale = torch.where(rows >= k, column, 0.0).abs().amax(-2, keepdim=True)
     scale = torch.where(scale == 0, 1.0, scale)
-    length = scale * (torch.where(rows >= k, column / scale, 0.0) ** 2).sum(-2, keepdim=True).sqrt()
-    is_done = (below == 0).all(-2, keepdim=True)
-    image = torch.where(is_done, 1.0, -torch.copysign(length, first))
+    length = scale * (torch.where(rows >= k, column / scale, 0.0).abs() ** 2).sum(-2, keepdim=True).sqrt()
+    is_done = (below == 0).all(-2, keepdim=True) & (first.real == first)
+    image = torch.where(is_done, 1.0, -torch.copysign(length, first.real))
     vector = torch.where(rows == k, 1.0, below / torch.where(is_done, 1.0, first - image)).to(r.dtype)
     factor = torch.where(is_done, 0.0, (image - first) / image).to(r.dtype)
-    r = r - factor * vector * (vector * r).sum(-2, keepdim=True)
-    return r, q - factor * (q * vector.mT).sum(-1, keepdim=True) * vector.mT
+    r = r - factor.conj() * vector * (vector.conj() * r).sum(-2, keepdim=True)
+    return r, q - factor * (q * vector.mT).sum(-1, keepdim=True) * vector.mH
 
 
 @decomposes(aten.linalg_qr.default)

@@ -110,42 +110,11 @@ def _scalar_like(number: float, like: Tensor) -> Tensor:
     return torch.full((), number, dtype=like.dtype, device=like.device)
 
 
-_POINTS = 32
-
-
-_LARGE = 30.0
-"""The largest argument for which `_POINTS` on a quarter of the circle suffice."""
-
-
 _BERNOULLI = (
     1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330,
     854513 / 138, -236364091 / 2730,
 )  # fmt: skip
 """The Bernoulli numbers B(2k), from k = 1."""
-
-
-def _bessel(x: Tensor, order: int, is_scaled: bool) -> Tensor:
-    """Return the modified Bessel function I of order 0 or 1, by a mean over a circle or the asymptotic expansion."""
-    size = torch.abs(x)
-    near = torch.where(size > _LARGE, _LARGE, size)
-    total = torch.zeros_like(x)
-    for k in range(_POINTS):
-        cosine = math.cos((k + 0.5) * math.pi / (2 * _POINTS))
-        total = total + (torch.sinh(near * cosine) * cosine if order else torch.cosh(near * cosine))
-    far = torch.where(size > _LARGE, size, _LARGE)
-    term, series = torch.ones_like(x), torch.ones_like(x)
-    for k in range(1, 16):
-        term = term * (((2 * k - 1) ** 2 - 4 * order) / (8.0 * k)) / far
-        series = series + term
-    small, large = total / _POINTS, series / torch.sqrt(2 * math.pi * far)
-    if is_scaled:
-        small = small * torch.exp(-near)
-    else:
-        # Split the exponential into two factors, which overflow later.
-        half = torch.exp(far / 2)
-        large = half * (half * large)
-    result = torch.where(size > _LARGE, large, small)
-    return torch.where(torch.isnan(x), x, torch.where(x < 0, -result, result) if order else result)
 
 
 def erfcx(x: Tensor) -> Tensor:
@@ -235,10 +204,23 @@ def polygamma(order: int, x: Tensor) -> Tensor:
     """Return the polygamma function: the derivative of order `order` of digamma."""
     if order == 0:
         return in_float64(digamma)(x)
+    if order == 1:
+        return trigamma(x)
     factor = float(math.factorial(order)) if order <= 170 else math.inf
     factor = factor if order % 2 else -factor
-    result = in_float64(lambda x: zeta(torch.full_like(x, order + 1), x) * factor)(x)
-    return torch.where(x == math.inf, 0.0, result).to(result.dtype) if order == 1 else result
+    return in_float64(lambda x: zeta(torch.full_like(x, order + 1), x) * factor)(x)
+
+
+def trigamma(x: Tensor) -> Tensor:
+    """Return the derivative of digamma, reflected in float32 or float64: eager's poles are where its sine is 0."""
+    kind = x.dtype if x.dtype.is_floating_point else torch.get_default_dtype()
+    x = x if x.dtype == torch.float64 else x.float()
+    is_left = x < 0.5
+    right = torch.where(is_left, 1 - x, x)
+    result = in_float64(lambda y: zeta(torch.full_like(y, 2.0), y))(right)
+    result = torch.where(right == math.inf, 0.0, result)
+    sine = torch.sin(x * math.pi)
+    return torch.where(is_left, (math.pi * math.pi) / (sine * sine) - result, result).to(kind)
 
 
 decomposes(aten.lgamma.default)(in_float64(lgamma))
@@ -246,10 +228,6 @@ decomposes(aten.digamma.default)(in_float64(digamma))
 decomposes(aten.erfinv.default)(in_float64(erfinv))
 decomposes(aten.erfc.default)(in_float64(erfc))
 decomposes(aten.special_erfc.default)(in_float64(erfc))
-decomposes(aten.i0.default)(in_float64(lambda x: _bessel(x, 0, False)))
-decomposes(aten.special_i0e.default)(in_float64(lambda x: _bessel(x, 0, True)))
-decomposes(aten.special_i1.default)(in_float64(lambda x: _bessel(x, 1, False)))
-decomposes(aten.special_i1e.default)(in_float64(lambda x: _bessel(x, 1, True)))
 decomposes(aten.special_erfcx.default)(in_float64(erfcx))
 decomposes(aten.special_log_ndtr.default)(in_float64(log_ndtr))
 decomposes(aten.special_ndtri.default)(in_float64(ndtri))

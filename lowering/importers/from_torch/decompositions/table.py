@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from mlirtri.dialect.bindings.mlir import torch_decompositions
 from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401 - they register their rules
+    bessel_functions,
     bits,
     comparisons,
     complex_functions,
@@ -27,6 +28,7 @@ from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401
     linear_algebra,
     networks,
     order_statistics,
+    orthogonal_polynomials,
     products,
     reductions,
     special_functions,

@@ -9,4 +9,5 @@ data-dependent number of indices with an unknown number of values (`masked_write
 - `items.py`: arithmetic on `item()`, on rank-0 tensors
 - `python_numbers.py`: arithmetic on sizes and Python numbers
 - `dynamic_views.py`: views with several dynamic sizes
+- `constant_quotients.py`: rounded quotients of integer constants
 """

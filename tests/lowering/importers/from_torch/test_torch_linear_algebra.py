@@ -121,3 +121,18 @@ def test_loops_stop_at_their_condition_and_read_captured_tensors(pipeline):
     count, found = mt.from_torch(Doubled(), (x, y)).compile(pipeline=pipeline)(x, y)
     assert count == 5
     torch.testing.assert_close(found, x * 32 + y * 31)
+
+
+def of_complex(z):
+    """Factors of complex matrices, of none, and of matrices without elements."""
+    root = torch.linalg.cholesky(z @ z.mH + torch.eye(4))
+    lu, pivots = torch.linalg.lu_factor(z)
+    solved = torch.linalg.lu_solve(lu, pivots, z, adjoint=True), torch.cholesky_inverse(root)
+    empty = torch.linalg.det(z[:0]), torch.linalg.slogdet(z[:, :0, :0]), torch.linalg.qr(z[:, :, :0])
+    return root, lu, torch.linalg.det(z), torch.linalg.qr(z[:, :, :3]), solved, empty
+
+
+def test_complex_and_empty_matrices():
+    z = torch.complex(A, B @ B.mT)
+    results = mt.from_torch(of_complex, (z,)).compile(pipeline="mlir")(z)
+    torch.testing.assert_close(results, of_complex(z))

@@ -1,0 +1,52 @@
+"""Orthogonal polynomials, Bessel and Airy functions, against eager and SciPy."""
+
+from __future__ import annotations
+
+import pytest
+import scipy.special
+import torch
+from torch_case_checks import agrees
+
+import mlirtri as mt
+
+POLYNOMIALS = ("chebyshev_polynomial_u", "shifted_chebyshev_polynomial_w", "hermite_polynomial_h",
+               "laguerre_polynomial_l", "legendre_polynomial_p")  # fmt: skip
+
+
+def polynomials(x, n):
+    return [getattr(torch.special, name)(x, n) for name in POLYNOMIALS] + [
+        torch.special.chebyshev_polynomial_t(x, 5),
+        torch.special.hermite_polynomial_he(2.5, n),
+    ]
+
+
+def test_polynomials_of_degrees_by_element():
+    x = torch.tensor([-1.0, 1.0, 0.0, 0.3, -0.7, 2.5, -9.0])
+    n = torch.tensor([3.0, 4.0, 7.0, -1.0, 9.0, 2.9, 0.0]).unsqueeze(1)
+    kernel = mt.from_torch(polynomials, (x, n)).compile(pipeline="mlir")
+    assert agrees(kernel(x, n), polynomials(x, n)) is None
+
+
+EXPECTED = {
+    "bessel_j0": scipy.special.j0, "bessel_j1": scipy.special.j1, "bessel_y1": scipy.special.y1,
+    "modified_bessel_k0": scipy.special.k0, "scaled_modified_bessel_k1": scipy.special.k1e,
+    "airy_ai": lambda x: scipy.special.airy(x)[0],
+}  # fmt: skip
+
+
+def bessel_functions(x):
+    return [getattr(torch.special, name)(x) for name in EXPECTED]
+
+
+def test_bessel_and_airy_functions():
+    x = torch.tensor([0.0, 1e-6, 0.1, 0.9, 1.9, 2.1, 7.9, 8.1, 24.9, 25.1, 90.0], dtype=torch.float64)
+    kernel = mt.from_torch(bessel_functions, (x,)).compile(pipeline="mlir")
+    for result, function in zip(kernel(x), EXPECTED.values(), strict=True):
+        torch.testing.assert_close(result, torch.from_numpy(function(x.numpy())), rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.slow
+def test_second_kinds_left_of_their_pole():
+    x = torch.tensor([-1.0, -30.0, torch.inf, torch.nan])
+    kernel = mt.from_torch(bessel_functions, (x,)).compile(pipeline="mlir")
+    assert agrees(kernel(x)[2:5], bessel_functions(x)[2:5]) is None
