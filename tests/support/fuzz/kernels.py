@@ -133,6 +133,8 @@ def start(program: Program) -> Environment:
 def arguments_of(random: Random, dtypes: tuple[str, ...], special: bool) -> dict[str, Any]:
     """Return arrays whose sizes match here and there, some of them strided."""
     rows, columns = random.choice(SIZES), random.choice(SIZES)
+    if random.random() < 0.03:
+        columns = 0
     shapes = [(rows, columns), (rows, columns), (columns,), (rows,), (columns, rows), (), (2, rows, columns)]
     arguments: dict[str, Any] = {}
     for position, shape in enumerate(random.sample(shapes, random.randint(2, 5))):

@@ -184,7 +184,7 @@ class Generator:
             return False
         for name in names:
             value = trial[name]
-            if not isinstance(value, Bounded) or not 0 < value.size <= LARGEST or not comparable(value):
+            if not isinstance(value, Bounded) or not value.size <= LARGEST or not comparable(value):
                 return False
         self.environment.update(trial)
         self.statements.append(Statement(text, source))
