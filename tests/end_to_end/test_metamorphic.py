@@ -183,7 +183,9 @@ def assert_same_bits(results, others, message=""):
 
 
 def rows(table):
-    return [pytest.param(*row[:2], pipeline, id=f"{name}-{pipeline}") for name, row in table.items() for pipeline in row[2]]
+    return [
+        pytest.param(*row[:2], pipeline, id=f"{name}-{pipeline}") for name, row in table.items() for pipeline in row[2]
+    ]
 
 
 @pytest.mark.parametrize(("program", "other", "pipeline"), rows(EQUAL))

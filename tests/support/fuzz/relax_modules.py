@@ -62,6 +62,7 @@ TEMPLATES: tuple[tuple[int, str], ...] = (
 
 class _Modules(Generator):
     dtypes = ("float32", "float64", "int32", "int64", "float32", "float16")
+    finite = True
 
     def slot_e(self) -> str:
         """An operand of the subject's dtype, which broadcasts with it: Relax promotes nothing."""

@@ -31,6 +31,8 @@ class Generator:
     """Makes one program: `environment` has the values of all names so far."""
 
     dtypes: Sequence[str] = ("float32", "float64", "int32", "int64", "bool")
+    finite = False
+    """Whether NaN and infinities are no values of the language, which says nothing about them."""
     literals: Sequence[str] = ("0.5", "-1.5", "2.0", "3", "-2", "1", "0.1")
 
     def __init__(self, random: Random, environment: Environment, names: list[str]):
@@ -185,6 +187,8 @@ class Generator:
         for name in names:
             value = trial[name]
             if not isinstance(value, Bounded) or not value.size <= LARGEST or not comparable(value):
+                return False
+            if self.finite and not np.all(np.isfinite(value.low)):
                 return False
         self.environment.update(trial)
         self.statements.append(Statement(text, source))
