@@ -139,6 +139,17 @@ def _reference_scan(x, kind, axis):
 
 
 def rows() -> Iterator[Op]:
+    yield from _created()
+    yield from _structured()
+    for name, group, reference, summary in (
+        ("cut", "shape", np.take, "a slice of one axis"),
+        ("roll", "shape", np.roll, "two slices of one axis, concatenated the other way around"),
+        ("pick", "indexing", np.take, "gather along the first axes"),
+    ):
+        yield Op(name, group, ("x",), derived=True, numpy=reference, summary=summary)
+
+
+def _created() -> Iterator[Op]:
     constant = {"value": "number", "shape": "ints", "dtype": "string"}
     yield Op(
         "constant", "creation", (), constant, _constant,
@@ -157,7 +168,10 @@ def rows() -> Iterator[Op]:
         structured=True,
     )  # fmt: skip
     yield Op("full", "creation", (), derived=True, numpy=np.full, summary="a constant, or a scalar broadcast")
-    structured = (
+
+
+def _structured() -> Iterator[Op]:
+    table = (
         ("pad", "shape", ("x",), {"low": "ints", "high": "ints", "value": "number"}, _pad,
          lambda x, low, high, value: np.pad(x, list(zip(low, high, strict=True)), constant_values=value)),
         ("literal", "creation", (), {"values": "numbers", "shape": "ints", "dtype": "string"}, _literal,
@@ -174,11 +188,5 @@ def rows() -> Iterator[Op]:
          # np.correlate conjugates the second operand.
          lambda x, y: np.correlate(x, np.conj(y), "valid").astype(x.dtype)),
     )  # fmt: skip
-    for name, group, operands, attributes, infer, reference in structured:
+    for name, group, operands, attributes, infer, reference in table:
         yield Op(name, group, operands, attributes, infer, reference, structured=True)
-    for name, group, reference, summary in (
-        ("cut", "shape", np.take, "a slice of one axis"),
-        ("roll", "shape", np.roll, "two slices of one axis, concatenated the other way around"),
-        ("pick", "indexing", np.take, "gather along the first axes"),
-    ):
-        yield Op(name, group, ("x",), derived=True, numpy=reference, summary=summary)

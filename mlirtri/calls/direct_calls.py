@@ -57,6 +57,23 @@ def direct_call(direct: Direct, arguments: Sequence[Type], bound: Sequence[Any],
     tensors = {name: type_ for name, type_ in types.items() if type_.shape}
     numbers = {name: type_ for name, type_ in types.items() if not type_.shape}
     launches = _Launches(direct, types, bound, result)
+    lines = _source(types, launches, result)
+    names = {
+        "general": general, "missing": object(), "Tensor": torch.Tensor, "ndarray": np.ndarray, "array": np.array,
+        "plain_kind": plain_kind, "guards": type_guards([*tensors.values()]),
+        "guards_with_out": type_guards([*tensors.values(), result]),
+        "empty": shortest_empty, "empty_array": empty_array if result.bytes >= LARGE else np.empty,
+        "shape": result.shape, "strides": result.strides, "dtype": result.dtype, "array_dtype": result.array_dtype,
+        **{f"{name}_dtype": type_.array_dtype for name, type_ in numbers.items()},
+        **launches.names,
+    }  # fmt: skip
+    return _defined(lines, names)
+
+
+def _source(types: dict[str, Type], launches: _Launches, result: Type) -> list[str]:
+    """Return the lines of the function that `direct_call` shows."""
+    tensors = [name for name, type_ in types.items() if type_.shape]
+    numbers = [name for name, type_ in types.items() if not type_.shape]
     plain = ", ".join(tensors)
     # A launch refuses `out` that is an argument, but slower than the general path.
     is_other = " and ".join(f"out is not {name}" for name in ("None", *tensors))
@@ -66,7 +83,7 @@ def direct_call(direct: Direct, arguments: Sequence[Type], bound: Sequence[Any],
         "            result = empty_array(shape, array_dtype)",
         *launches.into("result", "_array"),
     ]
-    lines = [
+    return [
         f"def call({', '.join(f'{name}=missing' for name in types)}, /, *rest, out=None, **keywords):",
         "    try:",
         f"        if {' or '.join(['rest', 'keywords', *(f'type({name}) is not float' for name in numbers)])}:",
@@ -84,16 +101,6 @@ def direct_call(direct: Direct, arguments: Sequence[Type], bound: Sequence[Any],
         f"    given = [argument for argument in ({', '.join(types)},) if argument is not missing]",
         "    return general(*given, *rest, out=out, **keywords)",
     ]
-    names = {
-        "general": general, "missing": object(), "Tensor": torch.Tensor, "ndarray": np.ndarray, "array": np.array,
-        "plain_kind": plain_kind, "guards": type_guards([*tensors.values()]),
-        "guards_with_out": type_guards([*tensors.values(), result]),
-        "empty": shortest_empty, "empty_array": empty_array if result.bytes >= LARGE else np.empty,
-        "shape": result.shape, "strides": result.strides, "dtype": result.dtype, "array_dtype": result.array_dtype,
-        **{f"{name}_dtype": type_.array_dtype for name, type_ in numbers.items()},
-        **launches.names,
-    }  # fmt: skip
-    return _defined(lines, names)
 
 
 class _Launches:

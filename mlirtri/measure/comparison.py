@@ -143,10 +143,10 @@ def compare(
         for name, value in f.signature.bind(arguments, keywords, abstract=True).items()
     }
     specialization = f.signature.specialize(named, f.options.semantics)
-    variants = [replace(options, pipeline=name) for name in pipelines]
     # The schedule applies to pipelines that have one; the others run without.
     variants = [
-        replace(variant, schedule="default") if variant.pipeline in WITHOUT_TVM else variant for variant in variants
+        replace(options, pipeline=name, schedule="default" if name in WITHOUT_TVM else options.schedule)
+        for name in pipelines
     ]
     contenders = [_compiled(f, specialization, variant, named) for variant in variants]
     contenders.append(_plain(Row(specialization.semantics), f, copied(named)))

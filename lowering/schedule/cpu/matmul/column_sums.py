@@ -76,15 +76,6 @@ class _Columns:
         def start(row: Any, vector: Any) -> Any:
             return tirx.BufferStore(self.sums, zero, [row, vector, ramp(index(0), self.lanes)])
 
-        def finish(row: Any, vector: Any) -> Any:
-            column = (first + vector) * index(self.lanes)
-            position = TilePosition(batch, row, 1, column, 1, lanes)
-            sums = new_buffer("row_sums", self.contraction.dtype, 1, self.lanes)
-            everything = ramp(index(0), self.lanes)
-            copy = tirx.BufferStore(sums, tirx.BufferLoad(self.sums, [row, vector, everything]), [index(0), everything])
-            tile = Tile(self.contraction, self.lanes, position, ReductionBlock(index(0), 1, 1, None, ()))
-            return sequence(tirx.AllocBuffer(sums), copy, tile.store(index(0), index(0), lanes, sums, index(0)))
-
         def for_vectors(make: Any) -> Any:
             return counted(
                 "row",
@@ -114,7 +105,17 @@ class _Columns:
                 )
             return sequence(*parts)
 
-        return sequence(for_vectors(start), nested(outer, steps), for_vectors(finish))
+        finish = for_vectors(lambda row, vector: self._stored(batch, row, first, vector, lanes))
+        return sequence(for_vectors(start), nested(outer, steps), finish)
+
+    def _stored(self, batch: Values, row: Any, first: Any, vector: Any, lanes: int) -> Any:
+        """Return the statements that store one vector of sums into the result."""
+        position = TilePosition(batch, row, 1, (first + vector) * index(self.lanes), 1, lanes)
+        sums = new_buffer("row_sums", self.contraction.dtype, 1, self.lanes)
+        everything = ramp(index(0), self.lanes)
+        copy = tirx.BufferStore(sums, tirx.BufferLoad(self.sums, [row, vector, everything]), [index(0), everything])
+        tile = Tile(self.contraction, self.lanes, position, ReductionBlock(index(0), 1, 1, None, ()))
+        return sequence(tirx.AllocBuffer(sums), copy, tile.store(index(0), index(0), lanes, sums, index(0)))
 
     def _add(
         self, batch: Values, outer: Values, start: Any, steps: int, row: Any, first: Any, vector: Any, lanes: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
@@ -27,7 +28,7 @@ from mlirtri.lowering.tir.tiles import (
     temporary,
     zero_of,
 )
-from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, TensorLoad, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, TensorLoad, tirx
 
 VECTORS_TOGETHER = 8
 """Neighbouring vectors that are copied together: one cache line per memory page is too little."""
@@ -171,10 +172,10 @@ class _VectorCopy:
         full = nested(outer, lambda values: counted("square", squares, lambda number: square(values, number)))
         if not self.total % self.lanes:
             return full
-        partial = nested(self.reduced, lambda values: self._vector(values, batch, vector))
+        incomplete = nested(self.reduced, lambda values: self._vector(values, batch, vector))
         if self.vectors == 1:
-            return partial
-        return tirx.IfThenElse(tirx.LT(vector, index(self.vectors - 1)), full, partial)
+            return incomplete
+        return tirx.IfThenElse(tirx.LT(vector, index(self.vectors - 1)), full, incomplete)
 
     def _square(self, values: Values, batch: Any, vector: Any, inner: Axis, start: Any) -> Any:
         statements: list[Stmt] = []
@@ -203,14 +204,14 @@ class _VectorCopy:
         zero = tirx.Broadcast(zero_of(str(self.buffer.dtype)), self.lanes)
         zeros = tirx.BufferStore(self.buffer, zero, [*indices, ramp(index(0), self.lanes)])
         if self.is_open:
-            partial = sequence(zeros, counted("lane", remaining, at_lane))
-            return tirx.IfThenElse(tirx.LT(vector, quotient(self.total, self.lanes)), full, partial)
+            incomplete = sequence(zeros, counted("lane", remaining, at_lane))
+            return tirx.IfThenElse(tirx.LT(vector, quotient(self.total, self.lanes)), full, incomplete)
         if not remaining:
             return full
-        partial = sequence(zeros, in_lanes(remaining, at_lane))
+        incomplete = sequence(zeros, in_lanes(remaining, at_lane))
         if self.vectors == 1:
-            return partial
-        return tirx.IfThenElse(tirx.LT(vector, index(self.vectors - 1)), full, partial)
+            return incomplete
+        return tirx.IfThenElse(tirx.LT(vector, index(self.vectors - 1)), full, incomplete)
 
 
 def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[Contraction, list[Any]]:
@@ -231,12 +232,8 @@ def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[
         start = tirx.BufferStore(buffer, zero, [*indices, ramp(index(0), lanes)])
 
         def added(count: Any) -> Any:
-            def element(values: Values) -> Any:
-                if not isinstance(count, int):
-                    return counted("lane", count, lambda lane: add(values, lane))
-                return in_lanes(count, lambda lane: add(values, lane))
-
-            return nested(axes, element, spread(batch, batch_index))
+            loop = in_lanes if isinstance(count, int) else partial(counted, "lane")
+            return nested(axes, lambda values: loop(count, partial(add, values)), spread(batch, batch_index))
 
         def add(values: Values, lane: Any) -> Any:
             values = {**values, **spread(contraction.columns, number * index(lanes) + lane)}
@@ -252,10 +249,13 @@ def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[
 
     work = size_of(batch) * vectors * size_of(axes)
     statement = shared("panel", size_of(batch) * vectors, vector, work * 4, target)
+    return _reading_terms(contraction, buffer, batch, lanes), [tirx.AllocBuffer(buffer), statement]
+
+
+def _reading_terms(contraction: Contraction, buffer: Buffer, batch: Sequence[Axis], lanes: int) -> Contraction:
     position = flat(contraction.columns, {axis.variable: axis.variable for axis in contraction.columns})
     indices = [
         flat(batch, {axis.variable: axis.variable for axis in batch}),
         tirx.floordiv(position, index(lanes)), tirx.floormod(position, index(lanes)),
     ]  # fmt: skip
-    copy = replace(contraction, column_terms=(tirx.BufferLoad(buffer, indices), ()))
-    return copy, [tirx.AllocBuffer(buffer), statement]
+    return replace(contraction, column_terms=(tirx.BufferLoad(buffer, indices), ()))
