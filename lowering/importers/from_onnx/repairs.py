@@ -10,10 +10,13 @@ from onnx import TensorProto
 
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
 from mlirtri.lowering.importers.from_onnx.casts import CASTS
+from mlirtri.lowering.importers.from_onnx.layers import LAYERS
 from mlirtri.lowering.importers.from_onnx.nodes import FLOATS, Nodes, Values, attribute_of, graphs_in
 from mlirtri.lowering.importers.from_onnx.pools import POOLS
 from mlirtri.lowering.importers.from_onnx.quantization import QUANTIZATION
 from mlirtri.lowering.importers.from_onnx.resize import RESIZES
+from mlirtri.lowering.importers.from_onnx.samples import SAMPLES
+from mlirtri.lowering.importers.from_onnx.transforms import TRANSFORMS
 
 INTEGERS: dict[int, int] = {TensorProto.INT32: 31, TensorProto.INT64: 63}
 """With the number of bits that an exponent has."""
@@ -112,7 +115,8 @@ def _extremum_index(node: Any, values: Values) -> list[Any]:
 
 
 RULES: dict[str, Callable[[Any, Values], list[Any]]] = {
-    **CASTS, **POOLS, **QUANTIZATION, **RESIZES, "LSTM": _without_peepholes,
+    **CASTS, **LAYERS, **POOLS, **QUANTIZATION, **RESIZES, **SAMPLES, **TRANSFORMS,
+    "LSTM": _without_peepholes,
     "LpNormalization": _normalised, "Sign": _signs, "Pow": _powers, "ArgMax": _extremum_index,
     "ArgMin": _extremum_index,
 }  # fmt: skip
