@@ -11,6 +11,7 @@ from typing import Any
 
 import onnx
 import onnx.inliner
+import onnx.version_converter
 from onnx import helper
 
 from mlirtri.lowering.importers.from_onnx.nodes import Values, graphs_in
@@ -56,23 +57,61 @@ def _definition(node: Any, values: Values, model: Any) -> list[Any]:
     names = list(dict.fromkeys(name for name in node.input if name))
     if any(name not in values.types for name in names):
         return [node]
+    function = _function(node, values, model)
+    if function is None:
+        return [node]
+    call = onnx.NodeProto()
+    call.CopyFrom(node)
+    call.domain = function.domain = "mlirtri.definition"
     inputs = [helper.make_value_info(name, values.types[name]) for name in names]
-    outputs = [
-        helper.make_value_info(name, values.types[name]) if name in values.types
-        else helper.make_tensor_value_info(name, onnx.TensorProto.UNDEFINED, None)
-        for name in node.output if name
-    ]  # fmt: skip
+    outputs = [helper.make_tensor_value_info(name, onnx.TensorProto.UNDEFINED, None) for name in node.output if name]
+    opsets = [*function.opset_import, helper.make_opsetid(call.domain, 1)]
     single = helper.make_model(
-        helper.make_graph([node], "call", inputs, outputs), opset_imports=list(model.opset_import),
+        helper.make_graph([call], "call", inputs, outputs), functions=[function], opset_imports=opsets,
         ir_version=model.ir_version,
     )  # fmt: skip
-    # The importer has no other domain; all operators that are taken here have names of their own.
-    body = onnx.inliner.inline_selected_functions(single, [(node.domain, node.op_type)], False, True).graph
-    if any(inner.op_type == node.op_type for inner in body.node):
-        return [node]
+    body = _converted(onnx.inliner.inline_local_functions(single), model).graph
     border = {name: name for name in (*node.input, *node.output)}
     _rename(body, border, node.name)
     return list(body.node)
+
+
+def _converted(body: Any, model: Any) -> Any:
+    """Return the body of a definition with the version of the operators that `model` has."""
+    version, own = (
+        next(opset.version for opset in opsets if opset.domain in ("", "ai.onnx"))
+        for opsets in (model.opset_import, body.opset_import)
+    )
+    return body if version == own else onnx.version_converter.convert_version(body, version)
+
+
+def _function(node: Any, values: Values, model: Any) -> Any:
+    """Return ONNX's definition of a node, None if there is none for its types."""
+    version = next((opset.version for opset in model.opset_import if opset.domain == node.domain), 1)
+    schema = onnx.defs.get_schema(node.op_type, version, node.domain)
+    function = onnx.FunctionProto()
+    if schema.has_function:
+        versions = [number for number in schema.function_opset_versions if number <= version]
+        function.ParseFromString(schema.get_function_with_opset_version(max(versions)))
+        _set_defaults(node, schema)
+        return function
+    if not schema.has_context_dependent_function:
+        return None
+    types = [values.types[name] if name else onnx.TypeProto() for name in node.input]
+    versions = [number for number in schema.context_dependent_function_opset_versions if number <= version]
+    encoded = schema.get_context_dependent_function_with_opset_version(
+        max(versions), node.SerializeToString(), [kind.SerializeToString() for kind in types]
+    )
+    function.ParseFromString(encoded)
+    return function if function.node else None
+
+
+def _set_defaults(node: Any, schema: Any) -> None:
+    """Write out the attributes that a node leaves to their defaults: a definition refers to them by name."""
+    names = {attribute.name for attribute in node.attribute}
+    for name, attribute in schema.attributes.items():
+        if name not in names and attribute.default_value.type:
+            node.attribute.append(attribute.default_value)
 
 
 def _rename(graph: Any, names: Mapping[str, str], prefix: str) -> None:

@@ -16,6 +16,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from mlirtri.lowering.importers.from_onnx.nodes import Values, attribute_of, constant, graphs_in
+from mlirtri.lowering.importers.from_onnx.unroll import branch_of, unrolled_loop, unrolled_scan
 
 LARGEST = 1024
 """The most elements that a value may have to be computed here."""
@@ -23,13 +24,15 @@ _RANDOM = frozenset({
     "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout",
 })  # fmt: skip
 _ROUNDS = 16
+_FLOW = {"If": branch_of, "Loop": unrolled_loop, "Scan": unrolled_scan}
 
 
 def fold(model: Any) -> Any:
     """Return the model with the types that ONNX infers, and without what does not depend on its inputs' elements."""
+    version = next((opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")), 0)
     for _ in range(_ROUNDS):
         model = onnx.shape_inference.infer_shapes(model, data_prop=True)
-        if not _Folding(model).fold(model.graph, Values({})):
+        if not _Folding(model).fold(model.graph, Values({}, {}, version)):
             break
     drop_dead_nodes(model.graph)
     return model
@@ -90,8 +93,8 @@ class _Folding:
         """Return the nodes that replace this one, None if it stays."""
         if node.op_type in ("Shape", "Size"):
             return _shape(node, values)
-        if node.op_type == "If":
-            return _branch(node, values)
+        if node.op_type in _FLOW:
+            return _FLOW[node.op_type](node, values)
         inputs = [name for name in node.input if name]
         is_known = all(name in values.constants for name in inputs)
         if node.op_type in ("Constant", *_RANDOM) or not is_known or any(graphs_in(node)):
@@ -130,36 +133,3 @@ def _shape(node: Any, values: Values) -> list[Any] | None:
         return None
     result = np.array(sizes if node.op_type == "Shape" else prod(sizes), np.int64)  # type: ignore[arg-type]
     return [constant(node.output[0], result)]
-
-
-def _branch(node: Any, values: Values) -> list[Any] | None:
-    condition = values.constants.get(node.input[0])
-    if condition is None:
-        return None
-    graph = attribute_of(node, "then_branch" if condition.item() else "else_branch", None)
-    names: dict[str, str] = {}
-    nodes = [constant(tensor.name, onnx.numpy_helper.to_array(tensor)) for tensor in graph.initializer]
-    nodes.extend(graph.node)
-    rename(nodes, names, node.name)
-    results = [names.get(value.name, value.name) for value in graph.output]
-    nodes.extend(
-        helper.make_node("Identity", [result], [output], name=f"{node.name}.result{position}")
-        for position, (result, output) in enumerate(zip(results, node.output, strict=True))
-    )
-    return nodes
-
-
-def rename(nodes: list[Any], names: dict[str, str], prefix: str) -> None:
-    """Put `prefix` before the names of nodes and of the values that they make; `names` collects those of values."""
-    for node in nodes:
-        node.name = f"{prefix}.{node.name}"
-        node.input[:] = [names.get(name, name) for name in node.input]
-        for output in node.output:
-            if output:
-                names[output] = f"{prefix}.{output}"
-        node.output[:] = [names.get(name, name) for name in node.output]
-        for inner in graphs_in(node):
-            inside = dict(names)
-            rename(list(inner.node), inside, prefix)
-            for value in inner.output:
-                value.name = inside.get(value.name, value.name)

@@ -133,6 +133,8 @@ def _refuse(graph: Any) -> None:
     raise_all(errors)
 
 
+FIRST_SCAN = 9
+"""The version from which on `Scan` has no batch axis; ONNX's converter takes older ones for the same."""
 OLDEST = 15
 """The version of ONNX's operators from which on torch-mlir takes them for what they are."""
 
@@ -141,6 +143,12 @@ def _converted(model: Any) -> Any:
     version = next((opset.version for opset in model.opset_import if opset.domain in DOMAINS), OLDEST)
     if version >= OLDEST:
         return model
+    scans = [node for graph in graphs_of(model.graph) for node in graph.node if node.op_type == "Scan"]
+    if version < FIRST_SCAN and scans:
+        raise UnsupportedOperationError(
+            f"ONNX cannot convert the Scan {scans[0].name or scans[0].output[0]!r} from version {version}",
+            help=f"export it with opset_version={OLDEST} or later",
+        )
     try:
         return onnx.version_converter.convert_version(model, OLDEST)
     except Exception as error:  # of a class that only C++ knows
@@ -153,6 +161,7 @@ def _converted(model: Any) -> Any:
 def _name(nodes: Sequence[Any]) -> None:
     names: set[str] = set()
     for number, node in enumerate(nodes):
+        node.domain = "" if node.domain in DOMAINS else node.domain
         name = node.name or next((output for output in node.output if output), node.op_type)
         node.name = f"{name}#{number}" if name in names else name
         names.add(node.name)

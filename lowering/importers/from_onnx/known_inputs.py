@@ -26,7 +26,7 @@ STRUCTURAL: dict[str, tuple[int, ...]] = {
     ),
     "Resize": (1, 2, 3), "DFT": (1, 2), "Pad": (3,), "Col2Im": (1, 2), "STFT": (1, 3), "Split": (1,), "OneHot": (1,),
     "MaxUnpool": (2,), "BlackmanWindow": (0,), "HannWindow": (0,), "HammingWindow": (0,),
-    "MelWeightMatrix": (0, 1, 2, 3, 4),
+    "MelWeightMatrix": (0, 1, 2, 3, 4), "Loop": (0, 1), "Upsample": (1,),
 }  # fmt: skip
 """The operands of each operator that have to be known when it is compiled."""
 LARGEST = 4096
@@ -41,11 +41,18 @@ def structural_inputs(model: Any) -> tuple[str, ...]:
     inputs = {value.name: value for value in model.graph.input if value.name not in initial}
     names: set[str] = set()
     for node in nodes:
-        for position in STRUCTURAL.get(node.op_type, ()):
+        for position in _positions(node, inputs):
             sources = _sources(operand(node, position), producers, inputs)
             if all(_is_small(inputs[name]) for name in sources):
                 names |= sources
     return tuple(name for name in inputs if name in names)
+
+
+def _positions(node: Any, inputs: Mapping[str, Any]) -> tuple[int, ...]:
+    if node.op_type == "Slice":
+        # Where it starts and ends may be computed at run time, along axes that are known.
+        return (1, 2, 3, 4) if {operand(node, 3), operand(node, 4)} & {*inputs} else ()
+    return STRUCTURAL.get(node.op_type, ())
 
 
 def _sources(name: str, producers: Mapping[str, Any], inputs: Mapping[str, Any]) -> set[str]:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.locations import location_of, name_of
-from mlirtri.dialect.bindings.mlir import all_operations, ir, load_torch, onnx_importer, public_functions
+from mlirtri.dialect.bindings.mlir import (
+    all_operations,
+    ir,
+    load_torch,
+    onnx_importer,
+    operations_named,
+    public_functions,
+)
 from mlirtri.dialect.definition import new_context
 from mlirtri.errors import PassFailedError, Span, UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.from_onnx.graph import OnnxGraph
+from mlirtri.lowering.importers.from_torch.builder import integer, tensor_op
 from mlirtri.lowering.importers.from_torch.refused import refuse_operators
 from mlirtri.lowering.mlir.attributes import (
     BOUND,
@@ -29,6 +37,7 @@ def lower(graph: OnnxGraph, context: CompileContext) -> ir.Module:
     load_torch(module_context)
     module = imported(graph, module_context)
     with module_context, ir.Location.unknown():
+        _bitcast(module)
         _describe(module, graph)
     try:
         return _lowered(module, context)
@@ -64,6 +73,18 @@ def _locate(module: ir.Module, graph: OnnxGraph) -> None:
             line = _line(name, lines)
             if line:
                 operation.location = location_of(Span(graph.file, line, 1), name)
+
+
+def _bitcast(module: ir.Module) -> None:
+    """Make torch's views of `BitCast`, which torch-mlir does not lower from ONNX."""
+    for operation in operations_named(module, "torch.operator"):
+        if ir.StringAttr(operation.attributes["name"]).value == "onnx.BitCast":
+            with operation.location, ir.InsertionPoint(operation):
+                [source], kind = operation.operands, operation.results[0].type
+                # The repair of the view reads its types, not this number.
+                view = tensor_op("view.dtype", kind, source, integer(0))
+                operation.results[0].replace_all_uses_with(view)
+                operation.erase()
 
 
 def _line(name: str | None, lines: dict[str, int]) -> int:

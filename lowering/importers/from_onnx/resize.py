@@ -41,13 +41,14 @@ class _Taps:
     weights: np.ndarray
     is_outside: np.ndarray
     """Which results are the extrapolation value."""
+    length: int
+    """The length of the axis in the operand."""
 
     @property
     def is_identity(self) -> bool:
-        whole = (self.weights == 1).all() and len(self.positions) == 1
-        return (
-            whole and np.array_equal(self.positions[0], np.arange(len(self.is_outside))) and not self.is_outside.any()
-        )
+        if len(self.positions) > 1 or self.is_outside.any() or (self.weights != 1).any():
+            return False
+        return np.array_equal(self.positions[0], np.arange(self.length))
 
 
 def _resized(node: Any, values: Values) -> list[Any]:
@@ -151,7 +152,7 @@ def _taps(node: Any, axis: _Axis) -> _Taps:
     if attribute_of(node, "exclude_outside", 0):
         weights = weights * inside
         weights = weights / weights.sum(0)
-    return _Taps(np.clip(positions, 0, axis.length - 1), weights, is_outside)
+    return _Taps(np.clip(positions, 0, axis.length - 1), weights, is_outside, axis.length)
 
 
 _ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {

@@ -88,8 +88,12 @@ class _Sampler:
         """Return positions inside of the axis and weights, of shape (batch, taps, 1, queries)."""
         add = self.add
         location = self._location(coordinate, length)
+        if self.mode == "nearest":
+            location = add("Round", location)
         if self.mode != "cubic":
             location = self._padded(location, length)
+        elif self.padding == "border":
+            location = self._clamped(location, length)
         start = add("Round" if self.mode == "nearest" else "Floor", location)
         offsets = add.constant(np.array(_FIRST[self.mode], self.dtype).reshape(1, -1, 1, 1))
         taps = add("Add", start, offsets)
@@ -108,6 +112,13 @@ class _Sampler:
         if self.is_aligned:
             return add("Mul", add("Div", shifted, two), self._number(length - 1))
         return add("Div", add("Sub", add("Mul", shifted, self._number(length)), one), two)
+
+    def _clamped(self, location: str, length: int) -> str:
+        """Clamp what lies beyond the edges of the image; between edge and border cubics are extrapolated."""
+        add, edge = self.add, 0.0 if self.is_aligned else 0.5
+        low, high = self._number(-edge), self._number(length - 1 + edge)
+        outside = add("Or", add("Less", location, low), add("Greater", location, high))
+        return add("Where", outside, self._padded(location, length), location)
 
     def _padded(self, location: str, length: int) -> str:
         """Clamp to the border, or reflect at the edges of the image."""

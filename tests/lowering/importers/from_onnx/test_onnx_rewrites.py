@@ -34,7 +34,7 @@ COORDINATES = ["half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "alig
 
 @pytest.mark.parametrize("coordinates", COORDINATES)
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
-@pytest.mark.parametrize("scales", [[1, 1, 0.6, 1.7], [1, 1, 2, 1]])
+@pytest.mark.parametrize("scales", [[1, 1, 0.6, 1.7], [1, 1, 2, 1], [1, 1, 0.3, 0.3]])
 def test_a_resize_becomes_gathers(mode, coordinates, scales):
     attributes = {"mode": mode, "coordinate_transformation_mode": coordinates}
     node = helper.make_node("Resize", ["x", "", "s"], ["y"], **attributes)
@@ -121,6 +121,79 @@ def loss():
 def test_functions_of_onnx_are_expanded(make):
     nodes, inputs = make()
     check_rewritten(nodes, inputs, gone=[nodes[0].op_type, "If", "Shape"])
+
+
+def sampled(mode, padding, aligned, volume):
+    grid = np.linspace(-1.6, 1.6, 24, dtype=np.float32)
+    sizes = (2, 3, 4) if volume else (3, 4)
+    inputs = {"x": random(1, 2, *sizes), "g": grid.reshape(1, *([1] * (len(sizes) - 1)), -1, len(sizes))}
+    attributes = {"mode": mode, "padding_mode": padding, "align_corners": aligned}
+    return helper.make_node("GridSample", ["x", "g"], ["y"], **attributes), inputs
+
+
+@pytest.mark.parametrize("aligned", [0, 1])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize(
+    ("mode", "volume"), [("linear", True), ("nearest", False), ("cubic", False), ("linear", False)]
+)
+def test_samples_of_a_grid_become_gathers(mode, padding, aligned, volume):
+    node, inputs = sampled(mode, padding, aligned, volume)
+    check_rewritten([node], inputs, gone=["GridSample"], tolerance=1e-4)
+
+
+OTHERS = {
+    "norm pool": ("LpPool", [random(1, 2, 7, 6)], {"kernel_shape": [3, 2], "p": 3, "pads": [1, 0, 1, 1]}, None),
+    "columns": ("Col2Im", [random(1, 8, 9)], {"strides": [2, 1]}, [np.int64([6, 4]), np.int64([2, 2])]),
+    "transposed": ("ConvTranspose", [random(1, 2, 3, 3), random(2, 1, 3, 3), random(2)], {"group": 2}, None),
+    "deformed": ("DeformConv", [random(1, 2, 4, 4), random(2, 2, 2, 2), random(1, 8, 3, 3)], {}, None),
+    "spectrum": ("DFT", [random(2, 6, 1)], {"onesided": 1}, []),
+    "inverse": ("DFT", [random(2, 5, 2)], {"inverse": 1}, []),
+    "product": ("CumProd", [random(3, 5)], {"exclusive": 1, "reverse": 1}, [np.int64(1)]),
+    "determinant": ("Det", [random(2, 4, 4)], {}, None),
+    "singular": ("Det", [np.float32([[0, 1], [0, 2]])], {}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_operators_become_others(name):
+    kind, arrays, attributes, constants = OTHERS[name]
+    inputs = {f"x{position}": array for position, array in enumerate(arrays)}
+    weights = {f"w{position}": array for position, array in enumerate(constants or [])}
+    node = helper.make_node(kind, [*inputs, *weights], ["y"], **attributes)
+    gone = [kind] if kind != "ConvTranspose" else ["Group"]
+    check_rewritten([node], inputs, weights, gone=gone, opset=26, tolerance=1e-4)
+
+
+def looped(operator):
+    """Return a loop or a scan that sums up rows, and collects the sums."""
+    sums = [
+        helper.make_node("Add", ["carried", "row"], ["total"]),
+        helper.make_node("Identity", ["total"], ["collected"]),
+    ]
+    vectors = {
+        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in ("carried", "total", "row")
+    }
+    results = [vectors["total"], helper.make_tensor_value_info("collected", TensorProto.FLOAT, [3])]
+    if operator == "Scan":
+        body = helper.make_graph(sums, "body", [vectors["carried"], vectors["row"]], results)
+        return helper.make_node("Scan", ["v", "x"], ["y", "z"], body=body, num_scan_inputs=1)
+    numbers = [helper.make_tensor_value_info("i", TensorProto.INT64, []), helper.make_tensor_value_info("c", 9, [])]
+    going = [helper.make_tensor_value_info("d", TensorProto.BOOL, []), *results]
+    nodes = [helper.make_node("Gather", ["x", "i"], ["row"]), helper.make_node("Identity", ["c"], ["d"]), *sums]
+    body = helper.make_graph(nodes, "body", [*numbers, vectors["carried"]], going)
+    return helper.make_node("Loop", ["count", "go", "v"], ["y", "z"], body=body)
+
+
+@pytest.mark.parametrize("operator", ["Loop", "Scan"])
+def test_loops_of_a_constant_trip_count_are_unrolled(operator):
+    inputs, weights = {"v": np.ones(3, np.float32), "x": random(4, 3)}, {"count": np.array(4), "go": np.array(True)}
+    weights = weights if operator == "Loop" else {}
+    check_rewritten([looped(operator)], inputs, weights, outputs=("y", "z"), gone=[operator])
+
+
+def test_bits_are_reinterpreted():
+    node = helper.make_node("BitCast", ["x"], ["y"], to=TensorProto.INT32)
+    check(model_of([node], {"x": random(2, 3)}, opset=26), {"x": random(2, 3)})
 
 
 def test_an_error_in_a_definition_shows_the_line_of_its_node():
