@@ -7,8 +7,9 @@ Indices of `gather` and `scatter` count from the end when negative; those out of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -22,12 +23,12 @@ INT64 = DTYPES["int64"]
 SUBSET = {"offsets": "ints", "sizes": "ints", "strides": "ints", "drop": "ints"}
 
 
-def dynamic_count(*attributes) -> int:
+def dynamic_count(*attributes: Sequence[int | Size]) -> int:
     """Return the number of index operands that attributes of sizes and offsets need: one for each `DYNAMIC`."""
     return sum(is_dynamic(size) for values in attributes for size in shape_of(values))
 
 
-def resolved(indices, *attributes) -> list[tuple]:
+def resolved(indices: Iterable[Any], *attributes: Sequence[int | Size]) -> list[tuple[Any, ...]]:
     """Return the attributes with each `DYNAMIC` replaced by the next of `indices`, of any type."""
     remaining = iter(indices)
     return [tuple(next(remaining) if is_dynamic(size) else size for size in shape_of(values)) for values in attributes]

@@ -6,14 +6,14 @@ Sums and products of fp16 and bf16 are accumulated in fp32. A maximum over a NaN
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from math import prod
 
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.base.sizes import is_dynamic
+from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import KernelTypeError, KernelValueError
@@ -23,7 +23,7 @@ LONGEST_SUM, LONGEST_HALF_SUM = 256, 16384
 """The largest numbers of fp32, and of fp16 or bf16, elements summed in fp32; longer sums accumulate in fp64."""
 
 
-def reduced_shape(shape, axes, keepdims) -> tuple[int, ...]:
+def reduced_shape(shape: Sequence[int | Size], axes: Sequence[int], keepdims: bool) -> tuple[int | Size, ...]:
     """Return `shape` without `axes`, or with size 1 there."""
     sizes = [1 if axis in axes else size for axis, size in enumerate(shape)]
     return tuple(size for axis, size in enumerate(sizes) if keepdims or axis not in axes)

@@ -6,6 +6,7 @@ NaN as in NumPy.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,10 @@ from mlirtri.dialect.bindings.mlir import arith, ir, math
 from mlirtri.dialect.scalar import complex_parts
 
 BOOL, INT32, INT64, FLOAT32 = DTYPES["bool"], DTYPES["int32"], DTYPES["int64"], DTYPES["float32"]
+
+
+Builder = Any
+"""A function from MLIR values to the value of an operation on them, or None."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +47,10 @@ def wrapped(number: int, dtype: DType) -> int:
     return number - (1 << dtype.bits) if dtype.bits > 1 and number >> (dtype.bits - 1) else number
 
 
-def by_kind(x: Scalar, *, f=None, i=None, u=None, b=None, c=None):
-    """Return the builder for the kind of x; unsigned falls back to signed, bool and complex have no default."""
+def by_kind(
+    x: Scalar, *, f: Builder = None, i: Builder = None, u: Builder = None, b: Builder = None, c: Builder = None
+) -> Builder:
+    """Return the builder for the kind of x: float, int, unsigned (else that of int), bool or complex; None for none."""
     return {"f": f, "v": f, "i": i, "u": u or i, "b": b, "c": c}[x.dtype.kind]
 
 
@@ -74,7 +81,7 @@ _truncated_remainder = _binary(i=arith.remsi, u=arith.remui)
 float_power = _binary(f=math.powf)
 
 
-def unary(builder):
+def unary(builder: Callable[[ir.Value], ir.Value]) -> Callable[[Scalar], Scalar]:
     """Return the rule for one `math` operation on floats."""
     return lambda x: Scalar(builder(x.value), x.dtype)
 

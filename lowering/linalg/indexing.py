@@ -6,6 +6,8 @@ sequential order (scatters, masks) are an `scf.for` that carries the tensor.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, scf, tensor
 from mlirtri.dialect.definition import type_of
@@ -16,6 +18,7 @@ from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.linalg.rules import INT64, Values, aligned, index, moved, result_and_parameters, rule, scalar_rule
 from mlirtri.lowering.mlir.index_values import (  # fmt: skip
+    Sizes,
     as_index,
     index_constant,
     index_value,
@@ -51,7 +54,9 @@ def _extract_slice(op: Op, operation: ir.Operation, operands: Values) -> ir.Valu
     return extract_slice(x, result, offsets, sizes, parameters["strides"])
 
 
-def extract_slice(x: ir.Value, result: TensorType, offsets, sizes, strides=None) -> ir.Value:
+def extract_slice(
+    x: ir.Value, result: TensorType, offsets: Sizes, sizes: Sizes, strides: Sequence[int] | None = None
+) -> ir.Value:
     """Return a `tensor.extract_slice`; offsets and sizes are ints or `index` values; the result may drop axes."""
     if 0 in result.shape:
         return empty(result, sizes)

@@ -5,6 +5,7 @@ The accumulator comes first in every body. Long sums of narrow floats are accumu
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import prod
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
@@ -80,7 +81,7 @@ def _carried(name: str, operand: TensorType, axes) -> DType:
     return wide if count > (LONGEST_HALF_SUM if dtype.is_half else LONGEST_SUM) else narrow
 
 
-def iterators(rank: int, axes) -> list[str]:
+def iterators(rank: int, axes: Collection[int]) -> list[str]:
     return ["reduction" if axis in axes else "parallel" for axis in range(rank)]
 
 

@@ -20,6 +20,7 @@ from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.mlir.index_values import (  # fmt: skip
+    Sizes,
     index_constant,
     index_value,
     size_of,
@@ -189,7 +190,7 @@ def _flipped_at_run_time(result: TensorType, value: ir.Value, axes) -> ir.Value:
     return map_elements(result, [], [], body, sizes_of(value))
 
 
-def moved(result: TensorType, value: ir.Value, map_: ir.AffineMap, sizes=None) -> ir.Value:
+def moved(result: TensorType, value: ir.Value, map_: ir.AffineMap, sizes: Sizes | None = None) -> ir.Value:
     """Return a generic that reads a value by a map and computes nothing."""
     return map_elements(result, [value], [map_], lambda element: Scalar(element, result.dtype), sizes)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.bindings.mlir import ir
@@ -65,8 +66,8 @@ _BINARY = (
 
 
 def affine_index(
-    expression: ir.AffineExpr, dimensions: Sequence, constant: Callable[[int], object], symbols: Sequence = ()
-):
+    expression: ir.AffineExpr, dimensions: Sequence[Any], constant: Callable[[int], Any], symbols: Sequence[Any] = ()
+) -> Any:
     """Evaluate `expression` over `dimensions` (any values with arithmetic; `//` and `%` floor) and `symbols`."""
     if isinstance(expression, ir.AffineDimExpr):
         return dimensions[expression.position]

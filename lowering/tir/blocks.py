@@ -15,6 +15,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     SCHEDULE_ERRORS,
     Analyzer,
     Range,
+    SBlock,
     SBlockRealize,
     Schedule,
     TensorLoad,
@@ -149,7 +150,7 @@ def _facts(block: Any) -> BlockFacts:
     )
 
 
-def stores_bf16_constant(block) -> bool:
+def stores_bf16_constant(block: SBlock) -> bool:
     """Return whether a block stores a bf16 constant, for which TVM cannot make vector code."""
     statements = [statement for statement in (block.body, block.init) if statement is not None]
     values = [store.value for statement in statements for store in nodes_in(statement, tirx.BufferStore)]

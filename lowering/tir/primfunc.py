@@ -17,10 +17,13 @@ from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import (
     KERNEL_LOCATIONS,
     LOCATION,
+    Buffer,
+    Expr,
     PrimFunc,
     Range,
     SBlock,
     SBlockRealize,
+    Stmt,
     read_write_region,
     tirx,
 )
@@ -65,16 +68,16 @@ class Statements:
     """One-element buffers that live for one iteration."""
 
 
-def buffer(name: str, shape: Sequence[int], dtype: str, scope: str = ""):
+def buffer(name: str, shape: Sequence[int], dtype: str, scope: str = "") -> Buffer:
     # A layout of None is what TVMScript and te give; FuseTIR refuses to mix it with the default one.
     return tirx.decl_buffer([index(size) for size in shape], dtype, name, layout=None, scope=scope)
 
 
-def load(source, indices: Sequence):
+def load(source: Buffer, indices: Sequence[Expr]) -> Expr:
     return tirx.BufferLoad(source, list(indices))
 
 
-def store(target, value, indices: Sequence):
+def store(target: Buffer, value: Expr, indices: Sequence[Expr]) -> Stmt:
     return tirx.BufferStore(target, value, list(indices))
 
 

@@ -72,7 +72,7 @@ SCRIPT_NAMES = {
 """What a TVMScript text may name, under the names that TVM's printer uses."""
 
 
-def register_pure_operator(name: str, meaning: str):
+def register_pure_operator(name: str, meaning: str) -> ir.Op:
     """Register an operator of TIR without effects that TVM may vectorise; its user has to expand it again."""
     ir.op._ffi_api.RegisterOp(name, meaning)
     operator = ir.Op.get(name)
@@ -86,14 +86,14 @@ def tvm_libraries() -> tuple[ctypes.CDLL, ctypes.CDLL]:
     return tvm_ffi.LIB, tvm.base._LOADED_LIBS["tvm_runtime"]
 
 
-def meta_schedule():
+def meta_schedule() -> Any:
     """Return TVM's MetaSchedule, which takes a second to load."""
     from tvm.s_tir import meta_schedule as module
 
     return module
 
 
-def tune_context(mod: IRModule, target: Target, space, strategy, seed: int, threads: int):
+def tune_context(mod: IRModule, target: Target, space: Any, strategy: Any, seed: int, threads: int) -> Any:
     """Return a `TuneContext` of MetaSchedule, whose constructor loads the tensor instructions of all targets: 17 s."""
     kind = meta_schedule().TuneContext
     context = kind.__new__(kind)
@@ -103,7 +103,7 @@ def tune_context(mod: IRModule, target: Target, space, strategy, seed: int, thre
     return context
 
 
-def apply_trace(schedule: Schedule, trace) -> None:
+def apply_trace(schedule: Schedule, trace: Any) -> None:
     """Apply the steps of a trace, as `Trace.as_json` gives them."""
     s_tir.schedule.Trace.apply_json_to_schedule(trace, schedule)
 

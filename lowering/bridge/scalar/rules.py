@@ -42,7 +42,7 @@ class ScalarRule:
 SCALAR_RULES: Registry[str, ScalarRule] = Registry("scalar TIR rule")
 
 
-def scalar_rule(*names: str, repeats: bool = False, is_expensive: bool = False):
+def scalar_rule(*names: str, repeats: bool = False, is_expensive: bool = False) -> Callable[[Build], Build]:
     """Register a function ``(operation, operands) -> expression`` for these operations."""
 
     def register(build: Build) -> Build:

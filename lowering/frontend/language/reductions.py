@@ -163,7 +163,9 @@ def _normalized(b: Language, name: str, x: Any, count: Any, parameters: Sequence
 
 
 @language
-def layer_norm(b, x, normalized_axes=1, weight=None, bias=None, eps=1e-5) -> TriValue:
+def layer_norm(
+    b: Language, x: Any, normalized_axes: int = 1, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> TriValue:
     if weight is None and bias is not None:
         shape = b.type_of(bias).shape
         weight = full(b, shape, 1.0, b.type_of(bias).dtype)
@@ -172,7 +174,7 @@ def layer_norm(b, x, normalized_axes=1, weight=None, bias=None, eps=1e-5) -> Tri
 
 
 @language
-def rms_norm(b, x, normalized_axes=1, weight=None, eps=None) -> TriValue:
+def rms_norm(b: Language, x: Any, normalized_axes: int = 1, weight: Any = None, eps: float | None = None) -> TriValue:
     if eps is None:
         # torch's default: the machine epsilon of the input's dtype.
         tensor_type = b.type_of(x)

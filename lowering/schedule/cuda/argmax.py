@@ -21,6 +21,7 @@ from mlirtri.lowering.tir.statements import depends_on, index, loads_in
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.tir.vectors import loaded, stored
 from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
     PrimFunc,
     Schedule,
     TensorLoad,
@@ -104,7 +105,7 @@ def _values(statements: Sequence[Any], scratch: Sequence[Any]) -> list[Any]:
     return values
 
 
-def _is_any(buffer: Any, buffers: Sequence[Any]) -> bool:
+def _is_any(buffer: Buffer, buffers: Sequence[Any]) -> bool:
     return any(buffer.same_as(other) for other in buffers)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.toolchain.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, tirx
 
 FIRST_ARCHITECTURE = 80
 """The first `sm_` number with asynchronous copies and fragments of bf16."""
@@ -135,7 +135,7 @@ def barrier() -> Any:
     return tirx.Evaluate(tirx.call_intrin("void", "tirx.tvm_storage_sync", "shared"))
 
 
-def address(buffer: Any, offset: Any, count: int) -> Any:
+def address(buffer: Buffer, offset: Any, count: int) -> Any:
     """Return the address of `count` elements of shared memory or registers.
 
     All are marked as read: TVM would put a barrier of its own behind a write.

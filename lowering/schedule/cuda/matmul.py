@@ -41,7 +41,7 @@ from mlirtri.lowering.tir.primfunc import buffer
 from mlirtri.lowering.tir.products import Product, only_product
 from mlirtri.lowering.tir.statements import index, nodes_in, sequence
 from mlirtri.lowering.tir.tiles import counted, replaced, spread, zero_of
-from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, Schedule, TensorLoad, ir, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, Schedule, Stmt, TensorLoad, ir, structural_map, tirx
 
 TOGETHER = 8
 """Rows of tiles processed column by column, so that concurrent blocks read the same operands."""
@@ -298,7 +298,7 @@ class TensorCoreKernel:
 
         return _unrolled("down", self.high, lambda i: _unrolled("across", self.wide, lambda j: halves(i, j)))
 
-    def _guarded(self, statement: Any, row: Any, column: Any) -> Any:
+    def _guarded(self, statement: Stmt, row: Any, column: Any) -> Any:
         sizes = (size_of(self.contraction.rows), size_of(self.contraction.columns))
         bounds = zip((row, column), sizes, (self.tile.rows, self.tile.columns), strict=True)
         checks = [tirx.LT(position, index(size)) for position, size, tile in bounds if size % tile]
@@ -340,5 +340,5 @@ class TensorCoreKernel:
         return sequence(*statements)
 
 
-def _unrolled(name: str, count: int, body: Any) -> Any:
+def _unrolled(name: str, count: int, body: Stmt) -> Any:
     return counted(name, count, body, tirx.ForKind.UNROLLED)

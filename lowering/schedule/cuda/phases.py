@@ -16,7 +16,7 @@ from mlirtri.lowering.tir.bfloat16_storage import wide_dtype
 from mlirtri.lowering.tir.primfunc import buffer as declare
 from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.tir.vectors import stored
-from mlirtri.lowering.toolchain.tvm_names import Range, tirx
+from mlirtri.lowering.toolchain.tvm_names import Range, Stmt, Var, tirx
 
 WARP = 32
 ELEMENTS = 4
@@ -111,7 +111,7 @@ class Phases:
         self._phases.append(statement)
 
     @contextmanager
-    def repeated(self, variable: Any, count: int) -> Iterator[None]:
+    def repeated(self, variable: Var, count: int) -> Iterator[None]:
         """Repeat the phases added inside the `with` block `count` times."""
         around, self._phases = self._phases, []
         yield
@@ -168,7 +168,7 @@ class Phases:
         return bound(self.block, -(-self.count // self.shape.together), "blockIdx.x", body)
 
 
-def bound(variable: Any, extent: int, tag: str, body: Any) -> Any:
+def bound(variable: Var, extent: int, tag: str, body: Stmt) -> Any:
     """Return `body` in a loop bound to a thread axis; without a loop where there is one thread, whose index is 0."""
     if isinstance(variable, tirx.IntImm):
         return body

@@ -21,7 +21,7 @@ from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.runtime.torch_threads import use_threads
 from mlirtri.lowering.schedule.meta.rule import MAIN
-from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, ir, meta_schedule, tune_context, tvm
+from mlirtri.lowering.toolchain.tvm_names import Buffer, IRModule, PrimFunc, ir, meta_schedule, tune_context, tvm
 from mlirtri.lowering.toolchain.tvm_passes import short_message
 from mlirtri.lowering.toolchain.worker_process import message_pipes
 
@@ -222,7 +222,7 @@ def agree(results: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
     return True
 
 
-def _data(buffer: Any, generator: torch.Generator) -> torch.Tensor:
+def _data(buffer: Buffer, generator: torch.Generator) -> torch.Tensor:
     """Return an argument: positive floats, so that sums do not cancel; zeros where integers may be positions."""
     shape, dtype = [int(extent) for extent in buffer.shape], DTYPES[str(buffer.dtype)].torch
     if not dtype.is_floating_point:

@@ -18,10 +18,12 @@ from mlirtri.lowering.tir.statements import depends_on, index, loads_in, nodes_i
 from mlirtri.lowering.toolchain.tvm_names import (
     LOCATION,
     Analyzer,
+    Buffer,
     PrimFunc,
     Range,
     SBlock,
     SBlockRealize,
+    Stmt,
     TensorLoad,
     ir,
     structural_map,
@@ -100,7 +102,7 @@ class BlockNest:
         loads = (load for statement in (*self.before, self.store) for load in loads_in(statement))
         return tuple(load for load in loads if not any(load.source.same_as(buffer) for buffer in written))
 
-    def reads(self, buffer: Any) -> bool:
+    def reads(self, buffer: Buffer) -> bool:
         return any(load.source.same_as(buffer) for load in self.loads)
 
 
@@ -199,7 +201,7 @@ def _without_widening(cast: Any) -> Any:
     return cast if isinstance(inner, tirx.Mul) else type(inner)(*operands)
 
 
-def _nest(statement: Any) -> BlockNest:
+def _nest(statement: Stmt) -> BlockNest:
     extents: dict[Any, int] = {}
     while isinstance(statement, tirx.For):
         if not isinstance(statement.extent, tirx.IntImm):
@@ -234,7 +236,7 @@ def _nest(statement: Any) -> BlockNest:
     )
 
 
-def _simplified(body: Any, axes: Sequence[BlockAxis]) -> Any:
+def _simplified(body: Stmt, axes: Sequence[BlockAxis]) -> Any:
     """Return a block's statements with simplified indices: a reshape's are quotients and remainders."""
     analyzer = Analyzer()
     for axis in axes:
@@ -263,7 +265,7 @@ def with_plain_indices(function: PrimFunc) -> PrimFunc:
     return function.with_body(structural_map(function.body, (SBlock, visit), order="post"))
 
 
-def _is_preparation(statement: Any, scratch: Sequence[Any]) -> bool:
+def _is_preparation(statement: Stmt, scratch: Sequence[Any]) -> bool:
     if isinstance(statement, tirx.Bind):
         return True
     return isinstance(statement, tirx.BufferStore) and any(statement.buffer.same_as(buffer) for buffer in scratch)

@@ -12,7 +12,7 @@ from typing import Any
 
 from mlirtri.lowering.schedule.rows.nests import BlockNest
 from mlirtri.lowering.tir.statements import loads_in
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_equal, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, TensorLoad, ir, structural_equal, structural_map, tirx
 
 _NODES = {
     "Add": 0, "Mul": 1, "BitwiseXor": 0, "Max": None, "Min": None, "And": None, "Or": None,
@@ -85,9 +85,9 @@ def _kept_extremum(value: Any, comparison: Any, result: Any) -> Any:
     return tirx.Max if is_left == isinstance(comparison, tirx.GT | tirx.GE) else tirx.Min
 
 
-def _is_load(expression: Any, buffer: Any) -> bool:
+def _is_load(expression: Expr, buffer: Buffer) -> bool:
     return isinstance(expression, TensorLoad) and expression.source.same_as(buffer)
 
 
-def _reads(expression: Any, buffer: Any) -> bool:
+def _reads(expression: Expr, buffer: Buffer) -> bool:
     return any(load.source.same_as(buffer) for load in loads_in(expression))

@@ -140,7 +140,7 @@ def _reads_matrices(nest: BlockNest, scores: Any) -> bool:
     return any(len([axis for axis in nest.plain(load.indices) if axis is not None]) > 1 for load in others)
 
 
-def _at_same_element(nest: BlockNest, buffer: Any, indices: Sequence[Any]) -> Values | None:
+def _at_same_element(nest: BlockNest, buffer: Buffer, indices: Sequence[Any]) -> Values | None:
     """Return the values of an elementwise nest's axes where it reads `buffer` at `indices`; None for a part."""
     loads = [load for load in nest.loads if load.source.same_as(buffer)]
     if not loads or len({nest.plain(load.indices) for load in loads}) != 1:

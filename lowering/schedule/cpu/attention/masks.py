@@ -25,7 +25,7 @@ from mlirtri.lowering.tir.products import Product
 from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.tir.tiles import counted, in_vectors, nested, replaced, spread, temporary
 from mlirtri.lowering.tir.vectors import INFINITY_BITS, integers_of
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, tirx
+from mlirtri.lowering.toolchain.tvm_names import Expr, TensorLoad, ir, tirx
 
 _HALF_OF_LARGEST = {"float32": 1.5e38, "float64": 8e307}
 _COMPARISONS = {"LE": (1, 0), "LT": (1, 1), "GE": (-1, 0), "GT": (-1, 1)}
@@ -150,7 +150,7 @@ def _is_finite(value: Any) -> bool:
     return isinstance(value, tirx.FloatImm) and isfinite(float(value.value))
 
 
-def _add_conjuncts(condition: Any, is_opposite: bool, conjuncts: list[Any]) -> None:
+def _add_conjuncts(condition: Expr, is_opposite: bool, conjuncts: list[Any]) -> None:
     condition = _plain(condition)
     name, *operands = _logic(condition)
     if name == "not":
@@ -162,7 +162,7 @@ def _add_conjuncts(condition: Any, is_opposite: bool, conjuncts: list[Any]) -> N
         conjuncts.append((condition, is_opposite))
 
 
-def _plain(condition: Any) -> Any:
+def _plain(condition: Expr) -> Any:
     if not isinstance(condition, tirx.LT) or not isinstance(condition.b, tirx.Cast):
         return condition
     is_zero = isinstance(condition.a, tirx.IntImm) and int(condition.a.value) == 0
@@ -170,7 +170,7 @@ def _plain(condition: Any) -> Any:
     return inner if is_zero and str(inner.ty.dtype) == "bool" else condition
 
 
-def _logic(condition: Any) -> tuple[Any, ...]:
+def _logic(condition: Expr) -> tuple[Any, ...]:
     name = type(condition).__name__.removeprefix("Bitwise").lower()
     if name in ("and", "or"):
         return name, condition.a, condition.b

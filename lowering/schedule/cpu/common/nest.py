@@ -146,7 +146,7 @@ def nest_of(schedule: Schedule, block: BlockFacts) -> FlatNest:
     return _joined(_ordered(_without_units(nest)))
 
 
-def _is_narrowed(buffer: Any, block: Any, function: Any) -> bool:
+def _is_narrowed(buffer: Buffer, block: Any, function: Any) -> bool:
     """Whether every load of an fp64 buffer outside of the block that writes it is cast to fp32."""
     if str(buffer.dtype) != "float64":
         return False
@@ -237,7 +237,7 @@ def with_accesses(statement: Stmt, change: Callable[[Buffer, Sequence[Expr]], Ac
     return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store), *others], order="post")
 
 
-def _indices(offset: Any, buffer: Any, analyzer: Analyzer) -> list[Any]:
+def _indices(offset: Any, buffer: Buffer, analyzer: Analyzer) -> list[Any]:
     shape = [int(extent) for extent in buffer.ty.shape]
     if not shape:
         return []
@@ -262,8 +262,8 @@ def _buffers_in(parts: Sequence[Any], inner: Sequence[Any]) -> list[Any]:
     return [buffer for buffer in buffers if not any(buffer.same_as(allocation) for allocation in inner)]
 
 
-def _flattened(statement: Any, flat: Mapping[Any, Any], analyzer: Analyzer) -> Any:
-    def access(buffer: Any, indices: Sequence[Any]) -> Access:
+def _flattened(statement: Stmt, flat: Mapping[Any, Any], analyzer: Analyzer) -> Any:
+    def access(buffer: Buffer, indices: Sequence[Any]) -> Access:
         if buffer not in flat:
             return None
         offset: Any = index(0)
@@ -297,7 +297,7 @@ def substituted_nest(nest: FlatNest, values: Mapping[Any, Any]) -> FlatNest:
         part = structural_map(part, (tirx.Var, lambda variable: values.get(variable, variable)))
         return with_accesses(part, access)
 
-    def access(buffer: Any, indices: Sequence[Any]) -> Access:
+    def access(buffer: Buffer, indices: Sequence[Any]) -> Access:
         return (buffer, [analyzer.simplify(indices[0])]) if buffer in nest.flat else None
 
     return replace(nest, body=replaced(nest.body), init=replaced(nest.init))
@@ -346,7 +346,7 @@ def _runs_through(nest: FlatNest, outer: NestAxis, inner: NestAxis) -> bool:
     return True
 
 
-def _without_offsets(statement: Any, flat: Mapping[Any, Any]) -> Any:
+def _without_offsets(statement: Stmt, flat: Mapping[Any, Any]) -> Any:
     return with_accesses(statement, lambda buffer, _: (buffer, [index(0)]) if buffer in flat else None)
 
 

@@ -62,7 +62,7 @@ def serial_loops(axes: Sequence[NestAxis], statement: Stmt) -> Stmt:
     return statement
 
 
-def _fused(axes: Sequence[NestAxis], count: int, statement: Any) -> Any:
+def _fused(axes: Sequence[NestAxis], count: int, statement: Stmt) -> Any:
     both = tirx.Var(axes[0].variable.name if len(axes) == 1 else "fused", "int64")
     values, below = {}, count
     for position, axis in enumerate(axes):

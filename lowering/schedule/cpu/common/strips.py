@@ -127,13 +127,13 @@ def allocated_in(statement: Stmt) -> list[Buffer]:
     return buffers
 
 
-def _elements(buffer: Any) -> int | None:
+def _elements(buffer: Buffer) -> int | None:
     """Return the number of elements of a small buffer; None for a large or dynamic one."""
     sizes = [size.value if isinstance(size, tirx.IntImm) else MAX_ELEMENTS + 1 for size in buffer.ty.shape]
     return prod(sizes) if prod(sizes) <= MAX_ELEMENTS else None
 
 
-def _without_binds(body: Any, offset: Any) -> Any:
+def _without_binds(body: Stmt, offset: Any) -> Any:
     """Return the body with buffers of one element for `Bind` of values that differ between iterations."""
     varying, elements = [offset], {}
 
@@ -163,7 +163,7 @@ def _without_binds(body: Any, offset: Any) -> Any:
     return structural_map(body, (tirx.Var, load), order="post")
 
 
-def _with_dimension(body: Any, widened: dict[Any, Any], offset: Any) -> Any:
+def _with_dimension(body: Stmt, widened: dict[Any, Any], offset: Any) -> Any:
     """Return the body with one more dimension of its private buffers, indexed by `offset`."""
     if not widened:
         return body
@@ -183,7 +183,7 @@ class _Strip:
         self.private = list(private)
         self.varying = [offset, *self.private]
 
-    def push(self, statement: Any) -> Any:
+    def push(self, statement: Stmt) -> Any:
         rule = _RULES.get(type(statement))
         return rule(self, statement) if rule else None
 
@@ -257,7 +257,7 @@ def named_before(statement: Stmt) -> Stmt:
     return structural_map(changed, (tirx.SeqStmt, lambda node: sequence(*node.seq)), order="post")
 
 
-def _bound_before(store: Any) -> Any:
+def _bound_before(store: Stmt) -> Any:
     if str(store.buffer.dtype) != "bfloat16":
         return store
     names: list[Any] = []

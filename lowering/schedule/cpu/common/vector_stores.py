@@ -55,7 +55,7 @@ class _Vectors:
         self.parts: list[tuple[Any, Any, Any]] = []
         """Complex arrays, the indices of their elements, and the buffers of both parts."""
 
-    def store(self, store: Any) -> Any:
+    def store(self, store: Stmt) -> Any:
         value = structural_map(store.value, (TensorLoad, self._load), order="post")
         buffer, indices, copies_back = store.buffer, store.indices, []
         if is_part(buffer, indices, self.offset):
@@ -78,7 +78,7 @@ class _Vectors:
     def _index_of(self, indices: Any) -> Any:
         return plus(self.lane * index(PARTS), indices[-1])
 
-    def _both_parts(self, buffer: Any, indices: Any) -> Any:
+    def _both_parts(self, buffer: Buffer, indices: Any) -> Any:
         for array, element_indices, both in self.parts:
             if array.same_as(buffer) and all(map(structural_equal, element_indices, indices[:-1])):
                 return both
@@ -87,7 +87,7 @@ class _Vectors:
         self.before += [tirx.AllocBuffer(both), self._copied(buffer, indices, both, is_back=False)]
         return both
 
-    def _copied(self, buffer: Any, indices: Any, both: Any, *, is_back: bool) -> Any:
+    def _copied(self, buffer: Buffer, indices: Any, both: Any, *, is_back: bool) -> Any:
         """Return the copy of both parts of all elements, in one vector, from the array or back to it."""
         position = tirx.Var("part", "int64")
         number, part = tirx.floordiv(position, index(PARTS)), tirx.floormod(position, index(PARTS))

@@ -17,7 +17,17 @@ from typing import Any
 
 from mlirtri.lowering.tir.blocks import CHEAP_CALLS
 from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, least, linear, range_of, variable
-from mlirtri.lowering.toolchain.tvm_names import PARALLEL, SBlockRealize, TensorLoad, ir, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    PARALLEL,
+    Buffer,
+    Expr,
+    SBlockRealize,
+    Stmt,
+    TensorLoad,
+    ir,
+    structural_walk,
+    tirx,
+)
 
 _MAX_PAIRS = 4000
 """Pairs of accesses that are compared for one loop; a body with more takes longer than it gains."""
@@ -58,7 +68,7 @@ class LoopAccesses:
         return [access for access in self.all if access.buffer not in self.private]
 
 
-def accesses_of(statement: Any, forms: Mapping[Hashable, Linear] | None = None) -> LoopAccesses:
+def accesses_of(statement: Stmt, forms: Mapping[Hashable, Linear] | None = None) -> LoopAccesses:
     """Return the accesses of a statement; `forms` has linear forms of variables that are bound outside."""
     reader = _Reader(dict(forms or {}), statement)
     reader.visit(statement, ())
@@ -66,7 +76,7 @@ def accesses_of(statement: Any, forms: Mapping[Hashable, Linear] | None = None) 
 
 
 class _Reader:
-    def __init__(self, forms: dict[Hashable, Linear], statement: Any):
+    def __init__(self, forms: dict[Hashable, Linear], statement: Stmt):
         self.stores = _stores_per_buffer(statement)
         self.allocated: dict[Any, tuple[LoopRange, ...]] = {}
         self.forms = forms
@@ -75,7 +85,7 @@ class _Reader:
         self.depth = 0
         self.result = LoopAccesses()
 
-    def visit(self, statement: Any, loops: tuple[LoopRange, ...]) -> None:
+    def visit(self, statement: Stmt, loops: tuple[LoopRange, ...]) -> None:
         rule = _RULES.get(type(statement))
         if rule is None:
             self.result.is_opaque = True
@@ -149,7 +159,7 @@ class _Reader:
         if not isinstance(statement.value, tirx.IntImm):
             self.result.is_opaque = True
 
-    def read(self, expression: Any, loops: tuple[LoopRange, ...]) -> None:
+    def read(self, expression: Expr, loops: tuple[LoopRange, ...]) -> None:
 
         def load(node):
             if is_scalar(node.source) and node.source not in self.stores:
@@ -169,7 +179,7 @@ class _Reader:
         # The loads inside an index precede the load that it is of.
         structural_walk(expression, [(TensorLoad, load), (ir.Call, call)], order="post")
 
-    def note(self, buffer: Any, indices: Any, loops: tuple[LoopRange, ...], *, is_store: bool) -> None:
+    def note(self, buffer: Buffer, indices: Any, loops: tuple[LoopRange, ...], *, is_store: bool) -> None:
         forms = tuple(self._usable(linear(index, self.forms)) for index in indices)
         self.result.all.append(LoopAccess(buffer, forms, is_store, loops))
 
@@ -177,19 +187,19 @@ class _Reader:
         return None if form is None or any(name in self.inner for name in form.terms) else form
 
 
-def is_scalar(buffer: Any) -> bool:
+def is_scalar(buffer: Buffer) -> bool:
     """Whether a buffer has a single element (a scalar buffer)."""
     return all(isinstance(size, tirx.IntImm) and size.value == 1 for size in buffer.ty.shape)
 
 
-def has_expensive_calls(expression: Any) -> bool:
+def has_expensive_calls(expression: Expr) -> bool:
     """Whether an expression calls a function such as `exp`."""
     operators: list[Any] = []
     structural_walk(expression, (ir.Call, lambda call: operators.append(str(getattr(call.op, "name", "")))))
     return any(name.rsplit(".", 1)[-1] not in CHEAP_CALLS for name in operators)
 
 
-def _stores_per_buffer(statement: Any) -> Counter:
+def _stores_per_buffer(statement: Stmt) -> Counter:
     buffers: list[Any] = []
     structural_walk(statement, (tirx.BufferStore, lambda node: buffers.append(node.buffer)))
     return Counter(buffers)

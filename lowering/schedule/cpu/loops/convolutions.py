@@ -23,10 +23,10 @@ from mlirtri.lowering.schedule.cpu.convolution.channels_first import (
 from mlirtri.lowering.tir.contraction import Contraction
 from mlirtri.lowering.tir.products import Product
 from mlirtri.lowering.tir.statements import index, plus
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, tirx
+from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, TensorLoad, structural_equal, tirx
 
 
-def without_scalar(statement: Any) -> Any:
+def without_scalar(statement: Stmt) -> Any:
     """Return loops that accumulate in memory, for ones in a scalar buffer loaded before and stored after them."""
     if not isinstance(statement, tirx.SeqStmt) or len(statement.seq) != 5:
         return statement
@@ -70,7 +70,7 @@ def unpadded_load(fill: Any, copy: Any, extents: dict[Any, Any], indices: Sequen
     return tirx.if_then_else(condition, element, fill.value)
 
 
-def _constant(expression: Any, axis: Any) -> int | None:
+def _constant(expression: Expr, axis: Any) -> int | None:
     if expression.same_as(axis):
         return 0
     if isinstance(expression, tirx.Add) and expression.a.same_as(axis) and isinstance(expression.b, tirx.IntImm):

@@ -19,19 +19,19 @@ from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
 from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, fit_of
 from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
 from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, plus, sequence, substituted, with_body
-from mlirtri.lowering.toolchain.tvm_names import PARALLEL, structural_equal, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import PARALLEL, Buffer, Stmt, structural_equal, structural_walk, tirx
 
 Ranges = tuple[LoopRange, ...]
 MAX_ACCESSES = 64
 """LoopAccesses of a loop that is still fused: larger bodies run out of registers."""
 
 
-def fused(statement: Any, around: Ranges = ()) -> Any:
+def fused(statement: Stmt, around: Ranges = ()) -> Any:
     """Return the statement with parallel loops fused, and scalar buffers for arrays private to an iteration."""
     return _with_scalars(_fused(statement, around))
 
 
-def _fused(statement: Any, around: Ranges) -> Any:
+def _fused(statement: Stmt, around: Ranges) -> Any:
     if isinstance(statement, tirx.For):
         return with_body(statement, _fused(statement.body, (*around, range_of(statement, {}))))
     if isinstance(statement, tirx.SeqStmt):
@@ -55,7 +55,7 @@ def _fused_sequence(statements: Sequence[Any], around: Ranges) -> Any:
     return sequence(*(_fused(statement, around) for statement in (*result, *allocations)))
 
 
-def _is_marked(statement: Any) -> bool:
+def _is_marked(statement: Stmt) -> bool:
     return isinstance(statement, tirx.For) and PARALLEL in statement.annotations
 
 
@@ -99,7 +99,7 @@ def _vectorize_alike(first: Any, second: Any) -> bool:
     return not plain or fit_of(first).is_good == fit_of(second).is_good
 
 
-def _with_scalars(statement: Any) -> Any:
+def _with_scalars(statement: Stmt) -> Any:
     """Return the statement with scalar buffers for arrays of which an iteration uses one element, after storing it."""
     if isinstance(statement, tirx.For):
         return with_body(statement, _with_scalars(statement.body))
@@ -121,11 +121,11 @@ def _with_scalars(statement: Any) -> Any:
     return sequence(*map(_with_scalars, statements))
 
 
-def _uses(statement: Any, buffer: Any) -> bool:
+def _uses(statement: Stmt, buffer: Buffer) -> bool:
     return not isinstance(statement, tirx.AllocBuffer) and depends_on(statement, [buffer])
 
 
-def _in_scalar(loop: Any, buffer: Any) -> Any:
+def _in_scalar(loop: Any, buffer: Buffer) -> Any:
     """Return the loop with a scalar buffer for `buffer`, used inside only; None where that is not equivalent."""
     body = list(loop.body.seq) if isinstance(loop.body, tirx.SeqStmt) else [loop.body]
     users = [position for position, statement in enumerate(body) if _uses(statement, buffer)]

@@ -19,21 +19,21 @@ from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, accesses_of
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
 from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, sequence, with_body
-from mlirtri.lowering.toolchain.tvm_names import PARALLEL, structural_equal, tirx
+from mlirtri.lowering.toolchain.tvm_names import PARALLEL, Buffer, Stmt, Var, structural_equal, tirx
 
 Ranges = tuple[LoopRange, ...]
 FINISHED = "mlirtri.finished"
 """Attribute around statements whose loops are final."""
 
 
-def prepare(statement: Any, around: Ranges = ()) -> Any:
+def prepare(statement: Stmt, around: Ranges = ()) -> Any:
     """Return the statement with parallel loops marked and sums moved inwards; `around` has the outer loops' ranges."""
     if isinstance(statement, tirx.For):
         return _prepared_loop(statement, around)
     return with_parts(statement, lambda part: prepare(part, around))
 
 
-def with_parts(statement: Any, change: Any) -> Any:
+def with_parts(statement: Stmt, change: Any) -> Any:
     """Return a statement that is no loop with `change` applied to its parts."""
     if isinstance(statement, tirx.SeqStmt):
         return sequence(*(change(child) for child in statement.seq))
@@ -103,14 +103,14 @@ def _all_parallel(nest: Any, depth: int, around: Ranges) -> bool:
     return True
 
 
-def _sums_up(loop: Any, body: Any) -> bool:
+def _sums_up(loop: Any, body: Stmt) -> bool:
     """Whether the addresses of all stores to outer buffers are invariant in the loop."""
     accesses = accesses_of(body)
     stores = [access for access in accesses.shared if access.is_store]
     return bool(stores) and not accesses.is_opaque and all(_stays(store, loop.loop_var) for store in stores)
 
 
-def _stays(access: LoopAccess, variable: Any) -> bool:
+def _stays(access: LoopAccess, variable: Var) -> bool:
     moving = (variable, *(inner.variable for inner in access.loops))
     return all(form is not None and not any(form.factor(name) for name in moving) for form in access.indices)
 
@@ -160,9 +160,9 @@ def _fixed_stores(loop: Any, accesses: Sequence[LoopAccess], around: Ranges) -> 
             yield store
 
 
-def _with_scalar(body: Any, store: Any, scalar: Any) -> Any:
+def _with_scalar(body: Stmt, store: Stmt, scalar: Any) -> Any:
 
-    def access(buffer: Any, indices: Any) -> Any:
+    def access(buffer: Buffer, indices: Any) -> Any:
         is_same = buffer.same_as(store.buffer) and all(map(structural_equal, indices, store.indices))
         return (scalar, [index(0)]) if is_same else None
 

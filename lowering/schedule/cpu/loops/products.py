@@ -31,10 +31,18 @@ from mlirtri.lowering.tir.contraction import Axis, Contraction, shortened, size_
 from mlirtri.lowering.tir.products import Product, product_of
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, new_buffer, sequence
 from mlirtri.lowering.tir.tiles import replaced
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Stmt,
+    TensorLoad,
+    structural_equal,
+    structural_map,
+    structural_walk,
+    tirx,
+)
 
 
-def with_products(statement: Any, target: Target) -> Any:
+def with_products(statement: Stmt, target: Target) -> Any:
     """Return the statement with its products of dynamic size in tiles."""
     if isinstance(statement, tirx.AttrStmt):
         body = with_products(statement.body, target)
@@ -67,7 +75,7 @@ class _Nest:
         )
 
 
-def _nest(statement: Any) -> _Nest | None:
+def _nest(statement: Stmt) -> _Nest | None:
     axes: list[Axis] = []
     while isinstance(statement, tirx.For):
         extent = statement.extent
@@ -108,12 +116,12 @@ class _Sequence:
                 self._drop_allocation(buffer)
         return sequence(*(statement for statement in self.statements if statement is not None))
 
-    def _drop_allocation(self, buffer: Any) -> None:
+    def _drop_allocation(self, buffer: Buffer) -> None:
         for position, statement in enumerate(self.statements):
             if isinstance(statement, tirx.AllocBuffer) and statement.buffer.same_as(buffer):
                 self.statements[position] = None
 
-    def _uses(self, position: int, buffer: Any) -> bool:
+    def _uses(self, position: int, buffer: Buffer) -> bool:
         statement = self.statements[position]
         is_use = statement is not None and not isinstance(statement, tirx.AllocBuffer)
         return is_use and depends_on(statement, [buffer])
@@ -205,7 +213,7 @@ class _Sequence:
         operand = structural_map(operand, (TensorLoad, load), order="post")
         return operand if len(copies) == count else self._through_copies(position, operand, result, copies)
 
-    def _copy_before(self, position: int, buffer: Any) -> int | None:
+    def _copy_before(self, position: int, buffer: Buffer) -> int | None:
         """Return the position of the statement that copies or converts another, unchanged buffer to `buffer`."""
         if not any(buffer.same_as(allocation) for allocation in self.allocated):
             return None
@@ -220,7 +228,7 @@ class _Sequence:
             return None
         return stores[0]
 
-    def _writes(self, position: int, buffer: Any) -> bool:
+    def _writes(self, position: int, buffer: Buffer) -> bool:
         buffers: list[Any] = []
         statement = self.statements[position]
         if statement is not None:
@@ -353,7 +361,7 @@ def _in_terms_of(nest: _Nest, result: Any, indices: Sequence[Any], product: Prod
     return [*names, store]
 
 
-def _reading(store: Any, buffer: Any, value: Any) -> Any:
+def _reading(store: Stmt, buffer: Buffer, value: Any) -> Any:
     def load(node: Any) -> Any:
         return value if node.source.same_as(buffer) else node
 

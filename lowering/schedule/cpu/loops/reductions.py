@@ -14,7 +14,7 @@ from mlirtri.lowering.schedule.cpu.common.nest import is_load
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip_loop
 from mlirtri.lowering.schedule.cpu.loops.accesses import accesses_of, is_scalar
 from mlirtri.lowering.tir.statements import depends_on, fresh, index, new_buffer, plus, sequence, whole_chunks
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, TensorLoad, structural_equal, structural_map, tirx
 
 PARTIAL_VECTORS = 4
 """Vectors of partial results: as many additions as are in flight in a core."""
@@ -61,7 +61,7 @@ def _are_apart(statements: list[Any], scalars: list[Any]) -> bool:
     return True
 
 
-def _sum(store: Any, values: dict[Any, Any], written: list[Any]) -> Sum | None:
+def _sum(store: Stmt, values: dict[Any, Any], written: list[Any]) -> Sum | None:
     scalar, dtype = store.buffer, str(store.value.ty)
     if dtype not in _FLOATS:
         return None
@@ -98,7 +98,7 @@ def _extremum(value: Any, scalar: Any, written: list[Any]) -> Sum | None:
     return Sum(scalar, combine, None)
 
 
-def _compares(condition: Any, scalar: Any, term: Any) -> bool:
+def _compares(condition: Expr, scalar: Any, term: Any) -> bool:
     """Whether a condition is ``scalar < term`` in some order, possibly or one of both being NaN."""
     comparison = condition.a if isinstance(condition, tirx.Or) else condition
     if not isinstance(comparison, tirx.LT | tirx.GT | tirx.LE | tirx.GE):
@@ -144,12 +144,12 @@ def in_vectors(loop: Any, count: Any, lanes: int) -> Any:
     return tirx.IfThenElse(tirx.GE(count, index(least)), sequence(*steps, *remaining), fresh(loop))
 
 
-def _started(reduction: Sum, buffer: Any, lanes: int, wide: int) -> Any:
+def _started(reduction: Sum, buffer: Buffer, lanes: int, wide: int) -> Any:
     value = tirx.BufferLoad(reduction.scalar, [index(0)]) if reduction.start is None else reduction.start
     return sequence(*(_store(buffer, first, lanes, lambda position: value) for first in range(0, wide, lanes)))
 
 
-def _combined(reduction: Sum, buffer: Any, lanes: int, wide: int) -> Any:
+def _combined(reduction: Sum, buffer: Buffer, lanes: int, wide: int) -> Any:
     def load(position: Any) -> Any:
         return tirx.BufferLoad(buffer, [index(0), position])
 
@@ -169,7 +169,7 @@ def _combined(reduction: Sum, buffer: Any, lanes: int, wide: int) -> Any:
     return sequence(*steps, tirx.BufferStore(reduction.scalar, result, [index(0)]))
 
 
-def _store(buffer: Any, first: int, width: int, value: Callable[[Any], Any]) -> Any:
+def _store(buffer: Buffer, first: int, width: int, value: Callable[[Any], Any]) -> Any:
     if width == 1:
         return tirx.BufferStore(buffer, value(index(first)), [index(0), index(first)])
     lane = tirx.Var("lane", "int64")

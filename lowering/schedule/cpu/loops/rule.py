@@ -39,6 +39,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     SBlock,
     SBlockRealize,
     Schedule,
+    Stmt,
     structural_map,
     structural_walk,
     tirx,
@@ -83,7 +84,7 @@ def scheduled(function: PrimFunc, target: Target) -> PrimFunc:
     return function.with_body(structural_map(function.body, (SBlock, visit), order="post"))
 
 
-def _bare(statement: Any) -> Any:
+def _bare(statement: Stmt) -> Any:
     return statement.body if statement.attr_key == FINISHED else statement
 
 
@@ -100,7 +101,7 @@ class _Scheduler:
         self.is_threaded = target.threads == 1
         """Whether a loop around is parallel, or there is one thread."""
 
-    def visit(self, statement: Any, around: Ranges) -> Any:
+    def visit(self, statement: Stmt, around: Ranges) -> Any:
         if not isinstance(statement, tirx.For):
             return with_parts(statement, lambda part: self.visit(part, around))
         if statement.step is not None:
@@ -245,7 +246,7 @@ def count_of(loop: Any, around: Ranges) -> Any:
     return extent if smallest is not None and smallest >= 0 else tirx.max(extent, index(0))
 
 
-def work_of(statement: Any) -> Any:
+def work_of(statement: Stmt) -> Any:
     """Return an expression for the number of plain steps of a statement, in terms of variables from outside of it."""
     changing: list[Any] = []
 
@@ -259,7 +260,7 @@ def work_of(statement: Any) -> Any:
     return _work(statement, changing)
 
 
-def _work(statement: Any, changing: list[Any]) -> Any:
+def _work(statement: Stmt, changing: list[Any]) -> Any:
     if isinstance(statement, tirx.For):
         body_work = _work(statement.body, changing)
         extent = statement.extent
@@ -278,7 +279,7 @@ def _work(statement: Any, changing: list[Any]) -> Any:
     return _work(statement.body, changing) if isinstance(statement, tirx.AttrStmt) else index(0)
 
 
-def on_threads(statement: Any, work: Any) -> Any:
+def on_threads(statement: Stmt, work: Any) -> Any:
     """Return the statements of a scheduled parallel loop with the first loop on all threads where `work` is enough."""
     if isinstance(work, tirx.IntImm):
         return _first_parallel(statement) if profitable(work.value >= PARALLEL_STEPS) else statement
@@ -286,7 +287,7 @@ def on_threads(statement: Any, work: Any) -> Any:
     return tirx.IfThenElse(condition, _first_parallel(statement), fresh(statement))
 
 
-def _first_parallel(statement: Any) -> Any:
+def _first_parallel(statement: Stmt) -> Any:
     if isinstance(statement, tirx.IfThenElse):
         # The first arm is for long loops.
         return tirx.IfThenElse(statement.condition, _first_parallel(statement.then_case), statement.else_case)

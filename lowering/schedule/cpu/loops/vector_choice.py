@@ -9,7 +9,7 @@ from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.schedule.cpu.common.parallel import profitable
 from mlirtri.lowering.schedule.cpu.common.vector_stores import PARTS
 from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, LoopAccesses, accesses_of
-from mlirtri.lowering.toolchain.tvm_names import PARALLEL, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import PARALLEL, Stmt, Var, structural_walk, tirx
 
 GOOD = 0.6
 """The share of invariant or contiguous accesses from which on a loop is vectorised."""
@@ -58,7 +58,7 @@ def _is_part(access: LoopAccess) -> bool:
     return isinstance(size, tirx.IntImm) and size.value == PARTS and not access.indices[-1].terms
 
 
-def step_of(access: LoopAccess, variable: Any) -> int | None:
+def step_of(access: LoopAccess, variable: Var) -> int | None:
     """Return the stride of an access along a loop, in elements; None where it is not known."""
     distance, stride = 0, 1
     for form, size in zip(reversed(access.indices), reversed(access.buffer.ty.shape), strict=True):
@@ -80,7 +80,7 @@ def lanes_of(accesses: LoopAccesses) -> int:
     return lanes_in_register(*(int(access.buffer.dtype.bits) for access in accesses.all), least_bits=32)
 
 
-def parallel_loops_in(statement: Any) -> list[Any]:
+def parallel_loops_in(statement: Stmt) -> list[Any]:
     """Return the marked loops inside a statement, in program order."""
     loops: list[Any] = []
 
@@ -92,7 +92,7 @@ def parallel_loops_in(statement: Any) -> list[Any]:
     return loops
 
 
-def contains_loops(statement: Any) -> bool:
+def contains_loops(statement: Stmt) -> bool:
     """Whether there is a loop inside a statement that is not unrolled."""
     loops: list[Any] = []
 
@@ -119,7 +119,7 @@ def shares_reads(loop: Any) -> bool:
     )
 
 
-def _moves(access: LoopAccess, variable: Any) -> bool:
+def _moves(access: LoopAccess, variable: Var) -> bool:
     """Whether the address of an access varies with a loop, by a known stride or not."""
     return any(form is not None and form.factor(variable) for form in access.indices)
 
@@ -129,7 +129,7 @@ def is_around_innermost(loop: Any) -> bool:
     return not any(parallel_loops_in(inner.body) for inner in parallel_loops_in(loop.body))
 
 
-def is_unrolled(statement: Any) -> bool:
+def is_unrolled(statement: Stmt) -> bool:
     """Whether a statement contains an unrolled loop."""
     kinds: list[Any] = []
     structural_walk(statement, (tirx.For, lambda loop: kinds.append(loop.kind)))

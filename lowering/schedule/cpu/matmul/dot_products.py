@@ -18,7 +18,7 @@ from mlirtri.lowering.tir.arithmetic import widened_bfloat16
 from mlirtri.lowering.tir.contraction import Axis, Contraction
 from mlirtri.lowering.tir.statements import loads_in
 from mlirtri.lowering.tir.tiles import parts_of, replaced, sized
-from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, ir, structural_equal, tirx
+from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, Var, ir, structural_equal, tirx
 
 HALF, BYTE = "bfloat16", "int8"
 
@@ -81,7 +81,7 @@ def _may_end_inside(inner: Axis, group: int) -> bool:
     return not isinstance(inner.extent, int) or inner.extent % group != 0
 
 
-def _is_contiguous(load: Any, variable: Any) -> bool:
+def _is_contiguous(load: Any, variable: Var) -> bool:
     return load.indices[-1].same_as(variable)
 
 

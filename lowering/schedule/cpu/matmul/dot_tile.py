@@ -17,7 +17,7 @@ from mlirtri.lowering.schedule.cpu.matmul.tile import Tile
 from mlirtri.lowering.tir.contraction import Values
 from mlirtri.lowering.tir.statements import index, new_buffer, sequence
 from mlirtri.lowering.tir.tiles import counted, groups_of, in_lanes, nested, parts_of, ramp, replaced, spread, zero_of
-from mlirtri.lowering.toolchain.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, tirx
 
 MAX_ROWS = 6
 """Rows of a tile: with four columns, their vectors and those of both operands take all registers."""
@@ -124,7 +124,7 @@ class DotTile(Tile):
 
         return sequence(*statements, self._rows_of(of_row))
 
-    def _filled(self, buffer: Any, operand: Any, values: Values, start: Any, count: int) -> Any:
+    def _filled(self, buffer: Buffer, operand: Any, values: Values, start: Any, count: int) -> Any:
         inner = self.contraction.reduced[-1].variable
 
         def element(lane: Any) -> Any:

@@ -33,6 +33,7 @@ from mlirtri.lowering.tir.products import Product, only_product
 from mlirtri.lowering.tir.statements import index, loads_in, sequence
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
     Expr,
     IRModule,
     PrimFunc,
@@ -207,7 +208,7 @@ def _surroundings(
     inner = schedule.get(schedule.get_sblock("root")).alloc_buffers
     read_outside = [read.buffer for other in blocks if other.name not in absorbed for read in other.reads]
 
-    def is_private(buffer: Any) -> bool:
+    def is_private(buffer: Buffer) -> bool:
         return any(buffer.same_as(allocation) for allocation in inner) and not any(
             buffer.same_as(read) for read in read_outside
         )
@@ -250,7 +251,7 @@ def _with_producers(schedule: Schedule, earlier: list[BlockFacts], operands: lis
     return operands[0], operands[1], names
 
 
-def _is_inlinable(schedule: Schedule, block: BlockFacts, body: Any, removed: list[str]) -> bool:
+def _is_inlinable(schedule: Schedule, block: BlockFacts, body: Stmt, removed: list[str]) -> bool:
     is_simple = block.is_spatial and isinstance(body.body, tirx.BufferStore)
     if not is_simple or sorted(axis for axis in block.writes[0].axes if axis is not None) != list(
         range(len(block.kinds))
@@ -289,7 +290,7 @@ def _followers(schedule: Schedule, later: list[BlockFacts], product: Product) ->
 
 
 def _in_terms_of(
-    block: BlockFacts, body: Any, indices: dict[Any, list], extents: dict[Any, int], skipped: list[Any]
+    block: BlockFacts, body: Stmt, indices: dict[Any, list], extents: dict[Any, int], skipped: list[Any]
 ) -> Any:
     """Return the block in terms of the product's axes; None where it does not read all of the product elementwise."""
     values: dict[Any, Any] = {}
@@ -316,7 +317,7 @@ def _in_terms_of(
     return _with_body(body, replaced(body.body, values))
 
 
-def _statements_of(body: Any) -> list[Any]:
+def _statements_of(body: Stmt) -> list[Any]:
     return list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
 
 
@@ -324,7 +325,7 @@ def _stores_of(block: Any) -> list[Any]:
     return _statements_of(block.body)
 
 
-def _with_body(block: Any, body: Any, buffers: Any = None) -> Any:
+def _with_body(block: Any, body: Stmt, buffers: Any = None) -> Any:
     return SBlock(
         block.iter_vars, block.reads, block.writes, block.name_hint, body, block.init,
         block.alloc_buffers if buffers is None else buffers, block.match_buffers, block.annotations,
@@ -376,7 +377,7 @@ def _accumulators(dtype: str) -> str:
 
 
 def _with_statement(
-    function: PrimFunc, blocks: list[BlockFacts], block: BlockFacts, around: Surroundings, statement: Any
+    function: PrimFunc, blocks: list[BlockFacts], block: BlockFacts, around: Surroundings, statement: Stmt
 ) -> PrimFunc:
     root = function.body.block
     nests = _statements_of(root.body)

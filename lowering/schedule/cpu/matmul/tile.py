@@ -242,7 +242,7 @@ class Tile:
         private = {buffer: _private_buffer(buffer, count) for buffer in contraction.private}
         rows = self._rows(row)
 
-        def at_lane(store: Any, lane: Any) -> Any:
+        def at_lane(store: Stmt, lane: Any) -> Any:
             columns = spread(contraction.columns, self.position.column + first + lane)
 
             def load(node: Any) -> Any:
@@ -267,7 +267,7 @@ class Tile:
         return sequence(*statements)
 
 
-def _private_buffer(buffer: Any, count: int) -> Any:
+def _private_buffer(buffer: Buffer, count: int) -> Any:
     """Return a private buffer for `count` elements; bf16 is held as bits, since TVM loses buffers of that dtype."""
     dtype = str(buffer.dtype)
     return new_buffer(buffer.name, BITS if dtype == HALF else dtype, count)
@@ -278,7 +278,7 @@ def has_long_stores(contraction: Contraction) -> bool:
     return len(contraction.stores) > UNROLLED_STORES or any(map(_has_call, contraction.stores))
 
 
-def _has_call(store: Any) -> bool:
+def _has_call(store: Stmt) -> bool:
     calls: list[Any] = []
     structural_walk(store.value, (ir.Call, calls.append))
     return bool(calls)
@@ -299,7 +299,7 @@ def without_lets(stores: list[Stmt]) -> tuple[list[Stmt], list[Buffer]]:
     return rewritten, private
 
 
-def _uses_names(store: Any) -> bool:
+def _uses_names(store: Stmt) -> bool:
     """Whether a bf16 value uses `Let` for more than to round it by its bits."""
     value = store.value
     if str(store.buffer.dtype) != HALF or not always_bound(value):

@@ -11,14 +11,23 @@ from typing import Any
 
 from mlirtri.lowering.tir.arithmetic import widened_bfloat16
 from mlirtri.lowering.tir.statements import depends_on, index, sequence
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Stmt,
+    TensorLoad,
+    ir,
+    structural_equal,
+    structural_map,
+    structural_walk,
+    tirx,
+)
 
 INT32_MAX = 2**31 - 1
 _JOINED = {"BitwiseOr": tirx.bitwise_or, "Or": tirx.bitwise_or, "BitwiseAnd": tirx.bitwise_and,
            "And": tirx.bitwise_and, "BitwiseXor": tirx.bitwise_xor}  # fmt: skip
 
 
-def accumulator_dtype(result: Any, statement: Any, *, is_position: bool) -> str:
+def accumulator_dtype(result: Any, statement: Stmt, *, is_position: bool) -> str:
     """Return the dtype of the accumulator for a result that `statement` stores to."""
     dtype = str(result.dtype)
     if is_position:
@@ -35,7 +44,7 @@ def accumulator_dtype(result: Any, statement: Any, *, is_position: bool) -> str:
     return dtype
 
 
-def stored_at_once(statement: Any) -> Any:
+def stored_at_once(statement: Stmt) -> Any:
     """Return `statement` with its first result stored directly, not through a bf16 scratch buffer."""
     statements = list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement]
     allocated = [child.buffer for child in statements if isinstance(child, tirx.AllocBuffer)]
@@ -56,11 +65,11 @@ def stored_at_once(statement: Any) -> Any:
     return sequence(*(store if child is first else child for child in remaining))
 
 
-def _allocates(statement: Any, buffer: Any) -> bool:
+def _allocates(statement: Stmt, buffer: Buffer) -> bool:
     return isinstance(statement, tirx.AllocBuffer) and statement.buffer.same_as(buffer)
 
 
-def on_accumulators(statement: Any, buffers: Mapping[Any, Any]) -> Any:
+def on_accumulators(statement: Stmt, buffers: Mapping[Any, Any]) -> Any:
     """Return `statement` with accumulators in place of the elements of results."""
 
     wide = [
@@ -88,7 +97,7 @@ def on_accumulators(statement: Any, buffers: Mapping[Any, Any]) -> Any:
     return structural_map(statement, rules, order="post")
 
 
-def result_of(accumulator: Any, dtype: str) -> Any:
+def result_of(accumulator: Buffer, dtype: str) -> Any:
     """Return the value of an accumulator in the dtype of the result."""
     load = tirx.BufferLoad(accumulator, [index(0)])
     if str(accumulator.dtype) == dtype:
@@ -96,7 +105,7 @@ def result_of(accumulator: Any, dtype: str) -> Any:
     return tirx.reinterpret(dtype, load) if str(accumulator.dtype) == "u" + dtype else tirx.Cast(dtype, load)
 
 
-def _as_accumulator(value: Any, accumulator: Any) -> Any:
+def _as_accumulator(value: Any, accumulator: Buffer) -> Any:
     dtype, kind = str(accumulator.dtype), str(value.ty.dtype)
     current = result_of(accumulator, kind)
     if structural_equal(value, current):
@@ -121,7 +130,7 @@ def _as_accumulator(value: Any, accumulator: Any) -> Any:
     return tirx.Cast(dtype, value)
 
 
-def _unwrapped(value: Any, accumulator: Any) -> Any:
+def _unwrapped(value: Any, accumulator: Buffer) -> Any:
     """Return an unsigned value in terms of the accumulator, without the conversion of its bits to a signed number."""
     signed = str(accumulator.dtype)[1:]
 
@@ -132,7 +141,7 @@ def _unwrapped(value: Any, accumulator: Any) -> Any:
     return structural_map(value, (ir.Call, call), order="post")
 
 
-def _in_fp32(value: Any, accumulator: Any) -> Any:
+def _in_fp32(value: Any, accumulator: Buffer) -> Any:
     if isinstance(value, tirx.FloatImm):
         return tirx.FloatImm("float32", float(value.value))
     if isinstance(value, tirx.Select):

@@ -18,7 +18,16 @@ from mlirtri.lowering.schedule.cpu.nests.accumulator_dtypes import (
     stored_at_once,
 )
 from mlirtri.lowering.tir.statements import buffer_like, depends_on, index, new_buffer, sequence
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    Stmt,
+    TensorLoad,
+    structural_equal,
+    structural_map,
+    structural_walk,
+    tirx,
+)
 
 Values = Mapping[Any, Any]
 """Maps accumulators to the values of one partial result."""
@@ -85,7 +94,7 @@ def accumulators_of(nest: FlatNest) -> Accumulators | None:
     return Accumulators(buffers, {result: offsets[result] for result in buffers}, start, step, neutral, combine)
 
 
-def loads_of(expression: Any) -> list[Any]:
+def loads_of(expression: Expr) -> list[Any]:
     """Return the loads in an expression or statement."""
     loads: list[Any] = []
     structural_walk(expression, (TensorLoad, loads.append), order="pre")
@@ -106,7 +115,7 @@ def _associative(nest: FlatNest, buffers: Mapping[Any, Any], step: Any, start: A
     return _position(nest, list(buffers.values()), step, start) if len(buffers) == 2 else (None, None)
 
 
-def _single(value: Any, accumulator: Any) -> tuple[Any, Any]:
+def _single(value: Any, accumulator: Buffer) -> tuple[Any, Any]:
     """Return the neutral value and combination of a sum, product, extremum, any or all in one accumulator."""
     dtype = str(accumulator.dtype)
     match = _operands(value)
@@ -179,7 +188,7 @@ _BITWISE = {
 }
 
 
-def _extremum(value: Any, accumulator: Any) -> tuple[Any, Any]:
+def _extremum(value: Any, accumulator: Buffer) -> tuple[Any, Any]:
     match = extremum_term(value, accumulator)
     if match is None:
         return None, None
@@ -191,7 +200,7 @@ def _extremum(value: Any, accumulator: Any) -> tuple[Any, Any]:
     return {accumulator: tirx.FloatImm(str(accumulator.dtype), float("-inf") * sign)}, combine
 
 
-def extremum_term(value: Any, accumulator: Any) -> tuple[int, Any] | None:
+def extremum_term(value: Any, accumulator: Buffer) -> tuple[int, Any] | None:
     """Return 1 and the term of ``select(a > term or isnan(a), a, term)``, a the accumulator; -1 for a minimum."""
     dtype = str(accumulator.dtype)
     if not isinstance(value, tirx.Select) or dtype not in _FLOATS:
@@ -205,7 +214,7 @@ def extremum_term(value: Any, accumulator: Any) -> tuple[int, Any] | None:
     return (sign, term) if sign else None
 
 
-def _direction(condition: Any, accumulator: Any, term: Any, accumulator_is_kept: bool) -> int:
+def _direction(condition: Expr, accumulator: Buffer, term: Any, accumulator_is_kept: bool) -> int:
     """Return 1 for a maximum, -1 for a minimum, 0 for neither."""
     comparison = condition
     if not isinstance(comparison, tirx.LT | tirx.GT | tirx.LE | tirx.GE):
@@ -283,7 +292,7 @@ def _position_select(value: Any, counter: Any, position: Any) -> Any:
     return value if any(is_load(load, position) for load in loads_of(value.false_value)) else None
 
 
-def _term(value: Any, condition: Any, best: Any) -> Any:
+def _term(value: Any, condition: Expr, best: Any) -> Any:
     """Return the term of an extremum with `best`; None where `condition` does not choose it."""
     if isinstance(value, tirx.Select) and structural_equal(value.condition, condition):
         return value.true_value if is_load(value.false_value, best) else None
@@ -292,7 +301,7 @@ def _term(value: Any, condition: Any, best: Any) -> Any:
     return None
 
 
-def final_values(statement: Any) -> dict[Any, Any] | None:
+def final_values(statement: Stmt) -> dict[Any, Any] | None:
     """Return each accumulator's value after straight-line stores, in terms of initial values; None for other code."""
     statements = list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement]
     scratch: dict[Any, Any] = {}

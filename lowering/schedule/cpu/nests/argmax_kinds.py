@@ -17,7 +17,7 @@ from mlirtri.lowering.schedule.cpu.nests.accumulator_dtypes import INT32_MAX
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, final_values, loads_of
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import depends_on
-from mlirtri.lowering.toolchain.tvm_names import ir, structural_equal, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, ir, structural_equal, tirx
 
 _POSITIONS = [(3, 7), (7, 3), (5, 5)]
 
@@ -68,7 +68,7 @@ def extremum_of(accumulators: Accumulators, row: NestAxis) -> Extremum | None:
     return None
 
 
-def _chosen(value: Any, accumulator: Any) -> Any:
+def _chosen(value: Any, accumulator: Buffer) -> Any:
     """Return the only expression that may replace the accumulator's value; None where there is none, or several."""
     if isinstance(value, tirx.Max | tirx.Min):
         arms = [value.a, value.b]

@@ -20,7 +20,7 @@ from mlirtri.lowering.schedule.cpu.common.transposes import transposed_loops
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import in_lanes, ramp, replaced
-from mlirtri.lowering.toolchain.tvm_names import ir, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import Stmt, Var, ir, structural_map, structural_walk, tirx
 
 CHUNK = 64
 """Vectors per task where there are few rows."""
@@ -145,7 +145,7 @@ def _along(nest: FlatNest, axis: NestAxis, part: tuple[int, int], lanes: int) ->
     return vectors(nest, within(nest.body, axis.variable, first, last), axis, index(first), last - first, lanes)
 
 
-def vectors(nest: FlatNest, body: Any, axis: NestAxis, start: Any, extent: int, lanes: int) -> Any:
+def vectors(nest: FlatNest, body: Stmt, axis: NestAxis, start: Any, extent: int, lanes: int) -> Any:
     """Return `extent` iterations of an axis from `start` on as vectors; the remainder has fewer lanes, or overlaps."""
     full, remaining = divmod(extent, lanes)
     statements = []
@@ -166,7 +166,7 @@ def vectors(nest: FlatNest, body: Any, axis: NestAxis, start: Any, extent: int, 
     return sequence(*statements)
 
 
-def _vector(body: Any, axis: NestAxis, start: Any, lanes: int) -> Any:
+def _vector(body: Stmt, axis: NestAxis, start: Any, lanes: int) -> Any:
     if lanes == 1:
         return fresh(substituted(body, axis.variable, start))
     return vector_of(body, axis.variable, start, lanes)
@@ -250,7 +250,7 @@ def _mixed(nest: FlatNest, short: NestAxis, along: NestAxis, start: Any, lanes: 
     return fresh(sequence(*statements))
 
 
-def parts_of(statement: Any, variable: Any, extent: int) -> list[tuple[int, int]]:
+def parts_of(statement: Stmt, variable: Var, extent: int) -> list[tuple[int, int]]:
     """Return the bounds of the parts, in order: a single part where there would be too many."""
     bounds = {0, extent}
 
@@ -264,7 +264,7 @@ def parts_of(statement: Any, variable: Any, extent: int) -> list[tuple[int, int]
     return list(pairwise(ordered))
 
 
-def within(statement: Any, variable: Any, first: int, last: int) -> Any:
+def within(statement: Stmt, variable: Var, first: int, last: int) -> Any:
     """Return `statement` simplified for ``first <= variable < last``."""
 
     def comparison(node: Any) -> Any:
@@ -288,7 +288,7 @@ def _difference(comparison: Any) -> Any:
     return None if left is None or right is None else left - right
 
 
-def _changes(comparison: Any, variable: Any) -> list[int]:
+def _changes(comparison: Any, variable: Var) -> list[int]:
     """Return the values of the variable whose result may differ from that of the value below."""
     form = _difference(comparison)
     if form is None or set(form.terms) != {variable} or abs(form.factor(variable)) != 1:

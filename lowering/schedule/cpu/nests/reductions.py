@@ -33,7 +33,7 @@ from mlirtri.lowering.schedule.cpu.nests.windows import window_loops
 from mlirtri.lowering.tir.blocks import DivergentLanesError
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import temporary
-from mlirtri.lowering.toolchain.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, tirx
 
 PARTIAL_VECTORS = 4
 """Vectors of partial results: as many additions as are in flight in a core."""
@@ -175,7 +175,7 @@ def _column_strip(
     """Return one strip: its segments' accumulators are initialised, reduced together, and stored."""
     partials = [accumulators.widened(segment.shape.width) for segment in segments]
 
-    def all_of(statement: Any) -> Any:
+    def all_of(statement: Stmt) -> Any:
         parts = [
             strip(statement, column.variable, plus(start, index(segment.start)), segment.shape, widened)
             for segment, widened in zip(segments, partials, strict=True)
@@ -295,7 +295,7 @@ def _row_terms(accumulators: Accumulators, row: NestAxis, partials: Sequence[Wid
     full, remaining = divmod(row.extent, wide)
     step = accumulators.step
 
-    def vector(statement: Any, start: Any, widened: Widened) -> Any:
+    def vector(statement: Stmt, start: Any, widened: Widened) -> Any:
         return vector_of(statement, row.variable, start, lanes, widened)
 
     number = tirx.Var(row.variable.name, row.variable.ty)
@@ -312,7 +312,7 @@ def _row_terms(accumulators: Accumulators, row: NestAxis, partials: Sequence[Wid
     return sequence(*statements)
 
 
-def _masked(step: Any, condition: Any, accumulators: Accumulators) -> Any:
+def _masked(step: Any, condition: Expr, accumulators: Accumulators) -> Any:
     buffers = list(accumulators.buffers.values())
     statements = list(step.seq) if isinstance(step, tirx.SeqStmt) else [step]
 

@@ -26,7 +26,7 @@ from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, extre
 from mlirtri.lowering.schedule.cpu.nests.argmax_kinds import Extremum, extremum_of, lowest
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import ramp
-from mlirtri.lowering.toolchain.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, tirx
 
 VECTORS = 4
 """Vectors of extrema beside positions: several independent chains hide the latency of a comparison."""
@@ -54,10 +54,10 @@ class _Row:
 
     lanes: int
 
-    def _load(self, buffer: Any, first: int = 0, lanes: int | None = None) -> Any:
+    def _load(self, buffer: Buffer, first: int = 0, lanes: int | None = None) -> Any:
         return tirx.BufferLoad(buffer, [ramp(index(first), self.lanes if lanes is None else lanes)])
 
-    def _store(self, buffer: Any, value: Any, lanes: int | None = None) -> Any:
+    def _store(self, buffer: Buffer, value: Any, lanes: int | None = None) -> Any:
         return tirx.BufferStore(buffer, value, [ramp(index(0), self.lanes if lanes is None else lanes)])
 
     def contains_nan(self, nan: Any) -> Any:
@@ -184,7 +184,7 @@ class _PositionRow(_Row):
                 self._merge(first, self._load(self.best[other]), self._load(self.positions[other]))
             remaining = remaining[::2]
 
-    def _halved(self, buffer: Any, choose: Callable[[Any, Any], Any]) -> Any:
+    def _halved(self, buffer: Buffer, choose: Callable[[Any, Any], Any]) -> Any:
         lanes = self.lanes
         while lanes > 1:
             lanes //= 2
@@ -260,7 +260,9 @@ def extremum_row(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lane
 
 
 class _ExtremumRow(_Row):
-    def __init__(self, accumulators: Accumulators, row: NestAxis, accumulator: Any, sign: int, term: Any, lanes: int):
+    def __init__(
+        self, accumulators: Accumulators, row: NestAxis, accumulator: Buffer, sign: int, term: Any, lanes: int
+    ):
         self.accumulators, self.row, self.accumulator = accumulators, row, accumulator
         self.sign, self.term, self.lanes = sign, term, lanes
         self.best = [

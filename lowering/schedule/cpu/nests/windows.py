@@ -22,7 +22,7 @@ from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, loads
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import in_lanes, replaced
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import Stmt, TensorLoad, structural_map, tirx
 
 MAX_TAPS = 64
 """Positions of a window that are unrolled."""
@@ -131,7 +131,7 @@ def _tile(window: _Window, first_row: Any, rows: int, starts: Sequence[Any]) -> 
     partials = [accumulators.widened(window.lanes) for _ in positions]
     allocated = [tirx.AllocBuffer(buffer) for widened in partials for buffer in widened.values()]
 
-    def all_of(statement: Any) -> Any:
+    def all_of(statement: Stmt) -> Any:
         return sequence(
             *(
                 _vector(window, statement, plus(first_row, index(row)), start, widened)
@@ -147,14 +147,14 @@ def _tile(window: _Window, first_row: Any, rows: int, starts: Sequence[Any]) -> 
     return fresh(sequence(*allocated, all_of(accumulators.start), *steps, all_of(accumulators.finish())))
 
 
-def _vector(window: _Window, statement: Any, row: Any, start: Any, widened: Widened) -> Any:
+def _vector(window: _Window, statement: Stmt, row: Any, start: Any, widened: Widened) -> Any:
     if window.row is not None:
         statement = substituted(statement, window.row.variable, row)
     statement, prologue = _gathered(window, statement, start)
     return sequence(*prologue, vector_of(statement, window.column.variable, start, window.lanes, widened))
 
 
-def _gathered(window: _Window, statement: Any, start: Any) -> tuple[Any, list[Any]]:
+def _gathered(window: _Window, statement: Stmt, start: Any) -> tuple[Any, list[Any]]:
     """Return the statement with its loads of stride 2 from a private buffer, and the statements that fill that."""
     prologue: list[Any] = []
     column, lanes = window.column.variable, window.lanes

@@ -20,7 +20,7 @@ from mlirtri.lowering.schedule.rows.nests import BlockNest
 from mlirtri.lowering.schedule.rows.plan import RowPlan, Step
 from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.tir.vectors import in_order, lanewise, stored
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, TensorLoad, structural_walk, tirx
 
 MIN_TERMS_PER_LANE = 2
 """Terms per lane from which a block is profitable."""
@@ -49,7 +49,7 @@ def _before_widening(term: Any) -> Any:
     return term.value if str(term.value.ty.dtype) == "float32" else tirx.Cast("float32", term.value)
 
 
-def is_narrowed(nests: Sequence[BlockNest], buffer: Any) -> bool:
+def is_narrowed(nests: Sequence[BlockNest], buffer: Buffer) -> bool:
     """Whether every load of a buffer is immediately cast to fp32 or less."""
     casts: list[Any] = []
     for nest in nests:

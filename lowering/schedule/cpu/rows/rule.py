@@ -17,7 +17,17 @@ from mlirtri.lowering.schedule.cpu.rows.columns import ColumnWriter, columns_of,
 from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, find_rows, nests_of
 from mlirtri.lowering.schedule.rows.plan import EXPENSIVE, RowPlan, make_plan
 from mlirtri.lowering.tir.statements import delinearized, index
-from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Range, SBlock, SBlockRealize, Schedule, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    IRModule,
+    PrimFunc,
+    Range,
+    SBlock,
+    SBlockRealize,
+    Schedule,
+    Stmt,
+    tirx,
+)
 
 ROW_BLOCK_POINTS = 16384
 """Elements of one task, whose buffers are allocated once."""
@@ -93,7 +103,7 @@ def row_bytes(plan: RowPlan) -> int:
     return sum(size for buffer, size in buffers.items() if not any(buffer.same_as(target) for target in folded))
 
 
-def _bytes(buffer: Any) -> int:
+def _bytes(buffer: Buffer) -> int:
     return prod(int(extent) for extent in buffer.shape) * max(1, int(buffer.dtype.bits) // 8)
 
 
@@ -195,7 +205,7 @@ def _kind_of_loop(plan: RowPlan, target: Target) -> Any:
     return tirx.ForKind.PARALLEL if is_parallel else tirx.ForKind.SERIAL
 
 
-def with_statement(function: PrimFunc, name: str, statement: Any) -> PrimFunc:
+def with_statement(function: PrimFunc, name: str, statement: Stmt) -> PrimFunc:
     """Return the function with `statement` in one block that may read and write all parameters."""
     regions = [
         tirx.BufferRegion(parameter, [Range(index(0), size) for size in parameter.shape])
