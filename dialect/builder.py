@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.base.sizes import Size
+from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.definition import mlir_type
 from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.ops.table import TABLE
+from mlirtri.errors import KernelMemoryError, KernelValueError
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,18 @@ class TriValue:
     """A run-time Python int as a linear expression of loop indices."""
     origin: Any = field(default=None, compare=False, repr=False)
     """The `View` that it was read from, if that memory may be written."""
+
+
+_ADDRESSES = 1 << 63
+
+
+def _refuse_unaddressable(of: TensorType) -> None:
+    """Refuse a tensor whose offsets in bytes do not fit the 64 bits that every stage computes them in."""
+    count = prod(size for size in of.shape if not is_dynamic(size))
+    if count * max(of.dtype.bits // 8, 1) < _ADDRESSES:
+        return
+    elements = f"{count} elements" if count < _ADDRESSES else "more than 2**63 elements"
+    raise KernelMemoryError(f"a tensor of {elements} of {of.dtype} is past all memory", help="check its shape")
 
 
 class TriBuilder:
@@ -48,6 +62,7 @@ class TriBuilder:
         op = self.table[name]
         tensors = self.on_device(operands)
         result = op.infer([tensor.type for tensor in tensors], values)
+        _refuse_unaddressable(result)
         attached = attributes.to_mlir(op, values)
         if op.is_variadic:
             fixed = len(op.operands) - 1
@@ -78,7 +93,11 @@ class TriBuilder:
 
     def constant(self, number: complex | float | int | bool, dtype: DType, shape: tuple[int, ...] = ()) -> TriValue:
         """Create a literal of rank 0, or a tensor of `shape` filled with the number."""
-        return self.emit("constant", value=dtype.python(number), shape=shape, dtype=dtype.name)
+        try:
+            value = dtype.python(number)
+        except OverflowError as problem:
+            raise KernelValueError(f"{problem}: a constant of {dtype} is past its range") from None
+        return self.emit("constant", value=value, shape=shape, dtype=dtype.name)
 
     def cast(self, x: TriValue, dtype: DType) -> TriValue:
         """Create a cast; return x itself where it has the dtype."""

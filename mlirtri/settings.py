@@ -51,6 +51,13 @@ def _threads(text: str) -> int:
     return number
 
 
+def _path(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as problem:  # there is no such user, or no home
+        raise ValueError(text) from problem
+
+
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name for name in (part.strip() for part in text.split(",")) if name)
 
@@ -58,8 +65,8 @@ def _names(text: str) -> tuple[str, ...]:
 _SWITCH = (_switch, "1, 0, on, off, true or false")
 _COUNT = (_count, "a whole number from 1")
 _THREADS = (_threads, "a whole number from 1 to 4096")
-_FILE = (lambda text: Path(text).expanduser(), "a file")
-_FOLDER = (lambda text: Path(text).expanduser(), "a folder")
+_FILE = (_path, "a file")
+_FOLDER = (_path, "a folder")
 _NAMES = (_names, 'stage names with commas between them, or "all"')
 _WORD = (str, "a name")
 
@@ -109,8 +116,11 @@ def get(name: str, argument: Any = None) -> Any:
 
 
 def cache_folder() -> Path:
-    """Return the user's cache folder of mlirtri; it may not exist yet."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "mlirtri")
+    """Return the user's cache folder of mlirtri; it may not exist yet. Raises `OSError` for a user without a home."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "mlirtri")
+    except RuntimeError as problem:
+        raise FileNotFoundError(f"{problem} XDG_CACHE_HOME names another folder") from None
 
 
 def _warn_about_unknown_names() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from mlirtri.dialect.base.sizes import DYNAMIC, is_dynamic
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.ops.op import Op
+from mlirtri.errors import KernelValueError
 
 
 def _integer(value) -> ir.Attribute:
@@ -32,9 +33,16 @@ def _number(value) -> ir.Attribute:
     return ir.FloatAttr.get_f64(value) if isinstance(value, float) else _integer(value)
 
 
+def _word(number: int) -> int:
+    if not -_WORDS <= number < _WORDS:
+        raise KernelValueError("a size or an index is past 64 bits", help="check the shape")
+    return number
+
+
+_WORDS = 1 << 63
 KINDS = {
     "int": _integer,
-    "ints": lambda value: ir.DenseI64ArrayAttr.get([DYNAMIC if is_dynamic(size) else size for size in value]),
+    "ints": lambda value: ir.DenseI64ArrayAttr.get([DYNAMIC if is_dynamic(size) else _word(size) for size in value]),
     "float": lambda value: ir.FloatAttr.get_f64(float(value)),
     "bool": ir.BoolAttr.get,
     "string": lambda value: ir.StringAttr.get(str(value)),

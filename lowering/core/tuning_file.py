@@ -44,8 +44,8 @@ def _parsed(line: str) -> dict[str, Any]:
 def remember(key: str, finding: dict[str, Any]) -> None:
     """Append a finding, in one write."""
     line = json.dumps({"key": key, **finding})
-    path = tuning_file()
     try:
+        path = tuning_file()
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "ab") as file:
             # A newline before as well: whatever was cut short there stays a line of its own.

@@ -214,6 +214,8 @@ def _emit_counted(context: FunctionContext, node: Any, iterable: Iterable, state
 def _index(b: Language, size: Size) -> ir.Value:
     location = b.tri.location
     if size.is_constant:
+        if not -(1 << 63) <= size.constant < 1 << 63:
+            raise KernelValueError("the bounds of this loop are past 64 bits", help="write smaller ones")
         return index_constant(size.constant, location)
     return index_of(b.tri.index(size), location)
 

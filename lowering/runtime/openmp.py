@@ -42,7 +42,10 @@ def _installed() -> str | None:
     folders = (Path(prefix) / "lib" for prefix in (sys.prefix, sys.base_prefix))
     packaged = (folder / f"{name}{suffix}" for folder in folders for name in _NAMES)
     bundled = next((str(path) for path in packaged if path.is_file()), None)
-    return bundled or ctypes.util.find_library("iomp5") or ctypes.util.find_library("omp")
+    try:
+        return bundled or ctypes.util.find_library("iomp5") or ctypes.util.find_library("omp")
+    except OSError:  # Python asks the C compiler, which needs a folder for temporary files
+        return None
 
 
 def _works(path: str) -> bool:

@@ -53,9 +53,20 @@ def run_command(arguments: list[str]) -> int:
         return 130
     except BrokenPipeError:
         # The reader left. What is still buffered goes where the flush at exit does no harm; click gives 1 as well.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_stdout()
+        return 1
+    except OSError as problem:
+        if problem.filename is not None:
+            raise
+        # Only standard output has no name: the disk that it goes to is full.
+        print(f"the output could not be written: {problem.strerror or problem}", file=sys.stderr)
+        _close_stdout()
         return 1
     return status if isinstance(status, int) else 0
+
+
+def _close_stdout() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

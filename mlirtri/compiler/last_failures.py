@@ -37,9 +37,9 @@ def keep_failures(kernel: str, steps: Sequence[SkippedStep]) -> None:
     rows = [{"step": step.step, "kernel": step.kernel, "reason": step.reason, "line": str(step.span or "")}
             for step in steps]  # fmt: skip
     text = json.dumps({"kernel": kernel, "time": time.strftime("%Y-%m-%d %H:%M:%S"), "steps": rows})
-    file = failures_file()
-    unfinished = file.with_suffix(f".{os.getpid()}")
     try:
+        file = failures_file()
+        unfinished = file.with_suffix(f".{os.getpid()}")
         file.parent.mkdir(parents=True, exist_ok=True)
         unfinished.write_text(text, encoding="utf-8")
         unfinished.replace(file)

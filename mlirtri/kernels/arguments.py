@@ -15,12 +15,14 @@ import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.errors import KernelTypeError, KernelValueError
+from mlirtri.errors import KernelMemoryError, KernelTypeError, KernelValueError
 from mlirtri.language.names import Tensor
 from mlirtri.language.signature import shown_type
 from mlirtri.lowering.core.target import Target
 
 _TYPED = re.compile(r"(?:(?:mlirtri|mt|torch|np|numpy)\.)?(\w+)\s*(?:\[([\d\s,]*)\])?\s*(?::(.*))?", re.DOTALL)
+_DIGITS = 19
+"""Of the largest size."""
 _FIRST = 8
 """How many values of a result are shown."""
 _ARGUMENT_FORMS = (
@@ -55,7 +57,10 @@ def _value(name: str, text: str) -> Any:
 def _typed(name: str, dtype: DType, sizes: str | None, values: str | None) -> Any:
     if sizes is None and values is None:
         return dtype
-    shape = tuple(int(size) for size in (sizes or "").split(",") if size.strip())
+    digits = [size.strip() for size in (sizes or "").split(",") if size.strip()]
+    if longest := next((size for size in digits if not size.isdecimal() or len(size) > _DIGITS), None):
+        raise KernelValueError(f"{name}: {longest[:40]!r} is no size", help="sizes are 64-bit integers")
+    shape = tuple(map(int, digits))
     return replace(Tensor(shape, dtype), bounds=None if values is None else _bounds(name, dtype, values))
 
 
@@ -97,7 +102,15 @@ def random_array(name: str, type_: TensorType, bounds: Bounds | None = None) -> 
     """Return reproducible random data: normal floats and complex parts, integers 1 to 9, booleans.
 
     So division by integers is defined and products stay exact. With `bounds`, uniform data between the two, inclusive.
+    Raises `KernelMemoryError`.
     """
+    try:
+        return _random_array(name, type_, bounds)
+    except (MemoryError, ValueError, OverflowError):  # NumPy's errors for arrays past the memory, and past 64 bits
+        raise KernelMemoryError(f"no memory for random data of {name!r}, a {type_}", help="give it smaller") from None
+
+
+def _random_array(name: str, type_: TensorType, bounds: Bounds | None) -> np.ndarray:
     generator = np.random.default_rng(zlib.crc32(name.encode()))
     dtype, shape = type_.dtype, type_.shape
     if dtype.is_inexact and bounds is not None:

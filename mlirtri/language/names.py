@@ -12,7 +12,7 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DType, as_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.errors import KernelError, KernelTypeError
+from mlirtri.errors import KernelError, KernelTypeError, KernelValueError
 
 
 class LanguageFunction:
@@ -86,6 +86,9 @@ def device_print(*values: Any) -> None:
 device_print.__mlirtri_name__ = "mlirtri.device_print"  # type: ignore[attr-defined]
 
 
+_LARGEST_SIZE = (1 << 63) - 1
+
+
 @dataclass(frozen=True)
 class _Tensor:
     """What a tensor argument is, as an annotation or instead of a real tensor in `compile`."""
@@ -121,6 +124,8 @@ def _size(size: Any) -> int | None:
         raise KernelTypeError(
             f"{size!r} is not a size of a Tensor", help="write a number, or int for a size taken from the argument"
         )
+    if size > _LARGEST_SIZE:
+        raise KernelValueError(f"a size of {int(size):.2e} is no size of a Tensor", help="sizes are 64-bit integers")
     return int(size)
 
 

@@ -12,7 +12,6 @@ import platform
 import re
 import shutil
 import subprocess
-import tempfile
 
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import execution_engine, ir, operations_named, public_functions, to_llvm_ir
@@ -91,14 +90,15 @@ def _libraries(module: ir.Module) -> list[str]:
 
 def _disassemble(engine) -> str | None:
     objdump = shutil.which("objdump")
-    if objdump is None:
+    if objdump is None or not hasattr(os, "memfd_create"):
         return None
     syntax = ["-M", "intel"] if platform.machine() in ("x86_64", "AMD64") else []
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "kernel.o")
+    # Memory, since LLVM ends the process where a disk is full.
+    with os.fdopen(os.memfd_create("kernel.o")) as file:
+        path = f"/proc/self/fd/{file.fileno()}"
         engine.dump_to_object_file(path)
         command = [objdump, "--disassemble", "--line-numbers", "--reloc", "--no-show-raw-insn", *syntax, path]
-        finished = subprocess.run(command, capture_output=True, text=True, check=False)
+        finished = subprocess.run(command, capture_output=True, text=True, check=False, pass_fds=[file.fileno()])
     if finished.returncode != 0:
         return None
     listing = finished.stdout.partition("Disassembly")[2].partition("\n")[2].strip() + "\n"
