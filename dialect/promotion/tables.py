@@ -2,9 +2,9 @@
 
 `tests/dialect/promotion/test_promotion.py` compares every cell with the libraries.
 
-One character per dtype, in the order of `dialect.dtypes.DTYPES`: ``?`` bool, ``bhiq`` int8 to int64, ``BHIQ`` uint8 to
-uint64, ``e`` float16, ``E`` bfloat16, ``f`` float32, ``d`` float64, ``F`` complex64, ``D`` complex128. Rows are ordered
-like columns; a row that ends before a column refuses it.
+One letter per dtype, in the order of `dialect.base.dtypes.DTYPES`: NumPy's character code, ``?`` bool, ``bhiq`` int8 to
+int64, ``BHIQ`` uint8 to uint64, ``e`` float16, ``f`` float32, ``d`` float64, ``F`` complex64, ``D`` complex128, and
+``E`` for bfloat16, which NumPy lacks. Rows are ordered like columns; a row that ends before a column refuses it.
 """
 
 from __future__ import annotations

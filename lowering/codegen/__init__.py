@@ -1,6 +1,6 @@
 """Generate code through TVM's own lowering of TIR: scheduled → llvm, asm, cuda, ptx.
 
-Gives `Code`: text, an executable, and what the next stage needs. Refuses what TVM, LLVM or nvcc refuse, as a
+*Gives* `Code`: text, an executable, and what the next stage needs. *Refuses* what TVM, LLVM or nvcc refuse, as a
 `CodegenError` on the user's line.
 
 Read in this order:

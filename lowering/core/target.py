@@ -24,7 +24,9 @@ class Target:
     architecture: str
     threads: int = 1
     row_tile: int | None = None
-    """Rows that a row kernel computes at once, if given: it is then one kernel, however long its rows are."""
+    """Rows that a row kernel (softmax, layer norm) computes at once; None lets its schedule choose.
+
+    With a number it is one kernel, however long its rows are."""
 
     @property
     def is_cuda(self) -> bool:

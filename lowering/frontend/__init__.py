@@ -1,20 +1,20 @@
 """Lower a Python function to the `tri` dialect.
 
-Takes a kernel's source and specialization. Gives a module with one `func.func` of `tri` operations, in `scf` regions
-for run-time loops and branches, each at its source line; and the kernel's interface. Runs no code of the user.
-Refuses Python that kernels do not support, each mistake with line, column and what to write instead.
+*Takes* a kernel's source and specialization. *Gives* a module with one `func.func` of `tri` operations, in `scf`
+regions for run-time loops and branches, each at its source line; and the kernel's interface. Runs no code of the user.
+*Refuses* Python that kernels do not support, each mistake with line, column and what to write instead.
 
 Read in this order:
 
-- `python_to_ast`: a function to its syntax tree. `ast_to_tri`: the module around what the handlers emit.
-- `context`: the state of one function, the table of handlers by AST node class, the dispatch.
-- `scope`: the value of a name; what a kernel captures.
-- `early_exits`: `return`, `break` and `continue` as structured control flow; liveness.
-- `statements`, `expressions`, `operators`: their handlers.
-- `indexing`, `slices`, `updates`: reading by index, basic indices, writing by index.
-- `calls`, `library_calls`, `inlining`: calls by kind of callee.
-- `branches`; `loops`, `iterables`, `loop_state`: `scf.if`, `scf.for`, `scf.while` and their iter_args.
-- `device_placement`: copies of values between devices.
+- `python_to_ast.py`: a function to its syntax tree. `ast_to_tri.py`: the module around what the handlers emit.
+- `context.py`: the state of one function, the table of handlers by AST node class, the dispatch.
+- `scope.py`: the value of a name; what a kernel captures.
+- `early_exits.py`: `return`, `break` and `continue` as structured control flow; liveness.
+- `statements.py`, `expressions.py`, `operators.py`: their handlers.
+- `indexing.py`, `slices.py`, `updates.py`: reading by index, basic indices, writing by index.
+- `calls.py`, `library_calls.py`, `inlining.py`: calls by kind of callee.
+- `branches.py`; `loops.py`, `iterables.py`, `loop_state.py`: `scf.if`, `scf.for`, `scf.while` and their iter_args.
+- `device_placement.py`: copies of values between devices.
 
 `language/` defines ``x + y`` and ``sum(x)``. `mlirtri`'s packages import `python_to_ast` and the tables of `operators`.
 """

@@ -3,11 +3,11 @@
 *Takes* a module of one function of linalg on tensors. *Gives* the same dialects with fewer, larger operations.
 *Refuses* nothing.
 
-* `linalg_to_fused.py`: the stage, a list of passes, with small rewrites; it calls the others in this order
-* `transposed_convolutions.py`: convolutions of dilated images → dense ones
-* `channels_last.py`: convolutions between transposes
-* `cost_guard.py`: producers that must not fuse
-* `explain.py`: why two operations fused, or did not
+- `linalg_to_fused.py`: the stage, a list of passes, with small rewrites; it calls the others in this order
+- `transposed_convolutions.py`: convolutions of dilated images → dense ones
+- `channels_last.py`: convolutions between transposes
+- `cost_guard.py`: producers that must not fuse
+- `explain.py`: why two operations fused, or did not
 
 Imported by `lowering/pipelines.py`, `mlirtri/kernels`, and for its names by MLIR's bufferization.
 """

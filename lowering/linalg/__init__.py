@@ -1,16 +1,16 @@
 """Lower the `tri` dialect to linalg on tensors.
 
-Takes a module of func, `tri` and `scf`. Gives a new module of func, linalg, tensor, arith, math and scf on signless
-tensors, each operation with the location of the one that it comes from. Fuses nothing. Refuses at the operation what a
-rule refuses.
+*Takes* a module of func, `tri` and `scf`. *Gives* a new module of func, linalg, tensor, arith, math and scf on signless
+tensors, each operation with the location of the one that it comes from. Fuses nothing. *Refuses* at the operation what
+a rule refuses.
 
 Read in this order:
 
-- `tri_to_linalg`: the lowering of a module, operation by operation.
-- `rewrites`: composite operations in terms of others; ``x[mask]`` as `where`, so that no elements are gathered.
-- `control`: functions with loops and branches, in which rank-0 tensors are scalars.
-- `rules`: the registry of rules; elementwise operations, creation, shapes.
-- `reductions`, `products`, `windows`, `arrays`, `scans`, `indexing`: the other rules by topic.
+- `tri_to_linalg.py`: the lowering of a module, operation by operation.
+- `rewrites.py`: composite operations in terms of others; ``x[mask]`` as `where`, so that no elements are gathered.
+- `control.py`: functions with loops and branches, in which rank-0 tensors are scalars.
+- `rules.py`: the registry of rules; elementwise operations, creation, shapes.
+- `reductions.py`, `products.py`, `windows.py`, `arrays.py`, `scans.py`, `indexing.py`: the other rules by topic.
 
 Imported by `lowering.bridge`, which shares the decomposition, and by `lowering.importers.normalize`.
 """

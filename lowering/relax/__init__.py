@@ -5,11 +5,11 @@ PrimFuncs, each as many operators as fuse. *Refuses* operators that TVM cannot l
 
 Read in this order:
 
-- `relax_to_tir`: the list of passes.
-- `legalized`: passes on the PrimFuncs that LegalizeOps makes, before anything is fused.
-- `product_operands`: transposes and casts folded into the products that read them.
-- `row_fusion`: calls merged into row kernels and attention; `row_merging` makes one PrimFunc of several.
-- `explain`: why two calls were fused or not.
+- `relax_to_tir.py`: the list of passes.
+- `legalized.py`: passes on the PrimFuncs that LegalizeOps makes, before anything is fused.
+- `product_operands.py`: transposes and casts folded into the products that read them.
+- `row_fusion.py`: calls merged into row kernels and attention; `row_merging.py` makes one PrimFunc of several.
+- `explain.py`: why two calls were fused or not.
 
 `lowering.interpreter`, `lowering.pipelines` and `kernels` may import it.
 """

@@ -5,7 +5,7 @@ every PrimFunc. *Refuses*, by `CodegenError`, a PrimFunc that no rule takes. A r
 
 Read in this order:
 
-- `tir_to_scheduled`: the entry point; tries the rules.
+- `tir_to_scheduled.py`: the entry point; tries the rules.
 - `cpu/`, `cuda/`: the rules of a target, in `rules` the tuple of them.
 - `rows/`: the analysis behind row kernels (softmax, layer norm), for both targets.
 - `meta/`: schedules that MetaSchedule finds by measuring.

@@ -5,13 +5,13 @@ schedule rule cannot take. Knows no schedule and no stage.
 
 Read in this order:
 
-- `statements`: indices, sequences, copies with fresh names, small buffers.
-- `primfunc`: a PrimFunc of one loop nest around one block.
-- `blocks`: facts of the blocks of a PrimFunc; errors of rules that do not apply.
-- `linear_forms`: index expressions as sums of variables.
-- `products`, `contraction`: blocks that are products of tensors, as data.
-- `tiles`, `vectors`: loops over tiles; vector loads and stores, prefetches.
-- `arithmetic`, `bfloat16_storage`: arithmetic that TVM's simplifier must not change; bf16 in 16 bits.
+- `statements.py`: indices, sequences, copies with fresh names, small buffers.
+- `primfunc.py`: a PrimFunc of one loop nest around one block.
+- `blocks.py`: facts of the blocks of a PrimFunc; errors of rules that do not apply.
+- `linear_forms.py`: index expressions as sums of variables.
+- `products.py`, `contraction.py`: blocks that are products of tensors, as data.
+- `tiles.py`, `vectors.py`: loops over tiles; vector loads and stores, prefetches.
+- `arithmetic.py`, `bfloat16_storage.py`: arithmetic that TVM's simplifier must not change; bf16 in 16 bits.
 
 All packages of the TVM section may import it.
 """

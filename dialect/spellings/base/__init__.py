@@ -1,13 +1,13 @@
 """The registry of spellings, and helpers on the builder.
 
-Takes functions of a builder and of a library function's parameters. Gives `Spelling` objects by qualified name.
-Refuses a second spelling for one name.
+*Takes* functions of a builder and of a library function's parameters. *Gives* `Spelling` objects by qualified name.
+*Refuses* a second spelling for one name.
 
 Read in this order:
 
-* `spelling.py`: `Spelling`, the `Builder` protocol, `register` and the decorator `spelling`.
-* `helpers.py`: axes, shapes and compile-time values of arguments.
-* `einsum.py`: contractions of labelled axes.
+- `spelling.py`: `Spelling`, the `Builder` protocol, `register` and the decorator `spelling`.
+- `helpers.py`: axes, shapes and compile-time values of arguments.
+- `einsum.py`: contractions of labelled axes.
 
 The other packages of `dialect.spellings` may import it; `mlirtri/pages` reads `Spelling`.
 """

@@ -1,7 +1,7 @@
 """The functions of `numpy`, with NumPy 2's signatures, defaults and results.
 
-Takes a builder and the arguments of a call. Gives tensors of the builder, Python values, or tuples.
-Refuses what the function refuses, and parameters that mlirtri does not support.
+*Takes* a builder and the arguments of a call. *Gives* tensors of the builder, Python values, or tuples.
+*Refuses* what the function refuses, and parameters that mlirtri does not support.
 
 One file per kind of function: `ufuncs.py` (and their methods, ``np.add.outer``), `reductions.py`, `statistical.py`,
 `quantiles.py`, `functions.py` (functions composed of ufuncs), `arrays.py` and `shapes.py` (axes, joining, padding),

@@ -1,18 +1,18 @@
 """Define what functions and operators of the kernel language mean, in `tri` operations.
 
 Operands are cast as NumPy or torch would, axes and shapes normalised, operands of run-time sizes sliced to a common
-size. Refuses, with an error message, what the library refuses.
+size. *Refuses*, with an error message, what the library refuses.
 
 Read in this order:
 
-- `builder`: `Language`, one method per function; elementwise functions; checks at run time.
-- `shapes`, `arrays`, `reductions`, `complex_numbers`: the other functions by topic, each ``name(b, …)``.
-- `linear_algebra`: `numpy.linalg` in the kernel language itself.
-- `dynamic_sizes`: run-time sizes and indices in linear form.
-- `storage`: the memory of arrays, and the view operations from it to a tensor.
-- `merging`: the common type of a value after two branches, or of two iterations.
-- `scf`: builders of `scf` operations around tensors.
-- `debugging`: the log of `device_print`; `breakpoint()`.
+- `builder.py`: `Language`, one method per function; elementwise functions; checks at run time.
+- `shapes.py`, `arrays.py`, `reductions.py`, `complex_numbers.py`: the other functions by topic, each ``name(b, …)``.
+- `linear_algebra.py`: `numpy.linalg` in the kernel language itself.
+- `dynamic_sizes.py`: run-time sizes and indices in linear form.
+- `storage.py`: the memory of arrays, and the view operations from it to a tensor.
+- `merging.py`: the common type of a value after two branches, or of two iterations.
+- `scf.py`: builders of `scf` operations around tensors.
+- `debugging.py`: the log of `device_print`; `breakpoint()`.
 
 Imported by `lowering.frontend`, and `debugging` by `lowering.interpreter`.
 """

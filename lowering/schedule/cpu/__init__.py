@@ -5,11 +5,11 @@ nothing: the last rule takes every function.
 
 Read `rules` first: it names the rules in the order in which they are tried. Then, one package per family of rules:
 
-- `common`: shared code.
-- `matmul`, `convolution`, `attention`: contractions, and chains of them.
-- `nests`: elementwise blocks, reductions and windows.
-- `rows`: blocks that share rows, such as softmax.
-- `loops`: imperative functions.
+- `common/`: shared code.
+- `matmul/`, `convolution/`, `attention/`: contractions, and chains of them.
+- `nests/`: elementwise blocks, reductions and windows.
+- `rows/`: blocks that share rows, such as softmax.
+- `loops/`: imperative functions.
 
 `schedule` may import it; single packages of it are imported by `schedule.cuda` and `relax`.
 """

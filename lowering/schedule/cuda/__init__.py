@@ -5,13 +5,13 @@ where a rule does not apply. *Refuses* nothing: the rule `OneThread` takes every
 
 Read in this order:
 
-- `rules`: the tuple of rules, and the check that a schedule can be launched.
-- `phases`: kernels as phases between barriers; the vocabulary of the next three files.
-- `rows`: row kernels.
-- `scans`: prefix sums along an axis.
-- `argmax`: reductions into several results.
-- `matmul`: products of 16-bit floats and int8 on tensor cores; `operands` copies tiles into shared
-  memory, `instructions` holds the instructions.
+- `rules.py`: the tuple of rules, and the check that a schedule can be launched.
+- `phases.py`: kernels as phases between barriers; the vocabulary of the next three files.
+- `rows.py`: row kernels.
+- `scans.py`: prefix sums along an axis.
+- `argmax.py`: reductions into several results.
+- `matmul.py`: products of 16-bit floats and int8 on tensor cores; `operands.py` copies tiles into shared
+  memory, `instructions.py` holds the instructions.
 
 `schedule`, `schedule.meta` and `relax` may import it.
 """

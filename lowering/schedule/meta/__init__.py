@@ -5,9 +5,9 @@ replays the fastest trace found. *Refuses*, by `DeviceError`, to measure where t
 
 Read in this order:
 
-- `rule`: what is known of each function, and the rule.
-- `process`: starts the searching process, survives its death.
-- `search`: runs in that process: draws, builds, runs and times schedules.
+- `rule.py`: what is known of each function, and the rule.
+- `process.py`: starts the searching process, survives its death.
+- `search.py`: runs in that process: draws, builds, runs and times schedules.
 
 `schedule` may import it, `compiler` the progress of a search.
 """

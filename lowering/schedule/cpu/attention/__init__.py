@@ -5,9 +5,9 @@ cache. *Refuses* with None any other function, and rows too long for that.
 
 Read in this order:
 
-- `chains`: matches attention as a `Chain` of a product, row kernels and a product.
-- `masks`: the columns that a mask hides from a whole block of rows, and when they may be skipped.
-- `rule`: the loops.
+- `chains.py`: matches attention as a `Chain` of a product, row kernels and a product.
+- `masks.py`: the columns that a mask hides from a whole block of rows, and when they may be skipped.
+- `rule.py`: the loops.
 
 `schedule.cpu` and `relax` may import it.
 """

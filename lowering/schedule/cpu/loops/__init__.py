@@ -5,15 +5,15 @@ with other loops. *Refuses* other functions with None; a loop that is not proven
 
 Read in this order:
 
-- `rule`: the scheduler, from the outermost loop on.
-- `accesses`: loads and stores as linear forms of the loops' variables; which loops have independent iterations.
-- `interchange`: marks these loops, and moves reductions inside of them.
-- `fusion`: fuses neighbouring parallel loops.
-- `vector_choice`: which loop of a nest is vectorised.
-- `reductions`: partial results of reductions that a loop carries.
-- `transposes`: loops whose loads and stores are contiguous along different loops.
-- `products`: matrix products of dynamic sizes as contractions.
-- `convolutions`: convolutions of a dynamic number of images.
+- `rule.py`: the scheduler, from the outermost loop on.
+- `accesses.py`: loads and stores as linear forms of the loops' variables; which loops have independent iterations.
+- `interchange.py`: marks these loops, and moves reductions inside of them.
+- `fusion.py`: fuses neighbouring parallel loops.
+- `vector_choice.py`: which loop of a nest is vectorised.
+- `reductions.py`: partial results of reductions that a loop carries.
+- `transposes.py`: loops whose loads and stores are contiguous along different loops.
+- `products.py`: matrix products of dynamic sizes as contractions.
+- `convolutions.py`: convolutions of a dynamic number of images.
 
 `schedule.cpu` may import it.
 """

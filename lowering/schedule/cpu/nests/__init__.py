@@ -6,13 +6,14 @@ whose condition differs between the lanes of a vector.
 
 Read in this order:
 
-- `elementwise`: blocks without reduction; axes split where conditions change; lanes interleaved from several operands.
-- `reductions`: one reduction; chooses among the forms below.
-- `accumulators`: the scalar buffers that a reduction runs in, and how partial results combine.
-- `accumulator_dtypes`: dtypes of these buffers that differ from the results'.
-- `row_extrema`: max, min, argmax and argmin of a row; `argmax_kinds` recognises the latter.
-- `wide_sums`: sums of fp32 in fp64, along rows and down columns.
-- `windows`: pooling, stencils, depthwise convolution.
+- `elementwise.py`: blocks without reduction; axes split where conditions change; lanes interleaved from several
+  operands.
+- `reductions.py`: one reduction; chooses among the forms below.
+- `accumulators.py`: the scalar buffers that a reduction runs in, and how partial results combine.
+- `accumulator_dtypes.py`: dtypes of these buffers that differ from the results'.
+- `row_extrema.py`: max, min, argmax and argmin of a row; `argmax_kinds.py` recognises the latter.
+- `wide_sums.py`: sums of fp32 in fp64, along rows and down columns.
+- `windows.py`: pooling, stencils, depthwise convolution.
 
 `schedule.cpu` and `schedule.cpu.rows` may import it.
 """

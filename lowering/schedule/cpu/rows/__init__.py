@@ -5,10 +5,10 @@ with None blocks without shared rows, and rows longer than half of the second-le
 
 Read in this order:
 
-- `rule`: which functions, and the parallel loop over rows.
-- `passes`: the statements of one row, in vectors along it.
-- `columns`: several rows at once, where rows are neighbours in memory.
-- `block_sums`: fp64 sums whose blocks are added in fp32.
+- `rule.py`: which functions, and the parallel loop over rows.
+- `passes.py`: the statements of one row, in vectors along it.
+- `columns.py`: several rows at once, where rows are neighbours in memory.
+- `block_sums.py`: fp64 sums whose blocks are added in fp32.
 
 `schedule.cpu`, `schedule.cpu.attention`, `schedule.cuda` and `relax` may import it.
 """
