@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from torch_mlir import execution_engine, ir, passmanager
-from torch_mlir.dialects import arith, bufferization, complex, ext, func, linalg, math, memref, scf, tensor, vector
+from torch_mlir.dialects import arith, bufferization, complex, ext, func, linalg, math, memref, quant, scf, tensor, vector
 
 __all__ = [
     "arith", "bufferization", "complex", "execution_engine", "ext", "func", "ir", "linalg", "math", "memref",
-    "passmanager", "scf", "tensor", "vector",
+    "passmanager", "quant", "scf", "tensor", "vector",
 ]  # fmt: skip
 
 PREFIX = "mlirtri."

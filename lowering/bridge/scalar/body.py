@@ -32,6 +32,10 @@ MAX_INTEGER_NODES = 8
 """The limit for integers: TVM simplifies their double-width sums in time exponential in the depth."""
 _MAX_COPIES = 32
 """How often TVM's analysis may inline an expression before scratch buffers are used."""
+_TO_INTEGER = ("arith.fptosi", "arith.fptoui")
+_COPIES_OF_CONVERSION = 8
+"""What counts for a conversion to an integer, whose range TVM analyses: two in a row, as in what is quantised, dequantised
+and quantised again, took minutes."""
 _COMBINERS = {
     "arith.addf": tirx.Add, "arith.addi": tirx.Add, "arith.mulf": tirx.Mul, "arith.muli": tirx.Mul,
     "arith.maxsi": tirx.Max, "arith.minsi": tirx.Min,
@@ -140,6 +144,8 @@ class ScalarBody:
         result = operation.results[0]
         expression = structural_map(expression, (tirx.Let, self._lift), order="post")
         weight = 1 + sum(self.weights.get(operand, 0) for operand in operation.operands)
+        if operation.name in _TO_INTEGER:
+            self._count(_COPIES_OF_CONVERSION)
         is_profitable = rule.is_expensive or rule.repeats or weight > _CHEAP_WEIGHT
         count = mentions(result)
         is_long = weight > (MAX_INTEGER_NODES if dtype_name(expression).startswith(("int", "uint")) else MAX_NODES)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named, public_functions, tensor
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.importers.from_stablehlo import quantized_types
 from mlirtri.lowering.importers.normalize import inline_entry
 from mlirtri.lowering.mlir.attributes import argument_attributes, note_signs, result_attributes, set_signature
 from mlirtri.lowering.mlir.cloning import replace
@@ -33,6 +34,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     module = run_isolated(module, COMPOSITES, context)
     with module.context, ir.Location.unknown():
         run_rewrite("one-entry", lambda module: inline_entry.rewrite(module, context), module, context)
+        run_rewrite("quantized-types", quantized_types.rewrite, module, context)
     module = run_isolated(module, SIMPLER, context)
     with module.context, ir.Location.unknown():
         run_rewrite("without-trivial-operations", _fold_trivial, module, context)
