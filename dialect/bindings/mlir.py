@@ -9,7 +9,20 @@ from __future__ import annotations
 from typing import Any
 
 from torch_mlir import execution_engine, ir, passmanager
-from torch_mlir.dialects import arith, bufferization, complex, ext, func, linalg, math, memref, quant, scf, tensor, vector
+from torch_mlir.dialects import (
+    arith,
+    bufferization,
+    complex,
+    ext,
+    func,
+    linalg,
+    math,
+    memref,
+    quant,
+    scf,
+    tensor,
+    vector,
+)
 
 __all__ = [
     "arith", "bufferization", "complex", "execution_engine", "ext", "func", "ir", "linalg", "math", "memref",
@@ -98,6 +111,20 @@ def scatter_dimensions(attribute: ir.Attribute) -> ir.Attribute:
     from torch_mlir._mlir_libs import _stablehlo
 
     return _stablehlo.ScatterDimensionNumbers(attribute)
+
+
+def gather_dimensions(attribute: ir.Attribute) -> ir.Attribute:
+    """Return the dimension numbers of a StableHLO gather, with its lists of dimensions as fields."""
+    from torch_mlir._mlir_libs import _stablehlo
+
+    return _stablehlo.GatherDimensionNumbers(attribute)
+
+
+def convolution_dimensions(attribute: ir.Attribute) -> ir.Attribute:
+    """Return the dimension numbers of a StableHLO convolution, with its lists of dimensions as fields."""
+    from torch_mlir._mlir_libs import _stablehlo
+
+    return _stablehlo.ConvDimensionNumbers(attribute)
 
 
 def _load_dialects_of(passes: str, context: ir.Context) -> None:

@@ -167,21 +167,26 @@ class LoopValues:
             self.statements = outer
 
     def _without_lets(self, scalar: Scalar) -> Scalar:
-        """Replace each `let` in the expression by a variable here."""
+        """Replace each `let` in the expression by a variable here, whose every use counts with its size."""
         named: dict[Any, Any] = {}
+        copies = 0
 
         def visit(variable: Any) -> Any:
             return named.get(variable, variable)
 
         def lift(let: Any) -> Any:
+            nonlocal copies
             value = structural_map(let.value, (tirx.Var, visit), order="post")
-            named[let.var] = self.name(Scalar(value, scalar.reads, scalar.size), let.var.name).expression
+            variable = self.name(Scalar(value, scalar.reads, scalar.size + copies), let.var.name)
+            named[let.var] = variable.expression
+            copies += variable.size * sum(use.same_as(let.var) for use in nodes_in(let.body, tirx.Var))
             return let.body
 
         expression = structural_map(scalar.expression, (tirx.Let, lift), order="post")
         if not named:
             return scalar
-        return replace(scalar, expression=structural_map(expression, (tirx.Var, visit), order="post"))
+        expression = structural_map(expression, (tirx.Var, visit), order="post")
+        return replace(scalar, expression=expression, size=scalar.size + copies)
 
 
 def _is_analysed(scalar: Scalar) -> bool:

@@ -34,8 +34,8 @@ _MAX_COPIES = 32
 """How often TVM's analysis may inline an expression before scratch buffers are used."""
 _TO_INTEGER = ("arith.fptosi", "arith.fptoui")
 _COPIES_OF_CONVERSION = 8
-"""What counts for a conversion to an integer, whose range TVM analyses: two in a row, as in what is quantised, dequantised
-and quantised again, took minutes."""
+"""What counts for a conversion to an integer, whose range TVM analyses: two in a row, as in what is quantised,
+dequantised and quantised again, took minutes."""
 _COMBINERS = {
     "arith.addf": tirx.Add, "arith.addi": tirx.Add, "arith.mulf": tirx.Mul, "arith.muli": tirx.Mul,
     "arith.maxsi": tirx.Max, "arith.minsi": tirx.Min,

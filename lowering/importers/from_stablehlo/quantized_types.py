@@ -184,9 +184,7 @@ def _computed(plan: _Plan) -> list[ir.Value]:
         values = operands
     else:
         values = _in_floats(plan, operands)
-    return [
-        value if of is None else _quantize(value, of) for value, of in zip(values, plan.results, strict=True)
-    ]
+    return [value if of is None else _quantize(value, of) for value, of in zip(values, plan.results, strict=True)]
 
 
 def _in_floats(plan: _Plan, operands: list[ir.Value]) -> list[ir.Value]:

@@ -14,7 +14,7 @@ from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, scatter_dimensions, scf, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.index_values import index_constant, loop_nest
+from mlirtri.lowering.mlir.index_values import index_constant, index_value, loop_nest, sizes_of
 
 Values = list[ir.Value]
 
@@ -68,7 +68,7 @@ def _scattered(operation: ir.Operation) -> Sequence[ir.Value]:
             scf.YieldOp(carried)
         return list(branch.results)
 
-    return loop_nest(list(updates[0].type.shape), operands, element)
+    return loop_nest(sizes_of(updates[0]), operands, element)
 
 
 def _target_index(loop_indices: list[ir.Value], indices: ir.Value, dimensions: Any, rank: int) -> list[ir.Value]:
@@ -95,18 +95,18 @@ def _start(indices: ir.Value, scattered: list[ir.Value], column: int, vector_dim
 def is_in_bounds(position: list[ir.Value], operand: ir.Value) -> ir.Value:
     """Return whether `position` is in bounds; as unsigned, a negative index is too large."""
     in_bounds = arith.constant(ir.IntegerType.get_signless(1), 1)
-    for index, size in zip(position, operand.type.shape, strict=True):
-        in_bounds = arith.andi(in_bounds, arith.cmpi(arith.CmpIPredicate.ult, index, index_constant(size)))
+    for index, size in zip(position, sizes_of(operand), strict=True):
+        in_bounds = arith.andi(in_bounds, arith.cmpi(arith.CmpIPredicate.ult, index, index_value(size)))
     return in_bounds
 
 
 def _selected(operation: ir.Operation) -> Sequence[ir.Value]:
     operand, source, start = operation.operands
     rank = operand.type.rank
-    window = _numbers(operation, "window_dimensions", [1] * rank)
-    strides = _numbers(operation, "window_strides", [1] * rank)
-    padding = _numbers(operation, "padding", [0] * 2 * rank)[::2]
-    empty = tensor.empty(operand.type.shape, operand.type.element_type)
+    window = numbers_of(operation, "window_dimensions", [1] * rank)
+    strides = numbers_of(operation, "window_strides", [1] * rank)
+    padding = numbers_of(operation, "padding", [0] * 2 * rank)[::2]
+    empty = tensor.empty(sizes_of(operand), operand.type.element_type)
     filled = linalg.fill(tensor.extract(start, []), outs=[empty])
 
     def add_to_selected(window_index: Values, carried: Values) -> Values:
@@ -127,7 +127,7 @@ def _selected(operation: ir.Operation) -> Sequence[ir.Value]:
             scf.YieldOp(carried)
         return list(branch.results)
 
-    return loop_nest(list(source.type.shape), [filled], add_to_selected)
+    return loop_nest(sizes_of(source), [filled], add_to_selected)
 
 
 def _select_element(operation: ir.Operation, corner: Values, offset: Values, best: Values) -> Values:
@@ -146,7 +146,8 @@ def _select_element(operation: ir.Operation, corner: Values, offset: Values, bes
     return list(branch.results)
 
 
-def _numbers(operation: ir.Operation, name: str, otherwise: list[int]) -> list[int]:
+def numbers_of(operation: ir.Operation, name: str, otherwise: list[int]) -> list[int]:
+    """Return an attribute of several integers, or `otherwise` without one."""
     if name not in operation.attributes:
         return otherwise
     attribute = operation.attributes[name]
