@@ -56,7 +56,7 @@ def _with_statements_in_place(lowering):
         is_cuda = any(not vector_math.is_for_cpu(function) for function in functions)
         # On a device TVM simplifies once more: it puts integers back, and leaves variables that nothing reads.
         has_no_cse = has_lets or is_imperative or is_cuda
-        config = {"tirx.disable_storage_rewrite": is_imperative, "tirx.disable_cse_tir": has_no_cse}
+        config: dict[str, Any] = {"tirx.disable_storage_rewrite": is_imperative, "tirx.disable_cse_tir": has_no_cse}
         if is_cuda:
             config["tirx.UnrollLoop"] = {"explicit_unroll": False}
         has_exact_buffers = all(EXACT_BUFFERS in (function.attrs or {}) for function in functions)

@@ -256,5 +256,8 @@ def _kind(function: PrimFunc) -> int | None:
 def _is_elementwise(block: BlockFacts) -> bool:
     """Return whether the block's axes index results and operands in order, operands perhaps by some of them."""
     all_operands = [read.axes for read in block.operands]
-    are_ordered = all(None not in axes and list(axes) == sorted(set(axes)) for axes in all_operands)
+    are_ordered = all(
+        None not in axes and list(axes) == sorted(axis for axis in set(axes) if axis is not None)
+        for axes in all_operands
+    )
     return are_ordered and block.writes[0].axes == tuple(range(len(block.kinds)))
