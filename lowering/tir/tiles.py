@@ -18,7 +18,7 @@ def replaced(node: Any, values: Values) -> Any:
     return structural_map(node, (tirx.Var, lambda variable: values.get(variable, variable)))
 
 
-def counted(name: str, extent: Any, body: Callable[[Any], Any], kind: Any = None) -> Any:
+def for_loop(name: str, extent: Any, body: Callable[[Any], Any], kind: Any = None) -> Any:
     """Return a loop whose body is built from its variable; the body alone, for 0, if it runs once."""
     if isinstance(extent, int):
         if extent == 1 and kind is not tirx.ForKind.VECTORIZED:
@@ -28,13 +28,17 @@ def counted(name: str, extent: Any, body: Callable[[Any], Any], kind: Any = None
     return tirx.For(variable, index(0), extent, tirx.ForKind.SERIAL if kind is None else kind, body(variable))
 
 
-def nested(axes: Sequence[Axis], body: Callable[[Values], Any], values: Values | None = None) -> Any:
+def loop_nest(axes: Sequence[Axis], body: Callable[[Values], Any], values: Values | None = None) -> Any:
     """Return one loop per axis around a body, which is built from the values of the axes."""
     values = values or {}
     if not axes:
         return body(values)
     axis, *inner = axes
-    return counted(axis.variable.name, axis.extent, lambda value: nested(inner, body, {**values, axis.variable: value}))
+
+    def inner_loops(value: Any) -> Any:
+        return loop_nest(inner, body, {**values, axis.variable: value})
+
+    return for_loop(axis.variable.name, axis.extent, inner_loops)
 
 
 def in_vectors(extent: Any, lanes: int, body: Callable[[Any], Any]) -> Any:
@@ -46,12 +50,12 @@ def groups_of(extent: Any, lanes: int, body: Callable[[Any, int], Any]) -> Any:
     """Return loops of `body` over groups of `lanes` elements; the rest is one group, or single elements if dynamic."""
 
     def vectors(count: Any) -> Any:
-        return counted("vector", count, lambda group: body(group * index(lanes), lanes))
+        return for_loop("vector", count, lambda group: body(group * index(lanes), lanes))
 
     if not isinstance(extent, int):
         groups, remaining = quotient(extent, lanes), remainder(extent, lanes)
         first = groups * index(lanes)
-        return sequence(vectors(groups), counted("element", remaining, lambda element: body(first + element, 1)))
+        return sequence(vectors(groups), for_loop("element", remaining, lambda element: body(first + element, 1)))
     groups, remaining = divmod(extent, lanes)
     parts = [vectors(groups)] if groups else []
     return sequence(*parts, *([body(index(groups * lanes), remaining)] if remaining else []))
@@ -60,10 +64,10 @@ def groups_of(extent: Any, lanes: int, body: Callable[[Any, int], Any]) -> Any:
 def in_lanes(count: int, body: Callable[[Any], Any]) -> Any:
     if count == 1:
         return body(index(0))
-    return counted("lane", count, body, tirx.ForKind.VECTORIZED)
+    return for_loop("lane", count, body, tirx.ForKind.VECTORIZED)
 
 
-def spread(axes: Sequence[Axis], position: Any) -> Values:
+def axis_values(axes: Sequence[Axis], position: Any) -> Values:
     """Return the axes' values at a row-major position among all of them."""
     values: Values = {}
     for number, axis in enumerate(axes):
@@ -88,7 +92,7 @@ def remainder(position: Any, size: Any) -> Any:
     return tirx.floormod(position, index(size)) if isinstance(size, int) else tirx.truncmod(position, size)
 
 
-def parts_of(count: Any, size: int) -> Any:
+def ceil_div(count: Any, size: int) -> Any:
     """Return the number of parts of this size, the last of which may be smaller."""
     return -(-count // size) if isinstance(count, int) else tirx.floordiv(count + index(size - 1), index(size))
 
@@ -102,7 +106,7 @@ def temporary(name: str, dtype: str, shape: Sequence[Any]) -> Any:
     return tirx.decl_buffer([sized(size) for size in shape], dtype, name, layout=None)
 
 
-def flat(axes: Sequence[Axis], values: Values) -> Any:
+def linearized(axes: Sequence[Axis], values: Values) -> Any:
     """Return the row-major position among all of the axes."""
     position = index(0)
     for axis in axes:

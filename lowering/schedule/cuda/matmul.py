@@ -40,7 +40,7 @@ from mlirtri.lowering.tir.contraction import Contraction, Values, multiply_add, 
 from mlirtri.lowering.tir.primfunc import buffer
 from mlirtri.lowering.tir.products import Product, only_product
 from mlirtri.lowering.tir.statements import index, nodes_in, sequence
-from mlirtri.lowering.tir.tiles import counted, replaced, spread, zero_of
+from mlirtri.lowering.tir.tiles import axis_values, for_loop, replaced, zero_of
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, Schedule, Stmt, TensorLoad, ir, structural_map, tirx
 
 TOGETHER = 8
@@ -149,9 +149,9 @@ class TensorCoreKernel:
     def written(self) -> Any:
         body = sequence(
             *(tirx.AllocBuffer(memory) for memory in (self.tiles, self.sums, *self.parts)),
-            counted("at", int(self.sums.shape[0]), self._clear, tirx.ForKind.UNROLLED),
+            for_loop("at", int(self.sums.shape[0]), self._clear, tirx.ForKind.UNROLLED),
             *(self._start_copies(index(step), step) for step in range(self.tile.stages - 1)),
-            counted("step", self.steps, self._step),
+            for_loop("step", self.steps, self._step),
             self._epilogue(),
         )
         body = bound(self.lane, WARP, "threadIdx.x", body)
@@ -179,7 +179,7 @@ class TensorCoreKernel:
         """Return the values of this block's batch axes, its first row and its first column."""
         down, across = self._cut
         tile = tirx.floormod(self.block, index(down * across))
-        batch = spread(self.contraction.batch, tirx.floordiv(self.block, index(down * across)))
+        batch = axis_values(self.contraction.batch, tirx.floordiv(self.block, index(down * across)))
         together = min(TOGETHER, down)
         group, within = tirx.floordiv(tile, index(together * across)), tirx.floormod(tile, index(together * across))
         high = index(together)
@@ -290,7 +290,7 @@ class TensorCoreKernel:
                 return self._store(batch, high, wide + lane, first + lane)
 
             if self._stores_pairs():
-                return self._guarded(counted("lane", 2, one, tirx.ForKind.VECTORIZED), high, wide)
+                return self._guarded(for_loop("lane", 2, one, tirx.ForKind.VECTORIZED), high, wide)
             return _unrolled("lane", 2, lambda lane: self._guarded(one(lane), high, wide + lane))
 
         def halves(down: Any, across: Any) -> Any:
@@ -313,7 +313,7 @@ class TensorCoreKernel:
 
     def _store(self, batch: Values, row: Any, column: Any, number: Any) -> Any:
         contraction = self.contraction
-        values = {**batch, **spread(contraction.rows, row), **spread(contraction.columns, column)}
+        values = {**batch, **axis_values(contraction.rows, row), **axis_values(contraction.columns, column)}
         private = {
             memory: buffer(memory.name, (1,), bits_dtype(str(memory.dtype)), "local") for memory in contraction.private
         }
@@ -341,4 +341,4 @@ class TensorCoreKernel:
 
 
 def _unrolled(name: str, count: int, body: Stmt) -> Any:
-    return counted(name, count, body, tirx.ForKind.UNROLLED)
+    return for_loop(name, count, body, tirx.ForKind.UNROLLED)

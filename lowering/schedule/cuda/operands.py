@@ -13,7 +13,7 @@ from mlirtri.lowering.schedule.cuda.instructions import NARROW, Multiplication, 
 from mlirtri.lowering.tir.bfloat16_storage import BITS, HALF, bits_of
 from mlirtri.lowering.tir.contraction import Axis, Values, depends, size_of
 from mlirtri.lowering.tir.statements import index, loads_in
-from mlirtri.lowering.tir.tiles import counted, replaced, spread
+from mlirtri.lowering.tir.tiles import axis_values, for_loop, replaced
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, tirx
 
 PADDING = 16
@@ -110,10 +110,10 @@ class Operand:
             statement = self._copied(target, [first + kept, step * index(self.depth) + along], batch)
             return tirx.IfThenElse(tirx.LT(number, index(chunks)), statement, None) if chunks % threads else statement
 
-        return counted("iteration", -(-chunks // threads), chunk, tirx.ForKind.UNROLLED)
+        return for_loop("iteration", -(-chunks // threads), chunk, tirx.ForKind.UNROLLED)
 
     def _copied(self, target: Any, position: list[Any], batch: Values) -> Any:
-        values = {**batch, **spread(self.kept, position[0]), **spread(self.reduced, position[1])}
+        values = {**batch, **axis_values(self.kept, position[0]), **axis_values(self.reduced, position[1])}
         in_bounds = self._is_inside(position)
         if self.width > 1:
             return copy(self.width * self.kind.bytes, target, replaced(self._plain_load, values), in_bounds)

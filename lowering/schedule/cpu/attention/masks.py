@@ -23,7 +23,7 @@ from mlirtri.lowering.schedule.rows.nests import BlockNest
 from mlirtri.lowering.tir.contraction import Axis, Values, size_of
 from mlirtri.lowering.tir.products import Product
 from mlirtri.lowering.tir.statements import index, sequence
-from mlirtri.lowering.tir.tiles import counted, in_vectors, nested, replaced, spread, temporary
+from mlirtri.lowering.tir.tiles import axis_values, for_loop, in_vectors, loop_nest, replaced, temporary
 from mlirtri.lowering.tir.vectors import INFINITY_BITS, integers_of
 from mlirtri.lowering.toolchain.tvm_names import Expr, TensorLoad, ir, tirx
 
@@ -318,10 +318,10 @@ class Magnitudes:
         maxima = temporary("maxima", self.dtype, [lanes])
 
         def of_batch(number: Any) -> Any:
-            values = spread(self.product.batch, number)
+            values = axis_values(self.product.batch, number)
 
             def element(others: Values, last: Any) -> Any:
-                point = {**values, **others, **spread(inner, last)}
+                point = {**values, **others, **axis_values(inner, last)}
                 bits = tirx.reinterpret(self.dtype, tirx.abs(replaced(self.operand, point)))
                 indices = [tirx.floormod(last, index(lanes))]
                 return tirx.BufferStore(maxima, tirx.max(tirx.BufferLoad(maxima, indices), bits), indices)
@@ -333,13 +333,13 @@ class Magnitudes:
             start = in_vectors(lanes, lanes, lambda lane: tirx.BufferStore(maxima, zero, [lane]))
             first = tirx.BufferStore(self.largest, zero, indices)
             largest = tirx.BufferLoad(self.largest, indices)
-            end = counted("lane", lanes, lambda lane: tirx.BufferStore(
+            end = for_loop("lane", lanes, lambda lane: tirx.BufferStore(
                 self.largest, tirx.max(largest, tirx.BufferLoad(maxima, [lane])), indices))  # fmt: skip
-            return sequence(tirx.AllocBuffer(maxima), start, nested(outer, along), first, end)
+            return sequence(tirx.AllocBuffer(maxima), start, loop_nest(outer, along), first, end)
 
         batch = size_of(self.product.batch)
         kind = loop_kind(batch * size_of(self.axes) // lanes, target)
-        return [tirx.AllocBuffer(self.largest), counted("batch", batch, of_batch, kind)]
+        return [tirx.AllocBuffer(self.largest), for_loop("batch", batch, of_batch, kind)]
 
     def is_finite(self, position: Any) -> Any:
         """Return the condition that all elements at one batch index are finite."""

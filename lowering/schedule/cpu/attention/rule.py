@@ -22,7 +22,7 @@ from mlirtri.lowering.schedule.cpu.rows.rule import with_statement
 from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, size_of
 from mlirtri.lowering.tir.products import Product
 from mlirtri.lowering.tir.statements import index, sequence
-from mlirtri.lowering.tir.tiles import counted, flat, replaced, spread, temporary
+from mlirtri.lowering.tir.tiles import axis_values, for_loop, linearized, replaced, temporary
 from mlirtri.lowering.tir.vectors import INFINITY_BITS
 from mlirtri.lowering.toolchain.tvm_names import EXACT_BUFFERS, PrimFunc, Schedule, TensorLoad, structural_map, tirx
 
@@ -95,11 +95,11 @@ class _Writer:
                 block = tirx.Select(is_even, half, index(blocks - 1) - half)
             return self._block(first, second, outer, block, blocks)
 
-        return sequence(*prologue, counted("task", prod(extents) * blocks, task, loop_kind(work, self.target)))
+        return sequence(*prologue, for_loop("task", prod(extents) * blocks, task, loop_kind(work, self.target)))
 
     def _outer(self, number: Any, extents: Sequence[int]) -> list[Any]:
         axes = [Axis(tirx.Var(f"outer{axis}", "int64"), extent) for axis, extent in enumerate(extents)]
-        values = spread(axes, number)
+        values = axis_values(axes, number)
         return [values[axis.variable] for axis in axes]
 
     def _block(self, first: Contraction, second: Contraction, outer: list[Any], block: Any, blocks: int) -> Any:
@@ -132,7 +132,7 @@ class _Writer:
         chain = self.chain
         alone = replace(self.target, threads=1)
         local = Axis(tirx.Var("row", "int64"), count)
-        indices = [local.variable, flat(first.columns, _identity(first.columns))]
+        indices = [local.variable, linearized(first.columns, _identity(first.columns))]
         first = replace(
             first, stores=(tirx.BufferStore(self.scores, chain.scores.value, indices),), column_range=self.bounds
         )  # fmt: skip
@@ -141,7 +141,7 @@ class _Writer:
             contraction_loops(self._part(first, chain.first, self._values(chain.first, outer), start, local), alone),
             contraction_loops(self._part(second, chain.second, self._weighted(outer), start, local), alone),
         ]
-        rows = counted("row", count, lambda row: self._row(outer, start, row))
+        rows = for_loop("row", count, lambda row: self._row(outer, start, row))
         return sequence(products[0], rows, products[1])
 
     def _values(self, product: Product, outer: list[Any]) -> Values:
@@ -166,7 +166,7 @@ class _Writer:
 
     def _part(self, contraction: Contraction, product: Product, batch: Values, start: Any, local: Axis) -> Contraction:
         values = {**batch, product.rows[0].variable: start + local.variable}
-        reduced = flat(contraction.reduced, _identity(contraction.reduced))
+        reduced = linearized(contraction.reduced, _identity(contraction.reduced))
 
         def load(node: Any) -> Any:
             if node.source.same_as(self.chain.weights.target):
@@ -227,7 +227,7 @@ def _usable_sight(chain: Chain) -> Sight | None:
 
 
 def _batch_position(product: Product, values: Values) -> Any:
-    return flat(product.batch, values) if product.batch else index(0)
+    return linearized(product.batch, values) if product.batch else index(0)
 
 
 def _identity(axes: Sequence[Axis]) -> Values:

@@ -13,7 +13,7 @@ from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_VECTORS, threads_are_profitable
 from mlirtri.lowering.tir.statements import fresh, index
-from mlirtri.lowering.tir.tiles import counted, parts_of
+from mlirtri.lowering.tir.tiles import ceil_div, for_loop
 from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, tirx
 
 MAX_VECTORS = 4
@@ -58,7 +58,7 @@ class OpenCut:
 
     @property
     def count(self) -> Any:
-        return parts_of(self.total, self.size)
+        return ceil_div(self.total, self.size)
 
     @property
     def heights(self) -> list[int]:
@@ -77,11 +77,11 @@ class OpenVectors:
 
     @property
     def count(self) -> Any:
-        return parts_of(self.columns, self.size * self.lanes)
+        return ceil_div(self.columns, self.size * self.lanes)
 
     @property
     def total(self) -> Any:
-        return parts_of(self.columns, self.lanes)
+        return ceil_div(self.columns, self.lanes)
 
 
 @dataclass(frozen=True)
@@ -172,11 +172,11 @@ def lanes_for(dtype: str) -> int:
     return lanes_in_register(int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz")))
 
 
-def shared(name: str, extent: Any, body: Callable[[Expr], Stmt], work: Any, target: Target) -> Stmt:
+def parallel_loop(name: str, extent: Any, body: Callable[[Expr], Stmt], work: Any, target: Target) -> Stmt:
     """Return a loop around `work` vector operations, parallel where that is profitable; `work` may be an expression."""
     if isinstance(work, int) or target.threads == 1:
-        return counted(name, extent, body, loop_kind(work, target) if isinstance(work, int) else None)
-    alone, together = (counted(name, extent, body, kind) for kind in (None, tirx.ForKind.PARALLEL))
+        return for_loop(name, extent, body, loop_kind(work, target) if isinstance(work, int) else None)
+    alone, together = (for_loop(name, extent, body, kind) for kind in (None, tirx.ForKind.PARALLEL))
     return tirx.IfThenElse(tirx.GE(work, index(PARALLEL_VECTORS)), together, fresh(alone))
 
 

@@ -36,7 +36,7 @@ from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends,
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.products import Product, only_product
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence
-from mlirtri.lowering.tir.tiles import counted, in_lanes, nested, ramp, replaced, spread, temporary, zero_of
+from mlirtri.lowering.tir.tiles import axis_values, for_loop, in_lanes, loop_nest, ramp, replaced, temporary, zero_of
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, PrimFunc, Schedule, Stmt, TensorLoad, tirx
 
 MAX_PIXELS = 512
@@ -196,7 +196,7 @@ class _PackedTasks(ConvolutionTasks):
             return sequence(self._copy(batch, first, number), self._tiles(batch, first, part, number))
 
         cleared = [] if self.channel is None else [self.channel.cleared(self.padded, self.lanes)]
-        return [*cleared, counted("block", self.blocks, block)]
+        return [*cleared, for_loop("block", self.blocks, block)]
 
     def _copy(self, batch: Values, row: Expr, number: Expr) -> Stmt:
         """Return the packing of a block of channels: for each channel and window position, all rows of the chunk."""
@@ -204,7 +204,7 @@ class _PackedTasks(ConvolutionTasks):
         start, extent = self._block(number)
 
         def channel(position: Expr) -> Stmt:
-            copies = nested(self.window, lambda values: rows({**values, first.variable: start + position}, position))
+            copies = loop_nest(self.window, lambda values: rows({**values, first.variable: start + position}, position))
             if self.channel is None:
                 return copies
             values = {**batch, first.variable: start + position}
@@ -213,14 +213,14 @@ class _PackedTasks(ConvolutionTasks):
         def rows(values: Values, position: Expr) -> Stmt:
             target = [position, *(values[axis.variable] for axis in self.window)]
             values = {**batch, **values}
-            lines = counted("line", self.chunks.rows, lambda line: self._line(target, values, row, line))
+            lines = for_loop("line", self.chunks.rows, lambda line: self._line(target, values, row, line))
             if self.pitch == self.pixels:
                 return lines
             zero = tirx.Broadcast(zero_of(str(self.packed.dtype)), self.lanes)
             last = ramp(index(self.pitch - self.lanes), self.lanes)
             return sequence(tirx.BufferStore(self.packed, zero, [*target, last]), lines)
 
-        return counted("channel", extent, channel)
+        return for_loop("channel", extent, channel)
 
     def _block(self, number: Expr) -> tuple[Expr, Expr]:
         start, length = number * index(self.depth), self.contraction.reduced[0].extent
@@ -231,7 +231,7 @@ class _PackedTasks(ConvolutionTasks):
     def _line(self, target: list[Expr], values: Values, row: Expr, line: Expr) -> Stmt:
         """Return the copy of a row of pixels to `target`, in vectors; the last one may overlap the one before."""
         *outer, inner = self.contraction.columns
-        values = {**values, **spread(outer, line if self.channel is not None else plus(row, line))}
+        values = {**values, **axis_values(outer, line if self.channel is not None else plus(row, line))}
         form = linear(core_of(self.right).indices[-1], {})
         stride = form.factor(inner.variable)
 
@@ -295,7 +295,7 @@ class _PackedTasks(ConvolutionTasks):
 
                 return tile_by_size(rows, part * index(self.tall) + row_number, body)
 
-            return counted("tile", row_tiles, row_tile)
+            return for_loop("tile", row_tiles, row_tile)
 
         tiles, first = [], 0
         for size, count in sizes_of(vectors):
@@ -310,7 +310,7 @@ class _PackedTasks(ConvolutionTasks):
         first = self.contraction.reduced[0]
         pixel = Axis(tirx.Var("pixel", "int64"), self.pixels)
         line = plus(row, tirx.floordiv(pixel.variable, index(self.width)))
-        values = {inner.variable: tirx.floormod(pixel.variable, index(self.width)), **spread(outer, line)}
+        values = {inner.variable: tirx.floormod(pixel.variable, index(self.width)), **axis_values(outer, line)}
         terms = [tirx.floormod(first.variable, index(self.depth)), *(axis.variable for axis in self.window)]
         return replace(
             self.contraction, columns=(pixel,), right=tirx.BufferLoad(self.packed, [*terms, pixel.variable]),

@@ -26,7 +26,7 @@ from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, Tile
 from mlirtri.lowering.tir.contraction import Contraction, Values, size_of
 from mlirtri.lowering.tir.products import Product, only_product
 from mlirtri.lowering.tir.statements import index, plus, sequence
-from mlirtri.lowering.tir.tiles import counted, nested, temporary
+from mlirtri.lowering.tir.tiles import for_loop, loop_nest, temporary
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, PrimFunc, Schedule, Stmt, TensorLoad, tirx
 
 MIN_PIXELS = 4
@@ -152,13 +152,13 @@ class _InPlaceTasks(ChunkCopyTasks):
 
         def channels(position: Expr) -> Stmt:
             def blocks(column: Expr, vectors: int, columns: int) -> Stmt:
-                return counted("block", self.blocks, lambda block: self._lines(
+                return for_loop("block", self.blocks, lambda block: self._lines(
                     contraction, batch, rows, (column, vectors, columns), block
                 ))  # fmt: skip
 
             return tile_by_columns(tiles, self.columns, self.lanes, part * index(share) + position, blocks)
 
-        return [*self.filled_copy(batch, first, rows), counted("channels", count, channels)]
+        return [*self.filled_copy(batch, first, rows), for_loop("channels", count, channels)]
 
     def _lines(self, contraction: Contraction, batch: Values, rows: Any, columns: Any, number: Expr) -> Stmt:
         """Return the tiles of all pixels of a chunk, for one tile of channels and one block of the reduction."""
@@ -177,7 +177,7 @@ class _InPlaceTasks(ChunkCopyTasks):
 
                 return tile_by_size(self.tiles.rows, row_tile, body)
 
-            return counted("tile", self.tiles.rows.count, tile)
+            return for_loop("tile", self.tiles.rows.count, tile)
 
         first, *inner = self.outer
-        return counted("line", rows, lambda row: nested(inner, line, {first.variable: row}))
+        return for_loop("line", rows, lambda row: loop_nest(inner, line, {first.variable: row}))

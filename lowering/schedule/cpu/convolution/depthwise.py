@@ -26,7 +26,7 @@ from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, Tile
 from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, size_of, without_units
 from mlirtri.lowering.tir.products import Product, only_product
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence
-from mlirtri.lowering.tir.tiles import counted, nested, ramp, replaced, temporary
+from mlirtri.lowering.tir.tiles import for_loop, loop_nest, ramp, replaced, temporary
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, PrimFunc, Schedule, Stmt, TensorLoad, tirx
 
 MAX_TAPS = 2048
@@ -180,7 +180,7 @@ class _WindowTasks(ChunkCopyTasks):
             {axis.variable: index(position) for axis, position in zip(unrolled, tap, strict=True)} for tap in positions
         ]
         looped = reduced[: len(reduced) - len(unrolled)]
-        return nested(looped, lambda values: body([{**values, **tap} for tap in taps]))
+        return loop_nest(looped, lambda values: body([{**values, **tap} for tap in taps]))
 
     def _deinterleaved(self, extents: list[Any]) -> Stmt:
         """Return the copy of rows, two vectors at a time, into separate even and odd columns."""
@@ -189,8 +189,8 @@ class _WindowTasks(ChunkCopyTasks):
 
         def line(indices: list[Expr]) -> Stmt:
             if len(indices) < len(lines):
-                return counted("line", lines[len(indices)], lambda position: line([*indices, position]))
-            return counted("pair", width // (2 * lanes), lambda position: pair(indices, position))
+                return for_loop("line", lines[len(indices)], lambda position: line([*indices, position]))
+            return for_loop("pair", width // (2 * lanes), lambda position: pair(indices, position))
 
         def pair(indices: list[Expr], position: Expr) -> Stmt:
             statements, halves = [], []
@@ -230,15 +230,15 @@ class _WindowTasks(ChunkCopyTasks):
                 of_rows = [{**batch, **values, first.variable: plus(start, index(offset))} for offset in range(count)]
                 return self._columns(contraction, of_rows)
 
-            return nested(middle, line)
+            return loop_nest(middle, line)
 
         if isinstance(rows, int):
             full, remaining = divmod(rows, ROWS)
-            tiles = [counted("tile", full, lambda tile: lines(tile * index(ROWS), ROWS))] if full else []
+            tiles = [for_loop("tile", full, lambda tile: lines(tile * index(ROWS), ROWS))] if full else []
             return sequence(*tiles, lines(index(full * ROWS), remaining)) if remaining else sequence(*tiles)
         full = tirx.floordiv(rows, index(ROWS))
-        single = counted("row", rows - full * index(ROWS), lambda row: lines(full * index(ROWS) + row, 1))
-        return sequence(counted("tile", full, lambda tile: lines(tile * index(ROWS), ROWS)), single)
+        single = for_loop("row", rows - full * index(ROWS), lambda row: lines(full * index(ROWS) + row, 1))
+        return sequence(for_loop("tile", full, lambda tile: lines(tile * index(ROWS), ROWS)), single)
 
     def _columns(self, contraction: Contraction, rows: list[Values]) -> Stmt:
         """Return the tiles of all columns of some rows: of whole vectors, then of the remaining columns."""
@@ -246,7 +246,7 @@ class _WindowTasks(ChunkCopyTasks):
         full, remaining = divmod(width, wide)
         tiles = []
         if full:
-            tiles.append(counted(
+            tiles.append(for_loop(
                 "strip", full, lambda position: self._tile(contraction, rows, position * index(wide), VECTORS, wide)
             ))  # fmt: skip
         if remaining:

@@ -16,7 +16,7 @@ from mlirtri.lowering.schedule.cpu.convolution.padded_images import Padded, line
 from mlirtri.lowering.tir.contraction import Axis, Values
 from mlirtri.lowering.tir.linear_forms import Linear
 from mlirtri.lowering.tir.statements import index, plus, sequence
-from mlirtri.lowering.tir.tiles import counted, in_vectors, replaced, temporary
+from mlirtri.lowering.tir.tiles import for_loop, in_vectors, replaced, temporary
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, Var, tirx
 
 
@@ -119,7 +119,7 @@ class _Copy:
         if dimension == len(self.extents) - 1:
             return in_vectors(end - start, self.lanes, lambda position: body(plus(position, index(start))))
         extent = end - start if isinstance(end, int) else end
-        return counted("line", extent, lambda position: body(plus(position, index(start))))
+        return for_loop("line", extent, lambda position: body(plus(position, index(start))))
 
     def _padding(self, indices: list[Expr]) -> Stmt:
         dimension = len(indices)

@@ -12,7 +12,7 @@ from typing import Any
 from mlirtri.lowering.tir.contraction import Axis, Values
 from mlirtri.lowering.tir.linear_forms import Linear, linear
 from mlirtri.lowering.tir.statements import index, plus
-from mlirtri.lowering.tir.tiles import counted, in_vectors, replaced, temporary
+from mlirtri.lowering.tir.tiles import for_loop, in_vectors, replaced, temporary
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
     Expr,
@@ -163,7 +163,7 @@ class PaddedChannel:
                 self.width, lanes, lambda column: tirx.BufferStore(buffer, self.padded.padding(), [row, column])
             )
 
-        return counted("line", self.height, line)
+        return for_loop("line", self.height, line)
 
     def filled(self, buffer: Buffer, values: Values, first_row: Expr, lanes: int) -> Stmt:
         """Return the copy of the rows of one channel that are inside of the image, for a chunk from `first_row` on.
@@ -197,7 +197,7 @@ class PaddedChannel:
             is_inside = tirx.And(tirx.GE(image_row, index(0)), tirx.LT(image_row, shape[self.row]))
             return tirx.IfThenElse(is_inside, copied, None)
 
-        return counted("line", self.height, line)
+        return for_loop("line", self.height, line)
 
 
 def padded_channel(operand: Expr, columns: Sequence[Axis], reduced: Sequence[Axis], rows: int) -> PaddedChannel | None:

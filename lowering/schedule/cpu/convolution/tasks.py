@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.tile_sizes import lanes_for, loop_kind, shared
+from mlirtri.lowering.schedule.cpu.common.tile_sizes import lanes_for, loop_kind, parallel_loop
 from mlirtri.lowering.schedule.cpu.convolution.padded_chunks import PaddedChunk
 from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, size_of
 from mlirtri.lowering.tir.statements import index, plus, sequence
-from mlirtri.lowering.tir.tiles import counted, replaced, spread
+from mlirtri.lowering.tir.tiles import axis_values, for_loop, replaced
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, tirx
 
 
@@ -59,7 +59,7 @@ class ConvolutionTasks:
 
         def task(position: Expr) -> Stmt:
             part, chunk = tirx.floormod(position, index(chunks.parts)), tirx.floordiv(position, index(chunks.parts))
-            image = spread(batch, tirx.floordiv(chunk, index(chunks.count)))
+            image = axis_values(batch, tirx.floordiv(chunk, index(chunks.count)))
             first = plus(tirx.floormod(chunk, index(chunks.count)) * index(chunks.rows), index(chunks.first_row))
             allocations = [tirx.AllocBuffer(buffer) for buffer in self.buffers() if buffer is not None]
             return sequence(*allocations, *self.task(image, first, part))
@@ -68,8 +68,8 @@ class ConvolutionTasks:
         # The number of images may be dynamic; the other axes alone may be enough work for the threads.
         static = self.work(size_of([axis for axis in batch if isinstance(axis.extent, int)]))
         if loop_kind(static, self.target) == tirx.ForKind.PARALLEL:
-            return counted("task", tasks, task, tirx.ForKind.PARALLEL)
-        return shared("task", tasks, task, self.work(size_of(batch)), self.target)
+            return for_loop("task", tasks, task, tirx.ForKind.PARALLEL)
+        return parallel_loop("task", tasks, task, self.work(size_of(batch)), self.target)
 
 
 class ChunkCopyTasks(ConvolutionTasks):

@@ -17,7 +17,7 @@ from mlirtri.lowering.schedule.cpu.common.tile_sizes import Cut, loop_kind
 from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePosition
 from mlirtri.lowering.tir.contraction import Contraction, Values, size_of
 from mlirtri.lowering.tir.statements import index, new_buffer, sequence
-from mlirtri.lowering.tir.tiles import counted, in_lanes, nested, ramp, replaced, spread, temporary, zero_of
+from mlirtri.lowering.tir.tiles import axis_values, for_loop, in_lanes, loop_nest, ramp, replaced, temporary, zero_of
 from mlirtri.lowering.toolchain.tvm_names import Stmt, tirx
 
 MAX_ROWS = 3
@@ -46,11 +46,11 @@ class _Columns:
         work = size_of(contraction.batch) * self.rows * cut.total * size_of(contraction.reduced)
 
         def task(position: Any) -> Any:
-            batch = spread(contraction.batch, tirx.floordiv(position, index(cut.count)))
+            batch = axis_values(contraction.batch, tirx.floordiv(position, index(cut.count)))
             number = tirx.floormod(position, index(cut.count))
             return sequence(tirx.AllocBuffer(self.sums), self._chunk(batch, number))
 
-        return counted("task", size_of(contraction.batch) * cut.count, task, loop_kind(work, self.target))
+        return for_loop("task", size_of(contraction.batch) * cut.count, task, loop_kind(work, self.target))
 
     def _chunk(self, batch: Values, number: Any) -> Any:
         cut = self.cut
@@ -77,10 +77,10 @@ class _Columns:
             return tirx.BufferStore(self.sums, zero, [row, vector, ramp(index(0), self.lanes)])
 
         def for_vectors(make: Any) -> Any:
-            return counted(
+            return for_loop(
                 "row",
                 self.rows,
-                lambda row: counted("vector", count, lambda vector: make(row, vector + index(first_vector))),
+                lambda row: for_loop("vector", count, lambda vector: make(row, vector + index(first_vector))),
             )
 
         *outer, inner = self.contraction.reduced
@@ -90,7 +90,7 @@ class _Columns:
             parts = []
             if groups:
                 parts.append(
-                    counted(
+                    for_loop(
                         inner.variable.name,
                         groups,
                         lambda group: for_vectors(
@@ -106,7 +106,7 @@ class _Columns:
             return sequence(*parts)
 
         finish = for_vectors(lambda row, vector: self._stored(batch, row, first, vector, lanes))
-        return sequence(for_vectors(start), nested(outer, steps), finish)
+        return sequence(for_vectors(start), loop_nest(outer, steps), finish)
 
     def _stored(self, batch: Values, row: Any, first: Any, vector: Any, lanes: int) -> Any:
         """Return the statements that store one vector of sums into the result."""
@@ -132,10 +132,10 @@ class _Columns:
             right = new_buffer(f"right{step}", str(self.contraction.right.ty.dtype), lanes)
 
             def element(lane: Any, values: Values = values, right: Any = right) -> Any:
-                columns = spread(self.contraction.columns, (first + vector) * index(self.lanes) + lane)
+                columns = axis_values(self.contraction.columns, (first + vector) * index(self.lanes) + lane)
                 return tirx.BufferStore(right, replaced(self.contraction.right, {**values, **columns}), [lane])
 
-            left = replaced(self.contraction.left, {**values, **spread(self.contraction.rows, row)})
+            left = replaced(self.contraction.left, {**values, **axis_values(self.contraction.rows, row)})
             left = left if lanes == 1 else tirx.Broadcast(left, lanes)
             added = self.contraction.add(tirx.BufferLoad(sums, indices), left, tirx.BufferLoad(right, indices))
             statements += [tirx.AllocBuffer(right), in_lanes(lanes, element), tirx.BufferStore(sums, added, indices)]

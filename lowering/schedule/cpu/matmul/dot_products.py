@@ -17,7 +17,7 @@ from mlirtri.lowering.codegen.targets import cpu_features, vector_bits
 from mlirtri.lowering.tir.arithmetic import widened_bfloat16
 from mlirtri.lowering.tir.contraction import Axis, Contraction
 from mlirtri.lowering.tir.statements import loads_in
-from mlirtri.lowering.tir.tiles import parts_of, replaced, sized
+from mlirtri.lowering.tir.tiles import ceil_div, replaced, sized
 from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, Var, ir, structural_equal, tirx
 
 HALF, BYTE = "bfloat16", "int8"
@@ -61,7 +61,7 @@ def _narrow(operand: Any, dtype: str) -> Any:
 
 def _by_words(contraction: Contraction, left: Any, right: Any, group: int, add: Any) -> Contraction:
     *outer, inner = contraction.reduced
-    words = Axis(tirx.Var(inner.variable.name, "int64"), parts_of(inner.extent, group))
+    words = Axis(tirx.Var(inner.variable.name, "int64"), ceil_div(inner.extent, group))
     in_place = not _may_end_inside(inner, group) and _is_contiguous(left, inner.variable)
     make_left = _word_in_memory if in_place else _word
     terms = None

@@ -16,7 +16,17 @@ from typing import Any
 from mlirtri.lowering.schedule.cpu.matmul.tile import Tile
 from mlirtri.lowering.tir.contraction import Values
 from mlirtri.lowering.tir.statements import index, new_buffer, sequence
-from mlirtri.lowering.tir.tiles import counted, groups_of, in_lanes, nested, parts_of, ramp, replaced, spread, zero_of
+from mlirtri.lowering.tir.tiles import (
+    axis_values,
+    ceil_div,
+    for_loop,
+    groups_of,
+    in_lanes,
+    loop_nest,
+    ramp,
+    replaced,
+    zero_of,
+)
 from mlirtri.lowering.toolchain.tvm_names import Buffer, tirx
 
 MAX_ROWS = 6
@@ -35,7 +45,7 @@ class DotTile(Tile):
         groups, remaining = divmod(count, width)
         statements = [tirx.AllocBuffer(sums)]
         if groups:
-            statements.append(counted("group", groups, lambda group: self._dots(sums, group * index(width), width)))
+            statements.append(for_loop("group", groups, lambda group: self._dots(sums, group * index(width), width)))
         if remaining:
             statements.append(self._dots(sums, index(groups * width), remaining))
         rows = self._written_rows(lambda row: self.store(row, index(0), count, sums, index(0)))
@@ -43,8 +53,8 @@ class DotTile(Tile):
 
     def _open_body(self, sums: Any, width: int) -> Any:
         """Return the tile for a dynamic number of columns; columns after the last one read its elements."""
-        groups = parts_of(self.position.columns, width)
-        dots = counted("group", groups, lambda group: self._dots(sums, group * index(width), width))
+        groups = ceil_div(self.position.columns, width)
+        dots = for_loop("group", groups, lambda group: self._dots(sums, group * index(width), width))
 
         def of_row(row: Any) -> Any:
             return groups_of(
@@ -57,7 +67,7 @@ class DotTile(Tile):
         column = self.position.column + offset
         if not isinstance(self.position.columns, int):
             column = tirx.min(column, self.position.column + self.position.columns - index(1))
-        return spread(self.contraction.columns, column)
+        return axis_values(self.contraction.columns, column)
 
     def _dots(self, sums: Any, first: Any, width: int) -> Any:
         dtype, rows = self.contraction.dtype, self.position.rows
@@ -73,7 +83,7 @@ class DotTile(Tile):
             parts = []
             if vectors:
                 parts.append(
-                    counted(
+                    for_loop(
                         inner.variable.name,
                         vectors,
                         lambda vector: step(values, vector * index(self.lanes), self.lanes),
@@ -94,10 +104,10 @@ class DotTile(Tile):
                 lambda row: sequence(*(tirx.BufferStore(dot, zero, self._register_indices(row)) for dot in dots))
             )
         )
-        return sequence(*statements, nested(outer, steps), self._rows_of(together))
+        return sequence(*statements, loop_nest(outer, steps), self._rows_of(together))
 
     def _rows_of(self, make: Callable[[Any], Any]) -> Any:
-        return counted("row", self.position.rows, make, tirx.ForKind.UNROLLED)
+        return for_loop("row", self.position.rows, make, tirx.ForKind.UNROLLED)
 
     def _step_of(self, dots: list[Any], first: Any, values: Values, count: int) -> Any:
         inner = self.contraction.reduced[-1].variable

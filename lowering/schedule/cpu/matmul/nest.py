@@ -37,12 +37,12 @@ from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.tir.tiles import (
     at_least,
     at_most,
-    counted,
-    parts_of,
+    axis_values,
+    ceil_div,
+    for_loop,
     quotient,
     remainder,
     sized,
-    spread,
     temporary,
 )
 from mlirtri.lowering.toolchain.tvm_names import Stmt, tirx
@@ -135,7 +135,7 @@ class _Nest:
         share = cache_bytes()[2] // 4
         deepest = max(1, share // (vectors.size * self.lanes * step))
         first = contraction.reduced[0].extent
-        count = 1 if self.kind is DotTile else self._named("blocks", at_least(parts_of(first, deepest), 1))
+        count = 1 if self.kind is DotTile else self._named("blocks", at_least(ceil_div(first, deepest), 1))
         depth = self._named("depth", _parts(first, count))
         if isinstance(depth, int):
             deepest, count = depth, -(-first // depth) if isinstance(count, int) else count
@@ -150,8 +150,8 @@ class _Nest:
             # A short sum allows more rows; one that is split into blocks has as many as its sums fit in L2.
             row_tiles = tirx.truncdiv(index(most * deepest), at_most(at_least(first, 1), deepest))
         if self.target.threads > 1:
-            others = batch * parts_of(vectors.count, column_tiles)
-            row_tiles = at_most(row_tiles, parts_of(sized(rows.count) * others, 4 * self.target.threads))
+            others = batch * ceil_div(vectors.count, column_tiles)
+            row_tiles = at_most(row_tiles, ceil_div(sized(rows.count) * others, 4 * self.target.threads))
         return _Blocks(self._named("row_tiles", at_least(row_tiles, 1)), most, column_tiles, depth, count)
 
     def _for_threads(self, row_tiles: int, column_tiles: int) -> tuple[int, int]:
@@ -185,20 +185,20 @@ class _Nest:
         contraction, rows, vectors = self.contraction, self.tiles.rows, self.tiles.vectors
         # At least 1: TVM reports divisions by 0 even in loops that it has proven empty.
         row_chunks = self._named("row_chunks", at_least(_parts(rows.count, self.blocks.row_tiles), 1))
-        column_chunks = self._named("column_chunks", at_least(parts_of(vectors.count, self.blocks.column_tiles), 1))
+        column_chunks = self._named("column_chunks", at_least(ceil_div(vectors.count, self.blocks.column_tiles), 1))
         tasks = size_of(contraction.batch) * row_chunks * column_chunks
 
         def task(position: Any) -> Any:
             row_chunk, remaining = remainder(position, row_chunks), quotient(position, row_chunks)
             column_chunk = remainder(remaining, column_chunks)
-            values = spread(contraction.batch, quotient(remaining, column_chunks))
-            body = counted("block", self.count, lambda block: self._chunk(values, row_chunk, column_chunk, block))
+            values = axis_values(contraction.batch, quotient(remaining, column_chunks))
+            body = for_loop("block", self.count, lambda block: self._chunk(values, row_chunk, column_chunk, block))
             allocations = [tirx.AllocBuffer(buffer) for buffer in (self.sums, self.finished) if buffer is not None]
             return sequence(*allocations, body)
 
         if kind is None and isinstance(self.work, int):
             kind = loop_kind(self.work, self.target)
-        return sequence(*self.named, counted("task", tasks, task, kind))
+        return sequence(*self.named, for_loop("task", tasks, task, kind))
 
     def _chunk(self, batch: Values, row_chunk: Any, column_chunk: Any, block: Any) -> Any:
         rows, blocks = self.tiles.rows, self.blocks
@@ -242,15 +242,15 @@ class _Nest:
             extent = tirx.min(sized(chunk), sized(cut.count) - first)
         elif cut.count % chunk:
             # Even chunks: a thread with a shorter one would wait for the others.
-            chunks = parts_of(cut.count, chunk)
+            chunks = ceil_div(cut.count, chunk)
             first, end = (quotient(boundary * index(cut.count), chunks) for boundary in (number, number + index(1)))
             extent = end - first
-        return counted("tile", extent, lambda position: body(position, first + position))
+        return for_loop("tile", extent, lambda position: body(position, first + position))
 
 
 def _parts(count: Any, size: Any) -> Any:
     if isinstance(size, int):
-        return parts_of(count, size)
+        return ceil_div(count, size)
     return tirx.truncdiv(size + count - index(1), size)
 
 

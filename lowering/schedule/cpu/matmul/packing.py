@@ -8,23 +8,23 @@ from functools import partial
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.tile_sizes import MAX_VECTORS, lanes_for, shared
+from mlirtri.lowering.schedule.cpu.common.tile_sizes import MAX_VECTORS, lanes_for, parallel_loop
 from mlirtri.lowering.schedule.cpu.common.transposes import load_transposed
 from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, lies_along, size_of
 from mlirtri.lowering.tir.statements import index, loads_in, sequence
 from mlirtri.lowering.tir.tiles import (
-    counted,
-    flat,
+    axis_values,
+    ceil_div,
+    for_loop,
     in_lanes,
     in_vectors,
-    nested,
-    parts_of,
+    linearized,
+    loop_nest,
     quotient,
     ramp,
     remainder,
     replaced,
     sized,
-    spread,
     temporary,
     zero_of,
 )
@@ -68,7 +68,7 @@ def _copied_rows(
     *outer, inner = contraction.reduced
 
     def row(position: Any) -> Any:
-        return nested(outer, lambda values: along({**spread(axes, position), **values}))
+        return loop_nest(outer, lambda values: along({**axis_values(axes, position), **values}))
 
     def along(values: Values) -> Any:
         return in_vectors(
@@ -76,13 +76,13 @@ def _copied_rows(
         )
 
     def store(values: Values) -> Any:
-        indices = [flat(axes, values), *(values[axis.variable] for axis in contraction.reduced)]
+        indices = [linearized(axes, values), *(values[axis.variable] for axis in contraction.reduced)]
         return tirx.BufferStore(buffer, replaced(operand, values), indices)
 
-    work = size_of(axes) * parts_of(size_of(contraction.reduced), lanes_for("int32"))
-    copy = shared("row", size_of(axes), row, work * 4, target)
+    work = size_of(axes) * ceil_div(size_of(contraction.reduced), lanes_for("int32"))
+    copy = parallel_loop("row", size_of(axes), row, work * 4, target)
     indices = [
-        flat(axes, {axis.variable: axis.variable for axis in axes}),
+        linearized(axes, {axis.variable: axis.variable for axis in axes}),
         *(axis.variable for axis in contraction.reduced),
     ]
     return tirx.BufferLoad(buffer, indices), [tirx.AllocBuffer(buffer), copy]
@@ -109,7 +109,7 @@ class _VectorCopy:
         self.total = size_of(axes)
         self.is_open = not isinstance(self.total, int)
         """Whether the number of vectors is dynamic."""
-        self.vectors = parts_of(self.total, lanes)
+        self.vectors = ceil_div(self.total, lanes)
         self.transposes = self._is_transposed()
         """Whether the operand is contiguous along the sum, so that it is transposed in registers."""
         most = VECTORS_TOGETHER if self.is_open else min(self.vectors, VECTORS_TOGETHER)
@@ -131,9 +131,9 @@ class _VectorCopy:
 
     def load(self) -> Any:
         """Return the load of an element of the copy, in terms of the axes."""
-        position = flat(self.axes, {axis.variable: axis.variable for axis in self.axes})
+        position = linearized(self.axes, {axis.variable: axis.variable for axis in self.axes})
         indices = [
-            flat(self.batch, {axis.variable: axis.variable for axis in self.batch}),
+            linearized(self.batch, {axis.variable: axis.variable for axis in self.batch}),
             tirx.floordiv(position, index(self.lanes)), *(axis.variable for axis in self.reduced),
             tirx.floormod(position, index(self.lanes)),
         ]  # fmt: skip
@@ -141,7 +141,7 @@ class _VectorCopy:
 
     def statements(self, target: Target) -> list[Any]:
         panels = size_of(self.batch) * self.vectors
-        groups = parts_of(self.vectors, self.group)
+        groups = ceil_div(self.vectors, self.group)
 
         def of_group(position: Any) -> Any:
             batch, first = quotient(position, groups), remainder(position, groups)
@@ -151,13 +151,14 @@ class _VectorCopy:
                 count = tirx.min(index(self.group), sized(self.vectors) - first)
             if self.transposes:
                 return self._transposed(batch, first)
-            return nested(
+            return loop_nest(
                 self.reduced,
-                lambda values: counted("vector", count, lambda number: self._vector(values, batch, first + number)),
+                lambda values: for_loop("vector", count, lambda number: self._vector(values, batch, first + number)),
             )
 
         work = panels * size_of(self.reduced) * 4
-        return [tirx.AllocBuffer(self.buffer), shared("group", size_of(self.batch) * groups, of_group, work, target)]
+        loop = parallel_loop("group", size_of(self.batch) * groups, of_group, work, target)
+        return [tirx.AllocBuffer(self.buffer), loop]
 
     def _transposed(self, batch: Any, vector: Any) -> Any:
         """Return the copy of one vector of the axes for the whole sum, in squares that are transposed in registers."""
@@ -169,10 +170,10 @@ class _VectorCopy:
             # The last square may overlap the one before.
             return self._square(values, batch, vector, inner, tirx.min(number * index(self.lanes), last))
 
-        full = nested(outer, lambda values: counted("square", squares, lambda number: square(values, number)))
+        full = loop_nest(outer, lambda values: for_loop("square", squares, lambda number: square(values, number)))
         if not self.total % self.lanes:
             return full
-        incomplete = nested(self.reduced, lambda values: self._vector(values, batch, vector))
+        incomplete = loop_nest(self.reduced, lambda values: self._vector(values, batch, vector))
         if self.vectors == 1:
             return incomplete
         return tirx.IfThenElse(tirx.LT(vector, index(self.vectors - 1)), full, incomplete)
@@ -182,8 +183,8 @@ class _VectorCopy:
         first = tirx.Var("first", "int64")
 
         def element(row: int, lane: Expr) -> Expr:
-            axes = spread(self.axes, vector * index(self.lanes) + index(row))
-            positions = {**spread(self.batch, batch), **values, **axes}
+            axes = axis_values(self.axes, vector * index(self.lanes) + index(row))
+            positions = {**axis_values(self.batch, batch), **values, **axes}
             return replaced(self.operand, {**positions, inner.variable: first + lane})
 
         columns = load_transposed(element, str(self.buffer.dtype), self.lanes, statements)
@@ -194,17 +195,17 @@ class _VectorCopy:
 
     def _vector(self, values: Values, batch: Any, vector: Any) -> Any:
         indices = [batch, vector, *(values[axis.variable] for axis in self.reduced)]
-        values = {**spread(self.batch, batch), **values}
+        values = {**axis_values(self.batch, batch), **values}
 
         def at_lane(lane: Any) -> Any:
-            positions = {**values, **spread(self.axes, vector * index(self.lanes) + lane)}
+            positions = {**values, **axis_values(self.axes, vector * index(self.lanes) + lane)}
             return tirx.BufferStore(self.buffer, replaced(self.operand, positions), [*indices, lane])
 
         full, remaining = in_lanes(self.lanes, at_lane), self.total % self.lanes
         zero = tirx.Broadcast(zero_of(str(self.buffer.dtype)), self.lanes)
         zeros = tirx.BufferStore(self.buffer, zero, [*indices, ramp(index(0), self.lanes)])
         if self.is_open:
-            incomplete = sequence(zeros, counted("lane", remaining, at_lane))
+            incomplete = sequence(zeros, for_loop("lane", remaining, at_lane))
             return tirx.IfThenElse(tirx.LT(vector, quotient(self.total, self.lanes)), full, incomplete)
         if not remaining:
             return full
@@ -221,7 +222,7 @@ def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[
     terms, axes = contraction.column_terms
     batch = [axis for axis in contraction.batch if depends(terms, [axis])]
     columns = size_of(contraction.columns)
-    is_open, vectors = not isinstance(columns, int), parts_of(columns, lanes)
+    is_open, vectors = not isinstance(columns, int), ceil_div(columns, lanes)
     padded = vectors + index(MAX_VECTORS - 1) if is_open else vectors
     buffer = temporary("terms", contraction.dtype, [size_of(batch), padded, lanes])
 
@@ -232,11 +233,11 @@ def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[
         start = tirx.BufferStore(buffer, zero, [*indices, ramp(index(0), lanes)])
 
         def added(count: Any) -> Any:
-            loop = in_lanes if isinstance(count, int) else partial(counted, "lane")
-            return nested(axes, lambda values: loop(count, partial(add, values)), spread(batch, batch_index))
+            loop = in_lanes if isinstance(count, int) else partial(for_loop, "lane")
+            return loop_nest(axes, lambda values: loop(count, partial(add, values)), axis_values(batch, batch_index))
 
         def add(values: Values, lane: Any) -> Any:
-            values = {**values, **spread(contraction.columns, number * index(lanes) + lane)}
+            values = {**values, **axis_values(contraction.columns, number * index(lanes) + lane)}
             sums = tirx.BufferLoad(buffer, [*indices, lane])
             return tirx.BufferStore(buffer, sums + replaced(terms, values), [*indices, lane])
 
@@ -248,14 +249,14 @@ def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[
         return sequence(start, tirx.IfThenElse(tirx.LT(number, index(vectors - 1)), added(lanes), added(remaining)))
 
     work = size_of(batch) * vectors * size_of(axes)
-    statement = shared("panel", size_of(batch) * vectors, vector, work * 4, target)
+    statement = parallel_loop("panel", size_of(batch) * vectors, vector, work * 4, target)
     return _reading_terms(contraction, buffer, batch, lanes), [tirx.AllocBuffer(buffer), statement]
 
 
 def _reading_terms(contraction: Contraction, buffer: Buffer, batch: Sequence[Axis], lanes: int) -> Contraction:
-    position = flat(contraction.columns, {axis.variable: axis.variable for axis in contraction.columns})
+    position = linearized(contraction.columns, {axis.variable: axis.variable for axis in contraction.columns})
     indices = [
-        flat(batch, {axis.variable: axis.variable for axis in batch}),
+        linearized(batch, {axis.variable: axis.variable for axis in batch}),
         tirx.floordiv(position, index(lanes)), tirx.floormod(position, index(lanes)),
     ]  # fmt: skip
     return replace(contraction, column_terms=(tirx.BufferLoad(buffer, indices), ()))

@@ -17,7 +17,17 @@ from mlirtri.lowering.elementary.tir_pass import always_bound, with_loads
 from mlirtri.lowering.tir.bfloat16_storage import BITS, HALF
 from mlirtri.lowering.tir.contraction import Contraction, Values
 from mlirtri.lowering.tir.statements import index, new_buffer, sequence
-from mlirtri.lowering.tir.tiles import counted, groups_of, in_lanes, nested, ramp, replaced, sized, spread, zero_of
+from mlirtri.lowering.tir.tiles import (
+    axis_values,
+    for_loop,
+    groups_of,
+    in_lanes,
+    loop_nest,
+    ramp,
+    replaced,
+    sized,
+    zero_of,
+)
 from mlirtri.lowering.tir.vectors import vectorizable
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Stmt, TensorLoad, ir, structural_map, structural_walk, tirx
 
@@ -79,21 +89,21 @@ class Tile:
         return sequence(*statements)
 
     def _rows(self, number: Any) -> Values:
-        row = self.position.row + number
-        return spread(self.contraction.rows, row if self.position.last is None else tirx.min(row, self.position.last))
+        row, last = self.position.row + number, self.position.last
+        return axis_values(self.contraction.rows, row if last is None else tirx.min(row, last))
 
     def _written_rows(self, make: Callable[[Any], Any], kind: Any = None) -> Any:
         """Return ``make(row)`` for each row of the tile that the contraction has."""
         last = self.position.last
         if last is None:
-            return counted("row", self.position.rows, make, kind)
+            return for_loop("row", self.position.rows, make, kind)
         if kind is None:
-            return counted("row", tirx.min(index(self.position.rows), last + index(1) - self.position.row), make)
+            return for_loop("row", tirx.min(index(self.position.rows), last + index(1) - self.position.row), make)
 
         def guarded(row: Any) -> Any:
             return tirx.IfThenElse(tirx.LE(self.position.row + row, last), make(row), None)
 
-        return counted("row", self.position.rows, guarded, kind)
+        return for_loop("row", self.position.rows, guarded, kind)
 
     def _count(self, vector: int) -> int:
         return min(self.lanes, self.position.columns - vector * self.lanes)
@@ -104,7 +114,7 @@ class Tile:
         def of_row(row: Any) -> Any:
             return sequence(*(make(row, v, sums) for v, sums in enumerate(self.sums)))
 
-        return counted("row", self.position.rows, of_row, tirx.ForKind.UNROLLED)
+        return for_loop("row", self.position.rows, of_row, tirx.ForKind.UNROLLED)
 
     def _register_indices(self, row: Any) -> list[Any]:
         return [row, ramp(index(0), self.lanes)]
@@ -128,7 +138,7 @@ class Tile:
             return tirx.Broadcast(zero_of(self.contraction.dtype), self.lanes)
         terms, _ = self.contraction.column_terms
         first = self.position.column + index(v * self.lanes)
-        values = {**self.position.batch, **spread(self.contraction.columns, first)}
+        values = {**self.position.batch, **axis_values(self.contraction.columns, first)}
         load = replaced(terms, values)
         return tirx.BufferLoad(load.source, [*load.indices[:-1], ramp(index(0), self.lanes)])
 
@@ -141,13 +151,13 @@ class Tile:
 
         def loop(start: Any, extent: Any) -> Any:
             def body(offset: Any) -> Any:
-                return nested(inner, self._step, {first.variable: start + offset})
+                return loop_nest(inner, self._step, {first.variable: start + offset})
 
-            return counted(first.variable.name, extent, body)
+            return for_loop(first.variable.name, extent, body)
 
         if isinstance(self.block.count, int) and self.block.count == 1:
             if bounds is None:
-                return nested(self.contraction.reduced, self._step)
+                return loop_nest(self.contraction.reduced, self._step)
             return loop(bounds[0], bounds[1] - bounds[0])
         depth = self.block.depth
         start = self.block.number * sized(depth)
@@ -186,7 +196,7 @@ class Tile:
         statements = [] if count == self.lanes else [tirx.BufferStore(vector, zero, [ramp(index(0), self.lanes)])]
 
         def element(lane: Any) -> Any:
-            columns = spread(self.contraction.columns, self.position.column + index(v * self.lanes) + lane)
+            columns = axis_values(self.contraction.columns, self.position.column + index(v * self.lanes) + lane)
             return tirx.BufferStore(vector, replaced(self.contraction.right, {**values, **columns}), [lane])
 
         return [*statements, in_lanes(count, element)]
@@ -243,7 +253,7 @@ class Tile:
         rows = self._rows(row)
 
         def at_lane(store: Stmt, lane: Any) -> Any:
-            columns = spread(contraction.columns, self.position.column + first + lane)
+            columns = axis_values(contraction.columns, self.position.column + first + lane)
 
             def load(node: Any) -> Any:
                 if node.source.same_as(contraction.result):

@@ -37,7 +37,7 @@ from mlirtri.lowering.schedule.cpu.common.strips import vector_of
 from mlirtri.lowering.schedule.cpu.common.tile_sizes import Cut
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators
 from mlirtri.lowering.tir.statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
-from mlirtri.lowering.tir.tiles import counted, temporary
+from mlirtri.lowering.tir.tiles import for_loop, temporary
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 STEPS = 16
@@ -184,7 +184,7 @@ class WideColumns:
             return tirx.BufferStore(sums, zero, [index(0), tirx.Ramp(vector * index(self.wide), index(1), self.wide)])
 
         def for_vectors(make: Callable[[Any], Any]) -> Any:
-            return counted("vector", size, lambda vector: fresh(make(vector)))
+            return for_loop("vector", size, lambda vector: fresh(make(vector)))
 
         return sequence(
             tirx.AllocBuffer(sums),
@@ -197,7 +197,7 @@ class WideColumns:
         """Return ``make(first, count)`` for blocks of rows, inside of the loops over the other reduction axes."""
         *outer, inner = self.nest.reduced
         full, remaining = divmod(inner.extent, ROWS)
-        parts = [counted(inner.variable.name, full, lambda block: make(block * index(ROWS), ROWS))] if full else []
+        parts = [for_loop(inner.variable.name, full, lambda block: make(block * index(ROWS), ROWS))] if full else []
         if remaining:
             parts.append(make(index(full * ROWS), remaining))
         return serial_loops(outer, sequence(*parts))
