@@ -41,7 +41,7 @@ from mlirtri.lowering.frontend.language import linear_algebra
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.debugging import emit_breakpoint
 from mlirtri.lowering.frontend.language.merging import flat
-from mlirtri.lowering.frontend.language.storage import as_new_array, either, with_rank_0_memory
+from mlirtri.lowering.frontend.language.storage import as_new_array, current, either, with_rank_0_memory
 from mlirtri.lowering.frontend.library_calls import Method, spelled
 from mlirtri.lowering.frontend.operators import fold, is_integer, predicate_of
 from mlirtri.lowering.frontend.scope import BUILTINS
@@ -61,10 +61,11 @@ def visit_call(context: FunctionContext, node: ast.Call) -> Any:
         return inline_macro(context, callee, node)
     arguments = elements(context, node.args)
     keywords = _keywords(context, node.keywords)
+    arguments = current(b.tri, arguments)
     if isinstance(callee, LocalFunction):
         return inline_local(context, callee, arguments, keywords, node)
     if isinstance(callee, Method):
-        return spelled(b, callee.spelling, [callee.tensor, *arguments], keywords)
+        return spelled(b, callee.spelling, [current(b.tri, callee.tensor), *arguments], keywords)
     if isinstance(callee, spellings.Spelling):
         return spelled(b, callee, arguments, keywords)
     return _call_object(context, callee, arguments, keywords, node)

@@ -20,6 +20,7 @@ from mlirtri.lowering.external.objects import External
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.indexing import element
 from mlirtri.lowering.frontend.language.builder import Language, describe
+from mlirtri.lowering.frontend.language.storage import current
 from mlirtri.lowering.frontend.library_calls import spelled, tensor_attribute
 from mlirtri.lowering.frontend.operators import fold
 
@@ -58,7 +59,9 @@ def elements(context: FunctionContext, nodes: list[ast.expr]) -> list[Any]:
             raise UnsupportedSyntaxError(
                 "star-expressions are not supported", context.span(node), help="write every element"
             )
-    return [visit(context, node) for node in nodes]
+    values = [visit(context, node) for node in nodes]
+    # One of them may have written the memory of those before it.
+    return current(context.b.tri, values)
 
 
 @handles(ast.JoinedStr)
@@ -133,6 +136,7 @@ def _bound(context: FunctionContext, node: ast.expr | None) -> Any:
 @handles(ast.Subscript)
 def visit_subscript(context: FunctionContext, node: ast.Subscript) -> Any:
     owner, index = visit(context, node.value), visit(context, node.slice)
+    owner = current(context.b.tri, owner)
     if owner is np.s_ or owner is np.index_exp:
         return owner[index]
     if isinstance(owner, TriValue):

@@ -17,7 +17,7 @@ from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.storage import as_new_array, with_rank_0_memory
+from mlirtri.lowering.frontend.language.storage import as_new_array, current, with_rank_0_memory
 
 BINARY = {
     ast.Add: ("add", operator.add), ast.Sub: ("subtract", operator.sub), ast.Mult: ("multiply", operator.mul),
@@ -57,7 +57,9 @@ def fold(function: Callable[..., Any], *operands: Any) -> Any:
 
 @handles(ast.BinOp)
 def visit_bin_op(context: FunctionContext, node: ast.BinOp) -> Any:
-    return binary(context.b, node.op, visit(context, node.left), visit(context, node.right))
+    left, right = visit(context, node.left), visit(context, node.right)
+    # The right operand may have written the left one's memory.
+    return binary(context.b, node.op, current(context.b.tri, left), right)
 
 
 def binary(b: Language, sign: ast.operator, left: Any, right: Any) -> Any:
@@ -124,7 +126,7 @@ def visit_compare(context: FunctionContext, node: ast.Compare) -> Any:
     result: Any = True
     for sign, comparator in zip(node.ops, node.comparators, strict=True):
         right = visit(context, comparator)
-        compared = _compare(context.b, sign, left, right)
+        compared = _compare(context.b, sign, current(context.b.tri, left), right)
         result = compared if result is True else _conjunction(context.b, result, compared)
         if not isinstance(result, TriValue) and not result:
             return result

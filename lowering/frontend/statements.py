@@ -37,7 +37,7 @@ def visit_expr(context: FunctionContext, node: ast.Expr) -> None:
 
 @handles(ast.Return)
 def visit_return(context: FunctionContext, node: ast.Return) -> Returned:
-    return Returned(visit(context, node.value) if node.value else None)
+    return Returned(current(context.b.tri, visit(context, node.value)) if node.value else None)
 
 
 @handles(ast.Delete)
@@ -86,7 +86,8 @@ def visit_with(context: FunctionContext, node: ast.With) -> Returned | None:
 
 @handles(ast.Assign)
 def visit_assign(context: FunctionContext, node: ast.Assign) -> None:
-    value = visit(context, node.value)
+    # All targets name one array.
+    value = with_memory(visit(context, node.value))
     for target in node.targets:
         assign(context, target, value)
 
@@ -99,7 +100,7 @@ def visit_ann_assign(context: FunctionContext, node: ast.AnnAssign) -> None:
 
 @handles(ast.NamedExpr)
 def visit_named_expr(context: FunctionContext, node: ast.NamedExpr) -> Any:
-    value = visit(context, node.value)
+    value = with_memory(visit(context, node.value))
     assign(context, node.target, value)
     return value
 
@@ -154,7 +155,7 @@ def _assign_subscript(context: FunctionContext, target: ast.Subscript, value: An
         raise UnsupportedSyntaxError(
             f"assigning to an item of {describe(owner)} is not supported", help="make a new tuple or list"
         )
-    write(context.b, owner, index if isinstance(index, tuple) else (index,), value)
+    write(context.b, current(context.b.tri, owner), index if isinstance(index, tuple) else (index,), value)
 
 
 def _assign_attribute(context: FunctionContext, target: ast.Attribute, value: Any) -> None:
@@ -201,15 +202,19 @@ def visit_aug_assign(context: FunctionContext, node: ast.AugAssign) -> None:
     if not isinstance(owner, TriValue):
         raise UnsupportedSyntaxError(f"updating an item of {describe(owner)} is not supported")
     parts = index if isinstance(index, tuple) else (index,)
-    old = element(b, owner, parts)
-    new = binary(b, node.op, old, visit(context, node.value))
+    old = element(b, current(b.tri, owner), parts)
+    value = visit(context, node.value)
+    old, owner = current(b.tri, old), current(b.tri, owner)
+    new = binary(b, node.op, old, value)
     _check_update(b, old, new, node)
     write(b, owner, parts, new)
 
 
 def _update_name(context: FunctionContext, name: str, node: ast.AugAssign) -> None:
     old = context.scope.read(name, context.b)
-    new = binary(context.b, node.op, old, visit(context, node.value))
+    value = visit(context, node.value)
+    old = current(context.b.tri, old)
+    new = binary(context.b, node.op, old, value)
     # A branch inside of the value replaces the dictionary of names.
     names = context.scope.locals
     if isinstance(reference := names.get(name), Element):

@@ -38,6 +38,9 @@ NUMPY = {
     "where": "s = np.where(x[0] > 1, x[1], x[2])\nt = s\nt += 1\nu = np.full((), 3.0)\nv = u\nv -= 1\nreturn s, t, u",
     "out": "s = np.zeros(())\nt = np.add(x[0], x[1], out=s)\nt += 1\nreturn s",
     "rebound in one arm": "t = x * 2\nif x[0] > 1:\n    t = y * 3\nt += 1\nreturn t",
+    "several targets": "a = b = x * 2\na += 1\nc = (d := x * 3)\nc += 1\n(e, f) = g = (y * 4, z)\ne += d\nreturn b, g",
+    "the order of evaluation": "return x, x + written(x), x > written(x), (x, [written(x)]), x[int(written(x)[0]) % 5]",
+    "updates by what they change": "x += written(x)\nx[1:] *= written(x)[1:]\nx[0] += written(x)[0]\nreturn x.sum()",
     "a sign of its own": "t = +x\nt += 1\nreturn t",
     "in a loop": "s = np.zeros(())\nt = s\nfor i in range(n):\n    s += x[i % 5]\nreturn s, t",
 }
