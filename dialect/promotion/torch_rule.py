@@ -14,6 +14,8 @@ from mlirtri.dialect.promotion.tables import LETTER_OF, LETTERS, TORCH_PROMOTION
 from mlirtri.errors import KernelTypeError
 
 UINT8 = DTYPES["uint8"]
+_SCALARS_OF_FLOAT32 = ("multiply", "divide", "floor_divide")
+"""Operations in which torch takes a Python scalar beside fp16 or bf16 in fp32, unrounded: ``h * 70000.0``."""
 
 
 def torch_plan(op: str, operands: Sequence[Operand]) -> Plan:
@@ -32,7 +34,10 @@ def torch_plan(op: str, operands: Sequence[Operand]) -> Plan:
     common = torch_common_dtype(op, operands[1:] if op == "where" else operands)
     if (letter := row(TORCH_ROWS, op, common)) == "-":
         refuse("torch", op, operands)
-    return plan(op, LETTERS[letter], operands)
+    dtype = LETTERS[letter]
+    if dtype.is_half and op in _SCALARS_OF_FLOAT32 and (operands[1].weak or (operands[0].weak and op == "multiply")):
+        return Plan((FLOAT32, FLOAT32), dtype)
+    return plan(op, dtype, operands)
 
 
 def torch_common_dtype(op: str, operands: Sequence[Operand]) -> DType:

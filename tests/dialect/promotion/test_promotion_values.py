@@ -17,6 +17,7 @@ from promotion_helpers import (
     ours,
 )
 
+import mlirtri as mt
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.promotion import tables
 from mlirtri.dialect.promotion.rules import Operand, Plan, common_dtype, default_dtype, result_dtypes
@@ -152,3 +153,14 @@ def test_refusals_are_sentences(semantics, op, names, sentence):
     with pytest.raises(KernelTypeError, match=sentence) as caught:
         result_dtypes(semantics, op, [operand(name) for name in names])
     assert op == "frobnicate" or caught.value.help
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "relax", "mlir"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_torch_multiplies_half_by_unrounded_python_numbers(dtype, pipeline):
+    def program(h, s):
+        return h * s, s * h, h / s, h // s, h * 70000, h * 1e39
+
+    h = torch.tensor([0.1, -3.0, 0.0, 7.7, 6e4, 1e-5]).to(dtype)
+    for mine, other in zip(mt.jit(program, pipeline=pipeline)(h, 0.1), program(h, 0.1), strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=0, equal_nan=True)
