@@ -98,9 +98,10 @@ def _std(t, x, axes, keepdims, correction):
 
 
 def _adds_few(operand: TensorType, attributes) -> bool:
-    """Return whether Relax's sequential fp32 sum is precise enough for this operand."""
+    """Return whether Relax's sequential fp32 sum is precise enough for this operand, and not a constant."""
     is_single = operand.dtype.is_float and operand.dtype.bits < 64
-    return not is_single or prod(operand.shape[axis] for axis in attributes["axes"]) <= LONGEST_SUM
+    count = prod(operand.shape[axis] for axis in attributes["axes"])
+    return count > 0 and (not is_single or count <= LONGEST_SUM)
 
 
 def _relax_reduce(name):

@@ -17,8 +17,16 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.scalar.rules import literal as scalar_literal
 from mlirtri.lowering.external.vdevices import VDevices, vdevice_of
 from mlirtri.lowering.mlir.reading import dtype_of, shape_of
-from mlirtri.lowering.tir.primfunc import LoopAxis, Names, Statements, buffer, build, store
-from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, GlobalVar, PrimFunc, TensorType, relax, structural_equal
+from mlirtri.lowering.tir.primfunc import LoopAxis, Names, Statements, buffer, build, load, store
+from mlirtri.lowering.toolchain.tvm_names import (
+    BlockBuilder,
+    GlobalVar,
+    PrimFunc,
+    TensorType,
+    relax,
+    structural_equal,
+    tirx,
+)
 
 Rule = Callable[["RelaxBuilder", ir.Operation], None]
 RULES: Registry[str, Rule] = Registry("Relax rule")
@@ -150,18 +158,24 @@ class RelaxBuilder:
         if isinstance(value.owner, ir.Block):
             raise UnsupportedOperationError("a function's argument is a constant")
         dtype = dtype_of(value.type)
+        # TVM simplifies 0.0 * x and 0.0 / x to 0.0, also for an x that is NaN or infinite: it must not see the zero.
+        is_zero = isinstance(meaning.element, tirx.FloatImm) and meaning.element.value == 0
         if not meaning.shape:
-            # No binding: Relax's legalization writes a constant operand into the loops, a variable becomes a parameter.
-            return relax.const(meaning.element.value, dtype)
+            # Relax's legalization writes a constant operand into the loops; a variable becomes a parameter.
+            constant = relax.const(meaning.element.value, dtype)
+            return self.bind(value.owner, constant) if is_zero else constant
         output = buffer("out", meaning.shape, dtype)
         axes = [LoopAxis(size) for size in meaning.shape]
+        inputs = [buffer("zero", (), dtype)] if is_zero else []
+        element = load(inputs[0], []) if is_zero else meaning.element
         function = build(
             "fill",
-            [],
+            inputs,
             [output],
             axes,
-            lambda point: Statements(store(output, meaning.element, point)),
+            lambda point: Statements(store(output, element, point)),
             spans_in(value.owner),
         )
         callee = self.add_function(function, "fill")
-        return self.bind(value.owner, relax.call_tir(callee, relax.Tuple([]), self.type_of(value)))
+        operands = [relax.const(meaning.element.value, dtype)] if is_zero else []
+        return self.bind(value.owner, relax.call_tir(callee, relax.Tuple(operands), self.type_of(value)))

@@ -54,9 +54,11 @@ def scalar_rule(*names: str, repeats: bool = False, is_expensive: bool = False) 
 
 
 def literal(number: float | int | bool, dtype: str) -> Expr:
-    """Return a TIR constant; integers wrap to the width of the dtype."""
+    """Return a TIR constant; integers wrap to the width of the dtype, and floats beyond it are infinite."""
     if dtype.startswith(("float", "bfloat")):
-        return tirx.FloatImm(dtype, float(number))
+        with np.errstate(over="ignore"):
+            number = float(np.float64(number).astype(DTYPES[dtype].numpy)) if dtype in DTYPES else float(number)
+        return tirx.FloatImm(dtype, number)
     if dtype == "bool":
         return tirx.IntImm("bool", int(bool(number)))
     bits = DTYPES[dtype].bits

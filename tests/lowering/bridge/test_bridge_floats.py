@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -254,3 +256,17 @@ def test_rounding_modes(source, target, pipeline):
     ]  # fmt: skip
     with np.errstate(all="ignore"):
         assert not wrong_rows(rows, source, pipeline, [x])
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "relax", "mlir"])
+def test_zeros_beside_nan_and_infinity_are_not_simplified(pipeline):
+    def program(x, e):
+        zeros = np.zeros(4)
+        return zeros / x, 0.0 * x, 0.0 / x, zeros * x, zeros + x, e.mean(), e.sum() / x, e.prod() * x
+
+    x = np.array([0.0, np.nan, np.inf, -1.0])
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = program(x, np.zeros(0))
+    for mine, other in zip(mt.jit(program, pipeline=pipeline)(x, np.zeros(0)), expected, strict=True):
+        np.testing.assert_array_equal(mine, other)
