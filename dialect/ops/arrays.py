@@ -56,6 +56,14 @@ def _literal(types, attributes) -> TensorType:
     return result
 
 
+def _reference_constant(value, shape, dtype):
+    dtype = as_dtype(dtype)
+    if dtype.is_integer and not dtype.holds(value):
+        # The language wraps where the library does; NumPy refuses such an int.
+        value = np.uint64(value % 2**64).astype(dtype.numpy)
+    return np.full(shape, value, dtype.numpy)
+
+
 def _reference_literal(values, shape, dtype):
     # Unsigned 64-bit integers are stored as signed ones.
     elements = np.array(values, np.float64 if as_dtype(dtype).is_float else np.int64)
@@ -152,8 +160,7 @@ def rows() -> Iterator[Op]:
 def _created() -> Iterator[Op]:
     constant = {"value": "number", "shape": "ints", "dtype": "string"}
     yield Op(
-        "constant", "creation", (), constant, _constant,
-        lambda value, shape, dtype: np.full(shape, value, as_dtype(dtype).numpy), structured=True,
+        "constant", "creation", (), constant, _constant, _reference_constant, structured=True,
     )  # fmt: skip
     arange = {"start": "number", "step": "number", "size": "int", "dtype": "string"}
     yield Op(

@@ -45,12 +45,14 @@ def write(b: Language, tensor: TriValue, index: tuple[Any, ...], value: Any) -> 
         _scatter(b, tensor, parts, value)
     else:
         target = subscript(b, tensor, tuple(index))
-        target, update = _same_sizes(b, target, _update(b, value))
+        target, update = _same_sizes(b, target, _update(b, value, tensor))
         b.memory.write(b.tri, target.origin, _assigned(b, update, target, target.type.shape))
 
 
-def _update(b: Language, value: Any) -> TriValue:
-    return b.tensor(b.stack(list(value)) if isinstance(value, (tuple, list)) else value)
+def _update(b: Language, value: Any, target: TriValue) -> TriValue:
+    if isinstance(value, (tuple, list)):
+        return b.tensor(b.stack([_update(b, part, target) for part in value]))
+    return b.tensor(value, None if isinstance(value, TriValue) else target.type.dtype)
 
 
 def _scatter(b: Language, tensor: TriValue, parts: list[Any], value: Any) -> None:
@@ -59,7 +61,7 @@ def _scatter(b: Language, tensor: TriValue, parts: list[Any], value: Any) -> Non
     basic = [part if not isinstance(part, slice) else slice(None) for part in parts]
     base, arrays, order = arranged(b, target, basic)
     shape = b.transpose(tri.gather(base, *arrays), tuple(order)).type.shape
-    update = _update(b, value)
+    update = _update(b, value, tensor)
     if update.type.rank == len(shape) == arrays[0].type.rank == 1 and update.type.shape[0] not in (1, shape[0]):
         common = common_size(b, [shape[0], update.type.shape[0]])
         arrays, update = [cut(b, array, 0, common) for array in arrays], cut(b, update, 0, common)

@@ -97,6 +97,8 @@ def literal(b: Language, values: Sequence[int | float | bool], shape: tuple[int,
     """Return a tensor of constants given in row-major order."""
     dtype = as_dtype(dtype)
     values = tuple(dtype.python(value) for value in values)
+    for value in values:
+        b.check_fits(value, dtype)
     if len(set(map(repr, values))) <= 1:
         return b.tri.constant(values[0] if values else 0, dtype, tuple(shape))
     if dtype.is_complex:

@@ -107,11 +107,27 @@ class Language:
     def tensor(self, x: Any, dtype: DType | None = None) -> TriValue:
         """Return x as a strong tensor of `dtype` (default: its own, or the library's for a Python number)."""
         if not isinstance(x, TriValue):
-            self.operand(x)  # refuses what is no number
-            return self.tri.constant(_literal(x, dtype), dtype or self.default_dtype(x))
+            number = self._literal(x, dtype)
+            dtype = dtype or self.default_dtype(x)
+            self.check_fits(number, dtype)
+            return self.tri.constant(number, dtype)
         if dtype is None and x.weak:
             dtype = promotion.default_dtype(self.semantics, kind_of(x))
         return self.tri.cast(x, dtype or x.type.dtype)
+
+    def _literal(self, x: Any, dtype: DType | None) -> Any:
+        self.operand(x)  # refuses what is no number
+        return _literal(x, dtype)
+
+    def check_fits(self, number: Any, dtype: DType) -> None:
+        """Refuse a Python int that the library does not convert to an integer dtype; torch negates unsigned ones."""
+        if not dtype.is_integer or dtype.holds(int(number)):
+            return
+        if self.semantics == "torch" and dtype.is_unsigned and dtype.holds(-int(number)):
+            return
+        raise KernelValueError(
+            f"Python int {number} does not fit {dtype}", help=f"write a value that {dtype} holds, or use a wider dtype"
+        )
 
     def default_dtype(self, x: bool | int | float | complex) -> DType:
         """Return the dtype of a tensor that is created from a Python number."""
@@ -122,13 +138,17 @@ class Language:
         plan = promotion.result_dtypes(self.semantics, name, [self.operand(x) for x in operands])
         if plan.mixed_signs:
             return self._compare_signs(name, operands, plan)
-        tensors = aligned(self, [self.tensor(x, dtype) for x, dtype in zip(operands, plan.compute, strict=True)])
+        # The plan has refused the ints that the library refuses: it wraps others.
+        tensors = aligned(self, [self._wrapped(x, dtype) for x, dtype in zip(operands, plan.compute, strict=True)])
         if plan.identity:
             return self.tri.cast(tensors[0], plan.result)
         if name in ("floor_divide", "remainder", "power"):
             self._check_integers(name, tensors, operands[1])
         result = self.tri.cast(self.tri.emit(name, *tensors, **attributes), plan.result)
         return TriValue(result.value, result.type, weak=True) if plan.weak else result
+
+    def _wrapped(self, x: Any, dtype: DType) -> TriValue:
+        return self.tensor(x, dtype) if isinstance(x, TriValue) else self.tri.constant(self._literal(x, dtype), dtype)
 
     def _check_integers(self, name: str, operands: list[TriValue], divisor: Any) -> None:
         """Raise where the library does: torch for integer division by zero, NumPy for negative integer powers."""

@@ -236,9 +236,8 @@ def full(b: Language, shape: Any, value: Any, dtype: Any = None) -> TriValue:
         return broadcast_to(b, b.tensor(value, dtype), sizes)
     b.operand(value)  # refuses what is no number
     dtype = dtype or b.default_dtype(value)
-    if b.semantics == "numpy" and dtype.is_integer and not dtype.holds(int(value)):
-        raise KernelValueError(f"{value} does not fit {dtype}")
     number = int(value) if dtype.is_integer else value
+    b.check_fits(number, dtype)
     static = tuple(size for size in sizes if isinstance(size, int))
     if len(static) == len(sizes):
         return b.tri.constant(number, dtype, static)

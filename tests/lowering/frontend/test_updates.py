@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from numpy_kernel_checks import compare_results
+from program_runner import load
 
 import mlirtri as mt
 
@@ -271,6 +272,39 @@ def test_indices_that_stay_inside_though_their_loop_does_not(function):
     function(expected)
     mt.jit(function)(result)
     np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("statement", ["a[0] = 300", "a[:] = [1, 2, 300]", "a[a > 3] = 300", "a[[0, 1]] = 300.5"])
+@pytest.mark.parametrize("make", [np.array, torch.tensor])
+def test_ints_that_do_not_fit_are_refused(statement, make, tmp_path):
+    function = load(f"def program(a):\n    {statement}\n    return a\n", tmp_path).program
+    small = make([5, 250, 44])
+    small = small.to(torch.uint8) if make is torch.tensor else small.astype(np.uint8)
+    with pytest.raises(mt.KernelError, match="Python int 300 does not fit uint8"):
+        mt.jit(function)(small)
+
+
+def test_new_arrays_refuse_ints_that_do_not_fit():
+    for function in (
+        lambda a: np.array([1, 2, 300], np.uint8) + a,
+        lambda a: np.full(3, -1, np.uint8) + a,
+        lambda a: torch.full((3,), 300, dtype=torch.uint8) + a,
+        lambda a: a.fill(300),
+        lambda a: np.uint8(300) + a,
+    ):
+        with pytest.raises(mt.KernelError, match=r"Python int (300|-1) does not fit uint8"):
+            mt.jit(function)(np.zeros(3, np.uint8))
+
+
+@pytest.mark.parametrize("pipeline", ["interpreter", "linalg", "relax", "mlir"])
+def test_torch_wraps_the_ints_of_arithmetic(pipeline):
+    def program(a):
+        return a + 300, a * -1, a > 300, a == 300, 300 - a
+
+    a = torch.tensor([5, 250, 44], dtype=torch.uint8)
+    for mine, other in zip(mt.jit(program, pipeline=pipeline)(a), program(a), strict=True):
+        assert torch.equal(mine, other)
+        assert mine.dtype == other.dtype
 
 
 def test_assert_and_device_print(capsys):
