@@ -142,8 +142,14 @@ def offer(names: Iterable[str]) -> str:
 
 
 def error_class(name: str) -> type[Exception]:
-    """Return the exception class of that name, of this module or of Python; raises `AttributeError` for none."""
-    return globals().get(name) or getattr(builtins, name)
+    """Return the exception class of that name, of this module or of Python; raises `AttributeError` for none.
+
+    The name may come from a file, so it is a class that a message and a span suffice for, and nothing else.
+    """
+    kind = globals().get(name) or getattr(builtins, name)
+    if not isinstance(kind, type) or not issubclass(kind, _NAMED) or issubclass(kind, _UNNAMED):
+        raise AttributeError(name)
+    return kind
 
 
 def raise_all(errors: Sequence[KernelError]) -> None:
@@ -282,3 +288,8 @@ class DumpError(KernelError, OSError):
 
 class KernelDivisionError(KernelError, ZeroDivisionError):
     """Integer division by zero where the chosen semantics raises."""
+
+
+_NAMED = (KernelError, ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
+_UNNAMED = (UnicodeError, SeveralErrors, CompilerBugError)
+"""Classes that `error_class` returns, and those of them that take more than a message."""

@@ -7,6 +7,7 @@
 Read in this order:
 
 - `attributes.py`: the attributes of functions, arguments and results that one stage writes and another reads.
+- `attribute_checks.py`: those of a text from elsewhere, checked.
 - `reading.py`: types, constants and affine expressions. `index_bounds.py`: ranges of integer values.
 - `constants.py`: elements of constants to NumPy arrays, and back.
 - `index_values.py`: values of type `index`, sizes of axes, loop nests.

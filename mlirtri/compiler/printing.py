@@ -16,6 +16,7 @@ from mlirtri.dialect.definition import context_for
 from mlirtri.errors import ParseError, Span
 from mlirtri.lowering.core.stage import Code
 from mlirtri.lowering.frontend.python_to_ast import print_tree
+from mlirtri.lowering.mlir.attribute_checks import check_attributes
 
 SUFFIXES = {
     "python": "txt", "mlir": "mlir", "tvmscript": "py", "llvm": "ll", "cuda": "cu", "asm": "s", "ptx": "ptx",
@@ -67,7 +68,10 @@ def parse_given(kind: str, text: str, file: str) -> Any:
     if kind == "mlir":
         text = text_of(text.encode("utf-8", "surrogatepass"), file)
         try_parsing(_parse_mlir, text, file)
-    return parse(kind, text, file)
+    module = parse(kind, text, file)
+    if kind == "mlir":
+        check_attributes(module)
+    return module
 
 
 def _parse_mlir(text: str, file: str) -> Any:

@@ -20,6 +20,7 @@ from mlirtri.errors import KernelError, ParseError, Span
 from mlirtri.kernels.kernel import Kernel, hide_frames
 from mlirtri.lowering.core.interface import Interface
 from mlirtri.lowering.importers.normalize.constants import take_constants
+from mlirtri.lowering.mlir.attribute_checks import check_attributes
 from mlirtri.lowering.mlir.attributes import DTYPE, argument_attributes, result_attributes
 from mlirtri.programs.mlir_sources import BYTECODE, MODULE, contents_of, split_resources
 from mlirtri.programs.program import Program
@@ -146,6 +147,8 @@ def _read_source(data: bytes, file: str, operations: Sequence[str], read: Callab
         try_parsing(read, text, file)
     with COMPILING:
         module = read(text, file)
+        with _errors_in(file):
+            check_attributes(module)
         _name_arguments(module, text)
         return _split_constants(module, file, resources, operations)
 
