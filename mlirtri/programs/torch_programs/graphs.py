@@ -18,6 +18,9 @@ from mlirtri.lowering.importers.from_torch.graph_passes import (
     dynamic_views as torch_views,
 )
 from mlirtri.lowering.importers.from_torch.graph_passes import (
+    empty_results as torch_empties,
+)
+from mlirtri.lowering.importers.from_torch.graph_passes import (
     items as torch_items,
 )
 from mlirtri.lowering.importers.from_torch.graph_passes import (
@@ -41,6 +44,7 @@ def split_program(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Ca
     torch_numbers.rewrite(graph)
     torch_views.rewrite(graph)
     torch_quotients.rewrite(graph)
+    torch_empties.rewrite(graph)
     bound, tensors, inputs = _inputs(program, graph)
     calling = _outputs(program, graph, bound, inputs)
     for node in [node for node in graph.nodes if node.op == "placeholder"]:

@@ -12,6 +12,6 @@ returns `NotImplemented`, the operator stays, and torch-mlir lowers or refuses i
 - `complex_tensors.py`, `complex_functions.py`: complex operands
 - `reductions.py`, `order_statistics.py`, `counting.py`: reductions, scans, sorting
 - `views.py`, `indexing.py`: shapes, reads and writes
-- `products.py`, `linear_algebra.py`, `spectra.py`, `fourier.py`: matrices and transforms
+- `products.py`, `linear_algebra.py`, `householder.py`, `spectra.py`, `fourier.py`: matrices and transforms
 - `networks.py`, `images.py`, `quantized.py`, `foreach.py`: networks and optimizers
 """

@@ -208,8 +208,8 @@ def threshold_backward(grad: Tensor, x: Tensor, threshold: Any) -> Tensor:
     return torch.where(x.to(kind) <= threshold, torch.zeros((), dtype=kind, device=x.device), grad.to(kind))
 
 
-@decomposes(torch.ops.prims.scalar_tensor.default)
-def scalar(value: Any, *, dtype: torch.dtype | None = None, device: Any = None) -> Tensor:
+@decomposes(torch.ops.prims.scalar_tensor.default, aten.scalar_tensor.default)
+def scalar(value: Any, *, dtype: torch.dtype | None = None, device: Any = None, **options: Any) -> Tensor:
     """Return a rank-0 tensor; torch's decompositions create it, torch-mlir does not lower it."""
     return torch.full((), value, dtype=dtype, device=device)
 

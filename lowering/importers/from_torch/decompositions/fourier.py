@@ -1,5 +1,6 @@
 """Decompose discrete Fourier transforms of static lengths into products with matrices of roots of unity.
 
+float32 is transformed in float64: a product with a matrix adds more terms, and so more roundings, than eager does.
 Lengths are split by J. Cooley and J. Tukey, An algorithm for the machine calculation of complex Fourier series (1965).
 """
 
@@ -30,10 +31,10 @@ def fft_c2c(x: Tensor, dim: Sequence[int], normalization: int, forward: bool) ->
     lengths = [x.shape[axis] for axis in dim]
     if not all(map(_is_supported, lengths)):
         return NotImplemented
-    real, imaginary = x.real, x.imag
+    real, imaginary = x.real.double(), x.imag.double()
     for axis in dim:
         real, imaginary = _transform_axis(axis, real, imaginary, -1 if forward else 1)
-    return _normalise(torch.complex, lengths, normalization, real, imaginary)
+    return _normalise(x.dtype, lengths, normalization, real, imaginary)
 
 
 @decomposes(aten._fft_r2c.default)
@@ -42,7 +43,7 @@ def fft_r2c(x: Tensor, dim: Sequence[int], normalization: int, onesided: bool) -
     lengths = [x.shape[axis] for axis in dim]
     if not all(map(_is_supported, lengths)):
         return NotImplemented
-    last = dim[-1]
+    last, kind, x = dim[-1], x.dtype.to_complex(), x.double()
     count = lengths[-1] // 2 + 1 if onesided else lengths[-1]
     if _is_short(lengths[-1]):
         cosine, sine = _roots_of_unity(lengths[-1], lengths[-1], count, -1, x)
@@ -52,7 +53,7 @@ def fft_r2c(x: Tensor, dim: Sequence[int], normalization: int, onesided: bool) -
         real, imaginary = (part.narrow(last, 0, count) for part in _transform_axis(last, x, torch.zeros_like(x), -1))
     for axis in dim[:-1]:
         real, imaginary = _transform_axis(axis, real, imaginary, -1)
-    return _normalise(torch.complex, lengths, normalization, real, imaginary)
+    return _normalise(kind, lengths, normalization, real, imaginary)
 
 
 @decomposes(aten._fft_c2r.default)
@@ -61,13 +62,13 @@ def fft_c2r(x: Tensor, dim: Sequence[int], normalization: int, last_dim_size: in
     lengths = [*[x.shape[axis] for axis in dim[:-1]], last_dim_size]
     if not all(map(_is_supported, lengths)):
         return NotImplemented
-    real, imaginary = x.real, x.imag
+    real, imaginary = x.real.double(), x.imag.double()
     for axis in dim[:-1]:
         real, imaginary = _transform_axis(axis, real, imaginary, 1)
     last = dim[-1]
     real, imaginary = (part.movedim(last, -1)[..., : last_dim_size // 2 + 1] for part in (real, imaginary))
     result = _real_from_half(real, imaginary, last_dim_size).movedim(-1, last)
-    return _normalise(lambda part: part, lengths, normalization, result)
+    return _normalise(x.dtype.to_real(), lengths, normalization, result)
 
 
 def _real_from_half(real: Tensor, imaginary: Tensor, length: int) -> Tensor:
@@ -115,10 +116,12 @@ def _roots_of_unity(length: Any, rows: Any, columns: Any, sign: int, like: Tenso
     return torch.cos(angles).to(like.dtype), torch.sin(angles).to(like.dtype)
 
 
-def _normalise(of_parts: Callable[..., Tensor], lengths: Sequence[Any], normalization: int, *parts: Tensor) -> Tensor:
+def _normalise(kind: torch.dtype, lengths: Sequence[Any], normalization: int, *parts: Tensor) -> Tensor:
+    """Return the tensor of dtype `kind` with these parts, scaled as `normalization` says."""
     size = math.prod(lengths)
     factor = {_BY_ROOT: size**-0.5, _BY_LENGTH: 1 / size}.get(normalization)
-    return of_parts(*(part if factor is None else part * factor for part in parts))
+    scaled = [(part if factor is None else part * factor).to(kind.to_real()) for part in parts]
+    return torch.complex(*scaled) if kind.is_complex else scaled[0]
 
 
 @decomposes(aten.istft.default)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch._decomp.decompositions import grid_sampler_2d
 
+from mlirtri.lowering.importers.from_torch.decompositions.integers import NARROW_INTEGERS
 from mlirtri.lowering.importers.from_torch.decompositions.reductions import in_float32
 from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
@@ -79,6 +80,9 @@ def max_pool_with_indices(operator: Any, rank: int) -> Callable[..., Any]:
     """Return the rule of max pools along the last `rank` axes, with the index of the last NaN or first maximum."""
 
     def pool(x: Tensor, *window: Any, **options: Any) -> Any:
+        if x.dtype in NARROW_INTEGERS:
+            values, indices = operator(x.double(), *window, **options)
+            return values.to(x.dtype), indices
         if getattr(_REENTRY, "inside", False) or not x.dtype.is_floating_point:
             return NotImplemented
         if x.dim() == rank + 1:

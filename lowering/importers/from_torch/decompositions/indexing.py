@@ -160,7 +160,7 @@ def write_through_masks(x: Tensor, indices: Indices, values: Tensor, accumulate:
 @decomposes(aten.masked_select.default)
 def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     """Return the elements of `x` where the mask is true."""
-    x, mask = torch.broadcast_tensors(x, mask)
+    x, mask = torch.broadcast_tensors(torch.atleast_1d(x), torch.atleast_1d(mask))
     return read_through_masks(x, [mask])
 
 
@@ -258,8 +258,10 @@ def nonzero(x: Tensor) -> Tensor:
 @decomposes(aten.nonzero_static.default)
 def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """Return the first `size` indices of non-zero elements, padded with `fill_value`."""
-    if any(type(element) is not int or element == 0 for element in (*x.shape, size)) or not x.dim():
+    if any(type(element) is not int for element in (*x.shape, size)):
         return NotImplemented
+    if not x.dim() or 0 in (*x.shape, size):
+        return torch.full((size, x.dim()), fill_value, dtype=torch.int64, device=x.device)
     counts = torch.cumsum((x != 0).reshape(-1).long(), 0)
     iota = torch.arange(size, device=x.device)
     index, result = torch.searchsorted(counts, iota + 1), []

@@ -336,7 +336,8 @@ def cholesky_inverse(root: Tensor, upper: bool = False) -> Any:
     return cholesky_solve(torch.eye(root.shape[-1], dtype=root.dtype, device=root.device), root, upper)
 
 
-def _householder_step(k: Tensor, r: Tensor, q: Tensor) -> Sequence[Tensor]:
+def householder_reflection(r: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the vector and tau of LAPACK's reflection (xLARFG) that zeroes column k below the diagonal."""
     rows, _ = _row_and_column_indices(r)
     column = _column(r, k)
     first = _row(column, k)
@@ -347,7 +348,11 @@ def _householder_step(k: Tensor, r: Tensor, q: Tensor) -> Sequence[Tensor]:
     is_done = (below == 0).all(-2, keepdim=True) & (first.real == first)
     image = torch.where(is_done, 1.0, -torch.copysign(length, first.real))
     vector = torch.where(rows == k, 1.0, below / torch.where(is_done, 1.0, first - image)).to(r.dtype)
-    factor = torch.where(is_done, 0.0, (image - first) / image).to(r.dtype)
+    return vector, torch.where(is_done, 0.0, (image - first) / image).to(r.dtype)
+
+
+def _householder_step(k: Tensor, r: Tensor, q: Tensor) -> Sequence[Tensor]:
+    vector, factor = householder_reflection(r, k)
     r = r - factor.conj() * vector * (vector.conj() * r).sum(-2, keepdim=True)
     return r, q - factor * (q * vector.mT).sum(-1, keepdim=True) * vector.mH
 

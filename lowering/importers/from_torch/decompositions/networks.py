@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch._decomp import decompositions as torch_rules
 
 from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
@@ -150,6 +151,12 @@ def attention_unless_autocast(query: Tensor, *arguments: Any, **options: Any) ->
     is_cast = torch.is_autocast_enabled(query.device.type)
     operator = F.scaled_dot_product_attention if is_cast else attention
     return operator(query, *arguments, **options)
+
+
+@decomposes(aten._batch_norm_with_update_functional.default)
+def batch_norm_with_update(*arguments: Any) -> Any:
+    """Return torch's own decomposition, which torch-mlir's list of them leaves out."""
+    return torch_rules._batch_norm_with_update_functional(*arguments)
 
 
 NORM_DTYPES = (torch.float32, torch.bfloat16, torch.float16)

@@ -122,9 +122,24 @@ def extremum(operator: Any) -> Callable[..., Tensor]:
     return compute
 
 
+def extremum_of_all(along: Any) -> Callable[[Tensor], Tensor]:
+    """Return the rule of `max` or `min` of all elements of narrow integers, given `amax` or `amin`."""
+
+    def compute(x: Tensor) -> Tensor:
+        if x.dtype not in (torch.int8, torch.int16, torch.uint8) or not x.dim():
+            return NotImplemented
+        return along(x.reshape(-1).int(), 0).to(x.dtype)
+
+    return compute
+
+
 @decomposes(aten._cdist_forward.default)
 def cdist(x: Tensor, y: Tensor, p: float, compute_mode: int | None) -> Tensor:
-    return torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, dim=-1)
+    differences = x.unsqueeze(-2) - y.unsqueeze(-3)
+    if type(x.shape[-1]) is int and x.shape[-1] == 0:
+        # A maximum of no elements has no value otherwise.
+        return differences.sum(-1)
+    return torch.linalg.vector_norm(differences, p, dim=-1)
 
 
 @decomposes(aten._pdist_forward.default)
@@ -150,6 +165,8 @@ def dist(x: Tensor, y: Tensor, p: float = 2) -> Tensor:
     return torch.linalg.vector_norm(x - y, p)
 
 
+decomposes(aten.max.default)(extremum_of_all(torch.amax))
+decomposes(aten.min.default)(extremum_of_all(torch.amin))
 decomposes(aten.amax.default)(extremum(aten.amax.default))
 decomposes(aten.amin.default)(extremum(aten.amin.default))
 for _operator in (aten.cumsum.default, aten.cumprod.default):

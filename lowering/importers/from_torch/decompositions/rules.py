@@ -68,6 +68,8 @@ def while_loop(
     fixed: tuple[torch.Tensor, ...] = (),
 ) -> Any:
     """Return the loop-carried values after ``carried = body(*carried, *fixed)`` while `condition` of both holds."""
+    # What a loop carries has to keep its strides: operands of size 1 may have any.
+    carried = tuple(value.clone(memory_format=torch.contiguous_format) for value in carried)
     # torch annotates the tuples as of one element.
     operator = cast("Callable[..., Any]", while_loop_op)
     return operator(condition, body, carried, fixed)

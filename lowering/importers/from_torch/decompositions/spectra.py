@@ -1,8 +1,8 @@
 """Decompose singular values, symmetric eigenvalues and what derives from them, and matrix exponentials.
 
 Singular values by one-sided Jacobi rotations of columns (M. Hestenes, Inversion of matrices by biorthogonalization,
-1958), in round-robin pairs; eigenvalues are those of a matrix shifted to be positive semidefinite. float32 and float64,
-computed in float64. Signs of vectors are arbitrary and differ from eager's.
+1958), in round-robin pairs; eigenvalues are those of a matrix shifted to be positive semidefinite. All is computed in
+float64 or complex128. Signs and phases of vectors are arbitrary and differ from eager's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decompositions.linear_algebra import qr
+from mlirtri.lowering.importers.from_torch.decompositions.linear_algebra import DTYPES, qr
 from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes, while_loop
 
 aten = torch.ops.aten
@@ -33,16 +33,16 @@ def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driv
     if 0 in a.shape:
         u, s, v = _empty_svd(a, full_matrices)
     elif a.shape[-2] < a.shape[-1]:
-        v, s, u = _svd_tall(_assert_finite(a, "svd").mT, full_matrices, compute_uv)
+        v, s, u = _svd_tall(_assert_finite(a, "svd").mH, full_matrices, compute_uv)
     else:
         u, s, v = _svd_tall(_assert_finite(a, "svd"), full_matrices, compute_uv)
-    s = s.to(a.dtype)
-    return (u.to(a.dtype), s, v.mT.to(a.dtype)) if compute_uv else (none, s, none)
+    s = s.to(a.dtype.to_real())
+    return (u.to(a.dtype), s, v.mH.to(a.dtype)) if compute_uv else (none, s, none)
 
 
 def _svd_tall(a: Tensor, full: bool, with_vectors: bool) -> tuple[Tensor, Tensor, Tensor]:
     rotated, v, scale = _jacobi(a)
-    lengths, order = torch.sort((rotated * rotated).sum(-2, keepdim=True).sqrt(), -1, descending=True)
+    lengths, order = torch.sort(_squares(rotated).sum(-2, keepdim=True).sqrt(), -1, descending=True)
     s = (lengths * scale).squeeze(-2)
     if not with_vectors:
         return rotated, s, v
@@ -50,7 +50,7 @@ def _svd_tall(a: Tensor, full: bool, with_vectors: bool) -> tuple[Tensor, Tensor
     # Q completes the columns of norm 0.
     q, r = qr(rotated, "complete" if full else "reduced")
     count = a.shape[-1]
-    signs = torch.where(r.diagonal(0, -2, -1).unsqueeze(-2) < 0, -1.0, 1.0).to(q.dtype)
+    signs = torch.where(r.diagonal(0, -2, -1).real.unsqueeze(-2) < 0, -1.0, 1.0).to(q.dtype)
     u = q[..., :count] * signs
     return (torch.cat([u, q[..., count:]], -1) if q.shape[-1] > count else u), s, v
 
@@ -61,16 +61,16 @@ def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
     if not _is_supported(a):
         return NotImplemented
     if 0 in a.shape:
-        return a.new_zeros(a.shape[:-1]), a.clone() if compute_v else a.new_empty(0)
+        return a.new_zeros(a.shape[:-1], dtype=a.dtype.to_real()), a.clone() if compute_v else a.new_empty(0)
     wide = _assert_finite(a, "eigh")
     iota = torch.arange(a.shape[-1], device=a.device)
     rows, columns = (iota.unsqueeze(-1), iota) if UPLO.upper() == "L" else (iota, iota.unsqueeze(-1))
-    wide = torch.where(rows >= columns, wide, wide.mT)
+    wide = torch.where(rows == columns, wide.real, torch.where(rows > columns, wide, wide.mH))
     bound = wide.abs().sum(-1).amax(-1).unsqueeze(-1).unsqueeze(-1)
     _, v, _ = _jacobi(wide + bound * _identity(wide))
-    values, order = torch.sort((v * (wide @ v)).sum(-2, keepdim=True), -1)
+    values, order = torch.sort((v.conj() * (wide @ v)).sum(-2, keepdim=True).real, -1)
     vectors = v.gather(-1, order.expand(v.shape)).to(a.dtype) if compute_v else a.new_empty(0)
-    return values.squeeze(-2).to(a.dtype), vectors
+    return values.squeeze(-2).to(a.dtype.to_real()), vectors
 
 
 @decomposes(aten.linalg_matrix_exp.default)
@@ -78,7 +78,7 @@ def matrix_exp(a: Tensor) -> Any:
     """Return the exponential: the Taylor polynomial of the matrix scaled by a power of 2, then squared repeatedly."""
     if not _is_supported(a) or 0 in a.shape:
         return a.clone() if _is_supported(a) else NotImplemented
-    wide = a.double()
+    wide = _wide(a)
     norm = wide.abs().sum(-2).amax(-1).unsqueeze(-1).unsqueeze(-1)
     halvings = torch.ceil(torch.log2(torch.where(torch.isfinite(norm) & (norm > 1), norm, 1.0)))
     small = wide * torch.exp2(-halvings)
@@ -108,20 +108,21 @@ def pinv(a: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = Fal
     if 0 in a.shape:
         return torch.zeros_like(a.mT).contiguous()
     if rtol is None:
-        rtol = torch.full((), torch.finfo(a.dtype).eps * max(a.shape[-2:]), dtype=a.dtype, device=a.device)
+        least = torch.finfo(a.dtype).eps * max(a.shape[-2:])
+        rtol = torch.full((), least, dtype=a.dtype.to_real(), device=a.device)
         rtol = rtol if atol is None else torch.where(atol > 0, 0.0, rtol)
     if hermitian:
         s, u = eigh(a)
         v = u
     else:
         u, s, v = svd(a)
-        v = v.mT
+        v = v.mH
     sizes = s.abs()
     limit = rtol.unsqueeze(-1) * sizes.amax(-1, keepdim=True)
     limit = limit if atol is None else torch.maximum(atol.unsqueeze(-1).to(limit.dtype), limit)
     is_kept = sizes > limit
     inverse = torch.where(is_kept, 1 / torch.where(is_kept, s, 1.0), 0.0)
-    return (v * inverse.unsqueeze(-2)) @ u.mT
+    return (v * inverse.unsqueeze(-2)) @ u.mH
 
 
 @decomposes(aten.linalg_matrix_norm.default, aten.linalg_matrix_norm.str_ord)
@@ -177,7 +178,7 @@ def _jacobi_sweeps(x: Tensor, rows: int) -> Tensor:
         return k + 1, x, torch.maximum(torch.where(k % rounds == 0, 0.0, worst), largest)
 
     start = torch.zeros((), dtype=torch.int64, device=x.device)
-    worst = torch.zeros((), dtype=x.dtype, device=x.device)
+    worst = torch.zeros((), dtype=torch.float64, device=x.device)
     return while_loop(condition, body, (start, x, worst))[1]
 
 
@@ -186,7 +187,13 @@ def _rotate_pairs(x: Tensor, rows: int, least: float) -> tuple[Tensor, Tensor]:
     half = x.shape[-1] // 2
     left, right = x[..., :half], x[..., half:]
     a, b = left[..., :rows, :], right[..., :rows, :]
-    square, other, product = ((p * q).sum(-2, keepdim=True) for p, q in ((a, a), (b, b), (a, b)))
+    square, other = _squares(a).sum(-2, keepdim=True), _squares(b).sum(-2, keepdim=True)
+    product = (a.conj() * b).sum(-2, keepdim=True)
+    if x.is_complex():
+        # With the product's phase taken out of the right columns, the rotation is that of real ones.
+        size = product.abs()
+        phase = torch.where(size > 0, product / torch.where(size > 0, size, 1.0), 1.0)
+        right, product = right * phase.conj(), size
     sizes = square.sqrt() * other.sqrt()
     cosines = product.abs() / torch.where(sizes > EPSILON, sizes, EPSILON)
     is_far = cosines > least
@@ -208,13 +215,21 @@ def _next_pairing(left: Tensor, right: Tensor, half: int) -> list[Tensor]:
 
 
 def _is_supported(a: Tensor) -> bool:
-    return a.dtype in (torch.float32, torch.float64) and all(type(size) is int for size in a.shape)
+    return a.dtype in DTYPES and all(type(size) is int for size in a.shape)
 
 
 def _assert_finite(a: Tensor, name: str) -> Tensor:
     message = f"torch.linalg.{name}: a matrix has elements that are not finite"
     aten._assert_scalar(torch.isfinite(a).all().item(), message)
-    return a.double()
+    return _wide(a)
+
+
+def _wide(a: Tensor) -> Tensor:
+    return a.to(torch.complex128) if a.is_complex() else a.double()
+
+
+def _squares(a: Tensor) -> Tensor:
+    return a.real * a.real + a.imag * a.imag if a.is_complex() else a * a
 
 
 def _identity(like: Tensor) -> Tensor:
@@ -225,4 +240,5 @@ def _empty_svd(a: Tensor, full: bool) -> tuple[Tensor, Tensor, Tensor]:
     batch, (rows, columns) = a.shape[:-2], a.shape[-2:]
     least = min(rows, columns)
     u, v = (a.new_zeros((*batch, size, size if full else least)) for size in (rows, columns))
-    return (_identity(u), a.new_zeros((*batch, least)), _identity(v)) if full else (u, a.new_zeros((*batch, least)), v)
+    values = a.new_zeros((*batch, least), dtype=a.dtype.to_real())
+    return (_identity(u), values, _identity(v)) if full else (u, values, v)

@@ -22,6 +22,7 @@ from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401
     floats,
     foreach,
     fourier,
+    householder,
     images,
     indexing,
     integers,

@@ -149,6 +149,23 @@ def roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
     return x
 
 
+def triangle_indices(is_lower: bool) -> Callable[..., Tensor]:
+    """Return the rule of `tril_indices` or `triu_indices`."""
+
+    def apply(rows: int, columns: int, offset: int = 0, *, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
+        if type(rows) is not int or type(columns) is not int:
+            return NotImplemented
+        below = [min(max(row + offset + is_lower, 0), columns) for row in range(rows)]
+        count = sum(below) if is_lower else rows * columns - sum(below)
+        is_inside = torch.ones(rows, columns, dtype=torch.int64)
+        is_inside = is_inside.tril(offset) if is_lower else is_inside.triu(offset)
+        return torch.nonzero_static(is_inside, size=count).T.to(dtype or torch.int64)
+
+    return apply
+
+
+decomposes(aten.tril_indices.default)(triangle_indices(True))
+decomposes(aten.triu_indices.default)(triangle_indices(False))
 decomposes(aten.as_strided_copy.default)(copy_of(aten.as_strided.default))
 decomposes(aten.narrow_copy.default)(copy_of(aten.narrow.default))
 decomposes(aten.permute_copy.default)(copy_of(aten.permute.default))

@@ -10,4 +10,5 @@ data-dependent number of indices with an unknown number of values (`masked_write
 - `python_numbers.py`: arithmetic on sizes and Python numbers
 - `dynamic_views.py`: views with several dynamic sizes
 - `constant_quotients.py`: rounded quotients of integer constants
+- `empty_results.py`: tensors without elements
 """

@@ -65,7 +65,7 @@ def _evaluated(node: Node, values: dict[Node, torch.Tensor | None]) -> torch.Ten
     arguments: tuple[Any, ...] = node.args
     if node.target in FILLED_LIKE:
         like = node.args[0].meta["val"]  # type: ignore[union-attr]
-        arguments = (torch.zeros([1], dtype=like.dtype).expand(like.shape), *arguments[1:])
+        arguments = (torch.zeros([], dtype=like.dtype).expand(like.shape), *arguments[1:])
     operands = {operand: _constant(operand, values) for operand in _nodes(arguments)}
     if any(value is None for value in operands.values()) or any(_nodes(node.kwargs)):
         return None

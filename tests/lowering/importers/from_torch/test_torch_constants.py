@@ -38,3 +38,17 @@ def test_numbers_beside_halves_and_sums_of_booleans():
     expected = with_numbers(*arguments)
     assert all(torch.equal(a, b) for a, b in zip(results[0][:3], expected[0], strict=False))
     assert agrees(results, expected) is None
+
+
+def of_narrow_integers(x):
+    pooled = torch.nn.functional.max_pool2d(x.view(1, 4, 4), 2, return_indices=True)
+    indices = torch.tril_indices(3, 4, 1), torch.triu_indices(3, 4, 1, dtype=torch.int32)
+    counts = torch.nonzero_static(x[:0], size=2)
+    distances = torch.cdist(torch.zeros(2, 0), torch.zeros(3, 0), torch.inf)
+    return pooled, x.max(), x.min(), indices, counts, torch.lcm(x[:1], x[:1]), distances
+
+
+def test_narrow_integers_and_results_without_elements():
+    x = torch.arange(-7, 9, dtype=torch.int8)
+    results = mt.from_torch(of_narrow_integers, (x,)).compile(pipeline="mlir")(x)
+    assert agrees(results, of_narrow_integers(x)) is None

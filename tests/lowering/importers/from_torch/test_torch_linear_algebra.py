@@ -125,11 +125,15 @@ def test_loops_stop_at_their_condition_and_read_captured_tensors(pipeline):
 
 def of_complex(z):
     """Factors of complex matrices, of none, and of matrices without elements."""
-    root = torch.linalg.cholesky(z @ z.mH + torch.eye(4))
+    hermitian = z @ z.mH + torch.eye(4)
+    root, packed = torch.linalg.cholesky(hermitian), torch.geqrf(z[..., :3])
+    u, values, v = torch.linalg.svd(z[..., :3], full_matrices=False)
+    spectra = values, (u * values.unsqueeze(-2)) @ v, torch.linalg.eigvalsh(hermitian), torch.linalg.eig(z[:0])
+    reflected = torch.linalg.householder_product(*packed), torch.ormqr(*packed, z, left=False, transpose=True)
     lu, pivots = torch.linalg.lu_factor(z)
     solved = torch.linalg.lu_solve(lu, pivots, z, adjoint=True), torch.cholesky_inverse(root)
     empty = torch.linalg.det(z[:0]), torch.linalg.slogdet(z[:, :0, :0]), torch.linalg.qr(z[:, :, :0])
-    return root, lu, torch.linalg.det(z), torch.linalg.qr(z[:, :, :3]), solved, empty
+    return root, lu, torch.linalg.det(z), torch.linalg.qr(z[:, :, :3]), solved, empty, spectra, reflected
 
 
 def test_complex_and_empty_matrices():
