@@ -5,8 +5,8 @@
   arithmetic stays as it is, and so does the update of a reduction, which schedules recognise by its form.
 - `locate_blocks`: each block that has no ``mlirtri.loc`` gets the location of its Relax binding, from the attribute
   ``mlirtri.locations`` of the Relax function. A PrimFunc called from two lines is cloned, one per line.
-- `fold_empty_loops`: a reduction over a dimension of size zero becomes its initial value, and a block over no points is
-  removed, because a loop that never runs would never store the initial value.
+- `fold_empty_loops`: a reduction over a dimension of size zero becomes its initial value, and a block without
+  iterations is removed, because a loop that never runs would never store the initial value.
 - `implement_sorts`: sorts and scans of Relax's library, which LegalizeOps leaves alone, become calls of PrimFuncs that
   call TVM's runtime, on a CPU. The language's own sorts are loops.
 - `mark_elements`: PrimFuncs of one block with private buffers, each element of which reads one element of each operand,

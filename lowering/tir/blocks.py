@@ -83,7 +83,7 @@ class BlockFacts:
         return tuple(read for read in self.reads if not any(read.buffer.same_as(buffer) for buffer in written))
 
     @property
-    def points(self) -> int:
+    def iterations(self) -> int:
         """The number of iterations of the body."""
         return prod(self.extents)
 
@@ -241,8 +241,10 @@ def _may_inline(schedule: Schedule, block: BlockFacts) -> bool:
     if _has_lets(schedule, block) and any(_has_lets(schedule, consumer) for consumer in consumers):
         # TVM's analysis takes time exponential in the depth of lets.
         return False
-    reads = [consumer.points for consumer in consumers for read in consumer.reads if read.buffer.same_as(block.target)]
-    if not reads or sum(reads) <= block.points:
+    reads = [
+        consumer.iterations for consumer in consumers for read in consumer.reads if read.buffer.same_as(block.target)
+    ]
+    if not reads or sum(reads) <= block.iterations:
         return bool(reads)
     is_small = len(reads) * len(block.reads) <= MAX_DUPLICATED_LOADS
     return is_small and not block.calls and all(consumer.is_spatial for consumer in consumers)

@@ -1,6 +1,6 @@
 """The command `mlirtri-opt`: upstream's mlir-opt over the bindings, with the `tri` dialect.
 
-*Takes* MLIR text and passes in mlir-opt's spelling.
+*Takes* MLIR text and passes as options of mlir-opt.
 *Gives* the text after the passes; diagnostics go to stderr.
 *Refuses* a command line that makes no sense (`UsageError`, exit status 2); a failed pass is exit status 1.
 Nothing imports it.

@@ -1,4 +1,4 @@
-"""The command line of `mlirtri-opt`: mlir-opt's spelling, where every unknown option is the name of a pass."""
+"""The command line of `mlirtri-opt`: mlir-opt's options, where every unknown option is the name of a pass."""
 
 from __future__ import annotations
 

@@ -65,13 +65,14 @@ What a kernel may call, made from the tables that the compiler itself reads.
   PrimFuncs at the bridge (pipeline `linalg`) or loops (pipeline `mlir`).
 - **relax**: the operator that the `relax` pipeline uses, with the dtypes for which it computes exactly this. With any
   other dtype the operation goes down to linalg by itself and enters Relax as a PrimFunc.
-- **spelled**: the functions that are this operation. `np` is `numpy`, `F` is `torch.nn.functional`, `mt` is `mlirtri`;
-  `Tensor` and `ndarray` are methods. Functions made of several operations stand under [Spellings](#spellings) only.
-- A *language* operation is none of the `tri` dialect: the frontend spells it with others.
+- **called as**: the library functions that are this operation. `np` is `numpy`, `F` is `torch.nn.functional`, `mt` is
+  `mlirtri`; `Tensor` and `ndarray` are methods. Functions made of several operations stand under
+  [Library functions](#library-functions) only.
+- A *language* operation is none of the `tri` dialect: the frontend writes it with others.
 """
 
 _SPELLINGS_HEAD = """\
-## Spellings
+## Library functions
 
 Every operator, function and method that a kernel may use, with the operations it is made of. A dash: none, since it
 moves or computes nothing at run time. A parameter that is not shown takes the library's default only. Every other
@@ -87,7 +88,7 @@ def page() -> str:
 def _group(group: str) -> str:
     rows = [_operation(op) for op in TABLE.values() if op.group == group]
     title = f"## {group.capitalize()}"
-    return "\n".join([title, "", _table(("operation", "dtypes", "linalg, mlir", "relax", "spelled"), rows)])
+    return "\n".join([title, "", _table(("operation", "dtypes", "linalg, mlir", "relax", "called as"), rows)])
 
 
 def _operation(op: Op) -> tuple[str, ...]:

@@ -79,12 +79,12 @@ def _block_by_block(function: PrimFunc, schedule: Schedule, target: Target) -> S
     if not blocks:  # results without elements: nothing is computed
         return None
     for block in blocks:
-        if not block.points:
+        if not block.iterations:
             return None
         nest = nest_of(schedule, block)
         loops_of = reduction_loops if nest.reduced else element_loops
         statement = loops_of(nest, target) if "R" not in block.kinds or nest.reduced else None
-        if statement is None and not nest.reduced and len(blocks) > 1 and nest.points <= MAX_SCALAR_ELEMENTS:
+        if statement is None and not nest.reduced and len(blocks) > 1 and nest.iterations <= MAX_SCALAR_ELEMENTS:
             # Reductions over axes of extent 1 begin with their init, too.
             body = nest.body if nest.init is None else sequence(nest.init, nest.body)
             statement = fresh(serial_loops(nest.axes, body))

@@ -1,4 +1,4 @@
-"""`mlirtri-opt`: mlir-opt's spelling, its exit statuses, and no traceback for any input."""
+"""`mlirtri-opt`: mlir-opt's options, its exit statuses, and no traceback for any input."""
 
 from __future__ import annotations
 

@@ -6,14 +6,12 @@ from typing import Any
 
 from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.parallel import threads_are_profitable
+from mlirtri.lowering.schedule.cpu.common.parallel import CALL_COST, threads_are_profitable
 from mlirtri.lowering.tir.blocks import BlockFacts
 from mlirtri.lowering.toolchain.tvm_names import Schedule
 
 ROWS_OF_A_TRANSPOSE = 64
 """Rows that a transpose does for one vector of columns, so that each cache line that it loads is used as a whole."""
-CALL_POINTS = 16
-"""The cost of a loop body with a function call such as `exp`, in plain loop bodies."""
 
 
 def lanes_of(block: BlockFacts) -> int:
@@ -24,15 +22,15 @@ def lanes_of(block: BlockFacts) -> int:
     return lanes_in_register(*(int(access.buffer.dtype.bits) for access in accesses), least_bits=32)
 
 
-def parallel_if_profitable(schedule: Schedule, loop: Any, points: int, target: Target) -> None:
+def parallel_if_profitable(schedule: Schedule, loop: Any, iterations: int, target: Target) -> None:
     """Make a loop parallel unless the work of the whole nest is too small."""
-    if threads_are_profitable(target, points):
+    if threads_are_profitable(target, iterations):
         schedule.parallel(loop)
 
 
 def weight(block: BlockFacts) -> int:
     """Return the cost of a block in plain loop bodies."""
-    return block.points * (CALL_POINTS if block.calls else 1)
+    return block.iterations * (CALL_COST if block.calls else 1)
 
 
 def spatial(schedule: Schedule, block: BlockFacts, target: Target) -> None:
@@ -44,12 +42,12 @@ def spatial(schedule: Schedule, block: BlockFacts, target: Target) -> None:
     if all(access.axes in (everything, ()) for access in (*block.reads, *block.writes)):
         loops = [schedule.fuse(*loops)]
     *outer, inner = loops
-    outer_points = block.points // int(schedule.get(inner).extent)
+    outer_iterations = block.iterations // int(schedule.get(inner).extent)
     halves = vectorize(schedule, inner, lanes_of(block))
     if (crossing := _crossing_axis(block)) is not None and len(loops) == len(block.extents):
         outer[crossing], within = schedule.split(outer[crossing], [None, ROWS_OF_A_TRANSPOSE])
         schedule.reorder(*outer, *halves, within)
-    if outer_points < 4 * target.threads:
+    if outer_iterations < 4 * target.threads:
         outer = [*outer, *halves[:1]]
     if outer:
         parallel_if_profitable(schedule, schedule.fuse(*outer) if len(outer) > 1 else outer[0], weight(block), target)

@@ -94,7 +94,7 @@ class FlatNest:
         return tuple(axis for axis in self.axes if axis.is_reduction)
 
     @property
-    def points(self) -> int:
+    def iterations(self) -> int:
         return prod(axis.extent for axis in self.axes)
 
     @property

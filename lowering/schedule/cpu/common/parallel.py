@@ -14,10 +14,12 @@ from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import Stmt, tirx
 
-PARALLEL_POINTS = 32768
+PARALLEL_ITERATIONS = 32768
 """Loop bodies below which a second thread costs more than it saves: a launch takes about 3 µs."""
 
 
+CALL_COST = 16
+"""The cost of a loop body, or of a step, with a function call such as `exp`, in those without."""
 PARALLEL_VECTORS = 65536
 """The same in vector operations of tiles: some ten microseconds."""
 PARALLEL_STEPS = 65536
@@ -29,7 +31,7 @@ def profitable(condition: bool) -> bool:
     return condition or settings.get("MLIRTRI_FORCE_SCHEDULES")
 
 
-def threads_are_profitable(target: Target, work: int, least: int = PARALLEL_POINTS) -> bool:
+def threads_are_profitable(target: Target, work: int, least: int = PARALLEL_ITERATIONS) -> bool:
     """Return whether `work`, in the unit of `least`, is enough for several threads of the target."""
     return target.threads > 1 and profitable(work >= least)
 
@@ -39,7 +41,7 @@ class Outer:
     """Independent loops, outermost first, and the number of times that the innermost body inside of them runs."""
 
     axes: Sequence[NestAxis]
-    points: int
+    iterations: int
 
 
 def outer_loops(outer: Outer, statement: Stmt, target: Target) -> Stmt:
@@ -48,7 +50,7 @@ def outer_loops(outer: Outer, statement: Stmt, target: Target) -> Stmt:
     if not axes:
         return statement
     count = prod(axis.extent for axis in axes)
-    if count > 1 and threads_are_profitable(target, outer.points):
+    if count > 1 and threads_are_profitable(target, outer.iterations):
         return _fused(axes, count, statement)
     return serial_loops(axes, statement)
 

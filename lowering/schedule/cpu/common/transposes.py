@@ -150,8 +150,8 @@ def transposed_loops(
         if count and abreast:
             number = tirx.Var("chunk", "int64")
             body = _chunk(square, axis, across, plus(number * index(abreast), index(first)), abreast)
-            points = nest.points // squares * count * abreast
-            loops = Outer([*outer, NestAxis(number, count, False)], points)
+            iterations = nest.iterations // squares * count * abreast
+            loops = Outer([*outer, NestAxis(number, count, False)], iterations)
             statements.append(outer_loops(loops, fresh(body), target))
     return sequence(*statements)
 

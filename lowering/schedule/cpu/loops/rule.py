@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_STEPS, profitable
+from mlirtri.lowering.schedule.cpu.common.parallel import CALL_COST, PARALLEL_STEPS, profitable
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, last_strip, rest_loop, strip_loop
 from mlirtri.lowering.schedule.cpu.loops.accesses import has_expensive_calls
 from mlirtri.lowering.schedule.cpu.loops.fusion import fused
@@ -45,8 +45,6 @@ from mlirtri.lowering.toolchain.tvm_names import (
     tirx,
 )
 
-CALL_POINTS = 16
-"""The cost of a step with a function call such as `exp`, in plain steps."""
 UNKNOWN_EXTENT = 16
 """The assumed extent of a loop whose bounds are not known outside of it."""
 ROWS = 8
@@ -271,7 +269,7 @@ def _work(statement: Stmt, changing: list[Any]) -> Any:
     if isinstance(statement, tirx.SeqStmt):
         return sum((_work(child, changing) for child in statement.seq), index(0))
     if isinstance(statement, tirx.BufferStore | tirx.Bind):
-        return index(CALL_POINTS if has_expensive_calls(statement.value) else 1)
+        return index(CALL_COST if has_expensive_calls(statement.value) else 1)
     if isinstance(statement, tirx.While):
         return _work(statement.body, changing) * index(UNKNOWN_EXTENT)
     if isinstance(statement, tirx.IfThenElse):

@@ -117,8 +117,8 @@ def _crossing(nest: FlatNest, axis: NestAxis, across: NestAxis, lanes: int, targ
         body = substituted(nest.body, across.variable, position)
         body = tirx.For(within_block, index(0), index(rows), tirx.ForKind.SERIAL, body)
         body = vectors(nest, body, axis, index(0), axis.extent, lanes)
-        points = nest.points // across.extent * count * rows
-        statements.append(outer_loops(Outer([*outer, NestAxis(block, count, False)], points), body, target))
+        iterations = nest.iterations // across.extent * count * rows
+        statements.append(outer_loops(Outer([*outer, NestAxis(block, count, False)], iterations), body, target))
     return sequence(*statements)
 
 
@@ -129,11 +129,11 @@ def _region(nest: FlatNest, axis: NestAxis, lanes: int, target: Target) -> list[
     parts = parts_of(nest.body, axis.variable, axis.extent)
     if len(parts) > 1 or count >= 4 * target.threads or axis.extent < 2 * chunk:
         row = sequence(*(_along(nest, axis, part, lanes) for part in parts))
-        return [outer_loops(Outer(rows, nest.points), row, target)]
+        return [outer_loops(Outer(rows, nest.iterations), row, target)]
     number = tirx.Var("chunk", "int64")
     chunks = NestAxis(number, axis.extent // chunk, False)
     body = vectors(nest, nest.body, axis, number * index(chunk), chunk, lanes)
-    statements = [outer_loops(Outer([*rows, chunks], nest.points), body, target)]
+    statements = [outer_loops(Outer([*rows, chunks], nest.iterations), body, target)]
     if remaining := axis.extent % chunk:
         body = vectors(nest, nest.body, axis, index(axis.extent - remaining), remaining, lanes)
         statements.append(outer_loops(Outer(rows, count * remaining), body, target))
@@ -222,7 +222,7 @@ def interleaved(nest: FlatNest, axes: tuple[NestAxis, NestAxis], lanes: int, tar
             statements.append(_mixed(nest, short, along, index(along.extent - remaining), lanes))
             remaining -= lanes
     outer = [axis for axis in nest.axes if axis is not short and axis is not along]
-    return outer_loops(Outer(outer, nest.points), sequence(*statements), target)
+    return outer_loops(Outer(outer, nest.iterations), sequence(*statements), target)
 
 
 def _mixed(nest: FlatNest, short: NestAxis, along: NestAxis, start: Any, lanes: int) -> Any:

@@ -129,7 +129,9 @@ def _columns(nest: FlatNest, accumulators: Accumulators, column: NestAxis, lanes
 
         whole_strip = _column_strip(nest, accumulators, column, number * index(wide), segments_of(wide, lanes))
         axes = [*outer, NestAxis(number, strips, False)]
-        statements.append(outer_loops(Outer(axes, nest.points * wide * strips // column.extent), whole_strip, target))
+        statements.append(
+            outer_loops(Outer(axes, nest.iterations * wide * strips // column.extent), whole_strip, target)
+        )
     if remaining:
         statements.append(_last_columns(nest, accumulators, column, remaining, lanes, target))
     return sequence(*statements)
@@ -143,7 +145,7 @@ def _last_columns(
     segments = segments_of(column.extent - start, lanes)
     last_strip = _column_strip(nest, accumulators, column, index(start), segments)
     outer = [axis for axis in nest.spatial if axis is not column]
-    return outer_loops(Outer(outer, nest.points * remaining // column.extent), last_strip, target)
+    return outer_loops(Outer(outer, nest.iterations * remaining // column.extent), last_strip, target)
 
 
 def _sums_of_columns(nest: FlatNest, accumulators: Accumulators, column: NestAxis, lanes: int, target: Target) -> Any:
@@ -162,9 +164,9 @@ def _sums_of_columns(nest: FlatNest, accumulators: Accumulators, column: NestAxi
     return sequence(wide.statement(), *([] if last is None else [last]))
 
 
-def _narrower(wide: int, lanes: int, extent: int, outer_points: int, target: Target) -> int:
+def _narrower(wide: int, lanes: int, extent: int, outer_iterations: int, target: Target) -> int:
     """Return a strip width that leaves work for each thread."""
-    while wide > 4 * lanes and outer_points * (extent // wide) < 2 * target.threads and target.threads > 1:
+    while wide > 4 * lanes and outer_iterations * (extent // wide) < 2 * target.threads and target.threads > 1:
         wide //= 2
     return wide
 
@@ -190,9 +192,9 @@ def _column_strip(
 
 
 def _rows(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int, target: Target) -> Any:
-    if not nest.spatial and threads_are_profitable(target, nest.points):
+    if not nest.spatial and threads_are_profitable(target, nest.iterations):
         return _shared_row(nest, accumulators, row, lanes, target)
-    return outer_loops(Outer(list(nest.spatial), nest.points), row_of(nest, accumulators, row, lanes), target)
+    return outer_loops(Outer(list(nest.spatial), nest.iterations), row_of(nest, accumulators, row, lanes), target)
 
 
 def _shared_row(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int, target: Target) -> Any:

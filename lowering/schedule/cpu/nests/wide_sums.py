@@ -168,8 +168,8 @@ class WideColumns:
         cut = Cut(vectors, strips)
         number = tirx.Var("strip", "int64")
         axes = [*outer, NestAxis(number, strips, False)]
-        points = self.nest.points * self.covered // self.column.extent
-        return outer_loops(Outer(axes, points), self._strip(cut, number), self.target)
+        iterations = self.nest.iterations * self.covered // self.column.extent
+        return outer_loops(Outer(axes, iterations), self._strip(cut, number), self.target)
 
     def _strip(self, cut: Cut, number: Any) -> Any:
         scalar = next(iter(self.accumulators.buffers.values()))

@@ -98,8 +98,8 @@ def _loops(window: _Window, target: Target) -> Any:
     for first, count, tall in _cut(1 if row is None else row.extent, rows):
         number = tirx.Var("rows", "int64")
         body = _block(window, plus(number * index(tall), index(first)), tall, vectors)
-        points = window.nest.points * count * tall // (1 if row is None else row.extent)
-        statements.append(outer_loops(Outer([*outer, NestAxis(number, count, False)], points), body, target))
+        iterations = window.nest.iterations * count * tall // (1 if row is None else row.extent)
+        statements.append(outer_loops(Outer([*outer, NestAxis(number, count, False)], iterations), body, target))
     return sequence(*statements)
 
 

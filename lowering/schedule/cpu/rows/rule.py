@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_POINTS, profitable, threads_are_profitable
+from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_ITERATIONS, profitable, threads_are_profitable
 from mlirtri.lowering.schedule.cpu.rows.block_sums import BlockWriter
 from mlirtri.lowering.schedule.cpu.rows.columns import ColumnWriter, columns_of, lanes_of_rows
 from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, find_rows, nests_of
@@ -29,8 +29,8 @@ from mlirtri.lowering.toolchain.tvm_names import (
     tirx,
 )
 
-ROW_BLOCK_POINTS = 16384
-"""Elements of one task, whose buffers are allocated once."""
+ROW_BLOCK_ITERATIONS = 16384
+"""Iterations of one task, whose buffers are allocated once."""
 LONGEST_ACROSS = 1024
 """Elements of rows that are interleaved: each is on another page, and the TLB has a limited number of entries."""
 WAYS = 16
@@ -136,7 +136,7 @@ def _most_across(plan: RowPlan) -> int:
 def has_enough_rows(plan: RowPlan, target: Target) -> bool:
     """Whether there is a row, or a strip, for every thread, where threads are profitable."""
     together = 1 if is_along_memory(plan) else lanes_of_rows(plan)
-    return profitable(prod(plan.rows.extents) // together >= target.threads or _work(plan) < PARALLEL_POINTS)
+    return profitable(prod(plan.rows.extents) // together >= target.threads or _work(plan) < PARALLEL_ITERATIONS)
 
 
 def _strip(plan: RowPlan) -> int:
@@ -153,8 +153,8 @@ def _work(plan: RowPlan) -> int:
 
 def _written(function: PrimFunc, plan: RowPlan, target: Target) -> PrimFunc:
     count = prod(plan.rows.extents)
-    points = max(1, max(prod(step.extents) for step in plan.steps))
-    together = max(1, min(count, target.row_tile or ROW_BLOCK_POINTS // points))
+    iterations = max(1, max(prod(step.extents) for step in plan.steps))
+    together = max(1, min(count, target.row_tile or ROW_BLOCK_ITERATIONS // iterations))
     while target.row_tile is None and together > 1 and -(-count // together) < 4 * target.threads:
         together //= 2
     blocks = -(-count // together)
