@@ -149,7 +149,7 @@ class Overwrites:
                 yield value
 
     def _read(self, producer: ir.Operation) -> dict[ir.Value, None]:
-        """Return the tensors that a generic reads, also through producers that will fuse into it."""
+        """Return the overwritten tensors that a generic reads, also through producers that will fuse into it."""
         if producer not in self._reads:
             self._reads[producer] = dict.fromkeys(self._read_by(producer))
         return self._reads[producer]
@@ -165,15 +165,18 @@ class Overwrites:
             fuses = _is_generic(producer_before := definition(value)) and _has_one_use(value) and value not in self.kept
             if fuses:
                 yield from self._read(producer_before)
-            else:
-                yield viewed(value)
+            elif self._writes_of(array := viewed(value)):
+                yield array
 
-    def _is_written_between(self, array: ir.Value, producer: ir.Operation, consumer: ir.Operation) -> bool:
+    def _writes_of(self, array: ir.Value) -> list[int]:
         if array not in self._writes:
             writes = [self.order[use.owner.operation] for use in array.uses if _writes(use)]
             self._writes[array] = [*writes, *([self.replaced[array]] if array in self.replaced else [])]
+        return self._writes[array]
+
+    def _is_written_between(self, array: ir.Value, producer: ir.Operation, consumer: ir.Operation) -> bool:
         first, last = self.order[producer], self.order[consumer]
-        return any(first < write < last for write in self._writes[array])
+        return any(first < write < last for write in self._writes_of(array))
 
     def _replaced_by(self, operation: ir.Operation) -> Iterator[tuple[ir.Value, int]]:
         for array, content in _contents(operation):
