@@ -57,7 +57,8 @@ def _branch_on_selects(module: ir.Module) -> None:
     """
     while selects := [select for select in operations_named(module, "arith.select") if _is_buffer(select.results[0])]:
         for select in selects:
-            for use in list(select.results[0].uses):
+            # Splitting erases the user, and with it the other uses in it.
+            while (use := next(iter(select.results[0].uses), None)) is not None:
                 _split(select, use.owner.operation)
             select.erase()
 
@@ -67,9 +68,7 @@ def _is_buffer(value: ir.Value) -> bool:
 
 
 def _split(select: ir.Operation, user: ir.Operation) -> None:
-    """Clone the user for each buffer; one that reads the select twice is split at its first use."""
-    if select.results[0] not in list(user.operands):
-        return
+    """Clone the user for each buffer."""
     condition = select.operands[0]
     with ir.InsertionPoint(user), user.location:
         if len(user.results) and all(map(_is_buffer, user.results)):
