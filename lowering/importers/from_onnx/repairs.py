@@ -114,9 +114,37 @@ def _extremum_index(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
+HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+
+
+def _softmax(node: Any, values: Values) -> list[Any]:
+    """Round 16-bit floats after each operation of ONNX's definition, where torch-mlir rounds once."""
+    source = node.input[0]
+    if values.element(source) not in HALVES or values.version < 18:
+        return [node]
+    add = Nodes(node)
+    axis = add.constant(np.array([attribute_of(node, "axis", -1)]))
+    powers = add("Exp", add("Sub", source, add("ReduceMax", source, axis)))
+    add("Div", powers, add("ReduceSum", powers, axis), result=0)
+    return add.nodes
+
+
+def _in_fp32(node: Any, values: Values) -> list[Any]:
+    """Compute in fp32 and round once, where torch-mlir rounds within."""
+    kind = values.element(node.input[0])
+    if kind not in HALVES:
+        return [node]
+    add = Nodes(node)
+    wide = [add("Cast", name, to=TensorProto.FLOAT) if name else "" for name in node.input]
+    attributes = {attribute.name: attribute_of(node, attribute.name, None) for attribute in node.attribute}
+    add("Cast", add(node.op_type, *wide, part="wide", **attributes), to=kind, result=0)
+    return add.nodes
+
+
 RULES: dict[str, Callable[[Any, Values], list[Any]]] = {
     **CASTS, **LAYERS, **POOLS, **QUANTIZATION, **RESIZES, **SAMPLES, **TRANSFORMS,
     "LSTM": _without_peepholes,
-    "LpNormalization": _normalised, "Sign": _signs, "Pow": _powers, "ArgMax": _extremum_index,
+    **dict.fromkeys(("Celu", "Elu", "Selu", "Softplus", "Mish", "HardSwish", "LogSoftmax", "Erf"), _in_fp32),
+    "Softmax": _softmax, "LpNormalization": _normalised, "Sign": _signs, "Pow": _powers, "ArgMax": _extremum_index,
     "ArgMin": _extremum_index,
 }  # fmt: skip

@@ -144,7 +144,7 @@ def test_samples_of_a_grid_become_gathers(mode, padding, aligned, volume):
 OTHERS = {
     "norm pool": ("LpPool", [random(1, 2, 7, 6)], {"kernel_shape": [3, 2], "p": 3, "pads": [1, 0, 1, 1]}, None),
     "columns": ("Col2Im", [random(1, 8, 9)], {"strides": [2, 1]}, [np.int64([6, 4]), np.int64([2, 2])]),
-    "transposed": ("ConvTranspose", [random(1, 2, 3, 3), random(2, 1, 3, 3), random(2)], {"group": 2}, None),
+    "transposed": ("ConvTranspose", [random(1, 2, 3, 3), random(2, 1, 3, 3)], {"group": 2}, None),
     "deformed": ("DeformConv", [random(1, 2, 4, 4), random(2, 2, 2, 2), random(1, 8, 3, 3)], {}, None),
     "spectrum": ("DFT", [random(2, 6, 1)], {"onesided": 1}, []),
     "inverse": ("DFT", [random(2, 5, 2)], {"inverse": 1}, []),
