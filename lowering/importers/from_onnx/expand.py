@@ -14,7 +14,7 @@ import onnx.inliner
 import onnx.version_converter
 from onnx import helper
 
-from mlirtri.lowering.importers.from_onnx.nodes import Values, graphs_in
+from mlirtri.lowering.importers.from_onnx.nodes import Values, graphs_in, version_of
 
 EXPANDED = frozenset({
     "AffineGrid", "Attention", "CausalConvWithState", "CenterCropPad", "DynamicQuantizeLinear", "FlexAttention", "Gelu",
@@ -60,6 +60,8 @@ def _definition(node: Any, values: Values, model: Any) -> list[Any]:
     function = _function(node, values, model)
     if function is None:
         return [node]
+    if not version_of(function):
+        function.opset_import.append(helper.make_opsetid("", version_of(model) or onnx.defs.onnx_opset_version()))
     call = onnx.NodeProto()
     call.CopyFrom(node)
     call.domain = function.domain = "mlirtri.definition"
@@ -78,10 +80,11 @@ def _definition(node: Any, values: Values, model: Any) -> list[Any]:
 
 def _converted(body: Any, model: Any) -> Any:
     """Return the body of a definition with the version of the operators that `model` has."""
-    version, own = (
-        next(opset.version for opset in opsets if opset.domain in ("", "ai.onnx"))
-        for opsets in (model.opset_import, body.opset_import)
-    )
+    own, version = version_of(body), version_of(model)
+    if not version:
+        # A model of operators of other domains alone says none.
+        model.opset_import.append(helper.make_opsetid("", own))
+        return body
     return body if version == own else onnx.version_converter.convert_version(body, version)
 
 

@@ -19,11 +19,10 @@ from mlirtri.errors import KernelError, KernelTypeError, UnsupportedOperationErr
 from mlirtri.lowering.importers.from_onnx.casts import store, stored_array
 from mlirtri.lowering.importers.from_onnx.expand import EXPANDED, expand
 from mlirtri.lowering.importers.from_onnx.fold import fold
-from mlirtri.lowering.importers.from_onnx.nodes import Values, graphs_of
+from mlirtri.lowering.importers.from_onnx.nodes import DOMAINS, Values, graphs_of, version_of
 from mlirtri.lowering.importers.from_onnx.repairs import repair
 from mlirtri.lowering.importers.normalize.constants import LARGEST_LITERAL
 
-DOMAINS = ("", "ai.onnx")
 PREVIEW = {("ai.onnx.preview", name) for name in EXPANDED}
 """Operators of other domains, which ONNX defines by its own."""
 WEIGHTED = (
@@ -95,8 +94,7 @@ def _simplified(model: Any) -> Any:
             node.domain = ""
             _unify_constants(node)
     model = fold(model)
-    version = next((opset.version for opset in model.opset_import if opset.domain in DOMAINS), OLDEST)
-    repair(model.graph, Values({}, {}, version))
+    repair(model.graph, Values({}, {}, version_of(model)))
     return model
 
 
@@ -140,7 +138,7 @@ OLDEST = 15
 
 
 def _converted(model: Any) -> Any:
-    version = next((opset.version for opset in model.opset_import if opset.domain in DOMAINS), OLDEST)
+    version = version_of(model) or OLDEST
     if version >= OLDEST:
         return model
     scans = [node for graph in graphs_of(model.graph) for node in graph.node if node.op_type == "Scan"]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
-from mlirtri.lowering.importers.from_onnx.nodes import graphs_of, operand
+from mlirtri.lowering.importers.from_onnx.nodes import attribute_of, graphs_of, operand
 
 STRUCTURAL: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(
@@ -24,7 +24,7 @@ STRUCTURAL: dict[str, tuple[int, ...]] = {
         ),
         (1,),
     ),
-    "Resize": (1, 2, 3), "DFT": (1, 2), "Pad": (3,), "Col2Im": (1, 2), "STFT": (1, 3), "Split": (1,), "OneHot": (1,),
+    "Resize": (1, 2, 3), "DFT": (1, 2), "Col2Im": (1, 2), "STFT": (1, 3), "Split": (1,), "OneHot": (1,),
     "MaxUnpool": (2,), "BlackmanWindow": (0,), "HannWindow": (0,), "HammingWindow": (0,),
     "MelWeightMatrix": (0, 1, 2, 3, 4), "Loop": (0, 1), "Upsample": (1,),
 }  # fmt: skip
@@ -52,6 +52,8 @@ def _positions(node: Any, inputs: Mapping[str, Any]) -> tuple[int, ...]:
     if node.op_type == "Slice":
         # Where it starts and ends may be computed at run time, along axes that are known.
         return (1, 2, 3, 4) if {operand(node, 3), operand(node, 4)} & {*inputs} else ()
+    if node.op_type == "Pad":
+        return (3,) if attribute_of(node, "mode", b"constant") == b"constant" else (1, 3)
     return STRUCTURAL.get(node.op_type, ())
 
 

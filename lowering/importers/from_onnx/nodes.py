@@ -12,6 +12,14 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
+DOMAINS = ("", "ai.onnx")
+
+
+def version_of(model: Any) -> int:
+    """Return the version of ONNX's own operators that a model is written in, 0 if it uses none."""
+    return next((opset.version for opset in model.opset_import if opset.domain in DOMAINS), 0)
+
+
 def graphs_in(node: Any) -> Iterator[Any]:
     """Yield the graphs in the attributes of a node."""
     for attribute in node.attribute:

@@ -14,6 +14,7 @@ from mlirtri.lowering.importers.from_onnx.layers import LAYERS
 from mlirtri.lowering.importers.from_onnx.nodes import FLOATS, Nodes, Values, attribute_of, graphs_in
 from mlirtri.lowering.importers.from_onnx.pools import POOLS
 from mlirtri.lowering.importers.from_onnx.quantization import QUANTIZATION
+from mlirtri.lowering.importers.from_onnx.recurrences import RECURRENCES
 from mlirtri.lowering.importers.from_onnx.resize import RESIZES
 from mlirtri.lowering.importers.from_onnx.samples import SAMPLES
 from mlirtri.lowering.importers.from_onnx.transforms import TRANSFORMS
@@ -142,7 +143,7 @@ def _in_fp32(node: Any, values: Values) -> list[Any]:
 
 
 RULES: dict[str, Callable[[Any, Values], list[Any]]] = {
-    **CASTS, **LAYERS, **POOLS, **QUANTIZATION, **RESIZES, **SAMPLES, **TRANSFORMS,
+    **CASTS, **LAYERS, **POOLS, **QUANTIZATION, **RECURRENCES, **RESIZES, **SAMPLES, **TRANSFORMS,
     "LSTM": _without_peepholes,
     **dict.fromkeys(("Celu", "Elu", "Selu", "Softplus", "Mish", "HardSwish", "LogSoftmax", "Erf"), _in_fp32),
     "Softmax": _softmax, "LpNormalization": _normalised, "Sign": _signs, "Pow": _powers, "ArgMax": _extremum_index,

@@ -125,7 +125,7 @@ def branch_of(node: Any, values: Values) -> list[Any] | None:
     """Return the nodes of the branch that an `If` takes, None if it is not known."""
     condition = values.constants.get(node.input[0])
     if condition is None:
-        return None
+        return _chosen(node)
     graph = attribute_of(node, "then_branch" if condition.item() else "else_branch", None)
     nodes, results = inlined(graph, [], node.name)
     nodes.extend(
@@ -134,3 +134,18 @@ def branch_of(node: Any, values: Values) -> list[Any] | None:
         if output
     )
     return nodes
+
+
+def _chosen(node: Any) -> list[Any] | None:
+    """Choose between two branches of constants of the same shape by `Where`, which torch-mlir lowers."""
+    branches = [attribute_of(node, name, None) for name in ("then_branch", "else_branch")]
+    constants = [Values({}).within(branch).constants for branch in branches]
+    if any(value.name not in known for b, known in zip(branches, constants, strict=True) for value in b.output):
+        return None
+    add = Nodes(node)
+    for position in range(len(node.output)):
+        pair = [known[b.output[position].name] for b, known in zip(branches, constants, strict=True)]
+        if pair[0].shape != pair[1].shape:
+            return None
+        add("Where", node.input[0], *map(add.constant, pair), result=position)
+    return add.nodes

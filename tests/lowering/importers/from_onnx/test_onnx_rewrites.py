@@ -12,6 +12,7 @@ from onnx_models import check, model_of, random, value
 import mlirtri as mt
 from mlirtri.errors import ArgumentMismatchError, KernelTypeError, UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.graph import split_model
+from mlirtri.lowering.importers.from_onnx.nodes import constant
 
 
 def rewritten(model):
@@ -189,6 +190,35 @@ def test_loops_of_a_constant_trip_count_are_unrolled(operator):
     inputs, weights = {"v": np.ones(3, np.float32), "x": random(4, 3)}, {"count": np.array(4), "go": np.array(True)}
     weights = weights if operator == "Loop" else {}
     check_rewritten([looped(operator)], inputs, weights, outputs=("y", "z"), gone=[operator])
+
+
+def test_branches_of_constants_become_a_choice():
+    arrays = {"then": random(3), "otherwise": random(3)}
+    arms = [
+        helper.make_graph([constant(name, array)], name, [], [value(name, array)]) for name, array in arrays.items()
+    ]
+    node = helper.make_node("If", ["c"], ["y"], then_branch=arms[0], else_branch=arms[1])
+    check_rewritten([node], {"c": np.array(False)}, gone=["If"])
+
+
+@pytest.mark.parametrize("direction", ["reverse", "bidirectional"])
+def test_backward_recurrences_become_forward_ones(direction):
+    count = 2 if direction == "bidirectional" else 1
+    inputs = {"x": random(3, 1, 2), "w": random(count, 4, 2), "r": random(count, 4, 4)}
+    node = helper.make_node("RNN", list(inputs), ["y", "last"], hidden_size=4, direction=direction)
+    result = rewritten(model_of([node], inputs, outputs=("y", "last")))
+    layers = [layer for layer in result.graph.node if layer.op_type == "RNN"]
+    assert len(layers) == count
+    assert all(attribute.name != "direction" for layer in layers for attribute in layer.attribute)
+    check_rewritten([node], inputs, outputs=("y", "last"))
+
+
+@pytest.mark.parametrize("mode", ["linear", "circular"])
+def test_scatters_into_a_cache_become_a_choice(mode):
+    inputs = {"cache": random(2, 4, 3), "x": random(2, 2, 3), "i": np.int64([1, 2])}
+    inputs["i"][1] = 3 if mode == "circular" else 2
+    node = helper.make_node("TensorScatter", list(inputs), ["y"], mode=mode)
+    check_rewritten([node], inputs, opset=24, gone=["TensorScatter"])
 
 
 def test_bits_are_reinterpreted():

@@ -1,0 +1,68 @@
+"""Rewrite recurrent layers that run backward, and scatters into caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.importers.from_onnx.layers import static_shape
+from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Values, attribute_of, operand
+
+
+def _recurrence(node: Any, values: Values) -> list[Any]:
+    """Run each direction of an `RNN` forward, over reversed inputs for the backward one."""
+    direction = attribute_of(node, "direction", b"forward")
+    if direction == b"forward":
+        return [node]
+    if operand(node, 4) or attribute_of(node, "layout", 0):
+        raise UnsupportedOperationError(
+            f"node {node.name!r} is a backward RNN with lengths of sequences or batches first",
+            help="export it for sequences of one length, time first",
+        )
+    add = Nodes(node)
+    length = static_shape(node, node.input[0], values)[0]
+    count = 2 if direction == b"bidirectional" else 1
+    kept = ("activations", "activation_alpha", "activation_beta", "clip", "hidden_size")
+    attributes = {name: value for name in kept if (value := attribute_of(node, name, None)) is not None}
+    flipped = add.constant(np.arange(length)[::-1])
+    outputs, lasts = [], []
+    for number in range(count):
+        is_backward = number == count - 1
+        index = add.constant(np.array([number]))
+        parts = [add("Gather", operand(node, i), index, axis=0) if operand(node, i) else "" for i in (1, 2, 3, 4, 5)]
+        source = add("Gather", node.input[0], flipped, axis=0) if is_backward else node.input[0]
+        if "activations" in attributes:
+            attributes["activations"] = [attribute_of(node, "activations", None)[number]]
+        output, last = add.several("RNN", source, *parts, count=2, part=f"direction{number}", **attributes)
+        outputs.append(add("Gather", output, flipped, axis=0) if is_backward else output)
+        lasts.append(last)
+    for position, (parts, axis) in enumerate(((outputs, 1), (lasts, 0))):
+        if len(node.output) > position and node.output[position]:
+            add("Concat", *parts, axis=axis, result=position)
+    return add.nodes
+
+
+def _cached(node: Any, values: Values) -> list[Any]:
+    """Replace a run of a cache, where each batch says, by a gather for every position and a choice."""
+    cache, update = (static_shape(node, name, values) for name in node.input[:2])
+    axis = attribute_of(node, "axis", -2) % len(cache)
+    add, length, count = Nodes(node), cache[axis], update[axis]
+    first = operand(node, 2) or add.constant(np.zeros(cache[0], np.int64))
+    batches = [cache[0], *[1] * (len(cache) - 1)]
+    line = [-1 if position == axis else 1 for position in range(len(cache))]
+    positions = add.constant(np.arange(length).reshape(line))
+    offset = add("Sub", positions, add("Reshape", first, add.constant(np.array(batches))))
+    if attribute_of(node, "mode", b"linear") == b"circular":
+        offset = add("Mod", offset, add.constant(np.array(length)))
+    zero, last = add.constant(np.array(0)), add.constant(np.array(count - 1))
+    inside = add("And", add("GreaterOrEqual", offset, zero), add("LessOrEqual", offset, last))
+    every = add("Expand", add("Clip", offset, zero, last), add.constant(np.array(cache)))
+    new = add("GatherElements", node.input[1], every, axis=axis)
+    add("Where", inside, new, node.input[0], result=0)
+    return add.nodes
+
+
+RECURRENCES: dict[str, Callable[[Any, Values], list[Any]]] = {"RNN": _recurrence, "TensorScatter": _cached}
