@@ -1,12 +1,13 @@
 """Changes of a program that change no bit of its results.
 
-Each row has a program and the same one written otherwise: a helper inlined, names changed, independent statements in another
-order, a loop unrolled or split, an array transposed twice. `test_memory_changes_no_bit` and `test_threads_change_no_bit` leave
-the program as it is and change how its arguments lie in memory, and how many threads run it.
+Each row has a program and the same one written otherwise: a helper inlined, names changed, independent statements in
+another order, a loop unrolled or split, an array transposed twice. `test_memory_changes_no_bit` and
+`test_threads_change_no_bit` leave the program as it is and change how its arguments lie in memory, and how many threads
+run it.
 
-Sums are the one place where bits may change: schedules split them into parts, and which parts depends on what a sum is fused
-with and on the number of threads. Rows whose sums may be added in another order are in `REORDERED` and are compared within
-the bound of such sums.
+Sums are the one place where bits may change: schedules split them into parts, and which parts depends on what a sum is
+fused with and on the number of threads. Rows whose sums may be added in another order are in `REORDERED` and are
+compared within the bound of such sums.
 """
 
 from __future__ import annotations

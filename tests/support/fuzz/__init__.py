@@ -1,8 +1,8 @@
 """Random programs, run by every pipeline and compared with a reference by bounds of an error analysis.
 
-Takes a kind of program, a seed and a number of programs. Gives what each pipeline did with each: agreed, refused, wrong or
-crashed, and for the last two a program of a few lines and a test. Refuses programs whose right results are not known:
-those that hang on a rounding, and functions without an error bound.
+Takes a kind of program, a seed and a number of programs. Gives what each pipeline did with each: agreed, refused, wrong
+or crashed, and for the last two a program of a few lines and a test. Refuses programs whose right results are not
+known: those that hang on a rounding, and functions without an error bound.
 
 Read in this order:
 

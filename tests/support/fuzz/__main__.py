@@ -1,7 +1,7 @@
 """The driver behind ``make fuzz``: runs programs until a count or a time is reached and says what came of them.
 
-A worker process runs the programs, so that a crash of the process or an endless loop is one program's failure. Program n of
-a seed is the same one in every run: ``--seed S --first N --count 1`` runs it again.
+A worker process runs the programs, so that a crash of the process or an endless loop is one program's failure. Program
+n of a seed is the same one in every run: ``--seed S --first N --count 1`` runs it again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """NumPy arrays that carry a reference of higher precision and an error bound through a program.
 
-`Bounded` runs every function three times: as NumPy does (`low`, the peer, which decides dtypes, shapes and integers), in
-long double (`high`), and on the error bounds. Views are views in all three, so that plain Python runs loops, branches and
-updates in place.
+`Bounded` runs every function three times: as NumPy does (`low`, the peer, which decides dtypes, shapes and integers),
+in long double (`high`), and on the error bounds. Views are views in all three, so that plain Python runs loops,
+branches and updates in place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """torch tensors that carry a reference of higher precision and an error bound through a program.
 
-As `bounded_array.Bounded` for NumPy: every function runs as eager torch does (`low`, the peer), in float64 (`high`), and on the
-bounds. Functions with several roundings (softmax, layer_norm…) are written as compositions of others, and take only dtype
-and shape from torch.
+As `bounded_array.Bounded` for NumPy: every function runs as eager torch does (`low`, the peer), in float64 (`high`),
+and on the bounds. Functions with several roundings (softmax, layer_norm…) are written as compositions of others, and
+take only dtype and shape from torch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bounds on the error of elementwise functions, sums and products, computed beside a reference of higher precision.
 
-A value is a pair: `high`, computed in long double, and `error`, which bounds how far a right result of the program's own
-dtype may lie from it. Three formulas, with u the unit roundoff of the dtype:
+A value is a pair: `high`, computed in long double, and `error`, which bounds how far a right result of the program's
+own dtype may lie from it. Three formulas, with u the unit roundoff of the dtype:
 
 * A function f of operands x with errors e gives ``max |f(x ± e) - f(x)| + k u |f(x)|``. The maximum is taken over the
   corners of the box, where functions that are monotone or convex in each operand take it; k is the number of roundings

@@ -1,5 +1,5 @@
-"""NumPy-language kernels: straight code from templates over dtypes, complex numbers, views, masks, run-time lengths and device
-regions; and loops, branches and updates from `imperative.py`.
+"""NumPy-language kernels: straight code from templates over dtypes, complex numbers, views, masks, run-time lengths and
+device regions; and loops, branches and updates from `imperative.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""MLIR modules of linalg on tensors: generics of random maps, iterator types and bodies, open sizes, and tensor operations.
+"""MLIR modules of linalg on tensors: generics of random maps, iterator types and bodies, open sizes, and tensor
+operations.
 
-The peer is `generic`, which reads a `linalg.generic` as its definition says: operands are gathered over the iteration space,
-the body runs on all of it, and the reduced axes are combined.
+The peer is `generic`, which reads a `linalg.generic` as its definition says: operands are gathered over the iteration
+space, the body runs on all of it, and the reduced axes are combined.
 """
 
 from __future__ import annotations

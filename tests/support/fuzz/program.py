@@ -90,7 +90,8 @@ def comparable(value: Any) -> bool:
 
 
 def imported(program: Program, load: Callable[[], Any]) -> Any:
-    """Return what `load` imports of a program; once for all pipelines, since tracing a module takes longer than compiling."""
+    """Return what `load` imports of a program; once for all pipelines, since tracing a module takes longer than
+    compiling."""
     key = f"{program.kind} {id(program)}"
     if key not in _IMPORTED:
         _IMPORTED.clear()

@@ -1,8 +1,9 @@
-"""Makes a failing program smaller while it fails in the same way: delta debugging over statements, then values and shapes.
+"""Makes a failing program smaller while it fails in the same way: delta debugging over statements, then values and
+shapes.
 
-A candidate has to be a program itself: the reference runs it and bounds its results. Four ways to a smaller one: a result
-is dropped; a statement is deleted, or part of a block; a statement goes and its value becomes an argument; an expression
-becomes one of its operands. Then axes of one size become shorter in all arguments.
+A candidate has to be a program itself: the reference runs it and bounds its results. Four ways to a smaller one: a
+result is dropped; a statement is deleted, or part of a block; a statement goes and its value becomes an argument; an
+expression becomes one of its operands. Then axes of one size become shorter in all arguments.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def candidates(program: Program) -> Iterator[Program]:
 
 
 def _halves(program: Program) -> Iterator[Program]:
-    """Drop half, a quarter… of the statements (Zeller and Hildebrandt, Simplifying and isolating failure-inducing input)."""
+    """Drop half, a quarter… of the statements (Zeller and Hildebrandt, Simplifying and isolating failure-inducing
+    input)."""
     size = len(program.statements) // 2
     while size > 1:
         for first in range(0, len(program.statements), size):
@@ -143,7 +145,8 @@ def _smaller_statements(program: Program) -> Iterator[Program]:
 
 
 def smaller_texts(text: str) -> Iterator[str]:
-    """Give a statement with a block unwrapped, a line of a block less, or an expression replaced by one of its operands."""
+    """Give a statement with a block unwrapped, a line of a block less, or an expression replaced by one of its
+    operands."""
     tree = ast.parse(text)
     statement = tree.body[0]
     for block in ("body", "orelse"):

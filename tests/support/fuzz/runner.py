@@ -121,7 +121,8 @@ def _difference(result: Any, expected: Any) -> str:
 
 
 def outside(mine: Any, expected: Bounded) -> Any:
-    """Return where a result is farther from the reference than its bound, or of another class (finite, infinite, NaN)."""
+    """Return where a result is farther from the reference than its bound, or of another class (finite, infinite,
+    NaN)."""
     high, low = np.asarray(expected.high), np.asarray(expected.low)
     with np.errstate(all="ignore"):
         if mine.dtype.kind == "c":

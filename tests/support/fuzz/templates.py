@@ -1,10 +1,10 @@
 """Generates programs by filling templates: a statement is kept if the reference runs it and bounds its error.
 
-A template is text with slots. ``{a}`` is any array, ``{f}``, ``{i}``, ``{m}`` an array of floats, integers, bools, ``{v}`` one
-of rank 1 and more, ``{M}`` of rank 2 and more; the first of them in a template is the subject. Slots behind it depend on
-it: ``{b}`` broadcasts with it, ``{d}`` has its shape, ``{c}`` is a condition of its shape, ``{q}`` can be multiplied with it as
-a matrix, ``{axis}``, ``{axes}``, ``{shape}``, ``{index}``, ``{size}``, ``{padding}`` say something about it. ``{k}`` and ``{s}``
-are numbers, ``{dtype}`` is a dtype, ``{keep}`` a bool.
+A template is text with slots. ``{a}`` is any array, ``{f}``, ``{i}``, ``{m}`` an array of floats, integers, bools,
+``{v}`` one of rank 1 and more, ``{M}`` of rank 2 and more; the first of them in a template is the subject. Slots behind
+it depend on it: ``{b}`` broadcasts with it, ``{d}`` has its shape, ``{c}`` is a condition of its shape, ``{q}`` can be
+multiplied with it as a matrix, ``{axis}``, ``{axes}``, ``{shape}``, ``{index}``, ``{size}``, ``{padding}`` say
+something about it. ``{k}`` and ``{s}`` are numbers, ``{dtype}`` is a dtype, ``{keep}`` a bool.
 """
 
 from __future__ import annotations
@@ -208,7 +208,8 @@ def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
 
 
 def random_array(random: Random, dtype: str, shape: tuple[int, ...], special: bool = False) -> Any:
-    """Return numbers of both signs that every float dtype holds; integers of all sizes; NaN and infinities if wanted."""
+    """Return numbers of both signs that every float dtype holds; integers of all sizes; NaN and infinities if
+    wanted."""
     numbers = np.random.default_rng(random.getrandbits(32))
     kind = np.dtype(dtype).kind
     if kind == "b":

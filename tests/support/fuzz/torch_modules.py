@@ -1,5 +1,5 @@
-"""torch modules: random graphs of operators with sampled arguments, through torch.export; and kernels that spell torch's
-functions. The peer is eager torch.
+"""torch modules: random graphs of operators with sampled arguments, through torch.export; and kernels that spell
+torch's functions. The peer is eager torch.
 """
 
 from __future__ import annotations
