@@ -6,6 +6,7 @@ The result is a view of the first argument, a new array, or an array of the call
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -38,7 +39,8 @@ def spelled(b: Language, spelling: Spelling, arguments: list[Any], keywords: dic
     if spelling.writes:
         return _in_place(b, spelling, arguments, keywords)
     result = spelling.call(b, *arguments, **keywords)
-    source = next((argument for argument in arguments if isinstance(argument, TriValue)), None)
+    tensors = [value for value in _flat([*arguments, *keywords.values()]) if isinstance(value, TriValue)]
+    source = tensors[0] if tensors else None
     if (
         isinstance(result, TriValue)
         and source is not None
@@ -51,9 +53,18 @@ def spelled(b: Language, spelling: Spelling, arguments: list[Any], keywords: dic
             shared.origin.storage.share("the result of einsum", [source.origin.storage])
         return shared
     result = storage.as_new_array(result)
-    if source is not None and storage.is_view_function(spelling.name):
-        result = storage.viewed(b, source, result)
+    if storage.is_view_function(spelling.name, bound):
+        for tensor in tensors:
+            result = storage.viewed(spelling.name, tensor, result)
     return storage.with_rank_0_memory(b.semantics, spelling.name, [*arguments, *keywords.values()], result)
+
+
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, (tuple, list)):
+            yield from _flat(value)
+        else:
+            yield value
 
 
 def _in_place(b: Language, spelling: Spelling, arguments: list[Any], keywords: dict[str, Any]) -> Any:

@@ -171,7 +171,7 @@ def _assign_attribute(context: FunctionContext, target: ast.Attribute, value: An
 
 
 def _reshape_in_place(context: FunctionContext, owner: TriValue, shape: Any, name: str) -> None:
-    reshaped = viewed(context.b, owner, context.b.reshape(owner, shape))
+    reshaped = viewed("reshape", owner, context.b.reshape(owner, shape))
     if has_memory(owner) and (owner.origin.storage.argument is not None or not has_memory(reshaped)):
         raise UnsupportedSyntaxError(
             f"the shape of {name!r} cannot be changed in place: it is an argument, or no view of that shape exists",

@@ -10,6 +10,7 @@ Read in this order:
 - `linear_algebra.py`: `numpy.linalg` in the kernel language itself.
 - `dynamic_sizes.py`: run-time sizes and indices in linear form.
 - `storage.py`: the memory of arrays, and the view operations from it to a tensor.
+- `strides.py`: whether a reshape of a view is a view.
 - `merging.py`: the common type of a value after two branches, or of two iterations.
 - `scf.py`: builders of `scf` operations around tensors.
 - `debugging.py`: the log of `device_print`; `breakpoint()`.

@@ -19,6 +19,7 @@ from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.ops import attributes
 from mlirtri.errors import UnsupportedSyntaxError
 from mlirtri.lowering.core.interface import like
+from mlirtri.lowering.frontend.language.strides import keeps_memory
 
 _SERIAL = count(1)
 _VERSION = count(1)
@@ -243,13 +244,27 @@ VIEWS = frozenset(
     unbind unflatten reshape_as swapdims tensor_split adjoint H permute_dims matrix_transpose""".split()
 )
 """Functions, methods and attributes of NumPy and torch that return a view where they can."""
+_VIEWS_OF_ONE_LIBRARY = frozenset(
+    "numpy.diag numpy.unstack numpy.broadcast_arrays torch.meshgrid torch.flatten Tensor.flatten".split()
+)
+"""Functions that copy in the other library; some have a view of each of their arguments."""
+_COPIES = frozenset(
+    f"{owner}.{name}" for owner in ("torch", "Tensor") for name in ("flip", "fliplr", "flipud", "rot90")
+) | {"ndarray.flatten"}
+"""Functions that are views in the other library only."""
+_CONTIGUOUS = ("contiguous", "ascontiguousarray", "ravel")
+"""Functions that copy what is not contiguous."""
 _STEPS = ("reshape", "transpose", "flip", "broadcast_to", "extract_slice", "slice", "dynamic_reshape",
           "dynamic_broadcast", "real", "imag")  # fmt: skip
 
 
-def is_view_function(name: str) -> bool:
-    """Return whether ``numpy.ravel``, ``ndarray.T``… gives a view of its first argument."""
-    return name.rsplit(".", 1)[-1] in VIEWS and name != "ndarray.flatten"
+def is_view_function(name: str, arguments: dict[str, Any]) -> bool:
+    """Return whether ``numpy.ravel``, ``ndarray.T``… gives views of its arguments."""
+    if name == "numpy.meshgrid":
+        return arguments.get("copy") is False
+    if name in _COPIES:
+        return False
+    return name in _VIEWS_OF_ONE_LIBRARY or name.rsplit(".", 1)[-1] in VIEWS
 
 
 def is_einsum_view(name: str, arguments: list[Any]) -> bool:
@@ -268,26 +283,21 @@ def returns_itself(name: str, source: TriValue, result: TriValue, arguments: dic
     return is_conjugate or (name == "ndarray.astype" and arguments.get("copy") is False)
 
 
-def viewed(b: Any, source: TriValue, result: Any) -> Any:
+def viewed(name: str, source: TriValue, result: Any) -> Any:
     """Return a function's result with the memory of `source`, if only view operations lie between them."""
     if isinstance(result, (tuple, list)):
-        return type(result)(viewed(b, source, part) for part in result)
+        return type(result)(viewed(name, source, part) for part in result)
     if not isinstance(result, TriValue) or not has_memory(source):
         return result
     steps = _between(source.value, result.value)
-    if steps is None or not _keeps_memory(source, steps):
+    if steps is None:
         return result
-    view, shape = source.origin, source.type.shape
-    for step in steps:
-        if step.op in ("reshape", "dynamic_reshape"):
-            new_shape = step.attributes["shape"]
-            step = replace(step, moves_axes=[n for n in shape if n != 1] != [n for n in new_shape if n != 1])
-            shape = new_shape
-        else:
-            # The shape after other steps is not known here: treat a following reshape as one that moves elements.
-            shape = ()
-        view = view.then(step)
-    return replace(result, origin=view, weak=False)
+    origin = source.origin
+    every = [(step.op, step.attributes, step.moves_axes) for step in (*origin.steps, *steps)]
+    is_view = keeps_memory(origin.storage.value.type.shape, every, name.rsplit(".", 1)[-1] in _CONTIGUOUS)
+    if is_view is None:
+        return either(as_new_array(result), [source], f"the result of {name}")
+    return replace(result, origin=replace(origin, steps=(*origin.steps, *steps)), weak=False) if is_view else result
 
 
 def as_new_array(result: Any) -> Any:
@@ -309,41 +319,10 @@ def _between(source: ir.Value, value: ir.Value) -> list[ViewStep] | None:
 
 def _step(operation: ir.Operation) -> ViewStep:
     op = op_of(operation)
+    before, after = (type_of(value.type).shape for value in (operation.operands[0], operation.results[0]))
     values = attributes.from_mlir(op, operation)
     if op.name == "slice":
         return ViewStep("extract_slice", {**values, "drop": ()})
     indices = tuple(TriValue(operand, type_of(operand.type)) for operand in list(operation.operands)[1:])
-    return ViewStep(op.name, values, indices)
-
-
-def _keeps_memory(source: TriValue, steps: list[ViewStep]) -> bool:
-    """Return whether every reshape among the steps is of contiguous memory: the libraries copy otherwise."""
-    shape, is_whole = source.type.shape, not source.origin.steps or _is_contiguous(source)
-    for step in steps:
-        if step.op in ("reshape", "dynamic_reshape"):
-            old_sizes = [size for size in shape if size != 1]
-            new_sizes = [size for size in step.attributes["shape"] if size != 1]
-            if old_sizes != new_sizes and not is_whole:
-                return False
-            shape = tuple(step.attributes["shape"])
-        else:
-            is_whole = False
-            shape = ()
-    return True
-
-
-def _is_contiguous(source: TriValue) -> bool:
-    for step in source.origin.steps:
-        if step.op == "reshape":
-            continue
-        if step.op != "extract_slice" or any(stride != 1 for stride in step.attributes["strides"]):
-            return False
-        sizes, is_partial = step.attributes["sizes"], False
-        full_shape = source.origin.storage.value.type.shape
-        if step is not source.origin.steps[0] or len(sizes) != len(full_shape):
-            return False
-        for size, full in zip(reversed(sizes), reversed(full_shape), strict=True):
-            if is_partial and size != 1:
-                return False
-            is_partial = is_partial or size != full
-    return True
+    moves_axes = [size for size in before if size != 1] != [size for size in after if size != 1]
+    return ViewStep(op.name, values, indices, moves_axes)

@@ -147,6 +147,8 @@ class Generator:
 
     def cut(self, size: int) -> str:
         """An index or a slice of an axis."""
+        if not size:
+            return ":"
         low, high = sorted(self.random.randint(-size - 1, size + 1) for _ in range(2))
         return self.random.choice((
             ":", ":", "::-1", "::2", f"{low}:", f":{high}", f"{low}:{high}", "1:", ":-1", f"{self.random.randrange(-size, size)}",

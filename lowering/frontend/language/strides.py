@@ -1,0 +1,99 @@
+"""Decide whether a reshape of a view is a view again or a copy, as NumPy and torch do: by the strides of its axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mlirtri.dialect.base.sizes import is_dynamic
+
+Layout = list[tuple[int, int]]
+"""The size and the stride, in elements, of each axis."""
+Step = tuple[str, Mapping[str, Any], bool]
+"""A view operation, its attributes, and whether it is a reshape that does more than add and drop axes of size 1."""
+_RESHAPES = ("reshape", "dynamic_reshape")
+
+
+def keeps_memory(shape: Sequence[Any], steps: Sequence[Step], contiguous: bool = False) -> bool | None:
+    """Return whether a chain of view operations on a row-major array copies nothing; None where only the run shows it.
+
+    With `contiguous`, the result has to be row-major as well.
+    """
+    layout = None if any(map(is_dynamic, shape)) else row_major(shape)
+    is_whole = True
+    for op, attributes, moves_axes in steps:
+        if op in _RESHAPES and moves_axes and layout is None and not is_whole:
+            return None
+        is_whole = is_whole and op in _RESHAPES
+        if layout is None or _has_run_time_sizes(attributes):
+            layout = None
+            continue
+        layout = _stepped(layout, op, attributes)
+        if layout is None:
+            return False
+    if not contiguous or is_whole:
+        return True
+    return None if layout is None else _is_row_major(layout)
+
+
+def row_major(shape: Sequence[int]) -> Layout:
+    layout: Layout = []
+    stride = 1
+    for size in reversed(shape):
+        layout.insert(0, (size, stride))
+        stride *= size
+    return layout
+
+
+def _is_row_major(layout: Layout) -> bool:
+    right = row_major([size for size, _ in layout])
+    return all(size == 1 or stride == other for (size, stride), (_, other) in zip(layout, right, strict=True))
+
+
+def _has_run_time_sizes(attributes: Mapping[str, Any]) -> bool:
+    values = [attributes.get(name, ()) for name in ("shape", "sizes", "strides")]
+    return any(is_dynamic(size) or not isinstance(size, int) or size < 0 for value in values for size in value)
+
+
+def _stepped(layout: Layout, op: str, attributes: Mapping[str, Any]) -> Layout | None:
+    """Return the layout behind a view operation; None where it copies."""
+    if op == "extract_slice":
+        pairs = zip(layout, attributes["sizes"], attributes["strides"], strict=True)
+        cut = [(size, stride * step) for (_, stride), size, step in pairs]
+        return [axis for position, axis in enumerate(cut) if position not in attributes.get("drop", ())]
+    if op == "transpose":
+        return [layout[axis] for axis in attributes["permutation"]]
+    if op == "flip":
+        axes = {axis % len(layout) for axis in attributes["axes"]}
+        return [(size, -stride if axis in axes else stride) for axis, (size, stride) in enumerate(layout)]
+    if op in ("broadcast_to", "dynamic_broadcast"):
+        shape = attributes["shape"]
+        padded = [(1, 0)] * (len(shape) - len(layout)) + layout
+        return [(size, stride if size == old else 0) for size, (old, stride) in zip(shape, padded, strict=True)]
+    return reshaped(layout, attributes["shape"]) if op in _RESHAPES else layout
+
+
+def reshaped(layout: Layout, shape: Sequence[int]) -> Layout | None:
+    """Return the layout of a reshape without a copy; None where there is none.
+
+    Neighbouring axes whose strides fit are one chunk; the new axes have to part the chunks, from the last one on.
+    """
+    if 0 in shape:
+        return row_major(shape)
+    chunks: Layout = []
+    for size, stride in layout:
+        if size == 1:
+            continue
+        if chunks and chunks[-1][1] == size * stride:
+            chunks[-1] = (chunks[-1][0] * size, stride)
+        else:
+            chunks.append((size, stride))
+    remaining, stride, result = 1, 1, []
+    for size in reversed(shape):
+        if size > 1 and remaining == 1:
+            remaining, stride = chunks.pop()
+        if remaining % size:
+            return None
+        result.insert(0, (size, stride))
+        remaining, stride = remaining // size, stride * size
+    return result

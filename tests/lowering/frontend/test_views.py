@@ -1,0 +1,77 @@
+"""Results share memory with their operand exactly where they do in the library: a write to one shows in the other.
+
+A reshape is a view where the strides allow it. The kernels are interpreted: what a view is, is decided in the frontend.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from program_runner import load
+
+import mlirtri as mt
+
+NUMPY = """
+np.diag(x)  np.diagonal(a=x)  np.broadcast_arrays(x,x[0])[0]
+np.meshgrid(x[0],x[1],copy=False)[0]  np.meshgrid(x[0],x[1])[0]
+x.flatten()  np.flip(m=x,axis=0)  np.moveaxis(x,source=0,destination=1)  x[1:].reshape(-1)  x[:2][:1].reshape(-1)
+x[:,0].reshape(2,-1)  x[:,:1].ravel()  x[:,1].ravel()  x.T[0].T.reshape(2,-1)
+x[None][:,1:].ravel().reshape(1,-1)  x[::2].reshape(-1)
+x[::-1][::-1].ravel()  x.T.ravel()  x.T.reshape(-1)  np.ascontiguousarray(x.T)  np.ascontiguousarray(x[1:])
+x[:,:2].reshape(8)
+np.rot90(x)  np.split(x,2)[0].reshape(-1)
+""".split()
+TORCH = """
+torch.diag(x)  torch.flip(x,[0])  x.flip(0)  torch.rot90(x)  x.flatten()  x[1:].flatten()  x.t().flatten()
+torch.unbind(x)[0]
+x.contiguous()  x.t().contiguous()  x[:,0].reshape(2,-1)  x[:2].unsqueeze(1).flatten()  x.chunk(2)[1].reshape(-1)
+torch.meshgrid(x[0],x[1],indexing="ij")[0]  x.narrow(0,1,2).reshape(2,-1)
+""".split()
+WRITES = {"operand": "x[:] = 5", "result": "y[...] = 7"}
+
+
+def kernels():
+    for library, expressions in (("numpy", NUMPY), ("torch", TORCH)):
+        for expression, (written, statement) in itertools.product(expressions, WRITES.items()):
+            yield pytest.param(library, expression, statement, id=f"{expression}-{written}")
+
+
+@pytest.mark.parametrize(("library", "expression", "statement"), list(kernels()))
+def test_views_and_copies(library, expression, statement, tmp_path):
+    text = (
+        f"import numpy as np\nimport torch\n\n\ndef program(x):\n    y = {expression}\n    {statement}\n    return y\n"
+    )
+    program = load(text, tmp_path).program
+    x = np.arange(16, dtype=np.float32).reshape(4, 4)
+    plain, ours = (x.copy() if library == "numpy" else torch.from_numpy(x.copy()) for _ in range(2))
+    try:
+        expected = program(plain)
+    except (ValueError, RuntimeError):
+        pytest.skip("a view that the library does not write")
+    try:
+        result = mt.jit(program, pipeline="interpreter")(ours)
+    except mt.KernelError as error:
+        if "elements share memory" not in str(error):
+            raise
+        return
+    np.testing.assert_array_equal(result, expected)
+    np.testing.assert_array_equal(ours, plain)
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_reshapes_of_strided_views_in_compiled_kernels(pipeline):
+    def program(x):
+        view = x[:, 0].reshape(2, -1)
+        copy = x[:, :2].reshape(-1)
+        x[:] = x + 1
+        view[0, 0] = 100
+        return view * 1, copy
+
+    x = np.arange(16, dtype=np.float32).reshape(4, 4)
+    plain, ours = x.copy(), x.copy()
+    for result, expected in zip(mt.jit(program, pipeline=pipeline)(ours), program(plain), strict=True):
+        np.testing.assert_array_equal(result, expected)
+    np.testing.assert_array_equal(ours, plain)
