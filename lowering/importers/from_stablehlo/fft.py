@@ -13,9 +13,10 @@ from math import isqrt
 import numpy as np
 
 from mlirtri.dialect.bindings.locations import span_of
-from mlirtri.dialect.bindings.mlir import ir, operations_named
+from mlirtri.dialect.bindings.mlir import ir, operations_named, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir.cloning import replace
+from mlirtri.lowering.mlir.index_values import loop_nest, sizes_of
 
 LARGEST_MATRIX = 64
 """The longest transform by a single matrix."""
@@ -26,8 +27,40 @@ def rewrite(module: ir.Module) -> None:
     """Lower all transforms of `module`, in place; raises `UnsupportedOperationError`."""
     for operation in operations_named(module, "stablehlo.fft"):
         with operation.location, ir.InsertionPoint(operation):
-            result = _transformed(operation)
+            is_static = operation.operands[0].type.has_static_shape
+            result = _transformed(operation) if is_static else _one_by_one(operation)
         replace(operation, [result])
+
+
+def _one_by_one(operation: ir.Operation) -> ir.Value:
+    """Transform in a loop over the axes of run-time sizes; raises `UnsupportedOperationError` for such lengths."""
+    source, kind = operation.operands[0], operation.results[0].type
+    count = source.type.rank - len(ir.DenseI64ArrayAttr(operation.attributes["fft_length"]))
+    if any(size < 0 for size in (*source.type.shape[count:], *kind.shape[count:])):
+        raise UnsupportedOperationError(
+            "a Fourier transform over a length known at run time only is not lowered",
+            span_of(operation.location),
+            help="give the transformed axes static sizes",
+        )
+    sizes = sizes_of(source)[:count]
+    out = tensor.empty([*sizes, *kind.shape[count:]], kind.element_type)
+
+    def step(indices: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        ones, stay = [1] * count, [0] * (source.type.rank - count)
+        offsets = [*[ir.ShapedType.get_dynamic_size()] * count, *stay]
+        shape, transformed = list(source.type.shape[count:]), list(kind.shape[count:])
+        steps = [1] * source.type.rank
+        part = ir.RankedTensorType.get(shape, source.type.element_type)
+        row = tensor.extract_slice(part, source, indices, [], [], offsets, [*ones, *shape], steps)
+        attributes = {name: operation.attributes[name] for name in operation.attributes.keys()}
+        result = ir.RankedTensorType.get(transformed, kind.element_type)
+        inner = ir.Operation.create("stablehlo.fft", [result], [row], attributes)
+        value = _transformed(inner)
+        inner.erase()
+        return [tensor.insert_slice(value, carried[0], indices, [], [], offsets, [*ones, *transformed], steps)]
+
+    [filled] = loop_nest(sizes, [out], step)
+    return filled if filled.type == kind else tensor.cast(kind, filled)
 
 
 @dataclass(frozen=True)

@@ -136,3 +136,14 @@ def test_a_convolution_of_any_number_of_images():
         padded = torch.from_numpy(np.pad(image, ((0, 0), (0, 0), (1, 2), (0, 0)))[..., :-1])
         wanted = torch.nn.functional.conv2d(padded, torch.from_numpy(weight), stride=(2, 1), dilation=(2, 1), groups=2)
         np.testing.assert_allclose(value, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_fourier_transforms_of_any_number_of_rows(pipeline):
+    text = """func.func @main(%a: tensor<?x6xf32>) -> tensor<?x4xcomplex<f32>> {
+  %0 = stablehlo.fft %a, type = RFFT, length = [6] : (tensor<?x6xf32>) -> tensor<?x4xcomplex<f32>>
+  return %0 : tensor<?x4xcomplex<f32>>
+}"""
+    calls = [(RNG.normal(size=(n, 6)).astype(np.float32),) for n in (1, 3)]
+    for (a,), (value,) in zip(calls, results(text, *calls, pipeline=pipeline), strict=True):
+        np.testing.assert_allclose(value, np.fft.rfft(a), rtol=1e-5, atol=1e-5)
