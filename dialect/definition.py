@@ -30,7 +30,7 @@ def type_of(value_type: ir.Type) -> TensorType:
     if not isinstance(value_type, ir.RankedTensorType):
         raise KernelError(f"{value_type} is not a ranked tensor")
     if (dtype := find_dtype(str(value_type.element_type))) is None:
-        raise KernelError(f"{value_type.element_type} is no element type of mlirtri")
+        raise KernelError(f"{value_type.element_type} is not an element type of mlirtri")
     dynamic = ir.ShapedType.get_dynamic_size()
     return TensorType(tuple(UNKNOWN if size == dynamic else size for size in value_type.shape), dtype)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import linecache
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -38,6 +39,20 @@ class Span:
         # Keep tabs in the padding, so that the caret is under its character in any terminal.
         padding = "".join("\t" if character == "\t" else " " for character in text[: self.column - 1])
         return f"    {text}\n    {padding}^{'~' * (width - 1)}"
+
+
+def span_of_definition(function: Any) -> Span:
+    """Return the position of a Python function's ``def``, which may stand below decorators."""
+    code = function.__code__
+    line, pattern = code.co_firstlineno, re.compile(rf"\s*(async\s+)?def\s+{re.escape(function.__name__)}\b")
+    for number in range(line, line + _DECORATOR_LINES):
+        if pattern.match(text := linecache.getline(code.co_filename, number)):
+            return Span(code.co_filename, number, len(text) - len(text.lstrip()) + 1)
+    return Span(code.co_filename, line, 1)
+
+
+_DECORATOR_LINES = 100
+"""Lines below the first decorator in which the ``def`` is looked for."""
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ def _warn_about_unknown_names() -> None:
     for name in sorted(unknown):
         _warned.add(name)
         hint = did_you_mean(name, SETTINGS).rstrip() or "`mlirtri env` lists them"
-        warnings.warn(f"{name} is no setting of mlirtri: {hint}", stacklevel=users_stacklevel())
+        warnings.warn(f"{name} is not a setting of mlirtri: {hint}", stacklevel=users_stacklevel())
 
 
 _OURS = tuple(str(Path(__file__).parent.parent / name) + os.sep for name in ("mlirtri", "dialect", "lowering"))

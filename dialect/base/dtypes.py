@@ -181,4 +181,4 @@ def as_dtype(dtype_like: object) -> DType:
     """Return the dtype that `dtype_like` names; raise `KernelTypeError` with all names where it names none."""
     if (dtype := find_dtype(dtype_like)) is not None:
         return dtype
-    raise KernelTypeError(f"{dtype_like!r} is no dtype of mlirtri", help=f"use one of {', '.join(DTYPES)}")
+    raise KernelTypeError(f"{dtype_like!r} is not a dtype of mlirtri", help=f"use one of {', '.join(DTYPES)}")

@@ -150,7 +150,7 @@ def _scatter(types, attributes):
 
 def _selected(x: TensorType, mask: TensorType) -> TensorType:
     if not mask.dtype.is_bool or not 1 <= mask.rank <= x.rank or not same_shape(mask.shape, x.shape[: mask.rank]):
-        raise KernelTypeError(f"{mask} is no mask for {x}: it has to be bool with the leading sizes")
+        raise KernelTypeError(f"{mask} is not a mask for {x}: it has to be bool with the leading sizes")
     return x.with_shape((*shape_of([DYNAMIC]), *x.shape[mask.rank :]))
 
 

@@ -86,7 +86,7 @@ def _check_values(semantics: str, op: str, operands: Sequence[Operand], plan: Pl
     last = operands[-1].known_int if operands else None
     if op == "power" and plan.result.is_integer and last is not None and last < 0:
         raise KernelValueError(
-            f"{plan.result} to the negative integer power {last} is no integer",
+            f"{plan.result} to the negative integer power {last} is not an integer",
             help="use a float exponent, or cast the base to a float",
         )
     divides = op in ("floor_divide", "remainder") and plan.result.is_integer

@@ -35,7 +35,7 @@ def constant(number: complex | float | int | bool, dtype: DType) -> Scalar:
     if dtype.is_complex:
         return Scalar(complex_parts.constant(number.real, number.imag, kind), dtype)
     if isinstance(number, complex):
-        raise TypeError(f"{number} is no literal of {dtype}")
+        raise TypeError(f"{number} is not a literal of {dtype}")
     if dtype.is_float:
         return Scalar(arith.constant(kind, ir.FloatAttr.get(kind, float(number))), dtype)
     return Scalar(arith.constant(kind, ir.IntegerAttr.get(kind, wrapped(int(number), dtype))), dtype)

@@ -28,7 +28,7 @@ def same(a: mt.Tensor[[4], mt.float32]):
 
 # PIPELINE: Invalid value for '--pipeline'
 
-# ARGUMENT: Invalid value for '--arg': a: 'f33' is no dtype of mlirtri
+# ARGUMENT: Invalid value for '--arg': a: 'f33' is not a dtype of mlirtri
 
 # PARSE-NOT: Traceback
 # PARSE: {{.*}}options.py:1:1: error:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mlirtri.errors import KernelError, KernelTypeError, Span
+from mlirtri.errors import KernelError, KernelTypeError, Span, did_you_mean
 
 
 def bound_arguments(
@@ -23,7 +23,8 @@ def bound_arguments(
     unknown = [keyword for keyword in keywords if keyword not in known and not takes_any]
     parameters = f"its parameters are {', '.join(known)}" if known else "it has no parameters"
     if unknown:
-        raise error_class(f"{name}() has no parameter {unknown[0]!r}", span, help=parameters)
+        shown = " and ".join(map(repr, unknown))
+        raise error_class(f"{name}() has no parameter {shown}", span, help=did_you_mean(unknown[0], known) + parameters)
     try:
         return signature.bind(*arguments, **keywords)
     except TypeError as error:

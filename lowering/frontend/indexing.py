@@ -73,7 +73,7 @@ def expanded(b: Language, tensor: TriValue, index: tuple[Any, ...]) -> list[Any]
 def _as_array(b: Language, part: Any) -> Any:
     if isinstance(part, list) or (isinstance(part, tuple) and part and not isinstance(part[0], slice)):
         if not part:
-            raise KernelTypeError("an empty list is no index", help="use a slice that is empty")
+            raise KernelTypeError("an empty list is not an index", help="use a slice that is empty")
         return b.stack([b.tensor(value) for value in part])
     return part
 

@@ -187,7 +187,7 @@ class Variable:
         is_written_in_place = before and after and (before.storage, before.steps) == (after.storage, after.steps)
         if not is_written_in_place and not same(self.value, value):
             raise UnsupportedSyntaxError(
-                f"the macro assigns to {self.name!r}, which is no variable of the calling function",
+                f"the macro assigns to {self.name!r}, which is not a variable of the calling function",
                 self.span,
                 help="pass it to that function as an argument and return the new value",
             )
@@ -240,7 +240,7 @@ def _reference(context: FunctionContext, node: ast.expr) -> Variable | Element:
         if isinstance(array, TriValue):
             return Element(context.b, array, index if isinstance(index, tuple) else (index,))
     raise KernelTypeError(
-        f"the macro writes this argument, and {ast.unparse(node)!r} is no variable or array element",
+        f"the macro writes this argument, and {ast.unparse(node)!r} is neither a variable nor an array element",
         context.span(node),
         help="give it a name first",
     )

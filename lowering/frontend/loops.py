@@ -14,13 +14,20 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriValue
-from mlirtri.errors import KernelError, KernelTypeError, KernelValueError, NestedTooDeeplyError, UnsupportedSyntaxError
+from mlirtri.errors import (
+    KernelError,
+    KernelTypeError,
+    KernelValueError,
+    NestedTooDeeplyError,
+    Span,
+    UnsupportedSyntaxError,
+)
 from mlirtri.lowering.frontend.branches import emit_if, select
 from mlirtri.lowering.frontend.context import FunctionContext, LoopPlan, PlanChanged, handles, visit, visit_block
 from mlirtri.lowering.frontend.early_exits import stored
 from mlirtri.lowering.frontend.iterables import ITERATED, Iterable, iterable_of
 from mlirtri.lowering.frontend.language.builder import Language
-from mlirtri.lowering.frontend.language.merging import same
+from mlirtri.lowering.frontend.language.merging import Kind, described, same
 from mlirtri.lowering.frontend.language.scf import for_loop, index_of, tensor_of_index, while_loop
 from mlirtri.lowering.frontend.loop_state import LoopState
 from mlirtri.lowering.frontend.operators import condition
@@ -168,7 +175,9 @@ def _emit(context: FunctionContext, node: ast.For | ast.While, attempt: Callable
     plan = context.plans.setdefault(node, LoopPlan())
     memory = context.b.memory
     outer_names, errors, serial = dict(context.scope.locals), len(context.errors), memory.serial
+    kinds: dict[str, list[Kind]] = {}
     for _ in range(ATTEMPTS):
+        kinds = dict(plan.kinds)
         with memory.watched() as journal:
             try:
                 return attempt(plan)
@@ -182,7 +191,19 @@ def _emit(context: FunctionContext, node: ast.For | ast.While, attempt: Callable
                 if not isinstance(reason, PlanChanged):
                     raise
                 del context.errors[errors:]
-    raise KernelValueError("the types of what this loop changes do not settle", context.span(node))
+    raise _still_changing(kinds, plan.kinds, context.span(node))
+
+
+def _still_changing(before: dict[str, list[Kind]], after: dict[str, list[Kind]], span: Span) -> KernelTypeError:
+    """Return the error of a loop whose iterations give other types each time."""
+    changes = [
+        f"the loop-carried value {name!r} is {described(old)} before an iteration and {described(new)} after it"
+        for name in sorted(after)
+        for old, new in zip(before.get(name, after[name]), after[name], strict=False)
+        if old != new
+    ]
+    message = ", and ".join(changes) or "each iteration of this loop needs other loop-carried values"
+    return KernelTypeError(message, span, help="give it its final shape and dtype before the loop, and write into that")
 
 
 def _emit_for(context: FunctionContext, node: Any, iterable: Iterable, plan: LoopPlan) -> None:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any, cast
 
-from mlirtri.errors import SourceNotAvailableError, Span, UnsupportedSyntaxError
+from mlirtri.errors import SourceNotAvailableError, Span, UnsupportedSyntaxError, span_of_definition
 from mlirtri.lowering.core.interface import KernelSource, Specialization, identifier_of
 from mlirtri.lowering.core.stage import CompileContext
 
@@ -67,7 +67,7 @@ def parse_function(function: Callable[..., Any]) -> tuple[str, ast.FunctionDef]:
     if inspect.ismethod(function):
         raise SourceNotAvailableError(
             f"{name!r} is a method, and a kernel is a function of tensors alone",
-            Span(code.co_filename, code.co_firstlineno, 1),
+            span_of_definition(function),
             help="pass what it needs of its object as arguments",
         )
     linecache.checkcache(code.co_filename)

@@ -97,7 +97,7 @@ def _shapes(arguments: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     for name, value in arguments.items():
         if not isinstance(value, (Tensor, DType)):
             raise KernelValueError(
-                f"{name}={value!r} is no tensor",
+                f"{name}={value!r} is not a tensor",
                 help=f"write {name}=f32[2,3] for its sizes, or {name}=i64:3 for a number",
             )
     return {name: tuple(getattr(value, "shape", ())) for name, value in arguments.items()}

@@ -114,7 +114,7 @@ def _override_folder() -> Path | None:
     folder: Path | None = settings.get("MLIRTRI_OVERRIDE_DIR")
     if folder is not None and not folder.is_dir():
         raise UnknownOptionError(
-            f"MLIRTRI_OVERRIDE_DIR={folder} is no folder",
+            f"MLIRTRI_OVERRIDE_DIR={folder} is not a folder",
             help="name a folder of edited files, such as MLIRTRI_DUMP_DIR's",
         )
     return folder

@@ -21,6 +21,8 @@ from mlirtri.language.signature import shown_type
 from mlirtri.lowering.core.target import Target
 
 _TYPED = re.compile(r"(?:(?:mlirtri|mt|torch|np|numpy)\.)?(\w+)\s*(?:\[([\d\s,]*)\])?\s*(?::(.*))?", re.DOTALL)
+_AMBIGUOUS = {"float": "f32 or f64", "int": "i32 or i64", "complex": "complex64 or complex128"}
+"""Names of dtypes that are of one width in NumPy and of another in torch or C."""
 _DIGITS = 19
 """Of the largest size."""
 _FIRST = 8
@@ -43,14 +45,17 @@ def parse_argument(text: str) -> tuple[str, Any]:
 
 
 def _value(name: str, text: str) -> Any:
-    if (match := _TYPED.fullmatch(text)) and (dtype := find_dtype(match[1])) is not None:
+    match = _TYPED.fullmatch(text)
+    if match and match[1] in _AMBIGUOUS:
+        raise KernelTypeError(f"{name}: {match[1]!r} has several widths", help=f"say which: {_AMBIGUOUS[match[1]]}")
+    if match and (dtype := find_dtype(match[1])) is not None:
         return _typed(name, dtype, match[2], match[3])
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         pass
     if match and (match[2] is not None or match[3] is not None):
-        raise KernelTypeError(f"{name}: {match[1]!r} is no dtype of mlirtri", help=f"use one of {', '.join(DTYPES)}")
+        raise KernelTypeError(f"{name}: {match[1]!r} is not a dtype of mlirtri", help=f"use one of {', '.join(DTYPES)}")
     raise KernelValueError(f"{name}: {text!r} is neither a tensor nor a Python literal", help=_ARGUMENT_FORMS)
 
 
@@ -59,7 +64,7 @@ def _typed(name: str, dtype: DType, sizes: str | None, values: str | None) -> An
         return dtype
     digits = [size.strip() for size in (sizes or "").split(",") if size.strip()]
     if longest := next((size for size in digits if not size.isdecimal() or len(size) > _DIGITS), None):
-        raise KernelValueError(f"{name}: {longest[:40]!r} is no size", help="sizes are 64-bit integers")
+        raise KernelValueError(f"{name}: {longest[:40]!r} is not a size", help="sizes are 64-bit integers")
     shape = tuple(map(int, digits))
     return replace(Tensor(shape, dtype), bounds=None if values is None else _bounds(name, dtype, values))
 
@@ -69,7 +74,9 @@ def _bounds(name: str, dtype: DType, text: str) -> Bounds:
     low = _number(name, dtype, least)
     high = _number(name, dtype, greatest) if dots else low
     if dots and (dtype.is_complex or not low <= high):
-        raise KernelValueError(f"{name}: {text!r} is no range of {dtype}", help=f"write {name}={dtype}:LEAST..GREATEST")
+        raise KernelValueError(
+            f"{name}: {text!r} is not a range of {dtype}", help=f"write {name}={dtype}:LEAST..GREATEST"
+        )
     return low, high
 
 
@@ -79,7 +86,7 @@ def _number(name: str, dtype: DType, text: str) -> Any:
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         number = None
     if not _holds(dtype, number):
-        raise KernelValueError(f"{name}: {text.strip()!r} is no {dtype}", help=_ARGUMENT_FORMS)
+        raise KernelValueError(f"{name}: expected {dtype}, got {text.strip()!r}", help=_ARGUMENT_FORMS)
     return dtype.python(number)
 
 

@@ -80,7 +80,7 @@ class JitFunction:
         """Some of the last calls once more: each gives `_UNKNOWN` where the arguments are others."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> JitFunction:
-        """Refuse to be a method: `self` is no tensor."""
+        """Refuse to be a method: `self` is not a tensor."""
         if instance is not None:
             raise SourceNotAvailableError(
                 f"{self.__name__!r} is a method, and a kernel is a function of tensors alone",

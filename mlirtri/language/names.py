@@ -125,7 +125,7 @@ def _size(size: Any) -> int | None:
             f"{size!r} is not a size of a Tensor", help="write a number, or int for a size taken from the argument"
         )
     if size > _LARGEST_SIZE:
-        raise KernelValueError(f"a size of {int(size):.2e} is no size of a Tensor", help="sizes are 64-bit integers")
+        raise KernelValueError(f"a size of {int(size):.2e} is not a size of a Tensor", help="sizes are 64-bit integers")
     return int(size)
 
 

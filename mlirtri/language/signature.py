@@ -11,7 +11,7 @@ import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.errors import ArgumentMismatchError, KernelTypeError, Span, UnsupportedSyntaxError
+from mlirtri.errors import ArgumentMismatchError, KernelTypeError, Span, UnsupportedSyntaxError, span_of_definition
 from mlirtri.language.names import Tensor
 from mlirtri.lowering.core.binding import bound_arguments
 from mlirtri.lowering.core.interface import ConstantParameter, Specialization, TensorParameter
@@ -56,8 +56,7 @@ class Signature:
 
     @property
     def span(self) -> Span:
-        code = self.function.__code__
-        return Span(code.co_filename, code.co_firstlineno, 1)
+        return span_of_definition(self.function)
 
     @cached_property
     def key_makers(self) -> list[Callable[[Any], Any]] | None:

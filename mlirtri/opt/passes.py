@@ -41,7 +41,7 @@ def _anchored(pass_: str, context: ir.Context) -> str:
             return f"{match[1]}({pass_})"
         if "does not refer to a registered pass" in str(error):
             name = pass_.partition("{")[0]
-            raise UsageError(f"--{name} is no option and no pass; see --help and --list-passes") from None
+            raise UsageError(f"--{name} is neither an option nor a pass; see --help and --list-passes") from None
         raise
     return pass_
 

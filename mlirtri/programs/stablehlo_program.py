@@ -70,7 +70,7 @@ def _artifact_to_text(data: bytes) -> bytes:
     try:
         module = read_stablehlo_artifact(data, _context())
     except ValueError as error:
-        raise ParseError(f"this is no portable artifact of StableHLO: {error}") from None
+        raise ParseError(f"this is not a portable artifact of StableHLO: {error}") from None
     return module.operation.get_asm(binary=True, enable_debug_info=True)
 
 

@@ -83,7 +83,7 @@ TYPES = [
     ("    return ⟦x⟧ and x", "is not one of true and false", ".any()"),
     ("    return not ⟦x⟧", "is not one of true and false", ".any()"),
     ("    return ⟦0 < x < 1⟧", "a chained comparison", "(a < b) & (b < c)"),
-    ("    return ⟦np.sum(x, wher=1)⟧", "numpy.sum() has no parameter 'wher'", "its signature is"),
+    ("    return ⟦np.sum(x, wher=1)⟧", "numpy.sum() has no parameter 'wher'", "did you mean 'where'? its signature is"),
     ("    return ⟦np.std(x, where=x)⟧", "numpy.std(where=…) is not supported", ""),
     ("    ⟦a, b, c⟧ = x\n    return a", "cannot unpack 2 values into 3 names", ""),
     ("    return ⟦GLOBAL_ARRAY⟧ + x", "the captured value 'GLOBAL_ARRAY' is an array", "as an argument"),
@@ -93,7 +93,7 @@ TYPES = [
     ("    return ⟦np.split(x, 2, axis=1)⟧", "do not split into 2 equal parts", "array_split"),
     ("    return ⟦helper(x, x)⟧", "helper(): too many positional arguments", "its parameters are x"),
     ("    return ⟦helper(x, c=x)⟧", "helper() has no parameter 'c'", "its parameters are x"),
-    ("    return ⟦helper(c=x)⟧", "helper() has no parameter 'c'", "its parameters are x"),
+    ("    return ⟦helper(c=x, d=x)⟧", "helper() has no parameter 'c' and 'd'", "its parameters are x"),
     ("    f = lambda y, z=1: y\n    return ⟦f(x, c=x)⟧", "lambda() has no parameter 'c'", "its parameters are y, z"),
     ("    f = lambda y, z=1: y\n    return ⟦f(x, y=x)⟧", "multiple values for argument 'y'", "its parameters are y, z"),
     ("    f = lambda y, /: y\n    return ⟦f(y=x)⟧", "lambda():", "its parameters are y"),
@@ -114,7 +114,7 @@ TYPES = [
     ("    return ⟦isinstance(x, int)⟧", "isinstance() of a tensor", "x.dtype"),
     ("    ⟦a, b⟧ = x.sum()", "cannot unpack a tensor float32[]", "one name"),
     ("    ⟦return x.sum⟧", "a kernel cannot return the function ndarray.sum", "return tensors"),
-    ("    return ⟦x[x[0] > 0]⟧", "is no mask for", ""),
+    ("    return ⟦x[x[0] > 0]⟧", "is not a mask for", ""),
     ("    return ⟦max(x, x)⟧", "max() of arrays", "maximum(x, y)"),
 ]  # fmt: skip
 
@@ -233,6 +233,31 @@ def test_unbounded_recursion_is_refused(tmp_path):
     specification.loader.exec_module(module)
     with pytest.raises(errors.KernelValueError, match="more than 500 calls deep"):
         mt.jit(module.again)(X)
+
+
+def test_a_loop_whose_types_change_in_each_iteration_says_which():
+    def grow(x):
+        for _ in range(40):
+            x = np.append(x, 1.0)
+        return x
+
+    with pytest.raises(
+        mt.KernelError, match=r"the loop-carried value 'x' is a tensor float64\[\d+\] before an"
+    ) as caught:
+        mt.jit(grow)(np.zeros(3))
+    assert caught.value.span.line == grow.__code__.co_firstlineno + 1
+
+
+def test_errors_of_arguments_show_the_definition_below_its_decorators():
+    @mt.jit(
+        debug=True,
+    )
+    def decorated(x):
+        return x
+
+    with pytest.raises(errors.ArgumentMismatchError) as caught:
+        decorated(X, X)
+    assert "    def decorated(x):\n    ^" in caught.value.span.excerpt().replace("        ", "    ")
 
 
 ARGUMENTS = [

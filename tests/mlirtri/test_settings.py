@@ -69,7 +69,7 @@ def test_a_bad_value_names_the_variable_and_what_it_takes(monkeypatch, name, tex
 
 def test_an_unknown_name_warns_once_with_the_nearest(monkeypatch):
     monkeypatch.setenv("MLIRTRI_DUMPDIR", "x")
-    with pytest.warns(UserWarning, match="MLIRTRI_DUMPDIR is no setting.*did you mean 'MLIRTRI_DUMP_DIR'"):
+    with pytest.warns(UserWarning, match="MLIRTRI_DUMPDIR is not a setting.*did you mean 'MLIRTRI_DUMP_DIR'"):
         settings.get("MLIRTRI_TARGET")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -94,5 +94,5 @@ def test_an_unknown_name_warns_at_the_users_line(statement, tmp_path):
     script.write_text(f"import numpy as np\nimport mlirtri as mt\nx = np.ones(3)\n{statement}\n")
     environment = {**os.environ, "MLIRTRI_PIPELIN": "mlir"}
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=True)
-    assert f"{script}:4: UserWarning: MLIRTRI_PIPELIN is no setting of mlirtri: did you mean" in done.stderr
+    assert f"{script}:4: UserWarning: MLIRTRI_PIPELIN is not a setting of mlirtri: did you mean" in done.stderr
     assert statement in done.stderr

@@ -50,7 +50,7 @@ def outcome(compute) -> str:
             return "no such call" if "must be Tensor" in str(error) or "combination of arg" in str(error) else "refused"
     # NumPy's dot falls back to Python objects.
     known_dtype = None if dtype is None else find_dtype(dtype)
-    # torch's complex32 is no dtype of ours.
+    # torch's complex32 is not a dtype of ours.
     return "refused" if known_dtype is None else known_dtype.name
 
 

@@ -19,6 +19,7 @@ from typing import Any, NoReturn, Protocol
 
 from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.errors import did_you_mean
 
 
 class Builder(Protocol):
@@ -115,7 +116,9 @@ class Spelling:
         try:
             bound = self.signature.bind(*arguments, **self._renamed(keywords))
         except TypeError as error:
-            b.fail(f"{self.name}() {_sentence(error)}", help=f"its signature is {self}")
+            unknown = [word for word in keywords if word not in self.signature.parameters]
+            near = did_you_mean(unknown[0], self.signature.parameters) if unknown else ""
+            b.fail(f"{self.name}() {_sentence(error)}", help=f"{near}its signature is {self}")
         for name, value in bound.arguments.items():
             default = self.signature.parameters[name].default
             if isinstance(default, Unsupported) and not default.allows(value):

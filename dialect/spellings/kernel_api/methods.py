@@ -145,7 +145,7 @@ def _torch_dtype(b: Builder, dtype: Any) -> DType:
     result = None if isinstance(dtype, str) else find_dtype(dtype)
     if result is not None:
         return result
-    b.fail(f"{dtype!r} is no dtype; tensors do not move between devices in a kernel", help="x.to(torch.float32)")
+    b.fail(f"{dtype!r} is not a dtype; tensors do not move between devices in a kernel", help="x.to(torch.float32)")
 
 
 @spelling("Tensor.type", ops="cast real")

@@ -94,7 +94,7 @@ def common(x: Kind, y: Kind, growing: bool = False) -> Kind:
     if x.type.rank != y.type.rank:
         if growing and x.weak and _holds(x, y):
             return y
-        raise Differs(f"{_shown(x)} and {_shown(y)}")
+        raise Differs(f"{described(x)} and {described(y)}")
     return replace(
         _one_shape(x, y, growing),
         type=TensorType(_sizes(x, y), _dtype(x, y, growing)),
@@ -108,7 +108,7 @@ def _one_shape(x: Kind, y: Kind, growing: bool) -> Kind:
     varying = {axis for axis, (a, b) in pairs if a != b} | {*x.varying, *y.varying}
     if varying and not (growing or x.varying or y.varying):
         # Static sizes that differ between branches are most often a mistake.
-        raise Differs(f"{_shown(x)} and {_shown(y)}")
+        raise Differs(f"{described(x)} and {described(y)}")
     return replace(x, varying=tuple(sorted(varying)))
 
 
@@ -127,7 +127,7 @@ def _dtype(x: Kind, y: Kind, growing: bool) -> DType:
         return x.type.dtype
     if growing and _widens(x.type.dtype, y.type.dtype):
         return y.type.dtype
-    raise Differs(f"{_shown(x)} and {_shown(y)}")
+    raise Differs(f"{described(x)} and {described(y)}")
 
 
 def _level(dtype: DType) -> int:
@@ -145,7 +145,8 @@ def _widens(narrow: DType, wide: DType) -> bool:
         return False
 
 
-def _shown(x: Kind) -> str:
+def described(x: Kind) -> str:
+    """Return a kind as error messages print it."""
     if x.weak:
         return f"a Python {kind_of(TriValue(None, x.type))}"
     return f"a tensor {x.type}"

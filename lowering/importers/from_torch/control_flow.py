@@ -26,7 +26,7 @@ def _import(importer: Any, location: ir.Location, node: Any) -> None:
     predicate, *branches, arguments = node.args
     values = node.meta["val"]
     if not all(isinstance(value, torch.Tensor) for value in values):
-        raise ValueError("torch.cond gives something that is no tensor")
+        raise ValueError("torch.cond gives something that is not a tensor")
     kinds = [importer._cc.value_info_to_type(value) for value in values]
     operands = [importer._import_argument(location, operand) for operand in arguments]
     with location:

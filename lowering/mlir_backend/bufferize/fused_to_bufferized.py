@@ -3,7 +3,7 @@
 Gives the same public functions over memrefs, with one more argument per result and no result. Only arguments with
 ``mlirtri.updated_by`` are written: their new content has no other buffer; a result that is an argument, or that is
 returned twice, is copied. The module gets the attributes `COUNTS`, `SIGNATURE` and `UPDATES`. Refuses arguments and
-results that are no tensors.
+results that are not tensors.
 
     func @f(%a: tensor<4xf32>) -> tensor<4xf32>   ──►   func @f(%a: memref<4xf32>, %out: memref<4xf32>)
 """

@@ -74,7 +74,7 @@ def load_archive(source: bytes | Path) -> torch.export.ExportedProgram:
         ) from None  # fmt: skip
     except (Exception, RecursionError) as error:  # whatever torch stumbles over
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ParseError(f"this is no archive of torch.export.save: {reason[:200]}", where) from None
+        raise ParseError(f"this is not an archive of torch.export.save: {reason[:200]}", where) from None
 
 
 def _check(file: IO[bytes]) -> None:
@@ -126,7 +126,7 @@ def _check_values(value: Any) -> None:
 def _check_name(name: Any) -> None:
     for value in name if isinstance(name, list) else [name]:
         if value not in (None, "") and not (isinstance(value, str) and value.isidentifier()):
-            raise _Code(f"calls a value {value!r}, which is no identifier")
+            raise _Code(f"calls a value {value!r}, which is not an identifier")
 
 
 def _check_names(values: Any) -> None:
@@ -147,7 +147,7 @@ def _check_qualified(name: Any) -> None:
 
 def _check_path(name: Any) -> None:
     if not (isinstance(name, str) and re.fullmatch(r"(weight|tensor)_\d+", name)):
-        raise _Code(f"has an object {name!r} that is no tensor")
+        raise _Code(f"has an object {name!r} that is not a tensor")
 
 
 def _check_target(target: Any) -> None:
@@ -155,7 +155,7 @@ def _check_target(target: Any) -> None:
         return
     match = _OPERATOR.fullmatch(target) if isinstance(target, str) else None
     if match is None or not _is_operator(*match.groups()):
-        raise _Code(f"calls {target!r}, which is no operator of torch on tensors")
+        raise _Code(f"calls {target!r}, which is not an operator of torch on tensors")
 
 
 def _is_operator(namespace: str, name: str, overload: str | None) -> bool:
@@ -169,7 +169,7 @@ def _is_operator(namespace: str, name: str, overload: str | None) -> bool:
 
 def _refuse(values: Any) -> None:
     if values:
-        raise _Code("has objects that are no tensors")
+        raise _Code("has objects that are not tensors")
 
 
 def _check_tree(text: Any) -> None:
@@ -206,7 +206,7 @@ def _check_expression(text: Any) -> None:
     while pending:
         node = pending.pop()
         if not _is_arithmetic(node):
-            raise _Code(f"has the size {text[:40]!r}, which is no arithmetic")
+            raise _Code(f"has the size {text[:40]!r}, which is not arithmetic")
         if not _is_symbol(node):
             pending += _operands(node)
 

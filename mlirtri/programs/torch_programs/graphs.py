@@ -81,7 +81,9 @@ def _inputs(program: Any, graph: Any) -> tuple[dict[str, str], dict[str, torch.T
         elif spec.kind is InputKind.TOKEN:
             raise _effect(graph)
         elif spec.kind is not InputKind.USER_INPUT:
-            raise UnsupportedOperationError(f"the module takes {spec.arg.name}, which is no tensor ({spec.kind.name})")
+            raise UnsupportedOperationError(
+                f"the module takes {spec.arg.name}, which is not a tensor ({spec.kind.name})"
+            )
         elif isinstance(spec.arg, ConstantArgument):
             inputs.append(ArgumentLeaf(spec.arg.name, True, spec.arg.value))
             graph.erase_node(nodes[spec.arg.name])
@@ -105,7 +107,7 @@ def _effect(graph: Any) -> UnsupportedOperationError:
 def _held(program: Any, name: str) -> torch.Tensor:
     tensor = program.state_dict[name] if name in program.state_dict else program.constants[name]
     if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
-        raise KernelTypeError(f"{name} is no dense tensor", help="use tensor.to_dense()")
+        raise KernelTypeError(f"{name} is not a dense tensor", help="use tensor.to_dense()")
     return tensor.detach()
 
 

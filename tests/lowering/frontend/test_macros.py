@@ -242,7 +242,7 @@ def test_recursion_without_an_end_says_so(function):
 
 
 def test_a_value_is_no_reference():
-    with pytest.raises(mt.KernelError, match="the macro writes this argument, and 'a \\+ 1' is no variable"):
+    with pytest.raises(mt.KernelError, match="the macro writes this argument, and 'a \\+ 1' is neither a variable"):
         mt.jit(lambda a: increase(a + 1, 2))(np.ones(1))
 
 
@@ -250,9 +250,9 @@ LIMIT = 3.0
 
 
 @pytest.mark.parametrize(("function", "message"), [
-    (lambda a: increase(LIMIT, 1), "assigns to 'LIMIT', which is no variable of the calling function"),
+    (lambda a: increase(LIMIT, 1), "assigns to 'LIMIT', which is not a variable of the calling function"),
     (lambda a: (lambda: increase(a, np.ones((2, 1))))(), "does not fit into 'x'"),
-    (lambda a: (lambda: swap(a, a[0]))(), "assigns to 'a', which is no variable"),
+    (lambda a: (lambda: swap(a, a[0]))(), "assigns to 'a', which is not a variable"),
     (lambda a: swap(a, a), "'a' is given for two references"),
     (lambda a: forgets(a[0]), "'x' is the caller's, and cannot be deleted"),
     (lambda a: forgets(a), "'x' is the caller's, and cannot be deleted"),

@@ -175,7 +175,7 @@ def test_numbers_of_programs(run, tmp_path):
     status, out, err = run("run", str(file), "--pipeline=mlir", "--arg", "a=i64[3]:7", "--arg", "n=i64:-3")
     assert status == 0, err
     assert values_of(out) == [[7, 7, 7], [-3]]
-    assert "n=3 is no tensor" in run("run", str(file), "--arg", "n=3")[2]
+    assert "n=3 is not a tensor" in run("run", str(file), "--arg", "n=3")[2]
 
 
 def test_a_number_of_another_dtype_is_refused(run, kernels):

@@ -226,7 +226,7 @@ def test_an_override_folder_that_is_none_is_a_sentence(tmp_path, monkeypatch, na
     (tmp_path / "file").write_text("")
     scaled.compile(pipeline="mlir")
     monkeypatch.setenv("MLIRTRI_OVERRIDE_DIR", str(tmp_path / name))
-    with pytest.raises(UnknownOptionError, match=f"MLIRTRI_OVERRIDE_DIR=.*{name} is no folder"):
+    with pytest.raises(UnknownOptionError, match=f"MLIRTRI_OVERRIDE_DIR=.*{name} is not a folder"):
         scaled.compile(pipeline="mlir")
 
 

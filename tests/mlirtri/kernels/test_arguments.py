@@ -55,16 +55,18 @@ def test_arguments_that_are_none(text):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("n=i32:", "n: '' is no int32"),
-        ("n=i32:1.5", "n: '1.5' is no int32"),
-        ("n=i8:128", "n: '128' is no int8"),
-        ("n=ui8:-1", "n: '-1' is no uint8"),
-        ("n=i32:1..", "n: '' is no int32"),
-        ("n=i32:x", "n: 'x' is no int32"),
-        ("b=bool:2", "b: '2' is no bool"),
-        ("n=i32:9..1", "n: '9..1' is no range of int32"),
-        ("n=complex64:1..2", "n: '1..2' is no range of complex64"),
-        ("n=f33:1", "n: 'f33' is no dtype of mlirtri"),
+        ("n=i32:", "n: expected int32, got ''"),
+        ("n=i32:1.5", "n: expected int32, got '1.5'"),
+        ("n=i8:128", "n: expected int8, got '128'"),
+        ("n=ui8:-1", "n: expected uint8, got '-1'"),
+        ("n=i32:1..", "n: expected int32, got ''"),
+        ("n=i32:x", "n: expected int32, got 'x'"),
+        ("b=bool:2", "b: expected bool, got '2'"),
+        ("n=i32:9..1", "n: '9..1' is not a range of int32"),
+        ("n=complex64:1..2", "n: '1..2' is not a range of complex64"),
+        ("n=f33:1", "n: 'f33' is not a dtype of mlirtri"),
+        ("n=float[2]", "n: 'float' has several widths"),
+        ("n=torch.int:3", "n: 'int' has several widths"),
     ],
 )
 def test_numbers_that_are_none(text, message):

@@ -76,9 +76,9 @@ def test_a_number_past_its_type_is_refused_at_its_line(function, message, line):
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        (f"a=f32[{'9' * 5000}]", KernelValueError, "is no size"),
-        (f"a=f32[{'9' * 19},9]", KernelValueError, "is no size"),
-        ("a=f32[2 3]", KernelValueError, "'2 3' is no size"),
+        (f"a=f32[{'9' * 5000}]", KernelValueError, "is not a size"),
+        (f"a=f32[{'9' * 19},9]", KernelValueError, "is not a size"),
+        ("a=f32[2 3]", KernelValueError, "'2 3' is not a size"),
         ("a=" + "[" * 5000, KernelValueError, "neither a tensor nor a Python literal"),
         ("a=f99[3]", KernelTypeError, "no dtype"),
     ],

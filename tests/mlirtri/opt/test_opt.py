@@ -162,7 +162,7 @@ def test_missing_files_are_named(call):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--no-such-pass"], "--no-such-pass is no option and no pass"),
+        (["--no-such-pass"], "--no-such-pass is neither an option nor a pass"),
         (["--pass-pipeline=builtin.module(no-such-pass)"], "'no-such-pass' does not refer to a registered pass"),
         (["--pass-pipeline=builtin.module("], "is refused"),
         (["--pass-pipeline=builtin.module(func.func(tosa-to-linalg-pipeline))"], "runs on modules only"),

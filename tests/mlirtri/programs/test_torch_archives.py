@@ -143,18 +143,18 @@ def with_many_symbols(file: Path) -> bytes:
 
 ATTACKS = {
     "sample inputs": (lambda file: changed({SAMPLES: pickled(file)}), "sample inputs that are more than tensors"),
-    "a weight": (in_a_weight, "objects that are no tensors"),
+    "a weight": (in_a_weight, "objects that are not tensors"),
     "old weights": (lambda file: changed({"data/weights/model.pt": pickled(file)}), "a member 'data/weights/model.pt'"),
     "an object": (lambda file: changed({"data/constants/opaque_obj_0": pickle.dumps(Attack(file))}), "opaque_obj_0"),
     "a library": (lambda file: changed({"data/aotinductor/model/model.so": b"\x7fELF"}), "a member 'data/aoti"),
-    "a size": (in_a_size, "which is no arithmetic"),
-    "a tower of powers": (with_a_large_size, "which is no arithmetic"),
+    "a size": (in_a_size, "which is not arithmetic"),
+    "a tower of powers": (with_a_large_size, "which is not arithmetic"),
     "symbols without end": (with_many_symbols, "calls a size 'u99999999999'"),
-    "a name": (in_a_name, "which is no identifier"),
+    "a name": (in_a_name, "which is not an identifier"),
     "a function of torch": (as_an_operator("torch.hub.load"), "calls 'torch.hub.load'"),
-    "a library of operators": (as_an_operator("torch.ops.load_library"), "no operator of torch"),
-    "a file as a tensor": (as_an_operator("torch.ops.aten.from_file.default"), "no operator of torch"),
-    "a method of an operator": (as_an_operator("torch.ops.aten.__init__.__call__"), "no operator of torch"),
+    "a library of operators": (as_an_operator("torch.ops.load_library"), "not an operator of torch"),
+    "a file as a tensor": (as_an_operator("torch.ops.aten.from_file.default"), "not an operator of torch"),
+    "a method of an operator": (as_an_operator("torch.ops.aten.__init__.__call__"), "not an operator of torch"),
     "a module to import": (in_the_tree, "arguments in a 'collections.defaultdict'"),
 }
 
@@ -183,10 +183,10 @@ def test_the_attack_is_one(tmp_path):
 
 def test_what_is_no_archive_is_refused(tmp_path):
     for data in (b"", b"PK\x05\x06" + b"\0" * 18, ARCHIVE[: len(ARCHIVE) // 2], b"\0" * 1000):
-        with pytest.raises(ParseError, match="this is no archive of torch"):
+        with pytest.raises(ParseError, match="this is not an archive of torch"):
             load_archive(data)
     for path in (tmp_path, tmp_path / "missing.pt2"):
-        with pytest.raises(ParseError, match="this is no archive of torch"):
+        with pytest.raises(ParseError, match="this is not an archive of torch"):
             load_archive(path)
 
 

@@ -68,7 +68,7 @@ def test_a_portable_artifact_is_read():
     data = _stablehlo.serialize_portable_artifact(_parsed(MLP, "<text>"), _stablehlo.get_current_version())
     x, w = random(3, 4), random(4, 5)
     np.testing.assert_allclose(mt.from_stablehlo(data)(x, w), np.maximum(x @ w, 0), rtol=1e-5, atol=1e-6)
-    with pytest.raises(ParseError, match="no portable artifact"):
+    with pytest.raises(ParseError, match="not a portable artifact"):
         mt.from_stablehlo(data[:40])
 
 
