@@ -15,7 +15,9 @@ from mlirtri.lowering.toolchain.tvm_names import TensorLoad, tirx
 
 @dataclass(frozen=True)
 class Linear:
-    """A sum: `terms` maps a variable to its factor (never 0), `constant` is the rest."""
+    """A sum: `terms` maps a variable to its factor (never 0), `constant` is the rest.
+
+    `dialect.base.sizes.Size` is the same for the sizes of tensors, whose symbols have an order and bounds."""
 
     terms: Mapping[Hashable, int] = field(default_factory=dict)
     constant: int = 0
