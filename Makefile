@@ -15,7 +15,7 @@ PYTHON ?= $(shell for candidate in python3 python3.13 python3.12 python3.11 pyth
 	"$$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null \
 	&& { echo "$$candidate"; break; }; done)
 
-.PHONY: help demo demo-models test test-slow test-forced fuzz lit bench bench-quick bench-rules check typed docs format clean
+.PHONY: help demo demo-models test test-slow test-forced fuzz fuzz-hostile lit bench bench-quick bench-rules check typed docs format clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -39,6 +39,9 @@ test-forced: $(VENV)/.test  ## the tests with every schedule rule used that fits
 
 fuzz: $(VENV)/.test  ## random programs in all pipelines for two minutes; failures are reduced to tests in build/fuzz
 	PYTHONPATH=tests/support $(BIN)/python -m fuzz $(FUZZ_FLAGS)
+
+fuzz-hostile: $(VENV)/.test  ## damaged inputs of every door for a minute; findings are kept in build/hostile
+	PYTHONPATH=tests/support $(BIN)/python -m fuzz.hostile $(FUZZ_FLAGS)
 
 lit: $(VENV)/.test  ## the lit tests only
 	$(BIN)/lit -sv -j $(LIT_JOBS) lit_tests

@@ -45,6 +45,7 @@ def _program(model: Any, values: Mapping[str, Any]) -> Program:
     _check_names(loaded, file)
     _check(loaded, file)
     _check_dtypes(loaded, file)
+    _check_counts(loaded.graph, file)
     inputs = {value.name: value.type.tensor_type for value in loaded.graph.input}
     for name in values:
         if name not in inputs:
@@ -207,6 +208,23 @@ def _check_dtypes(model: Any, file: str) -> None:
         if tensor.data_type not in onnx.TensorProto.DataType.values():
             message = f"initializer {tensor.name!r} has element type {tensor.data_type}, which ONNX does not have"
             raise ParseError(message, Span(file, 1, 1))
+
+
+_MOST = {"axis": 64, "axes": 64, "num_outputs": 1 << 16}
+"""The largest magnitude of attributes that torch-mlir counts up to, one by one: past all ranks, and all outputs."""
+
+
+def _check_counts(graph: Any, file: str) -> None:
+    """Refuse axes past all ranks, which ONNX's checker accepts, in this graph and those inside it."""
+    for node in graph.node:
+        for attribute in node.attribute:
+            most = _MOST.get(attribute.name)
+            values = [attribute.i, *attribute.ints]
+            if most is not None and any(not -most <= value <= most for value in values):
+                message = f"{node.op_type} has the {attribute.name} {next(v for v in values if not -most <= v <= most)}"
+                raise ParseError(message, Span(file, 1, 1), help=f"it is at most {most}")
+            for inner in (attribute.g, *attribute.graphs):
+                _check_counts(inner, file)
 
 
 def _check(model: Any, file: str) -> None:

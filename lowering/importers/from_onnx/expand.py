@@ -14,7 +14,7 @@ import onnx.inliner
 import onnx.version_converter
 from onnx import helper
 
-from mlirtri.lowering.importers.from_onnx.nodes import Values, graphs_in, version_of
+from mlirtri.lowering.importers.from_onnx.nodes import Values, graphs_in, version_of, with_types
 
 EXPANDED = frozenset({
     "AffineGrid", "Attention", "CausalConvWithState", "CenterCropPad", "DynamicQuantizeLinear", "FlexAttention", "Gelu",
@@ -32,7 +32,7 @@ def expand(model: Any) -> Any:
     for _ in range(_ROUNDS):
         if not _calls(model.graph):
             break
-        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        model = with_types(model)
         _expand(model.graph, Values({}), model)
     return model
 

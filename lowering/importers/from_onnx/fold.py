@@ -15,7 +15,7 @@ import onnx
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from mlirtri.lowering.importers.from_onnx.nodes import Values, attribute_of, constant, graphs_in, version_of
+from mlirtri.lowering.importers.from_onnx.nodes import Values, attribute_of, constant, graphs_in, version_of, with_types
 from mlirtri.lowering.importers.from_onnx.unroll import branch_of, unrolled_loop, unrolled_scan
 
 LARGEST = 1024
@@ -31,7 +31,7 @@ def fold(model: Any) -> Any:
     """Return the model with the types that ONNX infers, and without what does not depend on its inputs' elements."""
     version = version_of(model)
     for _ in range(_ROUNDS):
-        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        model = with_types(model)
         if not _Folding(model).fold(model.graph, Values({}, {}, version)):
             break
     drop_dead_nodes(model.graph)

@@ -19,7 +19,7 @@ from mlirtri.errors import KernelError, KernelTypeError, UnsupportedOperationErr
 from mlirtri.lowering.importers.from_onnx.casts import store, stored_array
 from mlirtri.lowering.importers.from_onnx.expand import EXPANDED, expand
 from mlirtri.lowering.importers.from_onnx.fold import fold
-from mlirtri.lowering.importers.from_onnx.nodes import DOMAINS, Values, graphs_of, version_of
+from mlirtri.lowering.importers.from_onnx.nodes import DOMAINS, Values, graphs_of, version_of, with_types
 from mlirtri.lowering.importers.from_onnx.repairs import repair
 from mlirtri.lowering.importers.normalize.constants import LARGEST_LITERAL
 
@@ -79,7 +79,7 @@ def split_model(model: Any, name: str, file: str) -> tuple[OnnxGraph, dict[str, 
     try:
         copy = _simplified(copy)
         stored = store(copy.graph)
-        copy = onnx.shape_inference.infer_shapes(copy, data_prop=True)
+        copy = with_types(copy)
     except onnx.shape_inference.InferenceError as error:
         raise KernelTypeError(f"ONNX cannot infer the shapes of this model: {_first_line(error)}") from None
     tensors = {name: stored_array(array) for name, array in tensors.items()}

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx.shape_inference
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
+
+from mlirtri.errors import ParseError
 
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
@@ -135,3 +139,12 @@ class Nodes:
             label = f"{stem}{number}"
         self._names.add(label)
         return label
+
+
+def with_types(model: Any) -> Any:
+    """Return the model with the types that ONNX infers; raises `ParseError`."""
+    try:
+        return onnx.shape_inference.infer_shapes(model, data_prop=True)
+    except (ValueError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ParseError(f"ONNX cannot infer the types of this model: {reason}") from None

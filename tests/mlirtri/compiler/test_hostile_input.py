@@ -152,6 +152,31 @@ def test_an_onnx_model_with_a_wrong_byte_is_read_or_refused():
     assert accepted < len(model) / 2
 
 
+@pytest.mark.parametrize("text", ["Softmax<axis=1099511627776>(x)", "ReduceSum<axes=[-65]>(x)"])
+def test_an_axis_past_all_ranks_is_refused(text):
+    parser = pytest.importorskip("onnx.parser")
+    branches = (
+        f"then_branch = t () => (float[2,3] a) {{ a = {text} }}, else_branch = e () => (float[2,3] b) {{ b = Abs(x) }}"
+    )
+    for body, types in ((text, "float[2,3] x"), (f"If(c) <{branches}>", "float[2,3] x, bool c")):
+        head = '<ir_version: 9, opset_import: ["" : 12]> '
+        model = parser.parse_model(f"{head} g ({types}) => (float[2,3] y) {{ y = {body} }}")
+        with pytest.raises(ParseError, match=r"has the ax\w+ -?\d+"):
+            mt.from_onnx(model.SerializeToString())
+
+
+def test_a_type_that_onnx_cannot_infer_from_is_refused():
+    onnx = pytest.importorskip("onnx.parser")
+    branches = "then_branch = t () => (float[4] a) { a = Neg(x) }, else_branch = e () => (float[4] b) { b = Abs(x) }"
+    head = '<ir_version: 9, opset_import: ["" : 18]> g (float[4] x, bool c) => (float[4] y)'
+    model = onnx.parse_model(f"{head} {{ y = If(c) <{branches}> }}")
+    model.graph.node[0].attribute[0].g.output[0].type.tensor_type.elem_type = 2**31 - 1
+    with pytest.raises(
+        ParseError, match="ONNX cannot infer the types of this model: Invalid tensor data type 2147483647"
+    ):
+        mt.from_onnx(model)
+
+
 # --- bytecode ------------------------------------------------------------------------------------------------------
 
 

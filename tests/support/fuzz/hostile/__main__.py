@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--doors", default=",".join(SEEDS))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("hostile-findings"))
+    parser.add_argument("--out", type=Path, default=Path("build/hostile"))
     parser.add_argument("--again", type=Path, help="run one finding in this process")
     options = parser.parse_args()
     if options.again:
