@@ -57,7 +57,8 @@ def _reference(function):
 def _arg_reference(function):
     def reference(x, axes, keepdims):
         other_axes = [axis for axis in range(x.ndim) if axis not in axes]
-        moved = np.transpose(x, [*other_axes, *axes]).reshape([x.shape[axis] for axis in other_axes] + [-1])
+        length = prod(x.shape[axis] for axis in axes)
+        moved = np.transpose(x, [*other_axes, *axes]).reshape([x.shape[axis] for axis in other_axes] + [length])
         shape = reduced_shape(x.shape, axes, keepdims)
         return function(moved, axis=-1).astype(np.int64).reshape(shape)
 

@@ -21,6 +21,23 @@ def test_found_program(function, arguments, pipeline):
     check_program(function, arguments, pipeline)
 
 
+def positions_in_rows_of_an_empty_array(x):
+    return np.argmin(x, axis=0)
+
+
+def test_positions_in_an_empty_array_are_interpreted():
+    check_program(positions_in_rows_of_an_empty_array, (np.zeros((1, 0), np.float32),), "interpreter")
+
+
+def test_angles_in_halves_are_rounded_once():
+    def degrees_and_radians(x):
+        return np.deg2rad(x), np.rad2deg(x)
+
+    x = np.arange(-500, 500, dtype=np.float16) / 256
+    for result, expected in zip(mt.jit(degrees_and_radians)(x), degrees_and_radians(x), strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
 FUNCTIONS_IN_HALVES = """@I.ir_module
 class Module:
     @R.function

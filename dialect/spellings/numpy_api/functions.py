@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import pi
 from typing import Any, NamedTuple
 
-from mlirtri.dialect.base.dtypes import DTYPES, DType
+from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
 from mlirtri.dialect.promotion.rules import Operand, result_dtypes
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
@@ -62,13 +62,16 @@ def _(b, x, /, out=unsupported(), *, where=unsupported(True), dtype=None):
 def _scaled(factor: float):
     def function(b, x, /, out=unsupported(), *, where=unsupported(True), dtype=None):
         x = float_of(b, x) if dtype is None else b.cast(x, numpy_dtype(b, dtype))
-        return b.multiply(x, b.cast(factor, b.type_of(x).dtype))
+        kind = b.type_of(x).dtype
+        # The factor is no half: NumPy multiplies in fp32 and rounds once.
+        wide = as_dtype("float32") if kind.is_half else kind
+        return b.cast(b.multiply(b.cast(x, wide), b.cast(factor, wide)), kind)
 
     return function
 
 
-register("numpy.deg2rad numpy.radians", _scaled(pi / 180), "multiply")
-register("numpy.rad2deg numpy.degrees", _scaled(180 / pi), "multiply")
+register("numpy.deg2rad numpy.radians", _scaled(pi / 180), "multiply cast")
+register("numpy.rad2deg numpy.degrees", _scaled(180 / pi), "multiply cast")
 
 
 @spelling("numpy.heaviside", ops="isnan equal less where cast")

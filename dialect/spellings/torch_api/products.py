@@ -91,7 +91,10 @@ def _(b, A, ord=None, dim=None, keepdim=False, *, out=unsupported(), dtype=None)
 def _scaled(factor: float):
     def function(b, input, *, out=unsupported()):
         kind = b.type_of(input).dtype
-        return b.multiply(input if kind.is_float else b.cast(input, as_dtype("float32")), factor)
+        kind = kind if kind.is_float else as_dtype("float32")
+        # The factor is no half: torch multiplies in fp32 and rounds once.
+        wide = as_dtype("float32") if kind.is_half else kind
+        return b.cast(b.multiply(b.cast(input, wide), factor), kind)
 
     return function
 
