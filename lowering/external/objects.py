@@ -93,9 +93,11 @@ class DeviceFunction(External):
             raise KernelValueError("mlirtri.device takes a kind and a number", help='for example device("cpu", 1)')
         if not isinstance(kind, str) or kind not in KINDS:
             near = did_you_mean(kind, KINDS)
-            raise KernelValueError(f"{kind!r} is no kind of device", help=f"{near}the kinds are {', '.join(KINDS)}")
+            raise KernelValueError(f"{kind!r} is not a kind of device", help=f"{near}the kinds are {', '.join(KINDS)}")
         if isinstance(index, bool) or not isinstance(index, int) or index < 0:
-            raise KernelValueError(f"{index!r} is no number of a device", help="devices are numbered from 0")
+            raise KernelValueError(
+                f"expected the number of a device, got {index!r}", help="devices are numbered from 0"
+            )
         return Device(KINDS[kind], index)
 
 

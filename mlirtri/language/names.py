@@ -113,7 +113,8 @@ class _Tensor:
 
 
 def _make(shape: Any = None, dtype: Any = None) -> _Tensor:
-    sizes = None if shape is None else tuple(_size(size) for size in ((shape,) if isinstance(shape, int) else shape))
+    parts = shape if isinstance(shape, (tuple, list)) else (shape,)
+    sizes = None if shape is None else tuple(map(_size, parts))
     return _Tensor(sizes, None if dtype is None or dtype is Any else as_dtype(dtype))
 
 

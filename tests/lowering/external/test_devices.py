@@ -216,9 +216,9 @@ def test_devices_that_there_are_not():
         with mt.device("gpuu"):
             return x
 
-    error = refused(unknown, KernelValueError, "'gpuu' is no kind of device")
+    error = refused(unknown, KernelValueError, "'gpuu' is not a kind of device")
     assert "'gpu'" in error.help
-    with pytest.raises(KernelValueError, match="is no number of a device"):
+    with pytest.raises(KernelValueError, match="expected the number of a device, got -1"):
         mt.device("cpu", -1)
     with pytest.raises(mt.KernelError, match="stands in kernels only"), mt.device("cpu"):
         pass

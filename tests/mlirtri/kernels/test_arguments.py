@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+import mlirtri as mt
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.errors import KernelError
 from mlirtri.kernels.arguments import parse_argument
@@ -74,3 +75,9 @@ def test_numbers_that_are_none(text, message):
         parse_argument(text)
     assert caught.value.message == message
     assert caught.value.help
+
+
+@pytest.mark.parametrize("shape", [2.5, "ab", (2, "a"), -1])
+def test_sizes_of_abstract_tensors_are_integers(shape):
+    with pytest.raises(KernelError, match="is not a size of a Tensor"):
+        mt.Tensor(shape, mt.float32)
