@@ -6,6 +6,6 @@
 Nothing imports it; ``python -m mlirtri.pages.operations_page --write`` runs one.
 
 - `operations_page.py`: `docs/operations.md`.
-- `coverage_page.py`: `docs/coverage.md`.
+- `coverage_page.py`: `docs/coverage.md`; `torch_operators.py`: its section of measured torch operators.
 - `python_page.py`: `docs/python.md`.
 """

@@ -28,6 +28,7 @@ from mlirtri.lowering.importers.normalize.tm_tensor import RULES as TM_TENSOR_RU
 from mlirtri.lowering.mlir.imperative import ELEMENTS
 from mlirtri.lowering.pipelines import IMPORT_STAGES
 from mlirtri.pages.operations_page import publish
+from mlirtri.pages.torch_operators import section
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "coverage.md"
@@ -124,6 +125,7 @@ def page() -> str:
             f"## {dialect}\n\n{translated} of {len(rows)} operations.\n\n| operation | rule | CUDA | a test |\n"
         )
         parts.append("|---|---|---|---|\n" + "\n".join(rows) + "\n\n")
+    parts.append(section())
     return "".join(parts).rstrip("\n") + "\n"
 
 

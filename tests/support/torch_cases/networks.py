@@ -91,6 +91,7 @@ CASES = [
     ("conv transpose2d", F.conv_transpose2d, lambda: (f(1, 3, 4, 5), f(3, 2, 3, 3), f(2))),
     ("conv transpose2d stride", lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1, output_padding=1), lambda: (f(1, 3, 4, 5), f(3, 2, 3, 3))),
     ("conv transpose2d groups", lambda x, w: F.conv_transpose2d(x, w, groups=2), lambda: (f(1, 4, 4, 5), f(4, 2, 3, 3))),
+    ("conv transpose2d depthwise", lambda x, w: F.conv_transpose2d(x, w, groups=4), lambda: (f(4, 4, 5), f(4, 1, 3, 3))),
     ("conv transpose2d dilation", lambda x, w: F.conv_transpose2d(x, w, dilation=2), lambda: (f(1, 3, 4, 5), f(3, 2, 3, 3))),
     ("conv transpose2d wide padding", lambda x, w: F.conv_transpose2d(x, w, padding=2, stride=2), lambda: (f(1, 3, 4, 5), f(3, 2, 4, 4))),
     ("conv transpose3d", F.conv_transpose3d, lambda: (f(1, 2, 3, 3, 3), f(2, 3, 2, 2, 2))),

@@ -319,7 +319,12 @@ def on_both_parts(operator: Any) -> Rule:
 
 def on_absolute_values(operator: Any) -> Rule:
     """Return the rule that applies `operator`, a norm, to the absolute values."""
-    return lambda z, *arguments, **options: operator(torch.abs(z), *arguments, **options)
+
+    def apply(z: Tensor, *arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
+        real = {} if dtype is None else {"dtype": dtype.to_real()}
+        return operator(torch.abs(z), *arguments, **options, **real)
+
+    return apply
 
 
 @decomposes_complex(aten.var.correction)

@@ -153,6 +153,27 @@ def attention_unless_autocast(query: Tensor, *arguments: Any, **options: Any) ->
     return operator(query, *arguments, **options)
 
 
+@decomposes(aten.convolution.default)
+def convolution(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Any:
+    """Return a transposed convolution of several groups, one group after the other."""
+    if not transposed or groups == 1:
+        return NotImplemented
+    biases = [None] * groups if bias is None else bias.chunk(groups)
+    operands = zip(x.chunk(groups, x.dim() - len(stride) - 1), weight.chunk(groups), biases, strict=True)
+    shape = (stride, padding, dilation, True, output_padding, 1)
+    return torch.cat([aten.convolution.default(*operand, *shape) for operand in operands], x.dim() - len(stride) - 1)
+
+
 @decomposes(aten._batch_norm_with_update_functional.default)
 def batch_norm_with_update(*arguments: Any) -> Any:
     """Return torch's own decomposition, which torch-mlir's list of them leaves out."""

@@ -74,7 +74,8 @@ def trilinear(
     for axis in {*expand1} & {*expand2} & {*expand3}:
         # An axis that all three tensors expand has size 0 in eager.
         product = product.narrow(axis, 0, 0)
-    return product.sum(list(sumdim)) if sumdim else product
+    # Integers are summed in their own dtype.
+    return product.sum(list(sumdim)).to(x.dtype) if sumdim else product
 
 
 @decomposes(aten.addmv.default)
