@@ -26,7 +26,7 @@ class Measurement:
 
 
 MEASUREMENTS = (
-    Measurement("one sample of each operator in float32, and of others in eleven more dtypes, `linalg`", 1303, 27, 3),
+    Measurement("one sample each, half of them in float32, the others in eleven more dtypes, `linalg`", 1303, 27, 3),
     Measurement("one sample each of operators and dtypes drawn from all, `mlir`", 223, 9, 1),
 )
 
