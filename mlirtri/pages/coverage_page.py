@@ -56,7 +56,7 @@ dialects it is of.
 
 
 _RECORDED = """\
-Of the programs that StableHLO's repository records (`stablehlo/testdata` at 3c9301c1), a quarter was run in the pipeline
+Of the programs that StableHLO's repository records (`stablehlo/testdata` at 3c9301c1), a quarter was run in pipeline
 `linalg`: 28 of 28 quantised ones give the recorded bits, and 87 of 87 with run-time sizes, of which no results are
 recorded, give what a NumPy interpretation of them (of one, torch's pool) gives.
 
