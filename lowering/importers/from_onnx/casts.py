@@ -63,6 +63,15 @@ def _cast(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
+def _bits(node: Any, values: Values) -> list[Any]:
+    """Cast a bool, which is the number 0 or 1 in memory."""
+    if values.element(node.input[0]) != TensorProto.BOOL:
+        return [node]
+    add = Nodes(node)
+    add("Cast", node.input[0], to=attribute_of(node, "to", None), result=0)
+    return add.nodes
+
+
 def decoded(add: Nodes, value: str, kind: int) -> tuple[str, int]:
     """Return the numbers that a value stands for, and their element type."""
     if kind in CODED:
@@ -146,7 +155,7 @@ def _power_of_two(add: Nodes, value: str) -> str:
     return add("Cast", special, to=TensorProto.UINT8)
 
 
-CASTS: dict[str, Callable[[Any, Values], list[Any]]] = {"Cast": _cast, "CastLike": _cast}
+CASTS: dict[str, Callable[[Any, Values], list[Any]]] = {"Cast": _cast, "CastLike": _cast, "BitCast": _bits}
 
 
 def store(graph: Any) -> tuple[dict[str, str], dict[int, str]]:

@@ -11,7 +11,7 @@ from onnx import TensorProto
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
 from mlirtri.lowering.importers.from_onnx.casts import CASTS
 from mlirtri.lowering.importers.from_onnx.layers import LAYERS
-from mlirtri.lowering.importers.from_onnx.nodes import FLOATS, Nodes, Values, attribute_of, graphs_in
+from mlirtri.lowering.importers.from_onnx.nodes import FLOATS, Nodes, Values, attribute_of, graphs_in, operand
 from mlirtri.lowering.importers.from_onnx.pools import POOLS
 from mlirtri.lowering.importers.from_onnx.quantization import QUANTIZATION
 from mlirtri.lowering.importers.from_onnx.recurrences import RECURRENCES
@@ -142,10 +142,43 @@ def _in_fp32(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
+def _backward_slice(node: Any, values: Values) -> list[Any]:
+    """Gather along the axes of negative steps, which torch-mlir gives other sizes."""
+    shape = values.shape(node.input[0])
+    starts, ends, axes, steps = (values.constants.get(operand(node, position)) for position in (1, 2, 3, 4))
+    if shape is None or starts is None or ends is None or steps is None or (steps > 0).all():
+        return [node]
+    add, value = Nodes(node), node.input[0]
+    axes = np.arange(len(starts)) if axes is None else axes
+    for start, end, axis, step in zip(starts.tolist(), ends.tolist(), axes.tolist(), steps.tolist(), strict=True):
+        length = shape[axis]
+        # A Python slice clips to the axis as ONNX does, but has no number for what lies before the first element.
+        last = None if step < 0 and end < -length else end
+        value = add("Gather", value, add.constant(np.arange(length)[start:last:step]), axis=axis)
+    add("Identity", value, result=0)
+    return add.nodes
+
+
+def _product_with_vector(node: Any, values: Values) -> list[Any]:
+    """Make a column of a vector behind a batch of matrices, and a row of one before it."""
+    sizes = [values.sizes(name) for name in node.input]
+    ranks = [len(operand_sizes) if operand_sizes is not None else 0 for operand_sizes in sizes]
+    if 1 not in ranks or max(ranks) < 3:
+        return [node]
+    add, is_right = Nodes(node), ranks[1] == 1
+    axis = add.constant(np.array([1 if is_right else 0]))
+    matrices = [
+        add("Unsqueeze", name, axis) if rank == 1 else name for name, rank in zip(node.input, ranks, strict=True)
+    ]
+    add("Squeeze", add("MatMul", *matrices), add.constant(np.array([-1 if is_right else -2])), result=0)
+    return add.nodes
+
+
 RULES: dict[str, Callable[[Any, Values], list[Any]]] = {
     **CASTS, **LAYERS, **POOLS, **QUANTIZATION, **RECURRENCES, **RESIZES, **SAMPLES, **TRANSFORMS,
     "LSTM": _without_peepholes,
     **dict.fromkeys(("Celu", "Elu", "Selu", "Softplus", "Mish", "HardSwish", "LogSoftmax", "Erf"), _in_fp32),
-    "Softmax": _softmax, "LpNormalization": _normalised, "Sign": _signs, "Pow": _powers, "ArgMax": _extremum_index,
+    "MatMul": _product_with_vector, "Slice": _backward_slice, "Softmax": _softmax,
+    "LpNormalization": _normalised, "Sign": _signs, "Pow": _powers, "ArgMax": _extremum_index,
     "ArgMin": _extremum_index,
 }  # fmt: skip

@@ -221,6 +221,19 @@ def test_scatters_into_a_cache_become_a_choice(mode):
     check_rewritten([node], inputs, opset=24, gone=["TensorScatter"])
 
 
+def test_slices_of_negative_steps_become_gathers():
+    numbers = {"s": [20, -1, 1], "e": [0, -100, 3], "a": [0, 2, 1], "t": [-2, -1, 1]}
+    weights = {name: np.int64(elements) for name, elements in numbers.items()}
+    node = helper.make_node("Slice", ["x", *weights], ["y"])
+    check_rewritten([node], {"x": random(5, 4, 3)}, weights, gone=["Slice"])
+
+
+@pytest.mark.parametrize("shapes", [((2, 3, 4), (4,)), ((3,), (2, 3, 4)), ((4,), (4,)), ((3, 4), (4,))])
+def test_products_with_vectors_keep_their_shapes(shapes):
+    inputs = {"a": random(*shapes[0]), "b": random(*shapes[1])}
+    check_rewritten([helper.make_node("MatMul", ["a", "b"], ["y"])], inputs)
+
+
 def test_bits_are_reinterpreted():
     node = helper.make_node("BitCast", ["x"], ["y"], to=TensorProto.INT32)
     check(model_of([node], {"x": random(2, 3)}, opset=26), {"x": random(2, 3)})
