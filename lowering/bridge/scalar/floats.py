@@ -16,6 +16,7 @@ from mlirtri.lowering.bridge.scalar.rules import (
     Expr,
     cast,
     dtype_name,
+    hide_zero,
     in_float32,
     is_nan,
     literal,
@@ -24,19 +25,6 @@ from mlirtri.lowering.bridge.scalar.rules import (
 from mlirtri.lowering.tir.arithmetic import difference
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 from mlirtri.lowering.toolchain.tvm_names import structural_equal, tirx
-
-
-def hide_zero(expression: Expr) -> Expr:
-    """Hide a float zero from TVM, which folds ``x * 0`` and ``0 / x`` to 0, NaN or not, and fails on ``x / 0``."""
-    dtype = dtype_name(expression)
-    if not isinstance(expression, tirx.FloatImm) or expression.value != 0:
-        return expression
-    bits = DTYPES[dtype].bits
-    # TVM has no code for a reinterpretation of integer 0, so that +0.0 is the magnitude of -0.0.
-    # And TVMScript cannot read 2**63 as an unsigned number.
-    negative_zero = tirx.reinterpret(dtype, literal(1 << (bits - 1), "int64" if bits == 64 else f"uint{bits}"))
-    # str(-0.0) keeps the sign that `== 0` does not see.
-    return negative_zero if str(expression.value).startswith("-") else tirx.abs(negative_zero)
 
 
 def _float_binary(node: Callable[[Expr, Expr], Expr]) -> Build:

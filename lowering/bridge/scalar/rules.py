@@ -129,6 +129,19 @@ def in_float32(compute: Callable[..., Expr]) -> Callable[..., Expr]:
     return build
 
 
+def hide_zero(expression: Expr) -> Expr:
+    """Hide a float zero from TVM, which folds ``x * 0`` and ``0 / x`` to 0, NaN or not, and fails on ``x / 0``."""
+    dtype = dtype_name(expression)
+    if not isinstance(expression, tirx.FloatImm) or expression.value != 0:
+        return expression
+    bits = DTYPES[dtype].bits
+    # TVM has no code for a reinterpretation of integer 0, so that +0.0 is the magnitude of -0.0.
+    # And TVMScript cannot read 2**63 as an unsigned number.
+    negative_zero = tirx.reinterpret(dtype, literal(1 << (bits - 1), "int64" if bits == 64 else f"uint{bits}"))
+    # str(-0.0) keeps the sign that `== 0` does not see.
+    return negative_zero if str(expression.value).startswith("-") else tirx.abs(negative_zero)
+
+
 def is_nan(x: Expr) -> Expr:
     return tirx.isnan(cast(x, "float32") if DTYPES[dtype_name(x)].is_half else x)
 
@@ -138,6 +151,8 @@ def _select(operation, operands):
     condition, x, y = operands
     if isinstance(condition, tirx.IntImm):
         return x if condition.value else y
+    if all(isinstance(arm, tirx.FloatImm) and arm.value == 0 for arm in (x, y)):
+        x, y = hide_zero(x), hide_zero(y)  # TVM takes 0.0 and -0.0 for one constant
     return tirx.Select(condition, x, y)
 
 

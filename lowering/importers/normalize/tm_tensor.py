@@ -33,9 +33,9 @@ RULES: Registry[str, Callable[[ir.Operation], Values]] = Registry("lowering of t
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
     """Replace every operation of the dialect, in place."""
-    for operation in operations_named(module, "tm_tensor.*"):
-        if (rule := RULES.get(operation.name)) is None:
-            continue
+    # Chosen first: the terminators of replaced regions cannot be asked for their names any more.
+    for operation in [operation for operation in operations_named(module, "tm_tensor.*") if operation.name in RULES]:
+        rule = RULES[operation.name]
         with ir.InsertionPoint(operation), operation.location:
             is_reduction = context.target.is_cuda and operation.name == "tm_tensor.scan"
             results = (_scan_as_reduction(operation) if is_reduction else None) or rule(operation)

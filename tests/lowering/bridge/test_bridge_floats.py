@@ -270,3 +270,16 @@ def test_zeros_beside_nan_and_infinity_are_not_simplified(pipeline):
         expected = program(x, np.zeros(0))
     for mine, other in zip(mt.jit(program, pipeline=pipeline)(x, np.zeros(0)), expected, strict=True):
         np.testing.assert_array_equal(mine, other)
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "relax", "mlir"])
+def test_a_choice_of_two_zeros_keeps_the_sign_and_is_no_literal_zero(pipeline):
+    def kernel(a):
+        return np.where(a > 0, np.float32(-0.0), np.float32(0.0)) * a
+
+    a = np.array([0.3, -2.5, np.nan, np.inf, 0.0], np.float32)
+    with np.errstate(invalid="ignore"):
+        expected = kernel(a)
+    result = mt.jit(kernel, pipeline=pipeline)(a)
+    np.testing.assert_array_equal(result, expected)
+    np.testing.assert_array_equal(np.signbit(result[~np.isnan(a * 0)]), np.signbit(expected[~np.isnan(a * 0)]))
