@@ -1,8 +1,9 @@
 """Passes over the PrimFuncs that LegalizeOps has made of Relax's operators, before anything is fused.
 
-- `protect_arithmetic`: TVM simplifies floats as real numbers, ``(x + y) - x`` to ``y``, and takes int32 and int64 never
-  to overflow, ``x + 1 > x`` to true. The bridge's PrimFuncs are written around that; these get the same here. Index
-  arithmetic stays as it is, and so does the update of a reduction, which schedules recognise by its form.
+- `protect_arithmetic`: TVM simplifies floats as real numbers, ``(x + y) - x`` to ``y``, finds by ``!=`` no NaN,
+  and takes int32 and int64 never to overflow, ``x + 1 > x`` to true. The bridge's PrimFuncs are written around that;
+  these get the same here. Index arithmetic stays as it is, and so does the update of a reduction, which schedules
+  recognise by its form.
 - `locate_blocks`: each block that has no ``mlirtri.loc`` gets the location of its Relax binding, from the attribute
   ``mlirtri.locations`` of the Relax function. A PrimFunc called from two lines is cloned, one per line.
 - `fold_empty_loops`: a reduction over a dimension of size zero becomes its initial value, and a block without
@@ -18,7 +19,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.bridge.scalar.floats import hide_zero
+from mlirtri.lowering.bridge.scalar.floats import equal
+from mlirtri.lowering.bridge.scalar.rules import hide_zero
 from mlirtri.lowering.tir.arithmetic import TWICE_AS_WIDE, difference, is_exact, is_update, reads_memory, wrapped
 from mlirtri.lowering.tir.blocks import BlockFacts, NotStaticLoopsError, leaf_blocks
 from mlirtri.lowering.tir.products import OP_PATTERN
@@ -56,8 +58,16 @@ def protect_arithmetic(mod: IRModule) -> IRModule:
 def _protected(store: Any) -> Any:
     if isinstance(store.value, _OPERATORS) and is_update(store):
         return store
-    value = structural_map(store.value, [(kind, _rewritten) for kind in _OPERATORS], order="post")
+    rules = [(tirx.NE, _unequal), *((kind, _rewritten) for kind in _OPERATORS)]
+    value = structural_map(store.value, rules, order="post")
     return tirx.BufferStore(store.buffer, value, store.indices)
+
+
+def _unequal(node: Any) -> Any:
+    """Return x != y of floats as the negation of x == y: TVM's own != is false for NaN."""
+    if not str(node.a.ty.dtype).startswith(("float", "bfloat")):
+        return node
+    return tirx.bitwise_xor(equal(node.a, node.b), tirx.IntImm("bool", 1))
 
 
 def _rewritten(node: Any) -> Any:

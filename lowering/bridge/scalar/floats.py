@@ -64,7 +64,7 @@ scalar_rule("arith.maxnumf", repeats=True)(_extremum(tirx.GT, propagates_nan=Fal
 scalar_rule("arith.minnumf", repeats=True)(_extremum(tirx.LT, propagates_nan=False))
 
 
-def _equal(x: Expr, y: Expr) -> Expr:
+def equal(x: Expr, y: Expr) -> Expr:
     """Return x == y, without TVM's folding of ``x == x`` to true, wrong for NaN."""
     if structural_equal(x, y):
         return tirx.bitwise_xor(is_nan(x), literal(True, "bool"))
@@ -73,7 +73,7 @@ def _equal(x: Expr, y: Expr) -> Expr:
 
 # Numbers of MLIR's predicates. The unordered ones are "ordered, or a NaN": TVM would turn `not a <= b` into `b < a`.
 _CMPF = (
-    None, _equal, tirx.GT, tirx.GE, tirx.LT, tirx.LE, "one", "ord",
+    None, equal, tirx.GT, tirx.GE, tirx.LT, tirx.LE, "one", "ord",
     "ueq", tirx.GT, tirx.GE, tirx.LT, tirx.LE, "une", "uno", None,
 )  # fmt: skip
 
@@ -90,11 +90,11 @@ def _compare_floats(operation, operands):
         return tirx.bitwise_xor(either_nan, literal(True, "bool")) if node == "ord" else either_nan
     if node == "une":
         # TVM's own != is false for NaN.
-        return tirx.bitwise_xor(_compared(_equal, x, y), literal(True, "bool"))
+        return tirx.bitwise_xor(_compared(equal, x, y), literal(True, "bool"))
     if node == "one":
         return tirx.Or(_compared(tirx.LT, x, y), _compared(tirx.GT, x, y))
     if node == "ueq":
-        return tirx.Or(_compared(_equal, x, y), either_nan)
+        return tirx.Or(_compared(equal, x, y), either_nan)
     ordered = _compared(node, x, y)
     return tirx.Or(ordered, either_nan) if 8 < number < 13 else ordered
 

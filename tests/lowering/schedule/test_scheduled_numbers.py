@@ -242,3 +242,9 @@ def test_the_variance_of_one_element_is_nan_in_relax():
         return torch.var(x, dim=0)
 
     assert bool(variance(torch.randn(1, 640, 5)).isnan().all())
+
+
+def test_relax_not_equal_is_true_for_nan():
+    x, y = torch.tensor([1, torch.nan, 2, torch.inf]), torch.tensor([1, 1, torch.nan, torch.inf])
+    result = run(module(lambda emit, x, y: emit(op.not_equal(x, y)), (4,), (4,)), x, y)
+    assert result.tolist() == [False, True, True, False]
