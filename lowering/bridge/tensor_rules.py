@@ -27,6 +27,9 @@ def _reshape(builder: RelaxBuilder, operation: ir.Operation) -> None:
         return builder.write(result, Splat(meaning.element, shape))
     if isinstance(meaning, Uninitialized):
         return builder.write(result, Uninitialized(shape, meaning.dtype))
+    if any(isinstance(size, int) and size == 0 for size in shape):
+        # R.reshape reads a size of 0 as the size that the axis had before.
+        return builder.write(result, Uninitialized(shape, dtype_of(result.type)))
     return builder.emit(operation, relax.op.reshape(meaning, shape))
 
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from imported import PIPELINES, Case, check_cases
 
+import mlirtri as mt
+
 RNG = np.random.default_rng(6)
 X = RNG.integers(-9, 9, (3, 4)).astype(np.float32)
 AT = np.array([[0, 3], [2, 1]], np.int32)
@@ -172,3 +174,12 @@ def test_straight_operations(pipeline):
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_operations_that_are_loops(pipeline):
     check_cases(LOOPS, pipeline, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "relax", "mlir"])
+def test_reductions_along_an_axis_beside_one_of_size_zero(pipeline):
+    def kernel(a):
+        return a.sum(0), a.argmin(0)
+
+    total, index = mt.jit(kernel, pipeline=pipeline)(np.zeros((1, 0), np.float32))
+    assert total.shape == index.shape == (0,)
