@@ -139,8 +139,10 @@ def _grouped_transposed(node: Any, values: Values) -> list[Any]:
     ]  # fmt: skip
     results = [add("ConvTranspose", x, w, **attributes) for x, w in zip(*parts, strict=True)]
     has_bias = bool(operand(node, 2))
-    joined = add("Concat", *results, axis=1, **({} if has_bias else {"result": 0}))
-    if has_bias:
+    if not has_bias:
+        add("Concat", *results, axis=1, result=0)
+    else:
+        joined = add("Concat", *results, axis=1)
         column = [1, -1, *[1] * (len(channels) - 2)]
         add("Add", joined, add("Reshape", node.input[2], add.constant(np.array(column))), result=0)
     return add.nodes

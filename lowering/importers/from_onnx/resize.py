@@ -95,15 +95,15 @@ def _axes(node: Any, values: Values, shape: list[int]) -> list[_Axis]:
     axes = [axis % rank for axis in attribute_of(node, "axes", None) or range(rank)]
     arrays = [values.constants.get(operand(node, position)) for position in (1, 2, 3)]
     roi, scales, sizes = (None if array is None or not array.size else array.tolist() for array in arrays)
-    if scales is None and sizes is None:
-        raise UnsupportedOperationError(
-            f"node {node.name!r} is a Resize to sizes that are computed at run time", help="make them constants"
-        )
     lengths = [shape[axis] for axis in axes]
     if sizes is not None:
         sizes, scales = _sizes(sizes, lengths, attribute_of(node, "keep_aspect_ratio_policy", b"stretch"))
-    else:
+    elif scales is not None:
         sizes = [floor(length * scale) for length, scale in zip(lengths, scales, strict=True)]
+    else:
+        raise UnsupportedOperationError(
+            f"node {node.name!r} is a Resize to sizes that are computed at run time", help="make them constants"
+        )
     regions = [(0.0, 1.0)] * len(axes) if roi is None else list(zip(roi, roi[len(axes) :], strict=False))
     parts = zip(axes, lengths, sizes, scales, regions, strict=True)
     return [_Axis(*part) for part in parts]

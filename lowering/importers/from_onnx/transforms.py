@@ -118,7 +118,7 @@ def _short_time(node: Any, values: Values) -> list[Any]:
         line = add("Gather", signal, add.constant(np.array(part)), axis=2)
         framed = add("Gather", line, add.constant(frames), axis=1)
         parts.append(add("Mul", framed, window) if window else framed)
-    results = _product(add, parts[0], parts[1] if len(parts) > 1 else "", _coefficients(length, length, count), line)
+    results = _product(add, parts[0], parts[1] if len(parts) > 1 else "", _coefficients(length, length, count), signal)
     columns = [add("Unsqueeze", result, add.constant(np.array([-1]))) for result in results]
     add("Concat", *columns, axis=-1, result=0)
     return add.nodes

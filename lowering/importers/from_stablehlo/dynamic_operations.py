@@ -103,7 +103,8 @@ def _pad(operation: ir.Operation) -> ir.Value | None:
     low, high, interior = (list(operation.attributes[name]) for name in names)
     if not _is_dynamic(operation) or not (any(interior) or min((*low, *high), default=0) < 0):
         return None
-    return padded(*operation.operands, low, high, interior)
+    source, value = operation.operands
+    return padded(source, value, low, high, interior)
 
 
 def _dynamic_pad(operation: ir.Operation) -> ir.Value:

@@ -202,7 +202,7 @@ def _check_expression(text: Any) -> None:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise _Code(f"has the size {text[:40]!r}") from None
-    pending = [tree]
+    pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
         if not _is_arithmetic(node):
