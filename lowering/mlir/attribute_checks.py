@@ -21,6 +21,7 @@ from mlirtri.lowering.mlir.attributes import (
     ERROR,
     LENGTHS,
     NUMBER,
+    SIGNATURE,
     SIZES,
     STATE,
     argument_attributes,
@@ -35,17 +36,24 @@ def check_attributes(module: ir.Module) -> None:
     """Raise `ParseError` for the first attribute of a public function, or of an assertion in it, that is not ours."""
     for function in public_functions(module):
         if function.operation.name == "func.func":
-            _check_function(function)
+            _check_function(function, _results_of(module, function))
     for assertion in operations_named(module, "cf.assert"):
         if ERROR in assertion.attributes and not _is_error(assertion.attributes[ERROR]):
             raise _wrong(assertion, ERROR, assertion.attributes[ERROR], "the name of an error class")
 
 
-def _check_function(function: func.FuncOp) -> None:
+def _results_of(module: ir.Module, function: func.FuncOp) -> list[ir.Type]:
+    """Return the types of the results, which a function of buffers has among its arguments."""
+    signature = module.operation.attributes[SIGNATURE] if SIGNATURE in module.operation.attributes else None
+    is_type = isinstance(signature, ir.TypeAttr) and isinstance(signature.value, ir.FunctionType)
+    return list(signature.value.results if is_type else function.type.results)
+
+
+def _check_function(function: func.FuncOp, outputs: list[ir.Type]) -> None:
     arguments, results = argument_attributes(function), result_attributes(function)
-    inputs, outputs = list(function.type.inputs), list(function.type.results)
+    inputs, returned = list(function.type.inputs), list(function.type.results)
     bound = {_text(named[BOUND]): kind for named, kind in zip(arguments, inputs, strict=True) if BOUND in named}
-    for kinds, groups, rules in ((inputs, arguments, _ARGUMENTS), (outputs, results, _RESULTS)):
+    for kinds, groups, rules in ((inputs, arguments, _ARGUMENTS), (returned, results, _RESULTS)):
         for kind, named in zip(kinds, groups, strict=True):
             for name, (is_right, form) in rules.items():
                 if name in named and not is_right(named[name], kind, outputs, bound):
@@ -106,7 +114,9 @@ def _is_scalar(kind: ir.Type) -> bool:
 def _is_result(attribute: ir.Attribute, kind: ir.Type, outputs: Sequence[ir.Type]) -> bool:
     if not isinstance(attribute, ir.IntegerAttr):
         return False
-    return 0 <= attribute.value < len(outputs) and outputs[attribute.value] == kind
+    if not 0 <= attribute.value < len(outputs):
+        return False
+    return isinstance(kind, ir.MemRefType) or outputs[attribute.value] == kind
 
 
 _Rule = tuple[Callable[[Any, Any, Sequence[Any], Mapping[Any, Any]], bool], str]

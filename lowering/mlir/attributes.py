@@ -33,6 +33,8 @@ LENGTHS = "mlirtri.lengths"
 """Attribute of a result padded to its largest size: axes, each with the result that gives its size."""
 NUMBER = "mlirtri.number"
 """Attribute of a rank-0 result, without value: Python gets a number instead of a tensor."""
+SIGNATURE = "mlirtri.signature"
+"""Attribute of a module: the type of its function before bufferization."""
 DTYPE = "mlirtri.dtype"
 """Attribute of an argument or result: our name of its dtype, where its type has lost that, or its sign."""
 

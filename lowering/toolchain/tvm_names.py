@@ -66,6 +66,9 @@ SCHEDULE_ERRORS = (s_tir.ScheduleError, tvm.error.InternalError)
 Target = target.Target
 read_write_region = s_tir.analysis.get_sblock_read_write_region
 
+# Control-C in a function of Python that TVM calls comes back as what it is, and not as a RuntimeError without a text.
+tvm_ffi.register_error("KeyboardInterrupt", KeyboardInterrupt)
+
 SCRIPT_NAMES = {
     "tvm": tvm, "I": script_ir, "R": script_relax, "T": script_tirx, "float": float, "TypeVar": TypeVar,
 }  # fmt: skip

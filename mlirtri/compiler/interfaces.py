@@ -28,12 +28,13 @@ from mlirtri.lowering.mlir.attributes import (
     IMPORTED,
     LENGTHS,
     NUMBER,
+    SIGNATURE,
     STATE,
     argument_attributes,
     result_attributes,
 )
 from mlirtri.lowering.mlir.imperative import updates_of
-from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import SIGNATURE, UPDATES
+from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import UPDATES
 from mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect import kernel_of
 from mlirtri.lowering.sizes.infer_size_program import is_static, size_program
 from mlirtri.lowering.sizes.size_arguments import unknown_sizes

@@ -94,7 +94,7 @@ AREAS: dict[str, tuple[Row, ...]] = {
         Row("`a = a + 1` of an argument", "a new array; the caller's is as it was",
             f"{LOOPS}::rebinding_an_argument_does_not_write_it"),
         Row("rank-0 tensors of torch, `np.zeros(())`", "arrays like all others; NumPy's scalars are immutable",
-            f"{FRONTEND}/test_aliases.py::torch another name"),
+            f"{FRONTEND}/test_aliases.py::test_what_is_written_is_seen_through_every_name"),
         Row("written arguments that share memory", "pass a copy", f"{VIEWS}::test_arguments_that_overlap_are_refused", True),
         Row("writing `a.ravel()` or `a.reshape(…)` of a strided argument", "NumPy copies there: pass it contiguous",
             f"{VIEWS}::test_views_in_another_shape_need_arguments_in_order", refused=True),

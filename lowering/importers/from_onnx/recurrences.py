@@ -1,4 +1,4 @@
-"""Rewrite recurrent layers that run backward, and scatters into caches."""
+"""Rewrite recurrent layers that run backward or have lengths of sequences, and scatters into caches."""
 
 from __future__ import annotations
 
@@ -12,15 +12,41 @@ from mlirtri.lowering.importers.from_onnx.layers import static_shape
 from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Values, attribute_of, operand
 
 
+def _of_full_length(node: Any, values: Values) -> list[Any]:
+    """Drop `sequence_lens` that are all the length of the input; torch-mlir's lowerings do not read them."""
+    if not operand(node, 4):
+        return [node]
+    lengths = values.constants.get(node.input[4])
+    length = static_shape(node, node.input[0], values)[1 if attribute_of(node, "layout", 0) else 0]
+    if lengths is None or (lengths != length).any():
+        raise UnsupportedOperationError(
+            f"node {node.name!r} is a {node.op_type} over sequences of several lengths",
+            help="export it for sequences of one length, without sequence_lens",
+        )
+    whole = type(node)()
+    whole.CopyFrom(node)
+    whole.input[4] = ""
+    return [whole]
+
+
+def _without_peepholes(node: Any, values: Values) -> list[Any]:
+    if operand(node, 7):
+        raise UnsupportedOperationError(
+            f"node {node.name!r} is an LSTM with peepholes, which torch-mlir leaves out",
+            help="write its steps with other operators",
+        )
+    return _of_full_length(node, values)
+
+
 def _recurrence(node: Any, values: Values) -> list[Any]:
     """Run each direction of an `RNN` forward, over reversed inputs for the backward one."""
+    [node] = _of_full_length(node, values)
     direction = attribute_of(node, "direction", b"forward")
     if direction == b"forward":
         return [node]
-    if operand(node, 4) or attribute_of(node, "layout", 0):
+    if attribute_of(node, "layout", 0):
         raise UnsupportedOperationError(
-            f"node {node.name!r} is a backward RNN with lengths of sequences or batches first",
-            help="export it for sequences of one length, time first",
+            f"node {node.name!r} is a backward RNN with batches first", help="export it time first"
         )
     add = Nodes(node)
     length = static_shape(node, node.input[0], values)[0]
@@ -65,4 +91,9 @@ def _cached(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-RECURRENCES: dict[str, Callable[[Any, Values], list[Any]]] = {"RNN": _recurrence, "TensorScatter": _cached}
+RECURRENCES: dict[str, Callable[[Any, Values], list[Any]]] = {
+    "RNN": _recurrence,
+    "GRU": _of_full_length,
+    "LSTM": _without_peepholes,
+    "TensorScatter": _cached,
+}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
+from mlirtri.errors import KernelError, raise_all
 from mlirtri.lowering.importers.from_onnx.casts import CASTS
 from mlirtri.lowering.importers.from_onnx.layers import LAYERS
 from mlirtri.lowering.importers.from_onnx.nodes import FLOATS, Nodes, Values, attribute_of, graphs_in, operand
@@ -42,15 +42,6 @@ def _repair(graph: Any, outer: Values, errors: list[KernelError]) -> None:
             errors.append(error)
     del graph.node[:]
     graph.node.extend(nodes)
-
-
-def _without_peepholes(node: Any, values: Values) -> list[Any]:
-    if len(node.input) > 7 and node.input[7]:
-        raise UnsupportedOperationError(
-            f"node {node.name!r} is an LSTM with peepholes, which torch-mlir leaves out",
-            help="write its steps with other operators",
-        )
-    return [node]
 
 
 def _normalised(node: Any, values: Values) -> list[Any]:
@@ -176,7 +167,6 @@ def _product_with_vector(node: Any, values: Values) -> list[Any]:
 
 RULES: dict[str, Callable[[Any, Values], list[Any]]] = {
     **CASTS, **LAYERS, **POOLS, **QUANTIZATION, **RECURRENCES, **RESIZES, **SAMPLES, **TRANSFORMS,
-    "LSTM": _without_peepholes,
     **dict.fromkeys(("Celu", "Elu", "Selu", "Softplus", "Mish", "HardSwish", "LogSoftmax", "Erf"), _in_fp32),
     "MatMul": _product_with_vector, "Slice": _backward_slice, "Softmax": _softmax,
     "LpNormalization": _normalised, "Sign": _signs, "Pow": _powers, "ArgMax": _extremum_index,

@@ -19,12 +19,11 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.calls import refuse_without_tvm
 from mlirtri.lowering.fusion.cost_guard import RESHAPES
 from mlirtri.lowering.mlir.aliasing import is_content_of, may_share
+from mlirtri.lowering.mlir.attributes import SIGNATURE
 from mlirtri.lowering.mlir.imperative import UPDATED_BY, is_imperative, updates_of
 from mlirtri.lowering.mlir_backend.bufferize import carried_buffers, destinations, reuse
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
-SIGNATURE = "mlirtri.signature"
-"""Attribute of the module: the type of its function before bufferization."""
 UPDATES = "mlirtri.updates"
 """Attribute of the module: pairs of an updated argument and the result that shares its only buffer."""
 COUNTS = ("mlirtri.kernels", "mlirtri.bytes")

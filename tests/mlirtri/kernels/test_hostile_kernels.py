@@ -80,7 +80,7 @@ def test_a_number_past_its_type_is_refused_at_its_line(function, message, line):
         (f"a=f32[{'9' * 19},9]", KernelValueError, "is not a size"),
         ("a=f32[2 3]", KernelValueError, "'2 3' is not a size"),
         ("a=" + "[" * 5000, KernelValueError, "neither a tensor nor a Python literal"),
-        ("a=f99[3]", KernelTypeError, "no dtype"),
+        ("a=f99[3]", KernelTypeError, "'f99' is not a dtype"),
     ],
     ids=["digits", "64 bits", "two", "nesting", "dtype"],
 )

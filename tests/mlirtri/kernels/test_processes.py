@@ -283,6 +283,7 @@ def test_a_user_without_a_home(monkeypatch):
 
 
 def test_the_folder_of_another_user_that_does_not_exist(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("MLIRTRI_TUNING_FILE", "~no-such-user/tuning")
     assert run_command(["env"]) == 0
     assert "~no-such-user/tuning (not a file)" in capsys.readouterr().out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx_models import check, model_of, random, value
 
@@ -314,3 +314,28 @@ def test_run_time_sizes_are_folded_where_they_are_known():
     graph = helper.make_graph([shape], "net", [value("x", random(1), ["n", 3])], [value("y", A, [1])])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
     assert [node.op_type for node in rewritten(model).graph.node] == ["Constant"]
+
+
+@pytest.mark.parametrize(("operator", "gates"), [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
+def test_sequences_of_several_lengths_are_refused_and_those_of_one_length_compile(operator, gates):
+    random = np.random.default_rng(0)
+    weights = {
+        "w": random.standard_normal((1, 3 * gates, 2)), "r": random.standard_normal((1, 3 * gates, 3)),
+        "b": np.zeros((1, 6 * gates)),
+    }  # fmt: skip
+
+    def program(lengths):
+        inputs = ["x", "w", "r", *(["b", "lengths"] if lengths else [])]
+        constants = {name: array.astype(np.float32) for name, array in weights.items()}
+        constants |= {"lengths": np.array(lengths, np.int32)} if lengths else {}
+        initializers = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+        node = helper.make_node(operator, inputs, ["y"], hidden_size=3)
+        x, y = (helper.make_tensor_value_info(*parts) for parts in (("x", 1, (4, 2, 2)), ("y", 1, (4, 1, 2, 3))))
+        graph = helper.make_graph([node], "recurrence", [x], [y], initializers)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        return mt.from_onnx(model)
+
+    x = random.standard_normal((4, 2, 2)).astype(np.float32)
+    np.testing.assert_array_equal(program([4, 4])(x), program([])(x))
+    with pytest.raises(UnsupportedOperationError, match="sequences of several lengths"):
+        program([1, 4])(x)
