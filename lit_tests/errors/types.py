@@ -20,7 +20,7 @@ def inner_sizes(a: Vector, b: Matrix):
 # MATMUL-NEXT: return a @ b.T
 # MATMUL-NEXT: {{^}}               ^~~~~~~
 
-# BOTH: types.py:14:1: error: inner_sizes(): arguments do not fit
+# BOTH: types.py:15:1: error: inner_sizes(): arguments do not fit
 # BOTH-NEXT: 'a': expected float32[4], got float16[4]
 # BOTH-NEXT: 'b': expected float32[4, 8], got float32[3]
 
