@@ -1,112 +1,26 @@
-"""MLIR modules of linalg on tensors: generics of random maps, iterator types and bodies, open sizes, and tensor
-operations.
+"""MLIR modules of linalg on tensors: generics of random maps, iterator types and bodies, open sizes, tensor operations.
 
-The peer is `generic`, which reads a `linalg.generic` as its definition says: operands are gathered over the iteration
-space, the body runs on all of it, and the reduced axes are combined.
+The peer is `generics.generic`, the definition of a `linalg.generic`: operands are gathered over the iteration space, the
+body runs on all of it, and the reduced axes are combined.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from random import Random
 from typing import Any
 
 import numpy as np
 
 import mlirtri as mt
-from fuzz.array_rules import Spelled
-from fuzz.bounded_array import Bounded, convert, low
-from fuzz.program import Environment, Program, comparable, copied, enter, evaluate, imported
+from fuzz.bounded_array import Bounded, low
+from fuzz.generics import COMBINE, COMPARISONS, FLOAT_BODY, INTEGER_BODY, TYPES, generic, loop_sizes, neutral
+from fuzz.module_tests import run_module, test_of_module
+from fuzz.program import Environment, Program, comparable, enter, evaluate
 from fuzz.templates import SIZES, Generator, finish, random_array
 
 PIPELINES = ("linalg", "mlir", "poly")
-TYPES = {"float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64", "int8": "i8", "bool": "i1"}
-
-FLOAT_BODY = (
-    ("{a} + {b}", "arith.addf {a}, {b}"), ("{a} - {b}", "arith.subf {a}, {b}"), ("{a} * {b}", "arith.mulf {a}, {b}"),
-    ("{a} / (np.abs({b}) + 1)", ""), ("np.maximum({a}, {b})", "arith.maximumf {a}, {b}"), ("-{a}", "arith.negf {a}"),
-    ("np.minimum({a}, {b})", "arith.minimumf {a}, {b}"), ("np.fmax({a}, {b})", "arith.maxnumf {a}, {b}"),
-    ("np.exp({a})", "math.exp {a}"), ("np.tanh({a})", "math.tanh {a}"), ("np.sin({a})", "math.sin {a}"), ("np.cos({a})", "math.cos {a}"),
-    ("np.abs({a})", "math.absf {a}"), ("np.floor({a})", "math.floor {a}"), ("np.ceil({a})", "math.ceil {a}"),
-    ("np.sqrt({a})", "math.sqrt {a}"), ("np.log1p({a})", "math.log1p {a}"), ("np.arctan2({a}, {b})", "math.atan2 {a}, {b}"),
-    ("np.copysign({a}, {b})", "math.copysign {a}, {b}"), ("{a} * {b} + {c}", "math.fma {a}, {b}, {c}"), ("{a} / {b}", "arith.divf {a}, {b}"),
-    ("np.trunc({a})", "math.trunc {a}"), ("np.rint({a})", "math.roundeven {a}"), ("np.fmod({a}, {b})", "arith.remf {a}, {b}"),
-    ("np.expm1({a})", "math.expm1 {a}"), ("np.log({a})", "math.log {a}"), ("np.arctan({a})", "math.atan {a}"),
-)  # fmt: skip
-INTEGER_BODY = (
-    ("{a} + {b}", "arith.addi {a}, {b}"), ("{a} - {b}", "arith.subi {a}, {b}"), ("{a} * {b}", "arith.muli {a}, {b}"),
-    ("np.maximum({a}, {b})", "arith.maxsi {a}, {b}"), ("np.minimum({a}, {b})", "arith.minsi {a}, {b}"), ("{a} & {b}", "arith.andi {a}, {b}"),
-    ("{a} | {b}", "arith.ori {a}, {b}"), ("{a} ^ {b}", "arith.xori {a}, {b}"), ("np.abs({a})", "math.absi {a}"),
-)  # fmt: skip
-COMPARISONS = {
-    "<": ("olt", "slt"),
-    "<=": ("ole", "sle"),
-    ">": ("ogt", "sgt"),
-    ">=": ("oge", "sge"),
-    "==": ("oeq", "eq"),
-    "!=": ("une", "ne"),
-}
-COMBINE = {
-    "add": ("np.sum", "np.add", "arith.addf", "arith.addi"), "max": ("np.max", "np.maximum", "arith.maximumf", "arith.maxsi"),
-    "min": ("np.min", "np.minimum", "arith.minimumf", "arith.minsi"), "mul": ("np.prod", "np.multiply", "arith.mulf", "arith.muli"),
-}  # fmt: skip
-
-
-def generic(
-    maps: tuple[str, ...],
-    operands: tuple[Any, ...],
-    body: str,
-    result: str,
-    out: str,
-    combine: str = "",
-    init: Any = None,
-) -> Any:
-    """Return what a `linalg.generic` of one result computes; `maps` are indices as text, such as ``"d1, d0 + d2"``."""
-    sizes = loop_sizes(maps, operands)
-    names = sorted(sizes)
-    counters = dict(zip(names, np.indices([sizes[name] for name in names]), strict=True))
-    scope: dict[str, Any] = {"np": Spelled(), "convert": convert, **counters}
-    for position, (text, operand) in enumerate(zip(maps, operands, strict=True)):
-        index = tuple(eval(each, dict(counters)) for each in text.split(", ")) if text else ()
-        scope[f"in{position}"] = (
-            operand[index] if index else np.broadcast_to(operand, tuple(sizes[name] for name in names))
-        )
-    for line in body.split("; "):
-        exec(line, scope)
-    value = scope[result]
-    kept = out.split(", ") if out else []
-    reduced = tuple(position for position, name in enumerate(names) if name not in kept)
-    if reduced:
-        total, pairwise, _, _ = COMBINE[combine]
-        whole = {"dtype": value.dtype} if combine in ("add", "mul") else {}
-        value = pairwise_or(eval(total)(value, axis=reduced, **whole), pairwise, init)
-    elif combine:
-        value = pairwise_or(value, COMBINE[combine][1], init)
-    left = [name for name in names if name in kept]
-    return np.transpose(value, [left.index(name) for name in kept])
-
-
-def pairwise_or(value: Any, function: str, init: Any) -> Any:
-    return value if init is None else eval(function)(init, value)
-
-
-def loop_sizes(maps: tuple[str, ...], operands: tuple[Any, ...]) -> dict[str, int]:
-    """Return the extents of the loops: of those that are an index by themselves, then of those in sums."""
-    indices = [(each, size) for text, operand in zip(maps, operands, strict=True) if text
-               for each, size in zip(text.split(", "), operand.shape, strict=True)]  # fmt: skip
-    sizes: dict[str, int] = {}
-    for index, size in indices:
-        if index.isidentifier() and sizes.setdefault(index, size) != size:
-            raise ValueError("extents differ")
-    for index, size in indices:
-        if " + " not in index:
-            continue
-        scaled, other = index.split(" + ")
-        scale, name = (scaled.split(" * ") + [scaled])[:2] if " * " in scaled else ("1", scaled)
-        extent = (size - sizes[other]) // int(scale) + 1
-        if extent < 1 or (extent - 1) * int(scale) + sizes[other] != size or sizes.setdefault(name, extent) != extent:
-            raise ValueError("a window that does not fit")
-    return sizes
 
 
 class _Modules(Generator):
@@ -412,18 +326,6 @@ class _Modules(Generator):
         self.attempt(f"{name} = np.flip({a}, 0)", text, [name])
 
 
-def neutral(combine: str, dtype: str) -> str:
-    """Return the initial value of a reduction as MLIR's text."""
-    if combine in ("add", "mul"):
-        return f"{int(combine == 'mul')}" + (".0" if dtype.startswith("float") else "")
-    if dtype.startswith("float"):
-        return ("0x" + ("F" if combine == "max" else "7") + ("F80" if dtype == "float32" else "FF0")).ljust(
-            10 if dtype == "float32" else 18, "0"
-        )
-    limits = np.iinfo(dtype)
-    return str(limits.min if combine == "max" else limits.max)
-
-
 def start(program: Program) -> Environment:
     return {**enter(program), "generic": generic}
 
@@ -433,20 +335,11 @@ def generate(random: Random) -> Program:
         dynamic = random.random() < 0.3
         rows, columns = random.choice(SIZES[1:]), random.choice(SIZES[1:])
         shapes = [
-            (rows, columns),
-            (rows, columns),
-            (columns, rows),
-            (columns,),
-            (rows,),
-            (3, rows, columns),
-            (3,),
-            (3, 3),
-            (2, 2),
-        ]
+            (rows, columns), (rows, columns), (columns, rows), (columns,), (rows,), (3, rows, columns), (3,), (3, 3), (2, 2),
+        ]  # fmt: skip
         dtypes = [
             "float32",
-            random.choice(("float32", "float64", "int32")),
-            random.choice(("int32", "int64", "int8", "bool")),
+            *(random.choice(names.split()) for names in ("float32 float64 int32", "int32 int64 int8 bool")),
         ]
         arguments = {
             f"x{position}": random_array(random, random.choice(dtypes), shape)
@@ -456,10 +349,8 @@ def generate(random: Random) -> Program:
         generator = _Modules(random, start(program), list(arguments), dynamic=dynamic)
         wanted = random.randint(2, 12)
         for _ in range(20 * wanted):
-            try:
+            with suppress(LookupError, ValueError):
                 generator.statement()
-            except (LookupError, ValueError):
-                continue
             if len(generator.statements) >= wanted:
                 break
         program = finish("linalg", generator, arguments, options={"dynamic": dynamic})
@@ -468,11 +359,10 @@ def generate(random: Random) -> Program:
 
 
 def _sound(program: Program) -> bool:
-    try:
+    with suppress(Exception):
         environment = evaluate(program, start)
-    except Exception:
-        return False
-    return all(comparable(environment[name]) for name in program.results)
+        return all(comparable(environment[name]) for name in program.results)
+    return False
 
 
 def expected(program: Program, environment: Environment) -> list[Any]:
@@ -491,13 +381,11 @@ def text_of(program: Program) -> str:
     dynamic = program.options["dynamic"]
 
     def typed(text: str) -> str:
-        return re.sub(
-            r"<(\w+)>",
-            lambda match: (
-                type_of(environment[match.group(1)], dynamic) if match.group(1) in environment else match.group(0)
-            ),
-            text,
-        )
+        def type_at(match: re.Match[str]) -> str:
+            name = match.group(1)
+            return type_of(environment[name], dynamic) if name in environment else match.group(0)
+
+        return re.sub(r"<(\w+)>", type_at, text)
 
     arguments = ", ".join(f"%{name}: <{name}>" for name in program.arguments)
     types = ", ".join(f"<{name}>" for name in program.results)
@@ -508,24 +396,8 @@ def text_of(program: Program) -> str:
 
 
 def run(program: Program, pipeline: str) -> list[Any]:
-    returned = imported(program, lambda: mt.from_mlir(text_of(program))).compile(pipeline=pipeline)(
-        *map(copied, program.arguments.values())
-    )
-    return list(returned) if isinstance(returned, (tuple, list)) else [returned]
+    return run_module(program, mt.from_mlir, text_of(program), pipeline)
 
 
 def as_test(program: Program, pipeline: str, title: str) -> str:
-    """Return a test of the module against what the reference gave."""
-    environment = evaluate(program, start)
-
-    def array(value: Any) -> str:
-        return f"np.array({low(value).tolist()!r}, np.{low(value).dtype})"
-
-    arguments = ", ".join(array(value) for value in program.arguments.values())
-    results = ", ".join(array(environment[name]) for name in program.results)
-    return (
-        f'"""{title}"""\n\nimport numpy as np\n\nimport mlirtri as mt\n\nnan, inf = np.nan, np.inf\nMODULE = """\n{text_of(program)}"""\n\n\n'
-        f"def test_program():\n    expected = [{results}]\n    results = mt.from_mlir(MODULE).compile(pipeline={pipeline!r})({arguments})\n"
-        "    results = results if isinstance(results, (tuple, list)) else [results]\n"
-        "    for result, right in zip(results, expected, strict=True):\n        np.testing.assert_allclose(result, right, 1e-3, 1e-3)\n"
-    )
+    return test_of_module(program, start, "from_mlir", text_of(program), pipeline, title)

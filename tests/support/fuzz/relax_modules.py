@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import mlirtri as mt
-from fuzz.bounded_array import low
-from fuzz.program import Environment, Program, comparable, copied, enter, evaluate, imported
+from fuzz.module_tests import run_module, test_of_module
+from fuzz.program import Environment, Program, comparable, enter, evaluate
 from fuzz.templates import SIZES, Generator, finish, random_array
 
 PIPELINES = ("relax", "linalg", "mlir")
@@ -202,23 +202,8 @@ def text_of(program: Program) -> str:
 
 
 def run(program: Program, pipeline: str) -> list[Any]:
-    returned = imported(program, lambda: mt.from_relax(text_of(program))).compile(pipeline=pipeline)(
-        *map(copied, program.arguments.values())
-    )
-    return list(returned) if isinstance(returned, (tuple, list)) else [returned]
+    return run_module(program, mt.from_relax, text_of(program), pipeline)
 
 
 def as_test(program: Program, pipeline: str, title: str) -> str:
-    """Return a test of the module against what the reference gave."""
-    environment = evaluate(program, start)
-
-    def array(value: Any) -> str:
-        return f"np.array({low(value).tolist()!r}, np.{low(value).dtype})"
-
-    arguments = ", ".join(array(value) for value in program.arguments.values())
-    results = ", ".join(array(environment[name]) for name in program.results)
-    return (
-        f'"""{title}"""\n\nimport numpy as np\n\nimport mlirtri as mt\n\nMODULE = """\n{text_of(program)}"""\n\n\n'
-        f"def test_program():\n    expected = [{results}]\n    results = mt.from_relax(MODULE).compile(pipeline={pipeline!r})({arguments})\n"
-        "    for result, right in zip(results, expected, strict=True):\n        np.testing.assert_allclose(result, right, 1e-3, 1e-3)\n"
-    )
+    return test_of_module(program, start, "from_relax", text_of(program), pipeline, title)

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 
 import mlirtri as mt
+from fuzz import tensor_rules  # noqa: F401 - fills RULES
 from fuzz.bounded_array import Bounded
 from fuzz.bounded_tensor import NUMPY, RULES, BoundedTensor, bounded
 from fuzz.program import Environment, Program, execute, imported
