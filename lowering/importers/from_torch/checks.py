@@ -28,7 +28,8 @@ _TO_INTEGER = ("arith.fptosi", "arith.fptoui")
 
 def rewrite(module: ir.Module) -> None:
     """Insert the assertions."""
-    for operation in all_operations(module):
+    # The module itself stands in no block, so that nothing can be inserted before it.
+    for operation in all_operations(module)[1:]:
         with operation.location, ir.InsertionPoint(operation):
             if operation.name == "tensor.extract":
                 _check_indices(operation)
