@@ -338,8 +338,7 @@ def generate(random: Random) -> Program:
             (rows, columns), (rows, columns), (columns, rows), (columns,), (rows,), (3, rows, columns), (3,), (3, 3), (2, 2),
         ]  # fmt: skip
         dtypes = [
-            "float32",
-            *(random.choice(names.split()) for names in ("float32 float64 int32", "int32 int64 int8 bool")),
+            random.choice(names.split()) for names in ("float32", "float32 float64 int32", "int32 int64 int8 bool")
         ]
         arguments = {
             f"x{position}": random_array(random, random.choice(dtypes), shape)
