@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mlirtri.compiler.stage_loop import COMPILING
 from mlirtri.dialect.bindings.mlir import (
     ir,
     passmanager,
@@ -53,7 +54,7 @@ def exported(text: str, form: Form, params: Mapping[str, Any]) -> str | bytes:
     """Return `text` in that form; raises `UnsupportedOperationError` for options that its stage cannot have."""
     if form == Form():
         return text
-    with context_for(text), ir.Location.unknown():
+    with COMPILING, context_for(text), ir.Location.unknown():
         module = ir.Module.parse(text)
         if form.params == "inline":
             _inline(module, params)

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from mlirtri import settings
-from mlirtri.compiler.stage_loop import Compilation, Passes, Texts
+from mlirtri.compiler.stage_loop import COMPILING, Compilation, Passes, Texts
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelError, SkippedStep, UnknownOptionError
 from mlirtri.kernels.export import Form, exported
 from mlirtri.lowering.core.forks import renewed
@@ -116,7 +116,10 @@ class Kernel:
     @cached_property
     def observed(self) -> Compilation:
         """Return a compilation with the text after each pass: the kernel's own, or a second one."""
-        return self.compilation if self.compilation.context.keep_passes else self.compile_with_passes()
+        if self.compilation.context.keep_passes:
+            return self.compilation
+        with COMPILING:  # cached properties have no lock of their own since Python 3.12
+            return self.__dict__.get("observed") or self.compile_with_passes()
 
     @property
     def params(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from mlirtri.compiler.interface_json import to_json
 from mlirtri.compiler.interfaces import interface_of
 from mlirtri.compiler.observe import Observer
 from mlirtri.compiler.printing import RESUMABLE, parse, parse_given
-from mlirtri.compiler.stage_loop import Compilation, record_of, run_stages
+from mlirtri.compiler.stage_loop import COMPILING, Compilation, record_of, run_stages
 from mlirtri.errors import KernelError, UnknownOptionError
 from mlirtri.kernels.kernel import Kernel, hide_frames
 from mlirtri.kernels.options import Options, content_key, language_options, resolved
@@ -129,7 +129,8 @@ def resume(
     """
     explicit = Options(target, pipeline, schedule, print_ir)
     try:
-        return _resume(Path(file), stage, explicit.over(options) if options else explicit, text, params)
+        with COMPILING:  # parsing, too
+            return _resume(Path(file), stage, explicit.over(options) if options else explicit, text, params)
     except KernelError as error:
         hide_frames(error)
         raise
