@@ -334,12 +334,10 @@ def generate(random: Random) -> Program:
     while True:
         dynamic = random.random() < 0.3
         rows, columns = random.choice(SIZES[1:]), random.choice(SIZES[1:])
-        shapes = [
-            (rows, columns), (rows, columns), (columns, rows), (columns,), (rows,), (3, rows, columns), (3,), (3, 3), (2, 2),
-        ]  # fmt: skip
-        dtypes = [
-            random.choice(names.split()) for names in ("float32", "float32 float64 int32", "int32 int64 int8 bool")
-        ]
+        shapes = [(rows, columns), (rows, columns), (columns, rows), (columns,), (rows,), (3, rows, columns)]
+        shapes += [(3,), (3, 3), (2, 2)]
+        choices = ("float32", "float32 float64 int32", "int32 int64 int8 bool")
+        dtypes = [random.choice(names.split()) for names in choices]
         arguments = {
             f"x{position}": random_array(random, random.choice(dtypes), shape)
             for position, shape in enumerate(random.sample(shapes, random.randint(2, 6)))
