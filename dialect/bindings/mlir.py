@@ -6,6 +6,7 @@ Loaded on the first compile, not on ``import mlirtri``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch_mlir import execution_engine, ir, passmanager
@@ -188,8 +189,19 @@ def all_operations_in(root: ir.Operation) -> list[ir.Operation]:
         operations.append(operation)
         return ir.WalkResult.ADVANCE
 
-    root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    _walk(root, visit)
     return operations
+
+
+def _walk(root: ir.Operation, visit: Callable[[ir.OpView], ir.WalkResult]) -> None:
+    """Call `visit` on `root` and the operations inside it, in pre-order; raises `KeyboardInterrupt` as itself."""
+    try:
+        root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    except RuntimeError as error:
+        # The bindings raise what the callback raised as a RuntimeError with its traceback as text.
+        if str(error).rstrip(": \n").endswith("\nKeyboardInterrupt"):
+            raise KeyboardInterrupt from None
+        raise
 
 
 def operations_of_dialect(name: str) -> list[str]:
@@ -206,7 +218,7 @@ def operations_of_dialect(name: str) -> list[str]:
 def without_own_attributes(module: ir.Module) -> None:
     """Remove the attributes whose names start with `PREFIX` from a module of any MLIR stage, in place."""
     with module.context:
-        module.operation.walk(_strip, ir.WalkOrder.PRE_ORDER)
+        _walk(module.operation, _strip)
 
 
 def _strip(operation: ir.OpView) -> ir.WalkResult:

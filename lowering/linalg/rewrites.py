@@ -17,7 +17,7 @@ from collections.abc import Callable
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.locations import errors_at
-from mlirtri.dialect.bindings.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.ops import attributes
@@ -145,15 +145,7 @@ def _is_same_for_all(operand: ir.Value, row_rank: int) -> bool:
 
 def tri_operations(module: ir.Module) -> list[ir.Operation]:
     """Return every `tri` operation, in program order."""
-    operations: list[ir.Operation] = []
-
-    def visit(operation: ir.Operation) -> ir.WalkResult:
-        if operation.name.startswith("tri."):
-            operations.append(operation.operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return operations
+    return [operation.operation for operation in operations_named(module, "tri.*")]
 
 
 def decompose(module: ir.Module, is_decomposed: Callable[[Op, ir.Operation], bool]) -> None:

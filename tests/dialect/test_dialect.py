@@ -13,7 +13,7 @@ from tolerances import within
 
 import mlirtri as mt
 from mlirtri.dialect import definition
-from mlirtri.dialect.bindings.mlir import ir, passmanager
+from mlirtri.dialect.bindings.mlir import all_operations, ir, passmanager
 from mlirtri.dialect.definition import new_context
 from mlirtri.dialect.ops import table as ops
 from mlirtri.lowering.linalg import tri_to_linalg
@@ -120,3 +120,17 @@ def test_verifiers_say_what_is_wrong(operation, message):
     with new_context(), pytest.raises(ir.MLIRError) as caught:
         ir.Module.parse(text)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("raised, expected", [(KeyboardInterrupt, KeyboardInterrupt), (ValueError, RuntimeError)])
+def test_control_c_in_a_walk_of_operations_is_no_error_of_the_compiler(monkeypatch, raised, expected):
+    class Interrupted:
+        @property
+        def ADVANCE(self):
+            raise raised
+
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse("func.func private @f()")
+        monkeypatch.setattr(ir, "WalkResult", Interrupted())
+        with pytest.raises(expected):
+            all_operations(module)
