@@ -122,7 +122,7 @@ def test_verifiers_say_what_is_wrong(operation, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("raised, expected", [(KeyboardInterrupt, KeyboardInterrupt), (ValueError, RuntimeError)])
+@pytest.mark.parametrize(("raised", "expected"), [(KeyboardInterrupt, KeyboardInterrupt), (ValueError, RuntimeError)])
 def test_control_c_in_a_walk_of_operations_is_no_error_of_the_compiler(monkeypatch, raised, expected):
     class Interrupted:
         @property
