@@ -14,7 +14,7 @@ from mlirtri.calls.dynamic_shapes import admits
 from mlirtri.calls.plain import Type
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
-from mlirtri.language.signature import OTHER_ARRAYS, shown_type
+from mlirtri.language.signature import is_other_array, shown_type
 from mlirtri.lowering.core.interface import TensorParameter
 from mlirtri.settings import users_stacklevel
 
@@ -43,7 +43,7 @@ class Entry:
     def __call__(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             tensor = value
-        elif isinstance(value, OTHER_ARRAYS):
+        elif is_other_array(value):
             raise KernelTypeError(
                 f"{self.name}(): {self.parameter.name!r} is a {type(value).__name__}, which has rules of its own",
                 help="pass numpy.asarray(…)",

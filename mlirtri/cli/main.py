@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from mlirtri.compiler.stage_loop import StageRecord
+    from mlirtri.compiler.records import StageRecord
     from mlirtri.kernels.kernel import Kernel
     from mlirtri.kernels.options import Options
 

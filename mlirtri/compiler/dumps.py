@@ -18,31 +18,24 @@ import sys
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from hashlib import blake2b
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mlirtri.compiler.printing import SUFFIXES
+from mlirtri.compiler.versions import versions
 from mlirtri.errors import DumpError, ParseError, Span
 from mlirtri.lowering.core.interface import TensorParameter
 from mlirtri.lowering.core.stage import PassRecord, Stage
 from mlirtri.lowering.pipelines import Pipeline
 
 if TYPE_CHECKING:
-    from mlirtri.compiler.stage_loop import Compilation, StageRecord
+    from mlirtri.compiler.records import Compilation, StageRecord
 
 MANIFEST = "manifest.json"
 PARAMS = "params.npz"
-
-
-@lru_cache(maxsize=1)
-def versions() -> dict[str, str]:
-    """Return the versions of the libraries that determine the generated code."""
-    return {name: version(name) for name in ("mlirtri", "apache-tvm", "apache-tvm-ffi", "torch-mlir")}
 
 
 def write_dump(root: Path, name: str, pipeline: Pipeline, compilation: Compilation, facts: dict[str, Any]) -> Path:

@@ -11,7 +11,7 @@ from mlirtri.compiler.dumps import edited_file, write_dump
 from mlirtri.compiler.interface_json import to_json
 from mlirtri.compiler.interfaces import described, fits, function_of
 from mlirtri.compiler.printing import RESUMABLE, parse_given
-from mlirtri.compiler.stage_loop import Compilation, StageRecord
+from mlirtri.compiler.records import Compilation, StageRecord
 from mlirtri.compiler.verify import verify
 from mlirtri.errors import ParseError, Span, UnknownOptionError, did_you_mean
 from mlirtri.lowering.core.interface import Capture

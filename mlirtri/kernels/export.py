@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.compiler.stage_loop import COMPILING
+from mlirtri.compiler.records import COMPILING
 from mlirtri.dialect.bindings.mlir import (
     ir,
     passmanager,

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from rich.markup import escape
 from rich.table import Table
 
-from mlirtri.compiler.stage_loop import COMPILING, Compilation
+from mlirtri.compiler.records import COMPILING, Compilation
 from mlirtri.lowering.core.stage import Edge
 from mlirtri.lowering.fusion import explain as explain_linalg
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri import settings
-from mlirtri.compiler.stage_loop import COMPILING
+from mlirtri.compiler.records import COMPILING
 from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError
 from mlirtri.kernels.kernel import Kernel, hide_frames, public
 from mlirtri.kernels.options import Options, language_options, resolved
-from mlirtri.kernels.session import compile_function
 from mlirtri.language.signature import Signature, key_of
 from mlirtri.lowering.core.interface import Capture, ConstantParameter
 from mlirtri.lowering.pipelines import INTERPRETER
@@ -163,6 +162,8 @@ class JitFunction:
 
     def _compiled(self, named: dict[str, Any], options: Options) -> _Entry:
         specialization = self.signature.specialize(named, options.semantics)
+        from mlirtri.kernels.session import compile_function  # loads MLIR
+
         compiled = compile_function(self.__mlirtri_function__, specialization, options, _kernels)
         self.compiles += compiled.is_new
         runtime = tuple(

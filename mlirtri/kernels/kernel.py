@@ -10,9 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from mlirtri import settings
-from mlirtri.compiler.stage_loop import COMPILING, Compilation, Passes, Texts
+from mlirtri.compiler.records import COMPILING, Compilation, Passes, Texts
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelError, SkippedStep, UnknownOptionError
-from mlirtri.kernels.export import Form, exported
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.interface import Interface
 from mlirtri.lowering.core.target import Target
@@ -231,6 +230,8 @@ class Kernel:
         `destinations` turns results into trailing memref arguments. Raises `UnknownOptionError` for a stage
         that is not MLIR or that this kernel did not run.
         """
+        from mlirtri.kernels.export import Form, exported  # loads MLIR
+
         stages = [name for name, record in self.compilation.records.items() if record.stage.kind == "mlir"]
         name = self.pipeline.find(stage).name
         if name not in stages:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from mlirtri import settings
-from mlirtri.compiler.dumps import read_manifest, read_params, read_text, versions
+from mlirtri.compiler.dumps import read_manifest, read_params, read_text
 from mlirtri.compiler.interface_json import to_json
 from mlirtri.compiler.interfaces import interface_of
 from mlirtri.compiler.observe import Observer
 from mlirtri.compiler.printing import RESUMABLE, parse, parse_given
-from mlirtri.compiler.stage_loop import COMPILING, Compilation, record_of, run_stages
+from mlirtri.compiler.records import COMPILING, Compilation
+from mlirtri.compiler.stage_loop import record_of, run_stages
+from mlirtri.compiler.versions import versions
 from mlirtri.errors import KernelError, UnknownOptionError
 from mlirtri.kernels.kernel import Kernel, hide_frames
 from mlirtri.kernels.options import Options, content_key, language_options, resolved

@@ -147,8 +147,11 @@ def is_array(value: Any) -> bool:
     return isinstance(value, (np.ndarray, np.generic))
 
 
-OTHER_ARRAYS = (np.ma.MaskedArray, np.matrix)
-"""Arrays that mean something else: their own rules for elements that are hidden, and for `*`."""
+def is_other_array(value: Any) -> bool:
+    """Return whether an array means something else: its own rules for elements that are hidden, or for `*`."""
+    # numpy.ma loads when it is first asked for, which takes longer than the rest of this package.
+    is_plain = type(value) is np.ndarray or not isinstance(value, np.ndarray)
+    return not is_plain and isinstance(value, (np.ma.MaskedArray, np.matrix))
 
 
 def is_torch(value: Any) -> bool:
@@ -159,7 +162,7 @@ def parameter_of(name: str, value: Any, annotation: Any) -> TensorParameter | Co
     """Return the parameter for this argument; raises `KernelTypeError` if it cannot be one."""
     if isinstance(value, np.generic) and annotation in _COMPILE_TIME:
         value = value.item()
-    if isinstance(value, OTHER_ARRAYS):
+    if is_other_array(value):
         raise KernelTypeError(
             f"a {type(value).__name__} has rules of its own, which kernels do not follow: pass np.asarray(…)"
         )

@@ -19,7 +19,7 @@ from numbers import Real
 from typing import Any
 
 from mlirtri import settings
-from mlirtri.compiler.dumps import versions
+from mlirtri.compiler.versions import versions
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, UnknownNameError, did_you_mean
 from mlirtri.kernels.arguments import data_for, device_for
 from mlirtri.kernels.jit import JitFunction

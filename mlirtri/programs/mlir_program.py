@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mlirtri.compiler.isolation import text_of, text_of_bytecode, try_parsing
-from mlirtri.compiler.stage_loop import COMPILING
+from mlirtri.compiler.records import COMPILING
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.locations import give_locations, locate_implied_bodies, name_of, parse_text, span_of
 from mlirtri.dialect.bindings.mlir import ir, print_complete, public_functions

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlirtri.compiler.dumps import versions
 from mlirtri.compiler.interfaces import function_of
 from mlirtri.compiler.observe import Observer
-from mlirtri.compiler.stage_loop import COMPILING, Compilation, run_stages
+from mlirtri.compiler.records import COMPILING, Compilation
+from mlirtri.compiler.stage_loop import run_stages
+from mlirtri.compiler.versions import versions
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, KernelTypeError, ParseError, Span, UnknownOptionError, did_you_mean
 from mlirtri.kernels.export import Form, exported

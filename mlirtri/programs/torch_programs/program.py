@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from mlirtri.compiler.stage_loop import COMPILING
+from mlirtri.compiler.records import COMPILING
 from mlirtri.errors import (
     ArgumentMismatchError,
     KernelError,

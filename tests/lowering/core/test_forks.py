@@ -38,14 +38,14 @@ in_child("early", halved, 0.5)
 
 import mlirtri as mt
 from mlirtri.calls import runtime
-from mlirtri.compiler import stage_loop
+from mlirtri.compiler import records
 from mlirtri.lowering.runtime import torch_threads
 from mlirtri.lowering.toolchain import worker_process
 from mlirtri.measure import autotuning
 from mlirtri.programs.torch_programs import program
 
 assert (mt.jit(doubled)(a) == 2).all()
-locks = [autotuning.TUNING, stage_loop.COMPILING, runtime._STATES, program.EXPORTING, torch_threads._LOADING]
+locks = [autotuning.TUNING, records.COMPILING, runtime._STATES, program.EXPORTING, torch_threads._LOADING]
 locks.append(worker_process.WORKER.lock)
 held, done = threading.Event(), threading.Event()
 
@@ -56,14 +56,14 @@ def hold():
     done.wait(0.2)
     done.set()
     # Not the others: a fork waits for the end of a compilation only.
-    stage_loop.COMPILING.release()
+    records.COMPILING.release()
     threading.Event().wait()
 
 threading.Thread(target=hold, daemon=True).start()
 held.wait()
 in_child("held", doubled, 2)
 assert done.is_set()
-with stage_loop.COMPILING:
+with records.COMPILING:
     print("parent")
 """
 

@@ -205,7 +205,7 @@ def test_fifty_values_of_a_float_are_one_compile(x):
 def test_a_warm_call_compiles_nothing(x, monkeypatch):
     function = mt.jit(scaled)
     function(x)
-    monkeypatch.setattr(sys.modules["mlirtri.kernels.jit"], "compile_function", None)
+    monkeypatch.setattr(sys.modules["mlirtri.kernels.session"], "compile_function", None)
     assert function(x)[0] == 6
 
 

@@ -19,7 +19,7 @@ import pytest
 import mlirtri as mt
 from mlirtri.cli.main import run_command
 from mlirtri.compiler.last_failures import keep_failures, last_failures
-from mlirtri.compiler.stage_loop import COMPILING
+from mlirtri.compiler.records import COMPILING
 from mlirtri.errors import KernelMemoryError, UnknownOptionError
 from mlirtri.lowering.core import tuning_file
 

@@ -1,0 +1,103 @@
+"""What a compilation leaves behind: text, time and IR of each stage. Loads neither MLIR nor TVM before one is read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlirtri.errors import UnknownOptionError
+from mlirtri.lowering.core.forks import awaited
+from mlirtri.lowering.core.stage import Code, CompileContext, Executable, PassRecord, Stage
+from mlirtri.lowering.pipelines import Pipeline
+
+COMPILING = awaited(threading.RLock())
+"""Held by a compilation: the bindings of MLIR and TVM share state between threads. Running kernels do not wait."""
+
+
+@dataclass
+class StageRecord:
+    """The output of one stage. TVM's modules are immutable and printed on demand; MLIR's are not."""
+
+    stage: Stage
+    seconds: float
+    ir: Any
+    """None for MLIR, whose module the next lowering changes."""
+    text: str | None = None
+    complete_text: str | None = None
+
+    def readable(self) -> str:
+        """Return the text that `kernel.ir` shows."""
+        if self.text is None:
+            from mlirtri.compiler.printing import readable  # loads MLIR
+
+            self.text = readable(self.stage.kind, self.ir)
+        return self.text
+
+    def complete(self) -> str:
+        """Return the text of a dump."""
+        if self.complete_text is None:
+            from mlirtri.compiler.printing import complete  # loads MLIR
+
+            self.complete_text = complete(self.stage.kind, self.ir)
+        return self.complete_text
+
+
+@dataclass
+class Compilation:
+    """One compilation from its first stage to its last."""
+
+    context: CompileContext
+    records: dict[str, StageRecord] = field(default_factory=dict)
+    ir: Any = None
+    """What the last stage gave."""
+
+    @property
+    def executable(self) -> Executable | None:
+        return self.ir.executable if isinstance(self.ir, Code) else None
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        return {name: record.seconds for name, record in self.records.items()}
+
+
+class Texts(Mapping[str, str]):
+    """Stage name to text, in the order of the pipeline; AKG's stage names are aliases."""
+
+    def __init__(self, compilation: Compilation, pipeline: Pipeline):
+        self._compilation = compilation
+        self._pipeline = pipeline
+
+    def __getitem__(self, name: str) -> str:
+        """Return a stage's text; raises `UnknownOptionError` for one that the pipeline lacks or did not run."""
+        stage = name if name in self._compilation.records else self._pipeline.find(name).name
+        if stage not in self._compilation.records:
+            raise UnknownOptionError(
+                f"stage {stage!r} did not run for this kernel", help=f"it was resumed; its stages are {', '.join(self)}"
+            )
+        return self._compilation.records[stage].readable()
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            return name in self._compilation.records or self._pipeline.find(str(name)).name in self._compilation.records
+        except UnknownOptionError:
+            return False
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the text of a stage, or `default` if there is none."""
+        return self[name] if name in self else default
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._compilation.records)
+
+    def __len__(self) -> int:
+        return len(self._compilation.records)
+
+
+class Passes(dict[str, str]):
+    """Pass name to the text after it, in order; `changed` has the names of those that changed something."""
+
+    def __init__(self, records: list[PassRecord]):
+        super().__init__((record.name, record.text) for record in records)
+        self.changed = tuple(record.name for record in records if record.changed)
