@@ -301,6 +301,10 @@ class DumpError(KernelError, OSError):
     """A folder that IR should go to cannot be written."""
 
 
+class ArtifactError(KernelError):
+    """Files of a compiled kernel cannot be written or loaded, or are for another machine or version."""
+
+
 class KernelDivisionError(KernelError, ZeroDivisionError):
     """Integer division by zero where the chosen semantics raises."""
 

@@ -23,7 +23,7 @@ from mlirtri.lowering.mlir.imperative import updates_of
 from mlirtri.lowering.mlir.reading import dtype_of
 from mlirtri.lowering.mlir_backend.bufferize import fused_to_bufferized
 from mlirtri.lowering.mlir_backend.loops import bufferized_to_loops
-from mlirtri.lowering.runtime.launch_plan import PARTS
+from mlirtri.lowering.runtime.planner import PARTS
 from mlirtri.lowering.sizes.infer_size_program import is_static, size_program
 from mlirtri.lowering.tir.primfunc import Names
 from mlirtri.lowering.toolchain.tvm_names import BINDING_LOCATIONS, BlockBuilder, IRModule, PrimFunc, TensorType, relax

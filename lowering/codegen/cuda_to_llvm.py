@@ -12,8 +12,8 @@ from mlirtri.lowering.codegen.scheduled_to_llvm import build, stable_text
 from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.external.vdevices import is_for, targets_in
-from mlirtri.lowering.runtime.launch_plan import make_plan
-from mlirtri.lowering.runtime.torch_threads import loading, use_threads
+from mlirtri.lowering.runtime.planner import make_plan
+from mlirtri.lowering.runtime.torch_threads import is_for_torchs_threads, loading, use_threads
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 
 
@@ -29,7 +29,7 @@ def lower(code: Code, context: CompileContext) -> Code:
     on_device = [pair for pair in functions if is_for(pair[1], "cuda")]
     library = build(on_host, tvm_target(cpu)) if on_host else None
     text = library.inspect_source("ll") if library is not None else "; no kernel\n"
-    with loading(text, cpu.threads):
+    with loading(is_for_torchs_threads(text), cpu.threads):
         host = {name: library[name] for name, _ in on_host} if library is not None else {}
     executable = CudaExecutable(on_device, make_plan(mod), tvm_target(cuda), host)
     return Code(stable_text(text), executable, library)

@@ -18,7 +18,8 @@ from mlirtri.lowering.codegen.lowered_functions import cuda_module, device_modul
 from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.external.vdevices import is_for, targets_in
-from mlirtri.lowering.runtime.launch_plan import Plan, make_plan
+from mlirtri.lowering.runtime.launch_plan import Plan
+from mlirtri.lowering.runtime.planner import make_plan
 from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, make_executable
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Target, tirx, tvm
 from mlirtri.lowering.toolchain.tvm_passes import locations_of, prim_funcs, short_message, span_of

@@ -11,10 +11,11 @@ from mlirtri.lowering.codegen.lowered_functions import Named, built, host_ready,
 from mlirtri.lowering.codegen.passes.source_spans import named_file
 from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.stage import Code, CompileContext
-from mlirtri.lowering.runtime.launch_plan import make_plan
-from mlirtri.lowering.runtime.torch_threads import loading, use_threads
-from mlirtri.lowering.runtime.tvm_executable import MachineExecutable, make_executable, separate_results
-from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, VIEW, IRModule, PrimFunc, Target, relax, tvm
+from mlirtri.lowering.runtime.machine_executable import MachineExecutable
+from mlirtri.lowering.runtime.planner import make_plan
+from mlirtri.lowering.runtime.torch_threads import is_for_torchs_threads, loading, use_threads
+from mlirtri.lowering.runtime.tvm_executable import Library, make_executable, separate_results
+from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, VIEW, IRModule, PrimFunc, Target, relax
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs, relax_functions, short_message, source_span
 
 
@@ -28,12 +29,13 @@ def lower(mod: IRModule, context: CompileContext) -> Code:
     functions = [(name, function) for name, function in prim_funcs(mod) if VIEW not in (function.attrs or {})]
     if not functions:
         return Code("; no kernel\n", make_executable(plan, _none))
-    library = build(functions, target, separate_results(plan))
-    loops = [name for name, function in functions if IMPERATIVE in (function.attrs or {})]
-    text = library.inspect_source("ll")
-    with loading(text, context.target.threads):
-        executable = make_executable(plan, library.__getitem__, loops)
-    return Code(named_file(stable_text(text), _files(mod)), executable, library)
+    module = build(functions, target, separate_results(plan))
+    text = module.inspect_source("ll")
+    long = tuple(name for name, function in functions if IMPERATIVE in (function.attrs or {}))
+    library = Library(module, context.target.threads, is_for_torchs_threads(text), long)
+    with loading(library.has_loops, library.threads):
+        executable = make_executable(plan, module.__getitem__, library)
+    return Code(named_file(stable_text(text), _files(mod)), executable, module)
 
 
 def build(functions: Sequence[Named], target: Target, results: Mapping[str, int] | None = None) -> Any:
@@ -74,10 +76,11 @@ def _for_machine(mod: IRModule, target: Target, threads: int) -> Code:
     except Exception as error:
         raise CodegenError(f"TVM made no code: {short_message(error)}") from None
     (name, _), *_ = relax_functions(mod)
-    machine = MachineExecutable(compiled, name, len(prim_funcs(mod)), tvm.cpu())
     libraries = [module for module in compiled.mod.imports if module.kind == "llvm"]
     text = "".join(module.inspect_source("ll") for module in libraries)
-    with loading(text, threads):
+    library = Library(compiled.jit(), threads, is_for_torchs_threads(text))
+    with loading(library.has_loops, threads):
         for module in libraries:
             module.implements_function(name)
+    machine = MachineExecutable(library, name, len(prim_funcs(mod)))
     return Code(named_file(stable_text(text), _files(mod)), machine, libraries[0] if libraries else None)

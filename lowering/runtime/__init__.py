@@ -6,13 +6,14 @@
 
 Read in this order:
 
-- `launch_plan.py`: which functions a straight-line Relax function calls, on which values.
-- `tvm_executable.py`: runs a plan; Relax's virtual machine where there is none.
-- `mlir_executable.py`: runs a function of MLIR's execution engine.
+- `launch_plan.py`: which functions a call runs, on which values. `planner.py` finds it in a Relax function.
+- `tvm_executable.py`: runs a plan. `machine_executable.py`: runs Relax's virtual machine where there is none.
+- `mlir_executable.py`: runs a function that MLIR compiled.
+- `artifact.py`: executables as files, which run without the compiler. `linking.py`, `stored_tensors.py`: their parts.
 - `torch_threads.py`: parallel loops on torch's OpenMP threads; `torch_threads.mlir` is the code that starts them.
 - `openmp.py`: the OpenMP runtimes of this process.
 - `large_memory.py`: new CPU memory in large pages.
 - `red_zones.py`: a test mode that finds writes outside of buffers.
 
-`codegen`, `bridge`, `schedule.meta`, `mlir_backend.llvm`, and `calls` and `cli` of mlirtri import it.
+`codegen`, `bridge`, `schedule.meta`, `mlir_backend.llvm`, and `calls`, `compiler` and `cli` of mlirtri import it.
 """

@@ -1,4 +1,4 @@
-"""Run a kernel that MLIR's execution engine compiled, on torch tensors and without copying them.
+"""Run a kernel that MLIR compiled, on torch tensors and without copying them.
 
 `launch` stores the data pointers in a frame of its thread and makes one foreign call, which releases the GIL. Knows no
 shapes: they are compiled in or passed on, the caller checks. Raises `KernelMemoryError` where the code got no memory.
@@ -9,44 +9,60 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from mlirtri.errors import CodegenError, KernelMemoryError
 
 _Packed = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-class MlirExecutable:
-    """A compiled function over bare pointers: the inputs first, then the outputs that are no updated input.
+@dataclass(frozen=True)
+class Convention:
+    """How a compiled function is called: bare pointers, the inputs first, then the outputs that are no updated input.
 
-    `updates` are the positions of the others, which `launch` passes over: their memory is that of an input. Behind the
-    pointers come `sizes`, each the number of a pointer and an axis of what it points to.
+    Behind the pointers come the sizes that are known at run time only.
     """
+
+    symbol: str
+    arguments: int
+    """Pointers and sizes."""
+    updates: tuple[int, ...] = ()
+    """Positions of outputs that have no pointer: their memory is that of an input."""
+    sizes: tuple[tuple[int, int], ...] = ()
+    """Each the number of a pointer and an axis of what it points to."""
+    gives_status: bool = False
+    """Whether it returns 1 where it got no memory, else 0."""
+    has_threads: bool = False
+    """Whether it starts threads of an OpenMP runtime with LLVM's interface."""
+
+
+class Loaded(Protocol):
+    """Machine code in memory: MLIR's execution engine, or a shared library."""
+
+    def raw_lookup(self, symbol: str, /) -> int | None:
+        """Return the address of the function that takes a table of addresses of the arguments, the result last."""
+        ...
+
+
+class MlirExecutable:
+    """A compiled function over bare pointers, as its `Convention` says."""
 
     updates_in_place = True
 
-    def __init__(
-        self,
-        engine: Any,
-        symbol: str,
-        arguments: int,
-        kernels: int | None,
-        bytes_moved: int | None,
-        updates: Sequence[int] = (),
-        sizes: Sequence[tuple[int, int]] = (),
-        gives_status: bool = False,
-    ):
+    def __init__(self, code: Loaded, convention: Convention, kernels: int | None, bytes_moved: int | None):
         self.kernels = 1 if kernels is None else kernels
         self.bytes = bytes_moved
-        self._engine = engine  # owns the machine code
-        self._arguments = arguments
-        self._gives_status = gives_status
-        self._updates = frozenset(updates)
-        self._sizes = tuple(sizes)
+        self.code = code
+        self.convention = convention
+        self._arguments = convention.arguments
+        self._gives_status = convention.gives_status
+        self._updates = frozenset(convention.updates)
+        self._sizes = convention.sizes
         self._frames = threading.local()
-        address = engine.raw_lookup(symbol)
+        address = code.raw_lookup(convention.symbol)
         if not address:
-            raise CodegenError(f"the compiled code has no function {symbol!r}")
+            raise CodegenError(f"the compiled code has no function {convention.symbol!r}")
         self._function = _Packed(address)
 
     def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:

@@ -11,6 +11,7 @@ import ctypes.util
 import os
 import sys
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 _NAMES = ("libiomp5", "libomp")
@@ -70,13 +71,19 @@ class _Symbol(ctypes.Structure):
 
 @cache
 def torch_runtime() -> str | None:
-    """Return the path of torch's OpenMP runtime if it has GNU's interface."""
-    suffix = ".dylib" if sys.platform == "darwin" else ".so"
-    import torch  # late: `mlirtri doctor` and pipeline `mlir` come here without it
+    """Return the path of torch's OpenMP runtime if it has GNU's interface; does not import torch's wheels."""
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    folder, suffix = Path(spec.origin).parent / "lib", ".dylib" if sys.platform == "darwin" else ".so"
+    bundled = sorted(folder.glob("libgomp*"))
+    if "torch" not in sys.modules and len(bundled) == 1:
+        return str(bundled[0])
+    import torch  # noqa: F401  late: `mlirtri doctor` and pipeline `mlir` come here without it
 
     try:
         # The library that torch is linked with; the process may have other runtimes.
-        start = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / f"libtorch_cpu{suffix}")).GOMP_parallel
+        start = ctypes.CDLL(str(folder / f"libtorch_cpu{suffix}")).GOMP_parallel
         find = ctypes.CDLL(None).dladdr
     except (OSError, AttributeError):
         return None

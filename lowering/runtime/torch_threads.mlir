@@ -18,12 +18,21 @@ llvm.mlir.global internal @until(0 : i64) : i64
 // How many times as long as it waited in vain.
 llvm.mlir.global internal @patience(1 : i64) : i64
 
+// The functions of other libraries that this code calls, by address, so that it can be linked without them:
+// GOMP_parallel, omp_get_thread_num, TVMFFIErrorMoveFromRaised, TVMFFIErrorSetRaised, TVMFFIObjectDecRef.
+llvm.mlir.global internal @functions() : !llvm.array<5 x ptr> {
+  %null = llvm.mlir.zero : !llvm.array<5 x ptr>
+  llvm.return %null : !llvm.array<5 x ptr>
+}
+
 llvm.func @clock_gettime(i32, !llvm.ptr) -> i32
-llvm.func @GOMP_parallel(!llvm.ptr, !llvm.ptr, i32, i32)
-llvm.func @omp_get_thread_num() -> i32
-llvm.func @TVMFFIErrorMoveFromRaised(!llvm.ptr)
-llvm.func @TVMFFIErrorSetRaised(!llvm.ptr)
-llvm.func @TVMFFIObjectDecRef(!llvm.ptr) -> i32
+
+llvm.func @use(%number: i32, %function: !llvm.ptr) {
+  %functions = llvm.mlir.addressof @functions : !llvm.ptr
+  %place = llvm.getelementptr %functions[%number] : (!llvm.ptr, i32) -> !llvm.ptr, !llvm.ptr
+  llvm.store %function, %place : !llvm.ptr, !llvm.ptr
+  llvm.return
+}
 
 llvm.func @set(%threads: i32, %team: i32, %tasks: i32, %alone: i32) {
   %threads_place = llvm.mlir.addressof @threads : !llvm.ptr
@@ -75,7 +84,10 @@ llvm.func internal @work(%job: !llvm.ptr) {
   %own = llvm.load %own_place : !llvm.ptr -> i32
   %taken_place = llvm.getelementptr %job[0, 6] : (!llvm.ptr) -> !llvm.ptr, !job
   %taken = llvm.load %taken_place : !llvm.ptr -> !llvm.ptr
-  %me = llvm.call @omp_get_thread_num() : () -> i32
+  %functions = llvm.mlir.addressof @functions : !llvm.ptr
+  %thread_number_place = llvm.getelementptr %functions[0, 1] : (!llvm.ptr) -> !llvm.ptr, !llvm.array<5 x ptr>
+  %thread_number = llvm.load %thread_number_place : !llvm.ptr -> !llvm.ptr
+  %me = llvm.call %thread_number() : !llvm.ptr, () -> i32
   %is_caller = llvm.icmp "eq" %me, %zero : i32
   llvm.cond_br %is_caller, ^begin, ^whose(%zero : i32)
 ^begin:
@@ -113,7 +125,9 @@ llvm.func internal @work(%job: !llvm.ptr) {
 ^keep:
   // Errors belong to a thread: the caller gets this one when all have come together.
   %error_place = llvm.getelementptr %job[0, 3] : (!llvm.ptr) -> !llvm.ptr, !job
-  llvm.call @TVMFFIErrorMoveFromRaised(%error_place) : (!llvm.ptr) -> ()
+  %move_raised_place = llvm.getelementptr %functions[0, 2] : (!llvm.ptr) -> !llvm.ptr, !llvm.array<5 x ptr>
+  %move_raised = llvm.load %move_raised_place : !llvm.ptr -> !llvm.ptr
+  llvm.call %move_raised(%error_place) : !llvm.ptr, (!llvm.ptr) -> ()
   llvm.br ^take
 ^end:
   llvm.cond_br %is_caller, ^note, ^leave
@@ -205,6 +219,7 @@ llvm.func @launch(%function: !llvm.ptr, %data: !llvm.ptr, %wanted: i32) -> i32 {
   llvm.store %own, %own_place : i32, !llvm.ptr
   %taken_place = llvm.getelementptr %job[0, 6] : (!llvm.ptr) -> !llvm.ptr, !job
   llvm.store %taken, %taken_place : !llvm.ptr, !llvm.ptr
+  %functions = llvm.mlir.addressof @functions : !llvm.ptr
   %alone_place = llvm.mlir.addressof @alone : !llvm.ptr
   %alone = llvm.load %alone_place : !llvm.ptr -> i32
   %is_alone = llvm.icmp "ne" %alone, %zero : i32
@@ -222,7 +237,9 @@ llvm.func @launch(%function: !llvm.ptr, %data: !llvm.ptr, %wanted: i32) -> i32 {
   %work = llvm.mlir.addressof @work : !llvm.ptr
   %team_place = llvm.mlir.addressof @team : !llvm.ptr
   %team = llvm.load %team_place : !llvm.ptr -> i32
-  llvm.call @GOMP_parallel(%work, %job, %team, %zero) : (!llvm.ptr, !llvm.ptr, i32, i32) -> ()
+  %parallel_place = llvm.getelementptr %functions[0, 0] : (!llvm.ptr) -> !llvm.ptr, !llvm.array<5 x ptr>
+  %parallel = llvm.load %parallel_place : !llvm.ptr -> !llvm.ptr
+  llvm.call %parallel(%work, %job, %team, %zero) : !llvm.ptr, (!llvm.ptr, !llvm.ptr, i32, i32) -> ()
   llvm.call @judge(%start, %job) : (i64, !llvm.ptr) -> ()
   llvm.br ^done
 ^done:
@@ -236,8 +253,12 @@ llvm.func @launch(%function: !llvm.ptr, %data: !llvm.ptr, %wanted: i32) -> i32 {
   %is_nameless = llvm.icmp "eq" %error, %null : !llvm.ptr
   llvm.cond_br %is_nameless, ^give_up, ^raise
 ^raise:
-  llvm.call @TVMFFIErrorSetRaised(%error) : (!llvm.ptr) -> ()
-  %left = llvm.call @TVMFFIObjectDecRef(%error) : (!llvm.ptr) -> i32
+  %set_raised_place = llvm.getelementptr %functions[0, 3] : (!llvm.ptr) -> !llvm.ptr, !llvm.array<5 x ptr>
+  %set_raised = llvm.load %set_raised_place : !llvm.ptr -> !llvm.ptr
+  llvm.call %set_raised(%error) : !llvm.ptr, (!llvm.ptr) -> ()
+  %release_place = llvm.getelementptr %functions[0, 4] : (!llvm.ptr) -> !llvm.ptr, !llvm.array<5 x ptr>
+  %release = llvm.load %release_place : !llvm.ptr -> !llvm.ptr
+  %left = llvm.call %release(%error) : !llvm.ptr, (!llvm.ptr) -> i32
   llvm.br ^give_up
 ^give_up:
   llvm.return %minus_one : i32

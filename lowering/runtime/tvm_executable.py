@@ -1,4 +1,4 @@
-"""Run compiled kernels on torch tensors by a launch plan, or on Relax's virtual machine if there is none.
+"""Run compiled kernels on torch tensors by a launch plan.
 
 The last launches write into the caller's outputs; other intermediates are allocated per call and freed after their last
 use. Thread-safe: a call shares only read-only data with others. Raises `DeviceError` where the device is missing.
@@ -6,18 +6,19 @@ use. Thread-safe: a call shares only read-only data with others. Raises `DeviceE
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.lowering.runtime.large_memory import empty
 from mlirtri.lowering.runtime.launch_plan import Plan, Step, Value
-from mlirtri.lowering.toolchain.tvm_names import relax, tvm
+from mlirtri.lowering.runtime.stored_tensors import restored
 
 Launch = Callable[[Sequence[Any], Sequence[Any]], None]
 LITTLE = 1 << 12
@@ -48,6 +49,22 @@ class Direct:
 
 
 @dataclass(frozen=True)
+class Library:
+    """The compiled functions of a plan, and how their parallel loops run."""
+
+    module: Any
+    """A runtime module of TVM."""
+    threads: int
+    """CPU threads that the code was compiled for."""
+    has_loops: bool
+    """Whether it has parallel loops that may run on torch's threads."""
+    long: tuple[str, ...] = ()
+    """Functions whose statements may run for any time, however little memory they touch."""
+    folder: Path | None = None
+    """That of its artifact, if it was loaded from one."""
+
+
+@dataclass(frozen=True)
 class KernelExecutable:
     """Straight-line launches."""
 
@@ -60,6 +77,9 @@ class KernelExecutable:
     """The compiled functions, if a call consists of them only."""
     sized: Callable[..., Any] | None = None
     """The compiled function of dynamic sizes, if it takes all of the arguments and the result."""
+    plan: Plan | None = None
+    library: Library | None = None
+    """What it was made of, for artifacts; no library in a kernel without code, or for CUDA."""
 
 
 @dataclass(frozen=True)
@@ -72,19 +92,17 @@ class Store:
     """(value, output position) for results that are not written in place: arguments, constants, repeated results."""
 
 
-def make_executable(plan: Plan, kernel: Callable[[str], Callable], loops: Collection[str] = ()) -> KernelExecutable:
-    """Return the executable of `plan`; `kernel` looks a compiled function up by its name.
-
-    `loops` names functions whose statements may run for any time, however little memory they touch.
-    """
+def make_executable(plan: Plan, kernel: Callable[[str], Callable], library: Library | None = None) -> KernelExecutable:
+    """Return the executable of `plan`; `kernel` looks a compiled function up by its name."""
     store = _assign_outputs(plan)
     is_single = _is_single(plan, store)
     launch = _single(plan, store, kernel(str(plan.steps[0].kernel))) if is_single else _several(plan, store, kernel)
     launch = launch if plan.is_static else _with_empty_tensors(launch, bool(plan.updates))
     launch = _on_parts(launch) if plan.has_parts else launch
-    direct = _direct(plan, store, kernel, loops) if _is_direct(plan, store) else None
+    long = library.long if library is not None else ()
+    direct = _direct(plan, store, kernel, long) if _is_direct(plan, store) else None
     sized = kernel(str(plan.steps[0].kernel)) if is_single and _is_sized(plan) else None
-    return KernelExecutable(plan.kernels, plan.bytes, launch, bool(plan.updates), direct, sized)
+    return KernelExecutable(plan.kernels, plan.bytes, launch, bool(plan.updates), direct, sized, plan, library)
 
 
 def _on_parts(launch: Launch) -> Launch:
@@ -164,9 +182,9 @@ def _is_sized(plan: Plan) -> bool:
     return is_bare and len(plan.results) == 1 and operands == (*range(plan.arguments), *plan.results)
 
 
-def _direct(plan: Plan, store: Store, kernel: Callable[[str], Any], loops: Collection[str]) -> Direct:
+def _direct(plan: Plan, store: Store, kernel: Callable[[str], Any], long: Collection[str]) -> Direct:
     steps = [DirectStep(kernel(str(step.kernel)), (*step.inputs, *step.outputs)) for step in plan.steps]
-    if plan.bytes is not None and plan.bytes <= LITTLE and not any(step.kernel in loops for step in plan.steps):
+    if plan.bytes is not None and plan.bytes <= LITTLE and not any(step.kernel in long for step in plan.steps):
         for step in steps:
             # Other threads wait for less time than a GIL release takes.
             step.function.release_gil = False
@@ -307,12 +325,16 @@ def _last_uses(plan: Plan) -> list[tuple[int, ...]]:
     return dead[::-1]
 
 
+def _host(constant: Any, dtype: str) -> torch.Tensor:
+    return restored(constant, dtype) if isinstance(constant, np.ndarray) else torch.from_dlpack(constant)
+
+
 class _Constants:
     """The plan's constants as torch tensors, copied once to each device."""
 
     def __init__(self, plan: Plan):
         self.numbers = tuple(plan.constants)
-        self.host = [torch.from_dlpack(plan.constants[number].value) for number in self.numbers]
+        self.host = [_host(plan.constants[number], plan.values[number].dtype) for number in self.numbers]
         self.devices = [torch_device(plan.values[number].device) for number in self.numbers]
         self.tensors: dict[str, list[torch.Tensor]] = {} if any(self.devices) else {"cpu": self.host}
 
@@ -326,27 +348,3 @@ class _Constants:
             ]
         for number, tensor in zip(self.numbers, self.tensors[key], strict=True):
             values[number] = tensor
-
-
-class MachineExecutable:
-    """Runs a function with branches on Relax's virtual machine; one per thread, since a machine is not thread-safe."""
-
-    def __init__(self, compiled, function: str, kernels: int, device):
-        self.kernels = kernels
-        self.bytes = None
-        self._compiled, self._function, self._device = compiled, function, device
-        self._local = threading.local()
-
-    def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        machine = getattr(self._local, "machine", None)
-        if machine is None:
-            machine = self._local.machine = relax.VirtualMachine(self._compiled, self._device)
-        produced = machine[self._function](*inputs)
-        for output, value in zip(outputs, _tensors(produced), strict=True):
-            output.copy_(torch.from_dlpack(value))
-
-
-def _tensors(produced: Any) -> list[Any]:
-    if isinstance(produced, tvm.runtime.Tensor) or hasattr(produced, "__dlpack__"):
-        return [produced]
-    return [tensor for item in produced for tensor in _tensors(item)]

@@ -1,4 +1,4 @@
-"""How MLIR's and TVM's passes are run, and the one door to TVM.
+"""How MLIR's and TVM's passes are run, and the two doors to TVM.
 
 *Takes* modules, lists of passes and the compile context.
 *Gives* modules; the context records the text after every pass.
@@ -8,7 +8,8 @@ Read in this order:
 
 - `mlir_passes.py`: upstream MLIR passes, one by one.
 - `worker_process.py`: worker processes, for what can crash or hang. `isolated_passes.py`: MLIR passes in one.
-- `tvm_names.py`: the only importer of TVM: its modules, types and helpers; names of our attributes of Relax and TIR.
+- `tvm_runtime.py`: what runs compiled code, without TVM's compiler.
+- `tvm_names.py`: the only importer of TVM's compiler: modules, types, helpers; names of our attributes.
 - `tvm_passes.py`: TVM's passes, one by one. `tvm_text.py`: TVMScript to read, and back.
 
 Every package may import it; only those right of `relax` import the files that load TVM.

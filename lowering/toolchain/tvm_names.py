@@ -1,37 +1,11 @@
-"""The only importer of TVM: modules, node classes and helpers whose names move between TVM's releases.
-
-Refuses versions of apache-tvm and apache-tvm-ffi other than those the package pins: a newer apache-tvm-ffi crashes the
-process (`tvm.ir.save_json` of any TIR node) instead of raising.
-"""
+"""The only importer of TVM's compiler: modules, node classes and helpers whose names move between TVM's releases."""
 
 from __future__ import annotations
 
-import ctypes
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeAlias, TypeVar
 
-from mlirtri.errors import CodegenError
-
-PINNED = {"apache-tvm": ("0.27.0.post1",), "apache-tvm-ffi": ("0.1.14.post1", "0.1.14.post0")}
-
-
-def _installed(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def check_versions() -> None:
-    """Raise `CodegenError` with the pip command unless the installed TVM packages are those that are known to work."""
-    wrong = {name: _installed(name) for name, versions in PINNED.items() if _installed(name) not in versions}
-    if not wrong:
-        return
-    installed = ", ".join(f"{name} {installed or 'is not installed'}" for name, installed in wrong.items())
-    pinned = " ".join(f'"{name}=={versions[0]}"' for name, versions in PINNED.items())
-    raise CodegenError(f"TVM's packages do not fit: {installed}", help=f"pip install {pinned}")
-
+from mlirtri.lowering.toolchain.tvm_runtime import PINNED, check_versions
 
 check_versions()
 
@@ -82,11 +56,6 @@ def register_pure_operator(name: str, meaning: str) -> ir.Op:
     operator.set_attr("TCallEffectKind", _PURE)
     operator.set_attr("TVectorizable", True)
     return operator
-
-
-def tvm_libraries() -> tuple[ctypes.CDLL, ctypes.CDLL]:
-    """Return TVM's core and its runtime, as this process has loaded them."""
-    return tvm_ffi.LIB, tvm.base._LOADED_LIBS["tvm_runtime"]
 
 
 def meta_schedule() -> Any:
@@ -143,5 +112,5 @@ __all__ = [
     "PrimFunc", "Range", "SBlock", "SBlockRealize", "Schedule", "Sequential", "Stmt", "Target", "TensorLoad",
     "TensorType", "Var", "WalkResult", "apply_trace", "check_versions", "dlight", "from_source", "ir", "meta_schedule",
     "read_write_region", "register_pure_operator", "relax", "s_tir", "structural_equal", "structural_map",
-    "structural_walk", "tirx", "tune_context", "tvm", "tvm_ffi", "tvm_libraries",
+    "structural_walk", "tirx", "tune_context", "tvm", "tvm_ffi",
 ]  # fmt: skip

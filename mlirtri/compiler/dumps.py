@@ -30,6 +30,7 @@ from mlirtri.errors import DumpError, ParseError, Span
 from mlirtri.lowering.core.interface import TensorParameter
 from mlirtri.lowering.core.stage import PassRecord, Stage
 from mlirtri.lowering.pipelines import Pipeline
+from mlirtri.lowering.runtime.stored_tensors import storable
 
 if TYPE_CHECKING:
     from mlirtri.compiler.records import Compilation, StageRecord
@@ -158,7 +159,7 @@ def read_text(path: Path) -> str:
 def write_params(folder: Path, bound: Sequence[TensorParameter], params: Mapping[str, Any]) -> None:
     """Write the kernel's bound tensors; nothing if there are none, or not all are known."""
     if bound and all(parameter.name in params for parameter in bound):
-        np.savez(folder / PARAMS, *(_storable(params[parameter.name]) for parameter in bound))
+        np.savez(folder / PARAMS, *(storable(params[parameter.name]) for parameter in bound))
 
 
 def read_params(folder: Path, bound: Sequence[TensorParameter]) -> dict[str, Any]:
@@ -172,18 +173,6 @@ def read_params(folder: Path, bound: Sequence[TensorParameter]) -> dict[str, Any
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as problem:
         raise ParseError(f"these parameters cannot be read: {problem}", Span(str(path), 1, 1)) from None
     return {parameter.name: _param(array, parameter, path) for parameter, array in zip(bound, arrays, strict=True)}
-
-
-def _storable(value: Any) -> np.ndarray:
-    if not isinstance(value, np.ndarray):
-        import torch  # a tensor is there, so it is loaded
-
-        tensor = value.detach().cpu().contiguous()
-        as_bits = {1: torch.uint8, 2: torch.int16}.get(tensor.itemsize)
-        has_array = not tensor.is_floating_point() or tensor.dtype == torch.float16 or as_bits is None
-        return (tensor if has_array else tensor.view(as_bits)).numpy()
-    array = np.ascontiguousarray(value).reshape(value.shape)
-    return array if array.dtype.isbuiltin != 2 else array.view(np.dtype(f"u{array.dtype.itemsize}"))
 
 
 def _param(array: np.ndarray, parameter: TensorParameter, path: Path) -> np.ndarray:

@@ -35,6 +35,17 @@ def module(make, *specs, locations=None):
     return builder.get()
 
 
+def branching():
+    """A Relax function of a condition and eight numbers, which needs the virtual machine."""
+    builder = BlockBuilder()
+    condition, x = relax.Var("c", TensorType((), "bool")), relax.Var("x", TensorType((8,), "float32"))
+    with builder.function("kernel", [condition, x]):
+        taken = relax.SeqExpr([], relax.op.add(x, x))
+        other = relax.SeqExpr([], relax.op.multiply(x, x))
+        builder.emit_func_output(builder.emit(relax.If(condition, taken, other)))
+    return relax.transform.Normalize()(builder.get())
+
+
 def context_for(target="cpu", **options):
     return CompileContext("kernel", as_target(target) if isinstance(target, str) else target, **options)
 

@@ -21,7 +21,7 @@ from mlirtri.lowering.mlir.attributes import SIGNATURE
 from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import COUNTS, UPDATES
 from mlirtri.lowering.mlir_backend.llvm.allocations import gives_status
 from mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect import symbol_of
-from mlirtri.lowering.runtime.mlir_executable import MlirExecutable
+from mlirtri.lowering.runtime.mlir_executable import Convention, MlirExecutable
 from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library
 from mlirtri.lowering.sizes.size_arguments import unknown_sizes
 
@@ -29,7 +29,8 @@ from mlirtri.lowering.sizes.size_arguments import unknown_sizes
 def lower(module: ir.Module, context: CompileContext) -> Code:
     """Compile `module` for the host; raises `CodegenError`."""
     function = _kernel_function(module, context)
-    engine = _compile(module)
+    libraries = _libraries(module)
+    engine = _compile(module, libraries)
     # A program entered after `bufferized` has no counts.
     attributes = module.operation.attributes
     kernels, bytes_moved = (attributes[name].value if name in attributes else None for name in COUNTS)
@@ -37,7 +38,8 @@ def lower(module: ir.Module, context: CompileContext) -> Code:
     arguments = len(ir.TypeAttr(function.attributes["function_type"]).value.inputs)
     sizes = _sizes_to_pass(attributes, updates)
     symbol = function.attributes["sym_name"].value
-    executable = MlirExecutable(engine, symbol, arguments, kernels, bytes_moved, updates, sizes, gives_status(function))
+    convention = Convention(symbol, arguments, tuple(updates), sizes, gives_status(function), bool(libraries))
+    executable = MlirExecutable(engine, convention, kernels, bytes_moved)
     return Code(_disassemble(engine) or _llvm_ir(module), executable)
 
 
@@ -63,7 +65,7 @@ def _sizes_to_pass(attributes: ir.OpAttributeMap, updates: list[int]) -> tuple[t
     return unknown_sizes([kind.shape for kind in (*signature.inputs, *results)])
 
 
-def _compile(module: ir.Module):
+def _compile(module: ir.Module, libraries: list[str]):
     problems: list[Note] = []
 
     def collect(diagnostic: ir.Diagnostic) -> bool:
@@ -72,7 +74,7 @@ def _compile(module: ir.Module):
 
     handler = module.context.attach_diagnostic_handler(collect)
     try:
-        return execution_engine.ExecutionEngine(module, opt_level=3, shared_libs=_libraries(module))
+        return execution_engine.ExecutionEngine(module, opt_level=3, shared_libs=libraries, enable_pic=True)
     except RuntimeError as error:
         span = next((note.span for note in problems if note.span), None)
         raise CodegenError(f"LLVM could not compile the kernel: {error}", span, notes=problems) from None

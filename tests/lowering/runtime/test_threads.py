@@ -89,12 +89,14 @@ needs_torch_threads = pytest.mark.skipif(torch_runtime() is None, reason="torch 
 
 def two_threads():
     """Runs tasks in Python on two threads, with no memory of earlier launches."""
-    launch = LAUNCH(torch_threads._launch.__wrapped__(2, 2))
+    starter = torch_threads._new_starter(2, 2)
+    launch = LAUNCH(starter.address())
 
     def launched(function, wanted: int = 0) -> int:
         task = TASK(lambda number, _group, _data: function(number))
         return launch(ctypes.cast(task, ctypes.c_void_p), None, wanted)
 
+    launched.starter = starter  # owns the code
     return launched
 
 
@@ -189,7 +191,7 @@ def test_loops_run_on_torchs_threads_and_those_of_other_modules_on_tvms(monkeypa
     monkeypatch.setenv("TVM_NUM_THREADS", "2")
     monkeypatch.setenv("MLIRTRI_NUM_THREADS", str(torch.get_num_threads()))
     library, other = (tvm.tirx.build(from_source(CHECKED, SCRIPT_NAMES), target="llvm") for _ in range(2))
-    with torch_threads.loading(library.inspect_source("ll"), torch.get_num_threads()):
+    with torch_threads.loading(True, torch.get_num_threads()):
         ours = library["checked"]
     counts, messages = [], []
 

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 from tolerances import within
-from tvm_stage_helpers import add_chain, compiled, context_for, module, op, random, run
+from tvm_stage_helpers import add_chain, branching, compiled, context_for, module, op, random, run
 
 from mlirtri.lowering.codegen import llvm_to_asm
-from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, TensorType, relax
+from mlirtri.lowering.toolchain.tvm_names import relax
 
 
 def test_results_may_be_arguments_constants_views_and_repeated():
@@ -60,16 +60,6 @@ def test_no_results_and_no_kernels():
     executable.launch([torch.arange(4.0)], [out])
     assert executable.kernels == 0
     assert out.tolist() == [0, 1, 2, 3]
-
-
-def branching():
-    builder = BlockBuilder()
-    condition, x = relax.Var("c", TensorType((), "bool")), relax.Var("x", TensorType((8,), "float32"))
-    with builder.function("kernel", [condition, x]):
-        taken = relax.SeqExpr([], relax.op.add(x, x))
-        other = relax.SeqExpr([], relax.op.multiply(x, x))
-        builder.emit_func_output(builder.emit(relax.If(condition, taken, other)))
-    return relax.transform.Normalize()(builder.get())
 
 
 def launch_in_threads(executable, inputs, expected, lengths):

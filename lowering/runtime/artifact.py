@@ -1,0 +1,166 @@
+"""Write executables to files that run without the compiler, and read them again.
+
+    kernel.so             the compiled functions, linked
+    torch_threads.so      what starts their parallel loops on torch's threads
+    constants.npz         tensors that the launches read
+    kernel.o              pipeline `mlir`: the same code to link with other programs
+
+Reading loads neither MLIR's bindings nor TVM's compiler. What the files are is in the description that `write_artifact`
+returns, which is JSON. Whether the files are whole and fit this machine, the caller has checked.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NoReturn
+
+from mlirtri.errors import ArtifactError
+from mlirtri.lowering.core.stage import Executable
+from mlirtri.lowering.runtime.launch_plan import Plan
+from mlirtri.lowering.runtime.linking import SharedLibrary, link, written
+from mlirtri.lowering.runtime.machine_executable import MachineExecutable
+from mlirtri.lowering.runtime.mlir_executable import Convention, MlirExecutable
+from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library
+from mlirtri.lowering.runtime.stored_tensors import read_tensors, write_tensors
+from mlirtri.lowering.runtime.torch_threads import loading, starter_engine, use_threads
+from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, Library, make_executable
+from mlirtri.lowering.toolchain import tvm_runtime
+
+LIBRARY, OBJECT, STARTER, CONSTANTS = "kernel.so", "kernel.o", "torch_threads.so", "constants.npz"
+Description = dict[str, Any]
+
+
+def write_artifact(executable: Executable, folder: Path) -> Description:
+    """Write an executable's files into `folder`; return what `read_artifact` needs besides.
+
+    Raises `ArtifactError` for executables that have no files, `CodegenError` where nothing can link them.
+    """
+    if isinstance(executable, KernelExecutable) and executable.plan is not None:
+        return {"kind": "kernel", **_write_kernel(executable, executable.plan, folder)}
+    if isinstance(executable, MachineExecutable):
+        facts = {"function": executable.function, "kernels": executable.kernels}
+        return {"kind": "machine", **facts, "library": _write_library(executable.library, folder)}
+    if isinstance(executable, MlirExecutable):
+        return {"kind": "mlir", **_write_mlir(executable, folder)}
+    kind = type(executable).__name__
+    raise ArtifactError(f"{kind} objects cannot be written to files", help="compile it for the CPU")
+
+
+def read_artifact(folder: Path, description: Description) -> Executable:
+    """Return the executable that `write_artifact` wrote; raises `ArtifactError`."""
+    readers = {"kernel": _read_kernel, "machine": _read_machine, "mlir": _read_mlir}
+    try:
+        return readers[description["kind"]](folder, description)
+    except (KeyError, TypeError, IndexError, AttributeError) as problem:
+        raise ArtifactError(f"the description of the artifact in {folder} is not one: {problem!r}") from None
+    except (OSError, RuntimeError) as problem:
+        raise ArtifactError(f"the artifact in {folder} cannot be loaded: {problem}") from None
+
+
+def _write_kernel(executable: KernelExecutable, plan: Plan, folder: Path) -> Description:
+    if plan.constants:
+        write_tensors(folder / CONSTANTS, plan.constants)
+    library = None if executable.library is None else _write_library(executable.library, folder)
+    return {"plan": plan.to_json(), "library": library}
+
+
+def _read_kernel(folder: Path, description: Description) -> KernelExecutable:
+    data = description["plan"]
+    plan = Plan.from_json(data, read_tensors(folder / CONSTANTS) if data["constants"] else {})
+    if description["library"] is None:
+        return make_executable(plan, _none)
+    return _loaded(
+        folder, description["library"], lambda library: make_executable(plan, library.module.__getitem__, library)
+    )
+
+
+def _none(name: str) -> NoReturn:
+    raise ArtifactError(f"there is no kernel {name}")
+
+
+def _read_machine(folder: Path, description: Description) -> MachineExecutable:
+    # The virtual machine's own format of code has to be known before the library is loaded.
+    tvm_runtime.machine_library()
+    function, kernels = description["function"], description["kernels"]
+    return _loaded(folder, description["library"], lambda library: MachineExecutable(library, function, kernels))
+
+
+def _write_library(library: Library, folder: Path) -> Description:
+    """Write the functions and, where their loops may run on torch's threads, what starts these."""
+    if library.folder is not None:
+        for name in (LIBRARY, STARTER):
+            if (library.folder / name).exists():
+                shutil.copyfile(library.folder / name, folder / name)
+    else:
+        _link_module(library.module, folder / LIBRARY)
+        if library.has_loops:
+            (folder / STARTER).write_bytes(_starter())
+    return {"threads": library.threads, "has_loops": library.has_loops, "long": list(library.long)}
+
+
+def _link_module(module: Any, file: Path) -> None:
+    core = [tvm_runtime.core_library()._name]
+    if not module.imports:
+        with TemporaryDirectory(dir=file.parent) as folder:
+            path = Path(folder, OBJECT)
+            path.write_bytes(written(lambda name: module.write_to_file(name, "o")))
+            link([path], file, core)
+        return
+
+    def compiled(name: str, objects: list[str], **_options: Any) -> None:
+        link([Path(path) for path in objects], Path(name), core)
+
+    with TemporaryDirectory(dir=file.parent) as folder:
+        module.export_library(str(file), fcompile=compiled, workspace_dir=folder)
+
+
+@cache
+def _starter() -> bytes:
+    engine = starter_engine()
+    with TemporaryDirectory() as folder:
+        path, library = Path(folder, OBJECT), Path(folder, STARTER)
+        engine.raw_lookup("set")
+        path.write_bytes(written(engine.dump_to_object_file))
+        link([path], library)
+        return library.read_bytes()
+
+
+def _loaded(folder: Path, description: Description, make: Callable[[Library], Any]) -> Any:
+    threads, has_loops = description["threads"], description["has_loops"]
+    use_threads(threads)
+    with loading(has_loops, threads, folder / STARTER):
+        module = tvm_runtime.load_library(folder / LIBRARY)
+        return make(Library(module, threads, has_loops, tuple(description["long"]), folder))
+
+
+def _write_mlir(executable: MlirExecutable, folder: Path) -> Description:
+    code = executable.code
+    if isinstance(code, SharedLibrary):
+        for name in (LIBRARY, OBJECT):
+            shutil.copyfile(code.path.parent / name, folder / name)
+    else:
+        (folder / OBJECT).write_bytes(written(code.dump_to_object_file))
+        link([folder / OBJECT], folder / LIBRARY, _threads(executable.convention))
+    return {"convention": asdict(executable.convention), "kernels": executable.kernels, "bytes": executable.bytes}
+
+
+def _read_mlir(folder: Path, description: Description) -> MlirExecutable:
+    facts = description["convention"]
+    sizes = tuple((buffer, axis) for buffer, axis in facts["sizes"])
+    convention = replace(Convention(**facts), updates=tuple(facts["updates"]), sizes=sizes)
+    # The library finds the runtime that the process has loaded by its name.
+    _threads(convention)
+    return MlirExecutable(SharedLibrary(folder / LIBRARY), convention, description["kernels"], description["bytes"])
+
+
+def _threads(convention: Convention) -> list[str]:
+    if not convention.has_threads:
+        return []
+    if (library := runtime_library()) is None:
+        raise ArtifactError("the kernel has OpenMP's threads, and there is no OpenMP runtime", help=INSTALL)
+    return [library]

@@ -1,0 +1,94 @@
+"""The part of TVM that runs compiled code, without its compiler: `tvm_ffi` and the runtime library.
+
+The compiler's library takes a second to load, and what runs compiled kernels needs none of it. `tvm_names` loads both.
+Refuses versions of apache-tvm and apache-tvm-ffi other than those the package pins: a newer apache-tvm-ffi crashes the
+process (`tvm.ir.save_json` of any TIR node) instead of raising.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from mlirtri.errors import CodegenError
+
+PINNED = {"apache-tvm": ("0.27.0.post1",), "apache-tvm-ffi": ("0.1.14.post1", "0.1.14.post0")}
+_WITHOUT_TORCH = "TVM_FFI_DISABLE_TORCH_C_DLPACK"
+"""The variable that keeps `tvm_ffi` from importing torch, whose tensors bring what it needs along."""
+CPU, POOLED = 1, 2
+"""DLPack's number of the CPU; the virtual machine's number of the allocator that keeps memory."""
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+@cache
+def check_versions() -> None:
+    """Raise `CodegenError` with the pip command unless the installed TVM packages are those that are known to work."""
+    wrong = {name: _installed(name) for name, versions in PINNED.items() if _installed(name) not in versions}
+    if not wrong:
+        return
+    installed = ", ".join(f"{name} {installed or 'is not installed'}" for name, installed in wrong.items())
+    pinned = " ".join(f'"{name}=={versions[0]}"' for name, versions in PINNED.items())
+    raise CodegenError(f"TVM's packages do not fit: {installed}", help=f"pip install {pinned}")
+
+
+@cache
+def runtime() -> Any:
+    """Return the module `tvm_ffi`, with TVM's runtime loaded for all compiled code; raises `CodegenError`."""
+    check_versions()
+    if "torch" not in sys.modules:
+        os.environ.setdefault(_WITHOUT_TORCH, "1")
+    import tvm_ffi  # loads its library
+
+    runtime_library()
+    return tvm_ffi
+
+
+@cache
+def runtime_library() -> ctypes.CDLL:
+    """Load TVM's runtime, whose functions compiled code finds by name."""
+    return _loaded("tvm_runtime")
+
+
+@cache
+def machine_library() -> ctypes.CDLL:
+    """Load Relax's virtual machine."""
+    runtime()
+    return _loaded("tvm_runtime_extra")
+
+
+def core_library() -> ctypes.CDLL:
+    """Return the library of `tvm_ffi`."""
+    return runtime().LIB
+
+
+def _loaded(name: str) -> ctypes.CDLL:
+    spec = find_spec("tvm")
+    if spec is None or not spec.submodule_search_locations:
+        raise CodegenError("TVM's runtime is not installed", help="pip install apache-tvm")
+    suffix = ".dylib" if sys.platform == "darwin" else ".so"
+    return ctypes.CDLL(str(Path(spec.submodule_search_locations[0], "lib", f"lib{name}{suffix}")), ctypes.RTLD_GLOBAL)
+
+
+def load_library(path: Path) -> Any:
+    """Return the runtime module of a shared library that `export_library` or our linker made."""
+    return runtime().load_module(str(path))
+
+
+def start_machine(module: Any) -> Any:
+    """Return a virtual machine for a module with Relax functions, on the CPU; it is not thread-safe."""
+    machine_library()
+    machine = module["vm_load_executable"]()
+    machine["vm_initialization"](CPU, 0, POOLED)
+    return machine
