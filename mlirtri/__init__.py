@@ -33,12 +33,13 @@ __version__ = "0.1.0"
 __all__ = [
     "Config", "JitFunction", "Kernel", "KernelError", "Macro", "Pipeline", "Ref", "Stage", "Tensor", "autotune",
     "compare", "device", "device_print", "from_jax", "from_mlir", "from_onnx", "from_relax", "from_stablehlo",
-    "from_torch", "from_tosa", "jit", "macro", "relax", "resume", "static_range", "tensorir", "tune",
+    "from_torch", "from_tosa", "jit", "load", "macro", "relax", "resume", "static_range", "tensorir", "tune",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from mlirtri.kernels.jit import JitFunction, jit
     from mlirtri.kernels.kernel import Kernel
+    from mlirtri.kernels.saved import load
     from mlirtri.kernels.session import resume
     from mlirtri.measure.autotuning import autotune
     from mlirtri.measure.comparison import compare
@@ -68,6 +69,7 @@ _LAZY = {
     "from_tosa": "mlirtri.programs.mlir_program",
     "Program": "mlirtri.programs.program",
     "Kernel": "mlirtri.kernels.kernel",
+    "load": "mlirtri.kernels.saved",
     "resume": "mlirtri.kernels.session",
 }
 """Public name to the module that has it, which loads MLIR, torch or more."""

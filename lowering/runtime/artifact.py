@@ -1,12 +1,13 @@
 """Write executables to files that run without the compiler, and read them again.
 
-    kernel.so             the compiled functions, linked
+    kernel-1f2e3d4c.so    the compiled functions, linked
     torch_threads.so      what starts their parallel loops on torch's threads
     constants.npz         tensors that the launches read
     kernel.o              pipeline `mlir`: the same code to link with other programs
 
-Reading loads neither MLIR's bindings nor TVM's compiler. What the files are is in the description that `write_artifact`
-returns, which is JSON. Whether the files are whole and fit this machine, the caller has checked.
+The library's name has a digest of its contents: the system's loader takes a file of a name that it has loaded for the
+same file. Reading loads neither MLIR's bindings nor TVM's compiler. What `write_artifact` returns, which is JSON, says
+what the files are. Whether they are whole and fit this machine, the caller has checked.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
@@ -31,7 +33,7 @@ from mlirtri.lowering.runtime.torch_threads import loading, starter_engine, use_
 from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, Library, make_executable
 from mlirtri.lowering.toolchain import tvm_runtime
 
-LIBRARY, OBJECT, STARTER, CONSTANTS = "kernel.so", "kernel.o", "torch_threads.so", "constants.npz"
+OBJECT, STARTER, CONSTANTS = "kernel.o", "torch_threads.so", "constants.npz"
 Description = dict[str, Any]
 
 
@@ -92,31 +94,45 @@ def _read_machine(folder: Path, description: Description) -> MachineExecutable:
 
 def _write_library(library: Library, folder: Path) -> Description:
     """Write the functions and, where their loops may run on torch's threads, what starts these."""
-    if library.folder is not None:
-        for name in (LIBRARY, STARTER):
-            if (library.folder / name).exists():
-                shutil.copyfile(library.folder / name, folder / name)
+    if library.file is not None:
+        file = _copied(library.file, folder)
+        if library.has_loops:
+            _copied(library.file.with_name(STARTER), folder)
     else:
-        _link_module(library.module, folder / LIBRARY)
+        file = _named(_link_module(library.module, folder / "kernel.so"))
         if library.has_loops:
             (folder / STARTER).write_bytes(_starter())
-    return {"threads": library.threads, "has_loops": library.has_loops, "long": list(library.long)}
+    facts = {"threads": library.threads, "has_loops": library.has_loops, "long": list(library.long)}
+    return {"file": file.name, **facts}
 
 
-def _link_module(module: Any, file: Path) -> None:
+def _copied(file: Path, folder: Path) -> Path:
+    try:
+        return Path(shutil.copyfile(file, folder / file.name))
+    except OSError as problem:
+        raise ArtifactError(f"{file}, from which the kernel was loaded, cannot be copied: {problem.strerror}") from None
+
+
+def _named(library: Path) -> Path:
+    digest = sha256(library.read_bytes()).hexdigest()[:12]
+    return library.rename(library.with_name(f"{library.stem}-{digest}.so"))
+
+
+def _link_module(module: Any, file: Path) -> Path:
     core = [tvm_runtime.core_library()._name]
     if not module.imports:
         with TemporaryDirectory(dir=file.parent) as folder:
             path = Path(folder, OBJECT)
             path.write_bytes(written(lambda name: module.write_to_file(name, "o")))
             link([path], file, core)
-        return
+        return file
 
     def compiled(name: str, objects: list[str], **_options: Any) -> None:
         link([Path(path) for path in objects], Path(name), core)
 
     with TemporaryDirectory(dir=file.parent) as folder:
         module.export_library(str(file), fcompile=compiled, workspace_dir=folder)
+    return file
 
 
 @cache
@@ -124,7 +140,7 @@ def _starter() -> bytes:
     engine = starter_engine()
     with TemporaryDirectory() as folder:
         path, library = Path(folder, OBJECT), Path(folder, STARTER)
-        engine.raw_lookup("set")
+        engine.raw_lookup("set")  # compiles
         path.write_bytes(written(engine.dump_to_object_file))
         link([path], library)
         return library.read_bytes()
@@ -134,19 +150,21 @@ def _loaded(folder: Path, description: Description, make: Callable[[Library], An
     threads, has_loops = description["threads"], description["has_loops"]
     use_threads(threads)
     with loading(has_loops, threads, folder / STARTER):
-        module = tvm_runtime.load_library(folder / LIBRARY)
-        return make(Library(module, threads, has_loops, tuple(description["long"]), folder))
+        module = tvm_runtime.load_library(folder / description["file"])
+        return make(Library(module, threads, has_loops, tuple(description["long"]), folder / description["file"]))
 
 
 def _write_mlir(executable: MlirExecutable, folder: Path) -> Description:
     code = executable.code
     if isinstance(code, SharedLibrary):
-        for name in (LIBRARY, OBJECT):
-            shutil.copyfile(code.path.parent / name, folder / name)
+        file = _copied(code.path, folder)
+        _copied(code.path.with_name(OBJECT), folder)
     else:
-        (folder / OBJECT).write_bytes(written(code.dump_to_object_file))
-        link([folder / OBJECT], folder / LIBRARY, _threads(executable.convention))
-    return {"convention": asdict(executable.convention), "kernels": executable.kernels, "bytes": executable.bytes}
+        (folder / OBJECT).write_bytes(written(code.dump_to_object_file))  # type: ignore[attr-defined]
+        link([folder / OBJECT], folder / "kernel.so", _threads(executable.convention))
+        file = _named(folder / "kernel.so")
+    facts = {"kernels": executable.kernels, "bytes": executable.bytes}
+    return {"file": file.name, "convention": asdict(executable.convention), **facts}
 
 
 def _read_mlir(folder: Path, description: Description) -> MlirExecutable:
@@ -155,7 +173,8 @@ def _read_mlir(folder: Path, description: Description) -> MlirExecutable:
     convention = replace(Convention(**facts), updates=tuple(facts["updates"]), sizes=sizes)
     # The library finds the runtime that the process has loaded by its name.
     _threads(convention)
-    return MlirExecutable(SharedLibrary(folder / LIBRARY), convention, description["kernels"], description["bytes"])
+    library = SharedLibrary(folder / description["file"])
+    return MlirExecutable(library, convention, description["kernels"], description["bytes"])
 
 
 def _threads(convention: Convention) -> list[str]:

@@ -60,8 +60,8 @@ class Library:
     """Whether it has parallel loops that may run on torch's threads."""
     long: tuple[str, ...] = ()
     """Functions whose statements may run for any time, however little memory they touch."""
-    folder: Path | None = None
-    """That of its artifact, if it was loaded from one."""
+    file: Path | None = None
+    """The shared library of an artifact that it was loaded from."""
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,8 @@ def to_json(interface: Interface | None) -> dict[str, Any] | None:
         "bound": [_parameter_json(parameter) for parameter in interface.bound],
         "states": [list(pair) for pair in interface.states],
         "numbers": list(interface.numbers),
+        "signless": list(interface.signless),
+        "signless_results": list(interface.signless_results),
         "sizes": size_program_json(interface.sizes),
     }
 
@@ -61,6 +63,9 @@ def from_json(data: dict[str, Any], path: Path) -> Interface:
             tuple(map(_parameter_of_json, data["bound"])),
             tuple((bound, result) for bound, result in data["states"]),
             tuple(data["numbers"]),
+            # Dumps of earlier versions do not have these.
+            tuple(data.get("signless", ())),
+            tuple(data.get("signless_results", ())),
             sizes=size_program_of_json(data["sizes"]),
         )
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, KernelError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from mlirtri.errors import UnknownOptionError
@@ -44,6 +45,23 @@ class StageRecord:
         return self.complete_text
 
 
+class StoredRecord(StageRecord):
+    """A stage whose texts were kept in a file. Its IR, where one asks for it, is parsed from them."""
+
+    def __init__(self, stage: Stage, seconds: float, text: str, complete_text: str):
+        self.stage, self.seconds = stage, seconds
+        self.text, self.complete_text = text, complete_text
+
+    @cached_property
+    def ir(self) -> Any:  # type: ignore[override]
+        """Return the IR; None for MLIR, as of a stage that was compiled."""
+        if self.stage.kind != "tvmscript":
+            return None
+        from mlirtri.compiler.printing import parse  # loads TVM
+
+        return parse(self.stage.kind, self.complete_text or "")
+
+
 @dataclass
 class Compilation:
     """One compilation from its first stage to its last."""
@@ -52,6 +70,8 @@ class Compilation:
     records: dict[str, StageRecord] = field(default_factory=dict)
     ir: Any = None
     """What the last stage gave."""
+    why_no_text: str = ""
+    """Why stages have no text that ran, as a help for who asks for it."""
 
     @property
     def executable(self) -> Executable | None:
@@ -73,9 +93,8 @@ class Texts(Mapping[str, str]):
         """Return a stage's text; raises `UnknownOptionError` for one that the pipeline lacks or did not run."""
         stage = name if name in self._compilation.records else self._pipeline.find(name).name
         if stage not in self._compilation.records:
-            raise UnknownOptionError(
-                f"stage {stage!r} did not run for this kernel", help=f"it was resumed; its stages are {', '.join(self)}"
-            )
+            hint = self._compilation.why_no_text or f"it was resumed; its stages are {', '.join(self)}"
+            raise UnknownOptionError(f"stage {stage!r} did not run for this kernel", help=hint)
         return self._compilation.records[stage].readable()
 
     def __contains__(self, name: object) -> bool:

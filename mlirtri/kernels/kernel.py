@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from mlirtri import settings
@@ -110,6 +111,8 @@ class Kernel:
         """Return for every tensor between two operations whether they are fused, and why or why not."""
         from mlirtri.kernels.fusion_report import explain_fusion  # loads rich
 
+        if not self.compilation.records:
+            raise UnknownOptionError(f"{self.name} has no IR", help=self.compilation.why_no_text)
         return explain_fusion(self.name, self.compilation)
 
     @cached_property
@@ -240,7 +243,33 @@ class Kernel:
         form = Form(bare, format, params, destinations)
         return exported(self.compilation.records[name].complete(), form, self.params)
 
-    def __repr__(self) -> str:
+    @public
+    def save(self, folder: str | Path, *, ir: bool = False) -> None:
+        """Write the kernel to `folder`, which `mlirtri.load` reads without the compiler; `ir` keeps the stages' texts.
+
+        Replaces a kernel that was saved there. Raises `ArtifactError`, and `CodegenError` where nothing can link code.
+        """
+        from mlirtri.kernels.saved import save  # loads what it writes
+
+        save(self, Path(folder), ir)
+
+    def saved(self, folder: Path) -> dict[str, Any]:
+        """Return as JSON what this class of kernels has beside a plain one; its files go to `folder`."""
+        return {}
+
+    def restore(self, facts: dict[str, Any], folder: Path) -> None:
+        """Take what `saved` returned."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from mlirtri.kernels.saved import from_bytes, to_bytes  # as above
+
+        return from_bytes, (to_bytes(self),)
+
+    @property
+    def signature(self) -> str:
+        """The name with the types of the run-time arguments."""
         parameters = self.interface.parameters if self.interface is not None else ()
-        types = ", ".join(f"{p.name}: {p.type}" for p in parameters)
-        return f"<mlirtri kernel {self.name}({types}) for {self.target}, pipeline {self.pipeline.name!r}>"
+        return f"{self.name}({', '.join(f'{p.name}: {p.type}' for p in parameters)})"
+
+    def __repr__(self) -> str:
+        return f"<mlirtri kernel {self.signature} for {self.target}, pipeline {self.pipeline.name!r}>"

@@ -168,7 +168,10 @@ LAYERS = (
                 "lowering.frontend lowering.mlir lowering.mlir_backend.bufferize lowering.mlir_backend.llvm "
                 "lowering.runtime lowering.schedule.meta lowering.sizes"
             ),
-            "kernels": ("calls compiler language lowering.frontend lowering.fusion lowering.mlir lowering.relax"),
+            "kernels": (
+                "calls compiler language lowering.frontend lowering.fusion lowering.mlir lowering.relax "
+                "lowering.runtime"
+            ),
             "programs": (
                 "compiler kernels lowering.importers.from_onnx lowering.importers.from_relax "
                 "lowering.importers.normalize lowering.mlir lowering.sizes"

@@ -116,7 +116,8 @@ def test_what_is_no_artifact_is_refused(written, tmp_path):
         read_artifact(folder, {**description, "plan": {}})
     with pytest.raises(ArtifactError, match="cannot be loaded"):
         read_artifact(tmp_path, description)
-    (tmp_path / "kernel.so").write_bytes((folder / "kernel.so").read_bytes()[:100])
+    name = description["library"]["file"]
+    (tmp_path / name).write_bytes((folder / name).read_bytes()[:100])
     with pytest.raises(ArtifactError, match="cannot be loaded"):
         read_artifact(tmp_path, description)
     with pytest.raises(ArtifactError, match="object objects cannot be written to files"):
