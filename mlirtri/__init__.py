@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from mlirtri import relax
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.errors import KernelError, did_you_mean
+from mlirtri.language.dimensions import dyn
 from mlirtri.language.names import LanguageFunction, Macro, Ref, Tensor, device_print, macro, static_range
 from mlirtri.lowering.core.forks import watch as _watch_forks
 from mlirtri.lowering.core.stage import Stage
@@ -32,7 +33,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Config", "JitFunction", "Kernel", "KernelError", "Macro", "Pipeline", "Ref", "Stage", "Tensor", "autotune",
-    "compare", "device", "device_print", "from_jax", "from_mlir", "from_onnx", "from_relax", "from_stablehlo",
+    "compare", "device", "device_print", "dyn", "from_jax", "from_mlir", "from_onnx", "from_relax", "from_stablehlo",
     "from_torch", "from_tosa", "jit", "load", "macro", "relax", "resume", "static_range", "tensorir", "tune",
 ]  # fmt: skip
 

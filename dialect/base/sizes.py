@@ -25,6 +25,8 @@ class Symbol:
     """Bounds of a symbol use symbols of lower order only."""
     takes_all: bool = field(default=False, compare=False)
     """Whether it is a loop's index that takes each value between its bounds, which are constants."""
+    is_fixed: bool = field(default=False, compare=False)
+    """Whether the sizes of the arguments alone decide its value, which exists before the function's body."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,27 @@ class Size:
     def most(self) -> int | None:
         """Return an upper bound, or None where a symbol has none."""
         return self._extreme(-1)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Return whether the sizes of the arguments alone decide the size."""
+        return all(symbol.is_fixed for symbol, _ in self.terms)
+
+    def most_fixed(self) -> Size | None:
+        """Return an upper bound that the sizes of the arguments alone decide, or None where a symbol has none."""
+        size = self
+        while moving := [(symbol, factor) for symbol, factor in size.terms if not symbol.is_fixed]:
+            symbol, factor = moving[-1]
+            bound = symbol.upper if factor > 0 else symbol.lower
+            if bound is None:
+                return None
+            size = size - Size(((symbol, factor),)) + Size.of(bound) * factor
+        return size
+
+    def without_values(self) -> Size:
+        """Return the size in symbols that refer to no SSA value and no bounds."""
+        bare = ((Symbol(symbol.key, symbol.name, is_fixed=symbol.is_fixed), factor) for symbol, factor in self.terms)
+        return Size(tuple(bare), self.constant)
 
     @property
     def takes_extremes(self) -> bool:

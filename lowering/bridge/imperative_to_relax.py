@@ -158,7 +158,7 @@ def _refuse_cuda(module: ir.Module) -> None:
         raise UnsupportedOperationError(
             "CUDA code is made for known sizes only",
             span_of(function.location),
-            help="give the shapes of the arguments: compile(…, shapes={…})",
+            help="annotate sizes of kernels with int, and compile programs with shapes={…}",
         )
     operations = all_operations(module)
     descriptions = {"scf.for": "a loop", "scf.while": "a loop", "scf.if": "a branch"}

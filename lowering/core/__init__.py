@@ -8,6 +8,7 @@ Read in this order:
 - `interface.py`: `Specialization` and `Interface`, how Python meets a compiled function; valid symbols.
 - `binding.py`: the arguments of a call of a Python function by parameter.
 - `size_program.py`: sizes of results, computed on the host from sizes of arguments.
+- `named_sizes.py`: the sizes that a signature names, as conditions of a size program.
 - `refusals.py`: operations without a translation and tensors larger than memory, as errors. It reads MLIR.
 - `forks.py`: locks and threads of forked processes. `recursion.py`: Python's limit of recursion.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ from mlirtri.errors import Span
 
 SIZE, ELEMENT, CONSTANT = "size", "element", "constant"
 """Leaf steps: the size of an argument's axis, an element of an argument, a constant."""
+SIGNATURE = "the signature"
+"""The start of a condition's reason where the signature requires it, before any operation does."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,33 @@ class SizeProgram:
             left, right = (self.shown(operand, names) for operand in step.operands)
             return f"({left} {_SIGNS[step.name]} {right})"
         return f"{step.name.partition('.')[2]}({', '.join(self.shown(operand, names) for operand in step.operands)})"
+
+    def violated(self, values: Sequence[Any]) -> Iterator[Condition]:
+        """Yield the conditions that the values of the steps do not meet."""
+        for condition in self.conditions:
+            left, right = values[condition.left], values[condition.right]
+            if not (left == right if condition.relation == "==" else left <= right):
+                yield condition
+
+    def misfit(self, condition: Condition, values: Sequence[Any], names: Sequence[str]) -> str:
+        """Return what a violated condition says of the sizes: ``axis 0 of 'x' is 3 and …, which have to be equal``."""
+        facts = [f"{self.shown(step, names)} is {values[step]}" for step in self._inputs_of(condition)]
+        sides = {self.steps[step].name for step in (condition.left, condition.right)}
+        verb = "do not fit together" if len(facts) > 1 else "does not fit"
+        if sides == {SIZE} and condition.relation == "==":
+            verb = "have to be equal"
+        return f"{' and '.join(facts) or 'its sizes'}, which {verb} in {condition.why}"
+
+    def _inputs_of(self, condition: Condition) -> list[int]:
+        inputs: dict[int, None] = {}
+        pending = [condition.right, condition.left]
+        while pending:
+            number = pending.pop()
+            step = self.steps[number]
+            if step.name in (SIZE, ELEMENT):
+                inputs.setdefault(number)
+            pending += reversed(step.operands)
+        return list(inputs)
 
 
 _SIGNS = {"arith.addi": "+", "arith.subi": "-", "arith.muli": "*", "arith.floordivsi": "//", "arith.divsi": "//"}

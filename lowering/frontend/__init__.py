@@ -7,6 +7,7 @@ regions for run-time loops and branches, each at its source line; and the kernel
 Read in this order:
 
 - `python_to_ast.py`: a function to its syntax tree. `ast_to_tri.py`: the module around what the handlers emit.
+- `argument_sizes.py`: the run-time sizes of arguments, by name.
 - `context.py`: the state of one function, the table of handlers by AST node class, the dispatch.
 - `scope.py`: the value of a name; what a kernel captures.
 - `early_exits.py`: `return`, `break` and `continue` as structured control flow; liveness.

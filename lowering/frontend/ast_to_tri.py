@@ -9,6 +9,8 @@ import ast
 from dataclasses import replace
 from typing import Any
 
+from mlirtri.dialect.base.sizes import Size
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.locations import location_of, span_of
 from mlirtri.dialect.bindings.mlir import func, ir
 from mlirtri.dialect.builder import TriValue
@@ -18,6 +20,7 @@ from mlirtri.lowering.core.interface import ConstantParameter, Interface, Leaf, 
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.calls import declaration_of, drop_unused
 from mlirtri.lowering.frontend import branches, calls, loops, statements  # noqa: F401 - they register their handlers
+from mlirtri.lowering.frontend.argument_sizes import emit_prologue, without_values
 from mlirtri.lowering.frontend.context import FunctionContext, visit_body
 from mlirtri.lowering.frontend.device_placement import Placement
 from mlirtri.lowering.frontend.language.builder import Language, describe
@@ -25,6 +28,7 @@ from mlirtri.lowering.frontend.language.merging import Differs, kind, packed
 from mlirtri.lowering.frontend.language.storage import Storage, View, has_memory
 from mlirtri.lowering.frontend.python_to_ast import KernelTree, span_of_node
 from mlirtri.lowering.frontend.scope import Scope
+from mlirtri.lowering.mlir.attributes import argument_attributes
 from mlirtri.lowering.mlir.imperative import UPDATED_BY
 
 
@@ -55,12 +59,13 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
     builder.entry, builder.inline_depth = block, context.inline_depth
     builder.tri.placement = Placement(context.target)
     scope = Scope(tree.function, context.captures)
+    types = iter(emit_prologue(builder, function, block, tree.specialization.tensors))
     arguments, memories = iter(block.arguments), []
     for parameter in tree.specialization.parameters:
         if isinstance(parameter, ConstantParameter):
             scope.locals[parameter.name] = parameter.value
         else:
-            scope.locals[parameter.name] = _argument(next(arguments), parameter, len(memories))
+            scope.locals[parameter.name] = _argument(next(arguments), next(types), parameter, len(memories))
             memories.append(scope.locals[parameter.name])
     value = visit_body(FunctionContext(builder, scope, tree.file), tree.node.body)
     results: list[TriValue] = []
@@ -87,28 +92,26 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
     _mark_updates(function, tuple(updates))
     drop_dead(block)
     parameters: tuple[TensorParameter, ...] = tree.specialization.tensors
-    types = tuple(result.type for result in results)
+    types = tuple(without_values(result.type) for result in results)
     context.interface = Interface(parameters, types, structure, tuple(checks), tuple(updates), log, ordered)
 
 
-def _argument(value: ir.Value, parameter: TensorParameter, number: int) -> TriValue:
+def _argument(value: ir.Value, type_: TensorType, parameter: TensorParameter, number: int) -> TriValue:
     """Return the value that a parameter's name holds: an array is the caller's memory."""
-    tensor = TriValue(value, parameter.type, parameter.weak)
+    tensor = TriValue(value, type_, parameter.weak)
     if parameter.number:
         return tensor
-    return replace(tensor, origin=View(Storage(TriValue(value, parameter.type), argument=number)))
+    return replace(tensor, origin=View(Storage(TriValue(value, type_), argument=number)))
 
 
 def _mark_updates(function: Any, updates: tuple[tuple[int, int], ...]) -> None:
     """Record on each argument that the function writes the index of the result with its new content."""
     if not updates:
         return
-    int64 = ir.IntegerType.get_signless(64)
-    results = dict(updates)
-    function.attributes["arg_attrs"] = ir.ArrayAttr.get([
-        ir.DictAttr.get({UPDATED_BY: ir.IntegerAttr.get(int64, results[number])} if number in results else {})
-        for number in range(len(function.regions[0].blocks[0].arguments))
-    ])  # fmt: skip
+    int64, groups = ir.IntegerType.get_signless(64), argument_attributes(function)
+    for number, result in updates:
+        groups[number][UPDATED_BY] = ir.IntegerAttr.get(int64, result)
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get(list(map(ir.DictAttr.get, groups)))
 
 
 def drop_dead(block: ir.Block) -> None:
@@ -137,9 +140,9 @@ def _result_tree(value: Any, builder: Language, results: list[TriValue], span: S
     if not isinstance(value, (TriValue, bool, int, float, complex)):
         raise KernelTypeError(f"a kernel cannot return {describe(value)}", span, help="return tensors, numbers, tuples")
     result = value if isinstance(value, TriValue) else builder.tensor(value)
-    if result.type.is_static:
+    if all(Size.of(size).is_fixed for size in result.type.shape):
         results.append(result)
-        return Leaf(len(results) - 1, result.type)
+        return Leaf(len(results) - 1, without_values(result.type))
     try:
         result_kind = kind(result)
     except Differs as differs:
@@ -147,4 +150,4 @@ def _result_tree(value: Any, builder: Language, results: list[TriValue], span: S
     first = len(results)
     results += packed(builder, result, result_kind)
     counts = tuple((axis, first + 1 + position) for position, axis in enumerate(result_kind.varying))
-    return Leaf(first, result_kind.type, counts)
+    return Leaf(first, without_values(result_kind.type), counts)

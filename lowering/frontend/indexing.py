@@ -7,7 +7,7 @@ beside integer arrays.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
+from functools import reduce
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
@@ -49,7 +49,13 @@ def element(b: Language, tensor: TriValue, index: tuple[Any, ...]) -> TriValue:
 
 def rows(b: Language, tensor: TriValue) -> list[TriValue]:
     """Return the slices of a tensor along its first axis, of static size, for unpacking."""
-    return [element(b, tensor, (index,)) for index in range(tensor.type.shape[0])]
+    size = tensor.type.shape[0]
+    if is_dynamic(size):
+        raise KernelTypeError(
+            f"{describe(tensor)} has {size} elements along its first axis, which is known at run time only",
+            help="loop over it, or annotate that size with int",
+        )
+    return [element(b, tensor, (index,)) for index in range(size)]
 
 
 def expanded(b: Language, tensor: TriValue, index: tuple[Any, ...]) -> list[Any]:
@@ -168,10 +174,15 @@ def _compressed(b: Language, tensor: TriValue, mask: TriValue) -> TriValue:
             common = common_size(b, sizes)
             tensor, mask = cut(b, tensor, axis, common), cut(b, mask, axis, common)
     counted = tri.sum(tri.cast(mask, INT64), axes=tuple(range(mask.type.rank)), keepdims=False)
-    most = prod(Size.of(size).most() or 0 for size in mask.type.shape)
-    count = Size.of(b.indices.symbol(counted, "n", Size.of(0), Size.of(most)))
+    most = reduce(b.indices.product, (_largest(size) for size in mask.type.shape), Size.of(1))
+    count = Size.of(b.indices.symbol(counted, "n", Size.of(0), most))
     selected = tri.compress(strong(tensor), mask)
     return TriValue(selected.value, selected.type.with_shape((count, *selected.type.shape[1:])))
+
+
+def _largest(size: int | Size) -> Size:
+    """Return a bound of a size, known at compile time or by the sizes of the arguments."""
+    return Size.of(size).most_fixed() or Size.of(0)
 
 
 def mask_of(parts: list[Any]) -> TriValue | None:

@@ -91,7 +91,7 @@ class LoopState:
 
     def _unread(self, leaf_kind: merging.Kind) -> TriValue:
         """Return the initial value of a name that the first iteration assigns before it is read."""
-        zero = self.b.tri.constant(0, leaf_kind.type.dtype, leaf_kind.type.shape)
+        zero = self.b.full(leaf_kind.type.shape, 0, leaf_kind.type.dtype)
         return merging.owned(TriValue(zero.value, zero.type, leaf_kind.weak), leaf_kind)
 
     def _find_storages(self) -> list[Storage]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DType, find_dtype
+from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
@@ -79,17 +80,39 @@ def _new(b: Language, result: Any, *operands: Any) -> Any:
 
 
 def _with_linear(b: Language, result: Any, name: str, left: Any, right: Any) -> Any:
-    if name not in ("add", "subtract", "multiply") or not isinstance(result, TriValue) or not result.weak:
+    if name not in _ON_SIZES or not isinstance(result, TriValue) or not result.weak:
         return result
     if not result.type.dtype.is_integer:
         return result
     x, y = (b.indices.size_of(operand) if is_integer(operand) else None for operand in (left, right))
     if x is None or y is None:
         return result
-    if name == "multiply":
-        factor, size = (x, y) if x.is_constant else (y, x)
-        return replace(result, linear=size * factor.constant) if factor.is_constant else result
-    return replace(result, linear=x + y if name == "add" else x - y)
+    size = _ON_SIZES[name](b, x, y)
+    return result if size is None else replace(result, linear=size)
+
+
+def _product(b: Language, x: Size, y: Size) -> Size | None:
+    has_symbols = not (x.is_constant or y.is_constant)
+    return None if has_symbols and not b.indices.fixed.has(x, y) else b.indices.product(x, y)
+
+
+def _quotient(b: Language, x: Size, y: Size) -> Size | None:
+    """Return the quotient of a size that the sizes of the arguments decide; others keep their operation."""
+    if not y.is_constant or y.constant <= 0 or not b.indices.fixed.has(x):
+        return None
+    return b.indices.floor_divide(x, y.constant)
+
+
+def _rest(b: Language, x: Size, y: Size) -> Size | None:
+    quotient = _quotient(b, x, y)
+    return None if quotient is None else x - quotient * y.constant
+
+
+_ON_SIZES: dict[str, Callable[[Language, Size, Size], Size | None]] = {
+    "add": lambda b, x, y: x + y, "subtract": lambda b, x, y: x - y, "multiply": _product,
+    "floor_divide": _quotient, "remainder": _rest,
+}  # fmt: skip
+"""Operators on run-time Python ints in linear form, which give None where the result has none."""
 
 
 def _numpy_power(b: Language, left: TriValue, right: Any) -> Any:

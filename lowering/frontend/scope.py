@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import find_dtype
+from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings.registry import qualified_name
 from mlirtri.errors import KernelError, KernelTypeError, UnknownNameError, did_you_mean
@@ -168,6 +169,11 @@ def check_constant(value: Any, label: str) -> None:
         return
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         raise KernelTypeError(f"{label} is an array or tensor", help="pass it to the kernel as an argument")
+    if isinstance(value, Size) or type(value).__name__ == "Dyn":
+        raise KernelTypeError(
+            f"{label} is a size of annotations, which has no value in a kernel",
+            help="read the size from an argument: M, K = a.shape",
+        )
     raise KernelTypeError(
         f"{label} is a {type(value).__name__}, which a kernel cannot hold",
         help="a kernel reads numbers, strings, None, dtypes, tuples of these, functions and modules from outside",

@@ -23,7 +23,7 @@ from mlirtri.lowering.frontend.indexing import (
     subscript,
 )
 from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.dynamic_sizes import common_size, cut
+from mlirtri.lowering.frontend.language.dynamic_sizes import checked_at_call, common_size, cut, seen_as
 from mlirtri.lowering.frontend.language.storage import ViewStep, has_memory
 
 
@@ -99,6 +99,9 @@ def _same_sizes(b: Language, target: TriValue, update: TriValue) -> tuple[TriVal
     for axis in range(-min(target.type.rank, update.type.rank), 0):
         sizes = [target.type.shape[axis], update.type.shape[axis]]
         if sizes[0] == sizes[1] or sizes[1] == 1 or not any(map(is_dynamic, sizes)):
+            continue
+        if checked_at_call(b, sizes):
+            update = seen_as(update, update.type.rank + axis, sizes[0])
             continue
         common = common_size(b, sizes)
         target = _leading(b, target, target.type.rank + axis, common)

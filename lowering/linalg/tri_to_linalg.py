@@ -20,6 +20,7 @@ from mlirtri.lowering.linalg import control as tri_to_linalg_control
 from mlirtri.lowering.linalg import rules as tri_to_linalg_rules
 from mlirtri.lowering.linalg.rewrites import decompose, has_masks, select_by_masks, tri_operations
 from mlirtri.lowering.linalg.scans import is_marked, mark_scans
+from mlirtri.lowering.mlir.attributes import KEEPS_BOUNDS
 from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.mlir.linalg_builder import tensor_type
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
@@ -84,8 +85,9 @@ def _declared(function: func.FuncOp) -> func.FuncOp:
     outputs = [tensor_type(type_of(t)) for t in function.type.results]
     with function.location:
         declared = func.FuncOp(function.name.value, (inputs, outputs))
-    if "arg_attrs" in function.attributes:
-        declared.attributes["arg_attrs"] = function.attributes["arg_attrs"]
+    for name in ("arg_attrs", KEEPS_BOUNDS):
+        if name in function.attributes:
+            declared.attributes[name] = function.attributes[name]
     declared.add_entry_block(arg_locs=[argument.location for argument in block.arguments])
     return declared
 

@@ -17,7 +17,7 @@ from mlirtri.errors import Span, UnsupportedOperationError
 from mlirtri.lowering.core.size_program import CONSTANT, ELEMENT, SIZE, Condition, SizeProgram, SizeStep
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
-from mlirtri.lowering.mlir.attributes import CHECK, SIZES, argument_attributes, result_attributes
+from mlirtri.lowering.mlir.attributes import CHECK, KEEPS_BOUNDS, SIZES, argument_attributes, result_attributes
 from mlirtri.lowering.sizes import loop_sizes
 from mlirtri.lowering.sizes.conditions import EQUAL, NOT_MORE, Requirement, conditions_of, dim
 from mlirtri.lowering.sizes.size_reader import SizeReader
@@ -49,7 +49,7 @@ def size_program(module: ir.Module) -> SizeProgram | None:
     [function] = public_functions(module)
     if is_static(function) and not any(map(_has_dynamic_size, all_operations(module))):
         return None
-    requested = _Request([], [])
+    requested = _Request([], [], is_guarded=KEEPS_BOUNDS in function.attributes)
     program = _program(size_values_of(module, lambda clone: _ask(clone, requested)), requested)
     return program if program.sizes or program.conditions or not is_static(function) else None
 
@@ -129,6 +129,8 @@ class _Request:
     sizes: list[tuple[int, int]]
     conditions: list[tuple[str, str, Span | None]]
     checks: list[tuple[str, Span | None]] = field(default_factory=list)
+    is_guarded: bool = False
+    """Whether the frontend keeps all operations in bounds whose sizes depend on elements."""
 
 
 def _ask(function: func.FuncOp, requested: _Request) -> list[ir.Value]:
@@ -214,7 +216,7 @@ def _program(evaluated: SizeValues, requested: _Request) -> SizeProgram:
         if _is_true(holds, steps) or (left == right and left is not None):
             continue
         if left is None or right is None:
-            _refuse_unless_guarded(why, span)
+            _refuse_unless_guarded(why, span, requested)
             continue
         condition = Condition(left, relation, right, why, span)
         if not _holds(condition, steps):
@@ -230,9 +232,9 @@ def _is_true(step: int | None, steps: list[SizeStep]) -> bool:
     return step is not None and steps[step].name == CONSTANT and steps[step].literals[0] == 1
 
 
-def _refuse_unless_guarded(why: str, span: Span | None) -> None:
+def _refuse_unless_guarded(why: str, span: Span | None, requested: _Request) -> None:
     """Raise for a condition that depends on elements, unless the program guards the operation (`sizes/guards.py`)."""
-    if why not in GUARDED:
+    if why not in GUARDED and not requested.is_guarded:
         raise UnsupportedOperationError(
             f"the sizes that {why} works on depend on the arguments' elements, and are not known to match",
             span,

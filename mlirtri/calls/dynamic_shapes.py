@@ -8,7 +8,7 @@ from typing import Any
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.errors import ArgumentMismatchError, error_class
 from mlirtri.lowering.core.interface import Interface
-from mlirtri.lowering.core.size_program import ELEMENT, SIZE, Condition, SizeProgram
+from mlirtri.lowering.core.size_program import SIGNATURE, Condition, SizeProgram
 
 MAX_SHAPES = 4096
 """Combinations of argument shapes that are remembered."""
@@ -51,10 +51,8 @@ class DynamicShapes:
     def _computed(self, inputs: Sequence[Any]) -> list[Shape]:
         shapes = [tuple(tensor.shape) for tensor in inputs]
         values = self.program.run(shapes, lambda argument, indices: element_of(inputs, argument, *indices))
-        for condition in self.program.conditions:
-            left, right = values[condition.left], values[condition.right]
-            if not (left == right if condition.relation == "==" else left <= right):
-                raise self._refusal(condition, values)
+        if violated := list(self.program.violated(values)):
+            raise self._refusal(violated, values)
         sizes = {(result, axis): values[step] for result, axis, step in self.program.sizes}
         for (result, axis), size in sizes.items():
             if not 0 <= size <= LARGEST_SIZE:
@@ -64,29 +62,16 @@ class DynamicShapes:
             for result, pattern in enumerate(self.patterns)
         ]
 
-    def _refusal(self, condition: Condition, values: list[Any]) -> Exception:
-        if condition.error is not None:
-            kind, _, message = condition.error.partition(": ")
-            return error_class(kind)(message, condition.span)
-        facts = [f"{self.program.shown(step, self.names)} is {values[step]}" for step in self._inputs_of(condition)]
-        sides = {self.program.steps[step].name for step in (condition.left, condition.right)}
-        verb = "do not fit together" if len(facts) > 1 else "does not fit"
-        if sides == {SIZE} and condition.relation == "==":
-            verb = "have to be equal"
-        return ArgumentMismatchError(
-            f"{self.name}(): {' and '.join(facts) or 'its sizes'}, which {verb} in {condition.why}", condition.span
+    def _refusal(self, violated: Sequence[Condition], values: list[Any]) -> Exception:
+        first = violated[0]
+        if first.error is not None:
+            kind, _, message = first.error.partition(": ")
+            return error_class(kind)(message, first.span)
+        of_signature = [condition for condition in violated if condition.why.startswith(SIGNATURE)]
+        problems = dict.fromkeys(
+            self.program.misfit(condition, values, self.names) for condition in of_signature or violated[:1]
         )
-
-    def _inputs_of(self, condition: Condition) -> list[int]:
-        inputs: dict[int, None] = {}
-        pending = [condition.right, condition.left]
-        while pending:
-            number = pending.pop()
-            step = self.program.steps[number]
-            if step.name in (SIZE, ELEMENT):
-                inputs.setdefault(number)
-            pending += reversed(step.operands)
-        return list(inputs)
+        return ArgumentMismatchError(f"{self.name}(): {', and '.join(problems)}", first.span)
 
 
 def element_of(inputs: Sequence[Any], argument: int, *indices: int) -> Any:

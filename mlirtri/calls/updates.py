@@ -70,7 +70,9 @@ def why_not_writable(argument: Any) -> str | None:
         return f"is a {type(argument).__name__}, which has no memory to write"
     is_array = isinstance(argument, np.ndarray)
     strides = argument.strides if is_array else argument.stride()
-    if any(stride == 0 and size > 1 for stride, size in zip(strides, argument.shape, strict=True)):
+    is_broadcast = any(stride == 0 and size > 1 for stride, size in zip(strides, argument.shape, strict=True))
+    # NumPy gives copies of empty arrays strides of 0.
+    if is_broadcast and 0 not in argument.shape:
         return "has several elements at one address, as broadcasting and expand() make them"
     return "is read-only" if is_array and not argument.flags.writeable else None
 

@@ -19,7 +19,10 @@ from mlirtri.dialect.bindings.mlir import ir, public_functions
 from mlirtri.dialect.definition import type_of
 from mlirtri.errors import KernelError, ParseError, Span, error_class
 from mlirtri.lowering.core.interface import Interface, Leaf, RuntimeCheck
+from mlirtri.lowering.core.named_sizes import merged, named_sizes, signature_program
 from mlirtri.lowering.core.size_program import SizeProgram
+from mlirtri.lowering.linalg.rewrites import decompose, tri_operations
+from mlirtri.lowering.linalg.tri_to_linalg import translate
 from mlirtri.lowering.mlir.attributes import (
     BOUND,
     CHECK,
@@ -115,7 +118,28 @@ def _sizes(module: Any, function: Any) -> SizeProgram | None:
         return None
 
     # The frontend has checked the sizes inside of Python's functions.
-    return None if is_static(function) and IMPORTED not in function.attributes else size_program(module)
+    if is_static(function) and IMPORTED not in function.attributes:
+        return None
+    return _inferred(module)
+
+
+def with_sizes(interface: Interface, module: Any) -> Interface:
+    """Return the interface of a kernel's `tri` module with its size program; itself where all sizes are static."""
+    if all(parameter.type.is_static for parameter in interface.parameters):
+        return interface
+    names = [parameter.name for parameter in interface.parameters]
+    of_signature = signature_program(named_sizes([p.type.shape for p in interface.parameters], names))
+    inferred = _inferred(module)
+    return replace(interface, sizes=of_signature if inferred is None else merged(of_signature, inferred))
+
+
+def _inferred(module: Any) -> SizeProgram | None:
+    if not tri_operations(module):
+        return size_program(module)
+    with module.context, ir.Location.unknown():
+        source = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
+        decompose(source, lambda op, operation: True)
+        return size_program(translate(source))
 
 
 def _updates_of_mlir(module: Any, function: Any) -> dict[int, int]:

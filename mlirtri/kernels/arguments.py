@@ -145,6 +145,13 @@ def data_for(name: str, type_: TensorType, given: Any, device: str) -> Any:
     """Return the data of a run-time parameter: what is given, or random data for a `Tensor`, a dtype or None."""
     if given is not None and not isinstance(given, (Tensor, DType)):
         return given
+    if not type_.is_static and isinstance(given, Tensor) and given.type is not None:
+        type_ = given.type
+    if not type_.is_static:
+        raise KernelValueError(
+            f"the sizes of {name!r}, a {type_}, are known at run time only",
+            help=f"say them: {name}={type_.dtype}[{','.join('4' * type_.rank)}]",
+        )
     return random_tensor(name, type_, device, given.bounds if isinstance(given, Tensor) else None)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from mlirtri import settings
 from mlirtri.compiler.dumps import read_manifest, read_params, read_text
 from mlirtri.compiler.interface_json import to_json
-from mlirtri.compiler.interfaces import interface_of
+from mlirtri.compiler.interfaces import interface_of, with_sizes
 from mlirtri.compiler.observe import Observer
 from mlirtri.compiler.printing import RESUMABLE, parse, parse_given
 from mlirtri.compiler.records import COMPILING, Compilation
@@ -61,6 +61,8 @@ def compile_function(
     )  # fmt: skip
     front, back = _split(pipeline)
     compilation = run_stages(source, front, context, observer)
+    if context.interface is not None and front.stages[-1].kind == "mlir":
+        context.interface = with_sizes(context.interface, compilation.ir)
     pipeline = for_devices(pipeline, target, front.stages[-1].kind, compilation.ir)
     observer.follow(pipeline)
     front, back = _split(pipeline)

@@ -5,6 +5,7 @@
 *Refuses* arguments that do not fit, all in one `ArgumentMismatchError`.
 `calls`, `kernels`, `measure`, `cli` and `mlirtri` itself import it. It loads neither torch nor MLIR.
 
+- `dimensions.py`: `dyn`, the sizes known at run time only.
 - `names.py`: `Tensor`, `Ref`, `@macro`, and stubs of the functions of the language.
 - `signature.py`: from arguments to a `Specialization`; the key of a call.
 """

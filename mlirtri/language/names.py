@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DType, as_dtype
+from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, KernelTypeError, KernelValueError
+from mlirtri.language.dimensions import Dyn, dyn, unnamed
 
 
 class LanguageFunction:
@@ -93,8 +95,8 @@ _LARGEST_SIZE = (1 << 63) - 1
 class _Tensor:
     """What a tensor argument is, as an annotation or instead of a real tensor in `compile`."""
 
-    shape: tuple[int | None, ...] | None = None
-    """None for any shape; None in it for a size taken from the argument."""
+    shape: tuple[int | Size | Dyn | None, ...] | None = None
+    """None for any shape; None in it for a size taken from the argument, a `Size` or `dyn` for one of run time."""
     dtype: DType | None = None
     """None for any."""
     bounds: tuple[Any, Any] | None = None
@@ -102,14 +104,33 @@ class _Tensor:
 
     @property
     def type(self) -> TensorType | None:
-        """Return the full type if every size and the dtype are known, else None."""
-        if self.shape is None or self.dtype is None or None in self.shape:
+        """Return the full type if the dtype is known, and every size either now or at run time only; else None."""
+        if self.shape is None or self.dtype is None or not all(isinstance(size, int | Size) for size in self.shape):
             return None
-        return TensorType(tuple(size for size in self.shape if size is not None), self.dtype)
+        return TensorType(self.shape, self.dtype)
+
+    def named(self, parameter: str) -> _Tensor:
+        """Return the annotation of a parameter, with names for the sizes that have none."""
+        if self.shape is None or dyn not in self.shape:
+            return self
+        sizes = (unnamed(parameter, axis) if size is dyn else size for axis, size in enumerate(self.shape))
+        return replace(self, shape=tuple(sizes))
+
+    @property
+    def specialization(self) -> str:
+        """Return what of it is taken from the argument, ``$`` at compile time and ``$dyn`` at run time."""
+        sizes = ["…"] if self.shape is None else [_shown_size(size) for size in self.shape]
+        return f"{self.dtype or '$dtype'}[{', '.join(sizes)}]"
 
     def __str__(self) -> str:
         shape = "..." if self.shape is None else ", ".join("?" if size is None else str(size) for size in self.shape)
         return f"{self.dtype or 'any dtype'}[{shape}]"
+
+
+def _shown_size(size: Any) -> str:
+    if size is None:
+        return "$"
+    return f"$dyn[{size}]" if is_dynamic(size) else str(size)
 
 
 def _make(shape: Any = None, dtype: Any = None) -> _Tensor:
@@ -118,12 +139,15 @@ def _make(shape: Any = None, dtype: Any = None) -> _Tensor:
     return _Tensor(sizes, None if dtype is None or dtype is Any else as_dtype(dtype))
 
 
-def _size(size: Any) -> int | None:
+def _size(size: Any) -> int | Size | Dyn | None:
     if size is int or size is None:
         return None
+    if isinstance(size, Dyn | Size):
+        return size
     if isinstance(size, bool) or not hasattr(type(size), "__index__") or size < 0:
         raise KernelTypeError(
-            f"{size!r} is not a size of a Tensor", help="write a number, or int for a size taken from the argument"
+            f"{size!r} is not a size of a Tensor",
+            help='write a number, int for a size taken from the argument, or dyn["K"] for one of run time',
         )
     if size > _LARGEST_SIZE:
         raise KernelValueError(f"a size of {int(size):.2e} is not a size of a Tensor", help="sizes are 64-bit integers")
@@ -146,5 +170,5 @@ class Tensor(metaclass=_TensorFactory):
     """``Tensor((2, 3), float32)``, ``Tensor(shape=(2, 3), dtype="float32")`` or ``Tensor[[2, 3], float32]``.
 
     As an annotation it is checked at the call; in `compile` it stands for a tensor that need not exist. A size of
-    ``int`` and a dtype of ``Any`` are taken from the argument.
+    ``int`` and a dtype of ``Any`` are taken from the argument; one of ``dyn`` is known at run time only.
     """

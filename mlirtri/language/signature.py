@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
+from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import ArgumentMismatchError, KernelTypeError, Span, UnsupportedSyntaxError, span_of_definition
+from mlirtri.language.dimensions import substituted, unified
 from mlirtri.language.names import Tensor
 from mlirtri.lowering.core.binding import bound_arguments
 from mlirtri.lowering.core.interface import ConstantParameter, Specialization, TensorParameter
+from mlirtri.lowering.core.named_sizes import named_sizes, signature_program
 
 NUMBERS = (bool, int, float, complex)
 """Python's."""
@@ -52,11 +56,42 @@ class Signature:
             raise KernelTypeError(
                 f"an annotation of {self.function.__name__} does not evaluate: {error}", self.span
             ) from None
-        return {name: _annotation(value) for name, value in annotations.items() if name in self.parameters}
+        named = {name: _annotation(value, name) for name, value in annotations.items() if name in self.parameters}
+        return self._with_one_size_per_name(named)
+
+    def _with_one_size_per_name(self, annotations: dict[str, Any]) -> dict[str, Any]:
+        """Return the annotations with every size in the same symbols; raises `KernelTypeError`."""
+        tensors = {name: kind for name, kind in annotations.items() if isinstance(kind, Tensor) and kind.shape}
+        replaced = unified(kind.shape for kind in tensors.values())
+        for name, kind in tensors.items():
+            tensors[name] = replace(kind, shape=tuple(substituted(size, replaced) for size in kind.shape))
+        try:
+            named_sizes([kind.shape for kind in tensors.values()], list(tensors))
+        except KernelTypeError as error:
+            raise error.at(self.span) from None
+        return annotations | tensors
 
     @property
     def span(self) -> Span:
         return span_of_definition(self.function)
+
+    def __str__(self) -> str:
+        """Return one line per parameter: ``$`` is decided at compile time, ``$dyn`` at run time."""
+        lines = [f"  {self._shown(name)}" for name in self.parameters]
+        return "\n".join([f"{self.function.__name__}(", *lines, ")"])
+
+    def __repr__(self) -> str:
+        return f"<signature {self.function.__name__}({', '.join(map(self._shown, self.parameters))})>"
+
+    def _shown(self, name: str) -> str:
+        annotation, default = self.annotations.get(name), self.parameters[name].default
+        if isinstance(annotation, Tensor):
+            shown = annotation.specialization
+        elif isinstance(annotation, DType):
+            shown = f"$dyn {annotation}"
+        else:
+            shown = "$" if annotation is None else f"$ {annotation.__name__}"
+        return f"{name}: {shown}" + ("" if default is inspect.Parameter.empty else f" = {default!r}")
 
     @cached_property
     def key_makers(self) -> list[Callable[[Any], Any]] | None:
@@ -85,10 +120,24 @@ class Signature:
                 parameters.append(parameter_of(name, value, self.annotations.get(name)))
             except KernelTypeError as error:
                 problems.append(f"{name!r}: {error.message}")
+        problems += self._misfitting_sizes(parameters, arguments) if not problems else []
         if problems:
             shown = "\n  ".join(problems)
             raise ArgumentMismatchError(f"{self.function.__name__}(): arguments do not fit\n  {shown}", self.span)
         return Specialization(tuple(parameters), semantics or semantics_of(arguments.values(), self.function))
+
+    def _misfitting_sizes(self, parameters: Sequence[Any], arguments: dict[str, Any]) -> list[str]:
+        """Return what is wrong with the sizes that the annotations name, in real arguments."""
+        tensors = [parameter for parameter in parameters if isinstance(parameter, TensorParameter)]
+        if all(parameter.type.is_static for parameter in tensors):
+            return []
+        names = [parameter.name for parameter in tensors]
+        program = signature_program(named_sizes([parameter.type.shape for parameter in tensors], names))
+        shapes = [getattr(arguments[name], "shape", ()) for name in names]
+        if any(is_dynamic(size) for shape in shapes for size in shape):
+            return []
+        values = program.run(shapes, lambda argument, indices: None)
+        return [program.misfit(condition, values, names) for condition in program.violated(values)]
 
 
 def key_of(argument: Any) -> Any:
@@ -123,13 +172,32 @@ def _key_maker(annotation: Any) -> Callable[[Any], Any]:
         return lambda argument: type(argument) if isinstance(argument, NUMBERS) else key_of(argument)
     if annotation is float or annotation is complex:
         return lambda argument: _constant_key(argument) if isinstance(argument, annotation) else key_of(argument)
+    if isinstance(annotation, Tensor) and annotation.shape and any(map(is_dynamic, annotation.shape)):
+        return _key_of_sizes(annotation.shape)
     return key_of
 
 
-def _annotation(value: Any) -> Any:
+def _key_of_sizes(sizes: tuple[Any, ...]) -> Callable[[Any], Any]:
+    """Return the key function of a tensor whose axes of run-time size are left out."""
+    fixed = [axis for axis, size in enumerate(sizes) if not is_dynamic(size)]
+    rank = len(sizes)
+
+    def key(argument: Any) -> Any:
+        whole = key_of(argument)
+        if not isinstance(whole[0], tuple) or len(whole[0]) != rank:
+            return whole
+        shape, *others = whole
+        return (*[shape[axis] for axis in fixed], *others)
+
+    return key
+
+
+def _annotation(value: Any, name: str) -> Any:
     if value is Tensor:
         return Tensor()
-    if isinstance(value, Tensor) or value in _COMPILE_TIME:
+    if isinstance(value, Tensor):
+        return value.named(name)
+    if value in _COMPILE_TIME:
         return value
     return find_dtype(value)
 
@@ -167,6 +235,8 @@ def parameter_of(name: str, value: Any, annotation: Any) -> TensorParameter | Co
             f"a {type(value).__name__} has rules of its own, which kernels do not follow: pass np.asarray(…)"
         )
     if is_array(value) or is_torch(value) or isinstance(value, Tensor):
+        if isinstance(value, Tensor):
+            value = value.named(name)
         return TensorParameter(name, _fitting(tensor_type(value), annotation), number=isinstance(value, np.generic))
     if isinstance(annotation, Tensor):
         raise KernelTypeError(f"expected a tensor {annotation}, got {_shown(value)}")
@@ -238,13 +308,19 @@ def _fitting(type_: TensorType, annotation: Any) -> TensorType:
         raise KernelTypeError(f"expected {annotation.__name__}, got a tensor {type_}")
     if annotation.dtype not in (None, type_.dtype) or not _shape_fits(type_.shape, annotation.shape):
         raise KernelTypeError(f"expected {annotation}, got {type_}")
-    return type_
+    if annotation.shape is None:
+        return type_
+    return type_.with_shape(
+        size if is_dynamic(size) else actual for size, actual in zip(annotation.shape, type_.shape, strict=True)
+    )
 
 
 def _shape_fits(shape: tuple[int, ...], sizes: tuple[int | None, ...] | None) -> bool:
     if sizes is None:
         return True
-    return len(shape) == len(sizes) and all(size in (None, n) for n, size in zip(shape, sizes, strict=True))
+    return len(shape) == len(sizes) and all(
+        size is None or is_dynamic(size) or size == n for n, size in zip(shape, sizes, strict=True)
+    )
 
 
 def _shown(value: Any) -> str:

@@ -165,8 +165,8 @@ LAYERS = (
             "relax": "lowering.external",
             "calls": "language lowering.runtime",
             "compiler": (
-                "lowering.frontend lowering.mlir lowering.mlir_backend.bufferize lowering.mlir_backend.llvm "
-                "lowering.runtime lowering.schedule.meta lowering.sizes"
+                "lowering.frontend lowering.linalg lowering.mlir lowering.mlir_backend.bufferize "
+                "lowering.mlir_backend.llvm lowering.runtime lowering.schedule.meta lowering.sizes"
             ),
             "kernels": (
                 "calls compiler language lowering.frontend lowering.fusion lowering.mlir lowering.relax "

@@ -56,6 +56,14 @@ def is_integer(value: Any) -> bool:
     return hasattr(type(value), "__index__") and not isinstance(value, bool)
 
 
+def counts_in_integers(b: Builder, *bounds: Any) -> bool:
+    """Return whether the bounds of a range are integers, at compile time or at run time."""
+    kinds = [b.type_of(bound) for bound in bounds]
+    return all(
+        is_integer(bound) if kind is None else kind.dtype.is_integer for bound, kind in zip(bounds, kinds, strict=True)
+    )
+
+
 def as_tuple(value: Any) -> tuple[Any, ...]:
     """Return a tuple or list as a tuple, any other value as a tuple of one."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)

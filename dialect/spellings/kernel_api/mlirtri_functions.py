@@ -222,7 +222,7 @@ def _(b, x, value, dtype=None):
 @spelling("mlirtri.arange", ops="arange")
 def _(b, start, stop=None, step=1, *, dtype=None):
     start, stop = (0, start) if stop is None else (start, stop)
-    integers = all(helpers.is_integer(value) for value in (start, stop, step))
+    integers = helpers.counts_in_integers(b, start, stop, step)
     return b.arange(start, stop, step, _dtype(b, dtype, "int" if integers else "float"))
 
 

@@ -181,7 +181,7 @@ def _(b, prototype, /, dtype=None, order="K", subok=True, shape=None, *, device=
 @spelling("numpy.arange", ops="arange")
 def _(b, start_or_stop, /, stop=None, step=1, *, dtype=None, device=unsupported(), like=unsupported()):
     start, stop = (0, start_or_stop) if stop is None else (start_or_stop, stop)
-    integers = all(helpers.is_integer(value) for value in (start, stop, step))
+    integers = helpers.counts_in_integers(b, start, stop, step)
     return b.arange(start, stop, step, numpy_dtype(b, dtype) or (INT64 if integers else FLOAT64))
 
 

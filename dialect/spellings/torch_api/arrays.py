@@ -231,7 +231,7 @@ def _(
     requires_grad=unsupported(False),
 ):  # fmt: skip
     start, end = (0, start) if end is None else (start, end)
-    integers = all(helpers.is_integer(value) for value in (start, end, step))
+    integers = helpers.counts_in_integers(b, start, end, step)
     return b.arange(start, end, step, _dtype(dtype, INT64 if integers else FLOAT32))
 
 

@@ -234,12 +234,15 @@ def describe(x: Any) -> str:
     return f"the {'module' if isinstance(x, ModuleType) else 'class' if isinstance(x, type) else 'function'} {name}"
 
 
+_AT_COMPILE_TIME = "pass it as a Python int argument of the kernel, or annotate the size that it is with int"
+
+
 def integer(x: Any, label: str) -> int:
     """Return a compile-time int; raises `KernelTypeError` for bools and tensors."""
     if isinstance(x, bool) or not hasattr(type(x), "__index__"):
         raise KernelTypeError(
             f"{label} has to be an integer known at compile time, got {describe(x)}",
-            help="pass it as a Python int argument of the kernel" if isinstance(x, TriValue) else None,
+            help=_AT_COMPILE_TIME if isinstance(x, TriValue) else None,
         )
     return int(x)
 

@@ -9,6 +9,7 @@ known to be are compared at run time; until the error is raised, after the call,
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
@@ -16,6 +17,7 @@ from mlirtri.dialect.base.sizes import Size, Symbol, is_dynamic
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.errors import KernelValueError
+from mlirtri.lowering.frontend.language.fixed_sizes import FixedSizes
 
 if TYPE_CHECKING:
     from mlirtri.lowering.frontend.language.builder import Language
@@ -32,6 +34,7 @@ class IndexArithmetic:
         self.count = 0
         self.keys: dict[Any, Hashable] = {}
         self.computed: dict[Hashable, int] = {}
+        self.fixed = FixedSizes(b, self.symbol)
 
     def size_of(self, x: TriValue | int) -> Size:
         """Return the linear form of a Python int or of a run-time rank-0 integer."""
@@ -54,8 +57,9 @@ class IndexArithmetic:
     ) -> Symbol:
         self.count += 1
         return Symbol(
-            self.key(value.value), name, lower, upper, TriValue(value.value, value.type), self.count, takes_all
-        )
+            self.key(value.value), name, lower, upper, TriValue(value.value, value.type), self.count, takes_all,
+            self.fixed.is_open,
+        )  # fmt: skip
 
     def forget(self) -> None:
         """Forget the keys of values: operations were erased, and new ones may reuse their addresses."""
@@ -82,33 +86,49 @@ class IndexArithmetic:
             return x
         if (bound := (x - y).least()) is not None and bound >= 0:
             return y
-        value = self.b.minimum(self.b.index(x), self.b.index(y))
         least = [bound for size in (x, y) if (bound := size.least()) is not None]
         lower = Size.of(min(least)) if len(least) == 2 else None
         upper = x if y.most() is None else y
-        return Size.of(self.symbol(value, "n", lower, upper))
+        return self._emitted("minimum", (x, y), (lower, upper))
 
     def maximum(self, x: Size, y: Size) -> Size:
         if (bound := (x - y).least()) is not None and bound >= 0:
             return x
         if (bound := (y - x).least()) is not None and bound >= 0:
             return y
-        value = self.b.maximum(self.b.index(x), self.b.index(y))
         most = [bound for size in (x, y) if (bound := size.most()) is not None]
         upper = Size.of(max(most)) if len(most) == 2 else None
         lower = x if y.least() is None else y
-        return Size.of(self.symbol(value, "n", lower, upper))
+        return self._emitted("maximum", (x, y), (lower, upper))
+
+    def _emitted(self, name: str, operands: tuple[Size, ...], bounds: tuple[Size | None, Size | None]) -> Size:
+        """Return the symbol of an operation on sizes, which is emitted in the prologue if it can."""
+        emit = lambda: self.b.emit(name, *map(self.b.index, operands))  # noqa: E731 - emitted where the symbol is
+        if self.fixed.has(*operands):
+            return self.fixed.computed(name, operands, emit, bounds)
+        return Size.of(self.symbol(emit(), "n", *bounds))
 
     def floor_divide(self, x: Size, divisor: int) -> Size:
         if divisor == 1:
             return x
         if all(factor % divisor == 0 for _, factor in x.terms):
             return Size(tuple((s, f // divisor) for s, f in x.terms), x.constant // divisor)
-        value = self.b.floor_divide(self.b.index(x), self.b.constant(divisor, INT64))
         least, most = x.least(), x.most()
         lower = None if least is None else Size.of(least // divisor)
         upper = None if most is None else Size.of(most // divisor)
-        return Size.of(self.symbol(value, "n", lower, upper))
+        if upper is None and least is not None and least >= 0 and self.fixed.has(x):
+            upper = x
+        return self._emitted("floor_divide", (x, Size.of(divisor)), (lower, upper))
+
+    def product(self, x: Size, y: Size) -> Size:
+        """Return the product of two sizes, of which the factors of at most one may change in the body."""
+        if x.is_constant or y.is_constant:
+            return y * x.constant if x.is_constant else x * y.constant
+        if self.fixed.has(x, y):
+            return self.fixed.product(x, y)
+        least = [size.least() for size in (x, y)]
+        lower = Size.of(0) if all(low is not None and low >= 0 for low in least) else None
+        return Size.of(self.symbol(self.b.multiply(self.b.index(x), self.b.index(y)), "n", lower))
 
     def wrapped(self, position: Size, size: Size) -> Size:
         """Return an index that counts from the end when it is negative."""
@@ -117,10 +137,14 @@ class IndexArithmetic:
         if (bound := position.most()) is not None and bound < 0:
             return position + size
         b = self.b
-        x = b.index(position)
-        from_end = b.index(position + size)
-        value = b.where(b.less(x, b.constant(0, INT64)), from_end, x)
-        return Size.of(self.symbol(value, "i"))
+
+        def emit() -> TriValue:
+            x = b.index(position)
+            return b.where(b.less(x, b.constant(0, INT64)), b.index(position + size), x)
+
+        if self.fixed.has(position, size):
+            return self.fixed.computed("wrapped", (position, size), emit, (None, None))
+        return Size.of(self.symbol(emit(), "i"))
 
     def element(self, position: Size, size: Size) -> Size:
         """Return the index of one element of an axis, clamped to the axis."""
@@ -179,8 +203,36 @@ def aligned(b: Language, tensors: Sequence[TriValue]) -> list[TriValue]:
     return operands
 
 
+def checked_at_call(b: Language, sizes: Sequence[int | Size]) -> bool:
+    """Return whether the call itself can refuse sizes that must be equal and differ: arguments' sizes decide them.
+
+    Not in loops and branches, which may not run. What requires it is the operation (`lowering/sizes/conditions.py`).
+    """
+    return not b.memory.journals and b.indices.fixed.has(*map(Size.of, sizes)) and any(map(is_dynamic, sizes))
+
+
+def seen_as(x: TriValue, axis: int, size: int | Size) -> TriValue:
+    """Return `x` with another size of an axis, which the call checks to be the same."""
+    shape = [size if number == axis else full for number, full in enumerate(x.type.shape)]
+    return replace(x, type=x.type.with_shape(shape))
+
+
+def same_sizes(b: Language, x: TriValue, shape: Sequence[int | Size]) -> TriValue:
+    """Return `x` with the sizes of `shape` for its last axes, as far as the call can check them; not where one is 1."""
+    for axis in range(-min(x.type.rank, len(shape)), 0):
+        sizes = (x.type.shape[axis], shape[axis])
+        if 1 not in sizes and sizes[0] != sizes[1] and checked_at_call(b, sizes):
+            x = seen_as(x, axis % x.type.rank, shape[axis])
+    return x
+
+
 def common_size(b: Language, sizes: Sequence[int | Size]) -> int | Size:
-    """Return the smallest of sizes that must be equal; a check raises after the call if they differ."""
+    """Return the smallest of sizes that must be equal; a check raises after the call if they differ.
+
+    Where the call itself can check them, it is any of them, a static one if there is one.
+    """
+    if checked_at_call(b, sizes):
+        return next((size for size in sizes if not is_dynamic(size)), sizes[0])
     first, *others = dict.fromkeys(sizes)
     least = Size.of(first)
     for other in others:
@@ -191,8 +243,11 @@ def common_size(b: Language, sizes: Sequence[int | Size]) -> int | Size:
 
 
 def cut(b: Language, x: TriValue, axis: int, size: int | Size) -> TriValue:
+    """Return the elements of `x` before `size` along an axis; all of them where the call checks that it is the size."""
     if x.type.shape[axis] == size:
         return x
+    if checked_at_call(b, (x.type.shape[axis], size)):
+        return seen_as(x, axis, size)
     sizes = tuple(size if number == axis else full for number, full in enumerate(x.type.shape))
     dynamic = [b.tri.index(bound) for bound in sizes if is_dynamic(bound)]
     return b.tri.emit(

@@ -36,7 +36,7 @@ class Kind:
     """The run-time representation of a value: one tensor, and an actual size for each varying axis."""
 
     type: TensorType
-    """Static; varying axes have their largest size."""
+    """Static, but for sizes that the arguments' sizes decide; varying axes have their largest size."""
     weak: bool = False
     varying: tuple[int, ...] = ()
     is_array: bool | None = True
@@ -73,17 +73,17 @@ def kind(value: Any) -> Kind:
         return Kind(TensorType((), WEAK_DTYPES[type(value).__name__]), weak=True, is_array=False)
     if not isinstance(value, TriValue):
         raise Differs(f"{describe(value)}, which is known at compile time only")
-    varying = tuple(axis for axis, size in enumerate(value.type.shape) if is_dynamic(size))
+    varying = tuple(axis for axis, size in enumerate(value.type.shape) if not Size.of(size).is_fixed)
     bounds = [_bound(value, size) for size in value.type.shape]
     may_be_number = has_memory(value) and value.origin.storage.may_be_number
     return Kind(value.type.with_shape(bounds), value.weak, varying, None if may_be_number else is_array(value))
 
 
-def _bound(value: TriValue, size: int | Size) -> int:
-    most = Size.of(size).most()
+def _bound(value: TriValue, size: int | Size) -> int | Size:
+    most = Size.of(size).most_fixed()
     if most is None:
-        raise Differs(f"{describe(value)}, whose size {size} has no bound known at compile time")
-    return max(0, most)
+        raise Differs(f"{describe(value)}, whose size {size} has no bound known before the kernel runs")
+    return max(0, most.constant) if most.is_constant else most
 
 
 def common(x: Kind, y: Kind, growing: bool = False) -> Kind:
@@ -113,7 +113,17 @@ def _one_shape(x: Kind, y: Kind, growing: bool) -> Kind:
 
 
 def _sizes(x: Kind, y: Kind) -> tuple[int, ...]:
-    return tuple(max(a, b) for a, b in zip(x.type.shape, y.type.shape, strict=True))  # type: ignore[type-var]
+    return tuple(_larger(x, y, a, b) for a, b in zip(x.type.shape, y.type.shape, strict=True))
+
+
+def _larger(x: Kind, y: Kind, size: int | Size, other: int | Size) -> int | Size:
+    difference = Size.of(size) - other
+    least, most = difference.least(), difference.most()
+    if least is not None and least >= 0:
+        return size
+    if most is not None and most <= 0:
+        return other
+    raise Differs(f"{described(x)} and {described(y)}, of which the larger one is not known")
 
 
 def _dtype(x: Kind, y: Kind, growing: bool) -> DType:
@@ -155,14 +165,14 @@ def described(x: Kind) -> str:
 def packed(b: Language, value: Any, target: Kind, into: TriValue | None = None) -> list[TriValue]:
     """Return a value as tensors of a kind; `into` is a buffer of its largest size that may be overwritten."""
     if not isinstance(value, TriValue):
-        return [b.tri.constant(value, target.type.dtype, target.type.shape)] + _counts(b, target, target.type.shape)
+        return [b.full(target.type.shape, value, target.type.dtype)] + _counts(b, target, target.type.shape)
     result = b.tri.cast(value, target.type.dtype)
     if result.type.rank != target.type.rank:
         result = b.broadcast_to(result, target.type.shape)
     if not target.varying:
         return [TriValue(result.value, target.type)]
     sizes = result.type.shape
-    buffer = into or b.tri.constant(0, target.type.dtype, target.type.shape)
+    buffer = into or b.full(target.type.shape, 0, target.type.dtype)
     if sizes != target.type.shape:
         result = b.tri.emit("insert_slice", buffer, result, *_dynamic(b, sizes), **_leading(sizes))
     return [TriValue(result.value, target.type), *_counts(b, target, sizes)]

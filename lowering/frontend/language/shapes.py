@@ -22,6 +22,7 @@ from mlirtri.lowering.frontend.language.builder import (
     integers,
     language,
 )
+from mlirtri.lowering.frontend.language.dynamic_sizes import checked_at_call, same_sizes
 
 
 @language
@@ -45,31 +46,35 @@ def reshape(b: Language, x: Any, shape: Any) -> TriValue:
 
 
 def _dynamic_reshape(b: Language, x: TriValue, shape: list[int | Size]) -> TriValue:
-    """Reshape to sizes that are linear in symbols; refuse unless both sides have the same number of elements."""
-    count = total_size(x.type.shape)
+    """Reshape to sizes that are polynomials; refuse unless both sides have the same number of elements.
+
+    Where the call can check that, it does.
+    """
+    count = total_size(b, x.type.shape)
     if shape.count(-1) == 1 and count is not None:
-        known_size = total_size([size for size in shape if size != -1])
-        inferred = _quotient(Size.of(count), known_size)
+        known_size = total_size(b, [size for size in shape if size != -1])
+        inferred = _quotient(b, Size.of(count), known_size)
+        if inferred is None and known_size and isinstance(known_size, int) and checked_at_call(b, (count, known_size)):
+            inferred = b.indices.floor_divide(Size.of(count), known_size).simplified()
         if inferred is None:
             raise KernelValueError(f"{x.type} does not reshape to {shown_shape(tuple(shape))}")
         shape[shape.index(-1)] = inferred
     if tuple(shape) == x.type.shape:
         return x
-    if count is None or total_size(shape) != count:
+    wanted = total_size(b, shape)
+    if count is None or wanted is None or (wanted != count and not checked_at_call(b, (count, wanted))):
         raise KernelValueError(f"{x.type} is not known to have the elements of shape {shown_shape(tuple(shape))}")
     dynamic = [size for size in shape if is_dynamic(size)]
     return b.tri.dynamic_reshape(x, *map(b.tri.index, dynamic), shape=tuple(shape))
 
 
-def _quotient(count: Size, divisor: int | Size | None) -> int | Size | None:
+def _quotient(b: Language, count: Size, divisor: int | Size | None) -> int | Size | None:
     if divisor == count:
         return 1
-    if not isinstance(divisor, int) or divisor == 0:
+    if divisor is None or divisor == 0:
         return None
-    parts = [factor for _, factor in count.terms] + [count.constant]
-    if any(part % divisor for part in parts):
-        return None
-    return Size(tuple((s, f // divisor) for s, f in count.terms), count.constant // divisor).simplified()
+    result = b.indices.fixed.quotient(count, Size.of(divisor))
+    return None if result is None else result.simplified()
 
 
 @language
@@ -87,7 +92,8 @@ def transpose(b: Language, x: Any, axes: Any = None) -> TriValue:
 
 @language
 def broadcast_to(b: Language, x: Any, shape: Any) -> TriValue:
-    x, shape = b.tensor(x), sizes_of(b, shape)
+    shape = sizes_of(b, shape)
+    x = same_sizes(b, b.tensor(x), shape)
     if shape == x.type.shape:
         return x
     if dynamic := [size for size in shape if is_dynamic(size)]:
@@ -108,13 +114,13 @@ def _size(b: Language, part: Any) -> int | Size:
     return integer(part, "a size")
 
 
-def total_size(shape: Sequence[int | Size]) -> int | Size | None:
-    """Return the number of elements of a shape, or None where it is not linear."""
+def total_size(b: Language, shape: Sequence[int | Size]) -> int | Size | None:
+    """Return the number of elements of a shape, or None where it is no polynomial of fixed sizes."""
     count = Size.of(1)
     for size in map(Size.of, shape):
-        if not (size.is_constant or count.is_constant):
+        if not (size.is_constant or count.is_constant or b.indices.fixed.has(size, count)):
             return None
-        count = count * size.constant if size.is_constant else size * count.constant
+        count = b.indices.product(count, size)
     return count.simplified()
 
 
@@ -157,12 +163,22 @@ def concatenate(b: Language, xs: Any, axis: Any = 0) -> TriValue:
     if tensors[0].type.rank == 0:
         raise KernelTypeError("scalars do not concatenate", help="use stack")
     axis = axis_of(axis, tensors[0].type.rank)
+    tensors = [_beside(b, x, tensors[0], axis) for x in tensors]
     joined = _joined(b, tensors, axis)
     parts = [x for x in tensors if x.type.size != 0]
     if len(parts) == len(tensors):
         return joined
     # Empty tensors were checked above, and add nothing.
     return _joined(b, parts, axis) if parts else b.tri.constant(0, joined.type.dtype, joined.type.shape)
+
+
+def _beside(b: Language, x: TriValue, first: TriValue, axis: int) -> TriValue:
+    """Return `x` with the sizes of `first` for all axes but one, as far as the call can check them."""
+    if x.type.rank != first.type.rank:
+        return x
+    shape = list(first.type.shape)
+    shape[axis] = x.type.shape[axis]
+    return same_sizes(b, x, shape)
 
 
 def _joined(b: Language, tensors: list[TriValue], axis: int) -> TriValue:
@@ -172,6 +188,7 @@ def _joined(b: Language, tensors: list[TriValue], axis: int) -> TriValue:
 @language
 def stack(b: Language, xs: Any, axis: Any = 0) -> TriValue:
     tensors = _common(b, "stack", xs)
+    tensors = [same_sizes(b, x, tensors[0].type.shape) for x in tensors]
     shapes = {x.type.shape for x in tensors}
     if len(shapes) > 1:
         raise KernelTypeError(f"stack takes tensors of one shape, got {', '.join(str(x.type) for x in tensors)}")

@@ -1,0 +1,74 @@
+"""The run-time sizes of a kernel's arguments as values of `tri`: the prologue of its function.
+
+    x: tensor<?x4xf32>, [K, 4]   ──►   K = tri.size %x 0
+
+What the sizes of the arguments alone decide is computed in the prologue, too, so that it is known in every loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.base.sizes import Size, Symbol, is_dynamic
+from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.dialect.bindings.mlir import func, ir
+from mlirtri.dialect.builder import TriValue
+from mlirtri.lowering.core.interface import TensorParameter
+from mlirtri.lowering.core.named_sizes import Definition, named_sizes
+from mlirtri.lowering.frontend.language.builder import Language
+from mlirtri.lowering.mlir.attributes import KEEPS_BOUNDS, SIZES
+
+INT64 = DTYPES["int64"]
+
+
+def emit_prologue(
+    b: Language, function: func.FuncOp, block: ir.Block, parameters: Sequence[TensorParameter]
+) -> list[TensorType]:
+    """Emit the named sizes of the parameters, and return the parameters' types in terms of them."""
+    types = [parameter.type for parameter in parameters]
+    if all(type_.is_static for type_ in types):
+        return types
+    function.attributes[KEEPS_BOUNDS] = ir.UnitAttr.get()
+    _name_sizes(function, types)
+    b.indices.fixed.end = b.tri.constant(0, INT64).value.owner
+    symbols: dict[Symbol, Size] = {}
+    for definition in named_sizes([type_.shape for type_ in types], [p.name for p in parameters]).definitions:
+        argument = TriValue(block.arguments[definition.argument], types[definition.argument])
+        symbols[definition.symbol] = _value_of(b, definition, argument, symbols)
+    return [type_.with_shape(_in_terms_of(size, symbols) for size in type_.shape) for type_ in types]
+
+
+def _value_of(b: Language, definition: Definition, argument: TriValue, symbols: dict[Symbol, Size]) -> Size:
+    with b.indices.fixed.opened():
+        value = b.tri.size(argument, axis=definition.axis)
+        if definition.rest != Size():
+            value = b.tri.subtract(value, b.tri.index(_in_terms_of(definition.rest, symbols)))
+        if definition.factor != 1:
+            value = b.tri.floor_divide(value, b.tri.constant(definition.factor, INT64))
+        symbol = b.indices.symbol(value, definition.symbol.name, Size.of(0))
+    return Size.of(replace(symbol, key=definition.symbol.key))
+
+
+def _in_terms_of(size: int | Size, symbols: dict[Symbol, Size]) -> int | Size:
+    if not is_dynamic(size):
+        return size
+    result = Size((), size.constant)
+    for symbol, factor in size.terms:
+        result = result + symbols[symbol] * factor
+    return result.simplified()
+
+
+def _name_sizes(function: func.FuncOp, types: Sequence[TensorType]) -> None:
+    """Record the name of each run-time size on the arguments: sizes of one name are equal."""
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get([
+        ir.DictAttr.get({} if type_.is_static else {SIZES: ir.ArrayAttr.get([
+            ir.StringAttr.get(str(size) if is_dynamic(size) else "") for size in type_.shape])})
+        for type_ in types
+    ])  # fmt: skip
+
+
+def without_values(type_: TensorType) -> TensorType:
+    """Return a type whose sizes refer to no SSA values."""
+    return type_.with_shape(size.without_values() if is_dynamic(size) else size for size in type_.shape)
