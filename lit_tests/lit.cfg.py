@@ -43,6 +43,7 @@ for variable in ("HOME", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISI
 config.environment["COLUMNS"] = "120"
 config.environment["NO_COLOR"] = "1"
 config.environment["MLIRTRI_STRICT"] = "1"
+config.environment["MLIRTRI_CACHE"] = "0"
 
 
 def has_cuda_device():

@@ -305,6 +305,14 @@ class ArtifactError(KernelError):
     """Files of a compiled kernel cannot be written or loaded, or are for another machine or version."""
 
 
+class CacheMissError(KernelError):
+    """A kernel has to be compiled although ``MLIRTRI_ASSERT_CACHE_HIT`` says that the disk cache has it."""
+
+
+class CacheWarning(UserWarning):
+    """The disk cache cannot be used; kernels are compiled as without one."""
+
+
 class KernelDivisionError(KernelError, ZeroDivisionError):
     """Integer division by zero where the chosen semantics raises."""
 

@@ -80,6 +80,10 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_MAX_TENSOR_BYTES", *_COUNT, None, "largest tensor compiled; by default this memory's size"),
         Setting("MLIRTRI_MAX_PASS_BYTES", *_COUNT, None, "memory of a process for passes; by default 4 GiB and more"),
         Setting("MLIRTRI_PRINT_IR", *_NAMES, (), "print the IR after each pass of these stages to stderr"),
+        Setting("MLIRTRI_CACHE", *_SWITCH, True, "keep compiled kernels on disk, for other processes"),
+        Setting("MLIRTRI_CACHE_DIR", *_FOLDER, None, "folder of compiled kernels; by default in the user's cache"),
+        Setting("MLIRTRI_CACHE_BYTES", *_COUNT, 1 << 30, "size of that folder; the least recently used kernels go"),
+        Setting("MLIRTRI_ASSERT_CACHE_HIT", *_SWITCH, False, "a kernel that has to be compiled is an error"),
         Setting("MLIRTRI_TUNING_FILE", *_FILE, None, "file of measured schedules; by default in the user's cache"),
         Setting("MLIRTRI_PRINT_AUTOTUNING", *_SWITCH, False, "print what `autotune` chooses to stderr"),
         Setting("MLIRTRI_DUMP_DIR", *_FOLDER, None, "write the complete IR of each stage into this folder"),
@@ -93,6 +97,11 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_DEBUG", *_SWITCH, False, "show the compiler's own frames in errors; kernels check indices"),
     )
 }  # fmt: skip
+DECIDE_CODE = (
+    "MLIRTRI_NUM_THREADS", "MLIRTRI_MAX_TENSOR_BYTES", "MLIRTRI_ROW_TILE", "MLIRTRI_FORCE_SCHEDULES", "MLIRTRI_STRICT",
+    "MLIRTRI_VERIFY", "MLIRTRI_DEBUG",
+)  # fmt: skip
+"""What decides the code, or what is checked of it, and is no option of a kernel: part of the disk cache's key."""
 
 _warned: set[str] = set()
 

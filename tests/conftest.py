@@ -11,6 +11,9 @@ import torch
 os.environ.setdefault("MLIRTRI_STRICT", "1")
 """A schedule rule that fails costs a user speed only, so that nothing else would show it."""
 
+os.environ["MLIRTRI_CACHE"] = "0"
+"""Tests compile: those of the disk cache turn it on, in a folder of their own."""
+
 
 @pytest.fixture(autouse=True)
 def _seed():

@@ -9,6 +9,7 @@ import keyword
 import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 from mlirtri.dialect.base.tensor_type import TensorType
@@ -152,12 +153,25 @@ class Interface:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """How a kernel reached a value outside of it, so that another process finds its own value there."""
+
+    kind: str
+    """``"global"`` or ``"closure"`` of a function, ``"attribute"`` of a module, or ``"code"``: a function inlined."""
+    owner: Any
+    """The function or the module."""
+    name: str = ""
+
+
+@dataclass(frozen=True)
 class Capture:
     """A global or closure value that a kernel read: part of the cache key, checked again at each call."""
 
     read: Callable[[], Any]
     value: Any
     name: str
+    origin: Origin | None = field(default=None, compare=False)
+    """None for what is no value of Python's, such as files of edited stages."""
     content: Any = field(init=False, repr=False, compare=False)
     """The value's content at compile time: a list may have changed since."""
 
@@ -178,7 +192,7 @@ class Capture:
             return False
 
 
-_FIXED = (int, float, complex, bool, str, type(None))
+_FIXED = (int, float, complex, bool, str, type(None), ModuleType)
 
 
 def _content(value: Any) -> Any:

@@ -16,6 +16,7 @@ from mlirtri.dialect.base.dtypes import DType, as_dtype
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.errors import KernelTypeError, UnknownNameError, UnsupportedSyntaxError, did_you_mean
+from mlirtri.lowering.core.interface import Origin
 from mlirtri.lowering.external.objects import External
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.indexing import element
@@ -116,8 +117,9 @@ def _module_attribute(context: FunctionContext, module: ModuleType, name: str) -
             f"module {module.__name__!r} has no attribute {name!r}",
             help=did_you_mean(name, dir(module), count=3).rstrip(),
         )
-    value = context.scope.capture(f"{module.__name__}.{name}", getattr(module, name), lambda: getattr(module, name))
-    return _captured(context.b, value)
+    origin = Origin("attribute", module, name)
+    full_name, value = f"{module.__name__}.{name}", getattr(module, name)
+    return _captured(context.b, context.scope.capture(full_name, value, lambda: getattr(module, name), origin))
 
 
 @handles(ast.Slice)

@@ -16,7 +16,7 @@ from typing import Any
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelError, KernelTypeError, NestedTooDeeplyError, Note, Span, UnsupportedSyntaxError
 from mlirtri.lowering.core.binding import bound_arguments
-from mlirtri.lowering.core.interface import Capture
+from mlirtri.lowering.core.interface import Capture, Origin
 from mlirtri.lowering.core.recursion import more_frames
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit, visit_body
 from mlirtri.lowering.frontend.language.merging import same
@@ -47,7 +47,8 @@ def inline(
 
 def _scope_of(context: FunctionContext, function: Callable[..., Any]) -> Scope:
     captures = context.scope.captures
-    captures.append(Capture(lambda: function.__code__, function.__code__, function.__qualname__))
+    origin = Origin("code", function)
+    captures.append(Capture(lambda: function.__code__, function.__code__, function.__qualname__, origin))
     return Scope(function, captures)
 
 

@@ -18,7 +18,7 @@ from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings.registry import qualified_name
 from mlirtri.errors import KernelError, KernelTypeError, UnknownNameError, did_you_mean
-from mlirtri.lowering.core.interface import Capture
+from mlirtri.lowering.core.interface import Capture, Origin
 from mlirtri.lowering.frontend.indexing import element
 from mlirtri.lowering.frontend.language.builder import Language
 from mlirtri.lowering.frontend.language.storage import current
@@ -92,6 +92,8 @@ class Scope:
     def __init__(self, function: Callable[..., Any], captures: list[Capture], enclosing: Scope | None = None):
         self.function = function
         self.captures = captures
+        self.captured: set[tuple[Any, ...]] = set() if enclosing is None else enclosing.captured
+        """What this function has captured: a name that is read again is captured once."""
         self.enclosing = enclosing
         """The scope that encloses a function defined in a kernel."""
         self.locals: dict[str, Any] = {}
@@ -122,8 +124,8 @@ class Scope:
             )
         if self.enclosing is not None:
             return self.enclosing.read(name, b)
-        for value, read in self._captured(name):
-            return self.capture(name, value, read)
+        for value, read, kind in self._captured(name):
+            return self.capture(name, value, read, Origin(kind, self.function, name))
         if name in BUILTINS:
             return BUILTINS[name]
         if hasattr(builtins, name):
@@ -132,25 +134,27 @@ class Scope:
         known = [*self.locals, *self.function.__code__.co_freevars, *self.function.__globals__, *BUILTINS]
         raise UnknownNameError(f"name {name!r} is not defined", help=did_you_mean(name, known, count=3).rstrip())
 
-    def capture(self, name: str, value: Any, read: Callable[[], Any]) -> Any:
+    def capture(self, name: str, value: Any, read: Callable[[], Any], origin: Origin) -> Any:
         """Record a value from outside the kernel; raises `KernelTypeError` if a kernel cannot hold it."""
-        if isinstance(value, ModuleType):
-            return value
-        check_constant(value, f"the captured value {name!r}")
-        self.captures.append(Capture(read, value, name))
+        if not isinstance(value, ModuleType):
+            check_constant(value, f"the captured value {name!r}")
+        read_now = (origin.kind, id(origin.owner), name, id(value))
+        if read_now not in self.captured:
+            self.captured.add(read_now)
+            self.captures.append(Capture(read, value, name, origin))
         return value
 
-    def _captured(self, name: str) -> Iterator[tuple[Any, Callable[[], Any]]]:
+    def _captured(self, name: str) -> Iterator[tuple[Any, Callable[[], Any], str]]:
         code, closure = self.function.__code__, self.function.__closure__ or ()
         if name in code.co_freevars:
             cell = closure[code.co_freevars.index(name)]
             try:
-                yield cell.cell_contents, lambda: cell.cell_contents
+                yield cell.cell_contents, lambda: cell.cell_contents, "closure"
             except ValueError:
                 raise UnknownNameError(f"the enclosing function has not assigned {name!r} yet") from None
         namespace = self.function.__globals__
         if name in namespace:
-            yield namespace[name], lambda: namespace[name]
+            yield namespace[name], lambda: namespace[name], "global"
 
 
 def check_constant(value: Any, label: str) -> None:

@@ -8,6 +8,7 @@ Only `pages` imports it.
 - `main.py`: the commands and their options. `__main__.py` runs it.
 - `kernel_files.py`: from ``FILE.py::name`` to a compiled kernel.
 - `program_files.py`: from a file of MLIR, ONNX, torch, … to a `Program`.
+- `cache_commands.py`: `mlirtri cache`. `terminal.py`: tables on stdout.
 - `reports.py`: the tables of `mlirtri stages` and `mlirtri env`.
 - `doctor.py`: the checks of `mlirtri doctor`.
 """

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlirtri.cli.cache_commands import cache
+from mlirtri.cli.terminal import show, waiting
 from mlirtri.errors import KernelError, UnknownOptionError
 from mlirtri.lowering.core.schedule_option import checked_schedule
 from mlirtri.lowering.pipelines import COMPARED_PIPELINES, PIPELINE_STAGES
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from rich.console import RenderableType
-
     from mlirtri.compiler.records import StageRecord
     from mlirtri.kernels.kernel import Kernel
     from mlirtri.kernels.options import Options
@@ -142,24 +140,6 @@ def _options(pipeline: str | None, target: str | None, schedule: str | None) -> 
     return Options(target, pipeline, schedule)
 
 
-def _show(renderable: RenderableType) -> None:
-    """Print a table to stdout, untruncated where stdout is no terminal."""
-    from rich.console import Console
-
-    is_free = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    console = Console(width=200 if is_free else None, highlight=False)
-    # Printed by us: rich would end the process where a reader leaves early.
-    with console.capture() as text:
-        console.print(renderable)
-    print(text.get(), end="")
-
-
-def _waiting(activity: str) -> AbstractContextManager[Any]:
-    from rich.console import Console
-
-    return Console(stderr=True).status(activity)
-
-
 @commands.command()
 @_file("FILE[::KERNEL,…]")
 @click.option("--stage", "stages", multiple=True, help="A stage to print, or all (the default). Again for more.")
@@ -208,7 +188,7 @@ def _explain(kernel: Kernel, as_json: bool) -> None:
     if as_json:
         print(kernel.fusion.to_json())
     else:
-        _show(kernel.fusion)
+        show(kernel.fusion)
 
 
 def _stage_texts(kernel: Kernel, names: list[str], complete: bool) -> list[tuple[str, str]]:
@@ -283,12 +263,12 @@ def compare(file, arguments, target, schedule, pipelines, repeat, as_json) -> No
     function = load_kernel(file)
     given = checked_arguments(function, _by_name(arguments))
     options = {"pipelines": names, "target": target, "schedule": schedule, "repeat": repeat}
-    with _waiting(f"compiling and running {function.__name__}"):
+    with waiting(f"compiling and running {function.__name__}"):
         comparison = compare_pipelines(function, **options, **given)
     if as_json:
         print(comparison.to_json())
     else:
-        _show(comparison)
+        show(comparison)
 
 
 @commands.command()
@@ -317,7 +297,7 @@ def tune(file, arguments, pipeline, target, trials, seconds, stages, as_json) ->
     if as_json:
         print(tuning.to_json())
     else:
-        _show(tuning)
+        show(tuning)
 
 
 def _directions(command: Any) -> Any:
@@ -367,7 +347,7 @@ def stages(pipeline, target) -> None:
     """List the stages of each pipeline: what their text is, AKG's name for them, and the file of its lowering."""
     from mlirtri.cli.reports import stages_table
 
-    _show(stages_table([pipeline] if pipeline else list(PIPELINE_STAGES), target))
+    show(stages_table([pipeline] if pipeline else list(PIPELINE_STAGES), target))
 
 
 @commands.command()
@@ -375,7 +355,7 @@ def env() -> None:
     """List the MLIRTRI_* variables, what they are now, and what they mean."""
     from mlirtri.cli.reports import settings_table
 
-    _show(settings_table())
+    show(settings_table())
 
 
 @commands.command()
@@ -387,12 +367,15 @@ def doctor(last: bool) -> int:
 
     if last:
         failures = last_failures()
-        _show("no schedule rule or pass has failed" if failures is None else failures_table(failures))
+        show("no schedule rule or pass has failed" if failures is None else failures_table(failures))
         return int(failures is not None)
-    with _waiting("looking at this machine"):
+    with waiting("looking at this machine"):
         checks = collect()
-    _show(as_table(checks))
+    show(as_table(checks))
     return int(any(check.ok is False for check in checks))
+
+
+commands.add_command(cache)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import os
 from rich.markup import escape
 from rich.table import Table
 
+from mlirtri.cli.terminal import table as new_table
 from mlirtri.errors import UnknownOptionError
 from mlirtri.lowering.core.target import as_target
 from mlirtri.lowering.pipelines import AKG_ALIASES, LazyLowering, pipeline_for
@@ -15,7 +16,7 @@ from mlirtri.settings import SETTINGS, get
 
 def stages_table(pipelines: list[str], target: str | None) -> Table:
     """Return every stage in order; of several pipelines, those that do not support the target are left out."""
-    table = _table("pipeline", "stage", "text", "AKG", "lowering")
+    table = new_table("pipeline", "stage", "text", "AKG", "lowering")
     where = as_target(target if target is not None else get("MLIRTRI_TARGET"))
     for name in pipelines:
         try:
@@ -38,7 +39,7 @@ def _path_of(module: str) -> str:
 
 def settings_table() -> Table:
     """Return a table of every variable; a value that does not parse is shown with the expected form."""
-    table = _table("variable", "now", "default", "meaning")
+    table = new_table("variable", "now", "default", "meaning")
     for name, setting in SETTINGS.items():
         try:
             value = _shown(get(name))
@@ -52,10 +53,3 @@ def _shown(value: object) -> str:
     if value is None or value == ():
         return "-"
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def _table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    return table

@@ -7,6 +7,7 @@
 
 - `jit.py`: the decorator; from a call to its kernel.
 - `options.py`: target, pipeline, schedule and the rest, with settings and defaults filled in.
+- `cached.py`: a kernel from the disk cache, or compiled and kept there.
 - `session.py`: one compilation, of a function or from a file (`resume`).
 - `kernel.py`: a compiled kernel, called and read stage by stage.
 - `export.py`: a stage as MLIR that other tools take.

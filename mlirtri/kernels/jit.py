@@ -14,6 +14,7 @@ from typing import Any
 from mlirtri import settings
 from mlirtri.compiler.records import COMPILING
 from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError
+from mlirtri.kernels.cached import Request, compile_cached
 from mlirtri.kernels.kernel import Kernel, hide_frames, public
 from mlirtri.kernels.options import Options, language_options, resolved
 from mlirtri.language.signature import Signature, key_of
@@ -162,9 +163,8 @@ class JitFunction:
 
     def _compiled(self, named: dict[str, Any], options: Options) -> _Entry:
         specialization = self.signature.specialize(named, options.semantics)
-        from mlirtri.kernels.session import compile_function  # loads MLIR
-
-        compiled = compile_function(self.__mlirtri_function__, specialization, options, _kernels)
+        request = Request(self.__mlirtri_function__, self.signature.annotations, specialization, options)
+        compiled = compile_cached(request, _kernels)
         self.compiles += compiled.is_new
         runtime = tuple(
             position for position, p in enumerate(specialization.parameters) if not isinstance(p, ConstantParameter)

@@ -6,6 +6,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -14,7 +15,7 @@ from mlirtri import settings
 from mlirtri.compiler.records import COMPILING, Compilation, Passes, Texts
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelError, SkippedStep, UnknownOptionError
 from mlirtri.lowering.core.forks import renewed
-from mlirtri.lowering.core.interface import Interface
+from mlirtri.lowering.core.interface import Capture, Interface
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.pipelines import Pipeline
 
@@ -53,6 +54,19 @@ def public(function: Callable[Parameters, Returned]) -> Callable[Parameters, Ret
             raise
 
     return call
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled function."""
+
+    kernel: Kernel
+    captures: list[Capture]
+    """What has to be as it is now for the kernel to be used again: what the function read from outside."""
+    is_new: bool
+    """False for a kernel from a cache."""
+    content: str
+    """The digest of stage `tri` and of the options."""
 
 
 _RUNNERS = renewed(threading.RLock())

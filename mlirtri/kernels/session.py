@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,9 @@ from mlirtri.compiler.records import COMPILING, Compilation
 from mlirtri.compiler.stage_loop import record_of, run_stages
 from mlirtri.compiler.versions import versions
 from mlirtri.errors import KernelError, UnknownOptionError
-from mlirtri.kernels.kernel import Kernel, hide_frames
+from mlirtri.kernels.kernel import Compiled, Kernel, hide_frames
 from mlirtri.kernels.options import Options, content_key, language_options, resolved
-from mlirtri.lowering.core.interface import Capture, KernelSource, Specialization
+from mlirtri.lowering.core.interface import KernelSource, Specialization
 from mlirtri.lowering.core.recursion import more_frames
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target
@@ -35,17 +34,6 @@ from mlirtri.lowering.pipelines import (
 
 FRAMES_OF_REGIONS = 10_000
 """Frames of Python for passes that follow nested regions, which inlined calls with branches make."""
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """A compiled function."""
-
-    kernel: Kernel
-    captures: list[Capture]
-    """What has to be as it is now for the kernel to be used again: what the function read from outside."""
-    is_new: bool
-    """False for a kernel from the cache."""
 
 
 def compile_function(
@@ -70,20 +58,20 @@ def compile_function(
     is_shared = observer.override_folder is None
     kernel = cache.get(key) if is_shared else None
     if is_new := kernel is None:
-        compile_with_passes = _compiling_again(compilation, front, back)
         with more_frames(FRAMES_OF_REGIONS):
             later = run_stages(compilation.ir, back, context, observer)
         complete = Compilation(context, {**compilation.records, **later.records}, later.ir)
         kernel = Kernel(
-            source.symbol, pipeline, target, specialization.semantics, complete, context.interface, compile_with_passes
-        )
+            source.symbol, pipeline, target, specialization.semantics, complete, context.interface,
+            lambda: compile_again(complete, pipeline),
+        )  # fmt: skip
         if is_shared:
             cache[key] = kernel
     elif observer.printed:
         observer.replay(kernel.observed, already=front.names)
     if observer.dump_folder is not None:
         observer.dump(kernel.observed, digest, manifest(kernel, schedule))
-    return Compiled(kernel, [*context.captures, *observer.overrides()], is_new)
+    return Compiled(kernel, [*context.captures, *observer.overrides()], is_new, digest)
 
 
 def _split(pipeline: Pipeline) -> tuple[Pipeline, Pipeline]:
@@ -101,16 +89,26 @@ def _keys(front: Compilation, pipeline: Pipeline, target: Target, schedule: str,
     return (digest, pipeline.stages), digest
 
 
-def _compiling_again(front_compilation: Compilation, front: Pipeline, back: Pipeline) -> Callable[[], Compilation]:
-    first, start = front_compilation.context, front.stages[-1]
-    records, text = dict(front_compilation.records), front_compilation.records[start.name].complete()
+def compile_again(compiled: Compilation, pipeline: Pipeline) -> Compilation:
+    """Return another compilation from the text of the last stage of the frontend, with text kept after each pass."""
+    first, (front, back) = compiled.context, _split(pipeline)
+    start = front.stages[-1]
+    records = {name: compiled.records[name] for name in front.names}
+    context = CompileContext(first.kernel, first.target, first.schedule, interface=first.interface)
+    if not back.stages:
+        return Compilation(context, records)
+    with COMPILING:  # parsing, too
+        later = run_stages(parse(start.kind, records[start.name].complete()), back, context)
+    return Compilation(context, {**records, **later.records}, later.ir)
 
-    def run() -> Compilation:
-        context = CompileContext(first.kernel, first.target, first.schedule, interface=first.interface)
-        later = run_stages(parse(start.kind, text), back, context) if back.stages else Compilation(context)
-        return Compilation(context, {**records, **later.records}, later.ir)
 
-    return run
+def observe_again(kernel: Kernel, print_ir: bool | tuple[str, ...] | None, digest: str, schedule: str) -> None:
+    """Print and dump a kernel from the disk cache as its compilation would have been."""
+    observer = Observer(kernel.name, kernel.pipeline, print_ir)
+    if observer.printed:
+        observer.replay(kernel.observed)
+    if observer.dump_folder is not None:
+        observer.dump(kernel.observed, digest, manifest(kernel, schedule))
 
 
 def resume(

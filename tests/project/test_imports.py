@@ -168,8 +168,9 @@ LAYERS = (
                 "lowering.frontend lowering.linalg lowering.mlir lowering.mlir_backend.bufferize "
                 "lowering.mlir_backend.llvm lowering.runtime lowering.schedule.meta lowering.sizes"
             ),
+            "cache": "compiler dialect.spellings lowering.runtime",
             "kernels": (
-                "calls compiler language lowering.frontend lowering.fusion lowering.mlir lowering.relax "
+                "cache calls compiler language lowering.frontend lowering.fusion lowering.mlir lowering.relax "
                 "lowering.runtime"
             ),
             "programs": (
@@ -181,7 +182,7 @@ LAYERS = (
                 "lowering.importers.from_torch.graph_passes lowering.importers.from_torch.tracing programs"
             ),
             "measure": "calls compiler kernels language",
-            "cli": "compiler kernels language lowering.runtime measure programs programs.torch_programs",
+            "cli": "cache compiler kernels language lowering.runtime measure programs programs.torch_programs",
             "opt": "",
             "pages": (
                 "cli dialect.ops dialect.spellings dialect.spellings.base lowering.bridge lowering.bridge.loops "

@@ -1,0 +1,41 @@
+"""Print tables to the terminal, or into a file, and show that a command is at work."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from rich.console import RenderableType
+
+
+def table(*headings: str) -> Any:
+    """Return an empty table without lines, whose long cells wrap."""
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False)
+    for heading in headings:
+        made.add_column(heading, overflow="fold")
+    return made
+
+
+def show(renderable: RenderableType) -> None:
+    """Print a table to stdout, untruncated where stdout is no terminal."""
+    from rich.console import Console
+
+    is_free = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    console = Console(width=200 if is_free else None, highlight=False)
+    # Printed by us: rich would end the process where a reader leaves early.
+    with console.capture() as text:
+        console.print(renderable)
+    print(text.get(), end="")
+
+
+def waiting(activity: str) -> AbstractContextManager[Any]:
+    """Return a context in which stderr, where it is a terminal, shows what the command does."""
+    from rich.console import Console
+
+    return Console(stderr=True).status(activity)
