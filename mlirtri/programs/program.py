@@ -109,6 +109,14 @@ class Program:
             hide_frames(error)
             raise
 
+    def save(self, folder: str | Path, entry: str | None = None, *, ir: bool = False, **options: Any) -> None:
+        """Compile the function `entry` and write its kernel with the program's tensors to `folder`.
+
+        `options` are those of `compile`; `ir` keeps the text of each stage. `mlirtri.load` reads it without the
+        compiler. Raises `ArtifactError`, and what `compile` raises.
+        """
+        self.compile(entry, **options).save(folder, ir=ir)
+
     def signature(self, entry: str | None = None) -> ProgramSignature:
         """Return the types of the function `entry`; compiles up to `linalg` only."""
         try:

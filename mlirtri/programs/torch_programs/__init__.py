@@ -8,6 +8,7 @@
 - `archives.py`: archives of `torch.export.save`, which may hold data alone
 - `graphs.py`: an exported program to a `TorchGraph`, its tensors, and its calling convention
 - `calling_convention.py`: arguments, results and sizes of a call
+- `calling_json.py`: the same as JSON, for kernels that are saved
 - `torch_kernel.py`: the kernel, which also writes the buffers and arguments that the module writes
 - `flat_calls.py`: the fast path of calls with tensors alone
 - `backend.py`: the backend of `torch.compile`

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,13 @@ from mlirtri.calls.arrays import as_array, as_torch
 from mlirtri.calls.updates import share_elements, why_not_writable
 from mlirtri.errors import ArgumentMismatchError, KernelError
 from mlirtri.kernels.kernel import Kernel, hide_frames
+from mlirtri.lowering.runtime.stored_tensors import read_tensors, restored, write_tensors
 from mlirtri.programs.torch_programs.calling_convention import Calling, Returned
+from mlirtri.programs.torch_programs.calling_json import calling_json, calling_of_json
 from mlirtri.programs.torch_programs.flat_calls import flat_call
+
+HELD = "held.npz"
+"""The file of a saved kernel with the module's tensors that only a call needs."""
 
 
 class TorchKernel(Kernel):
@@ -35,6 +41,17 @@ class TorchKernel(Kernel):
         self._runner = None
         self.__call__ = self._first_call
         self.__dict__.pop("_owners", None)
+
+    def saved(self, folder: Path) -> dict[str, Any]:
+        others = {name: tensor for name, tensor in self.held.items() if name not in self.params}
+        write_tensors(folder / HELD, dict(enumerate(others.values())))
+        dtypes = [[name, str(tensor.dtype).removeprefix("torch.")] for name, tensor in others.items()]
+        return {**calling_json(self.calling), "held": dtypes}
+
+    def restore(self, facts: dict[str, Any], folder: Path) -> None:
+        arrays = read_tensors(folder / HELD)
+        others = {name: restored(arrays[number], dtype) for number, (name, dtype) in enumerate(facts["held"])}
+        self.calling, self.held = calling_of_json(facts), {**others, **self.params}
 
     def _first_call(self, /, *arguments: Any, **keywords: Any) -> Any:
         result = self._general_call(*arguments, **keywords)
