@@ -10,8 +10,8 @@ This import loads none of MLIR, TVM and torch: MLIR loads with the first `@mt.ji
 the first compilation by a pipeline that uses it.
 
 The front door, in reading order: `errors`, `settings`, `language` (names and signatures), `relax` (TVM's operators),
-`kernels` (`@jit`), `compiler` (the loop over the stages), `calls`, `programs`, `measure`, `cli`, `opt`, `pages`. The
-vocabulary is `mlirtri.dialect`, the lowerings `mlirtri.lowering`.
+`kernels` (`@jit`), `compiler` (the loop over the stages), `cache` (kernels on disk), `calls`, `programs`, `measure`,
+`cli`, `opt`, `pages`. The vocabulary is `mlirtri.dialect`, the lowerings `mlirtri.lowering`.
 """
 
 from __future__ import annotations

@@ -179,7 +179,8 @@ LAYERS = (
             ),
             "programs.torch_programs": (
                 "calls compiler kernels lowering.importers.from_torch lowering.importers.from_torch.decompositions "
-                "lowering.importers.from_torch.graph_passes lowering.importers.from_torch.tracing programs"
+                "lowering.importers.from_torch.graph_passes lowering.importers.from_torch.tracing lowering.runtime "
+                "programs"
             ),
             "measure": "calls compiler kernels language",
             "cli": "cache compiler kernels language lowering.runtime measure programs programs.torch_programs",
