@@ -23,7 +23,7 @@ from mlirtri import relax
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.errors import KernelError, did_you_mean
 from mlirtri.language.dimensions import dyn
-from mlirtri.language.names import LanguageFunction, Macro, Ref, Tensor, device_print, macro, static_range
+from mlirtri.language.names import LanguageFunction, Macro, Ref, Tensor, device_print, macro, ptr, static_range
 from mlirtri.lowering.core.forks import watch as _watch_forks
 from mlirtri.lowering.core.stage import Stage
 from mlirtri.lowering.external.objects import device, tensorir
@@ -34,7 +34,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Config", "JitFunction", "Kernel", "KernelError", "Macro", "Pipeline", "Ref", "Stage", "Tensor", "autotune",
     "compare", "device", "device_print", "dyn", "from_jax", "from_mlir", "from_onnx", "from_relax", "from_stablehlo",
-    "from_torch", "from_tosa", "jit", "load", "macro", "relax", "resume", "static_range", "tensorir", "tune",
+    "from_torch", "from_tosa", "jit", "load", "macro", "ptr", "relax", "resume", "static_range", "tensorir", "tune",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ _LAZY = {
     "resume": "mlirtri.kernels.session",
 }
 """Public name to the module that has it, which loads MLIR, torch or more."""
-_STATIC = ("static_print", "static_assert")
+_STATIC = ("static_print", "static_assert", "match_buffer")
 
 
 def __getattr__(name: str) -> Any:

@@ -29,6 +29,8 @@ class TensorParameter:
     type: TensorType
     weak: bool = False
     number: bool = False
+    is_memory: bool = False
+    """Whether it is an argument of any shape, seen as its elements in row-major order: a pointer."""
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,16 @@ def emit_prologue(
     return [type_.with_shape(_in_terms_of(size, symbols) for size in type_.shape) for type_ in types]
 
 
+def with_linear_form(b: Language, value: TriValue, name: str) -> TriValue:
+    """Return an integer argument as a size that exists before the body, if the function has a prologue."""
+    if b.indices.fixed.end is None or value.type.rank or not value.type.dtype.is_integer:
+        return value
+    with b.indices.fixed.opened():
+        lower = Size.of(0) if value.type.dtype.is_unsigned else None
+        symbol = b.indices.symbol(b.tri.cast(TriValue(value.value, value.type), INT64), name, lower)
+    return replace(value, linear=Size.of(symbol))
+
+
 def _value_of(b: Language, definition: Definition, argument: TriValue, symbols: dict[Symbol, Size]) -> Size:
     with b.indices.fixed.opened():
         value = b.tri.size(argument, axis=definition.axis)

@@ -20,7 +20,7 @@ from mlirtri.lowering.core.interface import ConstantParameter, Interface, Leaf, 
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.calls import declaration_of, drop_unused
 from mlirtri.lowering.frontend import branches, calls, loops, statements  # noqa: F401 - they register their handlers
-from mlirtri.lowering.frontend.argument_sizes import emit_prologue, without_values
+from mlirtri.lowering.frontend.argument_sizes import emit_prologue, with_linear_form, without_values
 from mlirtri.lowering.frontend.context import FunctionContext, visit_body
 from mlirtri.lowering.frontend.device_placement import Placement
 from mlirtri.lowering.frontend.language.builder import Language, describe
@@ -65,7 +65,8 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
         if isinstance(parameter, ConstantParameter):
             scope.locals[parameter.name] = parameter.value
         else:
-            scope.locals[parameter.name] = _argument(next(arguments), next(types), parameter, len(memories))
+            value = _argument(next(arguments), next(types), parameter, len(memories))
+            scope.locals[parameter.name] = with_linear_form(builder, value, parameter.name)
             memories.append(scope.locals[parameter.name])
     value = visit_body(FunctionContext(builder, scope, tree.file), tree.node.body)
     results: list[TriValue] = []

@@ -41,6 +41,7 @@ from mlirtri.lowering.frontend.language import linear_algebra
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.debugging import emit_breakpoint
 from mlirtri.lowering.frontend.language.merging import flat
+from mlirtri.lowering.frontend.language.pointers import match_buffer
 from mlirtri.lowering.frontend.language.storage import as_new_array, current, either, with_rank_0_memory
 from mlirtri.lowering.frontend.library_calls import Method, spelled
 from mlirtri.lowering.frontend.operators import fold, is_integer, predicate_of
@@ -306,6 +307,12 @@ def _device_print(b: Language, arguments: list[Any], keywords: dict[str, Any]) -
         b.prints.add(b, arguments)
 
 
+def _match_buffer(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> TriValue:
+    signature = inspect.signature(partial(match_buffer, b))
+    bound = bound_arguments("match_buffer", signature, arguments, keywords)
+    return match_buffer(b, *bound.args, **bound.kwargs)
+
+
 def _require_of_matrix(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
     """Check the operands of a linear algebra function, at run time where the condition is not known before."""
     condition, message = arguments
@@ -329,6 +336,6 @@ KERNEL_FUNCTIONS: dict[str | None, Callable[[Language, list[Any], dict[str, Any]
     "mlirtri.require_of_matrix": _require_of_matrix,
     "mlirtri.refuse": _refuse,
     "mlirtri.device_print": _device_print, "mlirtri.static_print": _static_print,
-    "mlirtri.static_assert": _static_assert,
+    "mlirtri.static_assert": _static_assert, "mlirtri.match_buffer": _match_buffer,
 }  # fmt: skip
 """Implementations by qualified name."""

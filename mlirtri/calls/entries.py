@@ -37,7 +37,8 @@ class Entry:
         self.torch_dtype = self.dtype.torch
         self.shape = torch.Size(parameter.type.shape) if parameter.type.is_static else tuple(parameter.type.shape)
         """What a tensor's shape has to be; an unknown size fits all."""
-        self.view = view_of(self.dtype, signless)
+        view = view_of(self.dtype, signless)
+        self.view = _flat(view) if parameter.is_memory else view
         self.has_warned = False
 
     def __call__(self, value: Any) -> Any:
@@ -54,7 +55,7 @@ class Entry:
             tensor = self.scalar(value)
         else:
             raise self.mismatch(value)
-        if tensor.dtype != self.torch_dtype or not (tensor.shape == self.shape or admits(self.shape, tensor.shape)):
+        if tensor.dtype != self.torch_dtype or not self.admits(tensor):
             raise self.mismatch(value)
         if tensor.requires_grad and torch.is_grad_enabled():
             raise KernelTypeError(
@@ -73,8 +74,24 @@ class Entry:
             tensor = tensor.resolve_conj().resolve_neg().contiguous()
         return tensor if self.view is None else self.view(tensor)
 
+    def admits(self, tensor: torch.Tensor) -> bool:
+        """Return whether the kernel takes a tensor of this shape; raises `ArgumentMismatchError` for a pointer's."""
+        if not self.parameter.is_memory:
+            return tensor.shape == self.shape or admits(self.shape, tensor.shape)
+        if not is_settled(tensor):
+            raise self.not_in_order()
+        return True
+
+    def not_in_order(self) -> ArgumentMismatchError:
+        return ArgumentMismatchError(
+            f"{self.name}(): {self.parameter.name!r} is a pointer, and this argument is not contiguous in memory",
+            help="pass a contiguous copy, or annotate it with mt.Tensor",
+        )
+
     def of_array(self, array: np.ndarray) -> torch.Tensor:
         """Return an array as a tensor; raises `KernelTypeError` for byte orders and dtypes that torch lacks."""
+        if self.parameter.is_memory and not array.flags.c_contiguous:
+            raise self.not_in_order()
         try:
             return as_torch(array, self.warn)
         except (TypeError, ValueError):
@@ -144,6 +161,11 @@ class Entry:
             NonContiguousWarning,
             stacklevel=users_stacklevel(),
         )
+
+
+def _flat(view: Callable[[torch.Tensor], torch.Tensor] | None) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return the view of a pointer's memory: its elements along one axis."""
+    return lambda tensor: tensor.view(-1) if view is None else view(tensor.view(-1))
 
 
 def viewed_dtype(view: Callable[[torch.Tensor], torch.Tensor] | None, dtype: torch.dtype) -> torch.dtype | None:

@@ -61,7 +61,7 @@ class Updates:
             target = as_target(arguments[number])
             if target is not None and target.data_ptr() == content.data_ptr() and target.is_contiguous():
                 continue
-            _copy(arguments[number], content)
+            _copy(arguments[number], content.view(tuple(arguments[number].shape)))
 
 
 def why_not_writable(argument: Any) -> str | None:

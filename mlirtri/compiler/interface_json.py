@@ -78,11 +78,12 @@ def _parameter_json(parameter: TensorParameter) -> dict[str, Any]:
         "type": _type_json(parameter.type),
         "weak": parameter.weak,
         "number": parameter.number,
+        "memory": parameter.is_memory,
     }
 
 
 def _parameter_of_json(data: dict[str, Any]) -> TensorParameter:
-    return TensorParameter(data["name"], _type_of_json(data["type"]), data["weak"], data["number"])
+    return TensorParameter(data["name"], _type_of_json(data["type"]), data["weak"], data["number"], data["memory"])
 
 
 def _type_json(type_: TensorType) -> list[Any]:

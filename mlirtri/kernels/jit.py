@@ -161,6 +161,14 @@ class JitFunction:
             hide_frames(error)
             raise
 
+    def get_tir(self, *arguments: Any, **keywords: Any) -> str:
+        """Return the scheduled TIR of the kernel that `compile` gives for these arguments."""
+        return self.compile(*arguments, **keywords).get_tir()
+
+    def get_source(self, *arguments: Any, **keywords: Any) -> str:
+        """Return the generated code of the kernel that `compile` gives for these arguments: CUDA, or LLVM IR."""
+        return self.compile(*arguments, **keywords).get_source()
+
     def _compiled(self, named: dict[str, Any], options: Options) -> _Entry:
         specialization = self.signature.specialize(named, options.semantics)
         request = Request(self.__mlirtri_function__, self.signature.annotations, specialization, options)

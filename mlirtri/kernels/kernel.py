@@ -111,6 +111,15 @@ class Kernel:
         """Return each stage's text by name, in order."""
         return Texts(self.compilation, self.pipeline)
 
+    def get_tir(self) -> str:
+        """Return TIR after scheduling, as ``ir["scheduled"]``; raises `UnknownOptionError` in pipelines without TVM."""
+        return self.ir[self.pipeline.find("scheduled").name]
+
+    def get_source(self) -> str:
+        """Return the code that was generated: CUDA, or LLVM IR of the CPU."""
+        names = [name for name in ("cuda", "llvm", "llvmdialect") if name in self.ir]
+        return self.ir[names[0]] if names else self.ir[self.pipeline.find("llvm").name]
+
     @cached_property
     def passes(self) -> dict[str, Passes]:
         """Return, by stage, the text after each of its passes; ``.changed`` names the passes that changed the IR.

@@ -39,6 +39,16 @@ class Ref:
     """Annotation of a macro's parameter: assigning to it changes the caller's variable or array element."""
 
 
+class Pointer:
+    """What `mt.ptr` is: the annotation of memory of whatever shape, which `mt.match_buffer` gives one in the body."""
+
+    def __repr__(self) -> str:
+        return "ptr"
+
+
+ptr = Pointer()
+
+
 class Macro:
     """What `@macro` makes of a function: inlined where a kernel calls it."""
 

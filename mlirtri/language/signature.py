@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
-from mlirtri.dialect.base.sizes import is_dynamic
+from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import ArgumentMismatchError, KernelTypeError, Span, UnsupportedSyntaxError, span_of_definition
-from mlirtri.language.dimensions import substituted, unified
-from mlirtri.language.names import Tensor
+from mlirtri.language.dimensions import named, substituted, unified
+from mlirtri.language.names import Tensor, ptr
 from mlirtri.lowering.core.binding import bound_arguments
 from mlirtri.lowering.core.interface import ConstantParameter, Specialization, TensorParameter
 from mlirtri.lowering.core.named_sizes import named_sizes, signature_program
@@ -89,6 +89,8 @@ class Signature:
             shown = annotation.specialization
         elif isinstance(annotation, DType):
             shown = f"$dyn {annotation}"
+        elif annotation is ptr:
+            shown = "$dyn ptr of $dtype"
         else:
             shown = "$" if annotation is None else f"$ {annotation.__name__}"
         return f"{name}: {shown}" + ("" if default is inspect.Parameter.empty else f" = {default!r}")
@@ -133,7 +135,7 @@ class Signature:
             return []
         names = [parameter.name for parameter in tensors]
         program = signature_program(named_sizes([parameter.type.shape for parameter in tensors], names))
-        shapes = [getattr(arguments[name], "shape", ()) for name in names]
+        shapes = [(0,) if p.is_memory else getattr(arguments[p.name], "shape", ()) for p in tensors]
         if any(is_dynamic(size) for shape in shapes for size in shape):
             return []
         values = program.run(shapes, lambda argument, indices: None)
@@ -172,6 +174,8 @@ def _key_maker(annotation: Any) -> Callable[[Any], Any]:
         return lambda argument: type(argument) if isinstance(argument, NUMBERS) else key_of(argument)
     if annotation is float or annotation is complex:
         return lambda argument: _constant_key(argument) if isinstance(argument, annotation) else key_of(argument)
+    if annotation is ptr:
+        return lambda argument: key_of(argument)[1:] if hasattr(argument, "shape") else key_of(argument)
     if isinstance(annotation, Tensor) and annotation.shape and any(map(is_dynamic, annotation.shape)):
         return _key_of_sizes(annotation.shape)
     return key_of
@@ -197,7 +201,7 @@ def _annotation(value: Any, name: str) -> Any:
         return Tensor()
     if isinstance(value, Tensor):
         return value.named(name)
-    if value in _COMPILE_TIME:
+    if value is ptr or value in _COMPILE_TIME:
         return value
     return find_dtype(value)
 
@@ -234,6 +238,8 @@ def parameter_of(name: str, value: Any, annotation: Any) -> TensorParameter | Co
         raise KernelTypeError(
             f"a {type(value).__name__} has rules of its own, which kernels do not follow: pass np.asarray(…)"
         )
+    if annotation is ptr:
+        return _pointer(name, value)
     if is_array(value) or is_torch(value) or isinstance(value, Tensor):
         if isinstance(value, Tensor):
             value = value.named(name)
@@ -248,6 +254,16 @@ def parameter_of(name: str, value: Any, annotation: Any) -> TensorParameter | Co
         kind = float if isinstance(value, float) else complex
         return TensorParameter(name, TensorType((), DTYPES[_RUN_TIME[kind]]), weak=True, number=True)
     return ConstantParameter(name, constant_of(value))
+
+
+def _pointer(name: str, value: Any) -> TensorParameter:
+    if not (is_array(value) or is_torch(value) or isinstance(value, Tensor)):
+        raise KernelTypeError(f"expected an array or a tensor for a pointer, got {_shown(value)}")
+    size = Size.of(replace(named(f"{name}.size"), key=("dyn", name, "size")))
+    dtype = value.dtype if isinstance(value, Tensor) else tensor_type(value).dtype
+    if dtype is None:
+        raise KernelTypeError("an abstract argument for a pointer has to say its dtype")
+    return TensorParameter(name, TensorType((size,), dtype), is_memory=True)
 
 
 def _accepted(annotation: type) -> tuple[type, ...]:

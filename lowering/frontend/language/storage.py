@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, TypeGuard
 
+from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.dialect.definition import op_of, type_of
@@ -84,8 +85,13 @@ class ViewStep:
         """Return x with the elements that `read` gives replaced by `update`."""
         if self.op == "extract_slice":
             return b.emit("insert_slice", x, update, *self.indices, **self.attributes)
-        if self.op == "reshape":
-            return b.reshape(update, shape=x.type.shape)
+        if self.op in ("reshape", "dynamic_reshape"):
+            dynamic = [b.index(size) for size in x.type.shape if is_dynamic(size)]
+            return (
+                b.dynamic_reshape(update, *dynamic, shape=x.type.shape)
+                if dynamic
+                else b.reshape(update, shape=x.type.shape)
+            )
         if self.op == "transpose":
             permutation = self.attributes["permutation"]
             return b.transpose(update, permutation=tuple(permutation.index(axis) for axis in range(len(permutation))))
