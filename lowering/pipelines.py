@@ -20,6 +20,7 @@ from typing import Any
 from mlirtri.errors import KernelTypeError, UnknownOptionError, did_you_mean
 from mlirtri.lowering.core.stage import CompileContext, Stage
 from mlirtri.lowering.core.target import Target, as_target
+from mlirtri.lowering.core.tracebacks import public_class
 from mlirtri.lowering.external.objects import Device
 
 
@@ -105,6 +106,7 @@ AKG_ALIASES = {
 AKG_ALIASES |= {name.replace("Flattern", "Flatten"): stages for name, stages in AKG_ALIASES.items()}
 
 
+@public_class("named", "find", "insert_before", "insert_after", "replace", "until", "after")
 @dataclass(frozen=True)
 class Pipeline:
     """A named tuple of stages. Editing gives a new pipeline, which ``pipeline=`` of `jit` and `compile` takes."""

@@ -44,6 +44,15 @@ def _count(text: str) -> int:
     return number
 
 
+_LEAST_PASS_BYTES = 1 << 29
+
+
+def _pass_bytes(text: str) -> int:
+    if (number := _count(text)) < _LEAST_PASS_BYTES:
+        raise ValueError(text)
+    return number
+
+
 def _threads(text: str) -> int:
     # Each thread takes a few bytes of the caller's stack.
     if (number := _count(text)) > 4096:
@@ -63,6 +72,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 _SWITCH = (_switch, "1, 0, on, off, true or false")
+_PASS_BYTES = (_pass_bytes, f"a number of bytes from {_LEAST_PASS_BYTES}, below which MLIR's libraries do not load")
 _COUNT = (_count, "a whole number from 1")
 _THREADS = (_threads, "a whole number from 1 to 4096")
 _FILE = (_path, "a file")
@@ -78,7 +88,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_INTERPRET", *_SWITCH, False, "run kernels op by op on NumPy, for debuggers"),
         Setting("MLIRTRI_NUM_THREADS", *_THREADS, None, "CPU threads of a kernel; by default as many as torch uses"),
         Setting("MLIRTRI_MAX_TENSOR_BYTES", *_COUNT, None, "largest tensor compiled; by default this memory's size"),
-        Setting("MLIRTRI_MAX_PASS_BYTES", *_COUNT, None, "memory of a process for passes; by default 4 GiB and more"),
+        Setting("MLIRTRI_MAX_PASS_BYTES", *_PASS_BYTES, None, "memory of a process for passes; by default from 4 GiB"),
         Setting("MLIRTRI_PRINT_IR", *_NAMES, (), "print the IR after each pass of these stages to stderr"),
         Setting("MLIRTRI_CACHE", *_SWITCH, True, "keep compiled kernels on disk, for other processes"),
         Setting("MLIRTRI_CACHE_DIR", *_FOLDER, None, "folder of compiled kernels; by default in the user's cache"),

@@ -11,6 +11,7 @@ Read in this order:
 - `named_sizes.py`: the sizes that a signature names, as conditions of a size program.
 - `refusals.py`: operations without a translation and tensors larger than memory, as errors. It reads MLIR.
 - `forks.py`: locks and threads of forked processes. `recursion.py`: Python's limit of recursion.
+- `tracebacks.py`: public functions, whose errors show the user's frames alone.
 
 Every package of `lowering` and of `mlirtri` may import it.
 """

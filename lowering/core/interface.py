@@ -35,10 +35,29 @@ class TensorParameter:
 
 @dataclass(frozen=True)
 class ConstantParameter:
-    """A compile-time value: int, bool, str, None, dtype, tuple of those, or a function."""
+    """A compile-time value: int, bool, str, None, dtype, tuple or `ListConstant` of those, or a function."""
 
     name: str
     value: Any
+
+
+@dataclass(frozen=True)
+class ListConstant:
+    """A list among compile-time values. It is no tuple: ``a[[0, 1]]`` reads two rows, ``a[0, 1]`` an element."""
+
+    elements: tuple[Any, ...]
+
+    def __repr__(self) -> str:
+        return repr(list(self.elements))
+
+
+def python_value(constant: Any) -> Any:
+    """Return the Python value of a compile-time value, with new lists."""
+    if isinstance(constant, ListConstant):
+        return [python_value(element) for element in constant.elements]
+    if isinstance(constant, tuple):
+        return tuple(python_value(element) for element in constant)
+    return constant
 
 
 @dataclass(frozen=True)

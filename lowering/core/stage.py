@@ -21,6 +21,7 @@ from mlirtri.errors import (
     did_you_mean,
 )
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.core.tracebacks import public_class
 
 
 class Executable(Protocol):
@@ -140,6 +141,7 @@ class CompileContext:
 KINDS = ("python", "mlir", "tvmscript", "llvm", "cuda", "asm", "ptx", "listing")
 
 
+@public_class()
 @dataclass(frozen=True)
 class Stage:
     """One arrow of a pipeline."""

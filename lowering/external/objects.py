@@ -25,6 +25,7 @@ from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, KernelTypeError, KernelValueError, UnknownOptionError, did_you_mean
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.core.tracebacks import public
 
 
 class External:
@@ -40,6 +41,7 @@ class External:
         """Emit a call in a kernel and return a `TriValue`, or a tuple of them; raises `KernelError`."""
         raise KernelTypeError(f"{self.__name__} is not a function")
 
+    @public
     def __call__(self, *arguments: Any, **keywords: Any) -> NoReturn:
         raise KernelError(
             f"{self.__name__} is a function of kernels and was called outside of one",
@@ -71,6 +73,7 @@ class Device(External):
     def __str__(self) -> str:
         return f"{self.kind}:{self.index}"
 
+    @public
     def __enter__(self) -> None:
         raise KernelError(f"`with {self}:` stands in kernels only", help="write it in a function with @mlirtri.jit")
 
@@ -87,6 +90,7 @@ class DeviceFunction(External):
         """Return the device that a kernel names; emits nothing."""
         return self(*arguments, **keywords)
 
+    @public
     def __call__(self, kind: Any = None, index: Any = 0, *others: Any, **keywords: Any) -> Device:  # type: ignore[override]
         """Return a device of a kind by its index: ``device("cpu")``, ``device("gpu", 1)``."""
         if others or keywords:
@@ -237,6 +241,7 @@ class TensorIRFunction(External):
         return f"<TensorIR function {self.__name__} for kernels>"
 
 
+@public
 def tensorir(function: Any = None, *, outputs: int = 1, shape: Callable[..., Any] | None = None) -> Any:
     """Register a PrimFunc for kernels: a decorator above ``@T.prim_func(s_tir=True)``, or a call.
 

@@ -16,7 +16,15 @@ from mlirtri.dialect.bindings.mlir import func, ir
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.errors import KernelTypeError, Span
-from mlirtri.lowering.core.interface import ConstantParameter, Interface, Leaf, RuntimeCheck, TensorParameter, like
+from mlirtri.lowering.core.interface import (
+    ConstantParameter,
+    Interface,
+    Leaf,
+    RuntimeCheck,
+    TensorParameter,
+    like,
+    python_value,
+)
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.calls import declaration_of, drop_unused
 from mlirtri.lowering.frontend import branches, calls, loops, statements  # noqa: F401 - they register their handlers
@@ -63,7 +71,7 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
     arguments, memories = iter(block.arguments), []
     for parameter in tree.specialization.parameters:
         if isinstance(parameter, ConstantParameter):
-            scope.locals[parameter.name] = parameter.value
+            scope.locals[parameter.name] = python_value(parameter.value)
         else:
             value = _argument(next(arguments), next(types), parameter, len(memories))
             scope.locals[parameter.name] = with_linear_form(builder, value, parameter.name)

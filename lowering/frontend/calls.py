@@ -175,7 +175,9 @@ def _is_library(function: Callable[..., Any]) -> bool:
     return top in ("numpy", "torch", "math", "mlirtri", *sys.stdlib_module_names) and top != "__main__"
 
 
-def _len(b: Language, x: TriValue) -> Any:
+def _len(b: Language, x: Any) -> Any:
+    if isinstance(x, (tuple, list)):
+        return len(x)
     if not x.type.rank:
         raise KernelTypeError(f"{describe(x)} has no len()")
     return b.number_of(x.type.shape[0])
@@ -190,6 +192,8 @@ def _int(b: Language, x: TriValue) -> Any:
 
 
 def _real_scalar(b: Language, x: TriValue, name: str) -> TriValue:
+    if not isinstance(x, TriValue):
+        raise KernelTypeError(f"{name}() takes a number, got {describe(x)}")
     scalar = b.reshape(x, ()) if x.type.size == 1 else x
     if scalar.type.rank or scalar.type.dtype.is_complex:
         raise KernelTypeError(f"{name}() takes a number, got {describe(x)}", help="use astype or cast")
@@ -231,9 +235,35 @@ def _extremum(name: str, comparison: str) -> Callable[..., Any]:
             sizes = [b.indices.size_of(value) for value in values]
             size = reduce(b.indices.maximum if name == "max" else b.indices.minimum, sizes)
             return b.number_of(size.simplified())
+        for value in values[1:]:
+            _check_dtype_known(name, values[0], value)
         return reduce(lambda x, y: _first_unless_beyond(b, comparison, x, y), values)
 
     return extremum
+
+
+def _check_dtype_known(name: str, x: Any, y: Any) -> None:
+    """Refuse `max` and `min` of numbers of different types: Python returns one of the two, which the values decide."""
+    strong = [value.type.dtype for value in (x, y) if isinstance(value, TriValue) and not value.weak]
+    if len(strong) == 2:
+        is_known, kinds = strong[0] == strong[1], strong
+    elif strong and isinstance(number := x if _is_weak(x) else y, (int, float, TriValue)):
+        [dtype] = strong
+        is_whole = number.type.dtype.is_integer if isinstance(number, TriValue) else isinstance(number, int)
+        # Of a float32 or wider and a Python number both hold the same value.
+        is_known = dtype.name in ("float32", "float64") or (dtype.name == "int64" and is_whole)
+        kinds = [dtype, f"a Python {'int' if is_whole else 'float'}"]
+    else:
+        return
+    if not is_known:
+        raise KernelTypeError(
+            f"{name}() returns {kinds[0]} or {kinds[1]}, depending on the values",
+            help=f"write numpy.{name}imum(x, y), or int(x) or float(x) of the elements",
+        )
+
+
+def _is_weak(value: Any) -> bool:
+    return not isinstance(value, TriValue) or value.weak
 
 
 def _first_unless_beyond(b: Language, comparison: str, x: Any, y: Any) -> Any:

@@ -144,10 +144,15 @@ def visit_subscript(context: FunctionContext, node: ast.Subscript) -> Any:
     if isinstance(owner, TriValue):
         return element(context.b, owner, index if isinstance(index, tuple) else (index,))
     if isinstance(owner, (tuple, list, str)):
-        return fold(_item, owner, index)
+        return item(owner, index)
     if (spelling := spellings.member(owner, "__getitem__")) is not None:
         return spelled(context.b, spelling, [index], {})
     raise KernelTypeError(f"{describe(owner)} cannot be indexed")
+
+
+def item(owner: Any, index: Any) -> Any:
+    """Return an element of a tuple, list or string; raises `KernelTypeError` or `KernelValueError`."""
+    return fold(_item, owner, index)
 
 
 def _item(owner: Any, index: Any) -> Any:

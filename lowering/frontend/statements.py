@@ -15,7 +15,7 @@ from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelAssertionError, KernelTypeError, UnsupportedSyntaxError
 from mlirtri.lowering.external.objects import Device
 from mlirtri.lowering.frontend.context import FunctionContext, Returned, handles, visit, visit_block
-from mlirtri.lowering.frontend.expressions import attribute
+from mlirtri.lowering.frontend.expressions import attribute, item
 from mlirtri.lowering.frontend.indexing import element, rows
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.storage import current, has_memory, viewed, with_memory
@@ -199,8 +199,16 @@ def visit_aug_assign(context: FunctionContext, node: ast.AugAssign) -> None:
             f"updating {ast.unparse(target)!r} in place is not supported", help="assign a new tensor to a name"
         )
     owner, index = visit(context, target.value), visit(context, target.slice)
+    if isinstance(owner, list) and has_memory(array := item(owner, index)):
+        # The list keeps the array that is written.
+        value = visit(context, node.value)
+        old = current(b.tri, array)
+        _update_array(context, old, binary(b, node.op, old, value), node)
+        return
     if not isinstance(owner, TriValue):
-        raise UnsupportedSyntaxError(f"updating an item of {describe(owner)} is not supported")
+        raise UnsupportedSyntaxError(
+            f"updating an item of {describe(owner)} is not supported", help="make a new tuple or list"
+        )
     parts = index if isinstance(index, tuple) else (index,)
     old = element(b, current(b.tri, owner), parts)
     value = visit(context, node.value)
@@ -213,6 +221,11 @@ def visit_aug_assign(context: FunctionContext, node: ast.AugAssign) -> None:
 def _update_name(context: FunctionContext, name: str, node: ast.AugAssign) -> None:
     old = context.scope.read(name, context.b)
     value = visit(context, node.value)
+    if isinstance(old, list):
+        raise UnsupportedSyntaxError(
+            f"{name!r} is a list, which a kernel cannot change in place",
+            help=f"write `{name} = {name} {OPERATOR_SIGNS.get(type(node.op), '…')} …`, which makes a new one",
+        )
     old = current(context.b.tri, old)
     new = binary(context.b, node.op, old, value)
     # A branch inside of the value replaces the dictionary of names.

@@ -7,6 +7,7 @@ function at a time in a worker that is kept, within limits of time and memory: e
 from __future__ import annotations
 
 import atexit
+import fcntl
 import math
 import os
 import pickle
@@ -54,6 +55,8 @@ class WorkerProcess:
         self.program = program
         self.process: subprocess.Popen[bytes] | None = None
         self._owner = 0
+        self._lifeline = -1
+        """The end of a pipe that is never written: it closes with this process, which ends the worker."""
 
     @property
     def is_running(self) -> bool:
@@ -62,14 +65,20 @@ class WorkerProcess:
 
     def start(self) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        if self._lifeline >= 0:
+            # Of a worker that died, or of the process that this one is a fork of.
+            os.close(self._lifeline)
+        lifeline, self._lifeline = os.pipe()
         # Unbuffered: a message that waits in a buffer of this process would be invisible to `select`.
         self.process = subprocess.Popen(
-            [sys.executable, "-c", self.program],
+            [sys.executable, "-c", f"{_END_WITH_PARENT.format(lifeline)}\n{self.program}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
             bufsize=0,
+            pass_fds=[lifeline],
         )
+        os.close(lifeline)
         self._owner = os.getpid()
 
     def send(self, message: Any) -> None:
@@ -95,6 +104,8 @@ class WorkerProcess:
             self.process.wait()
             self.process.stdin.close()
             self.process.stdout.close()
+            os.close(self._lifeline)
+            self._lifeline = -1
         self.process = None
 
 
@@ -154,6 +165,21 @@ def _why(status: int, had: int, limits: Limits) -> str:
         return reason
     # What grows does so by doubling: the last request may be as large as all before.
     return f"{reason} when it had {had >> 20} MiB of memory and may have {limits.bytes >> 20}"
+
+
+_END_WITH_PARENT = f"from {__name__} import end_with_parent; end_with_parent({{}})"
+
+
+def end_with_parent(lifeline: int) -> None:
+    """Let this process end when the other end of the pipe `lifeline` closes, whatever it computes then.
+
+    The kernel sends SIGIO, which ends a process that does not handle it. A thread could not run while a pass does.
+    """
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([lifeline], [], [], 0)[0]:
+        # It closed before this process asked for signals.
+        os._exit(1)
 
 
 def message_pipes() -> tuple[Iterator[Any], Callable[[Any], None]]:

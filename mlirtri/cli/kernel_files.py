@@ -86,9 +86,18 @@ def _import_error(path: Path, error: BaseException) -> SourceNotAvailableError:
     if isinstance(error, SyntaxError) and error.filename == file:
         span = Span(file, error.lineno or 1, error.offset or 1)
         return SourceNotAvailableError(f"{path.name} is not valid Python: {error.msg}", span)
+    if isinstance(error, SyntaxError) and (before := _text_before_null(path)) is not None:
+        # Python says no position of these.
+        span = Span(file, before.count("\n") + 1, len(before) - before.rfind("\n"))
+        return SourceNotAvailableError(f"{path.name} is not valid Python: a null character", span)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     span = Span(file, lines[-1] or 1, 1) if lines else None
     return SourceNotAvailableError(f"{path.name} does not import: {message}", span)
+
+
+def _text_before_null(path: Path) -> str | None:
+    text, null, _ = path.read_bytes().decode("utf-8", "replace").partition("\0")
+    return text if null else None
 
 
 def _named(module: ModuleType, path: Path, name: str) -> JitFunction:

@@ -15,10 +15,11 @@ from mlirtri import settings
 from mlirtri.compiler.records import COMPILING
 from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError
 from mlirtri.kernels.cached import Request, compile_cached
-from mlirtri.kernels.kernel import Kernel, hide_frames, public
+from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.options import Options, language_options, resolved
 from mlirtri.language.signature import Signature, key_of
 from mlirtri.lowering.core.interface import Capture, ConstantParameter
+from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.pipelines import INTERPRETER
 
 _RESERVED = ("pipeline", "target", "schedule")

@@ -2,58 +2,23 @@
 
 from __future__ import annotations
 
-import functools
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from mlirtri import settings
 from mlirtri.compiler.records import COMPILING, Compilation, Passes, Texts
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelError, SkippedStep, UnknownOptionError
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.interface import Capture, Interface
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.pipelines import Pipeline
 
 if TYPE_CHECKING:
     from mlirtri.kernels.fusion_report import FusionReport
-
-
-def hide_frames(error: KernelError) -> None:
-    """Remove our frames and the cause from `error`; a bare `raise` after it adds none, so that the user's call is last.
-
-    Every public function raises so. ``MLIRTRI_DEBUG=1`` keeps the frames.
-    """
-    if settings.get("MLIRTRI_DEBUG"):
-        return
-    error.__cause__ = None
-    error.__suppress_context__ = True
-    error.__traceback__ = None
-    if sys.version_info < (3, 11):
-        # There a bare `raise` restores the traceback.
-        raise error
-
-
-Parameters = ParamSpec("Parameters")
-Returned = TypeVar("Returned")
-
-
-def public(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
-    """Return a function whose errors show no frames of ours."""
-
-    @functools.wraps(function)
-    def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Returned:
-        try:
-            return function(*arguments, **keywords)
-        except KernelError as error:
-            hide_frames(error)
-            raise
-
-    return call
 
 
 @dataclass(frozen=True)
@@ -220,13 +185,14 @@ class Kernel:
                 # A parameter named `out` takes precedence, as in a call of the function.
                 keywords, out = {**keywords, "out": out}, None
             if keywords or len(arguments) != len(self.interface.parameters):
-                arguments = self._ordered(arguments, keywords)
+                arguments = self.ordered(arguments, keywords)
             return self.runner(arguments, out)
         except KernelError as error:
             hide_frames(error)
             raise
 
-    def _ordered(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
+    def ordered(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the arguments of a call in the order of the parameters; raises `ArgumentMismatchError`."""
         names = [parameter.name for parameter in self.interface.parameters]
         values = dict(zip(names, arguments, strict=False))
         unknown = [name for name in keywords if name not in names or name in values]

@@ -26,12 +26,13 @@ import numpy as np
 from mlirtri.compiler.interface_json import from_json, to_json
 from mlirtri.compiler.records import Compilation, StageRecord, StoredRecord
 from mlirtri.errors import ArtifactError, KernelError
-from mlirtri.kernels.kernel import Kernel, hide_frames
+from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.saved_files import MANIFEST, Facts, packed, read_folder, unpacked, write_folder
 from mlirtri.lowering.core.cpu import cpu_flags
 from mlirtri.lowering.core.interface import TensorParameter
 from mlirtri.lowering.core.stage import Code, CompileContext, Stage
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.core.tracebacks import hide_frames
 from mlirtri.lowering.pipelines import Pipeline
 from mlirtri.lowering.runtime.stored_tensors import read_tensors, restored, write_tensors
 

@@ -16,12 +16,13 @@ from mlirtri.compiler.records import COMPILING, Compilation
 from mlirtri.compiler.stage_loop import record_of, run_stages
 from mlirtri.compiler.versions import versions
 from mlirtri.errors import KernelError, UnknownOptionError
-from mlirtri.kernels.kernel import Compiled, Kernel, hide_frames
+from mlirtri.kernels.kernel import Compiled, Kernel
 from mlirtri.kernels.options import Options, content_key, language_options, resolved
 from mlirtri.lowering.core.interface import KernelSource, Specialization
 from mlirtri.lowering.core.recursion import more_frames
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.core.tracebacks import hide_frames
 from mlirtri.lowering.frontend.python_to_ast import symbol_of
 from mlirtri.lowering.pipelines import (
     IMPORT_STAGES,

@@ -15,6 +15,7 @@ from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, KernelTypeError, KernelValueError
 from mlirtri.language.dimensions import Dyn, dyn, unnamed
+from mlirtri.lowering.core.tracebacks import hide_frames, public
 
 
 class LanguageFunction:
@@ -25,6 +26,7 @@ class LanguageFunction:
         self.__module__ = "mlirtri"
         self.__mlirtri_name__ = f"mlirtri.{name}"
 
+    @public
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         raise KernelError(
             f"mlirtri.{self.__name__} is a function of kernels and was called outside of one",
@@ -61,12 +63,19 @@ class Macro:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Call the function, outside of kernels; raises `KernelError` if it writes its caller's variables."""
+        try:
+            self._check_outside()
+        except KernelError as error:
+            hide_frames(error)
+            raise
+        return self.__mlirtri_function__(*arguments, **keywords)
+
+    def _check_outside(self) -> None:
         if self.references:
             raise KernelError(
                 f"{self.__name__} writes its caller's {self.references[0]!r}, which only a kernel can let it do",
                 help="call it in a function decorated with @mlirtri.jit",
             )
-        return self.__mlirtri_function__(*arguments, **keywords)
 
     def __repr__(self) -> str:
         return f"<mlirtri.macro {self.__name__}>"
@@ -165,9 +174,11 @@ def _size(size: Any) -> int | Size | Dyn | None:
 
 
 class _TensorFactory(type):
+    @public
     def __call__(cls, shape: Any = None, dtype: Any = None) -> _Tensor:
         return _make(shape, dtype)
 
+    @public
     def __getitem__(cls, parts: Any) -> _Tensor:
         shape, dtype = parts if isinstance(parts, tuple) and len(parts) == 2 else (parts, None)
         return _make(shape, dtype)

@@ -17,7 +17,7 @@ from mlirtri.errors import ArgumentMismatchError, KernelTypeError, Span, Unsuppo
 from mlirtri.language.dimensions import named, substituted, unified
 from mlirtri.language.names import Tensor, ptr
 from mlirtri.lowering.core.binding import bound_arguments
-from mlirtri.lowering.core.interface import ConstantParameter, Specialization, TensorParameter
+from mlirtri.lowering.core.interface import ConstantParameter, ListConstant, Specialization, TensorParameter
 from mlirtri.lowering.core.named_sizes import named_sizes, signature_program
 
 NUMBERS = (bool, int, float, complex)
@@ -283,15 +283,17 @@ def _inexact_types(dtype: DType) -> tuple[type, ...]:
 
 
 def constant_of(value: Any) -> Any:
-    """Return a hashable compile-time value: lists become tuples, dtypes of any library `DType`s."""
+    """Return a hashable compile-time value: lists become `ListConstant`s, dtypes of any library `DType`s."""
     if isinstance(value, (*NUMBERS, str, type(None))):
         return value
     if (dtype := find_dtype(value)) is not None:
         return dtype
     if isinstance(value, (tuple, list)):
         if any(is_array(element) or is_torch(element) for element in value):
-            raise KernelTypeError("a tuple of tensors is not an argument kernels take: pass each by itself")
-        return tuple(constant_of(element) for element in value)
+            kind = type(value).__name__
+            raise KernelTypeError(f"a {kind} of tensors is not an argument kernels take: pass each by itself")
+        elements = tuple(constant_of(element) for element in value)
+        return ListConstant(elements) if isinstance(value, list) else elements
     if callable(value):
         return value
     raise KernelTypeError(

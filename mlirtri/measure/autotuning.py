@@ -23,11 +23,12 @@ from mlirtri.compiler.versions import versions
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, UnknownNameError, did_you_mean
 from mlirtri.kernels.arguments import data_for, device_for
 from mlirtri.kernels.jit import JitFunction
-from mlirtri.kernels.kernel import Kernel, hide_frames, public
+from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.options import content_key, resolved
 from mlirtri.language.names import Tensor
 from mlirtri.language.signature import is_array, is_torch, key_of
 from mlirtri.lowering.core.forks import renewed
+from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.core.tuning_file import recall, remember
 from mlirtri.measure.configurations import Config, Pruning, as_pruning
 from mlirtri.measure.copies import copied, restore, written

@@ -23,17 +23,20 @@ from rich.table import Table
 from mlirtri.errors import KernelError, KernelTypeError
 from mlirtri.kernels.arguments import data_for, device_for
 from mlirtri.kernels.jit import JitFunction
-from mlirtri.kernels.kernel import public
+from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.options import Options, resolved
 from mlirtri.kernels.session import compile_function
 from mlirtri.language.names import Tensor
 from mlirtri.language.signature import shown_type, tensor_type
 from mlirtri.lowering.core.interface import Specialization
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.core.tracebacks import public
 from mlirtri.lowering.pipelines import COMPARED_PIPELINES, WITHOUT_TVM
 from mlirtri.measure.accuracy import absolute_error, is_float, ulp_error
 from mlirtri.measure.copies import copied, host_array, restore, written
 from mlirtri.measure.eager import as_plain, leaves, widened
 from mlirtri.measure.timing import Timed, samples, wait_for
+from mlirtri.programs.program import Program
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ class _Contender:
 
 @public
 def compare(
-    f: JitFunction,
+    f: JitFunction | Program,
     *arguments: Any,
     pipelines: Sequence[str] = COMPARED_PIPELINES,
     target: str | None = None,
@@ -126,15 +129,19 @@ def compare(
     repeat: int | None = None,
     **keywords: Any,
 ) -> Comparison:
-    """Compile `f` by each pipeline, run the kernels on the arguments and the plain function beside them.
+    """Compile `f`, a jit function or a program, by each pipeline and run the kernels on the arguments.
 
-    Errors are measured against the plain function run in float64, else as it is, else against the first pipeline;
-    `Comparison.reference` says which. Timing rounds of all contenders alternate. The arguments are left as they are:
-    a call that writes some runs on copies, restored before each call, untimed. Raises `KernelTypeError` for what is no
-    jit function, and errors of arguments that do not fit the signature.
+    The plain function runs beside them. Errors are measured against it run in float64, else as it is, else against the
+    first pipeline, as for programs; `Comparison.reference` says which. Timing rounds of all contenders alternate. The
+    arguments are left as they are: a call that writes some runs on copies, restored before each call, untimed. Raises
+    `KernelTypeError` for what is no jit function or program, and errors of arguments that do not fit.
     """
+    if isinstance(f, Program):
+        options = {"target": target, "schedule": schedule}
+        return _compared_program(f, arguments, keywords, pipelines, options, repeat)
     if not isinstance(f, JitFunction):
-        raise KernelTypeError(f"compare takes a jit function, not {f!r}", help="decorate it with @mlirtri.jit")
+        help = "decorate it with @mlirtri.jit"
+        raise KernelTypeError(f"compare takes a jit function or a program, not {f!r}", help=help)
     options = Options(target, None, schedule).over(f.options)
     where, _, _ = resolved(replace(options, pipeline="linalg"))
     device = device_for(where)
@@ -153,12 +160,68 @@ def compare(
     contenders[-1].writes = written(contenders[-1].values, named)
     names = tuple(name for name in named if any(name in contender.writes for contender in contenders))
     reference, expected = _reference(_plain(Row(""), f, widened(named)), contenders, names)
+    return _measured(f.__name__, contenders, named, names, (reference, expected), repeat, where)
+
+
+def _compared_program(
+    program: Program,
+    arguments: Sequence[Any],
+    keywords: dict[str, Any],
+    pipelines: Sequence[str],
+    options: dict[str, Any],
+    repeat: int | None,
+) -> Comparison:
+    """Compare the pipelines with the first one that runs: a program has no plain function."""
+    rows = [_program_kernel(program, name, options) for name in pipelines]
+    kernels = [kernel for _, kernel in rows if kernel is not None]
+    where, _, _ = resolved(Options(options["target"], "linalg", options["schedule"]))
+    name, device, named = program.functions[0], device_for(where), {}
+    if kernels:
+        parameters = kernels[0].interface.parameters
+        given = kernels[0].ordered(arguments, keywords)
+        pairs = zip(parameters, given, strict=True)
+        named = {parameter.name: data_for(parameter.name, parameter.type, value, device) for parameter, value in pairs}
+        name = kernels[0].name
+    contenders = [
+        _Contender(row) if kernel is None else _kernel_run(row, kernel, named, list(named)) for row, kernel in rows
+    ]
+    names = tuple(name for name in named if any(name in contender.writes for contender in contenders))
+    first = next((contender for contender in contenders if contender.result is not None), None)
+    reference = "nothing, since nothing ran" if first is None else f"pipeline {first.row.name!r}"
+    expected = None if first is None else first.with_written(names)
+    return _measured(name, contenders, named, names, (reference, expected), repeat, where)
+
+
+def _program_kernel(program: Program, pipeline: str, options: dict[str, Any]) -> tuple[Row, Kernel | None]:
+    schedule = "default" if pipeline in WITHOUT_TVM else options["schedule"]
+    try:
+        # Twice, as in `_compiled`.
+        chosen = {"pipeline": pipeline, "target": options["target"], "schedule": schedule}
+        _, kernel = [program.anew().compile(**chosen) for _ in range(2)]
+    except KernelError as error:
+        return Row(pipeline, refusal=str(error)), None
+    if kernel.interface.states:
+        help = "compare a program whose results follow from its arguments"
+        raise KernelTypeError("this program keeps values between calls, and compare calls it many times", help=help)
+    return Row(pipeline), kernel
+
+
+def _measured(
+    name: str,
+    contenders: Sequence[_Contender],
+    named: dict[str, Any],
+    names: tuple[str, ...],
+    reference: tuple[str, list[np.ndarray] | None],
+    repeat: int | None,
+    target: Target,
+) -> Comparison:
+    """Return the comparison, after the errors from the reference and the times have been measured."""
     for contender in contenders:
-        contender.row = _with_errors(contender, names, expected, reference)
-    _time(contenders, named, names, repeat, device)
+        contender.row = _with_errors(contender, names, reference[1], reference[0])
+    _time(contenders, named, names, repeat, device_for(target))
     shown = tuple(f"{name}: {_argument(value)}" for name, value in named.items())
     rows = tuple(contender.row for contender in contenders)
-    return Comparison(f.__name__, str(where), shown, reference, rows, names)
+    return Comparison(name, str(target), shown, reference[0], rows, names)
 
 
 def _argument(value: Any) -> str:
@@ -175,10 +238,15 @@ def _compiled(f: JitFunction, specialization: Specialization, options: Options, 
         _, kernel = [compile_function(function, specialization, options, {}).kernel for _ in range(2)]
     except KernelError as error:
         return _Contender(replace(row, refusal=str(error)))
+    return _kernel_run(row, kernel, named, [parameter.name for parameter in specialization.tensors])
+
+
+def _kernel_run(row: Row, kernel: Kernel, named: dict[str, Any], names: Sequence[str]) -> _Contender:
+    """Return the contender that calls this kernel on the arguments of these names."""
     stats = kernel.stats
     row = replace(row, kernels=stats["kernels"], bytes=stats["bytes"], compile_seconds=dict(stats["compile_seconds"]))
     values = copied(named) if kernel.writes else named
-    arguments = [values[parameter.name] for parameter in specialization.tensors]
+    arguments = [values[name] for name in names]
     return _first_run(_Contender(row, values, kernel.writes, lambda: kernel(*arguments)))
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri.errors import KernelTypeError, KernelValueError, UnknownOptionError
-from mlirtri.kernels.kernel import public
 from mlirtri.kernels.options import Options, language_options, resolved
+from mlirtri.lowering.core.tracebacks import public
 
 
 class Config:

@@ -17,8 +17,9 @@ from mlirtri.dialect.bindings.locations import give_locations, locate_implied_bo
 from mlirtri.dialect.bindings.mlir import ir, print_complete, public_functions
 from mlirtri.dialect.definition import context_for
 from mlirtri.errors import KernelError, ParseError, Span
-from mlirtri.kernels.kernel import Kernel, hide_frames
+from mlirtri.kernels.kernel import Kernel
 from mlirtri.lowering.core.interface import Interface
+from mlirtri.lowering.core.tracebacks import hide_frames
 from mlirtri.lowering.importers.normalize.constants import take_constants
 from mlirtri.lowering.mlir.attribute_checks import check_attributes
 from mlirtri.lowering.mlir.attributes import DTYPE, argument_attributes, result_attributes

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, ParseError, Span, did_you_mean
-from mlirtri.kernels.kernel import Kernel, hide_frames
+from mlirtri.kernels.kernel import Kernel
+from mlirtri.lowering.core.tracebacks import hide_frames
 from mlirtri.programs.onnx_kernel import OnnxKernel
 from mlirtri.programs.program import Program
 

@@ -5,6 +5,7 @@ Compiling changes the module, so it is read again for each compilation.
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,12 +20,13 @@ from mlirtri.compiler.versions import versions
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, KernelTypeError, ParseError, Span, UnknownOptionError, did_you_mean
 from mlirtri.kernels.export import Form, exported
-from mlirtri.kernels.kernel import Kernel, hide_frames
+from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.options import Options, content_key, resolved
 from mlirtri.kernels.session import manifest
 from mlirtri.lowering.core.interface import Interface, kernel_names
 from mlirtri.lowering.core.stage import CompileContext, Stage
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.core.tracebacks import hide_frames
 from mlirtri.lowering.pipelines import Pipeline, normal_form_stage, pipeline_of_import
 from mlirtri.programs.params import Params
 
@@ -173,6 +175,12 @@ class Program:
         except KernelError as error:
             hide_frames(error)
             raise
+
+    def anew(self) -> Program:
+        """Return a program of the same module and `params` that has compiled nothing yet."""
+        program = copy.copy(self)
+        program._kernels, program._called = {}, None
+        return program
 
     def _entry(self, entry: str | None) -> str:
         names = ", ".join(self.functions) or "none"

@@ -11,8 +11,8 @@ from mlirtri.compiler.dumps import read_text
 from mlirtri.compiler.interfaces import function_of
 from mlirtri.compiler.printing import parse
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, ParseError, Span, did_you_mean
-from mlirtri.kernels.kernel import hide_frames
 from mlirtri.lowering.core.interface import Interface, Leaf, kernel_names
+from mlirtri.lowering.core.tracebacks import hide_frames
 from mlirtri.programs.program import Program
 
 

@@ -11,7 +11,7 @@ from mlirtri.dialect.bindings.locations import parse_text
 from mlirtri.dialect.bindings.mlir import ir, load_stablehlo, read_stablehlo_artifact
 from mlirtri.dialect.definition import new_context
 from mlirtri.errors import KernelError, KernelTypeError, ParseError
-from mlirtri.kernels.kernel import hide_frames
+from mlirtri.lowering.core.tracebacks import hide_frames
 from mlirtri.programs.mlir_program import read_source
 from mlirtri.programs.mlir_sources import BYTECODE, contents_of
 from mlirtri.programs.program import Program

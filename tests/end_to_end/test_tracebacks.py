@@ -43,6 +43,36 @@ USERS = ["frames_of", "<lambda>"]
 """The frames of a traceback: none is ours."""
 
 
+@mt.macro
+def doubled(value: mt.Ref):
+    value = value * 2
+
+
+def calls_of_classes():
+    stage = mt.Stage("extra", "mlir", boom)
+    pipeline = mt.Pipeline.named("mlir")
+    return (
+        lambda: mt.Stage("two words", "mlir", boom),
+        lambda: mt.Stage("name", "kind", boom),
+        lambda: mt.Pipeline("mine", [1]),
+        lambda: mt.Pipeline.named("nothing"),
+        lambda: pipeline.insert_before("nothing", stage),
+        lambda: pipeline.insert_after("nothing", stage),
+        lambda: pipeline.replace("nothing", stage),
+        lambda: pipeline.find("nothing"),
+        lambda: pipeline.until("nothing"),
+        lambda: pipeline.after("nothing"),
+        lambda: mt.Tensor((2, -1), mt.float32),
+        lambda: mt.Tensor[[2], "nothing"],
+        lambda: mt.device("toaster"),
+        lambda: mt.device("cpu").__enter__(),
+        lambda: mt.relax.nn.relu(1),
+        lambda: mt.tensorir(3),
+        lambda: mt.sum(1),
+        lambda: doubled(1),
+    )
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="there a bare `raise` restores the traceback")
 def test_a_traceback_has_the_users_frames_alone(tmp_path):
     x = torch.ones(4, 8)
@@ -68,7 +98,7 @@ def test_a_traceback_has_the_users_frames_alone(tmp_path):
         lambda: mt.from_mlir(program)(x),
         lambda: mt.from_torch(torch.nn.Linear(8, 2), (x,)).load_state_dict({}),
     )
-    for call in calls:
+    for call in calls + calls_of_classes():
         assert frames_of(call)[0] == USERS
 
 

@@ -58,7 +58,12 @@ def test_an_empty_variable_is_unset(monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("MLIRTRI_VERIFY", "yes please"), ("MLIRTRI_NUM_THREADS", "0"), ("MLIRTRI_NUM_THREADS", "4097")],
+    [
+        ("MLIRTRI_VERIFY", "yes please"),
+        ("MLIRTRI_NUM_THREADS", "0"),
+        ("MLIRTRI_NUM_THREADS", "4097"),
+        ("MLIRTRI_MAX_PASS_BYTES", "1000"),
+    ],
 )
 def test_a_bad_value_names_the_variable_and_what_it_takes(monkeypatch, name, text):
     monkeypatch.setenv(name, text)

@@ -182,7 +182,7 @@ LAYERS = (
                 "lowering.importers.from_torch.graph_passes lowering.importers.from_torch.tracing lowering.runtime "
                 "programs"
             ),
-            "measure": "calls compiler kernels language",
+            "measure": "calls compiler kernels language programs",
             "cli": "cache compiler kernels language lowering.runtime measure programs programs.torch_programs",
             "opt": "",
             "pages": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mlirtri.dialect.bindings.mlir import all_operations, ir
+from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named
 from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.from_stablehlo import (
@@ -18,6 +18,8 @@ from mlirtri.lowering.importers.from_stablehlo import (
     windows,
 )
 from mlirtri.lowering.importers.normalize import mlir_to_linalg
+from mlirtri.lowering.importers.normalize.constants import new_resource
+from mlirtri.lowering.mlir.constants import resource_key
 from mlirtri.lowering.toolchain.isolated_passes import run_isolated
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_rewrite
 
@@ -39,6 +41,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("fourier-transforms", fft.rewrite, module, context)
         run_rewrite("halves-of-matrices", linear_algebra.widen_halves, module, context)
         run_rewrite("control-flow", control_flow.rewrite, module, context)
+        run_rewrite("signless-resources", lambda module: _without_signs(module, context), module, context)
     module = run_isolated(module, TO_LINALG, context)
     with module.context, ir.Location.unknown():
         run_rewrite("windows", windows.rewrite, module, context)
@@ -48,6 +51,30 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_rewrite(name, rewrite, module, context)
         refuse(_not_lowered(module), "linalg", "compute it outside of the program, or write it with other operations")
     return mlir_to_linalg.lower(module, context)
+
+
+def _without_signs(module: ir.Module, context: CompileContext) -> None:
+    """Give large unsigned constants signless types: upstream converts those of literals only."""
+    for operation in operations_named(module, "stablehlo.constant"):
+        kind = operation.results[0].type
+        key = resource_key(operation.attributes["value"]) if _is_unsigned(kind) else None
+        if key is None:
+            continue
+        width = ir.IntegerType(kind.element_type).width
+        signless = ir.RankedTensorType.get(kind.shape, ir.IntegerType.get_signless(width))
+        array = context.params[key].view(f"i{width // 8}")
+        with ir.InsertionPoint(operation), operation.location:
+            value = new_resource(key, signless, array, context.params)
+            constant = ir.Operation.create("stablehlo.constant", [signless], attributes={"value": value})
+            cast = ir.Operation.create("builtin.unrealized_conversion_cast", [kind], [constant.result])
+        operation.results[0].replace_all_uses_with(cast.result)
+        operation.erase()
+
+
+def _is_unsigned(kind: ir.Type) -> bool:
+    if not isinstance(kind, ir.RankedTensorType) or not isinstance(kind.element_type, ir.IntegerType):
+        return False
+    return ir.IntegerType(kind.element_type).is_unsigned
 
 
 def _not_lowered(module: ir.Module) -> Iterator[tuple[ir.Operation, str]]:

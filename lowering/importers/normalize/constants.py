@@ -129,6 +129,13 @@ def _move(
     operation.attributes["value"] = references[content]
 
 
+def new_resource(name_hint: str, kind: ir.RankedTensorType, array: np.ndarray, params: dict[str, Any]) -> ir.Attribute:
+    """Return a ``dense_resource`` of a new name, whose elements `params` holds from now on."""
+    name, attribute = _reference(name_hint, kind, params)
+    params[name] = array
+    return attribute
+
+
 def _reference(name_hint: str, kind: ir.RankedTensorType, params: dict[str, Any]) -> tuple[str, ir.Attribute]:
     name, count = name_hint, 0
     while True:

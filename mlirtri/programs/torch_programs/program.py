@@ -25,8 +25,9 @@ from mlirtri.errors import (
     KernelValueError,
     UnsupportedOperationError,
 )
-from mlirtri.kernels.kernel import Kernel, hide_frames, public
+from mlirtri.kernels.kernel import Kernel
 from mlirtri.lowering.core.forks import renewed
+from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph, span_of_node
 from mlirtri.lowering.importers.from_torch.tracing.tracing import replace_prims_views, traceable

@@ -17,7 +17,8 @@ from torch.utils import _pytree as pytree
 from mlirtri.calls.arrays import as_array, as_torch
 from mlirtri.calls.updates import share_elements, why_not_writable
 from mlirtri.errors import ArgumentMismatchError, KernelError
-from mlirtri.kernels.kernel import Kernel, hide_frames
+from mlirtri.kernels.kernel import Kernel
+from mlirtri.lowering.core.tracebacks import hide_frames
 from mlirtri.lowering.runtime.stored_tensors import read_tensors, restored, write_tensors
 from mlirtri.programs.torch_programs.calling_convention import Calling, Returned
 from mlirtri.programs.torch_programs.calling_json import calling_json, calling_of_json

@@ -307,6 +307,13 @@ def test_syntax_error_names_the_place(run, tmp_path):
     assert "unfinished.py:1:7: error: unfinished.py is not valid Python" in err
 
 
+def test_a_null_character_has_a_position(run, tmp_path):
+    file = tmp_path / "garbage.py"
+    file.write_bytes(b"x = 1\ny\xff\0")
+    _, _, err = run("emit", str(file))
+    assert "garbage.py:2:3: error: garbage.py is not valid Python: a null character" in err
+
+
 def test_a_name_near_a_kernel_is_suggested(run, kernels):
     status, _, err = run("emit", f"{kernels}::chian")
     assert status == 1

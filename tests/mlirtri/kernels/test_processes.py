@@ -289,3 +289,18 @@ def test_the_folder_of_another_user_that_does_not_exist(monkeypatch, capsys):
     assert "~no-such-user/tuning (not a file)" in capsys.readouterr().out
     with pytest.raises(UnknownOptionError, match="MLIRTRI_TUNING_FILE=~no-such-user/tuning is not a file"):
         tuning_file.recall("key")
+
+
+def test_a_worker_ends_with_its_parent_while_it_computes():
+    program = """from mlirtri.lowering.toolchain.worker_process import end_with_parent
+end_with_parent({})
+print(1, flush=True)
+while True:
+    pass"""
+    lifeline, end = os.pipe()
+    code = [sys.executable, "-c", program.format(lifeline)]
+    with subprocess.Popen(code, stdout=subprocess.PIPE, pass_fds=[lifeline]) as worker:
+        os.close(lifeline)
+        assert worker.stdout.readline() == b"1\n"
+        os.close(end)
+        assert worker.wait(60) == -signal.SIGIO

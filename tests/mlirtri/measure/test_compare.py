@@ -95,6 +95,21 @@ def test_nothing_ran():
     assert "mlir" in str(found)
 
 
+def test_a_program_is_compared_with_its_first_pipeline():
+    program = mt.from_mlir(
+        "func.func @f(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {"
+        " %e = tensor.empty() : tensor<4xf32>"
+        " %0 = linalg.add ins(%a, %b : tensor<4xf32>, tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>"
+        " return %0 : tensor<4xf32> }"
+    )
+    comparison = mt.compare(program, np.ones(4, np.float32), b=mt.Tensor((4,), mt.float32), repeat=1)
+    assert comparison.reference == "pipeline 'linalg'"
+    assert [row.name for row in comparison.rows] == ["linalg", "relax", "mlir"]
+    assert all(row.max_error == 0 and row.run_seconds and row.compile_total for row in comparison.rows)
+    with pytest.raises(mt.KernelError, match="missing b"):
+        mt.compare(program, np.ones(4, np.float32))
+
+
 def test_arguments_that_do_not_fit_are_raised():
     with pytest.raises(mt.KernelError, match="missing"):
         mt.compare(chain, torch.randn(5))

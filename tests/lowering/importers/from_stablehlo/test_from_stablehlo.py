@@ -24,6 +24,21 @@ def run(text: str, *arguments: np.ndarray, pipeline: str = "linalg"):
     return mt.from_stablehlo(text).compile(pipeline=pipeline)(*arguments)
 
 
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_large_unsigned_constants(pipeline):
+    constants = np.arange(60000, 60100, dtype=np.uint16)
+    text = f"""func.func @main(%a: tensor<100xui16>) -> (tensor<100xui16>, tensor<100xui16>) {{
+        %c = stablehlo.constant dense<{constants.tolist()}> : tensor<100xui16>
+        %d = stablehlo.constant dense<{constants.tolist()}> : tensor<100xui16>
+        %0 = stablehlo.divide %c, %a : tensor<100xui16>
+        return %0, %d : tensor<100xui16>, tensor<100xui16> }}"""
+    a = np.arange(1, 101, dtype=np.uint16)
+    quotient, same = run(text, a, pipeline=pipeline)
+    assert quotient.dtype == same.dtype == np.uint16
+    np.testing.assert_array_equal(quotient, constants // a)
+    np.testing.assert_array_equal(same, constants)
+
+
 MLP = """
 #loc1 = loc("net.py":7:4)
 module @jit_net attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {

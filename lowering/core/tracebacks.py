@@ -1,0 +1,58 @@
+"""Public functions whose errors show the user's frames and none of ours."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from mlirtri import settings
+from mlirtri.errors import KernelError
+
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
+Class = TypeVar("Class", bound=type)
+
+
+def hide_frames(error: KernelError) -> None:
+    """Remove our frames and the cause from `error`; a bare `raise` after it adds none, so that the user's call is last.
+
+    Every public function raises so. ``MLIRTRI_DEBUG=1`` keeps the frames.
+    """
+    if settings.get("MLIRTRI_DEBUG"):
+        return
+    error.__cause__ = None
+    error.__suppress_context__ = True
+    error.__traceback__ = None
+    if sys.version_info < (3, 11):
+        # There a bare `raise` restores the traceback.
+        raise error
+
+
+def public(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
+    """Return a function whose errors show no frames of ours."""
+
+    @functools.wraps(function)
+    def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Returned:
+        try:
+            return function(*arguments, **keywords)
+        except KernelError as error:
+            hide_frames(error)
+            raise
+
+    return call
+
+
+def public_class(*names: str) -> Callable[[Class], Class]:
+    """Return a class decorator that makes the initializer and the methods of these names `public`."""
+
+    def decorate(decorated: Class) -> Class:
+        for name in ("__init__", *names):
+            method: Any = decorated.__dict__[name]
+            is_class_method = isinstance(method, classmethod)
+            wrapped = classmethod(public(method.__func__)) if is_class_method else public(method)
+            setattr(decorated, name, wrapped)
+        return decorated
+
+    return decorate

@@ -1,0 +1,99 @@
+"""Lists in kernels: as arguments they stay lists; what would change one is refused, or writes its arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import mlirtri as mt
+from mlirtri.errors import KernelError
+
+X = np.arange(9.0).reshape(3, 3)
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "interpreter"])
+def test_a_list_argument_is_no_tuple(pipeline):
+    @mt.jit(pipeline=pipeline)
+    def read(a, rows):
+        return a[rows]
+
+    np.testing.assert_array_equal(read(X, [0, 1]), X[[0, 1]])
+    np.testing.assert_array_equal(read(X, (0, 1)), X[0, 1])
+    np.testing.assert_array_equal(read(X, ([0, 1], 2)), X[[0, 1], 2])
+    assert mt.jit(lambda a, rows: rows)(X, [1, (2,)]) == [1, (2,)]
+
+
+def appends(a, items):
+    items.append(3)
+    return a
+
+
+def extends(a, items):
+    other = items
+    items += [3]
+    return a * len(other)
+
+
+def assigns(a, items):
+    items[0] = 3
+    return a
+
+
+def updates(a, items):
+    items[0] += 1
+    return a * items[0]
+
+
+def updates_a_number(a, items):
+    sums = [a.sum(), a.sum()]
+    sums[0] += 1
+    return sums
+
+
+@pytest.mark.parametrize("function", [appends, extends, assigns, updates, updates_a_number])
+def test_a_list_does_not_change(function):
+    items = [1, 2]
+    with pytest.raises(KernelError, match="a list"):
+        mt.jit(function)(X, items)
+    assert items == [1, 2]
+
+
+def writes_elements(a):
+    pair = [a * 2, a]
+    for _ in range(3):
+        pair[0] += pair[1]
+    pair[1] -= 1
+    return pair, len(pair)
+
+
+def test_arrays_in_a_list_are_written():
+    a, b = X.copy(), X.copy()
+    results, expected = mt.jit(writes_elements)(a), writes_elements(b)
+    np.testing.assert_array_equal(results[0], expected[0])
+    np.testing.assert_array_equal(a, b)
+    assert results[1] == 2
+    t, u = torch.ones(3), torch.ones(3)
+    assert torch.equal(mt.jit(writes_elements)(t)[0][0], writes_elements(u)[0][0])
+    assert torch.equal(t, u)
+
+
+@pytest.mark.parametrize("convert", [float, int, complex, abs, round])
+def test_numbers_of_lists_are_refused(convert):
+    with pytest.raises(KernelError, match="list of a tensor") as error:
+        mt.jit(lambda a: convert([a]))(X)
+    assert "mistake in mlirtri" not in str(error.value)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "float16"])
+@pytest.mark.parametrize("number", [3, 2.5])
+def test_the_smaller_of_two_types_is_refused(dtype, number):
+    with pytest.raises(KernelError, match="depending on the values"):
+        mt.jit(lambda a: min(a[0], number) * 100)(np.ones(2, dtype))
+
+
+def test_the_smaller_of_one_type():
+    a = np.array([5, 2])
+    assert mt.jit(lambda a: min(a[0], 3, a[1]) * 100)(a) == 200
+    assert mt.jit(lambda a: min(int(a[0]), 3) * 100)(a.astype(np.int8)) == 300
+    assert mt.jit(lambda a: max(a[0], 0.0))(-a.astype(np.float32)) == 0
