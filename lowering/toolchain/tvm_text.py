@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from itertools import count
 from typing import Any
 
@@ -101,17 +102,23 @@ def _has_repeated_names(function: PrimFunc) -> bool:
 
 def _shadowing(function: PrimFunc) -> dict[Any, None]:
     """Return the variables of loops in loops of the same name, in order."""
+    loops: list[Any] = []
+    structural_walk(function.body, (tirx.For, loops.append), order="pre")
+    counts = Counter(loop.loop_var.name for loop in loops)
     inner: dict[Any, None] = {}
-
-    def note(loop) -> None:
-        def compare(other) -> None:
-            if other.loop_var.name == loop.loop_var.name:
-                inner.setdefault(other.loop_var)
-
-        structural_walk(loop.body, (tirx.For, compare), order="pre")
-
-    structural_walk(function.body, (tirx.For, note), order="pre")
+    for loop in loops:
+        name = loop.loop_var.name
+        # Large loops have names of their own, so that only small bodies are walked again.
+        if counts[name] > 1:
+            structural_walk(
+                loop.body, (tirx.For, lambda other, name=name: _note_if_named(other, name, inner)), order="pre"
+            )
     return inner
+
+
+def _note_if_named(loop: Any, name: str, variables: dict[Any, None]) -> None:
+    if loop.loop_var.name == name:
+        variables.setdefault(loop.loop_var)
 
 
 def _renamed(function: PrimFunc) -> PrimFunc:

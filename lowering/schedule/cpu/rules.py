@@ -27,6 +27,7 @@ from mlirtri.lowering.schedule.cpu.rows.rule import rows
 from mlirtri.lowering.tir.blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
 from mlirtri.lowering.tir.statements import fresh, sequence
 from mlirtri.lowering.toolchain.tvm_names import SCHEDULE_ERRORS, VIEW, PrimFunc, Schedule, tvm
+from mlirtri.lowering.toolchain.tvm_text import with_names_as_printed
 
 COLUMN_CHUNK = 256
 """Columns that a column reduction keeps in the first-level cache while it runs down the rows."""
@@ -135,11 +136,14 @@ def _checked(rule: Callable[[PrimFunc, Target], Schedule | None]) -> Callable[[P
 
     def apply(function: PrimFunc, target: Target) -> Schedule | None:
         schedule = rule(function, target)
-        if schedule is not None:
-            scheduled = schedule.mod["main"]
-            name = str((scheduled.attrs or {}).get("global_symbol", "kernel"))
-            attempt(name, scheduled, tvm.target.Target.current())
-        return schedule
+        if schedule is None:
+            return None
+        # Under the names of its text, which stage `scheduled` has, so that stage `llvm` finds what is lowered here.
+        named = with_names_as_printed(schedule.mod)
+        scheduled = named["main"]
+        name = str((scheduled.attrs or {}).get("global_symbol", "kernel"))
+        attempt(name, scheduled, tvm.target.Target.current())
+        return schedule if named.same_as(schedule.mod) else Schedule(named)
 
     return apply
 
