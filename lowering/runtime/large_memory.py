@@ -7,11 +7,12 @@ begin at a cache line, as torch's do and NumPy's do not.
 from __future__ import annotations
 
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from mlirtri.lowering.runtime.red_zones import current
+if TYPE_CHECKING:
+    import torch
 
 LARGE = 1 << 22
 """Bytes from which the pages of a new array cost more than what is written into it."""
@@ -21,6 +22,10 @@ LINE = 64
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | str | None = None) -> torch.Tensor:
     """Return an uninitialised tensor, in large pages from `LARGE` bytes on; it owns its memory."""
+    import torch  # calls with arrays need none
+
+    from mlirtri.lowering.runtime.red_zones import current
+
     if (zones := current()) is not None:
         return zones.empty("an intermediate", shape, dtype, device)
     size = prod(shape) * dtype.itemsize

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from mlirtri.lowering.runtime.launches import Launches, launches_of_tensors
 from mlirtri.lowering.runtime.tvm_executable import Library
 from mlirtri.lowering.toolchain.tvm_runtime import start_machine
 
@@ -21,6 +22,10 @@ class MachineExecutable:
         self.kernels = kernels
         self.library, self.function = library, function
         self._local = threading.local()
+
+    def launches(self, inputs: int, outputs: int) -> Launches:
+        """Return what a call does, for calls that are written as Python."""
+        return launches_of_tensors(self.launch, inputs, outputs)
 
     def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         machine = getattr(self._local, "machine", None)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mlirtri.errors import CodegenError, KernelMemoryError
+from mlirtri.lowering.runtime.launches import ARGUMENT, RESULT, Launch, Launches, Operand
 
 _Packed = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -86,6 +87,17 @@ class MlirExecutable:
         self._function(table)
         if self._gives_status and pointers[self._arguments]:
             raise KernelMemoryError("no memory for a temporary of the kernel")
+
+    def launches(self, inputs: int, outputs: int) -> Launches:
+        """Return what a call does, for calls that are written as Python."""
+        operands = [
+            *(Operand(ARGUMENT, number) for number in range(inputs)),
+            *(Operand(RESULT, number) for number in range(outputs) if number not in self._updates),
+        ]
+        step = Launch(self._function, tuple(operands), self._sizes)
+        return Launches(
+            (step,), {}, {}, lambda tensor: tensor, checks=False, takes_pointers=True, gives_status=self._gives_status
+        )
 
     def _with_memory(self, outputs: Sequence[Any]) -> list[Any]:
         return [tensor for position, tensor in enumerate(outputs) if position not in self._updates]

@@ -6,7 +6,7 @@ use. Thread-safe: a call shares only read-only data with others. Raises `DeviceE
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -18,34 +18,11 @@ import torch
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.lowering.runtime.large_memory import empty
 from mlirtri.lowering.runtime.launch_plan import Plan, Step, Value
+from mlirtri.lowering.runtime.launches import Launches, launches_of_plan, separates_result
 from mlirtri.lowering.runtime.stored_tensors import restored
+from mlirtri.lowering.toolchain.tvm_runtime import runtime
 
 Launch = Callable[[Sequence[Any], Sequence[Any]], None]
-LITTLE = 1 << 12
-"""Bytes that one block of work may touch to take about a microsecond."""
-DIRECT_STEPS, DIRECT_BYTES = 4, 1 << 20
-"""Maximal launches of a `Direct` call, and bytes of its intermediates."""
-
-
-@dataclass(frozen=True)
-class DirectStep:
-    """One launch: a compiled function, which checks shapes, dtypes, strides and devices before it reads or writes."""
-
-    function: Any
-    """TVM's compiled function."""
-    operands: tuple[int, ...]
-    """Numbers of values, in its parameter order: inputs, then outputs."""
-
-
-@dataclass(frozen=True)
-class Direct:
-    """A call of a few launches on its arguments, constants and new memory, with one result."""
-
-    steps: tuple[DirectStep, ...]
-    result: int
-    scratch: dict[int, tuple[tuple[int, ...], torch.dtype]]
-    """Shape and dtype of launch outputs other than the result."""
-    constants: dict[int, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -73,13 +50,15 @@ class KernelExecutable:
     launch: Launch
     updates_in_place: bool = False
     """Whether results that update arguments are those arguments' tensors, written in place."""
-    direct: Direct | None = None
-    """The compiled functions, if a call consists of them only."""
-    sized: Callable[..., Any] | None = None
-    """The compiled function of dynamic sizes, if it takes all of the arguments and the result."""
     plan: Plan | None = None
     library: Library | None = None
     """What it was made of, for artifacts; no library in a kernel without code, or for CUDA."""
+    data: Launches | None = None
+    """What `launches` returns."""
+
+    def launches(self, inputs: int, outputs: int) -> Launches | None:
+        """Return what a call does, for calls that are written as Python; None if it is no list of launches."""
+        return self.data
 
 
 @dataclass(frozen=True)
@@ -99,10 +78,16 @@ def make_executable(plan: Plan, kernel: Callable[[str], Callable], library: Libr
     launch = _single(plan, store, kernel(str(plan.steps[0].kernel))) if is_single else _several(plan, store, kernel)
     launch = launch if plan.is_static else _with_empty_tensors(launch, bool(plan.updates))
     launch = _on_parts(launch) if plan.has_parts else launch
+    constants = _Constants(plan)
+    tensors = dict(zip(constants.numbers, constants.host, strict=True))
     long = library.long if library is not None else ()
-    direct = _direct(plan, store, kernel, long) if _is_direct(plan, store) else None
-    sized = kernel(str(plan.steps[0].kernel)) if is_single and _is_sized(plan) else None
-    return KernelExecutable(plan.kernels, plan.bytes, launch, bool(plan.updates), direct, sized, plan, library)
+    launches = launches_of_plan(plan, store.home, store.copies, kernel, tensors, _prepared, long)
+    return KernelExecutable(plan.kernels, plan.bytes, launch, bool(plan.updates), plan, library, launches)
+
+
+def _prepared(tensor: Any) -> Any:
+    """Return a tensor as TVM's own, which compiled functions take fastest."""
+    return runtime().from_dlpack(tensor)
 
 
 def _on_parts(launch: Launch) -> Launch:
@@ -147,54 +132,13 @@ def _is_single(plan: Plan, store: Store) -> bool:
     )
 
 
-def _is_direct(plan: Plan, store: Store) -> bool:
-    """Return whether a call is a few launches only, which check all arguments, with one result."""
-    if not plan.is_static or plan.has_parts or plan.updates or store.copies or len(plan.results) != 1:
-        return False
-    if not 1 <= len(plan.steps) <= DIRECT_STEPS or any(step.kernel is None for step in plan.steps):
-        return False
-    values = {number for step in plan.steps for number in (*step.inputs, *step.outputs)}
-    # A view of a launch's output would have another number.
-    if not values.issuperset((*range(plan.arguments), *plan.results)) or plan.results[0] not in plan.steps[-1].outputs:
-        return False
-    within = [plan.values[number] for number in values - {*range(plan.arguments), *plan.results}]
-    # Large intermediates are better freed during the call.
-    return all(plan.values[number].size and plan.values[number].device is None for number in values) and (
-        sum(value.bytes for value in within) <= DIRECT_BYTES
-    )
-
-
 def separate_results(plan: Plan) -> dict[str, int]:
-    """Return the function that writes the result of a direct call, with the index of its result parameter.
-
-    It is the last launch: earlier ones have read by then the arguments that share memory with `out`.
-    """
-    if not _is_direct(plan, _assign_outputs(plan)):
+    """Return the function that writes the result of a direct call, with the index of its result parameter."""
+    store = _assign_outputs(plan)
+    if not separates_result(plan, store.home, store.copies):
         return {}
     step = plan.steps[-1]
     return {str(step.kernel): (*step.inputs, *step.outputs).index(plan.results[0])}
-
-
-def _is_sized(plan: Plan) -> bool:
-    """Return whether the only launch has dynamic sizes and takes the arguments in order and the only result."""
-    operands = (*plan.steps[0].inputs, *plan.steps[0].outputs)
-    is_bare = not (plan.is_static or plan.has_parts or plan.updates)
-    return is_bare and len(plan.results) == 1 and operands == (*range(plan.arguments), *plan.results)
-
-
-def _direct(plan: Plan, store: Store, kernel: Callable[[str], Any], long: Collection[str]) -> Direct:
-    steps = [DirectStep(kernel(str(step.kernel)), (*step.inputs, *step.outputs)) for step in plan.steps]
-    if plan.bytes is not None and plan.bytes <= LITTLE and not any(step.kernel in long for step in plan.steps):
-        for step in steps:
-            # Other threads wait for less time than a GIL release takes.
-            step.function.release_gil = False
-    produced = {number for step in plan.steps for number in step.outputs} - {*plan.results}
-    scratch = {
-        number: (plan.values[number].static_shape, DTYPES[plan.values[number].dtype].torch)
-        for number in sorted(produced)
-    }
-    constants = _Constants(plan)
-    return Direct(tuple(steps), plan.results[0], scratch, dict(zip(constants.numbers, constants.host, strict=True)))
 
 
 def _single(plan: Plan, store: Store, function: Callable) -> Launch:

@@ -9,11 +9,9 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from mlirtri.calls.callee import compiled_dtype
 from mlirtri.dialect.base.dtypes import STORED, DType, find_stored
 
-_SIGNED = {"uint8": torch.int8, "uint16": torch.int16, "uint32": torch.int32, "uint64": torch.int64}
-_SIGNED |= dict.fromkeys(STORED, torch.int8)
-"""What stands for a dtype where integers have lost their sign, and 8-bit floats are bits."""
 _WITHOUT_ARRAYS = {torch.bfloat16: torch.int16, **{dtype.torch: torch.int8 for dtype in STORED.values()}}
 """Dtypes of torch that NumPy lacks, and what has the same bits."""
 
@@ -49,8 +47,8 @@ def view_of(dtype: DType, signless: bool) -> Callable[[torch.Tensor], torch.Tens
     """Return the executable's view of a dtype: complex as parts, unsigned as signed if `signless`; None if none."""
     if dtype.is_complex:
         return torch.view_as_real
-    signed = _SIGNED.get(dtype.name) if signless else None
-    return None if signed is None else lambda tensor: tensor.view(signed)
+    compiled = compiled_dtype(dtype, signless)
+    return None if compiled is None else lambda tensor: tensor.view(compiled.torch)
 
 
 def unviewed(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

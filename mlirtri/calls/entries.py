@@ -11,7 +11,6 @@ import torch
 
 from mlirtri.calls.arrays import as_torch, is_settled, view_of
 from mlirtri.calls.dynamic_shapes import admits
-from mlirtri.calls.plain import Type
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
 from mlirtri.language.signature import is_other_array, shown_type
@@ -147,10 +146,6 @@ class Entry:
             help=help_text,
         )
 
-    def plain_type(self) -> Type:
-        """Return the compiled type, as the fast paths check it."""
-        return Type(tuple(self.shape), self.torch_dtype, viewed_dtype(self.view, self.torch_dtype))
-
     def warn(self) -> None:
         """Warn once per kernel and parameter that a call copies."""
         if self.has_warned:
@@ -166,8 +161,3 @@ class Entry:
 def _flat(view: Callable[[torch.Tensor], torch.Tensor] | None) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return the view of a pointer's memory: its elements along one axis."""
     return lambda tensor: tensor.view(-1) if view is None else view(tensor.view(-1))
-
-
-def viewed_dtype(view: Callable[[torch.Tensor], torch.Tensor] | None, dtype: torch.dtype) -> torch.dtype | None:
-    """Return the dtype of the executable's view; None without a view."""
-    return None if view is None else view(torch.empty(0, dtype=dtype)).dtype

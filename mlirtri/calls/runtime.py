@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -12,15 +11,14 @@ import torch
 
 from mlirtri import settings
 from mlirtri.calls.arrays import as_array, as_torch, unviewed, view_of
-from mlirtri.calls.direct_calls import Call, direct_call, is_possible
+from mlirtri.calls.callee import Callee
 from mlirtri.calls.dynamic_shapes import DynamicShapes
-from mlirtri.calls.entries import Entry, viewed_dtype
-from mlirtri.calls.plain import Type
-from mlirtri.calls.remembered_calls import sized_call, static_call
+from mlirtri.calls.entries import Entry
+from mlirtri.calls.short_calls import Call, keep_frames, short_call
 from mlirtri.calls.updates import Updates, overlap
 from mlirtri.dialect.base.dtypes import find_stored
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.errors import ArgumentMismatchError, KernelMemoryError, KernelTypeError
+from mlirtri.errors import ArgumentMismatchError, KernelError, KernelMemoryError, KernelTypeError
 from mlirtri.language.signature import shown_type
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.interface import Interface, Leaf, PrintLog, PrintSite, like
@@ -62,47 +60,18 @@ class Runner:
         self.has_views = any(view is not None for view in self.views)
         tree = interface.tree
         self.is_single = isinstance(tree, Leaf) and len(interface.leaves) == 1
-        has_views = self.has_views or any(entry.view is not None for entry in self.entries)
-        types = [*(parameter.type for parameter in interface.parameters), *interface.leaves]
-        has_parts = any(type_.dtype.is_complex for type_ in types)
         self.updates = Updates(interface, getattr(executable, "updates_in_place", False))
-        is_bare = not (self.updates or interface.numbers or interface.states or interface.log or interface.checks)
-        self.is_bare = is_bare and bool(self.entries) and not (cuda or has_parts or has_views)
-        """Whether a call is nothing but memory for the results and launches, on the tensors as they are."""
-        is_short = self.is_single and is_bare and bool(self.entries) and not cuda and not has_parts
-        self.is_direct = is_short and self.sizes is None
-        self.is_sized = is_short and not has_views and self._is_one_launch_of_sizes()
+        self.callee = Callee(name, interface, executable, semantics, signless, lambda: self.bound)
         self.has_red_zones: bool = settings.get("MLIRTRI_RED_ZONES")
 
-    def _is_one_launch_of_sizes(self) -> bool:
-        return (
-            getattr(self.executable, "sized", None) is not None
-            and self.sizes is not None
-            and not self.sizes.elements
-            and all(entry.shape for entry in self.entries)
-        )
+    def short_call(
+        self, general: Call, install: Callable[[Call], None], hide: Callable[[KernelError], None] = keep_frames
+    ) -> Call:
+        """Return `general` made faster for plain arguments, if the executable allows it; else `general` itself.
 
-    def short_call(self, general: Call) -> Call:
-        """Return `general` made faster for plain arguments, if the executable allows it; else `general` itself."""
-        if self.has_red_zones:
-            return general
-        if self.is_sized:
-            return sized_call(self.executable.sized, len(self.entries), self.bound, general)
-        direct = getattr(self.executable, "direct", None)
-        types = [entry.plain_type() for entry in self.entries]
-        if direct is not None and self.is_direct and is_possible(types):
-            [(shape, dtype)], [view] = self.outputs, self.views
-            return direct_call(direct, types, self.bound, Type(shape, dtype, viewed_dtype(view, dtype)), general)
-        is_known = self.is_bare and (self.sizes is None or not self.sizes.elements)
-        if not is_known or any(leaf.counts for leaf in _leaves(self.interface.tree)):
-            return general
-        return static_call(self.executable, len(self.entries), self.bound, self.shaped, self._rebuilder(), general)
-
-    def _rebuilder(self) -> Callable[[list[Any]], Any]:
-        tree = self.interface.tree
-        if type(tree) is tuple and len(tree) > 1 and all(isinstance(leaf, Leaf) for leaf in tree):
-            return itemgetter(*[leaf.index for leaf in tree])
-        return lambda results: self.rebuild(tree, results, False)
+        `install` gets a faster one whenever there is one; `hide` removes our frames from an error.
+        """
+        return general if self.device.type != "cpu" else short_call(self.callee, general, install, hide)
 
     def __call__(self, arguments: Sequence[Any], out: Any = None) -> Any:
         inputs = [entry(argument) for entry, argument in zip(self.entries, arguments, strict=True)]

@@ -43,10 +43,10 @@ class _Entry:
     def again(self, arguments: tuple[Any, ...]) -> _Again | None:
         """Return a call that checks the arguments' types only; None if types alone do not decide."""
         if self._again is None and not self.captures:
-            from mlirtri.calls.direct_calls import guarded  # loads torch
+            from mlirtri.kernels.lookup import guarded  # loads torch
 
             # The first call determines the fast path.
-            self._again = guarded(arguments, self.runtime, self.kernel.__call__, _UNKNOWN)
+            self._again = guarded(arguments, self.runtime, self.kernel, _UNKNOWN)
         return self._again
 
     def call(self, arguments: tuple[Any, ...], out: Any) -> Any:

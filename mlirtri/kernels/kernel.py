@@ -166,18 +166,28 @@ class Kernel:
         )
 
     def _first_call(self, /, *arguments: Any, **keywords: Any) -> Any:
-        """Run the general call once, which determines the fast path of later calls."""
+        """Run, and write the short call of later calls."""
         try:
-            result = self._general_call(*arguments, **keywords)
+            call = self.__call__ = self._short_call()
+            return call(*arguments, **keywords)
         except KernelError as error:
             hide_frames(error)
             raise
-        self.__call__ = self._short_call()
-        return result
 
     def _short_call(self) -> Callable[..., Any]:
         is_named_out = any(parameter.name == "out" for parameter in self.interface.parameters)
-        return self._general_call if is_named_out else self.runner.short_call(self._general_call)
+        if is_named_out or self.target.is_cuda:
+            return self._general_call
+        from mlirtri.calls.short_calls import Callee, short_call
+
+        callee = Callee(
+            self.name, self.interface, self.compilation.executable, self.semantics, self.pipeline.signless,
+            lambda: self.runner.bound,
+        )  # fmt: skip
+        return short_call(callee, self._general_call, self._install, hide_frames)
+
+    def _install(self, call: Callable[..., Any]) -> None:
+        self.__call__ = call
 
     def _general_call(self, /, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
         try:

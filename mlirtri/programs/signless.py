@@ -5,6 +5,7 @@ The memory is the same, and the function's operations carry the sign, so nothing
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype, find_dtype
 from mlirtri.errors import KernelTypeError
-from mlirtri.kernels.kernel import Kernel
+from mlirtri.kernels.kernel import Kernel, hide_frames
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.interface import Interface, Leaf, TensorParameter, like
 
@@ -41,7 +42,9 @@ class SignlessKernel(Kernel):
                 return self._general_call(*arguments, **keywords)
             if key not in calls:
                 kernel = self._of_signs(arguments, {}, None)
-                calls[key] = kernel if kernel is not self else self.runner.short_call(own)
+                calls[key] = kernel
+                if kernel is self:
+                    calls[key] = self.runner.short_call(own, functools.partial(calls.__setitem__, key), hide_frames)
             return calls[key](*arguments)
 
         return call

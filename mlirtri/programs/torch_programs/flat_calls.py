@@ -6,16 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import torch
-from torch.utils import _pytree as pytree
-
-from mlirtri.calls.direct_calls import Call
 from mlirtri.calls.runtime import Runner
+from mlirtri.calls.short_calls import Call
 from mlirtri.programs.torch_programs.calling_convention import Calling
-
-_LEAVES = frozenset({torch.Tensor, torch.nn.Parameter, np.ndarray})
-"""Types that are no structures, and that kernels look at themselves."""
 
 
 def flat_call(calling: Calling, runner: Runner, general: Call) -> Call:
@@ -30,9 +23,7 @@ def flat_call(calling: Calling, runner: Runner, general: Call) -> Call:
     rebuild = _rebuilding(calling, numbers)
     if rebuild is None:
         return general
-    if runner.is_single and (fast := _single(calling.results, runner, general)) is not None:
-        return fast
-    return _guarded(calling, runner, rebuild, general)
+    return _rebuilt(calling, runner, rebuild, general)
 
 
 def _takes_leaves(calling: Calling) -> bool:
@@ -93,45 +84,31 @@ def _rebuilding(calling: Calling, numbers: Sequence[int]) -> Callable[[Any], Any
     return rebuild
 
 
-def _single(results: pytree.TreeSpec, runner: Runner, general: Call) -> Call | None:
-    if not results.is_leaf() and results.num_leaves != 1:
-        return None
-    make = None if results.is_leaf() else results.type
+class _Value:
+    """What the general call has returned: the module's value, not the kernel's."""
 
-    def only(*arguments: Any, out: Any = None) -> Any:
-        result = general(*arguments)
-        return result if make is None else result[0]
-
-    fast = runner.short_call(only)
-    if fast is only:
-        return None
-
-    def call(*arguments: Any, **keywords: Any) -> Any:
-        if keywords:
-            return general(*arguments, **keywords)
-        result = fast(*arguments)
-        return result if make is None else make((result,))
-
-    return call
+    def __init__(self, value: Any):
+        self.value = value
 
 
-def _guarded(calling: Calling, runner: Runner, rebuild: Callable[[Any], Any], general: Call) -> Call:
-    count, inputs, sizes = len(calling.inputs), calling.inputs, calling.sizes if calling.sizes.expressions else None
+def _rebuilt(calling: Calling, runner: Runner, rebuild: Callable[[Any], Any], general: Call) -> Call:
+    if (sizes := calling.sizes).expressions:
+        # The constraints on sizes are verified for known shapes.
+        runner.callee.check_sizes = lambda arguments: sizes.check(runner.name, calling.inputs, arguments)
 
-    def checked(*arguments: Any, out: Any = None) -> Any:
-        if sizes is not None:
-            sizes.check(runner.name, inputs, arguments)
-        return runner(arguments)
+    def refused(*arguments: Any, out: Any = None, **keywords: Any) -> _Value:
+        if out is not None:
+            keywords["out"] = out
+        return _Value(general(*arguments, **keywords))
 
-    # The constraints on sizes are verified for known shapes.
-    fast = runner.short_call(checked)
+    def install(call: Call) -> None:
+        nonlocal fast
+        fast = call
+
+    fast = runner.short_call(refused, install)
 
     def call(*arguments: Any, **keywords: Any) -> Any:
-        if keywords or len(arguments) != count:
-            return general(*arguments, **keywords)
-        for argument in arguments:
-            if type(argument) not in _LEAVES:
-                return general(*arguments)
-        return rebuild(fast(*arguments))
+        result = fast(*arguments, **keywords)
+        return result.value if type(result) is _Value else rebuild(result)
 
     return call

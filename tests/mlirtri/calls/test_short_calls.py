@@ -226,7 +226,7 @@ def test_out_may_share_memory_with_an_argument(kernel, a, b):
         memory[4:] = a
         assert torch.equal(kernel(memory[4:], b, out=memory[start : start + 8]), a + b)
     with pytest.raises(ValueError, match="memory is shared"):
-        kernel.runner.executable.direct.steps[0].function(memory[:8], b, memory[1:9])
+        kernel.runner.executable.data.steps[0].function(memory[:8], b, memory[1:9])
     assert torch.equal(memory[4:], a + b)
     assert kernel(a, b, out=a) is a
     assert torch.equal(a, torch.arange(8.0) + b)
@@ -261,7 +261,7 @@ def test_a_called_kernel_has_a_way_in_of_its_own_and_keeps_its_class(a, b):
     kernel(a, b)
     assert type(kernel) is mt.Kernel
     assert callable(kernel)
-    assert kernel.__call__.__globals__["launch0"] is kernel.runner.executable.direct.steps[0].function
+    assert kernel.__call__.__globals__["v0_launch0"] is kernel.runner.executable.data.steps[0].function
     assert torch.equal(kernel(b=b, a=a, out=out), a + b)
     assert torch.equal(kernel(a, b=b), a + b)
     for wrong in ({}, {"a": a, "b": b}, {"b": b, "c": a}):

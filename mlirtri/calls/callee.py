@@ -1,0 +1,112 @@
+"""What a written call needs to know of its kernel. Loads neither torch nor TVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mlirtri.calls.call_memory import new_array
+from mlirtri.calls.dynamic_shapes import MAX_SHAPES, DynamicShapes, admits
+from mlirtri.dialect.base.dtypes import DTYPES, STORED, DType
+from mlirtri.lowering.core.interface import Interface, Leaf
+from mlirtri.lowering.runtime.launches import Launches
+
+
+class Impossible(Exception):
+    """There is no short call for such arguments."""
+
+
+_SIGNED = {"uint8": "int8", "uint16": "int16", "uint32": "int32", "uint64": "int64", **dict.fromkeys(STORED, "int8")}
+"""What stands for a dtype where integers have lost their sign, and 8-bit floats are bits."""
+
+
+def compiled_dtype(dtype: DType, signless: bool) -> DType | None:
+    """Return the dtype that executables take the same memory for, where it differs: parts of complex numbers."""
+    if dtype.is_complex:
+        return dtype.part
+    signed = _SIGNED.get(dtype.name) if signless else None
+    return None if signed is None else DTYPES[signed]
+
+
+class Callee:
+    """One kernel, as calls are written for it."""
+
+    def __init__(
+        self,
+        name: str,
+        interface: Interface,
+        executable: Any,
+        semantics: str,
+        signless: bool,
+        bound: Callable[[], Sequence[Any]],
+    ):
+        self.name, self.interface, self.signless = name, interface, signless
+        self.returns_arrays = semantics == "numpy"
+        self.bound = bound
+        """Returns the tensors that the function takes after the arguments."""
+        self.shapes = DynamicShapes(name, interface, interface.sizes) if interface.sizes is not None else None
+        self.updates = dict(interface.updates)
+        """Number of a written parameter to the result that is its new content."""
+        is_in_place = getattr(executable, "updates_in_place", False)
+        self.in_place = {result: parameter for parameter, result in interface.updates} if is_in_place else {}
+        self.leaves = _leaves(interface.tree)
+        self.check_sizes: Callable[[Sequence[Any]], None] | None = None
+        """Raises for sizes that the caller refuses."""
+        self._executable = executable
+
+    @cached_property
+    def launches(self) -> Launches:
+        """Return what a call does; raises `Impossible`."""
+        interface = self.interface
+        find = getattr(self._executable, "launches", None)
+        inputs = len(interface.parameters) + len(interface.bound)
+        launches = None if find is None else find(inputs, len(interface.leaves))
+        types = [*(parameter.type for parameter in interface.parameters), *interface.leaves]
+        if launches is None or interface.log is not None or interface.states:
+            raise Impossible
+        if any(type_.is_static and not type_.size for type_ in types):
+            raise Impossible
+        return launches
+
+    def compiled(self, dtype: DType) -> DType | None:
+        return compiled_dtype(dtype, self.signless)
+
+    def failing(self, position: int) -> Exception:
+        """Return the error of a check that failed."""
+        check = self.interface.checks[position]
+        return check.error(check.message, check.span)
+
+    def remember(self, known: dict[Any, Any], gives_tensors: bool, key: Any, arguments: tuple[Any, ...]) -> Any:
+        """Return what allocates each result for these arguments, after storing it under `key`.
+
+        Raises `Impossible`, or the error of sizes that do not match.
+        """
+        for parameter, argument in zip(self.interface.parameters, arguments, strict=True):
+            if not admits(parameter.type.shape, np.shape(argument)):
+                raise Impossible
+        if self.check_sizes is not None:
+            self.check_sizes(arguments)
+        tensors = [argument if hasattr(argument, "shape") else np.asarray(argument) for argument in arguments]
+        shapes = self.shapes.results((*tensors, *(self.bound() if self.interface.bound else ())))
+        if any(0 in shape for shape in (*shapes, *(tensor.shape for tensor in tensors))):
+            raise Impossible
+        if gives_tensors:
+            from mlirtri.calls.torch_guards import contiguous_strides
+
+            made = tuple((shape, contiguous_strides(shape)) for shape in shapes)
+        else:
+            leaves = self.interface.leaves
+            made = tuple((shape, new_array(shape, leaf.dtype)) for shape, leaf in zip(shapes, leaves, strict=True))
+        if len(known) >= MAX_SHAPES:
+            known.clear()
+        known[key] = made
+        return made
+
+
+def _leaves(tree: Any) -> list[Leaf]:
+    if isinstance(tree, (tuple, list)):
+        return [leaf for part in tree for leaf in _leaves(part)]
+    return [tree] if isinstance(tree, Leaf) else []
