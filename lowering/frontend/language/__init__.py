@@ -11,6 +11,7 @@ Read in this order:
 - `dynamic_sizes.py`: run-time sizes and indices in linear form. `fixed_sizes.py`: those that arguments decide.
 - `storage.py`: the memory of arrays, and the view operations from it to a tensor.
 - `strides.py`: whether a reshape of a view is a view.
+- `pointers.py`: `match_buffer`, arrays with sizes and strides over the memory of a pointer.
 - `merging.py`: the common type of a value after two branches, or of two iterations.
 - `scf.py`: builders of `scf` operations around tensors.
 - `debugging.py`: the log of `device_print`; `breakpoint()`.
