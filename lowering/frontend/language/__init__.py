@@ -7,6 +7,7 @@ Read in this order:
 
 - `builder.py`: `Language`, one method per function; elementwise functions; checks at run time.
 - `shapes.py`, `arrays.py`, `reductions.py`, `complex_numbers.py`: the other functions by topic, each ``name(b, …)``.
+- `pointers.py`: arrays in the memory behind a pointer.
 - `linear_algebra.py`: `numpy.linalg` in the kernel language itself.
 - `dynamic_sizes.py`: run-time sizes and indices in linear form. `fixed_sizes.py`: those that arguments decide.
 - `storage.py`: the memory of arrays, and the view operations from it to a tensor.
