@@ -12,13 +12,14 @@ what the files are. Whether they are whole and fit this machine, the caller has 
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any, NoReturn
 
 from mlirtri.errors import ArtifactError
@@ -121,8 +122,8 @@ def _named(library: Path) -> Path:
 def _link_module(module: Any, file: Path) -> Path:
     core = [tvm_runtime.core_library()._name]
     if not module.imports:
-        with TemporaryDirectory(dir=file.parent) as folder:
-            path = Path(folder, OBJECT)
+        with _temporary(file.parent) as folder:
+            path = folder / OBJECT
             path.write_bytes(written(lambda name: module.write_to_file(name, "o")))
             link([path], file, core)
         return file
@@ -130,16 +131,26 @@ def _link_module(module: Any, file: Path) -> Path:
     def compiled(name: str, objects: list[str], **_options: Any) -> None:
         link([Path(path) for path in objects], Path(name), core)
 
-    with TemporaryDirectory(dir=file.parent) as folder:
-        module.export_library(str(file), fcompile=compiled, workspace_dir=folder)
+    with _temporary(file.parent) as folder:
+        module.export_library(str(file), fcompile=compiled, workspace_dir=str(folder))
     return file
+
+
+@contextlib.contextmanager
+def _temporary(inside: Path | None = None) -> Iterator[Path]:
+    """Make a folder for a while; `tempfile.TemporaryDirectory` cannot be made while Python ends."""
+    folder = Path(mkdtemp(prefix="mlirtri-", dir=inside))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @cache
 def _starter() -> bytes:
     engine = starter_engine()
-    with TemporaryDirectory() as folder:
-        path, library = Path(folder, OBJECT), Path(folder, STARTER)
+    with _temporary() as folder:
+        path, library = folder / OBJECT, folder / STARTER
         engine.raw_lookup("set")  # compiles
         path.write_bytes(written(engine.dump_to_object_file))
         link([path], library)

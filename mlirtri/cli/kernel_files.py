@@ -238,3 +238,11 @@ def _stage(pipeline: Pipeline, name: str) -> Stage:
         raise UnknownOptionError(
             error.message, help=f"{name!r} is a stage of target {target}: say {pipeline_option}--target={target}"
         ) from None
+
+
+def saved_files(kernel: Kernel, folder: str, ir: bool) -> list[str]:
+    """Save a kernel to `folder`; return a line on it, and one per file."""
+    kernel.save(folder, ir=ir)
+    files = sorted(Path(folder).iterdir())
+    lines = [f"  {file.name}: {file.stat().st_size} bytes" for file in files]
+    return [f"{folder}: {kernel.signature} for {kernel.target}, pipeline {kernel.pipeline.name}", *lines]

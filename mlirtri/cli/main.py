@@ -242,6 +242,23 @@ def run(file, start, arguments, pipeline, target, schedule) -> None:
 
 @commands.command()
 @_file()
+@click.option("-o", "--output", required=True, metavar="DIR", help="The folder to write; a saved kernel is replaced.")
+@click.option("--ir", is_flag=True, help="Keep the text of each stage in it.")
+@_start
+@_arguments
+@_pipeline
+@_target
+@_schedule
+def build(file, output, ir, start, arguments, pipeline, target, schedule) -> None:
+    """Compile a kernel (FILE is what `emit` takes) and save it as a folder that runs without the compiler."""
+    from mlirtri.cli.kernel_files import compile_program, saved_files
+
+    kernel = compile_program(file, start, _by_name(arguments), _options(pipeline, target, schedule))
+    print("\n".join(saved_files(kernel, output, ir)))
+
+
+@commands.command()
+@_file()
 @_arguments
 @_target
 @_schedule

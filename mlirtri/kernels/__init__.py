@@ -13,6 +13,7 @@
 - `kernel.py`: a compiled kernel, called and read stage by stage.
 - `export.py`: a stage as MLIR that other tools take.
 - `fusion_report.py`: `kernel.fusion`.
-- `saved.py`: kernels as folders that are loaded without the compiler; `saved_files.py` finds out whether they changed.
+- `saved.py`: kernels as folders that are loaded without the compiler; `saved_files.py` finds out whether they changed;
+  `c_interface.py` is for C programs.
 - `arguments.py`: arguments as the command line writes them, random data, summaries of results.
 """

@@ -54,12 +54,17 @@ def save(kernel: Kernel, folder: Path, ir: bool) -> None:
             f"{kernel.name} was compiled up to stage {kernel.pipeline.names[-1]!r} only, and has no code to save",
             help="compile it without stopping early",
         )
+    from mlirtri.kernels.c_interface import write_c_files
     from mlirtri.lowering.runtime.artifact import write_artifact  # loads torch
+    from mlirtri.lowering.runtime.mlir_executable import MlirExecutable
 
     def fill(temporary: Path) -> Facts:
         description = write_artifact(executable, temporary)
         if kernel.interface.bound:
             _write_params(kernel, temporary)
+        if isinstance(executable, MlirExecutable):
+            facts = (kernel.name, kernel.signature, kernel.interface, executable.convention)
+            write_c_files(*facts, temporary)
         if ir:
             (temporary / IR).write_text(json.dumps(_texts(kernel), indent=1), encoding="utf-8")
         return {**_facts(kernel, description["kind"]), "executable": description, "calling": kernel.saved(temporary)}

@@ -15,6 +15,7 @@ import pytest
 import torch
 from tolerances import tolerance
 
+import mlirtri as mt
 from mlirtri.cli import main as cli
 from mlirtri.cli.kernel_files import each_kernel, load_kernel
 from mlirtri.kernels.arguments import summary
@@ -114,6 +115,23 @@ def test_a_stage_of_the_other_target_says_how_to_ask_for_it(run, kernels, line, 
     status, _, err = run("emit", f"{kernels}::chain", "--arg", "b=f32[8]", *line)
     assert status == 1
     assert hint in err
+
+
+def test_build_writes_a_kernel_that_is_loaded_without_the_compiler(run, kernels, tmp_path):
+    folder = tmp_path / "chain"
+    line = ("build", f"{kernels}::chain", "--arg", "b=f32[8]", "-o", str(folder))
+    status, out, err = run(*line, "--ir", "--pipeline=mlir")
+    assert status == 0, err
+    assert out.splitlines()[0].endswith("chain: chain(a: float32[4, 8], b: float32[8]) for cpu, pipeline mlir")
+    assert {file.name for file in folder.iterdir()} >= {"manifest.json", "kernel.o", "kernel.h", "ir.json"}
+    a, b = np.ones((4, 8), np.float32), np.arange(8, dtype=np.float32)
+    assert np.array_equal(mt.load(folder)(a, b), a + b + a)
+    (folder / "kernel.h").unlink()
+    with pytest.raises(mt.KernelError, match=r"kernel\.h cannot be read"):
+        mt.load(folder)
+    status, _, err = run("build", *line[1:-1], kernels)
+    assert status == 1
+    assert "is a file, which a saved kernel would replace" in err
 
 
 @pytest.mark.parametrize("command", ["emit", "run", "compare", "tune"])

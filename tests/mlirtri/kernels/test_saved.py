@@ -17,6 +17,7 @@ import torch
 import mlirtri as mt
 from mlirtri.errors import ArtifactError, KernelError, UnknownOptionError
 from mlirtri.kernels import saved_files
+from mlirtri.lowering.runtime.openmp import runtime_library
 
 
 @mt.jit
@@ -266,6 +267,44 @@ def test_a_loaded_kernel_is_a_kernel(folder, tmp_path):
     assert dict(again.ir) == dict(original.ir)
     assert again.to_mlir("fused") == original.to_mlir("fused")
     assert again.fusion == original.fusion
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.parametrize("name", ["product", "grow"])
+def test_a_c_program_calls_the_object_file(tmp_path, name):
+    x = np.zeros((4, 4), np.float32)
+    kernel = (
+        product.compile(x, x, pipeline="mlir") if name == "product" else mt.from_mlir(DYNAMIC).compile(pipeline="mlir")
+    )
+    kernel.save(tmp_path / "kernel")
+    # The example's arrays are zeros, of size 4 where that is open.
+    wanted = kernel(x, x)
+    firsts = [result.ravel()[0] for result in (wanted if isinstance(wanted, tuple) else [wanted])]
+    command = ["cc", "-Wall", "-Werror", "example.c", "kernel.o", "-lm", "-o", "example"]
+    has_threads = kernel.compilation.executable.convention.has_threads
+    subprocess.run([*command, *[runtime_library()] * has_threads], cwd=tmp_path / "kernel", check=True)
+    output = subprocess.run("./example", cwd=tmp_path / "kernel", capture_output=True, text=True, check=True).stdout
+    assert output == "".join(f"out{number}[0] = {value:g}\n" for number, value in enumerate(firsts))
+
+
+def test_the_header_says_what_each_pointer_is(tmp_path):
+    table = np.ones((4, 4), ml_dtypes.bfloat16)
+    update.compile(np.ones((4, 4), np.float32), np.ones((4, 4), np.float32), pipeline="mlir").save(tmp_path / "update")
+    header = (tmp_path / "update" / "kernel.h").read_text()
+    assert (
+        "    float *in0_a,\n    const float *in1_b,\n    float *out0,\n    float *out1,\n    uint8_t *out2);" in header
+    )
+    halves.compile(table, pipeline="mlir").save(tmp_path / "halves")
+    header = (tmp_path / "halves" / "kernel.h").read_text()
+    assert "in0_a: bfloat16[4, 4], argument 'a'; the bits of each bfloat16" in header
+    assert "const uint16_t *in0_a" in header
+    rotate.compile(np.ones(4, np.complex64), 3, pipeline="mlir").save(tmp_path / "rotate")
+    header = (tmp_path / "rotate" / "kernel.h").read_text()
+    assert "in0_z: complex64[4], argument 'z'; each element is its real and its imaginary part" in header
+    assert "static float in0_z[8];" in (tmp_path / "rotate" / "example.c").read_text()
+    checked.compile(np.ones((300, 200), np.float32), 3, pipeline="mlir").save(tmp_path / "checked")
+    header = (tmp_path / "checked" / "kernel.h").read_text()
+    assert "out1: bool[], result 1: 0, or else KernelIndexError: an index is out of bounds" in header
 
 
 def test_what_has_no_code_is_refused(tmp_path):
