@@ -116,3 +116,13 @@ class Plan:
             {result: argument for result, argument in data["updates"]},
             data["has_parts"],
         )
+
+
+@dataclass(frozen=True)
+class Store:
+    """The memory of the plan's values during a call: an input, a constant, an output or a fresh tensor."""
+
+    home: dict[int, int]
+    """From a value to the index of the output that it is written into."""
+    copies: tuple[tuple[int, int], ...]
+    """(value, output position) for results that are not written in place: arguments, constants, repeated results."""

@@ -6,8 +6,6 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from mlirtri.lowering.runtime.launches import Launches, launches_of_tensors
 from mlirtri.lowering.runtime.tvm_executable import Library
 from mlirtri.lowering.toolchain.tvm_runtime import start_machine
@@ -31,6 +29,8 @@ class MachineExecutable:
         machine = getattr(self._local, "machine", None)
         if machine is None:
             machine = self._local.machine = start_machine(self.library.module)
+        import torch  # reading it from a file needs none
+
         produced = machine[self.function](*inputs)
         for output, value in zip(outputs, _tensors(produced), strict=True):
             output.copy_(torch.from_dlpack(value))

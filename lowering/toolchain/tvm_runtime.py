@@ -7,9 +7,12 @@ process (`tvm.ir.save_json` of any TIR node) instead of raising.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
+import threading
+from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -49,10 +52,29 @@ def runtime() -> Any:
     check_versions()
     if "torch" not in sys.modules:
         os.environ.setdefault(_WITHOUT_TORCH, "1")
-    import tvm_ffi  # loads its library
+    with _without_torch():
+        import tvm_ffi  # loads its library
 
     runtime_library()
     return tvm_ffi
+
+
+@contextlib.contextmanager
+def _without_torch() -> Iterator[None]:
+    """Let no import of this thread load torch, which `tvm_ffi` tries to load first and can do without."""
+    thread = threading.get_ident()
+
+    class Refusing:
+        @staticmethod
+        def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+            if name == "torch" and threading.get_ident() == thread:
+                raise ModuleNotFoundError("torch is not loaded yet", name=name)
+
+    sys.meta_path.insert(0, Refusing)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(Refusing)  # type: ignore[arg-type]
 
 
 @cache

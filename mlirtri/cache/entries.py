@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -22,7 +23,7 @@ from mlirtri.cache.key import Key, described_stages
 from mlirtri.cache.store import MANIFEST, DamagedError, Entry, Store, stamp
 from mlirtri.compiler.interface_json import from_json, to_json
 from mlirtri.compiler.records import Compilation, StageRecord, StoredRecord
-from mlirtri.errors import KernelError
+from mlirtri.errors import ArtifactError, KernelError
 from mlirtri.lowering.core.interface import Capture, Interface, Leaf
 from mlirtri.lowering.core.stage import Code, CompileContext, Executable, PassRecord, Stage
 from mlirtri.lowering.core.target import Target
@@ -50,6 +51,26 @@ class Origins:
     def value_at(self, path: ValuePath) -> Any:
         """Return what a path leads to."""
         return value_at(self.function, self.constants, path)
+
+
+class StoredCode(Code):
+    """The code of an entry, which is loaded when it is first called."""
+
+    def __init__(self, description: dict[str, Any], folder: Path):
+        self._text, self.payload = "", None
+        self._description, self._folder = description, folder
+        self.compile_again: Callable[[], Executable | None] = lambda: None
+        """Makes the executable where the files are gone: another process may remove an entry at any time."""
+
+    @cached_property
+    def executable(self) -> Executable | None:  # type: ignore[override]
+        """Return the executable, from its files or, where these are gone, compiled again."""
+        from mlirtri.lowering.runtime.artifact import read_artifact
+
+        try:
+            return read_artifact(self._folder, self._description)
+        except ArtifactError:
+            return self.compile_again()
 
 
 @dataclass(frozen=True)
@@ -144,10 +165,11 @@ def read_kernel(entry: Entry, key: Key, target: Target, schedule: str, origins: 
         )
         context = CompileContext(manifest["name"], target, schedule, interface=interface, keep_passes=False)
         records = _records(entry, stages, context)
-        executable = _read_executable(manifest["executable"], entry.folder / ARTIFACT)
+        executable = manifest["executable"]
     except (KernelError, KeyError, TypeError, ValueError, LookupError, AttributeError) as problem:
         raise DamagedError(str(problem)) from None
-    compilation = Compilation(context, records, None if executable is None else Code("", executable))
+    code = None if executable is None else StoredCode(executable, entry.folder / ARTIFACT)
+    compilation = Compilation(context, records, code)
     stamp(entry.folder)
     pipeline = Pipeline(manifest["pipeline"], stages)
     return StoredKernel(
@@ -166,14 +188,6 @@ def _records(entry: Entry, stages: Sequence[Stage], context: CompileContext) -> 
         name: StoredRecord(by_name[name], seconds[name], stage["text"], stage["complete"])
         for name, stage in texts.items()
     }
-
-
-def _read_executable(description: dict[str, Any] | None, folder: Path) -> Executable | None:
-    if description is None:
-        return None
-    from mlirtri.lowering.runtime.artifact import read_artifact  # loads what it reads
-
-    return read_artifact(folder, description)
 
 
 def _check_interface(interface: Interface) -> None:

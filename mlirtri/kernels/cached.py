@@ -14,7 +14,7 @@ from typing import Any
 from mlirtri import settings
 from mlirtri.cache.captures import Differs
 from mlirtri.cache.digests import NoDescription
-from mlirtri.cache.entries import Origins, StoredKernel, kernel_writer, read_kernel
+from mlirtri.cache.entries import Origins, StoredCode, StoredKernel, kernel_writer, read_kernel
 from mlirtri.cache.key import Key, constants_of, key_of_function
 from mlirtri.cache.misses import explain_miss
 from mlirtri.cache.store import DamagedError, Store, warn
@@ -134,6 +134,8 @@ def _kernel_of(stored: StoredKernel, target: Any, kernels: Kernels) -> Kernel:
             stored.name, stored.pipeline, target, stored.semantics, stored.compilation, stored.interface,
             compile_with_passes,
         )  # fmt: skip
+        if isinstance(code := stored.compilation.ir, StoredCode):
+            code.compile_again = lambda: compile_with_passes().executable
     return kernels[key]
 
 

@@ -7,6 +7,7 @@ text, with pipeline, target, schedule and versions, is the content key of the pr
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,7 +43,7 @@ class _Entry:
 
     def again(self, arguments: tuple[Any, ...]) -> _Again | None:
         """Return a call that checks the arguments' types only; None if types alone do not decide."""
-        if self._again is None and not self.captures:
+        if self._again is None and not self.captures and "torch" in sys.modules:
             from mlirtri.kernels.lookup import guarded  # loads torch
 
             # The first call determines the fast path.
