@@ -91,6 +91,8 @@ class Leaf:
     """The result's type, with run-time sizes at their maximum."""
     counts: tuple[tuple[int, int], ...] = ()
     """Axes whose size is known at run time only, each with the result (int64, rank 0) that holds it."""
+    is_array: bool = False
+    """Whether NumPy gives an array of rank 0 here, not a number."""
 
 
 ResultTree = Any

@@ -141,6 +141,10 @@ def _return_span(tree: KernelTree) -> Span:
     return span_of_node(tree.file, returns[-1] if returns else tree.node)
 
 
+def _is_array(value: Any) -> bool:
+    return has_memory(value) and not value.origin.storage.may_be_number
+
+
 def _result_tree(value: Any, builder: Language, results: list[TriValue], span: Span) -> Any:
     if value is None:
         return None
@@ -151,7 +155,8 @@ def _result_tree(value: Any, builder: Language, results: list[TriValue], span: S
     result = value if isinstance(value, TriValue) else builder.tensor(value)
     if all(Size.of(size).is_fixed for size in result.type.shape):
         results.append(result)
-        return Leaf(len(results) - 1, without_values(result.type))
+        is_array = builder.semantics == "numpy" and not result.type.rank and _is_array(value)
+        return Leaf(len(results) - 1, without_values(result.type), is_array=is_array)
     try:
         result_kind = kind(result)
     except Differs as differs:

@@ -12,7 +12,7 @@ from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriValue
-from mlirtri.errors import KernelAssertionError, KernelTypeError, UnsupportedSyntaxError
+from mlirtri.errors import KernelAssertionError, KernelTypeError, KernelValueError, UnsupportedSyntaxError
 from mlirtri.lowering.external.objects import Device
 from mlirtri.lowering.frontend.context import FunctionContext, Returned, handles, visit, visit_block
 from mlirtri.lowering.frontend.expressions import attribute, item
@@ -213,6 +213,7 @@ def visit_aug_assign(context: FunctionContext, node: ast.AugAssign) -> None:
     old = element(b, current(b.tri, owner), parts)
     value = visit(context, node.value)
     old, owner = current(b.tri, old), current(b.tri, owner)
+    _check_overlap(b, old, value, node)
     new = binary(b, node.op, old, value)
     _check_update(b, old, new, node)
     write(b, owner, parts, new)
@@ -227,6 +228,7 @@ def _update_name(context: FunctionContext, name: str, node: ast.AugAssign) -> No
             help=f"write `{name} = {name} {OPERATOR_SIGNS.get(type(node.op), '…')} …`, which makes a new one",
         )
     old = current(context.b.tri, old)
+    _check_overlap(context.b, old, value, node)
     new = binary(context.b, node.op, old, value)
     # A branch inside of the value replaces the dictionary of names.
     names = context.scope.locals
@@ -239,6 +241,20 @@ def _update_name(context: FunctionContext, name: str, node: ast.AugAssign) -> No
     else:
         names[name] = with_memory(new)
         _name_value(new, name)
+
+
+def _check_overlap(b: Language, old: Any, value: Any, node: ast.AugAssign) -> None:
+    """Refuse ``x += x[0]`` where torch does: a view of the elements that are written, and not just these in order."""
+    if b.semantics != "torch" or not has_memory(old) or not has_memory(value):
+        return
+    written, read = old.origin, value.origin
+    if written.storage is not read.storage or read.steps[: len(written.steps)] != written.steps:
+        return
+    if any(step.op != "reshape" for step in read.steps[len(written.steps) :]):
+        raise KernelValueError(
+            f"`{ast.unparse(node)}` writes elements that it also reads elsewhere",
+            help=f"torch refuses it, too: write {ast.unparse(node.value)}.clone()",
+        )
 
 
 def _check_identity(context: FunctionContext, name: str, old: TriValue, node: ast.AugAssign) -> None:

@@ -34,13 +34,13 @@ def as_torch(array: np.ndarray, on_copy: Callable[[], None] | None = None) -> to
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
-def as_array(tensor: torch.Tensor) -> Any:
-    """Return a result as a NumPy array; of rank 0 as a NumPy scalar, as NumPy's own functions do."""
+def as_array(tensor: torch.Tensor, keeps_rank_0: bool = False) -> Any:
+    """Return a result as a NumPy array; of rank 0 as a NumPy scalar, as most of NumPy's functions do, unless kept."""
     if tensor.dtype in _WITHOUT_ARRAYS:
         array = tensor.view(_WITHOUT_ARRAYS[tensor.dtype]).numpy().view(find_stored(tensor.dtype).numpy)
     else:
         array = tensor.numpy()
-    return array if array.ndim else array[()]
+    return array if array.ndim or keeps_rank_0 else array[()]
 
 
 def view_of(dtype: DType, signless: bool) -> Callable[[torch.Tensor], torch.Tensor] | None:

@@ -169,7 +169,7 @@ class Runner:
                 result = result.narrow(axis, 0, int(results[count].item()))
             if tree.index in self.interface.numbers:
                 return result.item()
-            return as_array(result) if arrays else result
+            return as_array(result, tree.is_array) if arrays else result
         return None if tree is None else like(tree, [self.rebuild(part, results, arrays) for part in tree])
 
     def into(self, out: Any, arguments: Sequence[Any], inputs: list[Any], device: torch.device) -> Any:

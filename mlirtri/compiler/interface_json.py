@@ -122,7 +122,9 @@ def _log_of_json(data: dict[str, Any] | None) -> PrintLog | None:
 
 def _tree_json(tree: Any) -> Any:
     if isinstance(tree, Leaf):
-        return {"leaf": tree.index, "counts": [list(pair) for pair in tree.counts]} if tree.counts else tree.index
+        if not tree.counts and not tree.is_array:
+            return tree.index
+        return {"leaf": tree.index, "counts": [list(pair) for pair in tree.counts], "array": tree.is_array}
     if tree is None:
         return None
     parts = [_tree_json(part) for part in tree]
@@ -138,7 +140,7 @@ def _tree_of_json(data: Any, results: tuple[TensorType, ...]) -> Any:
         return None
     if "leaf" in data:
         counts = tuple((axis, result) for axis, result in data["counts"])
-        return Leaf(data["leaf"], results[data["leaf"]], counts)
+        return Leaf(data["leaf"], results[data["leaf"]], counts, data.get("array", False))
     if "fields" in data:
         parts = [_tree_of_json(part, results) for part in data["parts"]]
         return namedtuple(data["name"], data["fields"])(*parts)

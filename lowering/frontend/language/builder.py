@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -135,6 +136,8 @@ class Language:
 
     def elementwise(self, name: str, *operands: Any, **attributes: Any) -> Any:
         """Cast the operands, emit the operation and cast the result by the promotion rules of the semantics."""
+        if name in _COMPARISONS and self.semantics == "numpy":
+            operands = _infinite_beyond_64_bits(operands)
         plan = promotion.result_dtypes(self.semantics, name, [self.operand(x) for x in operands])
         if plan.mixed_signs:
             return self._compare_signs(name, operands, plan)
@@ -198,6 +201,18 @@ class Language:
         if is_less or name == "not_equal":
             return self.tri.logical_or(negative, compared)
         return self.tri.logical_and(self.tri.logical_not(negative), compared)
+
+
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+
+
+def _infinite_beyond_64_bits(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Replace a Python int that no 64-bit integer reaches by infinity, which compares alike with all of those."""
+    if not any(isinstance(x, TriValue) and x.type.dtype.is_integer for x in operands):
+        return operands
+    is_beyond = [type(x) is int and not -(1 << 63) <= x < 1 << 64 for x in operands]
+    pairs = zip(operands, is_beyond, strict=True)
+    return tuple((inf if x > 0 else -inf) if beyond else x for x, beyond in pairs)
 
 
 def kind_of(x: TriValue) -> str:
