@@ -199,7 +199,7 @@ class NestedTooDeeplyError(KernelValueError, RecursionError):
 
 
 class KernelIndexError(KernelValueError, IndexError):
-    """An index outside of an array: known at compile time, or found at run time by a kernel with ``debug``."""
+    """An index outside of an array: known at compile time, or found at run time."""
 
 
 class KernelLinearAlgebraError(KernelValueError, LinAlgError):

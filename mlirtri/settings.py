@@ -104,7 +104,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_STRICT", *_SWITCH, False, "for tests: a schedule rule or pass that fails is an error"),
         Setting("MLIRTRI_RED_ZONES", *_SWITCH, False, "for tests: check at each call that code stays in its buffers"),
         Setting("MLIRTRI_VERIFY", *_SWITCH, False, "check after each stage that it holds only operations it may hold"),
-        Setting("MLIRTRI_DEBUG", *_SWITCH, False, "show the compiler's own frames in errors; kernels check indices"),
+        Setting("MLIRTRI_DEBUG", *_SWITCH, False, "show the compiler's own frames in errors; `debug` of kernels"),
     )
 }  # fmt: skip
 DECIDE_CODE = (

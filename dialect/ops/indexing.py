@@ -2,7 +2,8 @@
 
 Each `DYNAMIC` in the attributes `offsets`, `sizes` and `shape` stands for the next of the operands `indices` (int64,
 rank 0): first all offsets in order, then all sizes. Slices are in bounds: the frontend clamps or checks.
-Indices of `gather` and `scatter` count from the end when negative; those out of range are clamped.
+Indices of `gather` and `scatter` count from the end when negative; those out of range are clamped, and the frontend
+lets the kernel raise.
 """
 
 from __future__ import annotations

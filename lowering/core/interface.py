@@ -106,12 +106,14 @@ def like(tree: Any, parts: Any) -> Any:
 
 @dataclass(frozen=True)
 class RuntimeCheck:
-    """An extra rank-0 bool result that must be false after the call, else `error` is raised at `span`."""
+    """An extra rank-0 result that must not be `code` after the call, else `error` is raised at `span`."""
 
     index: int
     error: type[Exception]
     message: str
     span: Span | None
+    code: int = 1
+    """Several checks share an int32 result, which holds the code of one that fails; a lone check has a bool."""
 
 
 @dataclass(frozen=True)

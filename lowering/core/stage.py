@@ -101,7 +101,7 @@ class CompileContext:
     inline_depth: int = 500
     """How deeply calls are inlined in each other."""
     debug: bool = False
-    """Whether the kernel checks indices, and runs its assertions and prints."""
+    """Whether the kernel runs its assertions and prints, and checks indices on CUDA, too."""
     stops: bool = False
     """Whether the kernel is interpreted, so that `breakpoint()` stops in it."""
     warnings: list[SkippedStep] = field(default_factory=list)

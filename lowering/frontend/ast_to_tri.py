@@ -9,6 +9,7 @@ import ast
 from dataclasses import replace
 from typing import Any
 
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.locations import location_of, span_of
@@ -39,6 +40,8 @@ from mlirtri.lowering.frontend.scope import Scope
 from mlirtri.lowering.mlir.attributes import argument_attributes
 from mlirtri.lowering.mlir.imperative import UPDATED_BY
 
+INT32 = DTYPES["int32"]
+
 
 def lower(tree: KernelTree, context: CompileContext) -> ir.Module:
     """Return the `tri` module of a kernel, and set `context.interface`; raises all `KernelError`s of the function."""
@@ -66,6 +69,8 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
     builder = Language(tree.specialization.semantics, context.unroll, context.debug, context.stops)
     builder.entry, builder.inline_depth = block, context.inline_depth
     builder.tri.placement = Placement(context.target)
+    # On CUDA a check would wait for the device at each call.
+    builder.checks_indices = context.debug or not context.target.is_cuda
     scope = Scope(tree.function, context.captures)
     types = iter(emit_prologue(builder, function, block, tree.specialization.tensors))
     arguments, memories = iter(block.arguments), []
@@ -80,10 +85,7 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
     results: list[TriValue] = []
     builder.tri.location = location_of(_return_span(tree))
     structure = _result_tree(value, builder, results, _return_span(tree))
-    checks = []
-    for status, error, message, location in builder.pending_checks:
-        checks.append(RuntimeCheck(len(results), error, message, span_of(location)))
-        results.append(status.value if isinstance(status, Storage) else status)
+    checks = _checks(builder, results)
     log = builder.prints.results(results)
     updates = []
     for number, argument in enumerate(memories):
@@ -102,7 +104,40 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
     drop_dead(block)
     parameters: tuple[TensorParameter, ...] = tree.specialization.tensors
     types = tuple(without_values(result.type) for result in results)
-    context.interface = Interface(parameters, types, structure, tuple(checks), tuple(updates), log, ordered)
+    context.interface = Interface(parameters, types, structure, checks, tuple(updates), log, ordered)
+
+
+def _checks(builder: Language, results: list[TriValue]) -> tuple[RuntimeCheck, ...]:
+    """Append to the results what tells which check fails, and return the checks.
+
+    A lone check is a bool. Of several one result holds the number of the first that fails, and 0 if none does.
+    """
+    tri, found = builder.tri, []
+    for status, *check in builder.pending_checks:
+        value = status.value if isinstance(status, Storage) else status
+        # An abandoned attempt at a loop leaves checks that nothing writes.
+        if not _is_false(value):
+            found.append((value, *check))
+    if not found:
+        return ()
+    code = found[0][0]
+    if len(found) > 1:
+        code = tri.constant(0, INT32)
+        for number, (value, *_) in reversed(list(enumerate(found, 1))):
+            code = tri.where(value, tri.constant(number, INT32), code)
+    results.append(code)
+    last = len(results) - 1
+    return tuple(
+        RuntimeCheck(last, error, message, span_of(location), number)
+        for number, (_, error, message, location) in enumerate(found, 1)
+    )
+
+
+def _is_false(value: TriValue) -> bool:
+    owner = value.value.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != "tri.constant":
+        return False
+    return not owner.operation.attributes["value"].value
 
 
 def _argument(value: ir.Value, type_: TensorType, parameter: TensorParameter, number: int) -> TriValue:

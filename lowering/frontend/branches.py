@@ -103,9 +103,10 @@ def visit_bool_op(context: FunctionContext, node: ast.BoolOp) -> Any:
 def _either(context: FunctionContext, is_or: bool, value: Any, predicate: TriValue, right: ast.expr) -> Any:
     b = context.b
     has_effect = any(isinstance(part, (ast.Call, ast.NamedExpr)) for part in ast.walk(right))
-    if not has_effect and predicate is value and not b.debug:
+    if not has_effect and predicate is value:
         # Without side effects both sides can be computed and combined without a branch.
-        other = visit(context, right)
+        with b.guarded(b.tri.logical_not(predicate) if is_or else predicate):
+            other = visit(context, right)
         if isinstance(other, TriValue) and other.type == predicate.type:
             combined = (b.tri.logical_or if is_or else b.tri.logical_and)(predicate, other)
             combined = replace(combined, weak=predicate.weak and other.weak)

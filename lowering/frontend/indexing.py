@@ -14,9 +14,10 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import broadcast_shapes
 from mlirtri.dialect.builder import TriValue
-from mlirtri.errors import KernelIndexError, KernelTypeError, KernelValueError
+from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.dynamic_sizes import aligned, common_size, cut
+from mlirtri.lowering.frontend.language.index_checks import check_indices
 from mlirtri.lowering.frontend.language.shapes import spaced
 from mlirtri.lowering.frontend.language.storage import as_new_array, has_memory, with_memory
 from mlirtri.lowering.frontend.slices import read, steps_of, subset_of
@@ -149,19 +150,15 @@ def arranged(b: Language, tensor: TriValue, parts: list[Any]) -> tuple[TriValue,
 
 
 def _indices(b: Language, parts: list[Any], sizes: list[int | Size]) -> list[TriValue]:
-    """Return the indices as int64 arrays of one shape; with ``debug``, check them against the sizes of their axes."""
+    """Return the indices as int64 arrays of one shape, and check them against the sizes of their axes."""
     arrays = [b.cast(part, INT64) for part in parts]
     for part in parts:
         if isinstance(part, TriValue) and not part.type.dtype.is_integer:
             raise KernelTypeError(f"cannot index with {describe(part)}", help="positions are integers")
     arrays = aligned(b, arrays)
     shape = broadcast_shapes(*(array.type.shape for array in arrays))
-    if b.debug:
-        for array, size in zip(arrays, sizes, strict=True):
-            limit = b.tri.index(size)
-            below = b.tri.less(array, b.tri.negative(limit))
-            wrong = b.tri.logical_or(below, b.tri.greater_equal(array, limit))
-            b.check(wrong, KernelIndexError, f"a position is out of bounds for an axis of size {size}")
+    for array, size in zip(arrays, sizes, strict=True):
+        check_indices(b, array, size)
     return [b.broadcast_to(array, shape) for array in arrays]
 
 

@@ -16,6 +16,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import (
     KernelError,
+    KernelIndexError,
     KernelTypeError,
     KernelValueError,
     NestedTooDeeplyError,
@@ -27,6 +28,7 @@ from mlirtri.lowering.frontend.context import FunctionContext, LoopPlan, PlanCha
 from mlirtri.lowering.frontend.early_exits import stored
 from mlirtri.lowering.frontend.iterables import ITERATED, Iterable, iterable_of
 from mlirtri.lowering.frontend.language.builder import Language
+from mlirtri.lowering.frontend.language.index_checks import counted, finish
 from mlirtri.lowering.frontend.language.merging import Kind, described, same
 from mlirtri.lowering.frontend.language.scf import for_loop, index_of, tensor_of_index, while_loop
 from mlirtri.lowering.frontend.loop_state import LoopState
@@ -226,10 +228,17 @@ def _emit_counted(context: FunctionContext, node: Any, iterable: Iterable, state
     def body(index: ir.Value, values: list[TriValue]) -> list[TriValue]:
         state.enter(values)
         number = _loop_index(b, tensor_of_index(index, location), node, lower, upper, takes_all=step == 1)
-        _visit_iteration(context, node, number if iterable.start is not None else iterable.item(number))
-        return state.leave()
+        with counted(b, number, index.owner.owner.operation, lower, step, iterable.count):
+            _visit_iteration(context, node, number if iterable.start is not None else iterable.item(number))
+            return state.leave()
 
-    state.exit(for_loop(bounds, state.initial, body, location))
+    results = for_loop(bounds, state.initial, body, location)
+    checks = finish(b)
+    state.exit(results)
+    for wrong, violation in checks:
+        b.tri.location = violation.location
+        b.check(wrong, KernelIndexError, violation.message)
+    b.tri.location = location
 
 
 def _index(b: Language, size: Size) -> ir.Value:
@@ -256,8 +265,9 @@ def _emit_breaking(context: FunctionContext, node: Any, iterable: Iterable, stat
     count = tri.index(iterable.count)
 
     def test(values: list[TriValue]) -> tuple[TriValue, list[TriValue]]:
-        names, _ = state.split(values[1:])
-        return tri.logical_and(names[node.flag], tri.less(values[0], count)), values
+        names, memories = state.split(values[1:])
+        goes_on = tri.logical_and(names[node.flag], tri.less(values[0], count))
+        return _unless_failed(b, state, memories, goes_on), values
 
     def body(values: list[TriValue]) -> list[TriValue]:
         state.enter(values[1:])
@@ -269,7 +279,7 @@ def _emit_breaking(context: FunctionContext, node: Any, iterable: Iterable, stat
 
 
 def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
-    tri, state = context.b.tri, LoopState(context, node, plan, runs=False)
+    b, tri, state = context.b, context.b.tri, LoopState(context, node, plan, runs=False)
     endless: list[bool] = []
 
     def truth() -> TriValue:
@@ -282,7 +292,8 @@ def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
     def test(values: list[TriValue]) -> tuple[TriValue, list[TriValue]]:
         state.enter(values)
         if plan.test_has_effects:
-            return _still(context, node, truth), state.leave()
+            goes_on = _still(context, node, truth)
+            return _unless_failed(b, state, [storage.value for storage in state.storages], goes_on), state.leave()
         names = dict(context.scope.locals)
         with context.b.memory.watched() as journal:
             predicate = truth()
@@ -290,7 +301,7 @@ def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
             plan.test_has_effects = True
             raise PlanChanged
         goes_on = tri.logical_and(context.scope.locals[node.flag], predicate) if node.flag else predicate
-        return goes_on, values
+        return _unless_failed(b, state, [storage.value for storage in state.storages], goes_on), values
 
     def body(values: list[TriValue]) -> list[TriValue]:
         state.enter(values)
@@ -302,6 +313,13 @@ def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
     if any(endless):
         raise KernelValueError("this loop never ends", context.span(node.test))
     state.exit(results)
+
+
+def _unless_failed(b: Language, state: LoopState, memories: list[TriValue], goes_on: TriValue) -> TriValue:
+    """Return the condition of a `while`, which ends when a check in it has failed: wrong values may never end it."""
+    statuses = [status for status, *_ in b.pending_checks]
+    failed = b.failure([value for storage, value in zip(state.storages, memories, strict=True) if storage in statuses])
+    return goes_on if failed is None else b.tri.logical_and(goes_on, b.tri.logical_not(failed))
 
 
 def _still(context: FunctionContext, node: Any, predicate: Callable[[], TriValue]) -> TriValue:

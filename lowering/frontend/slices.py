@@ -1,7 +1,7 @@
 """Basic indexing of arrays: integers, slices and None, one for each axis.
 
-An index known to be out of bounds is refused, also in one iteration of a loop. One that is out of bounds at run time is
-clamped, or raises `IndexError` after the call when the kernel is compiled with ``debug``.
+An index known to be out of bounds is refused, also in one iteration of a loop. One that is out of bounds at run time
+raises `IndexError` after the call (`language/index_checks.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelIndexError, KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.language.builder import Language, describe
+from mlirtri.lowering.frontend.language.index_checks import checked_index
 from mlirtri.lowering.frontend.language.scf import runs_always
 from mlirtri.lowering.frontend.language.shapes import reshape, strided
 from mlirtri.lowering.frontend.language.storage import ViewStep
@@ -114,10 +115,7 @@ def _offset(b: Language, part: Any, tensor: TriValue, axis: int) -> Size:
     _refuse_out_of_bounds(index, limit, axis, tensor)
     if index.is_constant and limit.is_constant:
         return index if index.constant >= 0 else index + limit
-    clamped = b.indices.element(index, limit)
-    if b.debug and clamped != index:
-        _check_bounds(b, index, limit, axis)
-    return clamped
+    return checked_index(b, index, limit, f"an index is out of bounds for axis {axis} of size {limit}")
 
 
 def _refuse_out_of_bounds(index: Size, limit: Size, axis: int, tensor: TriValue) -> None:
@@ -132,13 +130,6 @@ def _refuse_out_of_bounds(index: Size, limit: Size, axis: int, tensor: TriValue)
     if most >= largest or least < -largest:
         shown = f"{index} reaches {most if most >= largest else least} in this loop, which"
         raise KernelIndexError(f"index {shown} is out of bounds for axis {axis} of {tensor.type}")
-
-
-def _check_bounds(b: Language, index: Size, limit: Size, axis: int) -> None:
-    tri = b.tri
-    x = tri.index(index)
-    wrong = tri.logical_or(tri.less(x, tri.index(-limit)), tri.greater_equal(x, tri.index(limit)))
-    b.check(wrong, KernelIndexError, f"an index is out of bounds for axis {axis} of size {limit}")
 
 
 def read(b: Language, tensor: TriValue, subset: Subset) -> TriValue:

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DType
-from mlirtri.dialect.bindings.locations import name_of
+from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import ir, public_functions
 from mlirtri.dialect.definition import type_of
+from mlirtri.lowering.core.interface import RuntimeCheck
 from mlirtri.lowering.core.recursion import more_frames
 from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.core.stage import Code, CompileContext
-from mlirtri.lowering.frontend.language.debugging import is_breakpoint
+from mlirtri.lowering.frontend.language.debugging import CHECK, is_breakpoint
 from mlirtri.lowering.interpreter.frames import Action, Breakpoint, Line, SourceLine, chain_of, lines_of
 from mlirtri.lowering.interpreter.steps import Evaluator, evaluator_of
 
@@ -30,7 +31,7 @@ FRAMES_OF_RUN = 10_000
 def lower(module: ir.Module, context: CompileContext) -> Code:
     """Return the interpreted function of a module; raises `UnsupportedOperationError` for all unknown operations."""
     [function] = public_functions(module)
-    translation = _Translation()
+    translation = _Translation(context.interface.checks if context.interface is not None else ())
     body = translation.body(function.regions[0].blocks[0], ())
     kinds = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     dtypes = [[type_of(kind).dtype for kind in types] for types in (kinds.inputs, kinds.results)]
@@ -87,7 +88,8 @@ class Operation:
 
 
 class _Translation:
-    def __init__(self):
+    def __init__(self, checks: Sequence[RuntimeCheck]):
+        self.checks = {(check.message, check.span): check for check in checks}
         self.numbers: dict[ir.Value, int] = {}
         self.unknown: list[tuple[ir.Operation, str]] = []
 
@@ -115,10 +117,25 @@ class _Translation:
         if evaluate is None:
             self.unknown.append((operation, operation.name))
             return lambda state: None
+        if CHECK in operation.attributes:
+            found = self.checks.get((operation.attributes[CHECK].value, span_of(operation.location)))
+            evaluate = evaluate if found is None else _raising(evaluate, found)
         results = list(operation.results)
         # Several results share one location, so a name in it names none of them.
         names = [name_of(operation.location)] if len(results) == 1 else []
         return Operation(operation.name, self.number(operation.operands), self.number(results), names, evaluate, bodies)
+
+
+def _raising(evaluate: Evaluator, check: RuntimeCheck) -> Evaluator:
+    """Return an evaluator of the condition of a check, which raises where it is true."""
+
+    def run(*operands: Any) -> Sequence[Any]:
+        values = evaluate(*operands)
+        if values[0]:
+            raise check.error(check.message, check.span)
+        return values
+
+    return run
 
 
 def _for(state: State, bodies: list[Body], lower: Any, upper: Any, step: Any, *carried: Any) -> Sequence[Any]:

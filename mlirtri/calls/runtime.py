@@ -131,7 +131,7 @@ class Runner:
         if self.interface.log is not None:
             _print_log(self.interface.log, results)
         for check in self.interface.checks:
-            if results[check.index].item():
+            if results[check.index].item() == check.code:
                 raise check.error(check.message, check.span)
 
     def run_with_states(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:

@@ -29,6 +29,7 @@ def to_json(interface: Interface | None) -> dict[str, Any] | None:
                 "error": check.error.__name__,
                 "message": check.message,
                 "span": _span_json(check.span),
+                "code": check.code,
             }
             for check in interface.checks
         ],
@@ -49,7 +50,9 @@ def from_json(data: dict[str, Any], path: Path) -> Interface:
     try:
         results = tuple(_type_of_json(type_data) for type_data in data["results"])
         checks = tuple(
-            RuntimeCheck(c["index"], error_class(c["error"]), c["message"], Span(*c["span"]) if c["span"] else None)
+            RuntimeCheck(
+                c["index"], error_class(c["error"]), c["message"], Span(*c["span"]) if c["span"] else None, c["code"]
+            )
             for c in data["checks"]
         )
         return Interface(

@@ -206,8 +206,8 @@ def jit(
     to stderr the IR after each pass of all stages (True) or of those named. `semantics` is ``"numpy"`` or ``"torch"``,
     whose dtype rules and defaults hold; by default NumPy's where all tensors of a call are NumPy arrays, else torch's.
     Loops of up to `unroll` iterations (4) are unrolled, and calls inlined `inline_depth` (500) deep: recursion ends on
-    values known at compile time. With `debug` an index outside of an array raises `IndexError`
-    after the call, and `assert` and `device_print` take effect.
+    values known at compile time. With `debug` `assert` and `device_print` take effect,
+    and kernels on CUDA check indices, as those on CPUs always do.
     """
     options = Options(target, pipeline, schedule, print_ir, semantics, unroll, inline_depth, debug)
     resolved(options)

@@ -60,6 +60,10 @@ class Builder(Protocol):
         """Raise `error` after the call, at the user's line, if any element of a bool tensor is true."""
         ...
 
+    def require_inside(self, indices: Any, size: Any, wraps: bool = True) -> None:
+        """Raise `IndexError` after the call if an index of an axis is outside; `wraps` says that -1 is the last one."""
+        ...
+
     def __getattr__(self, name: str) -> Callable[..., Any]: ...
 
 

@@ -72,6 +72,7 @@ def _flat_positions(b: Builder, a: Any, indices: Any) -> Any:
     flat: Any = 0
     for axis, part in enumerate(parts):
         index = b.cast(positions_of(b, part), INT64)
+        b.require_inside(index, shape[axis])
         index = b.where(b.less(index, 0), b.add(index, b.number_of(shape[axis])), index)
         index = b.multiply(index, prod(shape[axis + 1 :]))
         flat = index if axis == 0 else b.add(flat, index)

@@ -1,7 +1,6 @@
 """The functions of `numpy` that take elements by index, and that compute indices of triangles and flat orders.
 
-Indices count from the end when negative; those out of range are clamped, as with `mode="clip"`, unless the kernel is
-compiled with checks.
+Indices count from the end when negative; those out of range raise, unless `mode` says otherwise.
 """
 
 from __future__ import annotations
@@ -41,7 +40,9 @@ def take(b, a, indices, axis=None, out=unsupported(), mode="raise"):
     a, axis = (b.reshape(a, (-1,)), 0) if axis is None else (a, helpers.one_axis(b, axis, helpers.rank_of(b, a)))
     positions = positions_of(b, indices)
     size = helpers.shape_of(b, a)[axis]
-    if mode == "clip":
+    if mode == "raise":
+        b.require_inside(positions, size)
+    elif mode == "clip":
         positions = b.clip(positions, 0, size - 1)
     elif mode == "wrap":
         positions = b.remainder(b.cast(positions, INT64), size)
@@ -68,6 +69,7 @@ def take_along_axis(b, arr, indices, axis=-1):
     size = shape[axis]
     if helpers.rank_of(b, indices) != rank:
         b.fail(f"the positions have rank {helpers.rank_of(b, indices)}, the array has rank {rank}")
+    b.require_inside(indices, size)
     return elements_along(b, arr, b.where(b.less(indices, 0), b.add(indices, size), indices), axis, shape)
 
 

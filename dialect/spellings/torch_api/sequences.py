@@ -119,6 +119,7 @@ def _along(b: Builder, input: Any, dim: Any, index: Any) -> Any:
     helpers.require_rank(b, "the positions", index, (1,))
     axis = helpers.one_axis(b, dim, helpers.rank_of(b, input))
     others = tuple(other for other in range(helpers.rank_of(b, input)) if other != axis)
+    b.require_inside(index, helpers.shape_of(b, input)[axis], wraps=False)
     elements = b.pick(b.transpose(input, (axis, *others)), index)
     return helpers.moved(b, elements, 0, axis)
 
@@ -130,7 +131,9 @@ def _(b, input, dim, index, *, out=unsupported()):
 
 @spelling("torch.take", ops="pick reshape")
 def _(b, input, index, *, out=unsupported()):
-    return b.pick(b.reshape(input, (-1,)), index)
+    flat = b.reshape(input, (-1,))
+    b.require_inside(index, helpers.shape_of(b, flat)[0])
+    return b.pick(flat, index)
 
 
 @spelling("torch.gather", ops="pick reshape arange add multiply cast")
@@ -139,6 +142,7 @@ def _(b, input, dim, index, *, sparse_grad=unsupported(False), out=unsupported()
     axis = helpers.one_axis(b, dim, len(shape))
     if len(shape) != len(index_shape):
         b.fail(f"the positions have rank {len(index_shape)}, the tensor has rank {len(shape)}")
+    b.require_inside(index, shape[axis], wraps=False)
     return elements_along(b, input, b.cast(index, INT64), axis, index_shape)
 
 

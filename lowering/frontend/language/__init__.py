@@ -10,6 +10,7 @@ Read in this order:
 - `pointers.py`: arrays in the memory behind a pointer.
 - `linear_algebra.py`: `numpy.linalg` in the kernel language itself.
 - `dynamic_sizes.py`: run-time sizes and indices in linear form. `fixed_sizes.py`: those that arguments decide.
+- `index_checks.py`: checks that indices are inside. `value_ranges.py`: the range of integers, which proves some.
 - `storage.py`: the memory of arrays, and the view operations from it to a tensor.
 - `strides.py`: whether a reshape of a view is a view.
 - `pointers.py`: `match_buffer`, arrays with sizes and strides over the memory of a pointer.

@@ -6,8 +6,9 @@ operations. Spellings (`numpy.sum`, `torch.sum`, ``x.sum``) are written with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial, reduce
 from math import inf
 from types import ModuleType
 from typing import Any, NoReturn
@@ -21,8 +22,9 @@ from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.dialect.promotion.rules import Operand
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
-from mlirtri.lowering.frontend.language.debugging import DevicePrints
+from mlirtri.lowering.frontend.language.debugging import DevicePrints, mark_check
 from mlirtri.lowering.frontend.language.dynamic_sizes import IndexArithmetic, aligned
+from mlirtri.lowering.frontend.language.index_checks import CountedLoop, check_indices
 from mlirtri.lowering.frontend.language.storage import Memory, Storage
 
 NUMBERS = (bool, int, float, complex)
@@ -57,7 +59,7 @@ class Language:
         self.inline_depth = 500
         """How deeply calls are inlined in each other."""
         self.debug = debug
-        """Whether to check indices at run time."""
+        """Whether assertions and prints take effect."""
         self.stops = stops
         """Whether a debugger is attached for `breakpoint()`."""
         self.prints = DevicePrints()
@@ -67,6 +69,12 @@ class Language:
         """The function's entry block, for operations that must dominate all loops."""
         self.pending_checks: list[tuple[TriValue | Storage, type[Exception], str, ir.Location | None]] = []
         """Run-time conditions that must be false, with the error raised otherwise."""
+        self.checks_indices = True
+        """Whether indices known at run time only are checked; else they are clamped."""
+        self.counted_loops: list[CountedLoop] = []
+        """The counted loops around, the innermost last."""
+        self.guards: list[TriValue] = []
+        """The conditions under which Python evaluates the present expression, which is computed in any case."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
@@ -168,12 +176,36 @@ class Language:
 
     def check(self, condition: TriValue, error: type[Exception], message: str) -> None:
         """After the call, raise `error` at this location if any element of the bool tensor is true."""
-        wrong = self.tri.any(condition, axes=tuple(range(condition.type.rank)), keepdims=False)
+        wrong = condition
+        if condition.type.rank:
+            wrong = self.tri.any(condition, axes=tuple(range(condition.type.rank)), keepdims=False)
+        for guard in self.guards:
+            wrong = self.tri.logical_and(guard, wrong)
+        if self.stops:
+            mark_check(wrong.value, message)
         if not self.memory.journals:
             self.pending_checks.append((wrong, error, message, self.tri.location))
             return
         status = self._status(error, message)
         self.memory.put(status, self.tri.logical_or(status.value, wrong))
+
+    def require_inside(self, indices: Any, size: Any, wraps: bool = True) -> None:
+        """Raise `IndexError` after the call if an index of an axis is outside; `wraps` says that -1 is the last one."""
+        check_indices(self, self.tensor(indices, DTYPES["int64"]), size, wraps)
+
+    @contextmanager
+    def guarded(self, condition: TriValue) -> Iterator[None]:
+        """Let the checks of what is emitted inside fail only where the condition is true."""
+        self.guards.append(condition)
+        try:
+            yield
+        finally:
+            self.guards.pop()
+
+    def failure(self, statuses: Iterable[TriValue | Storage]) -> TriValue | None:
+        """Return whether one of these checks has failed so far; None without checks."""
+        values = [status.value if isinstance(status, Storage) else status for status in statuses]
+        return reduce(self.tri.logical_or, values) if values else None
 
     def _status(self, error: type[Exception], message: str) -> Storage:
         """Return the memory of a check's flag inside loops and branches, which carry it like any other memory."""

@@ -78,6 +78,17 @@ class DevicePrints:
         return PrintLog(len(results) - 2, len(results) - 1, tuple(self.sites))
 
 
+CHECK = "mlirtri.failure"
+"""Attribute of an operation of an interpreted kernel that tells whether a check fails: the message of the check."""
+
+
+def mark_check(condition: ir.Value, message: str) -> None:
+    """Let the interpreter raise where it computes that a check fails."""
+    owner = condition.owner
+    if not isinstance(owner, ir.Block):
+        owner.operation.attributes[CHECK] = ir.StringAttr.get(message)
+
+
 BREAKPOINT = "mlirtri.breakpoint"
 
 

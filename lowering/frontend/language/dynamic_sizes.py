@@ -146,6 +146,19 @@ class IndexArithmetic:
             return self.fixed.computed("wrapped", (position, size), emit, (None, None))
         return Size.of(self.symbol(emit(), "i"))
 
+    def inside(self, position: Size, size: Size) -> Size:
+        """Return the same for an index that is known to be inside of its axis."""
+        wrapped = self.wrapped(position, size)
+        return self._bounded(wrapped, size) if wrapped.least() is None else wrapped
+
+    def zero_where(self, wrong: TriValue, position: Size, size: Size) -> Size:
+        """Return the index of an element, from the start of its axis, and 0 where it is wrong."""
+        value = self.b.where(wrong, self.b.constant(0, INT64), self.b.index(position))
+        return Size.of(self.symbol(value, "i", Size.of(0), size - 1))
+
+    def _bounded(self, position: Size, size: Size) -> Size:
+        return Size.of(self.symbol(self.b.index(position), "i", Size.of(0), size - 1))
+
     def element(self, position: Size, size: Size) -> Size:
         """Return the index of one element of an axis, clamped to the axis."""
         position = self.wrapped(position, size)

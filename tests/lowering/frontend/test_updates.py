@@ -198,14 +198,14 @@ def test_views_in_another_shape_need_arguments_in_order(reshaped, tmp_path):
         mt.jit(function, pipeline="mlir")(SQUARE.copy()[:, ::-1], *rest)
 
 
-def test_positions_are_checked_at_run_time_with_debug():
+def test_positions_are_checked_at_run_time():
     def pick(a, p):
         total = 0.0
         for i in range(p.shape[0]):
             total += a[p[i]]
         return total
 
-    kernel = mt.jit(pick, debug=True)
+    kernel = mt.jit(pick)
     assert kernel(VECTOR, np.array([0, -1])) == 5.0
     with pytest.raises(IndexError, match="an index is out of bounds for axis 0 of size 7") as caught:
         kernel(VECTOR, np.array([0, 7]))

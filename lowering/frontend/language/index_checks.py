@@ -1,0 +1,177 @@
+"""Checks that indices known at run time only are inside of their axes.
+
+An index is outside where a linear form is positive: ``i - n + 1`` for ``a[i]`` of n elements. What the bounds of the
+symbols decide needs no check. An index that every iteration of a counted loop evaluates is checked once before the
+loop, in its worst iteration; if that one is outside, the loop is skipped, and its accesses need no clamps:
+
+    for i in range(lower, upper): a[2 * i]   ──►   wrong = upper > lower and 2 * (upper - 1) >= n
+                                                   for i in range(lower, lower if wrong else upper): a[2 * i]
+
+Such a check moves out of further loops in the same way. All others are made at each access, which reads or writes
+element 0 where its index is outside. The error is raised after the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.base.sizes import Size, Symbol
+from mlirtri.dialect.bindings.mlir import arith, ir
+from mlirtri.dialect.builder import TriValue
+from mlirtri.errors import KernelIndexError
+from mlirtri.lowering.frontend.language.scf import condition_of
+from mlirtri.lowering.frontend.language.value_ranges import range_of, tightened
+
+if TYPE_CHECKING:
+    from mlirtri.lowering.frontend.language.builder import Language
+
+
+@dataclass(frozen=True)
+class Violation:
+    """An index that is outside where all of these linear forms are positive."""
+
+    positive: tuple[Size, ...]
+    message: str
+    location: ir.Location | None = field(compare=False)
+    line: str = ""
+
+    @property
+    def never_holds(self) -> bool:
+        return any((most := form.most()) is not None and most <= 0 for form in self.positive)
+
+    def simplified(self) -> Violation:
+        """Return it without the forms that are always positive."""
+        kept = (form for form in self.positive if (least := form.least()) is None or least <= 0)
+        return replace(self, positive=tuple(dict.fromkeys(kept)))
+
+
+@dataclass
+class CountedLoop:
+    """A loop under construction that runs its whole body for each value of its index."""
+
+    operation: ir.Operation
+    index: Symbol
+    first: Size
+    last: Size
+    count: Size
+    violations: dict[Violation, None] = field(default_factory=dict)
+    """What to check before the loop."""
+
+    def add(self, violation: Violation) -> bool:
+        """Check before the loop whether an iteration violates; False where only the iterations can tell."""
+        before = self._before(violation)
+        if before is None:
+            return False
+        if not before.never_holds:
+            self.violations[before.simplified()] = None
+        return True
+
+    def _before(self, violation: Violation) -> Violation | None:
+        """Return the violation by the worst iteration; None if none is the worst for all forms."""
+        factors = [dict(form.terms).get(self.index, 0) for form in violation.positive]
+        rises, falls = any(f > 0 for f in factors), any(f < 0 for f in factors)
+        if rises and falls:
+            return None
+        worst = self.last if rises else self.first
+        index = Size.of(self.index)
+        forms = [form + (worst - index) * f for form, f in zip(violation.positive, factors, strict=True)]
+        forms.append(self.count)
+        if any(is_inside(symbol, self.operation) for form in forms for symbol, _ in form.terms):
+            return None
+        return replace(violation, positive=tuple(forms))
+
+
+def is_inside(symbol: Symbol, operation: ir.Operation) -> bool:
+    """Return whether a symbol's value is computed in a region of the operation."""
+    owner = symbol.value.value.owner
+    block = owner if isinstance(owner, ir.Block) else owner.operation.block
+    while block is not None:
+        around = block.owner.operation
+        if around == operation:
+            return True
+        if around.name == "func.func":
+            return False
+        block = around.block
+    return False
+
+
+@contextmanager
+def counted(
+    b: Language, index: TriValue, operation: ir.Operation, first: Size, step: int, count: Size
+) -> Iterator[None]:
+    """Emit the body of a counted loop inside: its checks that can move before the loop are emitted by `finish`."""
+    assert index.linear is not None
+    [(symbol, _)] = index.linear.terms
+    b.counted_loops.append(CountedLoop(operation, symbol, first, first + (count - 1) * step, count))
+    try:
+        yield
+    except BaseException:
+        b.counted_loops.pop()
+        raise
+
+
+def finish(b: Language) -> list[tuple[TriValue, Violation]]:
+    """Emit what has to be checked before the loop just completed, and skip it on a violation; return the checks."""
+    loop, checks = b.counted_loops.pop(), []
+    with ir.InsertionPoint(loop.operation):
+        for violation in loop.violations:
+            if not _moves_out(b, violation):
+                b.tri.location = violation.location
+                checks.append((_holds(b, violation.positive), violation))
+        if checks:
+            wrong = reduce(b.tri.logical_or, [wrong for wrong, _ in checks])
+            lower, upper, *_ = loop.operation.operands
+            skipped = arith.select(condition_of(wrong, b.tri.location), lower, upper, loc=b.tri.location)
+            loop.operation.operands[1] = skipped
+    return checks
+
+
+def _moves_out(b: Language, violation: Violation) -> bool:
+    """Return whether a loop around the insertion point checks it.
+
+    Operands of `and` and `or` may not be evaluated, and the interpreter checks at the access.
+    """
+    around = ir.InsertionPoint.current.block.owner
+    if b.guards or b.stops or not b.counted_loops or b.counted_loops[-1].operation != around.operation:
+        return False
+    return b.counted_loops[-1].add(violation)
+
+
+def _holds(b: Language, forms: tuple[Size, ...]) -> TriValue:
+    """Return whether all forms are positive."""
+    if not forms:
+        return b.tri.constant(True, DTYPES["bool"])
+    zero = b.tri.index(0)
+    return reduce(b.tri.logical_and, [b.tri.greater(b.tri.index(form), zero) for form in forms])
+
+
+def checked_index(b: Language, index: Size, limit: Size, message: str) -> Size:
+    """Return an index from the start of its axis; a check raises after the call if it is outside."""
+    if not b.checks_indices:
+        return b.indices.element(index, limit)
+    index = tightened(index)
+    forms = [form for form in (index - limit + 1, -limit - index) if (most := form.most()) is None or most > 0]
+    violations = [Violation((form,), message, b.tri.location, str(b.tri.location)) for form in forms]
+    # Whoever moves one of two checks makes the other at the access, which is then safe anyway.
+    if not forms or all([_moves_out(b, violation) for violation in violations]):
+        return b.indices.inside(index, limit)
+    wrong = reduce(b.tri.logical_or, [_holds(b, (form,)) for form in forms])
+    b.check(wrong, KernelIndexError, message)
+    position = b.indices.wrapped(index, limit)
+    return b.indices.zero_where(wrong, position, limit)
+
+
+def check_indices(b: Language, indices: TriValue, size: int | Size, wraps: bool = True) -> None:
+    """Raise after the call where an int64 index of an axis is outside; `wraps` says that -1 is the last one."""
+    least, known = Size.of(size).least() or 0, range_of(indices)
+    is_inside = known is not None and known[1] < least and known[0] >= (-least if wraps else 0)
+    if b.checks_indices and not is_inside:
+        limit = b.tri.index(size)
+        below = b.tri.less(indices, b.tri.negative(limit) if wraps else b.tri.index(0))
+        wrong = b.tri.logical_or(below, b.tri.greater_equal(indices, limit))
+        b.check(wrong, KernelIndexError, f"a position is out of bounds for an axis of size {size}")
