@@ -72,6 +72,11 @@ class Eager:
         if np.any(condition):
             raise error(message)
 
+    def require_inside(self, indices, size, wraps=True):
+        values = np.asarray(indices)
+        if np.any((values < (-size if wraps else 0)) | (values >= size)):
+            raise IndexError(f"a position is out of bounds for an axis of size {size}")
+
     def smaller_size(self, x, y):
         return min(x, y)
 
