@@ -86,6 +86,8 @@ def _describe_ours(value: Any) -> Description:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
         return ["ours", type(value).__qualname__, {name: describe(getattr(value, name)) for name in names}]
+    if not isinstance(value, type) and not getattr(value, "__dict__", True):
+        return ["ours", type(value).__qualname__, {}]
     if type(value).__name__ == "TensorIRFunction" and hasattr(value.function, "script"):
         return ["tensorir", value.function.script(), value.outputs, describe(value.shape)]
     raise NoDescription(f"{value!r} has no description by content")

@@ -23,8 +23,10 @@ from mlirtri.cache.key import Key, described_stages
 from mlirtri.cache.store import MANIFEST, DamagedError, Entry, Store, stamp
 from mlirtri.compiler.interface_json import from_json, to_json
 from mlirtri.compiler.records import Compilation, StageRecord, StoredRecord
+from mlirtri.dialect.base.sizes import UNKNOWN, is_dynamic
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import ArtifactError, KernelError
-from mlirtri.lowering.core.interface import Capture, Interface, Leaf
+from mlirtri.lowering.core.interface import Capture, Interface, Leaf, like
 from mlirtri.lowering.core.stage import Code, CompileContext, Executable, PassRecord, Stage
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.pipelines import LazyLowering, Pipeline
@@ -193,8 +195,28 @@ def _records(entry: Entry, stages: Sequence[Stage], context: CompileContext) -> 
 def _check_interface(interface: Interface) -> None:
     """Raise `NoDescription` for an interface that the manifest does not hold in full."""
     read_back = from_json(json.loads(json.dumps(to_json(interface))), Path(MANIFEST))
-    if _with_classes(read_back, list(_named_tuples(interface.tree))) != interface:
+    if _with_classes(read_back, list(_named_tuples(interface.tree))) != _without_names_of_sizes(interface):
         raise NoDescription("its interface has parts that cannot be written")
+
+
+def _without_names_of_sizes(interface: Interface) -> Interface:
+    """Return the interface with run-time sizes as a manifest has them: the size program alone tells them apart."""
+
+    def of_type(type_: TensorType) -> TensorType:
+        return TensorType(tuple(UNKNOWN if is_dynamic(size) else size for size in type_.shape), type_.dtype)
+
+    def of_tree(tree: Any) -> Any:
+        if isinstance(tree, Leaf):
+            return replace(tree, type=of_type(tree.type))
+        return None if tree is None else like(tree, [of_tree(part) for part in tree])
+
+    return replace(
+        interface,
+        parameters=tuple(replace(parameter, type=of_type(parameter.type)) for parameter in interface.parameters),
+        bound=tuple(replace(parameter, type=of_type(parameter.type)) for parameter in interface.bound),
+        leaves=tuple(map(of_type, interface.leaves)),
+        tree=of_tree(interface.tree),
+    )
 
 
 def _named_tuples(tree: Any) -> Iterator[type]:

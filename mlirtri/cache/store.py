@@ -113,8 +113,7 @@ class Store:
             _write_manifest(unfinished, manifest)
             final.parent.mkdir(exist_ok=True)
             size = size_of(unfinished)
-            with contextlib.suppress(FileExistsError, NotADirectoryError):
-                _rename(unfinished, final)
+            _rename(unfinished, final)
             self._make_room(size)
             return final
         except OSError as problem:
@@ -172,17 +171,24 @@ class Store:
 
     def refuse(self, name: str, reason: str) -> None:
         """Note why a kernel is not kept, for `mlirtri cache explain`."""
-        safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[:80]
         with contextlib.suppress(OSError):
-            folder = self.root / "refused"
-            folder.mkdir(parents=True, exist_ok=True)
+            target = self._refusal(name)
+            target.parent.mkdir(parents=True, exist_ok=True)
             text = json.dumps({"kernel": name, "reason": reason}) + "\n"
-            target = folder / f"{safe}.json"
             if target.is_file() and target.read_text(encoding="utf-8") == text:
                 return
             unfinished = target.with_suffix(f".{os.getpid()}")
             unfinished.write_text(text, encoding="utf-8")
             unfinished.replace(target)
+
+    def accept(self, name: str) -> None:
+        """Forget why a kernel was not kept once."""
+        with contextlib.suppress(OSError):
+            self._refusal(name).unlink()
+
+    def _refusal(self, name: str) -> Path:
+        safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[-80:]
+        return self.root / "refused" / f"{safe}.json"
 
     def refused(self) -> dict[str, str]:
         """Return the reason by the name of each kernel that is not kept."""

@@ -165,7 +165,8 @@ def _writer(store: Store, request: Request, compiled: Compiled, lock: FileLock) 
 
     def write() -> None:
         try:
-            write_entry()
+            if write_entry() is not None:
+                store.accept(name)
         except NoDescription as problem:
             store.refuse(name, str(problem))
         except Exception as problem:  # a failure to write is none of the kernel's

@@ -6,10 +6,13 @@ import os
 import runpy
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 from disk_caches import DiskCache
+
+from mlirtri.cache.store import read
 
 KERNELS = """
 import sys
@@ -57,6 +60,73 @@ if __name__ == "__main__":
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     return DiskCache(tmp_path / "cache", monkeypatch)
+
+
+PROCESSES = """
+import os
+import sys
+import time
+
+import numpy as np
+
+import mlirtri as mt
+
+
+@mt.jit(pipeline=sys.argv[1])
+def first(a):
+    return np.exp(a) + a
+
+
+@mt.jit(pipeline=sys.argv[1])
+def second(a):
+    return np.cumsum(a) - a
+
+
+functions = (first, second) if int(sys.argv[2]) % 2 else (second, first)
+x = np.linspace(0, 1, 12, dtype=np.float32)
+for function in functions:
+    result = function(x)
+    np.testing.assert_allclose(result, function.__wrapped__(x), rtol=1e-5)
+print(first.compiles + second.compiles)
+"""
+
+
+def _start(file, number, pipeline="mlir"):
+    command = [sys.executable, file, pipeline, str(number)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+def test_four_processes_on_a_cold_cache_compile_each_kernel_once(cache, tmp_path):
+    file = tmp_path / "shared_kernels.py"
+    file.write_text(PROCESSES)
+    outputs = [process.communicate() for process in [_start(file, number) for number in range(4)]]
+    assert [error for _, error in outputs] == [""] * 4
+    assert sum(int(output) for output, _ in outputs) == 2
+    assert len(cache.entries()) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pipeline", ["mlir", "linalg"])
+def test_a_compilation_that_is_killed_leaves_a_usable_cache(cache, tmp_path, pipeline, random):
+    file = tmp_path / "killed_kernels.py"
+    file.write_text(PROCESSES)
+    started = time.monotonic()
+    _start(file, 0, pipeline).communicate()
+    whole = time.monotonic() - started
+    for _ in range(3):
+        for folder in cache.entries():
+            cache.store.remove(folder)
+        process = _start(file, 0, pipeline)
+        time.sleep(whole * random.uniform(0.4, 1))
+        process.kill()
+        process.communicate()
+        for folder in cache.entries():
+            read(folder)
+        output, error = _start(file, 1, pipeline).communicate()
+        assert error == ""
+        assert int(output) in range(3)
+        assert len(cache.entries()) == 2
 
 
 def test_a_warm_process_loads_no_compiler_and_no_torch(cache, tmp_path):
