@@ -71,6 +71,12 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name for name in (part.strip() for part in text.split(",")) if name)
 
 
+def _topics(text: str) -> tuple[str, ...]:
+    if unknown := {*_names(text)} - {"recompiles"}:
+        raise ValueError(unknown)
+    return _names(text)
+
+
 _SWITCH = (_switch, "1, 0, on, off, true or false")
 _PASS_BYTES = (_pass_bytes, f"a number of bytes from {_LEAST_PASS_BYTES}, below which MLIR's libraries do not load")
 _COUNT = (_count, "a whole number from 1")
@@ -78,6 +84,7 @@ _THREADS = (_threads, "a whole number from 1 to 4096")
 _FILE = (_path, "a file")
 _FOLDER = (_path, "a folder")
 _NAMES = (_names, 'stage names with commas between them, or "all"')
+_TOPICS = (_topics, '"recompiles"')
 _WORD = (str, "a name")
 
 SETTINGS: dict[str, Setting] = {
@@ -96,6 +103,8 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_ASSERT_CACHE_HIT", *_SWITCH, False, "a kernel that has to be compiled is an error"),
         Setting("MLIRTRI_TUNING_FILE", *_FILE, None, "file of measured schedules; by default in the user's cache"),
         Setting("MLIRTRI_PRINT_AUTOTUNING", *_SWITCH, False, "print what `autotune` chooses to stderr"),
+        Setting("MLIRTRI_LOG", *_TOPICS, (), 'say on stderr why functions are compiled again: "recompiles"'),
+        Setting("MLIRTRI_MAX_KERNELS", *_COUNT, 256, "kernels that a function keeps; the least recently used go"),
         Setting("MLIRTRI_DUMP_DIR", *_FOLDER, None, "write the complete IR of each stage into this folder"),
         Setting("MLIRTRI_OVERRIDE_DIR", *_FOLDER, None, "take edited stages from this folder"),
         Setting("MLIRTRI_REPRODUCER_DIR", *_FOLDER, None, "folder for inputs of failed passes; else a temporary one"),

@@ -332,7 +332,10 @@ class Variant:
         if fixed is not None:
             if self.callee.compiled(target_type.dtype) is not None or target_type.dtype.kind == "v":
                 raise Impossible
-            name = self.name(f"{name}_copied", fixed if self.gives_tensors else np.from_dlpack(fixed))
+            name = self.name(
+                f"{name}_copied",
+                sys.modules["torch"].from_dlpack(fixed) if self.gives_tensors else np.from_dlpack(fixed),
+            )
         if operand.shape is not None:
             name = f"{name}.reshape({self.name(f'copy{index}_shape', operand.shape)})"
         is_tensor = self.gives_tensors and target not in self.memory.kept

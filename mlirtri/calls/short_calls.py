@@ -101,7 +101,8 @@ class ShortCalls:
                 if len(self._variants) >= MAX_VARIANTS:
                     raise Impossible
                 variant = Variant(self._callee, *key, self._strided, len(self._variants))
-            except Impossible:
+            except (Impossible, BufferError):
+                # Constants that were read from a file may be read-only, which NumPy does not export.
                 self._refused.add(key)
                 return False
             self._variants = {**self._variants, key: variant}

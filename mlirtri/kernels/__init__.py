@@ -6,7 +6,8 @@
 `programs`, `measure`, `cli` and `mlirtri` itself import it. It loads MLIR, with the first `@jit`; torch and TVM later.
 
 - `jit.py`: the decorator; from a call to its kernel.
-- `lookup.py`: from the types of arguments to the kernel.
+- `lookup.py`: from a call's arguments to the kernel that such a call had before.
+- `recompiles.py`: why a function was compiled again, `MLIRTRI_LOG=recompiles`.
 - `options.py`: target, pipeline, schedule and the rest, with settings and defaults filled in.
 - `cached.py`: a kernel from the disk cache, or compiled and kept there.
 - `session.py`: one compilation, of a function or from a file (`resume`).

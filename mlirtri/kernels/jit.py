@@ -7,9 +7,7 @@ text, with pipeline, target, schedule and versions, is the content key of the pr
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri import settings
@@ -17,47 +15,16 @@ from mlirtri.compiler.records import COMPILING
 from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError
 from mlirtri.kernels.cached import Request, compile_cached
 from mlirtri.kernels.kernel import Kernel
+from mlirtri.kernels.lookup import UNKNOWN, Entry, Lookup, tick
 from mlirtri.kernels.options import Options, language_options, resolved
+from mlirtri.kernels.recompiles import History, Recompiles, facts_of
 from mlirtri.language.signature import Signature, key_of
-from mlirtri.lowering.core.interface import Capture, ConstantParameter
+from mlirtri.lowering.core.interface import ConstantParameter
 from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.pipelines import INTERPRETER
 
 _RESERVED = ("pipeline", "target", "schedule")
 _kernels: dict[Any, Kernel] = {}
-_UNKNOWN = object()
-"""What `guarded` calls return for other arguments."""
-_REMEMBERED = 4
-_Again = Callable[[tuple[Any, ...]], Any]
-
-
-@dataclass
-class _Entry:
-    """A kernel for one argument key, with the captured outside values."""
-
-    kernel: Kernel
-    runtime: tuple[int, ...]
-    """Positions of the bound arguments that exist at run time."""
-    captures: list[Capture] = field(default_factory=list)
-    _again: _Again | None = None
-
-    def again(self, arguments: tuple[Any, ...]) -> _Again | None:
-        """Return a call that checks the arguments' types only; None if types alone do not decide."""
-        if self._again is None and not self.captures and "torch" in sys.modules:
-            from mlirtri.kernels.lookup import guarded  # loads torch
-
-            # The first call determines the fast path.
-            self._again = guarded(arguments, self.runtime, self.kernel, _UNKNOWN)
-        return self._again
-
-    def call(self, arguments: tuple[Any, ...], out: Any) -> Any:
-        """Run on the bound arguments."""
-        if len(arguments) == len(self.runtime):
-            return self.kernel(*arguments, out=out)
-        return self.kernel(*[arguments[position] for position in self.runtime], out=out)
-
-    def is_current(self) -> bool:
-        return all(capture.is_current() for capture in self.captures)
 
 
 class JitFunction:
@@ -77,9 +44,10 @@ class JitFunction:
         self.compiles = 0
         """How many times this function was compiled (a kernel found in the content cache counts as none)."""
         self._signature: Signature | None = None
-        self._entries: dict[Any, _Entry] = {}
-        self._again: tuple[_Again, ...] = ()
-        """Some of the last calls once more: each gives `_UNKNOWN` where the arguments are others."""
+        self._entries: dict[Any, Entry] = {}
+        self._lookup = Lookup()
+        """Calls once more whose arguments have been seen."""
+        self._history = History(function.__qualname__)
 
     def __get__(self, instance: Any, owner: type | None = None) -> JitFunction:
         """Refuse to be a method: `self` is not a tensor."""
@@ -106,41 +74,58 @@ class JitFunction:
     def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
         """Run, compiling on the first call with such arguments. ``out=`` takes a tensor to write into, or a tuple."""
         try:
-            if not keywords:
-                for repeat in self._again:
-                    if (result := repeat(arguments)) is not _UNKNOWN:
-                        return result
-            out = keywords.pop("out", None) if keywords and "out" not in self.signature.parameters else None
-            if keywords or len(arguments) != self.signature.positional:
-                arguments = tuple(self.signature.bind(arguments, keywords).values())
-            makers = self.signature.key_makers
-            if makers is None:
-                key = tuple([key_of(argument) for argument in arguments])
-            else:
-                key = tuple([make(argument) for make, argument in zip(makers, arguments, strict=True)])
-            entry = self._entries.get(key)
-            if entry is None or not entry.is_current():
-                entry = self._compile_entry(key, arguments)
-            result = entry.call(arguments, out)
-            self._remember(entry, arguments)
-            return result
+            lookup = self._lookup
+            result = lookup.run_named(arguments, keywords) if keywords else lookup.run(arguments)
+            return self._found_and_run(arguments, keywords) if result is UNKNOWN else result
         except KernelError as error:
             hide_frames(error)
             raise
 
-    def _remember(self, entry: _Entry, arguments: tuple[Any, ...]) -> None:
-        if self.signature.positional == len(arguments) and (repeat := entry.again(arguments)) is not None:
-            others = [other for other in self._again if other is not repeat]
-            self._again = (repeat, *others[: _REMEMBERED - 1])
+    def _found_and_run(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        given, named = arguments, dict(keywords)
+        out = named.pop("out", None) if keywords and "out" not in self.signature.parameters else None
+        if named or len(arguments) != self.signature.positional:
+            arguments = tuple(self.signature.bind(arguments, named).values())
+        makers = self.signature.key_makers
+        if makers is None:
+            key = tuple([key_of(argument) for argument in arguments])
+        else:
+            key = tuple([make(argument) for make, argument in zip(makers, arguments, strict=True)])
+        entry = self._entries.get(key)
+        if entry is None or not entry.is_current():
+            entry = self._compile_entry(key, arguments)
+        result = entry.call(arguments, out)
+        self._lookup.remember(self.signature, given, keywords, entry)
+        return result
 
-    def _compile_entry(self, key: Any, arguments: tuple[Any, ...]) -> _Entry:
+    def _compile_entry(self, key: Any, arguments: tuple[Any, ...]) -> Entry:
         with COMPILING:
             # Another thread may have set it.
             if (entry := self._entries.get(key)) is not None and entry.is_current():
                 return entry
             named = dict(zip(self.signature.parameters, arguments, strict=True))
-            entry = self._entries[key] = self._compiled(named, self.usual_options())
+            entry = self._compiled(named, self.usual_options())
+            entry.used = tick()
+            self._entries = {**self._entries, key: entry}
+            self._drop_unused(settings.get("MLIRTRI_MAX_KERNELS"))
             return entry
+
+    def _drop_unused(self, limit: int) -> None:
+        """Drop the entries that were not used for longest, with their kernels, until there are `limit` of them."""
+        if len(self._entries) <= limit:
+            return
+        self._history.warn(limit)
+        in_order = sorted(self._entries.items(), key=lambda item: item[1].used)
+        self._entries = dict(in_order[-limit:])
+        kept = {id(entry.kernel) for entry in self._entries.values()}
+        dropped = {id(entry.kernel) for _, entry in in_order[:-limit]} - kept
+        for content in [content for content, kernel in _kernels.items() if id(kernel) in dropped]:
+            del _kernels[content]
+        self._lookup.forget()
+
+    def explain(self) -> Recompiles:
+        """Return why each kernel of this function was compiled: what changed, and which annotation would avoid it."""
+        return Recompiles(self._history.function, self._history.explanations)
 
     def usual_options(self) -> Options:
         """Return the decorator's options; with ``MLIRTRI_INTERPRET`` set, the pipeline is the interpreter."""
@@ -171,15 +156,18 @@ class JitFunction:
         """Return the generated code of the kernel that `compile` gives for these arguments: CUDA, or LLVM IR."""
         return self.compile(*arguments, **keywords).get_source()
 
-    def _compiled(self, named: dict[str, Any], options: Options) -> _Entry:
+    def _compiled(self, named: dict[str, Any], options: Options) -> Entry:
         specialization = self.signature.specialize(named, options.semantics)
         request = Request(self.__mlirtri_function__, self.signature.annotations, specialization, options)
         compiled = compile_cached(request, _kernels)
         self.compiles += compiled.is_new
+        facts = facts_of(self.signature, specialization, compiled.kernel, compiled.captures)
+        if (explanation := self._history.add(facts, compiled.is_new)) is not None:
+            compiled.kernel.explanation = explanation
         runtime = tuple(
             position for position, p in enumerate(specialization.parameters) if not isinstance(p, ConstantParameter)
         )
-        return _Entry(compiled.kernel, runtime, compiled.captures)
+        return Entry(compiled.kernel, runtime, compiled.captures)
 
     def __repr__(self) -> str:
         return f"<mlirtri.jit function {self.__name__}>"

@@ -68,8 +68,14 @@ class Kernel:
         self.compilation = compilation
         self.compile_with_passes = compile_with_passes
         """Compiles once more with text kept after each pass."""
+        self.explanation: Any = None
+        """Why it was compiled, for the kernels of a Python function."""
         self._runner: Any = None
         self.__call__ = self._first_call
+
+    def explain(self) -> str:
+        """Return why it was compiled: what differs from earlier kernels of its function, and how to avoid it."""
+        return f"{self.name}: not compiled from a call" if self.explanation is None else str(self.explanation)
 
     @property
     def ir(self) -> Texts:

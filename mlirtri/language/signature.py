@@ -173,12 +173,19 @@ def _key_maker(annotation: Any) -> Callable[[Any], Any]:
         # A run-time scalar, whatever its value.
         return lambda argument: type(argument) if isinstance(argument, NUMBERS) else key_of(argument)
     if annotation is float or annotation is complex:
-        return lambda argument: _constant_key(argument) if isinstance(argument, annotation) else key_of(argument)
+        make = _key_maker_of_constant(annotation)
+        return lambda argument: make(argument.item() if isinstance(argument, np.generic) else argument)
+    if annotation in _COMPILE_TIME:
+        return lambda argument: key_of(argument.item() if isinstance(argument, np.generic) else argument)
     if annotation is ptr:
         return lambda argument: key_of(argument)[1:] if hasattr(argument, "shape") else key_of(argument)
     if isinstance(annotation, Tensor) and annotation.shape and any(map(is_dynamic, annotation.shape)):
         return _key_of_sizes(annotation.shape)
     return key_of
+
+
+def _key_maker_of_constant(kind: type) -> Callable[[Any], Any]:
+    return lambda argument: _constant_key(argument) if isinstance(argument, kind) else key_of(argument)
 
 
 def _key_of_sizes(sizes: tuple[Any, ...]) -> Callable[[Any], Any]:

@@ -1,0 +1,241 @@
+"""Say why a function was compiled again: which part of its key changed, and which annotation would avoid it.
+
+The facts of a compilation are what its kernel depends on: sizes, dtypes and constants of arguments that are decided at
+compile time, options, and values from outside of the function.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+from zlib import crc32
+
+from mlirtri import settings
+from mlirtri.dialect.base.sizes import is_dynamic
+from mlirtri.kernels.kernel import Kernel
+from mlirtri.language.signature import Signature
+from mlirtri.lowering.core.interface import Capture, ConstantParameter, Specialization, TensorParameter
+
+RECOMPILES = "recompiles"
+"""The name in ``MLIRTRI_LOG``."""
+KEPT = 1000
+"""Compilations of a function that `explain` remembers."""
+_MISSING = "nothing"
+
+
+class SpecializationWarning(UserWarning):
+    """A function was compiled for so many combinations of arguments that kernels are dropped."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing that a kernel depends on, with its value as text."""
+
+    parameter: str
+    """The parameter's name, or the name outside of the function."""
+    what: str
+    """``size of axis 0``, ``rank``, ``dtype``, ``value``, ``class``, ``captured value``, or an option."""
+    value: str
+    advice: str = ""
+    """What to write so that another value needs no other kernel."""
+
+    @property
+    def field(self) -> tuple[str, str]:
+        return self.parameter, self.what
+
+
+@dataclass(frozen=True)
+class Change:
+    """A fact that differs from an earlier compilation's."""
+
+    parameter: str
+    what: str
+    old: str
+    new: str
+    advice: str
+
+    def __str__(self) -> str:
+        advice = f"\n    help: {self.advice}" if self.advice else ""
+        return f"the {self.what} of {self.parameter!r} changed from {self.old} to {self.new}{advice}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why one kernel was made. `changes` are to the most similar earlier one; the first of a function has none."""
+
+    function: str
+    number: int
+    """The count of the function's kernels, with this one."""
+    changes: tuple[Change, ...]
+    is_compiled: bool
+    """False for a kernel that was in a cache."""
+
+    def __str__(self) -> str:
+        made = "compiled" if self.is_compiled else "found in a cache"
+        head = f"{self.function}: kernel {self.number} was {made}"
+        if self.number == 1:
+            return f"{head}: it is the first one"
+        if not self.changes:
+            return f"{head}: the same arguments and options as before"
+        return "\n".join([f"{head}:", *(f"  {change}" for change in self.changes)])
+
+
+class History:
+    """The compilations of one function. Used under the lock of compilations."""
+
+    def __init__(self, function: str):
+        self.function = function
+        self.explanations: list[Explanation] = []
+        self._facts: list[tuple[Fact, ...]] = []
+        self._count = 0
+        self._has_warned = False
+
+    def add(self, facts: Sequence[Fact], is_compiled: bool) -> Explanation | None:
+        """Return why there is a kernel of these facts; prints it with ``MLIRTRI_LOG=recompiles``.
+
+        None if nothing was compiled and the function has had such a kernel.
+        """
+        if not is_compiled and tuple(facts) in self._facts:
+            return None
+        self._count += 1
+        explanation = Explanation(self.function, self._count, self._changes(facts), is_compiled)
+        self._facts = [*self._facts[1 - KEPT :], tuple(facts)]
+        self.explanations = [*self.explanations[1 - KEPT :], explanation]
+        if RECOMPILES in settings.get("MLIRTRI_LOG"):
+            print(explanation, file=sys.stderr)
+        return explanation
+
+    def _changes(self, facts: Sequence[Fact]) -> tuple[Change, ...]:
+        if not self._facts:
+            return ()
+        new = {fact.field: fact for fact in facts}
+        # Of equally similar ones, the last.
+        candidates = [_differences(_by_field(old), new) for old in reversed(self._facts)]
+        return min(candidates, key=len)
+
+    def warn(self, limit: int) -> None:
+        """Warn once that there are more kernels than are kept, with the fact of most values."""
+        if self._has_warned:
+            return
+        self._has_warned = True
+        values: dict[tuple[str, str], dict[str, Fact]] = {}
+        for fact in (fact for facts in self._facts for fact in facts):
+            values.setdefault(fact.field, {})[fact.value] = fact
+        (parameter, what), found = max(values.items(), key=lambda item: len(item[1]))
+        shown = ", ".join([*found][:4]) + (", …" if len(found) > 4 else "")
+        advice = next((fact.advice for fact in found.values() if fact.advice), "")
+        warnings.warn(
+            f"{self.function} has more than {limit} kernels (MLIRTRI_MAX_KERNELS) and drops the least recently used: "
+            f"the {what} of {parameter!r} had {len(found)} values ({shown}); {advice or 'use fewer of them'}",
+            SpecializationWarning,
+            stacklevel=settings.users_stacklevel(),
+        )
+
+
+def _by_field(facts: Iterable[Fact]) -> dict[tuple[str, str], Fact]:
+    return {fact.field: fact for fact in facts}
+
+
+def _differences(old: Mapping[Any, Fact], new: Mapping[Any, Fact]) -> tuple[Change, ...]:
+    changes = []
+    for field in {**old, **new}:
+        before, after = old.get(field), new.get(field)
+        if before is None or after is None or before.value != after.value:
+            fact = after or before
+            assert fact is not None
+            shown = [_MISSING if each is None else each.value for each in (before, after)]
+            changes.append(Change(fact.parameter, fact.what, *shown, fact.advice))
+    return tuple(changes)
+
+
+def facts_of(
+    signature: Signature, specialization: Specialization, kernel: Kernel, captures: Iterable[Capture]
+) -> list[Fact]:
+    """Return what a kernel depends on."""
+    facts: list[Fact] = []
+    for parameter in specialization.parameters:
+        if isinstance(parameter, ConstantParameter):
+            facts += _constant_facts(parameter, signature.annotations.get(parameter.name))
+        else:
+            facts += _tensor_facts(parameter)
+    semantics = "jit(semantics=…) decides it for all calls"
+    facts.append(Fact("semantics", "option", specialization.semantics, semantics))
+    facts += [Fact("target", "option", str(kernel.target)), Fact("pipeline", "option", kernel.pipeline.name)]
+    outside = "pass it as an argument: a float, or an integer annotated with mt.int64, is no part of the kernel"
+    for capture in captures:
+        is_number = type(capture.value) in (int, float, complex)
+        advice = outside if is_number else "a function or module that is replaced is compiled anew"
+        facts.append(Fact(capture.name, "captured value", _shown(capture.value), advice))
+    return facts
+
+
+def _constant_facts(parameter: ConstantParameter, annotation: Any) -> list[Fact]:
+    value = parameter.value
+    advice = ""
+    if type(value) is bool:
+        advice = f"annotate {parameter.name}: mt.bool to decide it at run time"
+    elif type(value) is int:
+        dtype = "int32" if -(1 << 31) <= value < 1 << 31 else "int64"
+        advice = f"annotate {parameter.name}: mt.{dtype} to decide it at run time"
+    elif type(value) in (float, complex) and annotation in (float, complex):
+        advice = f"leave the annotation of {parameter.name} out: a {annotation.__name__} is decided at run time"
+    elif callable(value):
+        advice = "pass the same function each time: a new one is compiled anew"
+    return [
+        Fact(parameter.name, "class", type(value).__name__),
+        Fact(parameter.name, "value", _shown(value), advice),
+    ]
+
+
+def _tensor_facts(parameter: TensorParameter) -> list[Fact]:
+    name, type_ = parameter.name, parameter.type
+    facts = [Fact(name, "class", "a number" if parameter.number else "a tensor")]
+    facts.append(Fact(name, "dtype", type_.dtype.name, f"convert {name} to one dtype before the call"))
+    if parameter.number or parameter.is_memory:
+        return facts
+    facts.append(Fact(name, "rank", str(type_.rank)))
+    for axis, size in enumerate(type_.shape):
+        if not is_dynamic(size):
+            facts.append(Fact(name, f"size of axis {axis}", str(size), _dynamic(parameter, axis)))
+    return facts
+
+
+def _dynamic(parameter: TensorParameter, axis: int) -> str:
+    """Return the annotation under which the size of one more axis is known at run time only."""
+    symbol = "nmkpqrst"[axis] if axis < 8 else f"n{axis}"
+    sizes = [f'mt.dyn["{symbol}"]' if position == axis else "mt.dyn" if is_dynamic(size) else "int"
+             for position, size in enumerate(parameter.type.shape)]  # fmt: skip
+    return f"annotate {parameter.name}: mt.Tensor[[{', '.join(sizes)}], mt.{parameter.type.dtype.name}]"
+
+
+def _shown(value: Any) -> str:
+    code = getattr(value, "__code__", value)
+    if isinstance(code, CodeType):
+        return f"{code.co_name} (code {crc32(code.co_code + repr(code.co_consts).encode()):08x})"
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    if isinstance(name, str):
+        return name
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+class Recompiles(Sequence[Explanation]):
+    """Why each kernel of a function was made, in order; its text has them all."""
+
+    def __init__(self, function: str, explanations: Sequence[Explanation]):
+        self._function, self._explanations = function, tuple(explanations)
+
+    def __getitem__(self, position: Any) -> Any:
+        return self._explanations[position]
+
+    def __len__(self) -> int:
+        return len(self._explanations)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self._explanations)) or f"{self._function} has no kernel yet"
+
+    __repr__ = __str__

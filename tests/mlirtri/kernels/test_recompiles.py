@@ -1,0 +1,129 @@
+"""Every compile says which part of the key changed, and how to avoid it; kernels of a function are bounded."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+import mlirtri as mt
+from mlirtri.kernels.recompiles import SpecializationWarning
+
+SCALE = 2.0
+
+
+def helper(x):
+    return x + 1
+
+
+@pytest.fixture
+def scaled():
+    @mt.jit
+    def scaled(a, k=3, apply=helper):
+        return apply(a) * SCALE + k
+
+    return scaled
+
+
+def test_each_compile_names_what_changed_and_the_annotation_that_avoids_it(scaled, monkeypatch, capfd):
+    monkeypatch.setenv("MLIRTRI_LOG", "recompiles")
+    x = np.ones(4, np.float32)
+    calls = [
+        (lambda: scaled(x), None, None),
+        (lambda: scaled(x, k=4), ("k", "value", "3", "4"), "annotate k: mt.int32"),
+        (lambda: scaled(x[:2]), ("a", "size of axis 0", "4", "2"), 'annotate a: mt.Tensor[[mt.dyn["n"]], mt.float32]'),
+        (lambda: scaled(x.astype("f8")), ("a", "dtype", "float32", "float64"), "one dtype"),
+        (lambda: scaled(torch.ones(4)), ("semantics", "option", "numpy", "torch"), "jit(semantics=…)"),
+    ]
+    for call, change, advice in calls:
+        call()
+        text = capfd.readouterr().err
+        last = scaled.explain()[-1]
+        assert str(last) in text
+        assert str(last) in str(scaled.explain())
+        call()
+        assert capfd.readouterr().err == ""
+        if change is not None:
+            [found] = last.changes
+            assert (found.parameter, found.what, found.old, found.new) == change
+            assert advice in found.advice
+    monkeypatch.setitem(globals(), "SCALE", 5.0)
+    assert np.array_equal(scaled(x), (x + 1) * 5 + 3)
+    [change] = scaled.explain()[-1].changes
+    assert (change.parameter, change.what, change.old, change.new) == ("SCALE", "captured value", "2.0", "5.0")
+    assert "as an argument" in change.advice
+    assert "'SCALE' changed from 2.0 to 5.0" in scaled.compile(x).explain()
+    scaled(x, 3, lambda y: y - 1)
+    assert {change.parameter for change in scaled.explain()[-1].changes} >= {"apply"}
+    assert scaled.compiles == len(scaled.explain()) == 7
+
+
+def test_an_annotation_that_was_advised_avoids_the_compile():
+    @mt.jit
+    def scaled(a: mt.Tensor[[mt.dyn["n"]], mt.float32], k: mt.int32):
+        return a * k
+
+    for n in (2, 3, 5, 4):
+        x = np.arange(n, dtype=np.float32)
+        assert np.array_equal(scaled(x, n), x * np.float32(n))
+        assert np.array_equal(scaled(x, k=n + 1), x * np.float32(n + 1))
+    assert scaled.compiles == len(scaled.explain()) == 1
+
+
+def test_numbers_of_numpy_and_zeros_of_either_sign_are_different_constants():
+    @mt.jit
+    def shifted(a, n: int, s: float):
+        return a * n + 1 / (a * s)
+
+    x = np.ones(2)
+    with np.errstate(divide="ignore"):
+        for _ in range(2):
+            for n, s in [(np.int64(3), 1.0), (np.int64(4), 1.0), (4, np.float32(-0.0)), (4, 0.0), (True, -0.0)]:
+                if n is True:
+                    continue
+                assert np.array_equal(shifted(x, n, s), x * n + 1 / (x * float(s)))
+
+
+def test_the_least_recently_used_kernels_go_with_one_warning(monkeypatch):
+    @mt.jit
+    def added(a, n):
+        return a + n
+
+    monkeypatch.setenv("MLIRTRI_MAX_KERNELS", "3")
+    x = np.ones(2)
+    for n in range(3):
+        added(x, n)
+    added(x, 0)
+    with pytest.warns(
+        SpecializationWarning, match=r"more than 3 kernels.*value of .n. had 4 values.*mt.int32"
+    ) as caught:
+        assert np.array_equal(added(x, 3), x + 3)
+    assert caught[0].filename == __file__
+    assert added.compiles == 4
+    added(x, 0), added(x, 2), added(x, 3)
+    assert added.compiles == 4
+    assert np.array_equal(added(x, 1), x + 1)
+    assert added.compiles == 5
+
+
+def test_threads_find_their_kernels_while_others_are_dropped(monkeypatch):
+    @mt.jit
+    def added(a, n):
+        return a + n
+
+    monkeypatch.setenv("MLIRTRI_MAX_KERNELS", "2")
+    wrong = []
+
+    def work(seed):
+        for turn in range(40):
+            n = (seed + turn // 10) % 4
+            x = np.full(2, float(seed))
+            if not np.array_equal(added(x, n=n), x + n) or not np.array_equal(added(x, n), x + n):
+                wrong.append((seed, n))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
