@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mlirtri.errors import CodegenError, DeviceError, KernelError
+from mlirtri.errors import CodegenError, KernelError
 from mlirtri.lowering.codegen.build_pipeline import BUILD_PIPELINE
 from mlirtri.lowering.codegen.lowered_functions import cuda_module, device_module, on_failing_line, source_of
 from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.external.vdevices import is_for, targets_in
+from mlirtri.lowering.runtime.cuda_executable import CudaExecutable
 from mlirtri.lowering.runtime.launch_plan import Plan
 from mlirtri.lowering.runtime.planner import make_plan
-from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, make_executable
+from mlirtri.lowering.runtime.tvm_executable import Library
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Target, tirx, tvm
 from mlirtri.lowering.toolchain.tvm_passes import locations_of, prim_funcs, short_message, span_of
-
-ALIGNMENT = 16
-"""Bytes of the widest load or store: tensors aligned to less, such as slices, are copied."""
 
 
 def lower(mod: IRModule, context: CompileContext) -> Code:
@@ -33,7 +29,7 @@ def lower(mod: IRModule, context: CompileContext) -> Code:
     targets = targets_in(mod, context.target)
     target = tvm_target(next(candidate for candidate in targets if candidate.is_cuda))
     # A kernel for both kinds of devices is complete after `cuda_to_llvm`.
-    executable = CudaExecutable(functions, make_plan(mod), target) if len(targets) == 1 else None
+    executable = executable_of(functions, make_plan(mod), target) if len(targets) == 1 else None
     payload = mod if executable is None else None
     if not functions:
         return Code("// no kernel\n", executable, payload)
@@ -72,55 +68,19 @@ def _after(head: Any, body: Any) -> Any:
     return body if head is None else tirx.SeqStmt([head, body])
 
 
-def _is_aligned(tensor: Any) -> bool:
-    return tensor.data_ptr() % ALIGNMENT == 0
+def executable_of(
+    functions: list[tuple[str, PrimFunc]], plan: Plan | None, target: Target, host: Library | None = None
+) -> CudaExecutable:
+    """Return the executable of CUDA functions, which TVM compiles at the first launch, and the CPU's beside them."""
 
-
-class CudaExecutable:
-    """Kernels for CUDA, compiled for the device at their first launch."""
-
-    def __init__(
-        self, functions: list[tuple[str, PrimFunc]], plan: Plan | None, target: Target,
-        host: Mapping[str, Callable] | None = None,
-    ):  # fmt: skip
-        self.kernels = plan.kernels if plan else len(functions)
-        self.bytes = plan.bytes if plan else None
-        self._functions, self._plan, self._target = functions, plan, target
-        self._host = host
-        """The compiled CPU functions of a kernel for both kinds of devices; else None."""
-        self._building = threading.Lock()
-        self._built: KernelExecutable | None = None
-
-    def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Run on CUDA tensors, in the current stream; raises `DeviceError` if TVM has no CUDA runtime."""
-        if self._built is None:
-            with self._building:
-                self._built = self._built or self._build()
-        results = [tensor if _is_aligned(tensor) else tensor.new_empty(tensor.shape) for tensor in outputs]
-        self._built.launch([tensor if _is_aligned(tensor) else tensor.clone() for tensor in inputs], results)
-        for result, output in zip(results, outputs, strict=True):
-            if result is not output:
-                output.copy_(result)
-
-    def _build(self) -> KernelExecutable:
-        if self._plan is None:
-            raise DeviceError(
-                "a CUDA kernel whose launches depend on run-time values cannot be launched here",
-                help='the CUDA source is kernel.ir["cuda"]',
-            )
-        help = 'compile with target="cpu" to run it' if self._host is None else 'let its regions name device("cpu")'
-        if tvm.get_global_func("device_api.cuda", allow_missing=True) is None:
-            raise DeviceError(
-                "this kernel was compiled for CUDA, and TVM finds no CUDA runtime to launch it",
-                help=f'{help}; the CUDA source is kernel.ir["cuda"]',
-            )
+    def make_module() -> Any:
         # TVM's own default needs the cuda-bindings package.
         os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc" if shutil.which("nvcc") else "nvrtc")
         try:
-            library = tvm.tirx.build(cuda_module(self._functions), target=self._target, pipeline=BUILD_PIPELINE)
+            return tvm.tirx.build(cuda_module(functions), target=target, pipeline=BUILD_PIPELINE)
         except KernelError:
             raise
         except Exception as error:
             raise CodegenError(f"TVM made no CUDA code: {short_message(error)}") from None
-        host = self._host or {}
-        return make_executable(self._plan, lambda name: host[name] if name in host else library[name])
+
+    return CudaExecutable(plan, len(functions), make_module, str(target.attrs["arch"]), host)

@@ -9,7 +9,7 @@ Read in this order:
 - `launch_plan.py`: which functions a call runs, on which values. `planner.py` finds it in a Relax function.
 - `launches.py`: what a call of an executable does, as data for calls that are written as Python.
 - `tvm_executable.py`: runs a plan. `machine_executable.py`: runs Relax's virtual machine where there is none.
-- `mlir_executable.py`: runs a function that MLIR compiled.
+- `mlir_executable.py`: runs a function that MLIR compiled. `cuda_executable.py`: runs kernels for CUDA.
 - `tensor_launches.py`: a launch plan on torch's tensors.
 - `artifact.py`: executables as files, which run without the compiler. `linking.py`, `stored_tensors.py`: their parts.
 - `torch_threads.py`: parallel loops on torch's OpenMP threads; `torch_threads.mlir` is the code that starts them.

@@ -4,6 +4,7 @@
     torch_threads.so      what starts their parallel loops on torch's threads
     constants.npz         tensors that the launches read
     kernel.o              pipeline `mlir`: the same code to link with other programs
+    kernel.cu, .fatbin    the CUDA source of a library ``cuda-….so``, and its code where nvcc is on PATH
 
 The library's name has a digest of its contents: the system's loader takes a file of a name that it has loaded for the
 same file. Reading loads neither MLIR's bindings nor TVM's compiler. What `write_artifact` returns, which is JSON, says
@@ -24,6 +25,7 @@ from typing import Any, NoReturn
 
 from mlirtri.errors import ArtifactError
 from mlirtri.lowering.core.stage import Executable
+from mlirtri.lowering.runtime.cuda_executable import CudaExecutable, answer_with
 from mlirtri.lowering.runtime.launch_plan import Plan
 from mlirtri.lowering.runtime.linking import SharedLibrary, link, written
 from mlirtri.lowering.runtime.machine_executable import MachineExecutable
@@ -33,8 +35,11 @@ from mlirtri.lowering.runtime.stored_tensors import read_tensors, write_tensors
 from mlirtri.lowering.runtime.torch_threads import loading, starter_engine, use_threads
 from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, Library, make_executable
 from mlirtri.lowering.toolchain import tvm_runtime
+from mlirtri.lowering.toolchain.nvcc import run_nvcc
 
-OBJECT, STARTER, CONSTANTS = "kernel.o", "torch_threads.so", "constants.npz"
+OBJECT, STARTER, CONSTANTS, SOURCE, FATBIN = (
+    "kernel.o", "torch_threads.so", "constants.npz", "kernel.cu", "kernel.fatbin"
+)  # fmt: skip
 Description = dict[str, Any]
 
 
@@ -48,6 +53,8 @@ def write_artifact(executable: Executable, folder: Path) -> Description:
     if isinstance(executable, MachineExecutable):
         facts = {"function": executable.function, "kernels": executable.kernels}
         return {"kind": "machine", **facts, "library": _write_library(executable.library, folder)}
+    if isinstance(executable, CudaExecutable) and executable.plan is not None:
+        return {"kind": "cuda", **_write_cuda(executable, executable.plan, folder)}
     if isinstance(executable, MlirExecutable):
         return {"kind": "mlir", **_write_mlir(executable, folder)}
     kind = type(executable).__name__
@@ -56,7 +63,7 @@ def write_artifact(executable: Executable, folder: Path) -> Description:
 
 def read_artifact(folder: Path, description: Description) -> Executable:
     """Return the executable that `write_artifact` wrote; raises `ArtifactError`."""
-    readers = {"kernel": _read_kernel, "machine": _read_machine, "mlir": _read_mlir}
+    readers = {"kernel": _read_kernel, "machine": _read_machine, "cuda": _read_cuda, "mlir": _read_mlir}
     try:
         return readers[description["kind"]](folder, description)
     except (KeyError, TypeError, IndexError, AttributeError) as problem:
@@ -80,6 +87,45 @@ def _read_kernel(folder: Path, description: Description) -> KernelExecutable:
     return _loaded(
         folder, description["library"], lambda library: make_executable(plan, library.module.__getitem__, library)
     )
+
+
+def _write_cuda(executable: CudaExecutable, plan: Plan, folder: Path) -> Description:
+    """Write the launches' library with the CUDA source, and what nvcc makes of it, where there is nvcc."""
+    if plan.constants:
+        write_tensors(folder / CONSTANTS, plan.constants)
+    if executable.file is not None:
+        file = _copied(executable.file, folder)
+        for name in (SOURCE, FATBIN):
+            if executable.file.with_name(name).exists():
+                _copied(executable.file.with_name(name), folder)
+    else:
+        module = executable.make_module()
+        file = _named(_link_module(module, folder / "cuda.so"))
+        [source] = [each.inspect_source() for each in module.imports] or [""]
+        (folder / SOURCE).write_text(source, encoding="utf-8")
+        if shutil.which("nvcc"):
+            (folder / FATBIN).write_bytes(run_nvcc(source, executable.architecture, "-fatbin"))
+    host = None if executable.host is None else _write_library(executable.host, folder)
+    facts = {"plan": plan.to_json(), "kernels": executable.kernels, "architecture": executable.architecture}
+    return {"file": file.name, "host": host, **facts}
+
+
+def _read_cuda(folder: Path, description: Description) -> CudaExecutable:
+    data, file, architecture = description["plan"], folder / description["file"], description["architecture"]
+    plan = Plan.from_json(data, read_tensors(folder / CONSTANTS) if data["constants"] else {})
+    source, fatbin = (folder / SOURCE).read_text(encoding="utf-8"), folder / FATBIN
+    code = fatbin.read_bytes() if fatbin.exists() else None
+
+    def make_module() -> Any:
+        answer_with(source, code, architecture)
+        return tvm_runtime.load_library(file)
+
+    host = None
+    if description["host"] is not None:
+        host = _loaded(folder, description["host"], lambda library: library)
+    executable = CudaExecutable(plan, description["kernels"], make_module, architecture, host)
+    executable.file = file
+    return executable
 
 
 def _none(name: str) -> NoReturn:

@@ -12,7 +12,7 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -114,3 +114,24 @@ def start_machine(module: Any) -> Any:
     machine = module["vm_load_executable"]()
     machine["vm_initialization"](CPU, 0, POOLED)
     return machine
+
+
+def why_no_cuda() -> str | None:
+    """Load TVM's runtime for CUDA, unless TVM has done so; return why there is none, or None."""
+    if _has_cuda():
+        return None
+    try:
+        _loaded("tvm_runtime_cuda")
+    except OSError as problem:
+        return str(problem)
+    return None if _has_cuda() else "it has no device"
+
+
+def _has_cuda() -> bool:
+    return runtime().get_global_func("device_api.cuda", allow_missing=True) is not None
+
+
+def register_missing(name: str, function: Callable[..., Any]) -> None:
+    """Register a function that TVM's runtime calls by name, unless there is one."""
+    if runtime().get_global_func(name, allow_missing=True) is None:
+        runtime().register_global_func(name, function)

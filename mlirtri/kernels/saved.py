@@ -42,7 +42,7 @@ _INSTRUCTIONS = re.compile(
 )
 """Flags of Linux for instructions that code generators use."""
 _RUNTIMES = {"mlir": ("mlirtri",), "kernel": ("mlirtri", "apache-tvm", "apache-tvm-ffi")}
-_RUNTIMES["machine"] = _RUNTIMES["kernel"]
+_RUNTIMES["machine"] = _RUNTIMES["cuda"] = _RUNTIMES["kernel"]
 """The packages whose versions have to be those of the compilation, by kind of executable."""
 
 

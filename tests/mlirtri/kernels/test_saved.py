@@ -307,6 +307,29 @@ def test_the_header_says_what_each_pointer_is(tmp_path):
     assert "out1: bool[], result 1: 0, or else KernelIndexError: an index is out of bounds" in header
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_kernels_for_cuda_are_saved_where_there_is_no_gpu(tmp_path):
+    types = mt.Tensor((64, 64), mt.float32), mt.Tensor((64, 64), mt.float32)
+    kernel = product.compile(*types, target="cuda:sm_90")
+    kernel.save(tmp_path / "product")
+    files = {file.name.partition("-")[0] for file in (tmp_path / "product").iterdir()}
+    assert files >= {"manifest.json", "kernel.cu", "cuda"}
+    assert ("kernel.fatbin" in files) == (shutil.which("nvcc") is not None)
+    assert "__global__" in (tmp_path / "product" / "kernel.cu").read_text()
+    loaded = mt.load(tmp_path / "product")
+    assert repr(loaded) == repr(kernel)
+    assert "cuda:sm_90" in repr(loaded)
+    executable = loaded.compilation.executable
+    # The library has the same source, which TVM's runtime gives to who compiles it.
+    [library] = (tmp_path / "product").glob("cuda-*.so")
+    assert (tmp_path / "product" / "kernel.cu").read_bytes() in library.read_bytes()
+    x = torch.zeros(64, 64)
+    with pytest.raises(mt.KernelError, match="TVM finds no CUDA runtime to launch it: libcu"):
+        executable.launch([x, x], [x])
+    again = pickle.loads(pickle.dumps(loaded))
+    assert again.stats == kernel.stats
+
+
 def test_what_has_no_code_is_refused(tmp_path):
     x = np.ones(4, np.float32)
     with pytest.raises(ArtifactError, match="has no code to save"):

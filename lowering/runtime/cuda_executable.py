@@ -1,0 +1,90 @@
+"""Run kernels for CUDA, whose library is built or loaded at the first launch: neither needs a GPU before.
+
+A saved kernel has its CUDA source and, where nvcc was on PATH, the code that nvcc made of it. TVM's runtime asks for
+that code by a callback; without TVM's compiler in the process it is ours.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mlirtri.errors import DeviceError
+from mlirtri.lowering.runtime.launch_plan import Plan
+from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, Library, make_executable
+from mlirtri.lowering.toolchain import tvm_runtime
+from mlirtri.lowering.toolchain.nvcc import run_nvcc
+
+ALIGNMENT = 16
+"""Bytes of the widest load or store: tensors aligned to less, such as slices, are copied."""
+
+
+def _is_aligned(tensor: Any) -> bool:
+    return tensor.data_ptr() % ALIGNMENT == 0
+
+
+class CudaExecutable:
+    """Kernels for CUDA, and where there are regions on the CPU, its functions."""
+
+    def __init__(
+        self, plan: Plan | None, kernels: int, make_module: Callable[[], Any], architecture: str,
+        host: Library | None = None,
+    ):  # fmt: skip
+        self.kernels = plan.kernels if plan else kernels
+        self.bytes = plan.bytes if plan else None
+        self.plan, self.architecture = plan, architecture
+        self.make_module = make_module
+        """Returns the runtime module of the CUDA functions."""
+        self.host = host
+        self.file: Path | None = None
+        """The shared library of an artifact that it was loaded from."""
+        self._building = threading.Lock()
+        self._built: KernelExecutable | None = None
+
+    def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Run on CUDA tensors, in the current stream; raises `DeviceError` if TVM has no CUDA runtime."""
+        if self._built is None:
+            with self._building:
+                self._built = self._built or self._build()
+        results = [tensor if _is_aligned(tensor) else tensor.new_empty(tensor.shape) for tensor in outputs]
+        self._built.launch([tensor if _is_aligned(tensor) else tensor.clone() for tensor in inputs], results)
+        for result, output in zip(results, outputs, strict=True):
+            if result is not output:
+                output.copy_(result)
+
+    def _build(self) -> KernelExecutable:
+        if self.plan is None:
+            raise DeviceError(
+                "a CUDA kernel whose launches depend on run-time values cannot be launched here",
+                help='the CUDA source is kernel.ir["cuda"]',
+            )
+        if (problem := tvm_runtime.why_no_cuda()) is not None:
+            help = 'compile with target="cpu" to run it' if self.host is None else 'let its regions name device("cpu")'
+            raise DeviceError(
+                f"this kernel was compiled for CUDA, and TVM finds no CUDA runtime to launch it: {problem}",
+                help=f'{help}; the CUDA source is kernel.ir["cuda"]',
+            )
+        module = self.make_module()
+        host = self.host.module if self.host is not None else None
+
+        def find(name: str) -> Callable:
+            is_on_host = host is not None and host.implements_function(name)
+            return host[name] if is_on_host else module[name]
+
+        return make_executable(self.plan, find)
+
+
+def answer_with(source: str, code: bytes | None, architecture: str) -> None:
+    """Let TVM's runtime have `code` for `source`; without one, nvcc makes it then."""
+    _CODE[source] = (code, architecture)
+    tvm_runtime.register_missing("tvm_callback_cuda_compile", _code_of)
+
+
+_CODE: dict[str, tuple[bytes | None, str]] = {}
+
+
+def _code_of(source: Any) -> bytes:
+    code, architecture = _CODE.get(str(source), (None, ""))
+    return run_nvcc(str(source), architecture, "-fatbin") if code is None else code
