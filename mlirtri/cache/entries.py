@@ -132,7 +132,10 @@ def _write_executable(executable: Executable | None, folder: Path) -> dict[str, 
     if executable is None:
         return None
     from mlirtri.lowering.runtime.artifact import write_artifact  # loads what it writes
+    from mlirtri.lowering.runtime.cuda_executable import CudaExecutable
 
+    if isinstance(executable, CudaExecutable):
+        raise NoDescription("it is for CUDA, and nvcc would take seconds for its code")
     folder.mkdir()
     try:
         return write_artifact(executable, folder)
