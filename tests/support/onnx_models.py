@@ -8,6 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import mlirtri as mt
+from mlirtri.lowering.importers.from_onnx.graph import split_model
 
 PIPELINES = ("linalg", "mlir")
 
@@ -45,3 +46,18 @@ def check(model, inputs: dict, pipeline: str = "linalg", tolerance: float = 2e-5
     for result, other in zip(results, expected, strict=True):
         assert result.dtype == other.dtype
         np.testing.assert_allclose(result, other, rtol=tolerance, atol=tolerance)
+
+
+def rewritten(model):
+    return split_model(model, "net", "<nodes>")[0].model
+
+
+def check_rewritten(nodes, inputs, weights=None, gone=(), outputs=("y",), opset=23, tolerance=1e-5):
+    """Compare the results of a model with those of its rewritten form, without operators of the names `gone`."""
+    model = model_of(nodes, inputs, weights, outputs, opset)
+    result = rewritten(model)
+    assert not {node.op_type for node in result.graph.node} & set(gone)
+    expected = ReferenceEvaluator(model).run(None, inputs)
+    for one, other in zip(ReferenceEvaluator(result).run(None, inputs), expected, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)

@@ -125,11 +125,48 @@ def _unpooled(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
+_SAME = {b"SAME_UPPER": 0, b"SAME_LOWER": 1}
+"""By padding: where the larger half of an odd number is cut off."""
+
+
+def _transposed(node: Any, values: Values) -> list[Any]:
+    """Convolve without padding and slice, or group by group: torch-mlir has no lowering of the others."""
+    padding = attribute_of(node, "auto_pad", b"NOTSET")
+    if padding in _SAME:
+        return _cut_transposed(node, values, _SAME[padding])
+    return [node] if attribute_of(node, "group", 1) == 1 else _grouped_transposed(node, values)
+
+
+def _cut_transposed(node: Any, values: Values, is_lower: int) -> list[Any]:
+    """Slice what `auto_pad` keeps of a convolution without padding: sizes that are the strides times the input's."""
+    sizes, kernel = (static_shape(node, node.input[position], values)[2:] for position in (0, 1))
+    if attribute_of(node, "group", 1) != 1 or attribute_of(node, "output_shape", None):
+        raise UnsupportedOperationError(
+            f"node {node.name!r} is a ConvTranspose with auto_pad in groups, or of a given shape",
+            help="export it with pads",
+        )
+    rank = len(sizes)
+    steps, gaps = (attribute_of(node, name, None) or [1] * rank for name in ("strides", "dilations"))
+    extra = attribute_of(node, "output_padding", None) or [0] * rank
+    add = Nodes(node)
+    kept = {a.name: attribute_of(node, a.name, None) for a in node.attribute if a.name != "auto_pad"}
+    whole, starts, ends = add("ConvTranspose", *node.input, **kept), [], []
+    for size, width, step, gap, more in zip(sizes, kernel, steps, gaps, extra, strict=True):
+        cut = step * (size - 1) + more + (width - 1) * gap + 1 - size * step
+        if cut < 0:
+            raise UnsupportedOperationError(
+                f"node {node.name!r} is a ConvTranspose whose auto_pad would add elements", help="export it with pads"
+            )
+        starts.append((cut + is_lower) // 2)
+        ends.append(starts[-1] + size * step)
+    bounds = [add.constant(np.array(numbers)) for numbers in (starts, ends, range(2, rank + 2))]
+    add("Slice", whole, *bounds, result=0)
+    return add.nodes
+
+
 def _grouped_transposed(node: Any, values: Values) -> list[Any]:
-    """Convolve group by group; torch-mlir has no lowering of transposed convolutions in groups."""
+    """Convolve group by group."""
     groups = attribute_of(node, "group", 1)
-    if groups == 1:
-        return [node]
     add, channels = Nodes(node), static_shape(node, node.input[1], values)
     attributes = {a.name: attribute_of(node, a.name, None) for a in node.attribute if a.name != "group"}
     parts = [
@@ -214,6 +251,6 @@ def _between(add: Nodes, flat: str, located: str, image: list[int], shape: Seque
 
 
 LAYERS: dict[str, Callable[[Any, Values], list[Any]]] = {
-    "LpPool": _norm_pool, "Col2Im": _columns_to_image, "MaxUnpool": _unpooled, "ConvTranspose": _grouped_transposed,
+    "LpPool": _norm_pool, "Col2Im": _columns_to_image, "MaxUnpool": _unpooled, "ConvTranspose": _transposed,
     "DeformConv": _deformed,
 }  # fmt: skip

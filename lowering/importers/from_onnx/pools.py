@@ -1,16 +1,18 @@
-"""Rewrite average pools whose last windows reach beyond the padding."""
+"""Rewrite average pools whose last windows reach beyond the padding, and the indices of maxima."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 from onnx import helper
 
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.importers.from_onnx.nodes import Values, attribute_of, constant
+from mlirtri.lowering.importers.from_onnx.layers import static_shape
+from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Values, attribute_of, constant
 
 
 def _padded_before(node: Any, values: Values) -> list[Any]:
@@ -83,4 +85,27 @@ def _average_pool(node: Any, values: Values) -> list[Any]:
     return _padded_before(node, values)
 
 
-POOLS: dict[str, Callable[[Any, Values], list[Any]]] = {"AveragePool": _average_pool}
+def _max_pool(node: Any, values: Values) -> list[Any]:
+    """Number the elements of the whole tensor, where torch-mlir numbers those of an image, and by columns if asked."""
+    if len(node.output) < 2 or not node.output[1]:
+        return [node]
+    batch, channels, *image = static_shape(node, node.input[0], values)
+    by_columns = attribute_of(node, "storage_order", 0) and len(image) > 1
+    if by_columns and len(image) > 2:
+        raise UnsupportedOperationError(
+            f"node {node.name!r} is a MaxPool of {len(image)} axes that numbers elements by columns",
+            help="export it with storage_order=0",
+        )
+    add = Nodes(node)
+    kept = {a.name: attribute_of(node, a.name, None) for a in node.attribute if a.name != "storage_order"}
+    maxima, index = add.several("MaxPool", node.input[0], count=2, **kept)
+    add("Identity", maxima, result=0)
+    if by_columns:
+        height, width = (add.constant(np.array(size)) for size in image)
+        index = add("Add", add("Mul", add("Mod", index, width), height), add("Div", index, width))
+    first = np.arange(batch * channels).reshape([batch, channels, *[1] * len(image)]) * prod(image)
+    add("Add", index, add.constant(first), result=1)
+    return add.nodes
+
+
+POOLS: dict[str, Callable[[Any, Values], list[Any]]] = {"AveragePool": _average_pool, "MaxPool": _max_pool}

@@ -29,45 +29,49 @@ def _of_full_length(node: Any, values: Values) -> list[Any]:
     return [whole]
 
 
-def _without_peepholes(node: Any, values: Values) -> list[Any]:
-    if operand(node, 7):
+_PARTS = {"RNN": (1, 1), "GRU": (2, 1), "LSTM": (3, 2)}
+"""By layer: the activations of a direction, and the states."""
+_SHARED = ("activation_alpha", "activation_beta", "clip", "hidden_size", "linear_before_reset", "input_forget")
+
+
+def _recurrence(node: Any, values: Values) -> list[Any]:
+    """Run each direction of a layer forward, over reversed inputs for the backward one."""
+    if node.op_type == "LSTM" and operand(node, 7):
         raise UnsupportedOperationError(
             f"node {node.name!r} is an LSTM with peepholes, which torch-mlir leaves out",
             help="write its steps with other operators",
         )
-    return _of_full_length(node, values)
-
-
-def _recurrence(node: Any, values: Values) -> list[Any]:
-    """Run each direction of an `RNN` forward, over reversed inputs for the backward one."""
     [node] = _of_full_length(node, values)
     direction = attribute_of(node, "direction", b"forward")
-    if direction == b"forward":
+    if direction == b"forward" or (node.op_type == "LSTM" and direction == b"bidirectional"):
         return [node]
-    if attribute_of(node, "layout", 0):
+    if attribute_of(node, "layout", 0) or attribute_of(node, "activation_alpha", None):
         raise UnsupportedOperationError(
-            f"node {node.name!r} is a backward RNN with batches first", help="export it time first"
+            f"node {node.name!r} is a backward {node.op_type} with batches first, or parameters of activations",
+            help="export it time first, with the default activations",
         )
     add = Nodes(node)
+    activations, states = _PARTS[node.op_type]
     length = static_shape(node, node.input[0], values)[0]
     count = 2 if direction == b"bidirectional" else 1
-    kept = ("activations", "activation_alpha", "activation_beta", "clip", "hidden_size")
-    attributes = {name: value for name in kept if (value := attribute_of(node, name, None)) is not None}
+    attributes = {name: value for name in _SHARED if (value := attribute_of(node, name, None)) is not None}
+    chosen = attribute_of(node, "activations", None)
     flipped = add.constant(np.arange(length)[::-1])
-    outputs, lasts = [], []
+    directions = []
     for number in range(count):
         is_backward = number == count - 1
         index = add.constant(np.array([number]))
-        parts = [add("Gather", operand(node, i), index, axis=0) if operand(node, i) else "" for i in (1, 2, 3, 4, 5)]
+        parts = [operand(node, position) for position in range(1, 5 + states)]
+        parts = [add("Gather", name, index, axis=0) if name else "" for name in parts]
         source = add("Gather", node.input[0], flipped, axis=0) if is_backward else node.input[0]
-        if "activations" in attributes:
-            attributes["activations"] = [attribute_of(node, "activations", None)[number]]
-        output, last = add.several("RNN", source, *parts, count=2, part=f"direction{number}", **attributes)
-        outputs.append(add("Gather", output, flipped, axis=0) if is_backward else output)
-        lasts.append(last)
-    for position, (parts, axis) in enumerate(((outputs, 1), (lasts, 0))):
+        if chosen is not None:
+            attributes["activations"] = chosen[number * activations : (number + 1) * activations]
+        label = f"direction{number}"
+        output, *last = add.several(node.op_type, source, *parts, count=1 + states, part=label, **attributes)
+        directions.append([add("Gather", output, flipped, axis=0) if is_backward else output, *last])
+    for position, parts in enumerate(zip(*directions, strict=True)):
         if len(node.output) > position and node.output[position]:
-            add("Concat", *parts, axis=axis, result=position)
+            add("Concat", *parts, axis=0 if position else 1, result=position)
     return add.nodes
 
 
@@ -92,8 +96,6 @@ def _cached(node: Any, values: Values) -> list[Any]:
 
 
 RECURRENCES: dict[str, Callable[[Any, Values], list[Any]]] = {
-    "RNN": _recurrence,
-    "GRU": _of_full_length,
-    "LSTM": _without_peepholes,
+    **dict.fromkeys(_PARTS, _recurrence),
     "TensorScatter": _cached,
 }

@@ -10,6 +10,7 @@ from onnx import TensorProto
 
 from mlirtri.errors import KernelError, raise_all
 from mlirtri.lowering.importers.from_onnx.casts import CASTS
+from mlirtri.lowering.importers.from_onnx.indexing import INDEXING
 from mlirtri.lowering.importers.from_onnx.layers import LAYERS
 from mlirtri.lowering.importers.from_onnx.nodes import FLOATS, Nodes, Values, attribute_of, graphs_in, operand
 from mlirtri.lowering.importers.from_onnx.pools import POOLS
@@ -166,7 +167,7 @@ def _product_with_vector(node: Any, values: Values) -> list[Any]:
 
 
 RULES: dict[str, Callable[[Any, Values], list[Any]]] = {
-    **CASTS, **LAYERS, **POOLS, **QUANTIZATION, **RECURRENCES, **RESIZES, **SAMPLES, **TRANSFORMS,
+    **CASTS, **INDEXING, **LAYERS, **POOLS, **QUANTIZATION, **RECURRENCES, **RESIZES, **SAMPLES, **TRANSFORMS,
     **dict.fromkeys(("Celu", "Elu", "Selu", "Softplus", "Mish", "HardSwish", "LogSoftmax", "Erf"), _in_fp32),
     "MatMul": _product_with_vector, "Slice": _backward_slice, "Softmax": _softmax,
     "LpNormalization": _normalised, "Sign": _signs, "Pow": _powers, "ArgMax": _extremum_index,

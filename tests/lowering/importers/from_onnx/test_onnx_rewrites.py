@@ -6,29 +6,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
-from onnx_models import check, model_of, random, value
+from onnx_models import check, check_rewritten, model_of, random, rewritten, value
 
 import mlirtri as mt
 from mlirtri.errors import ArgumentMismatchError, KernelTypeError, UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.graph import split_model
 from mlirtri.lowering.importers.from_onnx.nodes import constant
-
-
-def rewritten(model):
-    return split_model(model, "net", "<nodes>")[0].model
-
-
-def check_rewritten(nodes, inputs, weights=None, gone=(), outputs=("y",), opset=23, tolerance=1e-5):
-    """Compare the results of a model with those of its rewritten form, without operators of the names `gone`."""
-    model = model_of(nodes, inputs, weights, outputs, opset)
-    result = rewritten(model)
-    assert not {node.op_type for node in result.graph.node} & set(gone)
-    expected = ReferenceEvaluator(model).run(None, inputs)
-    for one, other in zip(ReferenceEvaluator(result).run(None, inputs), expected, strict=True):
-        assert one.dtype == other.dtype
-        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
-
 
 COORDINATES = ["half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"]
 

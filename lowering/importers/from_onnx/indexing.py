@@ -1,0 +1,99 @@
+"""Rewrite scatters by minimum and maximum, padding that wraps round, ranges of 16-bit floats, empty reshapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.importers.from_onnx.layers import known, static_shape
+from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Values, attribute_of, operand
+
+MOST_UPDATES = 64
+"""The most updates along the axis of a scatter, each of which becomes a choice."""
+_EXTREMA = {b"min": "Min", b"max": "Max"}
+
+
+def _scattered(node: Any, values: Values) -> list[Any]:
+    """Update by the minimum or maximum with one slice of the updates after the other."""
+    extremum = _EXTREMA.get(attribute_of(node, "reduction", b"none"))
+    if extremum is None:
+        return [node]
+    shape, updates = (static_shape(node, node.input[position], values) for position in (0, 1))
+    axis = attribute_of(node, "axis", 0) % max(len(shape), 1)
+    others = [size for position, size in enumerate(shape) if position != axis]
+    is_narrower = others != [size for position, size in enumerate(updates) if position != axis]
+    if is_narrower or updates[axis] > MOST_UPDATES:
+        raise UnsupportedOperationError(
+            f"node {node.name!r} is a ScatterElements by {extremum.lower()} of {updates} updates into {shape}",
+            help=f"scatter into all of the other axes, at most {MOST_UPDATES} along axis {axis}",
+        )
+    add, result = Nodes(node), node.input[0]
+    line = [-1 if position == axis else 1 for position in range(len(shape))]
+    positions = add.constant(np.arange(shape[axis]).reshape(line))
+    index = add("Cast", node.input[1], to=TensorProto.INT64)
+    # A negative index counts from the end.
+    index = add("Mod", index, add.constant(np.array(shape[axis])))
+    for number in range(updates[axis]):
+        only = add.constant(np.array([number]))
+        update = add("Gather", node.input[2], only, axis=axis)
+        is_here = add("Equal", add("Gather", index, only, axis=axis), positions)
+        result = add("Where", is_here, add(extremum, result, update), result)
+    add("Identity", result, result=0)
+    return add.nodes
+
+
+def _wrapped(node: Any, values: Values) -> list[Any]:
+    """Gather along each axis; torch-mlir takes minutes for the pads of a small tensor."""
+    if attribute_of(node, "mode", b"constant") != b"wrap":
+        return [node]
+    shape = static_shape(node, node.input[0], values)
+    pads = known(node, 1, values, "pads").tolist()
+    given = known(node, 3, values, "axes").tolist() if operand(node, 3) else range(len(shape))
+    axes = [axis % len(shape) for axis in given]
+    add, value = Nodes(node), node.input[0]
+    for axis, before, behind in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
+        if before or behind:
+            index = np.arange(-before, shape[axis] + behind) % shape[axis]
+            value = add("Gather", value, add.constant(index), axis=axis)
+    add("Identity", value, result=0)
+    return add.nodes
+
+
+def _range(node: Any, values: Values) -> list[Any]:
+    """Count in fp32 and round each number."""
+    kind = values.element(node.input[0])
+    if kind not in (TensorProto.FLOAT16, TensorProto.BFLOAT16):
+        return [node]
+    add = Nodes(node)
+    wide = [add("Cast", name, to=TensorProto.FLOAT) for name in node.input]
+    add("Cast", add("Range", *wide), to=kind, result=0)
+    return add.nodes
+
+
+def _reshaped(node: Any, values: Values) -> list[Any]:
+    """Replace a tensor without elements by a constant of its shape."""
+    shape = values.shape(node.output[0])
+    if shape is None or 0 not in shape or not attribute_of(node, "allowzero", 0):
+        return [node]
+    add = Nodes(node)
+    add("Identity", add.constant(np.zeros(shape, values.dtype(node.input[0]))), result=0)
+    return add.nodes
+
+
+def _contracted(node: Any, _: Values) -> list[Any]:
+    """Return the only operand of an Einsum that does nothing with it."""
+    before, arrow, behind = attribute_of(node, "equation", b"").decode().replace(" ", "").partition("->")
+    if not arrow or before != behind or "," in before:
+        return [node]
+    add = Nodes(node)
+    add("Identity", node.input[0], result=0)
+    return add.nodes
+
+
+INDEXING: dict[str, Callable[[Any, Values], list[Any]]] = {
+    "ScatterElements": _scattered, "Pad": _wrapped, "Range": _range, "Reshape": _reshaped, "Einsum": _contracted,
+}  # fmt: skip
