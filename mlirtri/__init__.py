@@ -23,7 +23,17 @@ from mlirtri import relax
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.errors import KernelError, did_you_mean
 from mlirtri.language.dimensions import dyn
-from mlirtri.language.names import LanguageFunction, Macro, Ref, Tensor, device_print, macro, ptr, static_range
+from mlirtri.language.names import (
+    LanguageFunction,
+    Macro,
+    Ref,
+    StridedTensor,
+    Tensor,
+    device_print,
+    macro,
+    ptr,
+    static_range,
+)
 from mlirtri.lowering.core.forks import watch as _watch_forks
 from mlirtri.lowering.core.stage import Stage
 from mlirtri.lowering.external.objects import device, tensorir
@@ -32,9 +42,10 @@ from mlirtri.lowering.pipelines import Pipeline
 __version__ = "0.1.0"
 
 __all__ = [
-    "Config", "JitFunction", "Kernel", "KernelError", "Macro", "Pipeline", "Ref", "Stage", "Tensor", "autotune",
-    "compare", "device", "device_print", "dyn", "from_jax", "from_mlir", "from_onnx", "from_relax", "from_stablehlo",
-    "from_torch", "from_tosa", "jit", "load", "macro", "ptr", "relax", "resume", "static_range", "tensorir", "tune",
+    "Config", "JitFunction", "Kernel", "KernelError", "Macro", "Pipeline", "Ref", "Stage", "StridedTensor", "Tensor",
+    "autotune", "compare", "device", "device_print", "dyn", "from_jax", "from_mlir", "from_onnx", "from_relax",
+    "from_stablehlo", "from_torch", "from_tosa", "jit", "load", "macro", "ptr", "relax", "resume", "static_range",
+    "tensorir", "tune",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from mlirtri.lowering.bridge.builder import Loops
 from mlirtri.lowering.bridge.loops.loops_to_primfunc import build_imperative
 from mlirtri.lowering.bridge.loops.size_symbols import Symbols
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.mlir.attributes import strides_of
 from mlirtri.lowering.mlir.constants import global_constant
 from mlirtri.lowering.mlir.imperative import updates_of
 from mlirtri.lowering.mlir.reading import dtype_of
@@ -49,7 +50,8 @@ def lower_imperative(
     with errors_at(function.operation):
         facts = _facts(function, signature, Symbols(sizes))
     shapes = _buffer_shapes(function, facts, Symbols(sizes))
-    return _relax_module(facts, *_loops(module, context, len(facts.arguments), facts.buffers, shapes))
+    strides = strides_of(function)
+    return _relax_module(facts, *_loops(module, context, len(facts.arguments), facts.buffers, shapes, strides))
 
 
 def loops_of(module: ir.Module, context: CompileContext) -> Loops:
@@ -61,7 +63,7 @@ def loops_of(module: ir.Module, context: CompileContext) -> Loops:
 
 def _loops(module: ir.Module, context: CompileContext, inputs: int, *signature: Any) -> tuple[PrimFunc, tuple]:
     """Return the imperative PrimFunc of the module's function, and the constant arrays that follow its inputs."""
-    fused_to_bufferized.lower(module, context)
+    fused_to_bufferized.lower(module, context, takes_strides=True)
     bufferized_to_loops.lower_to_loops(module, context)
     [function] = public_functions(module)
     built = build_imperative(function.operation, inputs, *signature)
@@ -159,6 +161,12 @@ def _refuse_cuda(module: ir.Module) -> None:
             "CUDA code is made for known sizes only",
             span_of(function.location),
             help="annotate sizes of kernels with int, and compile programs with shapes={…}",
+        )
+    if strides_of(function):
+        raise UnsupportedOperationError(
+            "CUDA code reads row-major arguments only, not a StridedTensor",
+            span_of(function.location),
+            help="annotate it with mt.Tensor, and pass a copy",
         )
     operations = all_operations(module)
     descriptions = {"scf.for": "a loop", "scf.while": "a loop", "scf.if": "a branch"}

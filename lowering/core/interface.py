@@ -31,6 +31,8 @@ class TensorParameter:
     number: bool = False
     is_memory: bool = False
     """Whether it is an argument of any shape, seen as its elements in row-major order: a pointer."""
+    strides: tuple[int | None, ...] | None = None
+    """The strides in elements of an argument that is read and written where it lies, None for those of run time."""
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.base.sizes import Size, Symbol, is_dynamic
+from mlirtri.dialect.base.sizes import DYNAMIC, Size, Symbol, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import func, ir
 from mlirtri.dialect.builder import TriValue
 from mlirtri.lowering.core.interface import TensorParameter
 from mlirtri.lowering.core.named_sizes import Definition, named_sizes
 from mlirtri.lowering.frontend.language.builder import Language
-from mlirtri.lowering.mlir.attributes import KEEPS_BOUNDS, SIZES
+from mlirtri.lowering.mlir.attributes import KEEPS_BOUNDS, SIZES, STRIDES
 
 INT64 = DTYPES["int64"]
 
@@ -28,10 +28,10 @@ def emit_prologue(
 ) -> list[TensorType]:
     """Emit the named sizes of the parameters, and return the parameters' types in terms of them."""
     types = [parameter.type for parameter in parameters]
+    _describe(function, parameters)
     if all(type_.is_static for type_ in types):
         return types
     function.attributes[KEEPS_BOUNDS] = ir.UnitAttr.get()
-    _name_sizes(function, types)
     b.indices.fixed.end = b.tri.constant(0, INT64).value.owner
     symbols: dict[Symbol, Size] = {}
     for definition in named_sizes([type_.shape for type_ in types], [p.name for p in parameters]).definitions:
@@ -70,13 +70,22 @@ def _in_terms_of(size: int | Size, symbols: dict[Symbol, Size]) -> int | Size:
     return result.simplified()
 
 
-def _name_sizes(function: func.FuncOp, types: Sequence[TensorType]) -> None:
-    """Record the name of each run-time size on the arguments: sizes of one name are equal."""
-    function.attributes["arg_attrs"] = ir.ArrayAttr.get([
-        ir.DictAttr.get({} if type_.is_static else {SIZES: ir.ArrayAttr.get([
-            ir.StringAttr.get(str(size) if is_dynamic(size) else "") for size in type_.shape])})
-        for type_ in types
-    ])  # fmt: skip
+def _describe(function: func.FuncOp, parameters: Sequence[TensorParameter]) -> None:
+    """Record on the arguments the names of run-time sizes, of which those of one name are equal, and their strides."""
+    described = [_attributes(parameter) for parameter in parameters]
+    if any(described):
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get(list(map(ir.DictAttr.get, described)))
+
+
+def _attributes(parameter: TensorParameter) -> dict[str, ir.Attribute]:
+    attributes: dict[str, ir.Attribute] = {}
+    if not parameter.type.is_static:
+        names = [str(size) if is_dynamic(size) else "" for size in parameter.type.shape]
+        attributes[SIZES] = ir.ArrayAttr.get(list(map(ir.StringAttr.get, names)))
+    if parameter.strides is not None:
+        strides = [DYNAMIC if stride is None else stride for stride in parameter.strides]
+        attributes[STRIDES] = ir.DenseI64ArrayAttr.get(strides)
+    return attributes
 
 
 def without_values(type_: TensorType) -> TensorType:

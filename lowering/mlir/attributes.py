@@ -28,6 +28,8 @@ SIZES = "mlirtri.sizes"
 KEEPS_BOUNDS = "mlirtri.guarded"
 """Attribute of a function of Python's source with arguments of run-time size: what depends on elements stays in bounds.
 """
+STRIDES = "mlirtri.strides"
+"""Attribute of an argument that need not be row-major: the stride of each axis in elements, `DYNAMIC` at run time."""
 STATE = "mlirtri.state"
 """Attribute of a result: the name of the bound argument that takes its value at the next call."""
 IMPORTED = "mlirtri.imported"
@@ -45,6 +47,16 @@ DTYPE = "mlirtri.dtype"
 def argument_attributes(function: func.FuncOp) -> list[dict[str, ir.Attribute]]:
     """Return the attributes of each argument, as mutable dictionaries."""
     return _dictionaries(function, "arg_attrs", len(function.type.inputs))
+
+
+def strides_of(function: func.FuncOp) -> dict[int, tuple[int | None, ...]]:
+    """Return the strides of each argument that need not be row-major, None for those known at run time only."""
+    dynamic = ir.ShapedType.get_dynamic_size()
+    return {
+        position: tuple(None if stride == dynamic else stride for stride in ir.DenseI64ArrayAttr(attributes[STRIDES]))
+        for position, attributes in enumerate(argument_attributes(function))
+        if STRIDES in attributes
+    }
 
 
 def result_attributes(function: func.FuncOp) -> list[dict[str, ir.Attribute]]:

@@ -6,6 +6,7 @@ Straight-line tensor code of static shapes is not; anything else, at any stage, 
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir, public_functions
+from mlirtri.lowering.mlir.attributes import strides_of
 
 UPDATED_BY = "mlirtri.updated_by"
 """Attribute of a function's argument: the index of the result that is the argument's new content."""
@@ -25,7 +26,11 @@ def is_imperative(module: ir.Module) -> bool:
     operations, functions = all_operations(module), public_functions(module)
     # The type of an unused argument shows in no operation.
     arguments = [argument for function in functions for argument in function.regions[0].blocks[0].arguments]
-    if any(_needs_loops(argument.type) for argument in arguments) or any(map(is_imperative_operation, operations)):
+    if (
+        any(map(strides_of, functions))
+        or any(_needs_loops(argument.type) for argument in arguments)
+        or any(map(is_imperative_operation, operations))
+    ):
         return True
     updates = any(updates_of(function) for function in functions)
     return updates and not any(_is_product(operation) for operation in operations)

@@ -34,6 +34,16 @@ def as_torch(array: np.ndarray, on_copy: Callable[[], None] | None = None) -> to
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
+def strided_as_torch(array: np.ndarray) -> torch.Tensor:
+    """Return a tensor over the memory of an array of whatever strides that are multiples of its elements."""
+    strides = [stride // array.itemsize for stride in array.strides]
+    span = 1 + sum((size - 1) * stride for size, stride in zip(array.shape, strides, strict=True)) if array.size else 0
+    memory = (ctypes.c_char * (span * array.itemsize)).from_address(array.ctypes.data)
+    memory.owner = array
+    elements = np.frombuffer(cast(Any, memory), dtype=array.dtype) if span else np.empty(0, array.dtype)
+    return as_torch(elements).as_strided(array.shape, strides)
+
+
 def as_array(tensor: torch.Tensor, keeps_rank_0: bool = False) -> Any:
     """Return a result as a NumPy array; of rank 0 as a NumPy scalar, as most of NumPy's functions do, unless kept."""
     if tensor.dtype in _WITHOUT_ARRAYS:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mlirtri.calls.arrays import as_torch, is_settled, view_of
+from mlirtri.calls.arrays import as_torch, is_settled, strided_as_torch, view_of
 from mlirtri.calls.dynamic_shapes import admits
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
@@ -68,9 +68,7 @@ class Entry:
                 f"{self.name}(): {self.parameter.name!r} has layout {tensor.layout}",
                 help="pass tensor.to_dense()",
             )
-        if not is_settled(tensor):
-            self.warn()
-            tensor = tensor.resolve_conj().resolve_neg().contiguous()
+        tensor = self.settled(tensor)
         return tensor if self.view is None else self.view(tensor)
 
     def admits(self, tensor: torch.Tensor) -> bool:
@@ -87,10 +85,44 @@ class Entry:
             help="pass a contiguous copy, or annotate it with mt.Tensor",
         )
 
+    def settled(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor whose memory holds the values as the kernel reads them: a copy if it does not."""
+        if self.parameter.strides is not None:
+            return self.strided(tensor)
+        if is_settled(tensor):
+            return tensor
+        self.warn()
+        return tensor.resolve_conj().resolve_neg().contiguous()
+
+    def strided(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor that is read where it lies; raises `ArgumentMismatchError` for strides not compiled for."""
+        if tensor.is_neg() or tensor.is_conj():
+            self.warn()
+            tensor = tensor.resolve_conj().resolve_neg()
+        wanted = self.parameter.strides or ()
+        pairs = list(zip(tensor.shape, tensor.stride(), wanted, strict=True))
+        if all(stride == fixed or fixed is None for _, stride, fixed in pairs):
+            return tensor
+        if any(fixed not in (None, stride) and size > 1 for size, stride, fixed in pairs) and tensor.numel():
+            raise ArgumentMismatchError(
+                f"{self.name}(): {self.parameter.name!r} was compiled for the strides "
+                f"{['dyn' if fixed is None else fixed for fixed in wanted]}, got {list(tensor.stride())}",
+                help="annotate strides of run time with dyn: mt.StridedTensor[[…], [dyn, dyn], …]",
+            )
+        # The stride of an axis with one element says nothing.
+        return tensor.as_strided(tensor.shape, [stride if fixed is None else fixed for _, stride, fixed in pairs])
+
     def of_array(self, array: np.ndarray) -> torch.Tensor:
         """Return an array as a tensor; raises `KernelTypeError` for byte orders and dtypes that torch lacks."""
         if self.parameter.is_memory and not array.flags.c_contiguous:
             raise self.not_in_order()
+        if self.parameter.strides is not None:
+            if any(stride < 0 or stride % array.itemsize for stride in array.strides):
+                raise ArgumentMismatchError(
+                    f"{self.name}(): {self.parameter.name!r} has strides that are negative or between elements",
+                    help="pass a copy",
+                )
+            return strided_as_torch(array)
         try:
             return as_torch(array, self.warn)
         except (TypeError, ValueError):

@@ -82,11 +82,14 @@ def _parameter_json(parameter: TensorParameter) -> dict[str, Any]:
         "weak": parameter.weak,
         "number": parameter.number,
         "memory": parameter.is_memory,
+        "strides": None if parameter.strides is None else list(parameter.strides),
     }
 
 
 def _parameter_of_json(data: dict[str, Any]) -> TensorParameter:
-    return TensorParameter(data["name"], _type_of_json(data["type"]), data["weak"], data["number"], data["memory"])
+    strides = None if data["strides"] is None else tuple(data["strides"])
+    type_ = _type_of_json(data["type"])
+    return TensorParameter(data["name"], type_, data["weak"], data["number"], data["memory"], strides)
 
 
 def _type_json(type_: TensorType) -> list[Any]:

@@ -95,7 +95,8 @@ class JitFunction:
         if entry is None or not entry.is_current():
             entry = self._compile_entry(key, arguments)
         result = entry.call(arguments, out)
-        self._lookup.remember(self.signature, given, keywords, entry)
+        if not self.signature.has_strides:
+            self._lookup.remember(self.signature, given, keywords, entry)
         return result
 
     def _compile_entry(self, key: Any, arguments: tuple[Any, ...]) -> Entry:

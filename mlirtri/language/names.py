@@ -120,6 +120,9 @@ class _Tensor:
     """None for any."""
     bounds: tuple[Any, Any] | None = None
     """The least and the greatest element of the random data that stands for it; None for the usual ones."""
+    strides: tuple[int | Dyn | None, ...] | None = None
+    """In elements: None for row-major ones; None in it for a stride taken from the argument, `dyn` for one of run time.
+    """
 
     @property
     def type(self) -> TensorType | None:
@@ -139,7 +142,8 @@ class _Tensor:
     def specialization(self) -> str:
         """Return what of it is taken from the argument, ``$`` at compile time and ``$dyn`` at run time."""
         sizes = ["…"] if self.shape is None else [_shown_size(size) for size in self.shape]
-        return f"{self.dtype or '$dtype'}[{', '.join(sizes)}]"
+        strides = "" if self.strides is None else f" strides [{', '.join(map(_shown_stride, self.strides))}]"
+        return f"{self.dtype or '$dtype'}[{', '.join(sizes)}]{strides}"
 
     def __str__(self) -> str:
         shape = "..." if self.shape is None else ", ".join("?" if size is None else str(size) for size in self.shape)
@@ -150,6 +154,10 @@ def _shown_size(size: Any) -> str:
     if size is None:
         return "$"
     return f"$dyn[{size}]" if is_dynamic(size) else str(size)
+
+
+def _shown_stride(stride: Any) -> str:
+    return "$" if stride is None else "$dyn" if isinstance(stride, Dyn) else str(stride)
 
 
 def _make(shape: Any = None, dtype: Any = None) -> _Tensor:
@@ -192,4 +200,38 @@ class Tensor(metaclass=_TensorFactory):
 
     As an annotation it is checked at the call; in `compile` it stands for a tensor that need not exist. A size of
     ``int`` and a dtype of ``Any`` are taken from the argument; one of ``dyn`` is known at run time only.
+    """
+
+
+def _stride(stride: Any) -> int | Dyn | None:
+    if stride is int or stride is None:
+        return None
+    if isinstance(stride, Dyn):
+        return stride
+    if isinstance(stride, bool) or not isinstance(stride, int) or stride < 0:
+        raise KernelTypeError(
+            f"{stride!r} is not a stride of a StridedTensor",
+            help="write a number of elements, int for a stride taken from the argument, or dyn for one of run time",
+        )
+    return stride
+
+
+class _StridedTensorFactory(_TensorFactory):
+    def __call__(cls, shape: Any = None, strides: Any = None, dtype: Any = None) -> _Tensor:
+        made = _make(shape, dtype)
+        if not isinstance(strides, tuple | list) or made.shape is None or len(strides) != len(made.shape):
+            raise KernelTypeError(
+                f"a StridedTensor has a list of sizes and as long a list of strides, got {shape!r} and {strides!r}",
+                help="write StridedTensor[[M, K], [dyn, 1], float32]",
+            )
+        return replace(made, strides=tuple(map(_stride, strides)))
+
+    def __getitem__(cls, parts: Any) -> _Tensor:
+        return cls(*parts) if isinstance(parts, tuple) else cls(parts)
+
+
+class StridedTensor(metaclass=_StridedTensorFactory):
+    """``StridedTensor[[M, K], [dyn, 1], float32]``: a tensor that is read and written where it lies, row-major or not.
+
+    Strides count elements. One of ``int`` is taken from the argument at compile time, one of ``dyn`` at run time.
     """

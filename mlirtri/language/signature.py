@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import ArgumentMismatchError, KernelTypeError, Span, UnsupportedSyntaxError, span_of_definition
-from mlirtri.language.dimensions import named, substituted, unified
+from mlirtri.language.dimensions import Dyn, named, substituted, unified
 from mlirtri.language.names import Tensor, ptr
 from mlirtri.lowering.core.binding import bound_arguments
 from mlirtri.lowering.core.interface import ConstantParameter, ListConstant, Specialization, TensorParameter
@@ -94,6 +95,11 @@ class Signature:
         else:
             shown = "$" if annotation is None else f"$ {annotation.__name__}"
         return f"{name}: {shown}" + ("" if default is inspect.Parameter.empty else f" = {default!r}")
+
+    @cached_property
+    def has_strides(self) -> bool:
+        """Return whether the strides of an argument are part of the key of a call."""
+        return any(isinstance(kind, Tensor) and kind.strides is not None for kind in self.annotations.values())
 
     @cached_property
     def key_makers(self) -> list[Callable[[Any], Any]] | None:
@@ -179,9 +185,25 @@ def _key_maker(annotation: Any) -> Callable[[Any], Any]:
         return lambda argument: key_of(argument.item() if isinstance(argument, np.generic) else argument)
     if annotation is ptr:
         return lambda argument: key_of(argument)[1:] if hasattr(argument, "shape") else key_of(argument)
+    make = key_of
     if isinstance(annotation, Tensor) and annotation.shape and any(map(is_dynamic, annotation.shape)):
-        return _key_of_sizes(annotation.shape)
-    return key_of
+        make = _key_of_sizes(annotation.shape)
+    if isinstance(annotation, Tensor) and annotation.strides is not None:
+        return _key_of_strides(make, annotation.strides)
+    return make
+
+
+def _key_of_strides(make: Callable[[Any], Any], annotated: tuple[Any, ...]) -> Callable[[Any], Any]:
+    """Return the key function of a tensor whose strides of compile time count."""
+    fixed = [axis for axis, stride in enumerate(annotated) if not isinstance(stride, Dyn)]
+
+    def key(argument: Any) -> Any:
+        if not hasattr(argument, "shape") or len(argument.shape) != len(annotated):
+            return make(argument)
+        strides = argument.stride() if is_torch(argument) else argument.strides
+        return make(argument), tuple([strides[axis] for axis in fixed])
+
+    return key
 
 
 def _key_maker_of_constant(kind: type) -> Callable[[Any], Any]:
@@ -250,7 +272,10 @@ def parameter_of(name: str, value: Any, annotation: Any) -> TensorParameter | Co
     if is_array(value) or is_torch(value) or isinstance(value, Tensor):
         if isinstance(value, Tensor):
             value = value.named(name)
-        return TensorParameter(name, _fitting(tensor_type(value), annotation), number=isinstance(value, np.generic))
+        strides = strides_of(value, annotation.strides if isinstance(annotation, Tensor) else None)
+        return TensorParameter(
+            name, _fitting(tensor_type(value), annotation), strides=strides, number=isinstance(value, np.generic)
+        )
     if isinstance(annotation, Tensor):
         raise KernelTypeError(f"expected a tensor {annotation}, got {_shown(value)}")
     if isinstance(annotation, DType):
@@ -271,6 +296,50 @@ def _pointer(name: str, value: Any) -> TensorParameter:
     if dtype is None:
         raise KernelTypeError("an abstract argument for a pointer has to say its dtype")
     return TensorParameter(name, TensorType((size,), dtype), is_memory=True)
+
+
+def strides_of(value: Any, annotated: tuple[Any, ...] | None) -> tuple[int | None, ...] | None:
+    """Return the strides of an argument, None for those of run time; raises `KernelTypeError` for one that is not so.
+
+    None for an argument that is annotated to be row-major.
+    """
+    if annotated is None and isinstance(value, Tensor):
+        annotated = value.strides
+    if annotated is None:
+        return None
+    if isinstance(value, Tensor):
+        actual = value.strides or row_major(value.shape)
+    else:
+        actual = in_elements(value)
+    strides = []
+    for axis, (stride, wanted) in enumerate(zip(actual, annotated, strict=False)):
+        is_free = getattr(value, "shape", ())[axis] == 1
+        if isinstance(wanted, int) and stride != wanted and not is_free:
+            raise KernelTypeError(
+                f"axis {axis} has the stride {stride}, and its annotation says {wanted}: "
+                "write int for strides of compile time, or dyn for those of run time"
+            )
+        strides.append(None if isinstance(wanted, Dyn) or isinstance(stride, Dyn) else wanted or stride)
+    return tuple(strides)
+
+
+def row_major(shape: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the strides of an abstract tensor, in elements; raises `KernelTypeError` for sizes of run time."""
+    if any(not isinstance(size, int) for size in shape[1:]):
+        raise KernelTypeError(
+            "the abstract argument has to say its strides: mt.StridedTensor[[M, K], [mt.dyn, 1], dtype]"
+        )
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def in_elements(value: Any) -> tuple[int, ...]:
+    """Return the strides of an array or tensor in elements; raises `KernelTypeError` for those between elements."""
+    if is_torch(value):
+        return tuple(value.stride())
+    width = value.dtype.itemsize
+    if any(stride % width for stride in value.strides):
+        raise KernelTypeError("its strides are no multiples of its elements: pass a copy")
+    return tuple(stride // width for stride in value.strides)
 
 
 def _accepted(annotation: type) -> tuple[type, ...]:

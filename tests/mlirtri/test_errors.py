@@ -367,6 +367,6 @@ def test_a_missing_name_of_the_package_has_suggestions(name, suggestion):
 
 
 def test_a_missing_name_like_no_other():
-    with pytest.raises(AttributeError, match=r"has no attribute 'dyn': dir\(mlirtri\) lists them$"):
-        mt.dyn
+    with pytest.raises(AttributeError, match=r"has no attribute 'qqq': dir\(mlirtri\) lists them$"):
+        mt.qqq
     assert {"compare", "from_jax", "Stage", "exp", "static_print"} <= set(dir(mt))

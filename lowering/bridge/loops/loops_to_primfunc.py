@@ -12,7 +12,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,11 +47,13 @@ def build_imperative(
     inputs: int,
     dtypes: Sequence[str] | None = None,
     shapes: Sequence[Sequence[Any]] | None = None,
+    strides: Mapping[int, Sequence[int | None]] | None = None,
 ) -> ImperativeFunction:
     """Build the PrimFunc of a function over memrefs: the first `inputs` are its arguments, the rest its outputs.
 
     `dtypes` are the buffers' dtypes, which differ from the elements' in signedness or for complex parts; `shapes` are
-    the buffers' shapes where sizes are known at run time only. Raises `UnsupportedOperationError`.
+    the buffers' shapes where sizes are known at run time only, `strides` those of arguments that are not row-major.
+    Raises `UnsupportedOperationError`.
     """
     refuse(_unsupported(function), "TIR", _HELP)
     block = function.regions[0].blocks[0]
@@ -60,7 +62,9 @@ def build_imperative(
     for position, argument in enumerate(block.arguments):
         name_hint = name_of(argument.location) or (f"arg{position}" if position < inputs else f"out{position - inputs}")
         sizes = shapes[position] if shapes else [index(size) for size in argument.type.shape]
-        parameters.append(translation.memory(argument, sizes, name_hint, dtypes[position] if dtypes else None).buffer)
+        dtype = dtypes[position] if dtypes else None
+        memory = translation.memory(argument, sizes, name_hint, dtype, (strides or {}).get(position))
+        parameters.append(memory.buffer)
     with translation.values.nested() as statements:
         translation.translate(block)
     constants = [buffer for buffer, _ in translation.constants]

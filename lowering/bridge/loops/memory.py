@@ -52,12 +52,33 @@ class Memory:
         return Memory(self.buffer, tuple(sizes), self.dtypes, lambda indices: self.map_indices(to_source(indices)))
 
 
-def memory(name: str, kind: ir.MemRefType, sizes: Sequence[Any], dtype: str | None = None) -> Memory:
-    """Return a buffer for a memref type, of another dtype if given; `sizes` are expressions."""
+def memory(
+    name: str,
+    kind: ir.MemRefType,
+    sizes: Sequence[Any],
+    dtype: str | None = None,
+    strides: Sequence[int | None] | None = None,
+) -> Memory:
+    """Return a buffer for a memref type, of another dtype if given; `sizes` are expressions.
+
+    `strides` are those of a buffer that is not row-major; None among them for a stride that the argument has.
+    """
     dtypes = part_dtypes(kind)
     extra = [index(2)] if len(dtypes) == 2 else []
-    buffer = tirx.decl_buffer([*sizes, *extra], dtype or dtypes[0], name, layout=None)
+    buffer = tirx.decl_buffer(
+        [*sizes, *extra], dtype or dtypes[0], name, layout=None, strides=_strides(name, strides, len(dtypes))
+    )
     return Memory(buffer, tuple(sizes), tuple(dtypes))
+
+
+def _strides(name: str, strides: Sequence[int | None] | None, parts: int) -> list[Any] | None:
+    if strides is None:
+        return None
+    in_elements = [
+        tirx.Var(f"{name}_stride{axis}", "int64") if stride is None else index(stride * parts)
+        for axis, stride in enumerate(strides)
+    ]
+    return [*in_elements, *([index(1)] if parts == 2 else [])]
 
 
 def mixed(static: Sequence[int], dynamic: Sequence[Any]) -> list[Any]:

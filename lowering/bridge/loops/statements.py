@@ -50,9 +50,16 @@ class LoopTranslation:
                 STATEMENTS.get(operation.name, _scalar)(self, operation)
         return terminator
 
-    def memory(self, value: ir.Value, sizes: Sequence[Any], name_hint: str, dtype: str | None = None) -> Memory:
+    def memory(
+        self,
+        value: ir.Value,
+        sizes: Sequence[Any],
+        name_hint: str,
+        dtype: str | None = None,
+        strides: Sequence[int | None] | None = None,
+    ) -> Memory:
         """Create a buffer for a memref; the caller decides where it is allocated."""
-        memory = loop_memory.memory(self.values.names.unique(name_hint), value.type, sizes, dtype)
+        memory = loop_memory.memory(self.values.names.unique(name_hint), value.type, sizes, dtype, strides)
         self.memories[value] = memory
         return memory
 

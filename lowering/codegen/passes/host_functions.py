@@ -35,6 +35,7 @@ def without_alignment(function: PrimFunc) -> PrimFunc:
                 kind.shape,
                 parameter.dtype,
                 parameter.name,
+                strides=kind.strides,
                 scope=kind.storage_scope,
                 data_alignment=max(1, int(parameter.dtype.bits) // 8),
                 layout=kind.layout,

@@ -19,7 +19,7 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.calls import refuse_without_tvm
 from mlirtri.lowering.fusion.cost_guard import RESHAPES
 from mlirtri.lowering.mlir.aliasing import is_content_of, may_share
-from mlirtri.lowering.mlir.attributes import SIGNATURE
+from mlirtri.lowering.mlir.attributes import SIGNATURE, strides_of
 from mlirtri.lowering.mlir.imperative import UPDATED_BY, is_imperative, updates_of
 from mlirtri.lowering.mlir_backend.bufferize import carried_buffers, destinations, reuse
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
@@ -58,9 +58,14 @@ TO_MEMREF = (
 )
 
 
-def lower(module: ir.Module, context: CompileContext) -> ir.Module:
-    """Bufferize `module` in place; raises `PassFailedError` and `UnsupportedOperationError`."""
+def lower(module: ir.Module, context: CompileContext, takes_strides: bool = False) -> ir.Module:
+    """Bufferize `module` in place; raises `PassFailedError` and `UnsupportedOperationError`.
+
+    The memrefs are row-major: a caller that `takes_strides` reads arguments that are not by index.
+    """
     refuse_without_tvm(module)
+    if not takes_strides:
+        _refuse_strides(module)
     count, moved, imperative = count_kernels(module), count_bytes(module), is_imperative(module)
     with module.context, ir.Location.unknown():
         _note_signature(module)
@@ -87,6 +92,16 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_passes(module, TO_MEMREF, context)
         run_rewrite("strided-copies-to-linalg", _strided_copies_to_linalg, module, context)
     return module
+
+
+def _refuse_strides(module: ir.Module) -> None:
+    for function in public_functions(module):
+        if strides_of(function):
+            raise UnsupportedOperationError(
+                "MLIR's code reads row-major arguments only, not a StridedTensor",
+                span_of(function.location),
+                help='use pipeline="linalg" or "relax", or annotate it with mt.Tensor: it is copied then',
+            )
 
 
 def _note_signature(module: ir.Module) -> None:

@@ -1,0 +1,100 @@
+"""Arguments that are read and written where they lie, whatever their strides."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import mlirtri as mt
+
+M, K, DYN = mt.dyn["M"], mt.dyn["K"], mt.dyn
+PIPELINES = ("linalg", "relax", "interpreter")
+FREE = mt.StridedTensor[[M, K], [DYN, DYN], mt.float32]
+
+
+def read(a: FREE, b: mt.StridedTensor[[K, M], [DYN, 1], mt.float32]):
+    exponents = np.exp(a - a.max(axis=1, keepdims=True))
+    return a @ b, exponents, a.sum(axis=0), a.T.reshape(-1), a[1:, ::2], a.argmax(axis=1)
+
+
+def write(a: FREE):
+    m, k = a.shape
+    for i in range(m):
+        for j in range(k):
+            a[i, j] = i * 100 + j
+    a += 0.5
+
+
+@pytest.fixture(autouse=True)
+def _no_copies():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_views_are_read_where_they_lie_with_one_compile(pipeline):
+    kernel, random = mt.jit(read, pipeline=pipeline, semantics="numpy"), np.random.default_rng(0)
+    for shape, part in (((10, 14), np.s_[::2, ::2]), ((7, 9), np.s_[1:, 3:]), ((40, 60), np.s_[::3, ::4]),
+                        ((5, 5), np.s_[::5, :]), ((6, 4), np.s_[:, :])):  # fmt: skip
+        whole = random.random(shape, np.float32)
+        for a in (whole[part], np.asfortranarray(whole)[part]):
+            b = random.random((a.shape[1], a.shape[0] + 3), np.float32)[:, : a.shape[0]]
+            for ours, expected in zip(kernel(a, b), read(a, b), strict=True):
+                np.testing.assert_allclose(ours, expected, 1e-4, 1e-6)
+    assert kernel.compiles == 1
+    a, b = torch.from_numpy(whole)[::2, ::2], torch.from_numpy(b)[:2, :3]
+    torch.testing.assert_close(kernel(a, b)[0], a @ b)
+    assert kernel.compiles == 1
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_views_are_written_where_they_lie(pipeline):
+    kernel = mt.jit(write, pipeline=pipeline)
+    for part in (np.s_[::2, ::3], np.s_[1:, 1:4], np.s_[:1, ::2]):
+        ours, expected = np.zeros((6, 9), np.float32), np.zeros((6, 9), np.float32)
+        kernel(ours[part])
+        write(expected[part])
+        np.testing.assert_array_equal(ours, expected)
+    tensor = torch.zeros(6, 9)
+    kernel(tensor[:1, ::2])
+    np.testing.assert_array_equal(tensor.numpy(), expected)
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "interpreter"])
+def test_strides_of_compile_time_compile_again(pipeline):
+    @mt.jit(pipeline=pipeline)
+    def doubled(a: mt.StridedTensor[[4, int], [int, 1], mt.float64]):
+        return a * 2
+
+    whole = np.random.default_rng(0).random((8, 6))
+    for a in (whole[::2, :3], whole[:4, :3], whole[4:, :3], whole[::2, :3]):
+        np.testing.assert_array_equal(doubled(a), a * 2)
+    assert doubled.compiles == 2
+    frozen = whole[::2, :3]
+    frozen.flags.writeable = False
+    np.testing.assert_array_equal(doubled(frozen), frozen * 2)
+
+
+def test_a_stride_that_the_annotation_forbids_says_which_one_would_allow_it():
+    kernel, a = mt.jit(read, semantics="numpy"), np.ones((4, 6), np.float32)
+    with pytest.raises(
+        mt.KernelError, match=r"axis 1 has the stride 2, and its annotation says 1: .*dyn for those of run"
+    ):
+        kernel(a, np.ones((6, 8), np.float32)[:, ::2])
+    with pytest.raises(mt.KernelError, match="negative or between elements"):
+        kernel(a[::-1], np.ones((6, 4), np.float32))
+    with pytest.raises(mt.KernelError, match=r"(?s)MLIR's code reads row-major arguments only.*mt.Tensor"):
+        kernel.compile(a, a.T.copy(), pipeline="mlir")
+    with pytest.raises(mt.KernelError, match="as long a list of strides"):
+        mt.StridedTensor[[M, K], [1], mt.float32]
+    with pytest.raises(mt.KernelError, match="-1 is not a stride"):
+        mt.StridedTensor[[M], [-1], mt.float32]
+    assert str(kernel.signature).split("\n")[1:3] == [
+        "  a: float32[$dyn[M], $dyn[K]] strides [$dyn, $dyn]",
+        "  b: float32[$dyn[K], $dyn[M]] strides [$dyn, 1]",
+    ]
+    assert "a_stride0" in kernel.compile().ir["tir"], "abstract arguments need not be given"
