@@ -74,8 +74,11 @@ class JitFunction:
     def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
         """Run, compiling on the first call with such arguments. ``out=`` takes a tensor to write into, or a tuple."""
         try:
-            lookup = self._lookup
-            result = lookup.run_named(arguments, keywords) if keywords else lookup.run(arguments)
+            if keywords:
+                result = self._lookup.run_named(arguments, keywords)
+            else:
+                found = self._lookup.finders.get(tuple(map(type, arguments)))
+                result = UNKNOWN if found is None else found[0](*arguments)
             return self._found_and_run(arguments, keywords) if result is UNKNOWN else result
         except KernelError as error:
             hide_frames(error)

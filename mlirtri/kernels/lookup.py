@@ -89,17 +89,13 @@ class Lookup:
     """The written functions of one kernel function. Thread-safe: a remembered key may be lost."""
 
     def __init__(self) -> None:
-        self._finders: dict[Any, tuple[Callable[..., Any], Callable[..., Any]]] = {}
-
-    def run(self, arguments: tuple[Any, ...]) -> Any:
-        """Return the result of a call whose key is known, else `UNKNOWN`."""
-        found = self._finders.get(tuple(map(type, arguments)))
-        return UNKNOWN if found is None else found[0](*arguments)
+        self.finders: dict[Any, tuple[Callable[..., Any], Callable[..., Any]]] = {}
+        """By classes of arguments: what finds and runs a kernel, or returns `UNKNOWN`; and what remembers a key."""
 
     def run_named(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Return the result of a call with keywords whose key is known, else `UNKNOWN`."""
         values = (*arguments, *keywords.values())
-        found = self._finders.get((tuple(map(type, values)), tuple(keywords)))
+        found = self.finders.get((tuple(map(type, values)), tuple(keywords)))
         return UNKNOWN if found is None else found[0](*values)
 
     def remember(
@@ -109,19 +105,19 @@ class Lookup:
         values = (*arguments, *keywords.values())
         classes = tuple(map(type, values))
         name = (classes, tuple(keywords)) if keywords else classes
-        finder = self._finders.get(name)
+        finder = self.finders.get(name)
         if finder is None:
             finder = _finder(signature, len(arguments), tuple(keywords), values, entry.runtime)
             if finder is None:
                 return
-            if len(self._finders) >= MAX_CLASSES:
-                self._finders = {}
-            self._finders[name] = finder
+            if len(self.finders) >= MAX_CLASSES:
+                self.finders.clear()
+            self.finders[name] = finder
         finder[1](entry, *values)
 
     def forget(self) -> None:
         """Forget all keys."""
-        self._finders = {}
+        self.finders.clear()
 
 
 def _finder(

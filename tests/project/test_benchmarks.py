@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,15 @@ def test_means_are_over_what_both_compile(benchmark, capsys):
     assert "numpy/numba: 4.00 (geometric mean over the 1 kernels that both compile)" in printed
     assert "numba/mlirtri: 2.00 (geometric mean over the 1 kernels that both compile)" in printed
     assert "numpy/mlirtri: 8.49 (geometric mean over the 2 kernels that it compiles)" in printed
+
+
+def test_patterns_of_calls_are_measured_beside_numba(capsys, monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARK.parent.parent)
+    from benchmarks import latency
+
+    chosen = [pattern for pattern in latency.PATTERNS if pattern.title in ("two results", "update in place", "out=")]
+    latency.print_calls(chosen, ["numba"] if latency.is_installed("numba") else [], 0.0, time.thread_time)
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split()[:5] == ["microseconds", "of", "a", "call", "arrays"]
+    assert [row[:24].strip() for row in rows] == [pattern.title for pattern in chosen]
+    assert all(0 < float(row[24:33]) for row in rows)
