@@ -26,7 +26,7 @@ def environment(threads: int) -> dict[str, str]:
     counts = {f"{library}_NUM_THREADS": str(threads) for library in LIBRARIES}
     # A new result of 64 MiB costs more page faults than most rows cost time: let all candidates keep their memory.
     memory = dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(1 << 32))
-    return {**variables, **counts, **memory, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    return {**variables, **counts, **memory, "TORCHINDUCTOR_COMPILE_THREADS": "1", "MLIRTRI_CACHE": "0"}
 
 
 def import_everything() -> None:

@@ -74,19 +74,17 @@ def compile_cached(request: Request, kernels: Kernels) -> Compiled:
         return found
     if settings.get("MLIRTRI_ASSERT_CACHE_HIT"):
         raise CacheMissError(*explain_miss(store, key, request.origins))
-    lock: FileLock | None = store.lock(key.digest)
-    is_locked = lock.acquire()
+    lock = store.lock(key.digest)
+    is_kept = False
     try:
         # Another process may have written it while this one waited.
-        if is_locked and (found := _find(store, request, kernels)) is not None:
+        if lock.acquire() and (found := _find(store, request, kernels)) is not None:
             return found
         compiled = _compiled(request, kernels)
-        if (write := _writer(store, request, compiled, lock)) is not None:
-            lock = None
-            write_later(write)
+        is_kept = keep(store, key.name, lock, lambda: _writer(store, request, compiled))
         return compiled
     finally:
-        if lock is not None:
+        if not is_kept:
             lock.release()
 
 
@@ -148,20 +146,28 @@ def _observe(kernel: Kernel, stored: StoredKernel, options: Options, schedule: s
         session.observe_again(kernel, options.print_ir, stored.content, schedule)
 
 
-def _writer(store: Store, request: Request, compiled: Compiled, lock: FileLock) -> Callable[[], None] | None:
-    """Return a function that writes the entry and frees the lock; None for a kernel that is not kept."""
-    kernel, name = compiled.kernel, request.function.__qualname__
+def _writer(store: Store, request: Request, compiled: Compiled) -> Callable[[], Any]:
+    """Return a function that writes the entry; raises `NoDescription` for a kernel that is not kept."""
+    kernel = compiled.kernel
     stored = StoredKernel(
         kernel.name, kernel.pipeline, kernel.semantics, kernel.interface, kernel.compilation, compiled.content,
         compiled.captures,
     )  # fmt: skip
+    if request.new_key().digest != request.key.digest or not all(c.is_current() for c in compiled.captures):
+        raise NoDescription("its file or a captured value changed while it was compiled")
+    return kernel_writer(store, request.key, stored, request.origins)
+
+
+def keep(store: Store, name: str, lock: FileLock, writer: Callable[[], Callable[[], Any]]) -> bool:
+    """Write an entry in the background and free its lock then, and return True; False for what is not kept.
+
+    `writer` returns the function that writes. Both may raise `NoDescription`.
+    """
     try:
-        if request.new_key().digest != request.key.digest or not all(c.is_current() for c in compiled.captures):
-            raise NoDescription("its file or a captured value changed while it was compiled")
-        write_entry = kernel_writer(store, request.key, stored, request.origins)
+        write_entry = writer()
     except NoDescription as problem:
         store.refuse(name, str(problem))
-        return None
+        return False
 
     def write() -> None:
         try:
@@ -174,4 +180,5 @@ def _writer(store: Store, request: Request, compiled: Compiled, lock: FileLock) 
         finally:
             lock.release()
 
-    return write
+    write_later(write)
+    return True

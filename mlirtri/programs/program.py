@@ -28,6 +28,7 @@ from mlirtri.lowering.core.stage import CompileContext, Stage
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.core.tracebacks import hide_frames
 from mlirtri.lowering.pipelines import Pipeline, normal_form_stage, pipeline_of_import
+from mlirtri.programs.cached_programs import ProgramRequest, compile_program
 from mlirtri.programs.params import Params
 
 if TYPE_CHECKING:
@@ -221,13 +222,29 @@ class Program:
         return kernel
 
     def _build(self, run: _Run, observer: Observer) -> Kernel:
-        compilation = run(observer.wants_passes, observer)
+        compilation = run(True, observer) if observer.wants_passes else self._by_cache(run, observer)
         for position, _ in compilation.context.interface.states:
             name = compilation.context.interface.bound[position].name
             self.params.adopt(name, compilation.context.params[name])
         interface = compilation.context.interface
         parts = (run.kernel, run.pipeline, run.target, self.semantics, compilation, interface)
         return self._kernel(*parts, lambda: run(True, None))
+
+    def _by_cache(self, run: _Run, observer: Observer) -> Compilation:
+        imported = run.imported(False, observer)
+        return compile_program(
+            ProgramRequest(
+                run.kernel,
+                self.source,
+                self.semantics,
+                run.pipeline,
+                run.target,
+                run.schedule,
+                imported,
+                lambda: run.rest(imported, observer),
+                lambda: run(False, None),
+            )
+        )
 
     def _cached(self, key: Any) -> Kernel | None:
         version, kernel = self._kernels.get(key, (0, None))
@@ -262,6 +279,10 @@ class _Run:
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __call__(self, keep_passes: bool, observer: Observer | None) -> Compilation:
+        return self.rest(self.imported(keep_passes, observer), observer)
+
+    def imported(self, keep_passes: bool, observer: Observer | None) -> Compilation:
+        """Return the compilation up to the normal form."""
         program = self.program
         context = CompileContext(
             self.kernel, self.target, self.schedule, keep_passes=keep_passes, params=dict(program.params)
@@ -278,7 +299,13 @@ class _Run:
 
         # MLIR parses here, so this needs the lock, too.
         with COMPILING:
-            return run_stages(program._read(), self.pipeline, context, hook)
+            return run_stages(program._read(), self.pipeline.until(normal_form_stage(self.pipeline)), context, hook)
+
+    def rest(self, imported: Compilation, observer: Observer | None) -> Compilation:
+        """Return the whole compilation: the stages behind the normal form, on the IR that they change."""
+        stages = self.pipeline.after(normal_form_stage(self.pipeline))
+        later = run_stages(imported.ir, stages, imported.context, observer)
+        return Compilation(imported.context, {**imported.records, **later.records}, later.ir)
 
 
 def _known_shapes(shapes: Any) -> dict[str, tuple[int, ...]]:

@@ -174,7 +174,7 @@ LAYERS = (
                 "lowering.runtime"
             ),
             "programs": (
-                "compiler kernels lowering.importers.from_onnx lowering.importers.from_relax "
+                "cache compiler kernels lowering.importers.from_onnx lowering.importers.from_relax "
                 "lowering.importers.normalize lowering.mlir lowering.sizes"
             ),
             "programs.torch_programs": (

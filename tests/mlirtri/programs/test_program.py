@@ -263,8 +263,8 @@ def test_threads_that_call_a_program_compile_it_once(monkeypatch):
     from mlirtri.programs import program as programs
 
     runs = []
-    original = programs.run_stages
-    monkeypatch.setattr(programs, "run_stages", lambda *each: runs.append(each) or original(*each))
+    original = programs._Run.rest
+    monkeypatch.setattr(programs._Run, "rest", lambda *each: runs.append(each) or original(*each))
     program = mt.from_mlir(TEXT)
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda _: program(X), range(16)))
