@@ -41,6 +41,8 @@ class LazyLowering:
 
 AST = Stage("ast", "python", LazyLowering("mlirtri.lowering.frontend.python_to_ast"))
 TRI = Stage("tri", "mlir", LazyLowering("mlirtri.lowering.frontend.ast_to_tri"))
+GRAPH = Stage("graph", "listing", LazyLowering("mlirtri.lowering.frontend.kernel_graph"))
+TRI_FROM_GRAPH = Stage("tri", "mlir", LazyLowering("mlirtri.lowering.frontend.graph_to_tri"))
 LINALG = Stage("linalg", "mlir", LazyLowering("mlirtri.lowering.linalg.tri_to_linalg"))
 FUSED = Stage("fused", "mlir", LazyLowering("mlirtri.lowering.fusion.linalg_to_fused"))
 RELAX_FROM_FUSED = Stage("relax", "tvmscript", LazyLowering("mlirtri.lowering.bridge.fused_to_relax"))
@@ -60,6 +62,8 @@ ASM_FROM_MLIR = Stage("asm", "asm", LazyLowering("mlirtri.lowering.mlir_backend.
 INTERPRETED = Stage("interpreted", "listing", LazyLowering("mlirtri.lowering.interpreter.tri_to_interpreted"))
 
 FRONTEND_STAGES = (AST, TRI)
+GRAPH_STAGES = (GRAPH, TRI_FROM_GRAPH)
+"""The first stages of a graph of kernels, in place of those of one function."""
 TIR_STAGES = (TIR, SCHEDULED)
 IMPORT_STAGES = {
     "mlir": (Stage("linalg", "mlir", LazyLowering("mlirtri.lowering.importers.normalize.mlir_to_linalg")),),
@@ -188,6 +192,13 @@ def pipeline_of_import(source: str, pipeline: Pipeline) -> Pipeline:
         relax = replace(RELAX_FROM_TRI, run=LazyLowering("mlirtri.lowering.bridge.fused_to_relax"))
         return replace(pipeline, stages=(*front, relax, *pipeline.after("relax").stages))
     return replace(pipeline, stages=(*front, *pipeline.after("linalg").stages))
+
+
+def pipeline_of_graph(pipeline: Pipeline) -> Pipeline:
+    """Return `pipeline` for a graph of kernels: its first stages replace those of one function."""
+    if pipeline.stages[:1] == GRAPH_STAGES[:1]:
+        return pipeline
+    return replace(pipeline, stages=(*GRAPH_STAGES, *pipeline.after("tri").stages))
 
 
 def normal_form_stage(pipeline: Pipeline) -> str:

@@ -44,11 +44,12 @@ __version__ = "0.1.0"
 __all__ = [
     "Config", "JitFunction", "Kernel", "KernelError", "Macro", "Pipeline", "Ref", "Stage", "StridedTensor", "Tensor",
     "autotune", "compare", "device", "device_print", "dyn", "from_jax", "from_mlir", "from_onnx", "from_relax",
-    "from_stablehlo", "from_torch", "from_tosa", "jit", "load", "macro", "ptr", "relax", "resume", "static_range",
-    "tensorir", "tune",
+    "from_stablehlo", "from_torch", "from_tosa", "graph", "jit", "load", "macro", "ptr", "relax", "resume",
+    "static_range", "tensorir", "tune",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
+    from mlirtri.kernels.graph import graph
     from mlirtri.kernels.jit import JitFunction, jit
     from mlirtri.kernels.kernel import Kernel
     from mlirtri.kernels.saved import load
@@ -81,6 +82,8 @@ _LAZY = {
     "from_tosa": "mlirtri.programs.mlir_program",
     "Program": "mlirtri.programs.program",
     "Kernel": "mlirtri.kernels.kernel",
+    "graph": "mlirtri.kernels.graph",
+    "Graph": "mlirtri.kernels.graph",
     "load": "mlirtri.kernels.saved",
     "resume": "mlirtri.kernels.session",
 }

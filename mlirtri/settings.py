@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from mlirtri.errors import UnknownOptionError, did_you_mean
@@ -165,10 +166,19 @@ _PYTHON = os.path.dirname(os.__file__) + os.sep
 
 def users_stacklevel() -> int:
     """Return the `stacklevel` of the user's line for a warning raised by the caller."""
-    frame, level = sys._getframe(1), 1
+    return _users_frame()[1] - 1
+
+
+def users_frame() -> FrameType:
+    """Return the frame of the user's line that led to the caller."""
+    return _users_frame()[0]
+
+
+def _users_frame() -> tuple[FrameType, int]:
+    frame, level = sys._getframe(2), 2
     while frame.f_back is not None and not _is_users(frame.f_code.co_filename):
         frame, level = frame.f_back, level + 1
-    return level
+    return frame, level
 
 
 def _is_users(file: str) -> bool:

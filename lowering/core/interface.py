@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -98,11 +98,18 @@ class Leaf:
 
 
 ResultTree = Any
-"""Python's return value with a `Leaf` for each tensor: a leaf, None, or a tuple of trees."""
+"""Python's return value with a `Leaf` for each tensor: a leaf, None, or a tuple, list or dict of trees."""
+
+
+def parts_of(tree: Any) -> Collection[Any]:
+    """Return the elements of a tuple, list or dict."""
+    return tree.values() if isinstance(tree, dict) else tree
 
 
 def like(tree: Any, parts: Any) -> Any:
-    """Return a tuple, list or named tuple of the class of `tree` with other elements."""
+    """Return a tuple, list, named tuple or dict of the class of `tree` with other elements."""
+    if isinstance(tree, dict):
+        return dict(zip(tree, parts, strict=True))
     return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
 
 

@@ -15,6 +15,7 @@ Read in this order:
 - `indexing.py`, `slices.py`, `updates.py`: reading by index, basic indices, writing by index.
 - `calls.py`, `library_calls.py`, `inlining.py`: calls by kind of callee.
 - `branches.py`; `loops.py`, `iterables.py`, `loop_state.py`: `scf.if`, `scf.for`, `scf.while` and their iter_args.
+- `kernel_graph.py`: calls of several kernels, recorded; `graph_to_tri.py`: one function of them.
 - `device_placement.py`: copies of values between devices.
 
 `language/` defines ``x + y`` and ``sum(x)``. `mlirtri`'s packages import `python_to_ast` and the tables of `operators`.

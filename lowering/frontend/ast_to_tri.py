@@ -6,6 +6,7 @@ Sets `context.interface`: parameters, results, checks, and the arguments that th
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from mlirtri.lowering.core.interface import (
     RuntimeCheck,
     TensorParameter,
     like,
+    parts_of,
     python_value,
 )
 from mlirtri.lowering.core.stage import CompileContext
@@ -65,26 +67,48 @@ def _argument_locations(tree: KernelTree) -> list[ir.Location]:
     return [location_of(span_of_node(tree.file, nodes[p.name]), p.name) for p in tree.specialization.tensors]
 
 
-def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Block) -> None:
-    builder = Language(tree.specialization.semantics, context.unroll, context.debug, context.stops)
-    builder.entry, builder.inline_depth = block, context.inline_depth
-    builder.tri.placement = Placement(context.target)
-    # On CUDA a check would wait for the device at each call.
-    builder.checks_indices = context.debug or not context.target.is_cuda
+def _emit_body(tree: KernelTree, context: CompileContext, function: Any, block: ir.Block) -> None:
+    parameters = tree.specialization.tensors
+    builder = new_language(tree.specialization.semantics, block, context)
     scope = Scope(tree.function, context.captures)
-    types = iter(emit_prologue(builder, function, block, tree.specialization.tensors))
+    types = iter(emit_prologue(builder, function, block, parameters))
     arguments, memories = iter(block.arguments), []
     for parameter in tree.specialization.parameters:
         if isinstance(parameter, ConstantParameter):
             scope.locals[parameter.name] = python_value(parameter.value)
         else:
-            value = _argument(next(arguments), next(types), parameter, len(memories))
+            value = argument_value(next(arguments), next(types), parameter, len(memories))
             scope.locals[parameter.name] = with_linear_form(builder, value, parameter.name)
             memories.append(scope.locals[parameter.name])
     value = visit_body(FunctionContext(builder, scope, tree.file), tree.node.body)
+    context.interface = return_results(builder, function, value, memories, parameters, _return_span(tree))
+
+
+def new_language(semantics: str, block: ir.Block, context: CompileContext) -> Language:
+    """Return the builder of a function with this entry block, with the options of the compilation."""
+    builder = Language(semantics, context.unroll, context.debug, context.stops)
+    builder.entry, builder.inline_depth = block, context.inline_depth
+    builder.tri.placement = Placement(context.target)
+    # On CUDA a check would wait for the device at each call.
+    builder.checks_indices = context.debug or not context.target.is_cuda
+    return builder
+
+
+def return_results(
+    builder: Language,
+    function: Any,
+    value: Any,
+    memories: Sequence[TriValue],
+    parameters: tuple[TensorParameter, ...],
+    span: Span,
+) -> Interface:
+    """End `function` with a return of `value`, of its run-time checks and of what it writes; return its interface.
+
+    `memories` are the values of the parameters, whose storages hold what was written.
+    """
     results: list[TriValue] = []
-    builder.tri.location = location_of(_return_span(tree))
-    structure = _result_tree(value, builder, results, _return_span(tree))
+    builder.tri.location = location_of(span)
+    structure = _result_tree(value, builder, results, span)
     checks = _checks(builder, results)
     log = builder.prints.results(results)
     updates = []
@@ -95,6 +119,7 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
     at_home = builder.tri.placement.at_home(builder.tri, results)
     func.ReturnOp([result.value for result in at_home], loc=builder.tri.location)
     # The function was created before its results were known.
+    block = function.regions[0].blocks[0]
     inputs = [argument.type for argument in block.arguments]
     function.attributes["function_type"] = ir.TypeAttr.get(
         ir.FunctionType.get(inputs, [mlir_type(result.type) for result in results])
@@ -102,9 +127,8 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
     ordered = tuple(number for number, _ in updates if memories[number].origin.storage.is_ordered)
     _mark_updates(function, tuple(updates))
     drop_dead(block)
-    parameters: tuple[TensorParameter, ...] = tree.specialization.tensors
     types = tuple(without_values(result.type) for result in results)
-    context.interface = Interface(parameters, types, structure, checks, tuple(updates), log, ordered)
+    return Interface(parameters, types, structure, checks, tuple(updates), log, ordered)
 
 
 def _checks(builder: Language, results: list[TriValue]) -> tuple[RuntimeCheck, ...]:
@@ -140,7 +164,7 @@ def _is_false(value: TriValue) -> bool:
     return not owner.operation.attributes["value"].value
 
 
-def _argument(value: ir.Value, type_: TensorType, parameter: TensorParameter, number: int) -> TriValue:
+def argument_value(value: ir.Value, type_: TensorType, parameter: TensorParameter, number: int) -> TriValue:
     """Return the value that a parameter's name holds: an array is the caller's memory."""
     tensor = TriValue(value, type_, parameter.weak)
     if parameter.number:
@@ -176,21 +200,22 @@ def _return_span(tree: KernelTree) -> Span:
     return span_of_node(tree.file, returns[-1] if returns else tree.node)
 
 
-def _is_array(value: Any) -> bool:
+def is_array(value: Any) -> bool:
+    """Return whether a returned value of rank 0 is an array, not a number."""
     return has_memory(value) and not value.origin.storage.may_be_number
 
 
 def _result_tree(value: Any, builder: Language, results: list[TriValue], span: Span) -> Any:
     if value is None:
         return None
-    if isinstance(value, (tuple, list)):
-        return like(value, [_result_tree(part, builder, results, span) for part in value])
+    if isinstance(value, (tuple, list, dict)):
+        return like(value, [_result_tree(part, builder, results, span) for part in parts_of(value)])
     if not isinstance(value, (TriValue, bool, int, float, complex)):
         raise KernelTypeError(f"a kernel cannot return {describe(value)}", span, help="return tensors, numbers, tuples")
     result = value if isinstance(value, TriValue) else builder.tensor(value)
     if all(Size.of(size).is_fixed for size in result.type.shape):
         results.append(result)
-        is_array = builder.semantics == "numpy" and not result.type.rank and _is_array(value)
+        is_array = builder.semantics == "numpy" and not result.type.rank and is_array(value)
         return Leaf(len(results) - 1, without_values(result.type), is_array=is_array)
     try:
         result_kind = kind(result)

@@ -36,13 +36,18 @@ def inline(
     call: ast.Call,
 ) -> Any:
     """Return the value of a Python function for these arguments; raises its errors, each with a note on this call."""
+    return inline_bound(context, function, _bind(function, arguments, keywords), context.span(call))
+
+
+def inline_bound(context: FunctionContext, function: Callable[..., Any], bound: dict[str, Any], call: Span) -> Any:
+    """Return the value of a Python function for these values of its parameters, as `inline`."""
     _check_depth(context, function.__name__)
     file, node = parse_function(function)
     if any(isinstance(part, (ast.Yield, ast.YieldFrom, ast.Await)) for part in ast.walk(node)):
         raise UnsupportedSyntaxError(f"{function.__name__} is a generator or coroutine, which cannot be inlined")
     scope = _scope_of(context, function)
-    scope.locals.update(_owned(_bind(function, arguments, keywords)))
-    return _run(context, scope, file, node.body, function.__name__, context.span(call))
+    scope.locals.update(_owned(bound))
+    return _run(context, scope, file, node.body, function.__name__, call)
 
 
 def _scope_of(context: FunctionContext, function: Callable[..., Any]) -> Scope:

@@ -17,7 +17,7 @@ from mlirtri.calls.call_memory import Memory, flat, kept_dtype, new_array, numbe
 from mlirtri.calls.call_parts import guard_apart, launch_pointers
 from mlirtri.calls.callee import Callee, Impossible
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.lowering.core.interface import Leaf, like
+from mlirtri.lowering.core.interface import Leaf, like, parts_of
 from mlirtri.lowering.runtime.launches import ARGUMENT, CONSTANT, RESULT, Launch, Operand
 
 
@@ -361,7 +361,7 @@ class Variant:
         if tree is None:
             return "None"
         if not isinstance(tree, Leaf):
-            parts = [self._value(part) for part in tree]
+            parts = [self._value(part) for part in parts_of(tree)]
             if type(tree) is tuple:
                 return f"({''.join(f'{part}, ' for part in parts)})"
             text = f"[{', '.join(parts)}]"

@@ -11,7 +11,7 @@ import numpy as np
 from mlirtri.calls.call_memory import new_array
 from mlirtri.calls.dynamic_shapes import MAX_SHAPES, DynamicShapes, admits
 from mlirtri.dialect.base.dtypes import DTYPES, STORED, DType
-from mlirtri.lowering.core.interface import Interface, Leaf
+from mlirtri.lowering.core.interface import Interface, Leaf, parts_of
 from mlirtri.lowering.runtime.launches import Launches
 
 
@@ -109,6 +109,6 @@ class Callee:
 
 
 def _leaves(tree: Any) -> list[Leaf]:
-    if isinstance(tree, (tuple, list)):
-        return [leaf for part in tree for leaf in _leaves(part)]
+    if isinstance(tree, (tuple, list, dict)):
+        return [leaf for part in parts_of(tree) for leaf in _leaves(part)]
     return [tree] if isinstance(tree, Leaf) else []

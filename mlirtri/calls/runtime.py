@@ -21,7 +21,7 @@ from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelMemoryError, KernelTypeError
 from mlirtri.language.signature import shown_type
 from mlirtri.lowering.core.forks import renewed
-from mlirtri.lowering.core.interface import Interface, Leaf, PrintLog, PrintSite, like
+from mlirtri.lowering.core.interface import Interface, Leaf, PrintLog, PrintSite, like, parts_of
 from mlirtri.lowering.core.stage import Executable
 from mlirtri.lowering.runtime.large_memory import empty
 from mlirtri.lowering.runtime.red_zones import launch_between_zones
@@ -170,7 +170,7 @@ class Runner:
             if tree.index in self.interface.numbers:
                 return result.item()
             return as_array(result, tree.is_array) if arrays else result
-        return None if tree is None else like(tree, [self.rebuild(part, results, arrays) for part in tree])
+        return None if tree is None else like(tree, [self.rebuild(part, results, arrays) for part in parts_of(tree)])
 
     def into(self, out: Any, arguments: Sequence[Any], inputs: list[Any], device: torch.device) -> Any:
         """Write results into the caller's tensors and return those."""
@@ -222,7 +222,9 @@ class Runner:
 
 
 def _flatten(tree: Any) -> list[Any]:
-    return [leaf for part in tree for leaf in _flatten(part)] if isinstance(tree, (tuple, list)) else [tree]
+    if not isinstance(tree, (tuple, list, dict)):
+        return [tree]
+    return [leaf for part in parts_of(tree) for leaf in _flatten(part)]
 
 
 def _leaves(tree: Any) -> list[Leaf]:

@@ -31,6 +31,7 @@ from mlirtri.errors import (
     did_you_mean,
 )
 from mlirtri.kernels.arguments import random_array
+from mlirtri.kernels.graph import Graph
 from mlirtri.kernels.jit import JitFunction, jit
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.options import Options, resolved
@@ -38,7 +39,7 @@ from mlirtri.kernels.session import recorded_options, resume
 from mlirtri.language.names import Tensor
 from mlirtri.language.signature import Signature
 from mlirtri.lowering.core.stage import Stage
-from mlirtri.lowering.pipelines import CUDA, TARGET_STAGES, Pipeline
+from mlirtri.lowering.pipelines import CUDA, TARGET_STAGES, Pipeline, pipeline_of_graph
 
 
 def load_kernel(spec: str) -> JitFunction:
@@ -132,6 +133,16 @@ def _kernels(module: ModuleType, path: Path) -> dict[str, JitFunction]:
     }
 
 
+def _graph(spec: str) -> Graph | None:
+    """Return the graph that ``FILE.py::name`` names, or the only one of a file without kernels; else None."""
+    file, _, name = spec.partition("::")
+    named = vars(import_file(Path(file)))
+    if name:
+        return named[name] if isinstance(named.get(name), Graph) else None
+    graphs = [value for value in named.values() if isinstance(value, Graph)]
+    return graphs[0] if len(graphs) == 1 and not _kernels(import_file(Path(file)), Path(file)) else None
+
+
 def checked_arguments(function: JitFunction, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments, numbers for parameters annotated with a dtype; raises `ArgumentMismatchError`."""
     _check_names(function, arguments)
@@ -195,6 +206,11 @@ def compile_program(
     path = Path(file.partition("::")[0])
     if path.suffix not in ("", ".py"):
         raise UnknownOptionError(f"{file} is not Python", help="say with --from STAGE which stage's IR it is")
+    if (graph := _graph(file)) is not None:
+        if arguments:
+            raise UnknownOptionError("--arg does not apply to a graph: its arguments have types")
+        until = _until(pipeline_of_graph(resolved(options.over(graph.options))[2]), stages)
+        return graph.compile(options.target, until, options.schedule)
     function = load_kernel(file)
     arguments = checked_arguments(function, arguments)
     _, _, pipeline = resolved(options.over(function.options))

@@ -11,7 +11,16 @@ from mlirtri.dialect.base.dtypes import as_dtype, find_stored
 from mlirtri.dialect.base.sizes import UNKNOWN, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, ParseError, Span, error_class
-from mlirtri.lowering.core.interface import Interface, Leaf, PrintLog, PrintSite, RuntimeCheck, TensorParameter
+from mlirtri.lowering.core.interface import (
+    Interface,
+    Leaf,
+    PrintLog,
+    PrintSite,
+    RuntimeCheck,
+    TensorParameter,
+    like,
+    parts_of,
+)
 from mlirtri.lowering.core.size_program import Condition, SizeProgram, SizeStep
 
 
@@ -133,7 +142,9 @@ def _tree_json(tree: Any) -> Any:
         return {"leaf": tree.index, "counts": [list(pair) for pair in tree.counts], "array": tree.is_array}
     if tree is None:
         return None
-    parts = [_tree_json(part) for part in tree]
+    parts = [_tree_json(part) for part in parts_of(tree)]
+    if isinstance(tree, dict):
+        return {"dict": list(tree), "parts": parts}
     if hasattr(tree, "_fields"):
         return {"name": type(tree).__name__, "fields": list(tree._fields), "parts": parts}
     return {"list" if isinstance(tree, list) else "tuple": parts}
@@ -150,6 +161,8 @@ def _tree_of_json(data: Any, results: tuple[TensorType, ...]) -> Any:
     if "fields" in data:
         parts = [_tree_of_json(part, results) for part in data["parts"]]
         return namedtuple(data["name"], data["fields"])(*parts)
+    if "dict" in data:
+        return like(dict.fromkeys(data["dict"]), [_tree_of_json(part, results) for part in data["parts"]])
     [(kind, parts)] = data.items()
     return {"tuple": tuple, "list": list}[kind](_tree_of_json(part, results) for part in parts)
 

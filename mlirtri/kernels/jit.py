@@ -89,6 +89,8 @@ class JitFunction:
         out = named.pop("out", None) if keywords and "out" not in self.signature.parameters else None
         if named or len(arguments) != self.signature.positional:
             arguments = tuple(self.signature.bind(arguments, named).values())
+        if (graph := _graph_of(arguments)) is not None:
+            return graph.dispatch(self, dict(zip(self.signature.parameters, arguments, strict=True)), out)
         makers = self.signature.key_makers
         if makers is None:
             key = tuple([key_of(argument) for argument in arguments])
@@ -175,6 +177,11 @@ class JitFunction:
 
     def __repr__(self) -> str:
         return f"<mlirtri.jit function {self.__name__}>"
+
+
+def _graph_of(arguments: tuple[Any, ...]) -> Any:
+    """Return the graph that records a call with these arguments; None for a call that runs."""
+    return next((a.__mlirtri_graph__ for a in arguments if hasattr(type(a), "__mlirtri_value__")), None)
 
 
 @public

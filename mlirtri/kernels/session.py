@@ -23,6 +23,7 @@ from mlirtri.lowering.core.recursion import more_frames
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.core.tracebacks import hide_frames
+from mlirtri.lowering.frontend.kernel_graph import KernelGraph
 from mlirtri.lowering.frontend.python_to_ast import symbol_of
 from mlirtri.lowering.pipelines import (
     IMPORT_STAGES,
@@ -30,6 +31,7 @@ from mlirtri.lowering.pipelines import (
     PIPELINE_STAGES,
     Pipeline,
     for_devices,
+    pipeline_of_graph,
     pipeline_of_import,
 )
 
@@ -41,11 +43,31 @@ def compile_function(
     function: Callable[..., Any], specialization: Specialization, options: Options, cache: dict[Any, Kernel]
 ) -> Compiled:
     """Return the kernel of a function for a specialization; raises the `KernelError` of the stage that refuses."""
+    symbol = symbol_of(function)
+    source = KernelSource(function, symbol, specialization)
+    return _compile_source(source, symbol, specialization.semantics, resolved(options), options, cache)
+
+
+def compile_graph(graph: KernelGraph, semantics: str, options: Options, cache: dict[Any, Kernel]) -> Compiled:
+    """Return the kernel of a graph of kernels; raises the `KernelError` of the stage that refuses."""
     target, schedule, pipeline = resolved(options)
-    source = KernelSource(function, symbol_of(function), specialization)
-    observer = Observer(source.symbol, pipeline, options.print_ir)
+    return _compile_source(
+        graph, graph.symbol, semantics, (target, schedule, pipeline_of_graph(pipeline)), options, cache
+    )
+
+
+def _compile_source(
+    source: KernelSource | KernelGraph,
+    symbol: str,
+    semantics: str,
+    chosen: tuple[Target, str, Pipeline],
+    options: Options,
+    cache: dict[Any, Kernel],
+) -> Compiled:
+    target, schedule, pipeline = chosen
+    observer = Observer(symbol, pipeline, options.print_ir)
     context = CompileContext(
-        source.symbol, target, schedule, keep_passes=observer.wants_passes, on_pass=observer.on_pass,
+        symbol, target, schedule, keep_passes=observer.wants_passes, on_pass=observer.on_pass,
         **language_options(options), stops=pipeline.name == INTERPRETER,
     )  # fmt: skip
     front, back = _split(pipeline)
@@ -55,7 +77,7 @@ def compile_function(
     pipeline = for_devices(pipeline, target, front.stages[-1].kind, compilation.ir)
     observer.follow(pipeline)
     front, back = _split(pipeline)
-    key, digest = _keys(compilation, pipeline, target, schedule, specialization.semantics)
+    key, digest = _keys(compilation, pipeline, target, schedule, semantics)
     is_shared = observer.override_folder is None
     kernel = cache.get(key) if is_shared else None
     if is_new := kernel is None:
@@ -63,9 +85,8 @@ def compile_function(
             later = run_stages(compilation.ir, back, context, observer)
         complete = Compilation(context, {**compilation.records, **later.records}, later.ir)
         kernel = Kernel(
-            source.symbol, pipeline, target, specialization.semantics, complete, context.interface,
-            lambda: compile_again(complete, pipeline),
-        )  # fmt: skip
+            symbol, pipeline, target, semantics, complete, context.interface, lambda: compile_again(complete, pipeline)
+        )
         if is_shared:
             cache[key] = kernel
     elif observer.printed:

@@ -88,6 +88,11 @@ class AutotunedFunction:
         """Run the fastest configuration for these arguments; measure first if their key is new."""
         try:
             named, out = self._named(arguments, keywords)
+            if any(hasattr(type(value), "__mlirtri_value__") for value in named.values()):
+                raise KernelTypeError(
+                    f"{self.fn.__name__} measures configurations on real arguments, and these are values of a graph",
+                    help=f"record one configuration: {self.fn.__name__}.fn(…)",
+                )
             config = self.best_config = self._choose(named)
             if config.pre_hook is not None:
                 config.pre_hook({**named, **config.kwargs})
