@@ -215,8 +215,8 @@ def _result_tree(value: Any, builder: Language, results: list[TriValue], span: S
     result = value if isinstance(value, TriValue) else builder.tensor(value)
     if all(Size.of(size).is_fixed for size in result.type.shape):
         results.append(result)
-        is_array = builder.semantics == "numpy" and not result.type.rank and is_array(value)
-        return Leaf(len(results) - 1, without_values(result.type), is_array=is_array)
+        keeps_rank_0 = builder.semantics == "numpy" and not result.type.rank and is_array(value)
+        return Leaf(len(results) - 1, without_values(result.type), is_array=keeps_rank_0)
     try:
         result_kind = kind(result)
     except Differs as differs:

@@ -132,7 +132,7 @@ class GraphModule:
     def finish(self, graph: KernelGraph) -> Interface:
         """End the function with the graph's results, and return its interface."""
         span = graph.return_span or graph.span
-        tri = self._builder.tri
+        tri, self._builder.semantics = self._builder.tri, graph.semantics
         with self._mlir, location_of(span) as tri.location, ir.InsertionPoint(self._block):
             returned = mapped(graph.returned, lambda value: current(tri, self.values[value.number]))
             memories = [current(tri, self.values[argument.number]) for argument in self.arguments]

@@ -58,6 +58,8 @@ class KernelGraph:
 
     symbol: str
     span: Span
+    semantics: str
+    """``"numpy"`` or ``"torch"``: what its results are where they have rank 0."""
     arguments: list[GraphArgument] = field(default_factory=list)
     dispatches: list[Dispatch] = field(default_factory=list)
     results: list[tuple[Any, tuple[TensorType, ...]]] = field(default_factory=list)

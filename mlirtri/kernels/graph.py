@@ -121,7 +121,7 @@ class Graph:
         language_options(options)
         self.name = name
         self.options = options
-        self._graph = KernelGraph(identifier_of(name), _span_of_user())
+        self._graph = KernelGraph(identifier_of(name), _span_of_user(), options.semantics or "torch")
         self._module: Any = None
         self._count = 0
         """Values so far."""
@@ -293,7 +293,7 @@ class Graph:
         for own in self._targets:
             own.check(resolved(options)[0])
         with COMPILING:
-            return compile_graph(self._graph, self.options.semantics or "torch", options, _kernels)
+            return compile_graph(self._graph, options, _kernels)
 
     def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
         """Run with these arguments, compiling at the first call, and when a value that kernels captured has changed."""

@@ -48,11 +48,11 @@ def compile_function(
     return _compile_source(source, symbol, specialization.semantics, resolved(options), options, cache)
 
 
-def compile_graph(graph: KernelGraph, semantics: str, options: Options, cache: dict[Any, Kernel]) -> Compiled:
+def compile_graph(graph: KernelGraph, options: Options, cache: dict[Any, Kernel]) -> Compiled:
     """Return the kernel of a graph of kernels; raises the `KernelError` of the stage that refuses."""
     target, schedule, pipeline = resolved(options)
     return _compile_source(
-        graph, graph.symbol, semantics, (target, schedule, pipeline_of_graph(pipeline)), options, cache
+        graph, graph.symbol, graph.semantics, (target, schedule, pipeline_of_graph(pipeline)), options, cache
     )
 
 
