@@ -346,9 +346,9 @@ class Variant:
     # What comes after the launches: checks, updates, Python's value.
 
     def _end(self) -> None:
-        for position, check in enumerate(self.interface.checks):
-            name = self.located(Operand(RESULT, check.index))[0]
-            self.ending.append(f"if {name}.item(): raise {self.name('failing', self.callee.failing)}({position})")
+        for index in dict.fromkeys(check.index for check in self.interface.checks):
+            code = f"{self.located(Operand(RESULT, index))[0]}.item()"
+            self.ending.append(f"if {code}: raise {self.name('failing', self.callee.failing)}({index}, {code})")
         for number, index in self.interface.updates:
             if index not in self.callee.in_place:
                 self.ending.append(
@@ -376,4 +376,6 @@ class Variant:
             name += f".narrow({axis}, 0, {number})" if self.gives_tensors else f"[{':, ' * axis}:{number}]"
         if tree.index in self.interface.numbers:
             return f"{name}.item()"
-        return name if self.gives_tensors or type_.shape else f"{name}[()]"
+        if self.gives_tensors or type_.shape:
+            return name
+        return f"{name}.copy()" if tree.is_array else f"{name}[()]"

@@ -76,9 +76,10 @@ class Callee:
     def compiled(self, dtype: DType) -> DType | None:
         return compiled_dtype(dtype, self.signless)
 
-    def failing(self, position: int) -> Exception:
-        """Return the error of a check that failed."""
-        check = self.interface.checks[position]
+    def failing(self, index: int, code: int) -> Exception:
+        """Return the error of the check that failed: a result may hold the code of one of several."""
+        checks = [check for check in self.interface.checks if check.index == index]
+        check = next((check for check in checks if check.code == code), checks[0])
         return check.error(check.message, check.span)
 
     def remember(self, known: dict[Any, Any], gives_tensors: bool, key: Any, arguments: tuple[Any, ...]) -> Any:

@@ -52,6 +52,11 @@ def element(a, n: mt.int64):
     return a[:4] * n
 
 
+def written(a, b, n: mt.int64):
+    a[n] = b[n + 1]
+    a[n + 3] = 1
+
+
 def chained(a, b):
     for _ in range(3):
         a = (a[:, None] * b).sum(1) / 8
@@ -162,6 +167,21 @@ def test_checks_fail_in_short_calls(pipeline, general):
     with pytest.raises(ArgumentMismatchError):
         kernel(a, 1 << 63)
     assert np.array_equal(kernel(a, 1), a[:4])
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_an_update_that_fails_names_the_index_that_was_outside(pipeline, general):
+    kernel = mt.jit(written, pipeline=pipeline).compile(np.ones(8), np.ones(8), 3)
+    a, b = np.arange(8.0), np.arange(8.0)
+    kernel(a, b, 2)
+    assert a.tolist() == [0, 1, 3, 3, 4, 1, 6, 7]
+    for n in (7, 5, -9):
+        with pytest.raises(IndexError) as caught:
+            kernel(a, b, n)
+        with pytest.raises(IndexError) as expected:
+            kernel.runner((a, b, n))
+        assert (str(caught.value), caught.value.span) == (str(expected.value), expected.value.span)
+    assert len(general) == 3
 
 
 def test_several_results_go_into_out(general):
