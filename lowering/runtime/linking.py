@@ -54,7 +54,9 @@ def link(objects: Sequence[Path], library: Path, libraries: Sequence[str] = ()) 
     command = [*linker(), *_OPTIONS, "-o", str(library), *map(str, objects), *libraries, "-lm"]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     if finished.returncode != 0:
-        reason = (finished.stderr.strip().splitlines() or ["no reason given"])[-1]
+        # The last line of ld's own; gcc's after it says only that ld failed.
+        lines = [line for line in finished.stderr.strip().splitlines() if not line.startswith("collect2")]
+        reason = (lines or ["no reason given"])[-1]
         raise CodegenError(
             f"the linker made no shared library: {reason}", help=f"the command was {shlex.join(command)}"
         )

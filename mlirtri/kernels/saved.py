@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from mlirtri.compiler.interface_json import from_json, to_json
-from mlirtri.compiler.records import Compilation, StageRecord, StoredRecord
+from mlirtri.compiler.records import COMPILING, Compilation, StageRecord, StoredRecord
 from mlirtri.errors import ArtifactError, KernelError
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.saved_files import MANIFEST, Facts, packed, read_folder, unpacked, write_folder
@@ -69,7 +69,8 @@ def save(kernel: Kernel, folder: Path, ir: bool) -> None:
             (temporary / IR).write_text(json.dumps(_texts(kernel), indent=1), encoding="utf-8")
         return {**_facts(kernel, description["kind"]), "executable": description, "calling": kernel.saved(temporary)}
 
-    write_folder(folder, fill)
+    with COMPILING:  # code is written by the compilers that made it
+        write_folder(folder, fill)
 
 
 def _facts(kernel: Kernel, kind: str) -> Facts:
@@ -114,7 +115,7 @@ def load(folder: str | Path) -> Kernel:
     `ArtifactError` if a file is not as it was saved, for another CPU, and for other versions of the runtime.
     """
     try:
-        return _load(Path(folder))
+        return _load(Path(folder).resolve())
     except KernelError as error:
         hide_frames(error)
         raise

@@ -5,6 +5,7 @@ manifest.json    facts, the digest of each other file, and the digest of itself
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -22,6 +23,7 @@ from mlirtri.errors import ArtifactError
 MANIFEST = "manifest.json"
 _DIGEST = "digest"
 _FORMAT = "mlirtri saved kernel"
+_ATTEMPTS = 20
 Facts = dict[str, Any]
 
 
@@ -30,6 +32,7 @@ def write_folder(folder: Path, fill: Callable[[Path], Facts]) -> None:
 
     Replaces an empty folder, and one that this function wrote; raises `ArtifactError` for another.
     """
+    folder = folder.resolve()
     _refuse_foreign(folder)
     temporary = folder.parent / f".{folder.name}-{os.getpid()}-{threading.get_ident()}"
     try:
@@ -69,13 +72,19 @@ def _is_ours(folder: Path) -> bool:
 
 def _put_in_place(temporary: Path, folder: Path) -> None:
     old = temporary.with_name(f"{temporary.name}-old")
-    if folder.exists():
-        # Libraries of the old files stay where processes have loaded them.
-        folder.rename(old)
-    try:
-        temporary.rename(folder)
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+    for attempt in range(_ATTEMPTS):
+        with contextlib.suppress(FileNotFoundError):
+            # Libraries of the old files stay where processes have loaded them.
+            folder.rename(old)
+        try:
+            temporary.rename(folder)
+            return
+        except OSError:
+            # Another process has written its kernel there meanwhile.
+            if attempt == _ATTEMPTS - 1:
+                raise
+        finally:
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def read_folder(folder: Path) -> Facts:
@@ -137,7 +146,10 @@ def packed(folder: Path) -> bytes:
 
 def unpacked(data: bytes) -> tempfile.TemporaryDirectory:
     """Return a new folder with the files that `packed` packed; it is removed with the object."""
-    folder = tempfile.TemporaryDirectory(prefix="mlirtri-")
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        archive.extractall(folder.name)
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="mlirtri-")
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            archive.extractall(folder.name)
+    except (OSError, zipfile.BadZipFile) as problem:
+        raise ArtifactError(f"the bytes of a kernel cannot be unpacked: {problem}") from None
     return folder

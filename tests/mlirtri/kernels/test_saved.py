@@ -16,7 +16,7 @@ import torch
 
 import mlirtri as mt
 from mlirtri.errors import ArtifactError, KernelError, UnknownOptionError
-from mlirtri.kernels import saved_files
+from mlirtri.kernels import saved, saved_files
 from mlirtri.lowering.runtime.openmp import runtime_library
 
 
@@ -240,7 +240,7 @@ def refused(self, *_arguments, **_keywords):
     raise PermissionError(13, "Permission denied", str(self))
 
 
-def test_a_loaded_kernel_is_a_kernel(folder, tmp_path):
+def test_a_loaded_kernel_is_a_kernel(folder, tmp_path, monkeypatch):
     x = np.ones((4, 4), np.float32)
     original = product.compile(x, x)
     loaded = mt.load(folder)
@@ -259,9 +259,16 @@ def test_a_loaded_kernel_is_a_kernel(folder, tmp_path):
         _ = loaded.passes
     with ThreadPoolExecutor(4) as pool:
         assert all(np.array_equal(result, out) for result in pool.map(lambda _: loaded(x, x), range(40)))
-    # Once more to a folder, and there with the texts.
-    loaded.save(tmp_path / "again")
-    assert np.array_equal(mt.load(tmp_path / "again")(x, x), out)
+    # Once more to another folder, to the same one under another name, and as bytes.
+    monkeypatch.chdir(tmp_path)
+    loaded.save("again")
+    (tmp_path / "again").rename(tmp_path / "moved, ünï")
+    monkeypatch.chdir(tmp_path / "moved, ünï")
+    again = mt.load(".")
+    again.save(".")
+    assert np.array_equal(mt.load(tmp_path / "moved, ünï")(x, x), out)
+    with pytest.raises(ArtifactError, match="cannot be unpacked"):
+        saved.from_bytes(saved.to_bytes(again)[:100])
     again = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(original))))
     assert np.array_equal(again(x, x), out)
     assert dict(again.ir) == dict(original.ir)
