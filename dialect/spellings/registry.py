@@ -14,7 +14,7 @@ from mlirtri.errors import nearest
 
 # Importing a file registers its spellings; methods share functions of the libraries before them.
 from mlirtri.dialect.spellings.numpy_api import (  # noqa: F401 # isort: skip
-    ufuncs, reductions, functions, arrays, shapes, creation, sequences, quantiles, statistical, products,
+    ufuncs, reductions, functions, arrays, shapes, creation, selection, sequences, quantiles, statistical, products,
     linear_algebra, positions, refused,
 )  # fmt: skip
 from mlirtri.dialect.spellings.torch_api import (  # noqa: F401 # isort: skip

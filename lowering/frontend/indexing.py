@@ -7,7 +7,6 @@ beside integer arrays.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
@@ -15,8 +14,9 @@ from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import broadcast_shapes
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, KernelValueError
+from mlirtri.lowering.frontend.language.arrays import masked
 from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.dynamic_sizes import aligned, common_size, cut
+from mlirtri.lowering.frontend.language.dynamic_sizes import aligned
 from mlirtri.lowering.frontend.language.index_checks import check_indices
 from mlirtri.lowering.frontend.language.shapes import spaced
 from mlirtri.lowering.frontend.language.storage import as_new_array, has_memory, with_memory
@@ -118,11 +118,11 @@ def _is_mask(part: Any) -> bool:
 
 def _gathered(b: Language, tensor: TriValue, parts: list[Any]) -> TriValue:
     if (mask := mask_of(parts)) is not None:
-        return _compressed(b, tensor, mask)
-    if (masked := masked_axes(parts)) is not None:
-        base = subscript(b, tensor, masked.basic)
-        selected = _compressed(b, b.transpose(base, masked.order(base)), masked.mask)
-        return b.transpose(selected, masked.back(selected.type.rank))
+        return masked(b, tensor, mask)
+    if (axes := masked_axes(parts)) is not None:
+        base = subscript(b, tensor, axes.basic)
+        selected = masked(b, b.transpose(base, axes.order(base)), axes.mask)
+        return b.transpose(selected, axes.back(selected.type.rank))
     base, arrays, back = arranged(b, tensor, parts)
     return b.transpose(b.tri.gather(base, *arrays), tuple(back))
 
@@ -160,26 +160,6 @@ def _indices(b: Language, parts: list[Any], sizes: list[int | Size]) -> list[Tri
     for array, size in zip(arrays, sizes, strict=True):
         check_indices(b, array, size)
     return [b.broadcast_to(array, shape) for array in arrays]
-
-
-def _compressed(b: Language, tensor: TriValue, mask: TriValue) -> TriValue:
-    """Return ``tensor[mask]``; its length is the number of true elements, one symbol for all arrays of a mask."""
-    tri = b.tri
-    for axis in range(mask.type.rank):
-        sizes = [tensor.type.shape[axis], mask.type.shape[axis]]
-        if sizes[0] != sizes[1] and any(map(is_dynamic, sizes)):
-            common = common_size(b, sizes)
-            tensor, mask = cut(b, tensor, axis, common), cut(b, mask, axis, common)
-    counted = tri.sum(tri.cast(mask, INT64), axes=tuple(range(mask.type.rank)), keepdims=False)
-    most = reduce(b.indices.product, (_largest(size) for size in mask.type.shape), Size.of(1))
-    count = Size.of(b.indices.symbol(counted, "n", Size.of(0), most))
-    selected = tri.compress(strong(tensor), mask)
-    return TriValue(selected.value, selected.type.with_shape((count, *selected.type.shape[1:])))
-
-
-def _largest(size: int | Size) -> Size:
-    """Return a bound of a size, known at compile time or by the sizes of the arguments."""
-    return Size.of(size).most_fixed() or Size.of(0)
 
 
 def mask_of(parts: list[Any]) -> TriValue | None:

@@ -111,8 +111,13 @@ AREAS: dict[str, tuple[Row, ...]] = {
         Row("complex64, complex128", "arithmetic and elementary functions", f"{COMPLEX}::complex128"),
         Row("`a[mask]` returned, its `len`", "the length is that of the run", f"{FLOW}::lengths_differ_by_branch"),
         Row("`np.random`", "make random numbers outside and pass them", f"{ERRORS}::random", refused=True),
-        Row("`np.unique`, `np.nonzero`", "their length depends on the data in a way that has no bound here",
-            f"{ERRORS}::nonzero", refused=True),
+        Row("`np.unique`, `np.nonzero`, `np.argwhere`, `np.where(m)`", "the length is that of the run; of static shapes",
+            f"{FRONTEND}/test_selection.py::test_selected_elements_and_sums_at_indices"),
+        Row("`np.union1d`, `np.intersect1d`…", "compute them outside", f"{ERRORS}::union1d", refused=True),
+        Row("lists as arguments", "values known at compile time, which the kernel does not change",
+            f"{FRONTEND}/test_lists.py::test_a_list_argument_is_no_tuple"),
+        Row("`min(a[0], 3)` of numbers of two types", "Python returns one of them: write `np.minimum`, or `int(a[0])`",
+            f"{FRONTEND}/test_lists.py::test_the_smaller_of_two_types_is_refused", refused=True),
     ),
 }  # fmt: skip
 

@@ -68,7 +68,7 @@ NAMES = [
 
 TYPES = [
     ("    return ⟦np.random.rand(3)⟧", "numpy.random.rand is not supported", "outside"),
-    ("    return ⟦np.nonzero(x)⟧", "numpy.nonzero is not supported", "the mask itself"),
+    ("    return ⟦np.union1d(x, x)⟧", "numpy.union1d is not supported", "outside"),
     ("    y = x\n    ⟦for i in range(99): y = y[0]⟧\n    return y", "before this loop, and", "before the loop"),
     ("    return ⟦x[x[:, 0] > 0, np.array([0, 1])]⟧", "a mask beside arrays", "the mask first"),
     ("    ⟦x += 1j⟧\n    return x", "does not fit into 'x'", "makes a new tensor"),

@@ -95,6 +95,56 @@ ADDING = "add_at reshape broadcast_to cast where less add multiply literal"
 register("numpy.add.at", _adding_at(1), ADDING, writes=True)
 register("numpy.subtract.at", _adding_at(-1), f"{ADDING} negative", writes=True)
 
+# --- sums at indices of torch --------------------------------------------------------------------------------------
+
+
+def _added_along(b: Builder, name: str, input: Any, dim: Any, index: Any, source: Any) -> Any:
+    """Return `input` with `source` added where its elements lie, but along `dim` where `index`, of its rank, says."""
+    shape, sizes = helpers.shape_of(b, input), helpers.shape_of(b, index)
+    dim = helpers.one_axis(b, dim, len(shape))
+    if b.type_of(source).dtype != b.type_of(input).dtype:
+        b.fail(f"{name} takes a source of {b.type_of(input).dtype}, not {b.type_of(source)}")
+    b.require_inside(index, shape[dim], wraps=False)
+    flat = b.multiply(b.cast(index, INT64), prod(shape[dim + 1 :]))
+    for axis, size in enumerate(sizes):
+        if axis != dim:
+            line = [-1 if position == axis else 1 for position in range(len(sizes))]
+            positions = b.reshape(b.arange(0, size, 1, INT64), line)
+            flat = b.add(flat, b.multiply(positions, prod(shape[axis + 1 :])))
+    added = b.add_at(b.reshape(input, (-1,)), b.reshape(flat, (-1,)), b.reshape(source, (-1,)))
+    return b.reshape(added, shape)
+
+
+@spelling("torch.index_add Tensor.index_add", ops=ADDING)
+def _(b, input, dim, index, source, *, alpha=1, out=unsupported()):
+    shape = helpers.shape_of(b, input)
+    helpers.require_rank(b, "the index of index_add", index, (1,))
+    axis = helpers.one_axis(b, dim, len(shape))
+    expected = (*shape[:axis], helpers.shape_of(b, index)[0], *shape[axis + 1 :])
+    if helpers.shape_of(b, source) != expected:
+        b.fail(f"index_add takes a source of shape {expected}, not {b.type_of(source)}")
+    line = [-1 if position == axis else 1 for position in range(len(shape))]
+    every = b.broadcast_to(b.reshape(index, line), expected)
+    source = source if alpha == 1 else b.cast(b.multiply(source, alpha), b.type_of(input).dtype)
+    return _added_along(b, "index_add", input, dim, every, source)
+
+
+@spelling("torch.scatter_add Tensor.scatter_add", ops=f"{ADDING} cut")
+def _(b, input, dim, index, src, *, out=unsupported()):
+    sizes, shape = helpers.shape_of(b, index), helpers.shape_of(b, input)
+    axis = helpers.one_axis(b, dim, len(shape))
+    pairs = enumerate(zip(sizes, shape, strict=False))
+    is_inside = all(size <= full for position, (size, full) in pairs if position != axis)
+    if len(sizes) != len(shape) or helpers.rank_of(b, src) != len(shape) or not is_inside:
+        b.fail("scatter_add takes an index and a source of the tensor's rank, no longer along the other dimensions")
+    for position, size in enumerate(sizes):
+        if helpers.shape_of(b, src)[position] < size:
+            b.fail(f"the source {b.type_of(src)} of scatter_add is smaller than its index {b.type_of(index)}")
+        if helpers.shape_of(b, src)[position] > size:
+            src = b.cut(src, position, slice(0, size))
+    return _added_along(b, "scatter_add", input, dim, index, src)
+
+
 # --- torch.Tensor --------------------------------------------------------------------------------------------------
 
 
@@ -114,6 +164,6 @@ def _(b, input, src, non_blocking=False):
 share_writing(
     """
     add sub mul div pow clamp clamp_min clamp_max masked_fill neg abs exp log sqrt reciprocal floor ceil round trunc
-    sigmoid relu tanh sin cos remainder floor_divide tril triu cumsum cumprod
+    sigmoid relu tanh sin cos remainder floor_divide tril triu cumsum cumprod frac index_add scatter_add
     """
 )

@@ -77,7 +77,7 @@ share(
     """
     neg negative abs absolute sign floor ceil trunc fix exp exp2 log log2 log10 log1p expm1 sqrt rsqrt square
     reciprocal sin cos tan asin arcsin acos arccos atan arctan sinh cosh tanh asinh arcsinh acosh arccosh atanh arctanh
-    erf isnan isinf isfinite sigmoid relu bitwise_not logical_not mul multiply floor_divide remainder bitwise_and
+    erf frac isnan isinf isfinite sigmoid relu bitwise_not logical_not mul multiply floor_divide remainder bitwise_and
     bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift eq ne not_equal lt less le less_equal gt greater ge
     cumsum cumprod diff sort argsort topk median index_select take gather count_nonzero bincount kron cross
     greater_equal minimum maximum atan2 arctan2 fmod copysign hypot logaddexp logaddexp2 fmin

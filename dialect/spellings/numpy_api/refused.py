@@ -13,12 +13,7 @@ _RANDOM_FUNCTIONS = """
     poisson binomial beta gamma standard_normal ranf sample integers
     """
 _OF_UNKNOWN_LENGTH = {
-    "unique": "compute it outside of the kernel, or sort and compare neighbours",
-    "unique_values": "compute it outside of the kernel, or sort and compare neighbours",
     "unique_counts": "compute it outside of the kernel, or count with numpy.bincount(x, minlength=n)",
-    "nonzero": "use the mask itself: x[mask], numpy.where(mask, x, y), mask.sum()",
-    "flatnonzero": "use the mask itself: x[mask], numpy.where(mask, x, y), mask.sum()",
-    "argwhere": "use the mask itself: x[mask], numpy.where(mask, x, y), mask.sum()",
     "setdiff1d": "compute it outside of the kernel",
     "union1d": "compute it outside of the kernel",
     "intersect1d": "compute it outside of the kernel",

@@ -252,3 +252,21 @@ def _bin_indices(b: Builder, x: Any, edges: Any, count: int) -> Any:
     index = b.where(b.equal(x, last), count - 1, index)
     in_range = b.logical_and(b.greater_equal(x, b.cut(edges, 0, slice(0, 1))), b.less_equal(x, last))
     return b.where(in_range, index, count)
+
+
+@spelling(
+    "numpy.unwrap", ops="cut subtract add remainder where equal greater logical_and abs less scan concatenate cast"
+)
+def _(b, p, discont=None, axis=-1, *, period=6.283185307179586):
+    p = as_array(b, p)
+    if not b.type_of(p).dtype.is_float:
+        b.fail("numpy.unwrap takes floats in a kernel", help="x.astype(float)")
+    axis = helpers.one_axis(b, axis, helpers.rank_of(b, p))
+    half = period / 2
+    discont = half if discont is None else discont
+    first, rest = b.cut(p, axis, slice(0, 1)), b.cut(p, axis, slice(1, None))
+    step = b.subtract(rest, b.cut(p, axis, slice(None, -1)))
+    wrapped = b.subtract(b.remainder(b.add(step, half), period), half)
+    wrapped = b.where(b.logical_and(b.equal(wrapped, -half), b.greater(step, 0)), half, wrapped)
+    jumps = b.where(b.less(b.abs(step), discont), 0.0, b.subtract(wrapped, step))
+    return b.concatenate((first, b.add(rest, b.scan(jumps, "sum", axis))), axis=axis)

@@ -209,8 +209,13 @@ def _round(b, a, decimals=0, out=unsupported()):
 
 @spelling("numpy.where", ops="where")
 def _(b, condition, x=None, y=None, /):
+    if x is None and y is None:
+        # It imports this file.
+        from mlirtri.dialect.spellings.numpy_api.selection import indices_of
+
+        return indices_of(b, condition, "numpy.where")
     if x is None or y is None:
-        b.fail("numpy.where with one argument gives a result of unknown size", help="numpy.where(condition, x, y)")
+        b.fail("numpy.where takes a condition alone, or two choices", help="numpy.where(condition, x, y)")
     return b.where(condition, x, y)
 
 
@@ -301,5 +306,23 @@ _REDUCTIONS = {
 }  # fmt: skip
 for _op, _reduction in _REDUCTIONS.items():
     register(f"numpy.{_op}.reduce", _reduce(_reduction), _reduction)
+
+
+@spelling("numpy.subtract.reduce", ops="cut subtract sum reshape cast")
+def _(
+    b, array, /, axis=0, dtype=None, out=unsupported(), *, keepdims=False, initial=unsupported(),
+    where=unsupported(True),
+):  # fmt: skip
+    array = as_array(b, array)
+    axis = helpers.one_axis(b, axis, helpers.rank_of(b, array))
+    kind = b.type_of(array).dtype if dtype is None else numpy_dtype(b, dtype)
+    if kind.is_bool or helpers.shape_of(b, array)[axis] == 0:
+        b.fail("numpy.subtract.reduce takes numbers, at least one along the axis, as in NumPy")
+    array = b.cast(array, kind)
+    first, rest = b.cut(array, axis, slice(0, 1)), b.cut(array, axis, slice(1, None))
+    result = b.subtract(first, b.sum(rest, axis=axis, keepdims=True, dtype=kind))
+    return result if keepdims else b.squeeze(result, axis)
+
+
 for _op in ("add", "multiply", "maximum", "minimum"):
     register(f"numpy.{_op}.accumulate", _accumulate(_REDUCTIONS[_op]), "scan")

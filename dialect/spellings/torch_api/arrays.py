@@ -5,6 +5,8 @@ Results are values: nothing is a view. A kernel runs on one device, so `device=`
 
 from __future__ import annotations
 
+import numpy
+
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import register, spelling, unsupported
@@ -245,3 +247,20 @@ def _(
 
 register("torch.clone", lambda b, input, *, memory_format=None: input, "")
 register("torch.numel", lambda b, input: helpers.size_of(b, input), "")
+
+
+@spelling("torch.tensor", ops="literal cast")
+def _(b, data, *, dtype=None, device=unsupported(), requires_grad=unsupported(False), pin_memory=unsupported(False)):
+    if helpers.is_tensor(b, data):
+        return b.cast(data, as_dtype(dtype) if dtype is not None else b.type_of(data).dtype)
+    values = numpy.array(data, object)
+    numbers = values.ravel().tolist()
+    if not all(isinstance(number, (bool, int, float, complex)) for number in numbers):
+        b.fail(
+            "torch.tensor takes numbers, and lists of numbers of one length, in a kernel", help="torch.stack(tensors)"
+        )
+    kinds = [type(number) for number in numbers]
+    order = (bool, int, float, complex)
+    kind = order[max((order.index(kind) for kind in kinds), default=2)]
+    inferred = {bool: "bool", int: "int64", float: "float32", complex: "complex64"}[kind]
+    return b.literal(tuple(numbers), values.shape, as_dtype(dtype if dtype is not None else inferred))

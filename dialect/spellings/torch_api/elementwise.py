@@ -175,6 +175,14 @@ def rounded(b, input, decimals):
     return b.cast(last(b.round(first(wide, scale)), scale), dtype)
 
 
+@spelling("torch.frac", ops="trunc subtract")
+def _(b, input, *, out=unsupported()):
+    helpers.require_tensor(b, "torch.frac", input)
+    if not b.type_of(input).dtype.is_float:
+        b.fail(f"torch.frac takes floats, not {b.type_of(input)}")
+    return b.subtract(input, b.trunc(input))
+
+
 @spelling("torch.where", ops="where")
 def _(b, condition, input=None, other=None, *, out=unsupported()):
     if input is None or other is None:
@@ -230,6 +238,19 @@ def _(b, input, dim=None, keepdim=False, *, dtype=None, out=unsupported()):
 def _(b, input, dim=None, keepdim=False, *, dtype=None, out=unsupported()):
     dim = _one_dim(b, "torch.prod", dim)
     return b.prod(input, axis=dim, keepdims=keepdim, dtype=dtype and as_dtype(dtype))
+
+
+class Extrema(NamedTuple):
+    """The result of `torch.aminmax`."""
+
+    min: object
+    max: object
+
+
+@spelling("torch.aminmax Tensor.aminmax", ops="min max")
+def _(b, input, *, dim=None, keepdim=False, out=unsupported()):
+    dim = _one_dim(b, "torch.aminmax", dim)
+    return Extrema(b.min(input, axis=dim, keepdims=keepdim), b.max(input, axis=dim, keepdims=keepdim))
 
 
 def _extremum(word: str):

@@ -6,6 +6,7 @@ Each is ``name(b, …)``; `b` is the `Language`. Axes are static.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
@@ -14,6 +15,8 @@ from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.dialect.promotion.rules import Operand
 from mlirtri.lowering.frontend.language.builder import Language, axis_of, dtype_or_none, integer, integers, language
+from mlirtri.lowering.frontend.language.dynamic_sizes import common_size
+from mlirtri.lowering.frontend.language.dynamic_sizes import cut as before
 from mlirtri.lowering.frontend.language.shapes import concatenate, strided
 
 FLOAT32, INT64 = DTYPES["float32"], DTYPES["int64"]
@@ -171,3 +174,24 @@ def correlate(b: Language, x: Any, y: Any) -> TriValue:
 def pick(b: Language, x: Any, *positions: Any) -> TriValue:
     """Return the elements of `x` at integer `positions`, one array per leading axis, all of one shape."""
     return b.tri.gather(b.tensor(x), *(b.tensor(index, INT64) for index in positions))
+
+
+@language
+def masked(b: Language, tensor: TriValue, mask: TriValue) -> TriValue:
+    """Return ``tensor[mask]``; its length is the number of true elements, one symbol for all arrays of a mask."""
+    tri = b.tri
+    for axis in range(mask.type.rank):
+        sizes = [tensor.type.shape[axis], mask.type.shape[axis]]
+        if sizes[0] != sizes[1] and any(map(is_dynamic, sizes)):
+            common = common_size(b, sizes)
+            tensor, mask = before(b, tensor, axis, common), before(b, mask, axis, common)
+    counted = tri.sum(tri.cast(mask, INT64), axes=tuple(range(mask.type.rank)), keepdims=False)
+    most = reduce(b.indices.product, (_largest(size) for size in mask.type.shape), Size.of(1))
+    count = Size.of(b.indices.symbol(counted, "n", Size.of(0), most))
+    selected = tri.compress(TriValue(tensor.value, tensor.type), mask)
+    return TriValue(selected.value, selected.type.with_shape((count, *selected.type.shape[1:])))
+
+
+def _largest(size: int | Size) -> Size:
+    """Return a bound of a size, known at compile time or by the sizes of the arguments."""
+    return Size.of(size).most_fixed() or Size.of(0)
