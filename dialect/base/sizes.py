@@ -10,6 +10,8 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from mlirtri.errors import KernelTypeError
+
 
 @dataclass(frozen=True)
 class Symbol:
@@ -59,7 +61,11 @@ class Size:
         terms = sorted(((s, f) for s, f in factors.items() if f), key=lambda term: (term[0].order, str(term[0].key)))
         return Size(tuple(terms), self.constant + other.constant)
 
-    def __mul__(self, factor: int) -> Size:
+    def __mul__(self, factor: int | Size) -> Size:
+        if isinstance(factor, Size):
+            if self.is_constant:
+                return factor * self.constant
+            factor = factor.constant if factor.is_constant else self._refuse()
         return Size(tuple((s, f * factor) for s, f in self.terms) if factor else (), self.constant * factor)
 
     __radd__ = __add__
@@ -73,6 +79,15 @@ class Size:
 
     def __rsub__(self, other: int) -> Size:
         return Size.of(other) - self
+
+    def _refuse(self, *_: Any) -> Any:
+        raise KernelTypeError(
+            f"this needs a size that is known at compile time, and {self} is known at run time only",
+            help="annotate that size with int",
+        )
+
+    __lt__ = __le__ = __gt__ = __ge__ = __abs__ = __truediv__ = __rtruediv__ = _refuse
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = __pow__ = __rpow__ = _refuse
 
     def least(self) -> int | None:
         """Return a lower bound, or None where a symbol has none."""

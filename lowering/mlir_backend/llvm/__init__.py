@@ -8,7 +8,6 @@ Read in this order:
 
 - `bufferized_to_llvmdialect.py`: the list of passes. `llvmdialect_to_asm.py`: LLVM compiles and loads.
 - `bufferized_to_poly.py`: affine loops to read, in pipeline `poly` alone.
-- `argmax.py`: argmax and argmin as two reductions that LLVM can vectorise.
 - `tiles.py`: contractions as tiles of vectors. `windows.py`: views that make convolutions contractions.
 - `pairs.py`: products of narrow integers. `transposes.py`: in-register transposes.
 - `thread_chunks.py`: parallel loops as chunks for OpenMP's threads.

@@ -15,8 +15,8 @@ from mlirtri.lowering.core.refusals import refuse_large_buffers
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir import narrow_floats
 from mlirtri.lowering.mlir.imperative import is_imperative
-from mlirtri.lowering.mlir_backend.llvm import allocations, argmax, elementary, pairs, thread_chunks, tiles, transposes
-from mlirtri.lowering.mlir_backend.loops import order
+from mlirtri.lowering.mlir_backend.llvm import allocations, elementary, pairs, thread_chunks, tiles, transposes
+from mlirtri.lowering.mlir_backend.loops import argmax, order
 from mlirtri.lowering.mlir_backend.loops.bufferized_to_loops import TO_GENERIC, lower_to_loops
 from mlirtri.lowering.runtime.openmp import runtime_library
 from mlirtri.lowering.sizes import size_arguments

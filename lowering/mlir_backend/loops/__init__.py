@@ -7,6 +7,7 @@
 Read in this order:
 
 - `bufferized_to_loops.py`: the entry point; selects of buffers become branches.
+- `argmax.py`: argmax and argmin as two reductions that LLVM can vectorise.
 - `order.py`: the loop order of reductions. `structured.py`: one loop nest per `linalg.generic`.
 - `copies.py`: removes copies that the loops make superfluous.
 

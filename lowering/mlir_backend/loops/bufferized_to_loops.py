@@ -11,7 +11,7 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named, scf
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir_backend.loops import copies, order, structured
+from mlirtri.lowering.mlir_backend.loops import argmax, copies, order, structured
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 TO_GENERIC = (Pass("func.func(linalg-generalize-named-ops)", "named operations become generic ones"),)
@@ -33,6 +33,7 @@ def lower_to_loops(module: ir.Module, context: CompileContext) -> ir.Module:
     with module.context, ir.Location.unknown():
         run_rewrite("selects-to-branches", _branch_on_selects, module, context)
         run_rewrite("copies-to-linalg", _copies_to_linalg, module, context)
+        run_rewrite("argmax-in-two-passes", lambda module: argmax.rewrite(module, only_dynamic=True), module, context)
         run_passes(module, TO_GENERIC, context)
         run_rewrite("order-loops", order.rewrite, module, context)
         run_rewrite("structured-to-loops", structured.rewrite, module, context)

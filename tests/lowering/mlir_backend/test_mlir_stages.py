@@ -46,6 +46,9 @@ def test_places_of_extrema_are_looked_for_once_the_extremum_is_known(dtype):
         a[0, 1:3], a[1] = float("nan"), -float("inf")
     kernel = mt.jit(places).compile(a, pipeline="mlir")
     assert kernel.passes["llvmdialect"]["argmax-in-two-passes"].count("linalg.generic") == 4
+    rows = mt.Tensor[[mt.dyn, mt.dyn], mt.float32]
+    of_any_size = mt.jit(lambda a: torch.argmax(a, 1), pipeline="mlir").compile(rows)
+    assert of_any_size.passes["llvmdialect"]["argmax-in-two-passes"].count("linalg.generic") == 2
     for found, expected in zip(kernel(a), places(a), strict=True):
         torch.testing.assert_close(found, expected)
 

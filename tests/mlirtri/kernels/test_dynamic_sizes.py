@@ -208,6 +208,15 @@ def test_a_place_that_needs_a_constant_says_so():
 
     with pytest.raises(mt.KernelError, match="annotate that size with int"):
         unpacked.compile()
+
+    @mt.jit
+    def halves(a: mt.Tensor[[M, 2], mt.float32]):
+        return np.array_split(a, 2)
+
+    with pytest.raises(
+        mt.KernelError, match=r"(?s)a size that is known at compile time, and M is known at run time only"
+    ):
+        halves.compile()
     with pytest.raises(mt.KernelError, match=r"(?s)CUDA code is made for known sizes only.*annotate"):
         joined.compile(target="cuda")
 

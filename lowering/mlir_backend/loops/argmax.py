@@ -14,6 +14,7 @@ from mlirtri.lowering.mlir.aliasing import definition, terminator
 from mlirtri.lowering.mlir.cloning import clone_all, leading_to
 from mlirtri.lowering.mlir.linalg_builder import generic as build_generic
 from mlirtri.lowering.mlir.linalg_builder import iterators_of, maps_of
+from mlirtri.lowering.mlir.reading import is_shaped
 
 _EXTREMA = {
     ("arith.cmpf", "ogt"): arith.maximumf, ("arith.cmpf", "olt"): arith.minimumf,
@@ -23,9 +24,11 @@ _EXTREMA = {
 _LOGIC = {"arith.andi": operator.and_, "arith.ori": operator.or_, "arith.xori": operator.xor}
 
 
-def rewrite(module: ir.Module) -> None:
-    """Split every such reduction."""
+def rewrite(module: ir.Module, only_dynamic: bool = False) -> None:
+    """Split every such reduction, or those of rows whose length is known at run time only."""
     for generic in operations_named(module, "linalg.generic"):
+        if only_dynamic and all(value.type.has_static_shape for value in generic.operands if is_shaped(value.type)):
+            continue
         if (extremum := _extremum(generic)) is not None:
             _split(generic, extremum)
 
