@@ -49,6 +49,7 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
+    from mlirtri.kernels.configuration import Config
     from mlirtri.kernels.graph import graph
     from mlirtri.kernels.jit import JitFunction, jit
     from mlirtri.kernels.kernel import Kernel
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from mlirtri.kernels.session import resume
     from mlirtri.measure.autotuning import autotune
     from mlirtri.measure.comparison import compare
-    from mlirtri.measure.configurations import Config
     from mlirtri.measure.tuning import tune
     from mlirtri.programs.mlir_program import from_mlir, from_tosa
     from mlirtri.programs.onnx_program import from_onnx
@@ -71,7 +71,7 @@ _LAZY = {
     "JitFunction": "mlirtri.kernels.jit",
     "compare": "mlirtri.measure.comparison",
     "autotune": "mlirtri.measure.autotuning",
-    "Config": "mlirtri.measure.configurations",
+    "Config": "mlirtri.kernels.configuration",
     "tune": "mlirtri.measure.tuning",
     "from_mlir": "mlirtri.programs.mlir_program",
     "from_torch": "mlirtri.programs.torch_programs.program",

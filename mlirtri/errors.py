@@ -261,6 +261,14 @@ class CodegenError(KernelError):
     """Scheduling or code generation failed in TVM, LLVM or nvcc."""
 
 
+class CompileStoppedError(KernelError):
+    """The process that compiled a kernel ended, or could not start."""
+
+
+class CompileTimeoutError(CompileStoppedError, TimeoutError):
+    """A kernel was not compiled within the time that `par_compile` gives each of them."""
+
+
 class DeviceError(KernelError, RuntimeError):
     """A kernel was called where its device is missing, or tensors lie on different devices."""
 

@@ -8,6 +8,7 @@ Read in this order:
 
 - `mlir_passes.py`: upstream MLIR passes, one by one.
 - `worker_process.py`: worker processes, for what can crash or hang. `isolated_passes.py`: MLIR passes in one.
+  `worker_pool.py`: several at the same time.
 - `nvcc.py`: NVIDIA's compiler, where it is on PATH.
 - `tvm_runtime.py`: what runs compiled code, without TVM's compiler.
 - `tvm_names.py`: the only importer of TVM's compiler: modules, types, helpers; names of our attributes.

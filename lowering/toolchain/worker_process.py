@@ -1,7 +1,8 @@
 """Worker processes, for code that can crash or hang: parsers and passes on foreign programs, the MetaSchedule search.
 
 `WorkerProcess` starts a Python program and exchanges pickled messages with it. `WORKER`, a `CallProcess`, runs one
-function at a time in a worker that is kept, within limits of time and memory: else it raises `ProcessDied`.
+function at a time in a worker that is kept, within limits of time and memory: else it raises `ProcessDied`. Workers
+leave Control-C to their parent.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import IO, Any
@@ -35,9 +37,13 @@ class ProcessDied(Exception):
     """Why a worker gave no answer, as the end of a sentence that starts with "it"."""
 
 
+class ProcessTimedOut(ProcessDied):
+    """A worker was stopped because it took too long."""
+
+
 @dataclass(frozen=True)
 class Limits:
-    seconds: float
+    seconds: float = math.inf
     """Processor time."""
     bytes: int | None = None
     """Address space; None for no limit."""
@@ -71,7 +77,7 @@ class WorkerProcess:
         lifeline, self._lifeline = os.pipe()
         # Unbuffered: a message that waits in a buffer of this process would be invisible to `select`.
         self.process = subprocess.Popen(
-            [sys.executable, "-c", f"{_END_WITH_PARENT.format(lifeline)}\n{self.program}"],
+            [sys.executable, "-c", f"{_BEGIN.format(lifeline)}\n{self.program}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
@@ -92,6 +98,11 @@ class WorkerProcess:
             raise TimeoutError
         return _read(output)
 
+    @property
+    def output(self) -> IO[bytes]:
+        """Return where the worker's messages come from; raises `BrokenPipeError` where it is dead."""
+        return self._pipes()[1]
+
     def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
         if self.process is None or self.process.stdin is None or self.process.stdout is None:
             raise BrokenPipeError
@@ -110,11 +121,12 @@ class WorkerProcess:
 
 
 class CallProcess(WorkerProcess):
-    """A worker that calls functions. Thread-safe: one call at a time."""
+    """A worker that calls functions. `ask` is thread-safe: one call at a time."""
 
     def __init__(self) -> None:
         super().__init__(f"from {__name__} import serve; serve()")
         self.lock = renewed(threading.Lock())
+        self._limits = Limits()
 
     def ask(self, limits: Limits, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return ``function(*arguments)`` of the worker; raises its `KernelError`, or `ProcessDied`.
@@ -122,26 +134,43 @@ class CallProcess(WorkerProcess):
         The function has to be a module's own, and its arguments and result picklable.
         """
         with self.lock:
-            if not self.is_running:
-                self.start()
-            try:
-                is_error, answer = self._answer(limits, (limits, function, arguments))
-            except BaseException:
-                # Also when this thread is interrupted: the next call must not get this one's answer.
-                self.stop()
-                raise
+            self.begin(limits, function, *arguments)
+            return self.finish(limits.wait)
+
+    def begin(self, limits: Limits, function: Callable[..., Any], *arguments: Any) -> None:
+        """Start a call, and the worker where it does not run; raises `ProcessDied`."""
+        if not self.is_running:
+            self.start()
+        self._limits = limits
+        with self._exchange(0.0):
+            self.send((limits, function, arguments))
+
+    def finish(self, seconds: float) -> Any:
+        """Return the result of the call that was begun, within `seconds`; raises its `KernelError`, or `ProcessDied`.
+
+        The worker is stopped if it has not answered by then, or died.
+        """
+        with self._exchange(seconds):
+            is_error, answer = self.receive(seconds)
         if is_error:
             raise answer
         return answer
 
-    def _answer(self, limits: Limits, request: Any) -> tuple[bool, Any]:
+    @contextmanager
+    def _exchange(self, seconds: float) -> Iterator[None]:
         try:
-            self.send(request)
-            return self.receive(limits.wait)
+            yield
         except TimeoutError:
-            raise ProcessDied(f"ran for more than {limits.wait:.0f} seconds") from None
+            self.stop()
+            raise ProcessTimedOut(f"ran for more than {seconds:g} seconds") from None
         except (EOFError, BrokenPipeError):
-            raise ProcessDied(_why(*self._end(), limits)) from None
+            reason = _why(*self._end(), self._limits)
+            self.stop()
+            raise ProcessDied(reason) from None
+        except BaseException:
+            # Also when this thread is interrupted: the next call must not get this one's answer.
+            self.stop()
+            raise
 
     def _end(self) -> tuple[int, int]:
         process = self.process
@@ -167,7 +196,11 @@ def _why(status: int, had: int, limits: Limits) -> str:
     return f"{reason} when it had {had >> 20} MiB of memory and may have {limits.bytes >> 20}"
 
 
-_END_WITH_PARENT = f"from {__name__} import end_with_parent; end_with_parent({{}})"
+_BEGIN = f"""import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+from {__name__} import end_with_parent
+end_with_parent({{}})"""
+"""A terminal's Control-C is sent to workers, too, of which the parent disposes."""
 
 
 def end_with_parent(lifeline: int) -> None:
@@ -206,7 +239,8 @@ def serve() -> None:
     requests, answer = message_pipes()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for limits, function, arguments in requests:
-        _limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + limits.seconds))
+        seconds = time.process_time() + limits.seconds
+        _limit(resource.RLIMIT_CPU, None if math.isinf(seconds) else math.ceil(seconds))
         _limit(resource.RLIMIT_AS, limits.bytes)
         reply = _reply(function, arguments)
         _limit(resource.RLIMIT_AS, None)

@@ -10,8 +10,10 @@
 - `lookup.py`: from a call's arguments to the kernel that such a call had before.
 - `recompiles.py`: why a function was compiled again, `MLIRTRI_LOG=recompiles`.
 - `options.py`: target, pipeline, schedule and the rest, with settings and defaults filled in.
+- `configuration.py`: `Config`, and other ways to write one way to compile a kernel.
 - `cached.py`: a kernel from the disk cache, or compiled and kept there.
 - `session.py`: one compilation, of a function or from a file (`resume`).
+- `parallel.py`: many compilations at the same time, by other processes. `remote.py`: what these do.
 - `kernel.py`: a compiled kernel, called and read stage by stage.
 - `export.py`: a stage as MLIR that other tools take.
 - `fusion_report.py`: `kernel.fusion`.

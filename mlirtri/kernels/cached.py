@@ -63,17 +63,12 @@ def compile_cached(request: Request, kernels: Kernels) -> Compiled:
 
     Raises the `KernelError` of the stage that refuses, `CacheMissError` where a compilation is not allowed.
     """
-    store = Store.of_settings()
+    if (found := find_on_disk(request, kernels)) is not None:
+        return found
+    store = _store_for(request)
     if store is None:
         return _compiled(request, kernels)
-    try:
-        key = request.key
-    except NoDescription as problem:
-        return _uncached(store, request, kernels, str(problem))
-    if (found := _find(store, request, kernels)) is not None:
-        return found
-    if settings.get("MLIRTRI_ASSERT_CACHE_HIT"):
-        raise CacheMissError(*explain_miss(store, key, request.origins))
+    key = request.key
     lock = store.lock(key.digest)
     is_kept = False
     try:
@@ -88,18 +83,52 @@ def compile_cached(request: Request, kernels: Kernels) -> Compiled:
             lock.release()
 
 
+def find_on_disk(request: Request, kernels: Kernels) -> Compiled | None:
+    """Return the kernel of a function from the disk cache; None where it has none.
+
+    Raises `CacheMissError` where a compilation is not allowed.
+    """
+    store = Store.of_settings()
+    if store is None:
+        return None
+    try:
+        key = request.key
+    except NoDescription as problem:
+        _refuse(store, request, str(problem))
+        return None
+    found = _find(store, request, kernels)
+    if found is None and settings.get("MLIRTRI_ASSERT_CACHE_HIT"):
+        raise CacheMissError(*explain_miss(store, key, request.origins))
+    return found
+
+
+def keep_on_disk(request: Request, compiled: Compiled) -> None:
+    """Write a kernel that another process has compiled to the disk cache, in the background."""
+    if (store := _store_for(request)) is not None:
+        # Nobody waits for the entry: its lock was never taken.
+        keep(store, request.key.name, store.lock(request.key.digest), lambda: _writer(store, request, compiled))
+
+
+def _store_for(request: Request) -> Store | None:
+    """Return the disk cache; None where it is off, or keeps no such kernel."""
+    store = Store.of_settings()
+    try:
+        return store if store is not None and request.key else None
+    except NoDescription:
+        return None
+
+
 def _compiled(request: Request, kernels: Kernels) -> Compiled:
     from mlirtri.kernels import session  # loads MLIR
 
     return session.compile_function(request.function, request.specialization, request.options, kernels)
 
 
-def _uncached(store: Store, request: Request, kernels: Kernels, reason: str) -> Compiled:
+def _refuse(store: Store, request: Request, reason: str) -> None:
     name = request.function.__qualname__
     if settings.get("MLIRTRI_ASSERT_CACHE_HIT"):
         raise CacheMissError(f"{name} is not kept in the disk cache: {reason}")
     store.refuse(name, reason)
-    return _compiled(request, kernels)
 
 
 def _find(store: Store, request: Request, kernels: Kernels) -> Compiled | None:

@@ -7,23 +7,29 @@ text, with pipeline, target, schedule and versions, is the content key of the pr
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from mlirtri import settings
 from mlirtri.compiler.records import COMPILING
 from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError
 from mlirtri.kernels.cached import Request, compile_cached
-from mlirtri.kernels.kernel import Kernel
+from mlirtri.kernels.configuration import RESERVED, arguments_of
+from mlirtri.kernels.kernel import Compiled, Kernel
 from mlirtri.kernels.lookup import UNKNOWN, Entry, Lookup, tick
 from mlirtri.kernels.options import Options, language_options, resolved
 from mlirtri.kernels.recompiles import History, Recompiles, facts_of
-from mlirtri.language.signature import Signature, key_of
+from mlirtri.language.names import Tensor
+from mlirtri.language.signature import Signature, key_of, stand_in
 from mlirtri.lowering.core.interface import ConstantParameter
 from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.pipelines import INTERPRETER
 
-_RESERVED = ("pipeline", "target", "schedule")
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from mlirtri.kernels.parallel import Job
+
 _kernels: dict[Any, Kernel] = {}
 
 
@@ -62,7 +68,7 @@ class JitFunction:
     def signature(self) -> Signature:
         if self._signature is None:
             signature = Signature(self.__mlirtri_function__)
-            reserved = [name for name in _RESERVED if name in signature.parameters]
+            reserved = [name for name in RESERVED if name in signature.parameters]
             if reserved:
                 raise KernelTypeError(
                     f"{self.__name__} has a parameter called {reserved[0]!r}, which is an option of compile()",
@@ -91,11 +97,7 @@ class JitFunction:
             arguments = tuple(self.signature.bind(arguments, named).values())
         if (graph := _graph_of(arguments)) is not None:
             return graph.dispatch(self, dict(zip(self.signature.parameters, arguments, strict=True)), out)
-        makers = self.signature.key_makers
-        if makers is None:
-            key = tuple([key_of(argument) for argument in arguments])
-        else:
-            key = tuple([make(argument) for make, argument in zip(makers, arguments, strict=True)])
+        key = self._key(arguments)
         entry = self._entries.get(key)
         if entry is None or not entry.is_current():
             entry = self._compile_entry(key, arguments)
@@ -111,10 +113,19 @@ class JitFunction:
                 return entry
             named = dict(zip(self.signature.parameters, arguments, strict=True))
             entry = self._compiled(named, self.usual_options())
-            entry.used = tick()
-            self._entries = {**self._entries, key: entry}
-            self._drop_unused(settings.get("MLIRTRI_MAX_KERNELS"))
+            self._add(key, entry)
             return entry
+
+    def _key(self, arguments: tuple[Any, ...]) -> Any:
+        makers = self.signature.key_makers
+        if makers is None:
+            return tuple([key_of(argument) for argument in arguments])
+        return tuple([make(argument) for make, argument in zip(makers, arguments, strict=True)])
+
+    def _add(self, key: Any, entry: Entry) -> None:
+        entry.used = tick()
+        self._entries = {**self._entries, key: entry}
+        self._drop_unused(settings.get("MLIRTRI_MAX_KERNELS"))
 
     def _drop_unused(self, limit: int) -> None:
         """Drop the entries that were not used for longest, with their kernels, until there are `limit` of them."""
@@ -163,17 +174,66 @@ class JitFunction:
         return self.compile(*arguments, **keywords).get_source()
 
     def _compiled(self, named: dict[str, Any], options: Options) -> Entry:
+        request = self._request(named, options)
+        return self._entry(request, compile_cached(request, _kernels))
+
+    def _request(self, named: dict[str, Any], options: Options) -> Request:
         specialization = self.signature.specialize(named, options.semantics)
-        request = Request(self.__mlirtri_function__, self.signature.annotations, specialization, options)
-        compiled = compile_cached(request, _kernels)
+        return Request(self.__mlirtri_function__, self.signature.annotations, specialization, options)
+
+    def _entry(self, request: Request, compiled: Compiled) -> Entry:
         self.compiles += compiled.is_new
-        facts = facts_of(self.signature, specialization, compiled.kernel, compiled.captures)
+        facts = facts_of(self.signature, request.specialization, compiled.kernel, compiled.captures)
         if (explanation := self._history.add(facts, compiled.is_new)) is not None:
             compiled.kernel.explanation = explanation
-        runtime = tuple(
-            position for position, p in enumerate(specialization.parameters) if not isinstance(p, ConstantParameter)
-        )
+        parameters = request.specialization.parameters
+        runtime = tuple(position for position, p in enumerate(parameters) if not isinstance(p, ConstantParameter))
         return Entry(compiled.kernel, runtime, compiled.captures)
+
+    @public
+    def par_compile(
+        self,
+        configs: Iterable[Any],
+        *,
+        executor: Executor | None = None,
+        workers: int | None = None,
+        timeout: float | None = None,
+        progress: bool | None = None,
+    ) -> list[Kernel | KernelError]:
+        """Return a kernel for each configuration, in order, compiled by several processes at the same time.
+
+        A configuration is what `compile` takes: a dictionary of keyword arguments and options, a `Config`, or a tuple
+        of positional arguments, the last of which may be one of the two. Where a kernel cannot be compiled, its
+        `KernelError` is in its place: a `CompileTimeoutError` after `timeout` seconds of compiling.
+        There are `workers` processes, by default one for each CPU; or an `executor` of `concurrent.futures`, or of a
+        cluster, runs the compilations. `progress` shows two bars on stderr, by default where that is a terminal.
+        Raises `KernelTypeError` for what is no configuration, `KernelValueError` for workers and times that are none.
+        """
+        from mlirtri.kernels.parallel import Means, compile_all  # loads MLIR
+
+        means = Means(executor, workers, timeout, progress)
+        return compile_all([self.job(*arguments_of(config)) for config in configs], means)
+
+    def job(self, arguments: tuple[Any, ...], keywords: dict[str, Any], options: Options) -> Job | KernelError:
+        """Return what `compile_all` compiles for these arguments, or the error that they are."""
+        from mlirtri.kernels.parallel import Job  # as above
+
+        try:
+            named = self.signature.bind(arguments, keywords, abstract=True)
+            request = self._request(named, options.over(self.usual_options()))
+        except KernelError as error:
+            return error
+        return Job(request, _kernels, lambda compiled: self._enter(named, request, compiled))
+
+    def _enter(self, named: dict[str, Any], request: Request, compiled: Compiled) -> None:
+        """Let calls with such arguments find the kernel, if they are to have one compiled with these options."""
+        with COMPILING:
+            entry = self._entry(request, compiled)
+            if request.options != self.usual_options() or self.signature.has_strides:
+                return
+            arguments = tuple(stand_in(value, request.specialization.semantics) for value in named.values())
+            if not any(isinstance(argument, Tensor) for argument in arguments):
+                self._add(self._key(arguments), entry)
 
     def __repr__(self) -> str:
         return f"<mlirtri.jit function {self.__name__}>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from mlirtri.compiler.interface_json import to_json
 from mlirtri.compiler.interfaces import interface_of, with_sizes
 from mlirtri.compiler.observe import Observer
 from mlirtri.compiler.printing import RESUMABLE, parse, parse_given
-from mlirtri.compiler.records import COMPILING, Compilation
+from mlirtri.compiler.records import COMPILING, Compilation, StageRecord
 from mlirtri.compiler.stage_loop import record_of, run_stages
 from mlirtri.compiler.versions import versions
 from mlirtri.errors import KernelError, UnknownOptionError
@@ -39,61 +40,108 @@ FRAMES_OF_REGIONS = 10_000
 """Frames of Python for passes that follow nested regions, which inlined calls with branches make."""
 
 
+@dataclass(frozen=True)
+class Elaborated:
+    """A compilation after its front end: what the later stages need, which may run in another process."""
+
+    symbol: str
+    semantics: str
+    observer: Observer
+    front: Compilation
+    back: Pipeline
+    """The stages that have not run."""
+    pipeline: Pipeline
+    key: Any
+    """The kernel's key in the caches of this process."""
+    digest: str
+    """The part of the key that is text."""
+
+    def known(self, cache: dict[Any, Kernel]) -> Compiled | None:
+        """Return the kernel if the cache has it, and print and dump it as its compilation would have been."""
+        kernel = cache.get(self.key) if self.is_shared else None
+        if kernel is None:
+            return None
+        if self.observer.printed:
+            self.observer.replay(kernel.observed, already=tuple(self.front.records))
+        return self._compiled(kernel, is_new=False)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the cache may have the kernel: not one with edited stages."""
+        return self.observer.override_folder is None
+
+    def finished(self, records: Mapping[str, StageRecord], ir: Any, cache: dict[Any, Kernel]) -> Compiled:
+        """Return the kernel of the later stages' records and the last one's result, and put it into the cache."""
+        context = self.front.context
+        complete = Compilation(context, {**self.front.records, **records}, ir)
+        kernel = Kernel(
+            self.symbol, self.pipeline, context.target, self.semantics, complete, context.interface,
+            lambda: compile_again(complete, self.pipeline),
+        )  # fmt: skip
+        if self.is_shared:
+            cache[self.key] = kernel
+        return self._compiled(kernel, is_new=True)
+
+    def _compiled(self, kernel: Kernel, is_new: bool) -> Compiled:
+        context, observer = self.front.context, self.observer
+        if observer.dump_folder is not None:
+            observer.dump(kernel.observed, self.digest, manifest(kernel, context.schedule))
+        return Compiled(kernel, [*context.captures, *observer.overrides()], is_new, self.digest)
+
+
 def compile_function(
     function: Callable[..., Any], specialization: Specialization, options: Options, cache: dict[Any, Kernel]
 ) -> Compiled:
     """Return the kernel of a function for a specialization; raises the `KernelError` of the stage that refuses."""
-    symbol = symbol_of(function)
-    source = KernelSource(function, symbol, specialization)
-    return _compile_source(source, symbol, specialization.semantics, resolved(options), options, cache)
+    elaborated = elaborate(function, specialization, options)
+    return elaborated.known(cache) or run_later_stages(elaborated, cache)
 
 
 def compile_graph(graph: KernelGraph, options: Options, cache: dict[Any, Kernel]) -> Compiled:
     """Return the kernel of a graph of kernels; raises the `KernelError` of the stage that refuses."""
     target, schedule, pipeline = resolved(options)
-    return _compile_source(
-        graph, graph.symbol, graph.semantics, (target, schedule, pipeline_of_graph(pipeline)), options, cache
-    )
+    chosen = target, schedule, pipeline_of_graph(pipeline)
+    elaborated = _elaborated(graph, graph.symbol, graph.semantics, chosen, options)
+    return elaborated.known(cache) or run_later_stages(elaborated, cache)
 
 
-def _compile_source(
+def elaborate(function: Callable[..., Any], specialization: Specialization, options: Options) -> Elaborated:
+    """Return a compilation up to stage `tri`; raises the `KernelError` of the front end."""
+    symbol = symbol_of(function)
+    source = KernelSource(function, symbol, specialization)
+    return _elaborated(source, symbol, specialization.semantics, resolved(options), options)
+
+
+def _elaborated(
     source: KernelSource | KernelGraph,
     symbol: str,
     semantics: str,
     chosen: tuple[Target, str, Pipeline],
     options: Options,
-    cache: dict[Any, Kernel],
-) -> Compiled:
+) -> Elaborated:
     target, schedule, pipeline = chosen
     observer = Observer(symbol, pipeline, options.print_ir)
     context = CompileContext(
         symbol, target, schedule, keep_passes=observer.wants_passes, on_pass=observer.on_pass,
         **language_options(options), stops=pipeline.name == INTERPRETER,
     )  # fmt: skip
-    front, back = _split(pipeline)
+    front, _ = _split(pipeline)
     compilation = run_stages(source, front, context, observer)
     if context.interface is not None and front.stages[-1].kind == "mlir":
         context.interface = with_sizes(context.interface, compilation.ir)
     pipeline = for_devices(pipeline, target, front.stages[-1].kind, compilation.ir)
     observer.follow(pipeline)
-    front, back = _split(pipeline)
+    _, back = _split(pipeline)
     key, digest = _keys(compilation, pipeline, target, schedule, semantics)
-    is_shared = observer.override_folder is None
-    kernel = cache.get(key) if is_shared else None
-    if is_new := kernel is None:
-        with more_frames(FRAMES_OF_REGIONS):
-            later = run_stages(compilation.ir, back, context, observer)
-        complete = Compilation(context, {**compilation.records, **later.records}, later.ir)
-        kernel = Kernel(
-            symbol, pipeline, target, semantics, complete, context.interface, lambda: compile_again(complete, pipeline)
-        )
-        if is_shared:
-            cache[key] = kernel
-    elif observer.printed:
-        observer.replay(kernel.observed, already=front.names)
-    if observer.dump_folder is not None:
-        observer.dump(kernel.observed, digest, manifest(kernel, schedule))
-    return Compiled(kernel, [*context.captures, *observer.overrides()], is_new, digest)
+    return Elaborated(symbol, semantics, observer, compilation, back, pipeline, key, digest)
+
+
+def run_later_stages(elaborated: Elaborated, cache: dict[Any, Kernel]) -> Compiled:
+    """Return the kernel of a function after its front end; raises the `KernelError` of the stage that refuses."""
+    front = elaborated.front
+    with more_frames(FRAMES_OF_REGIONS):
+        later = run_stages(front.ir, elaborated.back, front.context, elaborated.observer)
+    return elaborated.finished(later.records, later.ir, cache)
 
 
 def _split(pipeline: Pipeline) -> tuple[Pipeline, Pipeline]:

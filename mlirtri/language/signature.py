@@ -158,6 +158,20 @@ def key_of(argument: Any) -> Any:
     return kind if kind in _RUN_TIME else _constant_key(argument)
 
 
+def stand_in(value: Any, semantics: str) -> Any:
+    """Return, for an abstract tensor, an array or a torch tensor of its type without memory; other values as they are.
+
+    So is a tensor of which a size is known at run time only.
+    """
+    if not isinstance(value, Tensor) or value.type is None or not value.type.is_static:
+        return value
+    if semantics == "numpy":
+        return np.broadcast_to(np.zeros((), value.type.dtype.numpy), value.type.shape)
+    import torch  # late: kernels of NumPy arrays need none
+
+    return torch.empty(value.type.shape, dtype=value.type.dtype.torch, device="meta")
+
+
 def _constant_key(value: Any) -> Any:
     """Return a compile-time value with its type: 1, 1.0 and True are different constants, as are 0.0 and -0.0."""
     kind = type(value)

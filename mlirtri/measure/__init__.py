@@ -11,5 +11,5 @@
 - `accuracy.py`: absolute errors, and errors in units in the last place.
 - `timing.py`: samples of several calls, round by round.
 - `tuning.py`: the default schedule beside one that a search found.
-- `autotuning.py`: the fastest of several configurations. `configurations.py`: what they say, and which are measured.
+- `autotuning.py`: the fastest of several configurations. `configurations.py`: which of them are measured.
 """

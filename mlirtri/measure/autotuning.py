@@ -22,15 +22,17 @@ from mlirtri import settings
 from mlirtri.compiler.versions import versions
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, UnknownNameError, did_you_mean
 from mlirtri.kernels.arguments import data_for, device_for
+from mlirtri.kernels.configuration import Config
 from mlirtri.kernels.jit import JitFunction
 from mlirtri.kernels.kernel import Kernel
-from mlirtri.kernels.options import content_key, resolved
+from mlirtri.kernels.options import Options, content_key, resolved
+from mlirtri.kernels.parallel import Means, compile_all, compile_here, usable_cpus
 from mlirtri.language.names import Tensor
 from mlirtri.language.signature import is_array, is_torch, key_of
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.core.tuning_file import recall, remember
-from mlirtri.measure.configurations import Config, Pruning, as_pruning
+from mlirtri.measure.configurations import Pruning, as_pruning
 from mlirtri.measure.copies import copied, restore, written
 from mlirtri.measure.timing import Timed, samples, wait_for
 
@@ -38,6 +40,8 @@ TUNING = renewed(threading.RLock())
 """One at a time: kernels that are measured side by side slow each other down."""
 _BUDGET_SECONDS = 0.1
 """What timing takes per configuration."""
+WORKERS_START = 5.0
+"""Seconds that other processes take before they compile: less than this is not worth them."""
 Bench = Callable[[Callable[[], Any]], float]
 
 
@@ -215,8 +219,9 @@ class _Measuring:
 
     def fastest(self, configs: Sequence[Config]) -> Choice:
         start = time.perf_counter()
-        refusals: dict[Config, KernelError] = {}
-        calls = {config: call for config in configs if (call := self._call(config, refusals)) is not None}
+        refusals = self._compile(configs)
+        runs = [config for config in configs if config not in refusals]
+        calls = {config: call for config in runs if (call := self._call(config, refusals)) is not None}
         if not calls:
             first = next(iter(refusals.values()))
             first.help = f"none of {len(configs)} configurations runs, and this is the first: {next(iter(refusals))}"
@@ -229,6 +234,24 @@ class _Measuring:
             seconds = [statistics.median(rounds) for rounds in samples(timed, None, budget, self.wait)]
         timings = {**dict.fromkeys(refusals, inf), **dict(zip(calls, seconds, strict=True))}
         return Choice(min(calls, key=timings.__getitem__), timings, time.perf_counter() - start)
+
+    def _compile(self, configs: Sequence[Config]) -> dict[Config, KernelError]:
+        """Compile the configurations, by other processes where that saves time; return the errors there are."""
+        jobs = {config: self.tuned._variant(config).job((), {**self.named, **config.kwargs}, Options())
+                for config in configs}  # fmt: skip
+        results: dict[Config, Kernel | KernelError] = {}
+        saved = 1 - 1 / usable_cpus()
+        fastest = inf
+        for config, job in jobs.items():
+            left = {each: jobs[each] for each in jobs if each not in results}
+            # The first one loads the compilers.
+            if len(results) > 1 and fastest * len(left) * saved > WORKERS_START:
+                results.update(zip(left, compile_all(list(left.values()), Means()), strict=True))
+                break
+            start = time.perf_counter()
+            results[config] = job if isinstance(job, KernelError) else compile_here(job)
+            fastest = min(fastest, time.perf_counter() - start)
+        return {config: result for config, result in results.items() if isinstance(result, KernelError)}
 
     def _call(self, config: Config, refusals: dict[Config, KernelError]) -> Timed | None:
         arguments = {**self.named, **config.kwargs}

@@ -1,4 +1,4 @@
-"""The configurations that `autotune` chooses from, and which of them are measured."""
+"""Which of the configurations that `autotune` chooses from are measured."""
 
 from __future__ import annotations
 
@@ -7,59 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlirtri.errors import KernelTypeError, KernelValueError, UnknownOptionError
-from mlirtri.kernels.options import Options, language_options, resolved
-from mlirtri.lowering.core.tracebacks import public
-
-
-class Config:
-    """One way to compile a kernel: values of its compile-time parameters, and how to compile.
-
-    Two configurations with the same content are equal. `pre_hook` is called with all arguments by name before each
-    run. Raises `UnknownOptionError` for an option that does not exist, `KernelTypeError` for what is no dictionary.
-    """
-
-    @public
-    def __init__(
-        self,
-        kwargs: Mapping[str, Any] | None = None,
-        *,
-        pipeline: Any = None,
-        schedule: str | None = None,
-        target: str | None = None,
-        unroll: int | None = None,
-        pre_hook: Callable[[dict[str, Any]], Any] | None = None,
-    ):
-        if not isinstance(kwargs or {}, Mapping):
-            raise KernelTypeError(
-                f"a configuration is a dictionary of parameters, not {kwargs!r}", help='write mlirtri.Config({"n": 4})'
-            )
-        self.kwargs = dict(kwargs or {})
-        self.options = Options(target, pipeline, schedule, unroll=unroll)
-        self.pre_hook = pre_hook
-        resolved(self.options)
-        language_options(self.options)
-
-    def all_kwargs(self) -> dict[str, Any]:
-        """Return the values of parameters, and the options that are set."""
-        names = ("pipeline", "schedule", "target", "unroll")
-        values = {name: getattr(self.options, name) for name in names}
-        return {**self.kwargs, **{name: value for name, value in values.items() if value is not None}}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Config) and self._content() == other._content()
-
-    def __hash__(self) -> int:
-        return hash(str(self))
-
-    def _content(self) -> tuple[Any, ...]:
-        return self.kwargs, self.options, self.pre_hook
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name}: {value}" for name, value in self.all_kwargs().items()) or "default"
-
-    def __repr__(self) -> str:
-        return f"<mlirtri.Config {self}>"
+from mlirtri.errors import KernelValueError, UnknownOptionError
+from mlirtri.kernels.configuration import Config
 
 
 @dataclass(frozen=True)
