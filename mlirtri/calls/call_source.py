@@ -45,6 +45,9 @@ class Variant:
         """Whether the call checks all types itself, as launches that have written something cannot be repeated."""
         self.memory = Memory(self.launches)
         self.outs = self._outs()
+        parameters = enumerate(self.interface.parameters)
+        self.in_place_views = {n for n, p in parameters if p.strides is not None and self._is_memory(n)}
+        """Arguments that are read and written where they lie, whatever their strides."""
         self.conditions, self.preparation, self.guards = self._conditions(), list[str](), list[str]()
         self.launching, self.ending = list[str](), list[str]()
         self._prepare()
@@ -67,8 +70,6 @@ class Variant:
         name = f"{self.prefix}{stem}"
         self.names[name] = value
         return name
-
-    # The classes and types of arguments.
 
     def _conditions(self) -> list[str]:
         conditions = ["out is None"] if self.out is None else []
@@ -112,24 +113,38 @@ class Variant:
         elif self.out is not None:
             self.preparation.append("o0 = out")
         written = {number for number, _ in self.interface.updates}
+        self._flatten_and_copy(written)
+        if self.callee.shapes is not None:
+            self._find_shapes()
+        self._guard_arrays(written)
+        self._guard_tensors()
+        self._guard_strides()
+        if written:
+            self._guard_overlaps([(w, o) for w in sorted(written) for o in range(len(self.kinds)) if o != w])
+        if self.out is not None:
+            self._guard_outs()
+
+    def _flatten_and_copy(self, written: set[int]) -> None:
+        """Flatten the arguments of pointers, and copy those that were seen not to be contiguous."""
         pointers = {number for number, parameter in enumerate(self.interface.parameters) if parameter.is_memory}
         for number in sorted(pointers):
             self.preparation.append(f"a{number} = {self.name('flat', flat)}(a{number})")
-        for number in sorted(self.strided - written - pointers):
+        for number in sorted(self.strided - written - pointers - self.in_place_views):
             copying = self.launching if self.callee.updates else self.preparation
             if self._is_array(number):
                 copy = f"a{number} = {self.name('array', np.array)}(a{number}, order='C')"
                 copying.append(f"if not a{number}.flags.c_contiguous: {copy}")
             elif self._is_memory(number) and not self.callee.updates:
                 copying.append(f"if not a{number}.is_contiguous(): a{number} = a{number}.contiguous()")
-        if self.callee.shapes is not None:
-            self._find_shapes()
-        self._guard_arrays(written)
-        self._guard_tensors()
-        if written:
-            self._guard_overlaps([(w, o) for w in sorted(written) for o in range(len(self.kinds)) if o != w])
-        if self.out is not None:
-            self._guard_outs()
+
+    def _guard_strides(self) -> None:
+        if self.in_place_views and self.out is not None:
+            raise Impossible
+        for number in sorted(self.in_place_views):
+            strides = f"a{number}.{'strides' if self._is_array(number) else 'stride()'}"
+            known: set[tuple[int, ...]] = set()
+            accept = self.name(f"accept{number}", partial(self.callee.accept, number, known))
+            self.guards.append(f"({strides} in {self.name(f'strides{number}', known)} or {accept}(a{number}))")
 
     def _find_shapes(self) -> None:
         known: dict[Any, Any] = {}
@@ -160,6 +175,9 @@ class Variant:
             if not self.is_checked:
                 continue
             # NumPy exports no read-only memory, and torch warns about it.
+            if number in self.in_place_views:
+                self.guards.append(f"a{number}.flags.writeable")
+                continue
             is_plain = "c_contiguous" if self.launches.takes_pointers and number not in written else "carray"
             plain = f"a{number}.flags.{is_plain}"
             is_copied = number in self.strided and number not in written
@@ -184,11 +202,13 @@ class Variant:
             self._is_launched(int(name[1:])) for name in tensors if name.startswith("a")
         )
         has_views = any(self.callee.compiled(type_.dtype) is not None for type_ in tensors.values())
-        guards, guard = guard_of([*tensors.values()], is_checked or has_views)
+        views = [name.startswith("a") and int(name[1:]) in self.in_place_views for name in tensors]
+        guards, guard = guard_of([*tensors.values()], is_checked or has_views, views)
         given = ", ".join(tensors)
         self.guards.append(f"({self.name('guards', guards)}({given}) or {self.name('are_plain', guard)}({given}))")
         if self.is_checked and self.callee.shapes is not None:
-            self.guards += [f"{name}.is_contiguous()" for name in tensors]
+            pairs = zip(tensors, views, strict=True)
+            self.guards += [f"{name}.is_contiguous()" for name, is_view in pairs if not is_view]
 
     def _guard_overlaps(self, pairs: Sequence[tuple[int, int]]) -> None:
         pairs = [
@@ -223,8 +243,6 @@ class Variant:
         pairs += [(first, second) for position, first in enumerate(names) for second in names[:position]]
         kinds = {self.result_class, *(kind for number, kind in enumerate(self.kinds) if self._is_memory(number))}
         guard_apart(self, pairs, types | memories if pairs else {}, kinds)
-
-    # The launches.
 
     def _launch(self) -> None:
         for number, type_ in enumerate(self.types):

@@ -69,12 +69,28 @@ class Callee:
             raise Impossible
         if any(type_.is_static and not type_.size for type_ in types):
             raise Impossible
-        if any(parameter.is_memory or parameter.strides is not None for parameter in interface.parameters):
+        if launches.takes_pointers and any(parameter.strides is not None for parameter in interface.parameters):
             raise Impossible
         return launches
 
     def compiled(self, dtype: DType) -> DType | None:
         return compiled_dtype(dtype, self.signless)
+
+    def accept(self, number: int, known: set[tuple[int, ...]], argument: Any) -> bool:
+        """Return whether an argument can be read and written where it lies; its strides are remembered."""
+        is_array = isinstance(argument, np.ndarray)
+        strides, width = (argument.strides, argument.itemsize) if is_array else (argument.stride(), 1)
+        wanted = self.interface.parameters[number].strides or ()
+        if len(wanted) != len(strides) or any(stride < 0 or stride % width for stride in strides):
+            return False
+        if any(fixed is not None and fixed * width != stride for fixed, stride in zip(wanted, strides, strict=True)):
+            return False
+        if 0 in strides and number in self.updates:
+            return False
+        if len(known) >= MAX_SHAPES:
+            known.clear()
+        known.add(strides)
+        return True
 
     def failing(self, index: int, code: int) -> Exception:
         """Return the error of the check that failed: a result may hold the code of one of several."""

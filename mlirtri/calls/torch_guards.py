@@ -12,38 +12,38 @@ from mlirtri.dialect.base.tensor_type import TensorType
 Guard = Callable[..., bool]
 
 
-def guard_of(types: Sequence[TensorType], is_checked: bool) -> tuple[Guard, Guard]:
+def guard_of(types: Sequence[TensorType], is_checked: bool, views: Sequence[bool]) -> tuple[Guard, Guard]:
     """Return torch's guard for contiguous CPU tensors, and a slower one for what it is false for without a need.
 
     Torch's is false for one tensor given twice and in `torch.inference_mode`. The slower one checks shapes, dtypes and
-    strides with `is_checked` only. Run-time sizes are not checked.
+    strides with `is_checked` only. Run-time sizes are not checked, nor strides of `views`.
     """
     dtypes = [type_.dtype.torch for type_ in types]
     shapes = [tuple(type_.shape) if type_.is_static else None for type_ in types]
 
     def are_plain(*tensors: Any) -> bool:
-        for tensor, dtype, shape in zip(tensors, dtypes, shapes, strict=True):
+        for tensor, dtype, shape, is_view in zip(tensors, dtypes, shapes, views, strict=True):
             if type(tensor) is not torch.Tensor or tensor.requires_grad or tensor.is_neg():
                 return False
-            if is_checked and not _has_type(tensor, dtype, shape):
+            if (is_checked or is_view) and not _has_type(tensor, dtype, shape, is_view):
                 return False
         return True
 
-    return _torch_guard(types), are_plain
+    return _torch_guard(types, views), are_plain
 
 
-def _has_type(tensor: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...] | None) -> bool:
+def _has_type(tensor: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...] | None, is_view: bool) -> bool:
     return (
         tensor.dtype is dtype
         and (shape is None or tensor.shape == shape)
         and tensor.is_cpu
         and tensor.layout is torch.strided
-        and tensor.is_contiguous()
+        and (is_view or tensor.is_contiguous())
         and not tensor.is_conj()
     )
 
 
-def _torch_guard(types: Sequence[TensorType]) -> Guard:
+def _torch_guard(types: Sequence[TensorType], views: Sequence[bool]) -> Guard:
     """Return torch's own guard; always false where torch has none."""
     try:
         shapes = [tuple(type_.shape) if type_.is_static else (2,) * type_.rank for type_ in types]
@@ -54,7 +54,8 @@ def _torch_guard(types: Sequence[TensorType]) -> Guard:
         ]
         unknown = [[None] * type_.rank for type_ in types]
         sizes = [list(s) if t.is_static else u for s, t, u in zip(shapes, types, unknown, strict=True)]
-        steps = [list(s) if t.is_static else u for s, t, u in zip(strides, types, unknown, strict=True)]
+        fixed = [type_.is_static and not is_view for type_, is_view in zip(types, views, strict=True)]
+        steps = [list(s) if is_fixed else u for s, is_fixed, u in zip(strides, fixed, unknown, strict=True)]
         guards = torch._C._dynamo.guards.TensorGuards(*samples, dynamic_dims_sizes=sizes, dynamic_dims_strides=steps)
         if guards.check(*samples):
             return guards.check

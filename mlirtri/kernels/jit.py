@@ -102,8 +102,7 @@ class JitFunction:
         if entry is None or not entry.is_current():
             entry = self._compile_entry(key, arguments)
         result = entry.call(arguments, out)
-        if not self.signature.has_strides:
-            self._lookup.remember(self.signature, given, keywords, entry)
+        self._lookup.remember(self.signature, given, keywords, entry)
         return result
 
     def _compile_entry(self, key: Any, arguments: tuple[Any, ...]) -> Entry:

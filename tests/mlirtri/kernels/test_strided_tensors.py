@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import mlirtri as mt
+from mlirtri.calls.runtime import Runner
 
 M, K, DYN = mt.dyn["M"], mt.dyn["K"], mt.dyn
 PIPELINES = ("linalg", "relax", "interpreter")
@@ -77,6 +78,25 @@ def test_strides_of_compile_time_compile_again(pipeline):
     frozen = whole[::2, :3]
     frozen.flags.writeable = False
     np.testing.assert_array_equal(doubled(frozen), frozen * 2)
+
+
+@pytest.mark.parametrize("library", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
+def test_views_take_the_short_call(library, monkeypatch):
+    calls, own = [], Runner.__call__
+    monkeypatch.setattr(Runner, "__call__", lambda self, *given: calls.append(self.name) or own(self, *given))
+    whole = np.random.default_rng(0).random((9, 14), np.float32)
+    reading, writing = mt.jit(read, semantics="numpy"), mt.jit(write)
+    for part in (np.s_[::2, ::2], np.s_[1:, 3:], np.s_[:, :], np.s_[::2, ::2]):
+        for memory in (whole, np.asfortranarray(whole)):
+            a, b = memory[part], whole[part].T.copy()
+            np.testing.assert_allclose(np.asarray(reading(library(a), library(b))[0]), a @ b, 1e-4)
+            ours, expected = memory.copy(order="K"), memory.copy()
+            writing(library(ours[part]))
+            write(expected[part])
+            np.testing.assert_array_equal(ours, expected)
+    assert calls == []
+    with pytest.raises(mt.KernelError, match="several elements at one address"):
+        writing(torch.zeros(6).expand(4, 6))
 
 
 def test_a_stride_that_the_annotation_forbids_says_which_one_would_allow_it():
