@@ -3,9 +3,10 @@
 *Takes* the input of a first stage, a `Pipeline` and a `CompileContext`.
 *Gives* a `Compilation`: text and time of every stage, and the executable that the last one made.
 *Refuses* what a stage refuses, and IR text that does not parse or does not fit the kernel (`ParseError`).
-`kernels`, `programs`, `measure` and `cli` import it. It loads MLIR, but for `records.py` and `versions.py`.
+`kernels`, `programs`, `measure` and `cli` import it. It loads MLIR, but for `records.py`, its lock and `versions.py`.
 
 - `records.py`: what a compilation leaves behind: text, time and IR of each stage. `versions.py`: of what made it.
+- `compile_lock.py`: one compilation at a time, without full garbage collections.
 - `stage_loop.py`: the loop over the stages. `tuning_bar.py`: what it shows while schedules are searched for.
 - `printing.py`: the texts of a stage, and the way back from text.
 - `isolation.py`: parses MLIR that others wrote in another process first.

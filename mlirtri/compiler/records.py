@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from mlirtri.compiler.compile_lock import CompileLock
 from mlirtri.errors import UnknownOptionError
 from mlirtri.lowering.core.forks import awaited
 from mlirtri.lowering.core.stage import Code, CompileContext, Executable, PassRecord, Stage
 from mlirtri.lowering.pipelines import Pipeline
 
-COMPILING = awaited(threading.RLock())
+COMPILING = awaited(CompileLock())
 """Held by a compilation: the bindings of MLIR and TVM share state between threads. Running kernels do not wait."""
 
 

@@ -42,9 +42,9 @@ class SignlessKernel(Kernel):
                 return self._general_call(*arguments, **keywords)
             if key not in calls:
                 kernel = self._of_signs(arguments, {}, None)
-                calls[key] = kernel
-                if kernel is self:
-                    calls[key] = self.runner.short_call(own, functools.partial(calls.__setitem__, key), hide_frames)
+                # Never this kernel itself, whose call is this function: other threads read the table meanwhile.
+                replace_by = functools.partial(calls.__setitem__, key)
+                calls[key] = self.runner.short_call(own, replace_by, hide_frames) if kernel is self else kernel
             return calls[key](*arguments)
 
         return call
