@@ -95,6 +95,7 @@ def _described(capture: Capture) -> Description:
 
 def _path(kind: str, owner: Any, name: str, reached: Reached) -> Path:
     if kind == "attribute":
+        describe(owner)  # raises for a module that another process could not find
         return [["module", owner.__name__], ["attribute", name]]
     return [*reached.path_of(owner), [kind, name]]
 

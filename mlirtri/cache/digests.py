@@ -43,27 +43,38 @@ def canonical(description: Description) -> str:
 
 def describe(value: Any) -> Description:
     """Return the description of a compile-time value; raises `NoDescription`."""
-    if value is None or value is Ellipsis or isinstance(value, (bool, int, str)):
-        return value if value is None or type(value) is str else [type(value).__name__, repr(value)]
+    if value is None or type(value) is str:
+        return value
+    if value is Ellipsis or isinstance(value, (int, str)):
+        return [type(value).__name__, _text_of(value)]
     if type(value) is float:
         return ["float", value.hex()]
     if type(value) is complex:
         return ["complex", value.real.hex(), value.imag.hex()]
     if isinstance(value, np.generic):
         return ["numpy", value.dtype.str, value.tobytes().hex()]
-    if isinstance(value, DType):
-        return ["dtype", value.name]
     if isinstance(value, (tuple, list)):
         fields = list(getattr(value, "_fields", ()))
         return [type(value).__name__, fields, [describe(part) for part in value]]
     if isinstance(value, ModuleType):
+        if sys.modules.get(value.__name__) is not value:
+            raise NoDescription(f"the module {value.__name__} is not the one that an import gives")
         return ["module", value.__name__]
     if value is np.s_ or value is np.index_exp:
         return ["library", "numpy", "s_" if value is np.s_ else "index_exp"]
     return _describe_object(value)
 
 
+def _text_of(value: Any) -> str:
+    # Not the own form of a class, such as that of an enumeration, which may leave the value out.
+    if isinstance(value, int):
+        return int.__repr__(value)
+    return str.__str__(value) if isinstance(value, str) else ""
+
+
 def _describe_object(value: Any) -> Description:
+    if isinstance(value, DType):
+        return ["dtype", value.name]
     name = getattr(value, "__mlirtri_name__", None)
     if isinstance(name, str):
         return ["language", name]
@@ -88,8 +99,9 @@ def _describe_ours(value: Any) -> Description:
         return ["ours", type(value).__qualname__, {name: describe(getattr(value, name)) for name in names}]
     if not isinstance(value, type) and not getattr(value, "__dict__", True):
         return ["ours", type(value).__qualname__, {}]
-    if type(value).__name__ == "TensorIRFunction" and hasattr(value.function, "script"):
-        return ["tensorir", value.function.script(), value.outputs, describe(value.shape)]
+    if type(value).__name__ == "TensorIRFunction" and hasattr(value.function, "script") and value.shape is None:
+        # A function that gives shapes, or the PrimFunc itself, may read anything when it is called.
+        return ["tensorir", value.function.script(show_meta=True), value.outputs]
     raise NoDescription(f"{value!r} has no description by content")
 
 

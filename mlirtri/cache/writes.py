@@ -71,7 +71,10 @@ _PENDING: deque[Callable[[], None]] = deque()
 def write_later(write: Callable[[], None]) -> None:
     """Run `write` in another thread, once nothing compiles; Python waits for it when it ends."""
     _PENDING.append(write)
-    threading.Thread(target=_write_next, name="mlirtri-cache").start()
+    try:
+        threading.Thread(target=_write_next, name="mlirtri-cache").start()
+    except RuntimeError:  # Python is ending, and starts no threads any more
+        finish_writes()
 
 
 def _write_next() -> None:

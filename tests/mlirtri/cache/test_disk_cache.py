@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import importlib
 import json
 import sys
@@ -238,6 +239,33 @@ def test_what_has_no_content_is_compiled_and_said(cache, x, monkeypatch, capsys)
     with pytest.raises(CacheMissError, match="stage 'mine' is a function of yours"):
         cache.jit(staged, pipeline=custom)(x)
     assert cache.entries() == []
+
+
+class Color(enum.IntEnum):
+    RED = 1
+    BLUE = 2
+
+    def __repr__(self):
+        return "a color"
+
+
+def test_enumerations_and_modules_that_no_import_gives(cache, x, monkeypatch):
+    def colored(a, color):
+        return a * color
+
+    for color in (Color.RED, Color.BLUE, Color.RED):
+        np.testing.assert_allclose(cache.jit(colored)(x, color), x * color.value)
+    assert cache.compiles == 2
+    made = types.ModuleType("constants_of_a_test")
+
+    def by_module(a):
+        return a + made.OFFSET
+
+    for offset in (1.0, 3.0):
+        made.OFFSET = offset
+        np.testing.assert_allclose(cache.jit(by_module)(x), x + offset, rtol=1e-6)
+    assert cache.compiles == 4
+    assert "is not the one that an import gives" in cache.store.refused()[by_module.__qualname__]
 
 
 def test_a_value_that_changes_while_it_is_compiled_is_not_kept(cache, x, monkeypatch):
