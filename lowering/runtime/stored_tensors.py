@@ -21,8 +21,8 @@ def storable(value: Any) -> np.ndarray:
         tensor = torch.from_dlpack(value) if not isinstance(value, torch.Tensor) else value
         tensor = tensor.detach().cpu().contiguous()
         as_bits = {1: torch.uint8, 2: torch.int16}.get(tensor.itemsize)
-        has_array = not tensor.is_floating_point() or tensor.dtype == torch.float16 or as_bits is None
-        return (tensor if has_array else tensor.view(as_bits)).numpy()
+        has_array = not tensor.is_floating_point() or tensor.dtype == torch.float16
+        return (tensor if has_array or as_bits is None else tensor.view(as_bits)).numpy()
     array = np.ascontiguousarray(value).reshape(value.shape)
     return array if array.dtype.isbuiltin != 2 else array.view(np.dtype(f"u{array.dtype.itemsize}"))
 

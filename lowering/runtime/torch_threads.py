@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mlirtri import settings
+from mlirtri.errors import CodegenError
 from mlirtri.lowering.core.forks import is_forked, renewed
 from mlirtri.lowering.runtime.linking import SharedLibrary
 from mlirtri.lowering.runtime.openmp import torch_runtime
@@ -119,7 +120,7 @@ class _Starter:
 
     def __init__(self, lookup: Lookup, threads: int, team: int, runtime: ctypes.CDLL):
         self._lookup, self._counts = lookup, (threads, team, TASKS * threads)
-        self._set, use = _Packed(lookup("set")), _Packed(lookup("use"))
+        self._set, use = _function(lookup, "set"), _function(lookup, "use")
         core = tvm_runtime.core_library()
         functions = [*(runtime[name] for name in _OF_THREADS), *(core[name] for name in _OF_ERRORS)]
         for number, function in enumerate(functions):
@@ -132,8 +133,14 @@ class _Starter:
     def address(self) -> int | None:
         """Return the address of the function that starts a loop."""
         result = ctypes.c_void_p()
-        _call(_Packed(self._lookup("address")), result)
+        _call(_function(self._lookup, "address"), result)
         return result.value
+
+
+def _function(lookup: Lookup, symbol: str) -> Any:
+    if not (address := lookup(symbol)):
+        raise CodegenError(f"the code that starts threads has no function {symbol!r}")
+    return _Packed(address)
 
 
 def _call(function: Any, *values: Any) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 
 from mlirtri.compiler.interface_json import from_json, to_json
 from mlirtri.compiler.records import COMPILING, Compilation, StageRecord, StoredRecord
-from mlirtri.errors import ArtifactError, KernelError
+from mlirtri.errors import ArtifactError, KernelError, ParseError
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.saved_files import MANIFEST, Facts, packed, read_folder, unpacked, write_folder
 from mlirtri.lowering.core.cpu import cpu_flags
@@ -126,6 +126,9 @@ def _load(folder: Path) -> Kernel:
     _check(facts, folder)
     try:
         return _kernel(facts, folder)
+    except ParseError:
+        text = f"the manifest in {folder} is that of another state of mlirtri {facts['versions']['mlirtri']}"
+        raise ArtifactError(text, help="save the kernel again") from None
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise ArtifactError(f"the kernel in {folder} cannot be loaded: {problem!r}") from None
 
