@@ -1,23 +1,25 @@
-"""Link object files of compiled kernels to shared libraries with the machine's C compiler, and look functions up.
+"""Link object files of compiled kernels to shared libraries, and look functions up in them.
 
-Linking is for artifacts: kernels that run in the process that compiled them are never linked.
+The machine's C compiler links; where there is none, `shared_objects` does. Linking is for artifacts: kernels that run
+in the process that compiled them are never linked.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from mlirtri.errors import CodegenError
+from mlirtri.lowering.runtime.shared_objects import shared_object
 
 _COMPILERS = ("cc", "gcc", "clang")
+_SYSTEM = ("libm.so.6", "libc.so.6")
 _OPTIONS = ("-shared", "-Wl,-Bsymbolic", "-Wl,--no-undefined", "-Wl,--build-id=none")
 """A library calls its own functions, whatever else is loaded; those that nothing defines are an error here."""
 
@@ -35,24 +37,23 @@ class SharedLibrary:
         return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
 
 
-def linker() -> list[str]:
-    """Return the command that links; raises `CodegenError` if there is none."""
-    if compiler := os.environ.get("CC"):
-        return shlex.split(compiler)
-    if found := next((path for name in _COMPILERS if (path := shutil.which(name))), None):
-        return [found]
-    if find_spec("ziglang") is not None:
-        return [sys.executable, "-m", "ziglang", "cc"]
-    raise CodegenError(
-        "compiled kernels cannot be written to files without a C compiler, which links them",
-        help="install one (gcc or clang), name it in CC, or `pip install ziglang`",
-    )
+def compiler() -> list[str] | None:
+    """Return the command of the C compiler that links: the one that ``CC`` names, or the system's; None if none."""
+    if named := os.environ.get("CC"):
+        return shlex.split(named)
+    return next(([path] for name in _COMPILERS if (path := shutil.which(name))), None)
 
 
 def link(objects: Sequence[Path], library: Path, libraries: Sequence[str] = ()) -> None:
     """Link `objects` to a shared library that needs `libraries` besides C's; raises `CodegenError`."""
-    command = [*linker(), *_OPTIONS, "-o", str(library), *map(str, objects), *libraries, "-lm"]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    if (command := compiler()) is None:
+        _link_here(objects, library, libraries)
+        return
+    command = [*command, *_OPTIONS, "-o", str(library), *map(str, objects), *libraries, "-lm"]
+    try:
+        finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as problem:
+        raise CodegenError(f"the C compiler does not run: {problem}", help="name another one in CC") from None
     if finished.returncode != 0:
         # The last line of ld's own; gcc's after it says only that ld failed.
         lines = [line for line in finished.stderr.strip().splitlines() if not line.startswith("collect2")]
@@ -60,6 +61,20 @@ def link(objects: Sequence[Path], library: Path, libraries: Sequence[str] = ()) 
         raise CodegenError(
             f"the linker made no shared library: {reason}", help=f"the command was {shlex.join(command)}"
         )
+
+
+def _link_here(objects: Sequence[Path], library: Path, libraries: Sequence[str]) -> None:
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        raise CodegenError(
+            "compiled kernels cannot be written to files here without a C compiler, which links them",
+            help="install one (gcc or clang), or name it in CC",
+        )
+    needed = [*(Path(each).name for each in libraries), *_SYSTEM]
+    data, undefined = shared_object([path.read_bytes() for path in objects], needed)
+    loaded = [ctypes.CDLL(name) for name in (*libraries, *_SYSTEM)]
+    if missing := [name for name in undefined if not any(hasattr(each, name) for each in loaded)]:
+        raise CodegenError(f"nothing defines {', '.join(missing)}, which the compiled code calls")
+    library.write_bytes(data)
 
 
 def written(write: Callable[[str], None]) -> bytes:

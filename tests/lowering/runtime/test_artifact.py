@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import ctypes
 import json
+import shutil
 import subprocess
 import sys
 
@@ -13,7 +16,7 @@ from tvm_stage_helpers import branching, compiled, module, op, random
 
 import mlirtri as mt
 from mlirtri.errors import ArtifactError, CodegenError
-from mlirtri.lowering.runtime import linking
+from mlirtri.lowering.runtime import artifact, linking
 from mlirtri.lowering.runtime.artifact import read_artifact, write_artifact
 from mlirtri.lowering.toolchain.tvm_names import relax
 
@@ -124,12 +127,69 @@ def test_what_is_no_artifact_is_refused(written, tmp_path):
         write_artifact(object(), tmp_path)
 
 
-def test_without_a_linker_there_are_no_files(monkeypatch, tmp_path):
-    monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(linking.shutil, "which", lambda _name: None)
-    monkeypatch.setattr(linking, "find_spec", lambda _name: None)
-    with pytest.raises(CodegenError, match="without a C compiler"):
-        linking.link([], tmp_path / "kernel.so")
+@pytest.fixture
+def without_compiler(monkeypatch):
+    monkeypatch.setattr(linking, "compiler", lambda: None)
+    artifact._starter.cache_clear()
+    yield
+    artifact._starter.cache_clear()
+
+
+@pytest.mark.skipif(linking.platform.machine() != "x86_64", reason="our linker is for x86-64")
+def test_executables_are_linked_without_a_c_compiler(without_compiler, tmp_path):
+    for name, made, inputs, outputs in executables():
+        executable = made.executable if hasattr(made, "executable") else made.compilation.executable
+        folder = tmp_path / name
+        folder.mkdir()
+        loaded = read_artifact(folder, write_artifact(executable, folder))
+        # One object, so that an output that is an input's memory stays that.
+        again = copy.deepcopy((inputs, outputs))
+        executable.launch(inputs, outputs)
+        loaded.launch(*again)
+        assert all(map(torch.equal, outputs, again[1])), name
+
+
+def test_what_cannot_be_linked_is_refused(monkeypatch, tmp_path):
+    file, library = tmp_path / "kernel.o", tmp_path / "kernel.so"
     monkeypatch.setenv("CC", "false")
     with pytest.raises(CodegenError, match="no reason given"):
-        linking.link([], tmp_path / "kernel.so")
+        linking.link([], library)
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(CodegenError, match="does not run"):
+        linking.link([], library)
+    monkeypatch.setattr(linking, "compiler", lambda: None)
+    file.write_bytes(b"\x7fELF\x02\x01")
+    with pytest.raises(CodegenError, match="cannot be read"):
+        linking.link([file], library)
+    file.write_bytes(bytes(64))
+    with pytest.raises(CodegenError, match="not one for x86-64"):
+        linking.link([file], library)
+    monkeypatch.setattr(linking.platform, "machine", lambda: "riscv64")
+    with pytest.raises(CodegenError, match="without a C compiler"):
+        linking.link([file], library)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_code_that_our_linker_does_not_take(without_compiler, tmp_path):
+    def linked(code: str, *options: str):
+        (tmp_path / "code.c").write_text(code)
+        subprocess.run(["cc", "-c", "-O1", *options, "code.c"], cwd=tmp_path, check=True)
+        linking.link([tmp_path / "code.o"], tmp_path / "code.so")
+        return ctypes.CDLL(str(tmp_path / "code.so"))
+
+    code = """
+    #include <math.h>
+    static double table[3] = {1, 2, 4};
+    double *middle = table + 1;
+    int calls;
+    double second(double x) { calls += 1; return exp2(x) + middle[1]; }
+    """
+    second = linked(code, "-fPIC").second
+    second.argtypes, second.restype = [ctypes.c_double], ctypes.c_double
+    assert second(3.0) == 12
+    with pytest.raises(CodegenError, match="nothing defines absent, which the compiled code calls"):
+        linked("void absent(void); void f(void) { absent(); }", "-fPIC")
+    with pytest.raises(CodegenError, match=r"a section '\.tbss'"):
+        linked("_Thread_local int x; int f(void) { return x++; }", "-fPIC")
+    with pytest.raises(CodegenError, match="relocations of kind"):
+        linked("int table[9]; int f(int i) { return table[i]; }", "-fno-pic", "-mcmodel=small")
