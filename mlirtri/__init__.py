@@ -45,7 +45,7 @@ __all__ = [
     "Config", "JitFunction", "Kernel", "KernelError", "Macro", "Pipeline", "Ref", "Stage", "StridedTensor", "Tensor",
     "autotune", "compare", "device", "device_print", "dyn", "from_jax", "from_mlir", "from_onnx", "from_relax",
     "from_stablehlo", "from_torch", "from_tosa", "graph", "jit", "load", "macro", "ptr", "relax", "resume",
-    "static_range", "tensorir", "tune",
+    "static_range", "tensorir", "torch_op", "tune",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from mlirtri.programs.onnx_program import from_onnx
     from mlirtri.programs.relax_program import from_relax
     from mlirtri.programs.stablehlo_program import from_jax, from_stablehlo
+    from mlirtri.programs.torch_programs.custom_op import torch_op
     from mlirtri.programs.torch_programs.program import from_torch
 
 _watch_forks()
@@ -72,6 +73,7 @@ _LAZY = {
     "compare": "mlirtri.measure.comparison",
     "autotune": "mlirtri.measure.autotuning",
     "Config": "mlirtri.kernels.configuration",
+    "torch_op": "mlirtri.programs.torch_programs.custom_op",
     "tune": "mlirtri.measure.tuning",
     "from_mlir": "mlirtri.programs.mlir_program",
     "from_torch": "mlirtri.programs.torch_programs.program",

@@ -11,6 +11,8 @@ import torch
 
 from mlirtri.calls.callee import compiled_dtype
 from mlirtri.dialect.base.dtypes import STORED, DType, find_stored
+from mlirtri.errors import KernelTypeError
+from mlirtri.language.signature import is_dlpack
 
 _WITHOUT_ARRAYS = {torch.bfloat16: torch.int16, **{dtype.torch: torch.int8 for dtype in STORED.values()}}
 """Dtypes of torch that NumPy lacks, and what has the same bits."""
@@ -71,3 +73,16 @@ def unviewed(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 def is_settled(tensor: torch.Tensor) -> bool:
     """Return whether memory holds the values in order: contiguous, with no lazy negation or conjugate."""
     return tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()
+
+
+def of_dlpack(value: Any) -> Any:
+    """Return a tensor over the memory of another library's tensor; any other value as it is.
+
+    torch and that library order their CUDA streams as DLPack prescribes.
+    """
+    if not is_dlpack(value):
+        return value
+    try:
+        return torch.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as problem:
+        raise KernelTypeError(f"torch takes no such {type(value).__name__} by DLPack: {problem}") from None

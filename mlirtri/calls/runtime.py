@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from mlirtri import settings
-from mlirtri.calls.arrays import as_array, as_torch, unviewed, view_of
+from mlirtri.calls.arrays import as_array, as_torch, of_dlpack, unviewed, view_of
 from mlirtri.calls.callee import Callee
 from mlirtri.calls.dynamic_shapes import DynamicShapes
 from mlirtri.calls.entries import Entry
@@ -19,7 +19,7 @@ from mlirtri.calls.updates import Updates, overlap
 from mlirtri.dialect.base.dtypes import find_stored
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelMemoryError, KernelTypeError
-from mlirtri.language.signature import shown_type
+from mlirtri.language.signature import is_dlpack, shown_type
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.interface import Interface, Leaf, PrintLog, PrintSite, like, parts_of
 from mlirtri.lowering.core.stage import Executable
@@ -74,6 +74,9 @@ class Runner:
         return general if self.device.type != "cpu" else short_call(self.callee, general, install, hide)
 
     def __call__(self, arguments: Sequence[Any], out: Any = None) -> Any:
+        if any(map(is_dlpack, arguments)):
+            self.updates.check_owners(self.name, arguments)
+            arguments = list(map(of_dlpack, arguments))
         inputs = [entry(argument) for entry, argument in zip(self.entries, arguments, strict=True)]
         if self.updates:
             inputs = self.updates.checked(self.name, arguments, inputs)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from mlirtri.errors import ArgumentMismatchError
+from mlirtri.language.signature import is_dlpack
 from mlirtri.lowering.core.interface import Interface
 
 EXACT_WORK = 10_000
@@ -44,6 +45,16 @@ class Updates:
                         help="pass a copy of one of them",
                     )
         return inputs
+
+    def check_owners(self, name: str, arguments: Sequence[Any]) -> None:
+        """Raise `ArgumentMismatchError` for a written tensor of another library, whose tensors may be immutable."""
+        for number in self.results:
+            if is_dlpack(argument := arguments[number]):
+                raise ArgumentMismatchError(
+                    f"{name}(): {self.names[number]!r}, which the kernel writes, is a {type(argument).__name__}, "
+                    "and its library may forbid writes",
+                    help="if it allows them, pass torch.from_dlpack(…)",
+                )
 
     def _check_writable(self, name: str, number: int, argument: Any) -> None:
         problem = why_not_writable(argument)

@@ -20,7 +20,7 @@ from mlirtri.kernels.lookup import UNKNOWN, Entry, Lookup, tick
 from mlirtri.kernels.options import Options, language_options, resolved
 from mlirtri.kernels.recompiles import History, Recompiles, facts_of
 from mlirtri.language.names import Tensor
-from mlirtri.language.signature import Signature, key_of, stand_in
+from mlirtri.language.signature import Signature, is_dlpack, key_of, stand_in
 from mlirtri.lowering.core.interface import ConstantParameter
 from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.pipelines import INTERPRETER
@@ -97,12 +97,14 @@ class JitFunction:
             arguments = tuple(self.signature.bind(arguments, named).values())
         if (graph := _graph_of(arguments)) is not None:
             return graph.dispatch(self, dict(zip(self.signature.parameters, arguments, strict=True)), out)
-        key = self._key(arguments)
+        known = _without_dlpack(arguments)
+        key = self._key(known)
         entry = self._entries.get(key)
         if entry is None or not entry.is_current():
-            entry = self._compile_entry(key, arguments)
+            entry = self._compile_entry(key, known)
         result = entry.call(arguments, out)
-        self._lookup.remember(self.signature, given, keywords, entry)
+        if known is arguments:
+            self._lookup.remember(self.signature, given, keywords, entry)
         return result
 
     def _compile_entry(self, key: Any, arguments: tuple[Any, ...]) -> Entry:
@@ -157,6 +159,7 @@ class JitFunction:
         """
         try:
             named = self.signature.bind(arguments, keywords, abstract=True)
+            named = dict(zip(named, _without_dlpack(tuple(named.values())), strict=True))
             options = Options(target, pipeline, schedule).over(self.usual_options())
             with COMPILING:
                 return self._compiled(named, options).kernel
@@ -236,6 +239,15 @@ class JitFunction:
 
     def __repr__(self) -> str:
         return f"<mlirtri.jit function {self.__name__}>"
+
+
+def _without_dlpack(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments with torch tensors in place of those of other libraries; themselves if there are none."""
+    if not any(map(is_dlpack, arguments)):
+        return arguments
+    from mlirtri.calls.arrays import of_dlpack  # loads torch
+
+    return tuple(map(of_dlpack, arguments))
 
 
 def _graph_of(arguments: tuple[Any, ...]) -> Any:

@@ -268,6 +268,11 @@ def is_torch(value: Any) -> bool:
     return hasattr(value, "data_ptr") and hasattr(value, "requires_grad")
 
 
+def is_dlpack(value: Any) -> bool:
+    """Return whether a value is a tensor of another library, such as JAX's or CuPy's, that DLPack can hand over."""
+    return hasattr(type(value), "__dlpack__") and not is_torch(value) and not is_array(value)
+
+
 def parameter_of(name: str, value: Any, annotation: Any) -> TensorParameter | ConstantParameter:
     """Return the parameter for this argument; raises `KernelTypeError` if it cannot be one."""
     if isinstance(value, np.generic) and annotation in _COMPILE_TIME:

@@ -178,9 +178,9 @@ LAYERS = (
                 "lowering.importers.normalize lowering.mlir lowering.sizes"
             ),
             "programs.torch_programs": (
-                "calls compiler kernels lowering.importers.from_torch lowering.importers.from_torch.decompositions "
-                "lowering.importers.from_torch.graph_passes lowering.importers.from_torch.tracing lowering.runtime "
-                "programs"
+                "calls compiler kernels language lowering.frontend lowering.importers.from_torch "
+                "lowering.importers.from_torch.decompositions lowering.importers.from_torch.graph_passes "
+                "lowering.importers.from_torch.tracing lowering.runtime programs"
             ),
             "measure": "calls compiler kernels language programs",
             "cli": "cache compiler kernels language lowering.runtime measure programs programs.torch_programs",

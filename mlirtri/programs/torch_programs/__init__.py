@@ -1,4 +1,4 @@
-"""torch modules as programs: `mt.from_torch`, and the backend of `torch.compile`.
+"""torch modules as programs: `mt.from_torch`, the backend of `torch.compile`, and kernels as torch's operators.
 
 *Takes* a `torch.nn.Module`, an `ExportedProgram`, or Dynamo's graphs. *Gives* kernels that are called like the module.
 *Refuses* what torch does not export, random numbers in `torch.compile`, and calls that differ from the export.
@@ -13,4 +13,5 @@
 - `flat_calls.py`: the fast path of calls with tensors alone
 - `backend.py`: the backend of `torch.compile`
 - `functions.py`: AOTAutograd's graphs as kernels, per set of sizes
+- `custom_op.py`: `mt.torch_op`; `partitions.py`: graphs split at such operators
 """

@@ -17,7 +17,7 @@ from mlirtri.errors import UnknownOptionError, did_you_mean
 from mlirtri.lowering.importers.from_torch.decompositions.networks import attention_unless_autocast
 from mlirtri.lowering.importers.from_torch.decompositions.reductions import multilabel_margin
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
-from mlirtri.programs.torch_programs.functions import TracedFunction
+from mlirtri.programs.torch_programs.partitions import compiled_in_parts
 
 OPTIONS = ("target", "pipeline", "schedule")
 
@@ -68,7 +68,7 @@ def compiled(
     """Return what AOTAutograd calls in place of a functional graph of ATen operators."""
     from functorch.compile import make_boxed_func
 
-    return make_boxed_func(TracedFunction(graph, name, options))
+    return make_boxed_func(compiled_in_parts(graph, name, options))
 
 
 def _replace_functions(graph: torch.fx.GraphModule) -> None:
