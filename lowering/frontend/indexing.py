@@ -25,6 +25,10 @@ from mlirtri.lowering.frontend.slices import read, steps_of, subset_of
 INT64 = DTYPES["int64"]
 
 
+class _Inside(TriValue):
+    """An array of indices of elements that exist."""
+
+
 def subscript(b: Language, tensor: TriValue, index: tuple[Any, ...]) -> TriValue:
     """Return ``tensor[index]``, which shares the tensor's memory if all parts are basic."""
     parts = expanded(b, tensor, index)
@@ -104,7 +108,8 @@ def _indices_of_step(b: Language, part: Any, size: int | Size) -> Any:
     positive = tri.index(indices.maximum(step, Size.of(1)))
     count = tri.floor_divide(tri.subtract(tri.add(tri.index(extent), positive), tri.index(1)), positive)
     length = Size.of(indices.symbol(count, "n", Size.of(0), Size.of(size)))
-    return spaced(b, start, length, positive, INT64)
+    positions = spaced(b, start, length, positive, INT64)
+    return _Inside(positions.value, positions.type)
 
 
 def is_array(part: Any) -> bool:
@@ -157,8 +162,9 @@ def _indices(b: Language, parts: list[Any], sizes: list[int | Size]) -> list[Tri
             raise KernelTypeError(f"cannot index with {describe(part)}", help="positions are integers")
     arrays = aligned(b, arrays)
     shape = broadcast_shapes(*(array.type.shape for array in arrays))
-    for array, size in zip(arrays, sizes, strict=True):
-        check_indices(b, array, size)
+    for part, array, size in zip(parts, arrays, sizes, strict=True):
+        if not isinstance(part, _Inside):
+            check_indices(b, array, size)
     return [b.broadcast_to(array, shape) for array in arrays]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
@@ -281,6 +282,7 @@ def _emit_breaking(context: FunctionContext, node: Any, iterable: Iterable, stat
 def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
     b, tri, state = context.b, context.b.tri, LoopState(context, node, plan, runs=False)
     endless: list[bool] = []
+    muted: list[bool] = []
 
     def truth() -> TriValue:
         value = condition(context, node.test)
@@ -294,9 +296,11 @@ def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
         if plan.test_has_effects:
             goes_on = _still(context, node, truth)
             return _unless_failed(b, state, [storage.value for storage in state.storages], goes_on), state.leave()
-        names = dict(context.scope.locals)
-        with context.b.memory.watched() as journal:
+        names, before = dict(context.scope.locals), b.muted_checks
+        # Without checks the condition remains one expression: the body and what follows the loop make them.
+        with b.muted(), context.b.memory.watched() as journal:
             predicate = truth()
+        muted.append(b.muted_checks > before)
         if journal or not all(same(now, names.get(name)) for name, now in context.scope.locals.items()):
             plan.test_has_effects = True
             raise PlanChanged
@@ -305,6 +309,8 @@ def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
 
     def body(values: list[TriValue]) -> list[TriValue]:
         state.enter(values)
+        if any(muted):
+            truth()
         _visit_iteration(context, node)
         return state.leave()
 
@@ -313,6 +319,10 @@ def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
     if any(endless):
         raise KernelValueError("this loop never ends", context.span(node.test))
     state.exit(results)
+    if any(muted):
+        # The condition that ended the loop; after a `break` there was none.
+        with b.guarded(context.scope.locals[node.flag]) if node.flag else nullcontext():
+            truth()
 
 
 def _unless_failed(b: Language, state: LoopState, memories: list[TriValue], goes_on: TriValue) -> TriValue:

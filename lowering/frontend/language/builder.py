@@ -75,6 +75,8 @@ class Language:
         """The counted loops around, the innermost last."""
         self.guards: list[TriValue] = []
         """The conditions under which Python evaluates the present expression, which is computed in any case."""
+        self.is_muted, self.muted_checks = False, 0
+        """Whether checks are left out, because the same expression is emitted again elsewhere; how many were."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
@@ -176,6 +178,9 @@ class Language:
 
     def check(self, condition: TriValue, error: type[Exception], message: str) -> None:
         """After the call, raise `error` at this location if any element of the bool tensor is true."""
+        if self.is_muted:
+            self.muted_checks += 1
+            return
         wrong = condition
         if condition.type.rank:
             wrong = self.tri.any(condition, axes=tuple(range(condition.type.rank)), keepdims=False)
@@ -201,6 +206,15 @@ class Language:
             yield
         finally:
             self.guards.pop()
+
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        """Leave out the checks of what is emitted inside."""
+        before, self.is_muted = self.is_muted, True
+        try:
+            yield
+        finally:
+            self.is_muted = before
 
     def failure(self, statuses: Iterable[TriValue | Storage]) -> TriValue | None:
         """Return whether one of these checks has failed so far; None without checks."""

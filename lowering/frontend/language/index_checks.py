@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from math import prod
 from typing import TYPE_CHECKING
 
 from mlirtri.dialect.base.dtypes import DTYPES
@@ -29,6 +30,9 @@ from mlirtri.lowering.frontend.language.value_ranges import range_of, tightened
 
 if TYPE_CHECKING:
     from mlirtri.lowering.frontend.language.builder import Language
+
+_STRIDED = frozenset({"extract_slice", "slice", "transpose", "flip", "broadcast_to"})
+"""Operations whose results may not be contiguous."""
 
 
 @dataclass(frozen=True)
@@ -160,18 +164,38 @@ def checked_index(b: Language, index: Size, limit: Size, message: str) -> Size:
     # Whoever moves one of two checks makes the other at the access, which is then safe anyway.
     if not forms or all([_moves_out(b, violation) for violation in violations]):
         return b.indices.inside(index, limit)
-    wrong = reduce(b.tri.logical_or, [_holds(b, (form,)) for form in forms])
+    wrong = _outside(b, b.tri.index(index), limit, index - limit + 1 in forms, -limit - index in forms)
     b.check(wrong, KernelIndexError, message)
     position = b.indices.wrapped(index, limit)
     return b.indices.zero_where(wrong, position, limit)
+
+
+def _outside(b: Language, index: TriValue, limit: Size, above: bool, below: bool) -> TriValue:
+    """Compare an index with its limits: a form that LLVM makes one comparison of."""
+    sides = [b.tri.greater_equal(index, b.tri.index(limit))] if above else []
+    return reduce(b.tri.logical_or, [*sides, *([b.tri.less(index, b.tri.index(-limit))] if below else [])])
 
 
 def check_indices(b: Language, indices: TriValue, size: int | Size, wraps: bool = True) -> None:
     """Raise after the call where an int64 index of an axis is outside; `wraps` says that -1 is the last one."""
     least, known = Size.of(size).least() or 0, range_of(indices)
     is_inside = known is not None and known[1] < least and known[0] >= (-least if wraps else 0)
-    if b.checks_indices and not is_inside:
-        limit = b.tri.index(size)
-        below = b.tri.less(indices, b.tri.negative(limit) if wraps else b.tri.index(0))
-        wrong = b.tri.logical_or(below, b.tri.greater_equal(indices, limit))
-        b.check(wrong, KernelIndexError, f"a position is out of bounds for an axis of size {size}")
+    if not b.checks_indices or is_inside or 0 in indices.type.shape:
+        return
+    highest = lowest = indices
+    if indices.type.rank and indices.type.is_static:
+        # Extrema are vector code. Arrays of run-time length, which may be short or empty, take one loop.
+        flat = _flat(b, indices)
+        axes = tuple(range(flat.type.rank))
+        highest, lowest = (reduced(flat, axes=axes, keepdims=False) for reduced in (b.tri.max, b.tri.min))
+    wrong = b.tri.logical_or(
+        b.tri.greater_equal(highest, b.tri.index(size)), b.tri.less(lowest, b.tri.index(-Size.of(size) if wraps else 0))
+    )
+    b.check(wrong, KernelIndexError, f"a position is out of bounds for an axis of size {size}")
+
+
+def _flat(b: Language, x: TriValue) -> TriValue:
+    """Return a static array as one axis, which is one long loop, where that does not copy it."""
+    owner = x.value.owner
+    is_view = not isinstance(owner, ir.Block) and owner.operation.name.removeprefix("tri.") in _STRIDED
+    return x if is_view or x.type.rank < 2 else b.tri.reshape(x, shape=(prod(map(int, x.type.shape)),))
