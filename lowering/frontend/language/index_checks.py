@@ -49,9 +49,16 @@ class Violation:
         return any((most := form.most()) is not None and most <= 0 for form in self.positive)
 
     def simplified(self) -> Violation:
-        """Return it without the forms that are always positive."""
-        kept = (form for form in self.positive if (least := form.least()) is None or least <= 0)
-        return replace(self, positive=tuple(dict.fromkeys(kept)))
+        """Return it without the forms that are positive always, or wherever another one is."""
+        kept: list[Size] = []
+        for form in self.positive:
+            if not any(_is_positive(form - other + 1) for other in (*kept, Size.of(1))):
+                kept = [other for other in kept if not _is_positive(other - form + 1)] + [form]
+        return replace(self, positive=tuple(kept))
+
+
+def _is_positive(form: Size) -> bool:
+    return (least := form.least()) is not None and least > 0
 
 
 @dataclass

@@ -64,6 +64,14 @@ def while_positive(o, n: mt.int32):
         i -= 1
 
 
+def while_until_a_break(o, n: mt.int32):
+    i = 0
+    while o[i] < 9:
+        i += 1
+        if i == n:
+            break
+
+
 def by_positions(o, positions):
     for i in range(positions.shape[0]):
         o[positions[i]] += 1
@@ -87,6 +95,7 @@ CALLS = [
     (with_a_break, [(4,), (9,)]),
     (guarded, [(9,)]),
     (while_positive, [(3,), (4,), (-1,)]),
+    (while_until_a_break, [(3,), (4,), (5,)]),
     (by_positions, [(np.array([0, -4, 3]),), (np.array([0, 4]),), (np.array([0, -5]),)]),
     (by_array, [(np.array([0, -4, 3]),), (np.array([0, 4]),), (np.array([0, -5]),)]),
     (one_element, [(3,), (-4,), (4,), (-5,)]),
@@ -141,6 +150,30 @@ def test_what_is_proved_is_not_checked():
     kernel(result, a, 2)
     np.testing.assert_array_equal(result, expected)
     assert "tri.greater" not in kernel.ir["tri"]
+
+
+def test_ranges_of_values_prove_positions():
+    def lookups(table, codes, n: mt.int32):
+        order = np.argsort(codes)
+        return table[codes], table[codes[order] & 7], table[np.clip(codes - 3, -256, 255)], table[n % 9], table[::n]
+
+    table, codes = np.arange(256.0), np.array([255, 0, 7], np.uint8)
+    kernel = mt.jit(lookups).compile(table, codes, 5)
+    text = kernel.ir["tri"]
+    assert "tri.greater_equal" not in text
+    for result, expected in zip(kernel(table, codes, 5), lookups(table, codes, 5), strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_what_and_does_not_evaluate_is_not_checked():
+    def quotient(x, n: mt.int32):
+        return x[0] > 0 and x[n] > 0, n != 0 and x[1] // n > 1
+
+    kernel = mt.jit(quotient)
+    assert kernel(torch.tensor([0, 4]), 2) == (False, True)
+    assert kernel(torch.tensor([0, 4]), 0) == (False, False)
+    with pytest.raises(IndexError):
+        kernel(torch.tensor([1, 4]), 2)
 
 
 def test_a_loop_that_a_failed_check_would_not_let_end():
