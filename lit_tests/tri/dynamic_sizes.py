@@ -3,6 +3,8 @@
 # RUN: mlirtri emit %s --stage=linalg | FileCheck %s --check-prefix=LINALG
 # RUN: mlirtri emit %s --stage=relax | FileCheck %s --check-prefix=RELAX
 # RUN: mlirtri emit %s --stage=llvmdialect --pipeline=mlir | FileCheck %s --check-prefix=MLIR
+# RUN: mlirtri emit %s --stage=fused > %t.mlir
+# RUN: mlirtri run %t.mlir --from=fused --pipeline=mlir --arg 'a=f32[2,3]:2' --arg 'b=f32[3]:3' | FileCheck %s --check-prefix=RESULT
 
 import mlirtri as mt
 
@@ -32,3 +34,6 @@ def scaled(a: mt.Tensor[[M, K], mt.float32], b: mt.Tensor[[K], mt.float32]):
 # RELAX: def scaled(a: R.Tensor((n, m), dtype="float32"), b: R.Tensor((m,), dtype="float32"))
 
 # MLIR: llvm.func @mlirtri_scaled(%a: !llvm.ptr {{.*}}, %b: !llvm.ptr {{.*}}, %{{.*}}: !llvm.ptr {{.*}}, %{{.*}}: i64, %{{.*}}: i64, %{{.*}}: i64
+
+# RESULT: result: float32[6]
+# RESULT-NEXT: 6., 6., 6., 6., 6., 6.
