@@ -40,7 +40,7 @@ class Variant:
         )
         if self.gives_tensors and self.tensor_class is None:
             raise Impossible
-        self.result_class = self.tensor_class if self.gives_tensors else np.ndarray
+        self.result_class: Any = self.tensor_class if self.gives_tensors else np.ndarray
         self.is_checked = bool(callee.updates) or not self.launches.checks or self.launches.takes_tensors
         """Whether the call checks all types itself, as launches that have written something cannot be repeated."""
         self.memory = Memory(self.launches)
@@ -211,12 +211,13 @@ class Variant:
             self.guards += [f"{name}.is_contiguous()" for name, is_view in pairs if not is_view]
 
     def _guard_overlaps(self, pairs: Sequence[tuple[int, int]]) -> None:
-        pairs = [
-            *{tuple(sorted(pair)): pair for pair in pairs if self._is_memory(pair[0]) and self._is_memory(pair[1])}
-        ]
-        guard_apart(self, [(f"a{first}", f"a{second}") for first, second in pairs],
-                          {f"a{n}": self.types[n] for pair in pairs for n in pair},
-                          {self.kinds[n] for pair in pairs for n in pair})  # fmt: skip
+        unordered = dict.fromkeys((min(pair), max(pair)) for pair in pairs if all(map(self._is_memory, pair)))
+        if any(number in self.in_place_views and not self._is_array(number) for pair in unordered for number in pair):
+            # How far a view of torch's reaches takes longer to find than the general call.
+            raise Impossible
+        types = {f"a{n}": self.types[n] for pair in unordered for n in pair}
+        kinds = {self.kinds[n] for pair in unordered for n in pair}
+        guard_apart(self, [(f"a{first}", f"a{second}") for first, second in unordered], types, kinds)
 
     def _guard_outs(self) -> None:
         types = {name: self.interface.leaves[index] for index, name in self.outs.items()}

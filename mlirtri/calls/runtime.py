@@ -58,8 +58,6 @@ class Runner:
         self.sizes = DynamicShapes(name, interface, interface.sizes) if interface.sizes is not None else None
         self.views = [view_of(leaf.dtype, signless) for leaf in interface.leaves]
         self.has_views = any(view is not None for view in self.views)
-        tree = interface.tree
-        self.is_single = isinstance(tree, Leaf) and len(interface.leaves) == 1
         self.updates = Updates(interface, getattr(executable, "updates_in_place", False))
         self.callee = Callee(name, interface, executable, semantics, signless, lambda: self.bound)
         self.has_red_zones: bool = settings.get("MLIRTRI_RED_ZONES")

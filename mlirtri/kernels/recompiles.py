@@ -147,8 +147,8 @@ def _differences(old: Mapping[Any, Fact], new: Mapping[Any, Fact]) -> tuple[Chan
         if before is None or after is None or before.value != after.value:
             fact = after or before
             assert fact is not None
-            shown = [_MISSING if each is None else each.value for each in (before, after)]
-            changes.append(Change(fact.parameter, fact.what, *shown, fact.advice))
+            old_value, new_value = (_MISSING if each is None else each.value for each in (before, after))
+            changes.append(Change(fact.parameter, fact.what, old_value, new_value, fact.advice))
     return tuple(changes)
 
 

@@ -95,6 +95,16 @@ def test_views_take_the_short_call(library, monkeypatch):
             write(expected[part])
             np.testing.assert_array_equal(ours, expected)
     assert calls == []
+
+    @mt.jit
+    def add(a: FREE, b: FREE):
+        a += b
+
+    for _ in range(2):
+        memory = library(np.zeros((4, 8), np.float32))
+        add(memory[:, ::2], memory[:, 1::2])
+        with pytest.raises(mt.KernelError, match="shares memory"):
+            add(memory[:3, ::2], memory[1:, ::2])
     with pytest.raises(mt.KernelError, match="several elements at one address"):
         writing(torch.zeros(6).expand(4, 6))
 
