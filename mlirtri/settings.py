@@ -73,7 +73,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _topics(text: str) -> tuple[str, ...]:
-    if unknown := {*_names(text)} - {"recompiles"}:
+    if unknown := {*_names(text)} - {"recompiles", "cache"}:
         raise ValueError(unknown)
     return _names(text)
 
@@ -85,7 +85,7 @@ _THREADS = (_threads, "a whole number from 1 to 4096")
 _FILE = (_path, "a file")
 _FOLDER = (_path, "a folder")
 _NAMES = (_names, 'stage names with commas between them, or "all"')
-_TOPICS = (_topics, '"recompiles"')
+_TOPICS = (_topics, '"recompiles", "cache", or both with a comma between them')
 _WORD = (str, "a name")
 
 SETTINGS: dict[str, Setting] = {
@@ -104,7 +104,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_ASSERT_CACHE_HIT", *_SWITCH, False, "a kernel that has to be compiled is an error"),
         Setting("MLIRTRI_TUNING_FILE", *_FILE, None, "file of measured schedules; by default in the user's cache"),
         Setting("MLIRTRI_PRINT_AUTOTUNING", *_SWITCH, False, "print what `autotune` chooses to stderr"),
-        Setting("MLIRTRI_LOG", *_TOPICS, (), 'say on stderr why functions are compiled again: "recompiles"'),
+        Setting("MLIRTRI_LOG", *_TOPICS, (), 'say on stderr why functions compile again: "recompiles", "cache"'),
         Setting("MLIRTRI_MAX_KERNELS", *_COUNT, 256, "kernels that a function keeps; the least recently used go"),
         Setting("MLIRTRI_DUMP_DIR", *_FOLDER, None, "write the complete IR of each stage into this folder"),
         Setting("MLIRTRI_OVERRIDE_DIR", *_FOLDER, None, "take edited stages from this folder"),

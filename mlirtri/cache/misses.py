@@ -2,34 +2,51 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
+from mlirtri import settings
 from mlirtri.cache.captures import Differs
 from mlirtri.cache.digests import canonical
 from mlirtri.cache.entries import Origins
 from mlirtri.cache.key import Key
 from mlirtri.cache.store import DamagedError, Entry, Store, read
+from mlirtri.errors import CacheMissError
 
 _LONGEST = 60
 
 
-def explain_miss(store: Store, key: Key, origins: Origins | None) -> tuple[str]:
-    """Return the message of a miss that is not allowed."""
-    start = f"{key.name} has to be compiled, and MLIRTRI_ASSERT_CACHE_HIT is set: "
+def log(text: str) -> None:
+    """Print a line to stderr with ``MLIRTRI_LOG=cache``."""
+    if "cache" in settings.get("MLIRTRI_LOG"):
+        print(f"disk cache: {text}", file=sys.stderr)
+
+
+def log_miss(store: Store, key: Key, origins: Origins | None) -> None:
+    """Print why a kernel is compiled, with ``MLIRTRI_LOG=cache``; raise under ``MLIRTRI_ASSERT_CACHE_HIT``."""
+    if settings.get("MLIRTRI_ASSERT_CACHE_HIT"):
+        raise CacheMissError(explain_miss(store, key, origins), help="MLIRTRI_ASSERT_CACHE_HIT is set")
+    if "cache" in settings.get("MLIRTRI_LOG"):
+        log(explain_miss(store, key, origins))
+
+
+def explain_miss(store: Store, key: Key, origins: Origins | None) -> str:
+    """Return which fact or captured value the nearest entry has otherwise, as a sentence."""
+    start = f"{key.name} has to be compiled: "
     entries = [entry for entry in _all(store) if entry.manifest.get("kernel") == key.name]
     if not entries:
-        return (f"{start}the disk cache in {store.root} has no entry of that name",)
+        return f"{start}the disk cache in {store.root} has no entry of that name"
     nearest = min(entries, key=lambda entry: len(differing(entry, key.facts)))
     facts = differing(nearest, key.facts)
     if facts:
-        return (start + "; ".join(shown(name, nearest.manifest["facts"], key.facts) for name in facts),)
+        return start + "; ".join(shown(name, nearest.manifest["facts"], key.facts) for name in facts)
     try:
         if origins is not None:
             origins.now([(path, value) for path, value in nearest.manifest["captures"]])
     except Differs as difference:
-        return (f"{start}the captured value {difference} is another one in entry {nearest.name}",)
-    return (f"{start}entry {nearest.name} cannot be read",)
+        return f"{start}the captured value {difference} is another one in entry {nearest.name}"
+    return f"{start}entry {nearest.name} cannot be read"
 
 
 def _all(store: Store) -> list[Entry]:

@@ -16,7 +16,7 @@ from mlirtri.cache.captures import Differs
 from mlirtri.cache.digests import NoDescription
 from mlirtri.cache.entries import Origins, StoredCode, StoredKernel, kernel_writer, read_kernel
 from mlirtri.cache.key import Key, constants_of, key_of_function
-from mlirtri.cache.misses import explain_miss
+from mlirtri.cache.misses import log, log_miss
 from mlirtri.cache.store import DamagedError, Store, warn
 from mlirtri.cache.writes import FileLock, write_later
 from mlirtri.compiler.records import Compilation
@@ -97,8 +97,8 @@ def find_on_disk(request: Request, kernels: Kernels) -> Compiled | None:
         _refuse(store, request, str(problem))
         return None
     found = _find(store, request, kernels)
-    if found is None and settings.get("MLIRTRI_ASSERT_CACHE_HIT"):
-        raise CacheMissError(*explain_miss(store, key, request.origins))
+    if found is None:
+        log_miss(store, key, request.origins)
     return found
 
 
@@ -129,6 +129,7 @@ def _refuse(store: Store, request: Request, reason: str) -> None:
     if settings.get("MLIRTRI_ASSERT_CACHE_HIT"):
         raise CacheMissError(f"{name} is not kept in the disk cache: {reason}")
     store.refuse(name, reason)
+    log(f"{name} is not kept: {reason}")
 
 
 def _find(store: Store, request: Request, kernels: Kernels) -> Compiled | None:
@@ -142,6 +143,7 @@ def _find(store: Store, request: Request, kernels: Kernels) -> Compiled | None:
             store.set_aside(entry.folder)
             continue
         kernel = _kernel_of(stored, target, kernels)
+        log(f"{request.key.name} is entry {entry.name}")
         _observe(kernel, stored, request.options, schedule)
         return Compiled(kernel, stored.captures, is_new=False, content=stored.content)
     return None
@@ -196,6 +198,7 @@ def keep(store: Store, name: str, lock: FileLock, writer: Callable[[], Callable[
         write_entry = writer()
     except NoDescription as problem:
         store.refuse(name, str(problem))
+        log(f"{name} is not kept: {problem}")
         return False
 
     def write() -> None:
@@ -204,6 +207,7 @@ def keep(store: Store, name: str, lock: FileLock, writer: Callable[[], Callable[
                 store.accept(name)
         except NoDescription as problem:
             store.refuse(name, str(problem))
+            log(f"{name} is not kept: {problem}")
         except Exception as problem:  # a failure to write is none of the kernel's
             warn(repr(problem))
         finally:

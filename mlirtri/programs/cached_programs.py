@@ -15,7 +15,7 @@ from mlirtri import settings
 from mlirtri.cache.digests import NoDescription, describe, digest_of
 from mlirtri.cache.entries import StoredCode, StoredKernel, kernel_writer, read_kernel
 from mlirtri.cache.key import Key, facts_of_options
-from mlirtri.cache.misses import explain_miss
+from mlirtri.cache.misses import log, log_miss
 from mlirtri.cache.store import DamagedError, Store
 from mlirtri.cache.writes import FileLock
 from mlirtri.compiler.records import Compilation
@@ -75,11 +75,11 @@ def compile_program(request: ProgramRequest) -> Compilation:
         if settings.get("MLIRTRI_ASSERT_CACHE_HIT"):
             raise CacheMissError(f"{request.name} is not kept in the disk cache: {problem}") from None
         store.refuse(request.name, str(problem))
+        log(f"{request.name} is not kept: {problem}")
         return request.compile_rest()
     if (found := _find(store, request, key)) is not None:
         return found
-    if settings.get("MLIRTRI_ASSERT_CACHE_HIT"):
-        raise CacheMissError(*explain_miss(store, key, None))
+    log_miss(store, key, None)
     lock = store.lock(key.digest)
     is_kept = False
     try:
@@ -104,6 +104,7 @@ def _find(store: Store, request: ProgramRequest, key: Key) -> Compilation | None
             continue
         if isinstance(code := stored.compilation.ir, StoredCode):
             code.compile_again = lambda: request.compile_again().executable
+        log(f"{key.name} is entry {entry.name}")
         records = {**stored.compilation.records, **imported.records}
         return Compilation(imported.context, {name: records[name] for name in request.pipeline.names}, code)
     return None

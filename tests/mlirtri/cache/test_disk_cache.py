@@ -307,7 +307,7 @@ def test_the_cache_is_off_or_cannot_be_used(cache, x, tmp_path, monkeypatch):
 # --- a miss that is not allowed --------------------------------------------------------------------------------------
 
 
-def test_a_miss_names_what_differs(cache, x, monkeypatch):
+def test_a_miss_names_what_differs(cache, x, monkeypatch, capsys):
     monkeypatch.setenv("MLIRTRI_ASSERT_CACHE_HIT", "1")
 
     def message(function, *arguments, **options):
@@ -325,6 +325,13 @@ def test_a_miss_names_what_differs(cache, x, monkeypatch):
     assert "pipeline differs: mlir -> linalg" in message(scaled, x, pipeline="linalg")
     monkeypatch.setitem(globals(), "SCALE", 3.0)
     assert "the captured value SCALE is another one" in message(scaled, x)
+    monkeypatch.delenv("MLIRTRI_ASSERT_CACHE_HIT")
+    monkeypatch.setenv("MLIRTRI_LOG", "cache")
+    for _ in range(2):
+        cache.jit(scaled)(x)
+    missed, found = capsys.readouterr().err.splitlines()
+    assert missed.startswith("disk cache: scaled has to be compiled: the captured value SCALE is another one in entry")
+    assert found.startswith("disk cache: scaled is entry ")
 
 
 # --- threads, dumps, prints ------------------------------------------------------------------------------------------
