@@ -97,6 +97,11 @@ class Signature:
         return f"{name}: {shown}" + ("" if default is inspect.Parameter.empty else f" = {default!r}")
 
     @cached_property
+    def has_strides(self) -> bool:
+        """Return whether strides of an argument are part of the key of a call."""
+        return any(isinstance(kind, Tensor) and kind.strides is not None for kind in self.annotations.values())
+
+    @cached_property
     def key_makers(self) -> list[Callable[[Any], Any]] | None:
         """Return the key function of each parameter; None if all are `key_of`."""
         makers = [_key_maker(self.annotations.get(name)) for name in self.parameters]
