@@ -279,7 +279,13 @@ class _Run:
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __call__(self, keep_passes: bool, observer: Observer | None) -> Compilation:
-        return self.rest(self.imported(keep_passes, observer), observer)
+        imported = self.imported(keep_passes, observer)
+        return self.rest(imported, observer) if self.has_normal_form else imported
+
+    @property
+    def has_normal_form(self) -> bool:
+        """Return whether the pipeline is not cut before the normal form, as for the text of an earlier stage."""
+        return normal_form_stage(self.pipeline) in self.pipeline.names
 
     def imported(self, keep_passes: bool, observer: Observer | None) -> Compilation:
         """Return the compilation up to the normal form."""
@@ -299,7 +305,8 @@ class _Run:
 
         # MLIR parses here, so this needs the lock, too.
         with COMPILING:
-            return run_stages(program._read(), self.pipeline.until(normal_form_stage(self.pipeline)), context, hook)
+            stages = self.pipeline.until(normal_form_stage(self.pipeline)) if self.has_normal_form else self.pipeline
+            return run_stages(program._read(), stages, context, hook)
 
     def rest(self, imported: Compilation, observer: Observer | None) -> Compilation:
         """Return the whole compilation: the stages behind the normal form, on the IR that they change."""
