@@ -142,7 +142,8 @@ class Signature:
         names = [parameter.name for parameter in tensors]
         program = signature_program(named_sizes([parameter.type.shape for parameter in tensors], names))
         shapes = [(0,) if p.is_memory else getattr(arguments[p.name], "shape", ()) for p in tensors]
-        if any(is_dynamic(size) for shape in shapes for size in shape):
+        # Those of abstract arguments may be `mt.dyn`, with a name or without one.
+        if not all(isinstance(size, int) for shape in shapes for size in shape):
             return []
         values = program.run(shapes, lambda argument, indices: None)
         return [program.misfit(condition, values, names) for condition in program.violated(values)]
