@@ -127,7 +127,7 @@ class Graph:
         """Values so far."""
         self._targets: list[_OwnTarget] = []
         self._is_open = False
-        self._failed: KernelError | None = None
+        self._failed: BaseException | None = None
         self._compiled: Compiled | None = None
         self._lock = threading.RLock()
 
@@ -140,8 +140,7 @@ class Graph:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
         self._is_open = False
         self._module = None
-        if isinstance(error, KernelError):
-            self._failed = error
+        self._failed = error
 
     def argument(self, name: str, type: Any) -> Value:  # noqa: A002 - what the caller would call it
         """Return a new argument of the graph.
@@ -282,9 +281,8 @@ class Graph:
 
     def _compile(self, options: Options) -> Compiled:
         if self._failed is not None:
-            raise KernelTypeError(
-                f"graph {self.name!r} was not recorded: {self._failed.message}", self._failed.span or self._graph.span
-            )
+            why = getattr(self._failed, "message", None) or repr(self._failed)
+            raise KernelTypeError(f"graph {self.name!r} was not recorded to its end: {why}", self._graph.span)
         if self._is_open:
             raise KernelTypeError(f"graph {self.name!r} is still recorded", help="compile it after the `with`")
         from mlirtri.kernels.session import compile_graph  # loads MLIR

@@ -24,7 +24,7 @@ def compiled_in_parts(graph: torch.fx.GraphModule, name: str, options: Mapping[s
     levels = _levels(graph.graph)
     whole = split_module(graph, None, lambda node: levels[node])  # type: ignore[arg-type]
     for part_name, part in list(whole.named_children()):
-        if not any(_calls_kernel(node) for node in part.graph.nodes):
+        if isinstance(part, torch.fx.GraphModule) and not any(_calls_kernel(node) for node in part.graph.nodes):
             setattr(whole, part_name, _Part(part, f"{name}_{part_name}", options))
     return whole
 

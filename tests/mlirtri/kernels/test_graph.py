@@ -272,10 +272,20 @@ def test_mistakes_are_at_the_line_of_the_call():
         assert error.span is None or error.span.file == __file__
     assert "expected float32" in refused(lambda graph, x: scale(x, x, factor=x), ArgumentMismatchError).message
     assert "is a kernel for cuda" in refused(lambda graph, x: on_cuda(x), DeviceError).message
+    measured = mt.autotune(configs=[mt.Config({"factor": 1}), mt.Config({"factor": 2})])(scale)
+    assert "scale.fn(…)" in refused(lambda graph, x: measured(x, x)).help
     with pytest.raises(KernelTypeError, match="is not being recorded"):
         same(y)
     with pytest.raises(KernelTypeError, match="has no kernels"):
         other.compile()
+
+
+def test_a_graph_whose_recording_failed_is_not_compiled():
+    graph = mt.graph()
+    with pytest.raises(KeyError), graph:
+        {"y": same(graph.argument("x", FLOATS))}["z"]
+    with pytest.raises(KernelTypeError, match="was not recorded to its end: KeyError"):
+        graph.compile()
 
 
 def test_arguments_of_a_call_are_checked():
