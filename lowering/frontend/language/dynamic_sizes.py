@@ -34,6 +34,8 @@ class IndexArithmetic:
         self.count = 0
         self.keys: dict[Any, Hashable] = {}
         self.computed: dict[Hashable, int] = {}
+        self.checked: set[Hashable] = set()
+        """Arrays of indices, with the size that they were compared with and the block where."""
         self.fixed = FixedSizes(b, self.symbol)
 
     def size_of(self, x: TriValue | int) -> Size:
@@ -64,6 +66,7 @@ class IndexArithmetic:
     def forget(self) -> None:
         """Forget the keys of values: operations were erased, and new ones may reuse their addresses."""
         self.keys.clear()
+        self.checked.clear()
 
     def key(self, value: ir.Value) -> Hashable:
         """Return a key that is equal for values computed by the same operations from the same values."""

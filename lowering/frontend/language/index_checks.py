@@ -189,6 +189,12 @@ def check_indices(b: Language, indices: TriValue, size: int | Size, wraps: bool 
     is_inside = known is not None and known[1] < least and known[0] >= (-least if wraps else 0)
     if not b.checks_indices or is_inside or 0 in indices.type.shape:
         return
+    # ``a[p] += x`` reads and writes.
+    check = (indices.value, size, wraps, ir.InsertionPoint.current.block)
+    if check in b.indices.checked:
+        return
+    if not b.guards and not b.is_muted:
+        b.indices.checked.add(check)
     highest = lowest = indices
     if indices.type.rank and indices.type.is_static:
         # Extrema are vector code. Arrays of run-time length, which may be short or empty, take one loop.
