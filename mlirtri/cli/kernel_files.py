@@ -200,8 +200,12 @@ def compile_program(
     if start is not None:
         kernel = _resume(file, start, options, stages)
         # Data of a shape is made for sizes that the IR leaves open.
-        if set(arguments) - {each.name for each in kernel.interface.parameters if not each.type.is_static}:
-            raise UnknownOptionError("--arg does not apply with --from: the IR has types of its own")
+        of_open_sizes = [each.name for each in kernel.interface.parameters if not each.type.is_static]
+        if not set(arguments) <= set(of_open_sizes):
+            raise UnknownOptionError(
+                "--arg does not apply with --from: the IR has types of its own",
+                help=f"sizes are open in {', '.join(of_open_sizes)}" if of_open_sizes else None,
+            )
         return kernel
     if is_program(file):
         return compile_file(file, arguments, options, stages)
