@@ -77,12 +77,14 @@ class WorkerProcess:
         lifeline, self._lifeline = os.pipe()
         # Unbuffered: a message that waits in a buffer of this process would be invisible to `select`.
         self.process = subprocess.Popen(
-            [sys.executable, "-c", f"{_BEGIN.format(lifeline)}\n{self.program}"],
+            [sys.executable, "-c", f"{_END_WITH_PARENT.format(lifeline)}\n{self.program}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
             bufsize=0,
             pass_fds=[lifeline],
+            # A terminal's Control-C is for the parent, which disposes of its workers.
+            start_new_session=True,
         )
         os.close(lifeline)
         self._owner = os.getpid()
@@ -196,11 +198,7 @@ def _why(status: int, had: int, limits: Limits) -> str:
     return f"{reason} when it had {had >> 20} MiB of memory and may have {limits.bytes >> 20}"
 
 
-_BEGIN = f"""import signal
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-from {__name__} import end_with_parent
-end_with_parent({{}})"""
-"""A terminal's Control-C is sent to workers, too, of which the parent disposes."""
+_END_WITH_PARENT = f"from {__name__} import end_with_parent; end_with_parent({{}})"
 
 
 def end_with_parent(lifeline: int) -> None:

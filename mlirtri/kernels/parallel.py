@@ -285,7 +285,7 @@ def _compiled(elaborated: Elaborated, outcome: Any, job: Job) -> Compiled:
         raise outcome
     answer: Answer = outcome
     context, stages = elaborated.front.context, remote_stages(elaborated)
-    finish_context(context, answer, context.params)
+    finish_context(context, answer)
     records = records_of(answer, stages)
     elaborated.observer.replay(Compilation(context, records))
     with COMPILING:

@@ -7,7 +7,6 @@ neither the function nor what it reads. Code comes back as files, linked.
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -62,6 +61,7 @@ class Answer:
     passes: dict[str, list[PassRecord]]
     warnings: list[SkippedStep]
     params: dict[str, Any]
+    """The tensors that the kernel is bound to since."""
     executable: tuple[dict[str, Any], bytes] | None
     """Its description and its files; None where the stages end before there is code."""
 
@@ -170,9 +170,9 @@ def code_of(answer: Answer) -> tuple[Code | None, Any]:
     return Code("", read_artifact(Path(folder.name), description)), folder
 
 
-def finish_context(context: CompileContext, answer: Answer, seen: Mapping[str, Any]) -> None:
+def finish_context(context: CompileContext, answer: Answer) -> None:
     """Note in the context of a compilation what a worker did for it."""
     context.passes.update(answer.passes)
-    context.params.update({name: value for name, value in answer.params.items() if name not in seen})
+    context.params.update(answer.params)
     for step in answer.warnings:
         context.skip(step, RuntimeError(step.reason))

@@ -40,7 +40,7 @@ TUNING = renewed(threading.RLock())
 """One at a time: kernels that are measured side by side slow each other down."""
 _BUDGET_SECONDS = 0.1
 """What timing takes per configuration."""
-WORKERS_START = 5.0
+WORKERS_START = 8.0
 """Seconds that other processes take before they compile: less than this is not worth them."""
 Bench = Callable[[Callable[[], Any]], float]
 
