@@ -50,6 +50,45 @@ def rewrite_memory(module: ir.Module) -> None:
                 store.operands[0] = ir.Operation.create("llvm.bitcast", [short], [store.operands[0]]).result
 
 
+_ROUNDING = """
+llvm.func weak_odr @__truncdfhf2(%x: f64) -> f16 attributes {passthrough = ["noinline"]} {
+  %one = llvm.mlir.constant(1 : i32) : i32
+  %zero = llvm.mlir.constant(0 : i32) : i32
+  %nearest = llvm.fptrunc %x : f64 to f32
+  %bits = llvm.bitcast %nearest : f32 to i32
+  %back = llvm.fpext %nearest : f32 to f64
+  %inexact = llvm.fcmp "one" %back, %x : f64
+  %last = llvm.and %bits, %one : i32
+  %even = llvm.icmp "eq" %last, %zero : i32
+  %is_off = llvm.and %inexact, %even : i1
+  %reached = llvm.intr.fabs(%back) : (f64) -> f64
+  %wanted = llvm.intr.fabs(%x) : (f64) -> f64
+  %too_small = llvm.fcmp "olt" %reached, %wanted : f64
+  %above = llvm.add %bits, %one : i32
+  %below = llvm.sub %bits, %one : i32
+  %neighbour = llvm.select %too_small, %above, %below : i1, i32
+  %odd = llvm.select %is_off, %neighbour, %bits : i1, i32
+  %rounded = llvm.bitcast %odd : i32 to f32
+  %half = llvm.fptrunc %rounded : f32 to f16
+  llvm.return %half : f16
+}
+"""
+"""What LLVM calls to round fp64 to fp16 (`to_odd_float32`, then to nearest). C runtimes have it from 2022 on."""
+
+
+def define_rounding(module: ir.Module) -> None:
+    """Define the function that LLVM calls where it makes one conversion of fp64 to fp32 and fp32 to fp16.
+
+    It does so by moving conversions into the operands of selects, with its strongest optimizations only.
+    """
+    steps = {
+        (str(cast.operands[0].type), str(cast.results[0].type)) for cast in operations_named(module, "llvm.fptrunc")
+    }
+    if {("f64", "f32"), ("f32", "f16")} <= steps:
+        for function in ir.Module.parse(_ROUNDING).body.operations:
+            module.body.append(function.detach_from_parent())
+
+
 def _arithmetic(operation: ir.Operation) -> ir.Value | None:
     if not isinstance(operation.results[0].type, ir.BF16Type):
         return None

@@ -91,6 +91,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_passes(module, TO_LLVM, context)
         run_rewrite("locations-of-calls", _locate_calls, module, context)
         run_rewrite("narrow-memory", narrow_floats.rewrite_memory, module, context)
+        run_rewrite("rounding-to-halves", narrow_floats.define_rounding, module, context)
         run_rewrite("failed-allocations", allocations.check, module, context)
         run_passes(module, TO_READ, context)
     return module

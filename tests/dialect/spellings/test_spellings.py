@@ -216,7 +216,6 @@ def test_own_functions_follow_the_semantics(semantics):
         ("numpy.reshape\\(order=…\\) is not supported", Case("numpy.reshape", X, (3, 2), "F")),
         ("numpy.sum\\(\\) has no parameter 'dim'", Case("numpy.sum", X, dim=1)),
         ("numpy.sum\\(\\) missing a required argument: 'a'", Case("numpy.sum")),
-        ("numpy.where with one argument", Case("numpy.where", M)),
         ("torch.where with one argument", Case("torch.where", M)),
         ("5 elements do not split into 2 equal parts", Case("numpy.split", np.ones(5), 2)),
         ("dtype=int32 cannot hold float32", Case("numpy.add", X, X, dtype=np.int32)),

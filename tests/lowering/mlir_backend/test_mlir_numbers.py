@@ -11,6 +11,7 @@ import torch
 from mlir_stage_helpers import ADD_TWICE, SHAPES, SOFTMAX, compiled, elementwise, matmul, run, to_numpy
 from tolerances import tolerance, within
 
+import mlirtri
 from mlirtri.dialect.base.dtypes import DTYPES
 
 
@@ -68,6 +69,18 @@ def test_half_arithmetic_rounds_once_per_operation(kind, operation, random):
     (result,) = run(elementwise([kind, kind], kind, body, shape="64"), [x, y], [((64,), NAMES[kind])])
     step = {"addf": x + y, "subf": x - y, "mulf": x * y, "divf": x / y}[operation]
     np.testing.assert_array_equal(result, to_numpy(step + x))
+
+
+def test_what_llvm_calls_to_round_fp64_to_halves_is_part_of_the_code():
+    def angle(y, x):
+        return np.arctan2(y, x)
+
+    y = np.array([1, -2, 0.3, np.nan, np.inf, -0.0, 6e-8], np.float16)
+    x = np.roll(y, 3)
+    kernel = mlirtri.jit(angle, pipeline="mlir").compile(y, x)
+    # Whether a library of the process has it as well depends on which are loaded.
+    assert "@__truncdfhf2" in kernel.ir["llvmdialect"]
+    np.testing.assert_array_equal(kernel(y, x), np.arctan2(y, x))
 
 
 @pytest.mark.parametrize("kind", ["int8", "int16", "int32", "int64"])
