@@ -65,8 +65,9 @@ class Size:
         if isinstance(factor, Size):
             if self.is_constant:
                 return factor * self.constant
-            factor = factor.constant if factor.is_constant else self._refuse()
-        return Size(tuple((s, f * factor) for s, f in self.terms) if factor else (), self.constant * factor)
+            factor = factor.constant if factor.is_constant else int(self._refuse())
+        times = factor
+        return Size(tuple((s, f * times) for s, f in self.terms) if times else (), self.constant * times)
 
     __radd__ = __add__
     __rmul__ = __mul__

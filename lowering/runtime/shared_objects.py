@@ -183,7 +183,7 @@ class _Library:
         for size in sizes:
             places.append(end)
             end = _aligned(end + size, 8)
-        ends, starts = [], []
+        ends, starts, dynamic, entries = [], [], 0, b""
         for segment in range(3):
             starts.append(0 if segment == 0 else _aligned(end, _PAGE))
             end = self._placed(segment, max(end, starts[-1]))

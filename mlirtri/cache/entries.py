@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 from mlirtri.cache.captures import Path as ValuePath
@@ -39,7 +38,8 @@ Captured = Sequence[tuple[ValuePath, Description]]
 class Origins:
     """What captured values are reached from: the kernel's function, and its compile-time arguments by name."""
 
-    function: FunctionType
+    function: Any
+    """A `FunctionType`, which as the type of an attribute would be that of a method."""
     constants: Mapping[str, Any]
 
     def record(self, captures: Sequence[Capture]) -> tuple[Captured, Reached]:

@@ -12,7 +12,7 @@ import torch
 from mlirtri.calls.callee import compiled_dtype
 from mlirtri.dialect.base.dtypes import STORED, DType, find_stored
 from mlirtri.errors import KernelTypeError
-from mlirtri.language.signature import is_dlpack
+from mlirtri.language.arguments import is_dlpack
 
 _WITHOUT_ARRAYS = {torch.bfloat16: torch.int16, **{dtype.torch: torch.int8 for dtype in STORED.values()}}
 """Dtypes of torch that NumPy lacks, and what has the same bits."""

@@ -13,7 +13,7 @@ from mlirtri.calls.arrays import as_torch, is_settled, strided_as_torch, view_of
 from mlirtri.calls.dynamic_shapes import admits
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
-from mlirtri.language.signature import is_other_array, shown_type
+from mlirtri.language.arguments import is_other_array, shown_type
 from mlirtri.lowering.core.interface import TensorParameter
 from mlirtri.settings import users_stacklevel
 

@@ -19,7 +19,7 @@ from mlirtri.calls.updates import Updates, overlap
 from mlirtri.dialect.base.dtypes import find_stored
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelMemoryError, KernelTypeError
-from mlirtri.language.signature import is_dlpack, shown_type
+from mlirtri.language.arguments import is_dlpack, shown_type
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.interface import Interface, Leaf, PrintLog, PrintSite, like, parts_of
 from mlirtri.lowering.core.stage import Executable

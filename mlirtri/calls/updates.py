@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from mlirtri.errors import ArgumentMismatchError
-from mlirtri.language.signature import is_dlpack
+from mlirtri.language.arguments import is_dlpack
 from mlirtri.lowering.core.interface import Interface
 
 EXACT_WORK = 10_000

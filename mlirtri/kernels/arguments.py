@@ -16,8 +16,8 @@ import numpy as np
 from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelMemoryError, KernelTypeError, KernelValueError
+from mlirtri.language.arguments import shown_type
 from mlirtri.language.names import Tensor
-from mlirtri.language.signature import shown_type
 from mlirtri.lowering.core.target import Target
 
 _TYPED = re.compile(r"(?:(?:mlirtri|mt|torch|np|numpy)\.)?(\w+)\s*(?:\[([\d\s,]*)\])?\s*(?::(.*))?", re.DOTALL)

@@ -26,8 +26,8 @@ from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import DeviceError, KernelError, KernelTypeError, Span
 from mlirtri.kernels.kernel import Compiled, Kernel
 from mlirtri.kernels.options import Options, language_options, resolved
+from mlirtri.language.arguments import is_torch, parameter_of
 from mlirtri.language.names import Tensor
-from mlirtri.language.signature import is_torch, parameter_of
 from mlirtri.lowering.core.interface import ConstantParameter, TensorParameter, identifier_of
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target, as_target

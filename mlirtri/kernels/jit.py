@@ -19,8 +19,9 @@ from mlirtri.kernels.kernel import Compiled, Kernel
 from mlirtri.kernels.lookup import UNKNOWN, Entry, Lookup, tick
 from mlirtri.kernels.options import Options, language_options, resolved
 from mlirtri.kernels.recompiles import History, Recompiles, facts_of
+from mlirtri.language.arguments import is_dlpack
 from mlirtri.language.names import Tensor
-from mlirtri.language.signature import Signature, is_dlpack, key_of, stand_in
+from mlirtri.language.signature import Signature, key_of, stand_in
 from mlirtri.lowering.core.interface import ConstantParameter
 from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.pipelines import INTERPRETER

@@ -24,7 +24,8 @@ import numpy as np
 
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.kernels.kernel import Kernel
-from mlirtri.language.signature import NUMBERS, Signature, is_array, is_torch
+from mlirtri.language.arguments import NUMBERS, is_array, is_torch
+from mlirtri.language.signature import Signature
 from mlirtri.lowering.core.interface import Capture
 
 UNKNOWN = object()

@@ -7,5 +7,5 @@
 
 - `dimensions.py`: `dyn`, the sizes known at run time only.
 - `names.py`: `Tensor`, `Ref`, `@macro`, and stubs of the functions of the language.
-- `signature.py`: from arguments to a `Specialization`; the key of a call.
+- `arguments.py`: one argument, its type and what it is. `signature.py`: all of a call, as a `Specialization`; its key.
 """

@@ -54,12 +54,17 @@ def _part(name: str, multiple: int) -> Symbol:
 dyn = Dyn()
 
 
+def _key(symbol: Symbol) -> tuple[Any, ...]:
+    """Return the key of a symbol of this file, which are all tuples."""
+    return symbol.key if isinstance(symbol.key, tuple) else (symbol.key, None)
+
+
 def unified(shapes: Iterable[Iterable[Any]]) -> dict[Symbol, Size]:
     """Return what stands for the symbols of names that some annotation says to be a multiple of a number."""
     symbols = {symbol for shape in shapes for size in shape if isinstance(size, Size) for symbol, _ in size.terms}
     multiples: dict[str, int] = {}
     for symbol in symbols:
-        _, name, *multiple = symbol.key
+        _, name, *multiple = _key(symbol)
         if len(multiple) == 2:
             multiples[name] = lcm(multiples.get(name, 1), multiple[1])
     replaced: dict[Symbol, Size] = {}
@@ -67,9 +72,9 @@ def unified(shapes: Iterable[Iterable[Any]]) -> dict[Symbol, Size]:
         whole = Size.of(_part(name, multiple))
         replaced[named(name)] = whole * multiple
         replaced |= {
-            symbol: whole * (multiple // symbol.key[3])
+            symbol: whole * (multiple // _key(symbol)[3])
             for symbol in symbols
-            if symbol.key[1] == name and len(symbol.key) == 4
+            if _key(symbol)[1] == name and len(_key(symbol)) == 4
         }
     return replaced
 

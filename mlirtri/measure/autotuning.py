@@ -27,8 +27,9 @@ from mlirtri.kernels.jit import JitFunction
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.options import Options, content_key, resolved
 from mlirtri.kernels.parallel import Means, compile_all, compile_here, usable_cpus
+from mlirtri.language.arguments import is_array, is_torch
 from mlirtri.language.names import Tensor
-from mlirtri.language.signature import is_array, is_torch, key_of
+from mlirtri.language.signature import key_of
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.core.tuning_file import recall, remember

@@ -26,8 +26,8 @@ from mlirtri.kernels.jit import JitFunction
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.options import Options, resolved
 from mlirtri.kernels.session import compile_function
+from mlirtri.language.arguments import shown_type, tensor_type
 from mlirtri.language.names import Tensor
-from mlirtri.language.signature import shown_type, tensor_type
 from mlirtri.lowering.core.interface import Specialization
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.core.tracebacks import public

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.calls.arrays import as_array
-from mlirtri.language.signature import is_torch
+from mlirtri.language.arguments import is_torch
 
 Named = Mapping[str, Any]
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from mlirtri.kernels.jit import JitFunction
-from mlirtri.language.signature import is_array, is_torch
+from mlirtri.language.arguments import is_array, is_torch
 from mlirtri.measure.copies import host_array
 
 

@@ -112,7 +112,7 @@ def _one_shape(x: Kind, y: Kind, growing: bool) -> Kind:
     return replace(x, varying=tuple(sorted(varying)))
 
 
-def _sizes(x: Kind, y: Kind) -> tuple[int, ...]:
+def _sizes(x: Kind, y: Kind) -> tuple[int | Size, ...]:
     return tuple(_larger(x, y, a, b) for a, b in zip(x.type.shape, y.type.shape, strict=True))
 
 
