@@ -113,6 +113,8 @@ class Variant:
         elif self.out is not None:
             self.preparation.append("o0 = out")
         written = {number for number, _ in self.interface.updates}
+        if not all(map(self._is_memory, written)):
+            raise Impossible
         self._flatten_and_copy(written)
         if self.callee.shapes is not None:
             self._find_shapes()
