@@ -54,7 +54,6 @@ class Variant:
         self._launch()
         self._end()
         self.body = self._body()
-        """The lines behind the guards."""
 
     def _body(self) -> list[str]:
         memory = self.memory
@@ -79,7 +78,8 @@ class Variant:
             conditions += [f"type(out) is {self.name('out_class', self.out)}"]
         for number, (kind, type_) in enumerate(zip(self.kinds, self.types, strict=True)):
             conditions.append(f"type(a{number}) is {self._class(kind)}")
-            if self._is_array(number) and kept_dtype(type_.dtype) is None and type_.dtype.name != "float16":
+            is_unknown = self._is_array(number) and kept_dtype(type_.dtype) is None and type_.dtype.name != "float16"
+            if is_unknown or (number in dict(self.interface.updates) and not self._is_memory(number)):
                 raise Impossible
             if not self._is_memory(number):
                 conditions += number_condition(f"a{number}", kind, type_)
@@ -113,8 +113,6 @@ class Variant:
         elif self.out is not None:
             self.preparation.append("o0 = out")
         written = {number for number, _ in self.interface.updates}
-        if not all(map(self._is_memory, written)):
-            raise Impossible
         self._flatten_and_copy(written)
         if self.callee.shapes is not None:
             self._find_shapes()
