@@ -369,9 +369,7 @@ def test_text_that_does_not_parse_is_shown():
         mt.from_stablehlo("func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %0 = stablehlo.nope %x\n}")
 
 
-class Lowered:
-    """What `jax.jit(f).lower(…)` gives, as far as it is looked at."""
-
+class Lowered:  # what `jax.jit(f).lower(…)` gives, as far as it is looked at
     def as_text(self, debug_info: bool = False) -> str:
         assert debug_info
         return MLP
@@ -379,8 +377,7 @@ class Lowered:
 
 class Jitted:
     def lower(self, *arguments, **keywords):
-        assert arguments == (1,)
-        assert keywords == {"k": 2}
+        assert (arguments, keywords) == ((1,), {"k": 2})
         return Lowered()
 
 
