@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import sympy
 import torch
 from torch.utils import _pytree as pytree
 
@@ -49,12 +50,30 @@ class Sizes:
             if size is None:
                 # The kernel refuses another rank.
                 continue
-            expected = sizes.setdefault(expression, size) if expression.is_Symbol else int(expression.subs(sizes))
+            self._find_root(name, where, expression, size, sizes)
+            if expression.free_symbols - sizes.keys():
+                # Several symbols that no argument has alone: the kernel compares what it can.
+                continue
+            expected = int(expression.subs(sizes))
             if size != expected:
                 raise ArgumentMismatchError(f"{name}(): {where} is {size}, and has to be {expression} = {expected}")
             low, high = self.ranges.get(expression, (size, size))
             if not low <= size <= high:
                 raise ArgumentMismatchError(f"{name}() was exported for {low:g} to {high:g} along {where}, got {size}")
+
+    def _find_root(self, name: str, where: str, expression: Any, size: int, sizes: dict[Any, int]) -> None:
+        """Set the only unknown symbol of a size to what this size makes it; raises `ArgumentMismatchError`."""
+        unknown = expression.free_symbols - sizes.keys()
+        if len(unknown) != 1:
+            return
+        (symbol,) = unknown
+        low, high = self.ranges.get(symbol, (0, float("inf")))
+        roots = sympy.solve(expression.subs(sizes) - size, symbol)
+        fitting = [int(root) for root in roots if root.is_Integer and (expression == symbol or low <= root <= high)]
+        if not fitting:
+            within = f"{symbol} a whole number from {low:g} to {high:g}"
+            raise ArgumentMismatchError(f"{name}(): {where} is {size}, and has to be {expression} with {within}")
+        sizes[symbol] = fitting[0]
 
 
 def _size(leaf: Any, axis: int) -> int | None:

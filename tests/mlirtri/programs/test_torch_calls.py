@@ -274,6 +274,25 @@ def test_sizes_that_are_open(results: str):
         kernel(torch.ones(3, 5), torch.ones(6, 4))
 
 
+def test_sizes_whose_symbol_no_argument_has_alone():
+    pairs = 2 * torch.export.Dim("half", min=2, max=50)
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.reshape(-1, 2).sum(1) + y[::2]
+
+    kernel = mt.from_torch(function, (torch.ones(8), torch.ones(8)), dynamic_shapes=({0: pairs}, {0: pairs})).compile()
+    x = torch.arange(12.0)
+    torch.testing.assert_close(kernel(x, x), function(x, x))
+    with pytest.raises(
+        ArgumentMismatchError, match=r"axis 0 of 'x' is 11, and has to be 2\*(\w+) with \1 a whole number"
+    ):
+        kernel(torch.ones(11), torch.ones(11))
+    with pytest.raises(ArgumentMismatchError, match=r"is 102, .* from 2 to 50"):
+        kernel(torch.ones(102), torch.ones(102))
+    with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'y' is 10, and has to be .* = 12"):
+        kernel(x, torch.ones(10))
+
+
 def test_checks_of_a_program_are_made_at_each_call():
     def checked(x: torch.Tensor) -> torch.Tensor:
         torch._assert_async((x > 0).all(), "all are positive")
