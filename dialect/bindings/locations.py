@@ -57,6 +57,10 @@ def name_of(location: ir.Location | None) -> str | None:
     return next((name for inner in _inner(location) if (name := name_of(inner))), None)
 
 
+_HEADED_LOOPS = ("scf.for", "scf.while", "scf.parallel", "scf.forall", "affine.for", "affine.parallel")
+"""Loops that declare their variables and loop-carried values in the first line, where text has no locations."""
+
+
 def callers_of(location: ir.Location | None) -> list[Note]:
     """Return one "called from here" note per call site around the span of `span_of`, innermost first."""
     if location is None:
@@ -89,7 +93,13 @@ def errors_at(operation: ir.Operation) -> Iterator[None]:
 
 
 def locate_implied_bodies(module: ir.Module) -> None:
-    """Give the implicit bodies of named linalg operations the location of their operation."""
+    """Give what text has no location for that of its operation: bodies of named linalg operations, values of loops."""
+    for operation in all_operations(module):
+        if operation.name in _HEADED_LOOPS:
+            for argument in (a for region in operation.regions for block in region.blocks for a in block.arguments):
+                # Parsing locates them in the text, which is called "-".
+                if (span := span_of(argument.location)) is None or span.file == "-":
+                    argument.set_location(operation.location)
     for operation in operations_named(module, "linalg.*"):
         if operation.name in _SHOWN_BODIES or not operation.regions:
             continue

@@ -341,3 +341,24 @@ def test_a_resumed_schedule_gives_the_same_code_byte_for_byte(function, tmp_path
     resumed = mt.resume(file, "scheduled")
     assert list(resumed.ir) == ["scheduled", "llvm", "asm"]
     assert {name: resumed.ir[name] for name in resumed.ir} == {name: kernel.ir[name] for name in resumed.ir}
+
+
+def running_sums(a, b):
+    out = np.zeros_like(a)
+    for row in range(a.shape[0]):
+        total = np.float32(0)
+        while total < a[row]:
+            total += b[row]
+        out[row] = total
+    return out
+
+
+@pytest.mark.parametrize("start", ["linalg", "fused", "bufferized"])
+def test_resumed_loops_have_the_same_locations(start, tmp_path):
+    """The first lines of loops declare values, for which text has no locations."""
+    kernel = mt.jit(running_sums, pipeline="mlir").compile(np.ones(9, np.float32), np.ones(9, np.float32))
+    complete = {name: record.complete() for name, record in kernel.compilation.records.items()}
+    file = tmp_path / f"{start}.mlir"
+    file.write_text(complete[start])
+    resumed = mt.resume(file, start, pipeline="mlir").compilation.records
+    assert {name: record.complete() for name, record in resumed.items()} == {name: complete[name] for name in resumed}
