@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 import threading
+import weakref
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -144,10 +145,21 @@ def packed(folder: Path) -> bytes:
     return buffer.getvalue()
 
 
-def unpacked(data: bytes) -> tempfile.TemporaryDirectory:
-    """Return a new folder with the files that `packed` packed; it is removed with the object."""
+class OwnFolder:
+    """A new temporary folder, which is removed with the object, or when Python ends.
+
+    `tempfile.TemporaryDirectory` warns where nobody removes it before.
+    """
+
+    def __init__(self) -> None:
+        self.name = tempfile.mkdtemp(prefix="mlirtri-")
+        weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
+
+
+def unpacked(data: bytes) -> OwnFolder:
+    """Return a new folder with the files that `packed` packed; raises `ArtifactError`."""
     try:
-        folder = tempfile.TemporaryDirectory(prefix="mlirtri-")
+        folder = OwnFolder()
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             archive.extractall(folder.name)
     except (OSError, zipfile.BadZipFile) as problem:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import pickle
 import shutil
 import subprocess
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -274,6 +277,13 @@ def test_a_loaded_kernel_is_a_kernel(folder, tmp_path, monkeypatch):
     assert dict(again.ir) == dict(original.ir)
     assert again.to_mlir("fused") == original.to_mlir("fused")
     assert again.fusion == original.fusion
+    folder = Path(again.files.name)
+    assert folder.is_dir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del again
+        gc.collect()
+    assert not folder.exists()
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
