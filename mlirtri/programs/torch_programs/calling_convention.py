@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import sympy
@@ -63,17 +64,27 @@ class Sizes:
 
     def _find_root(self, name: str, where: str, expression: Any, size: int, sizes: dict[Any, int]) -> None:
         """Set the only unknown symbol of a size to what this size makes it; raises `ArgumentMismatchError`."""
+        if expression.is_Symbol:
+            sizes.setdefault(expression, size)
+            return
         unknown = expression.free_symbols - sizes.keys()
         if len(unknown) != 1:
             return
         (symbol,) = unknown
         low, high = self.ranges.get(symbol, (0, float("inf")))
-        roots = sympy.solve(expression.subs(sizes) - size, symbol)
-        fitting = [int(root) for root in roots if root.is_Integer and (expression == symbol or low <= root <= high)]
+        fitting = [root for root in _whole_roots(expression.subs(sizes), symbol, size) if low <= root <= high]
         if not fitting:
             within = f"{symbol} a whole number from {low:g} to {high:g}"
             raise ArgumentMismatchError(f"{name}(): {where} is {size}, and has to be {expression} with {within}")
         sizes[symbol] = fitting[0]
+
+
+@lru_cache(maxsize=1024)
+def _whole_roots(expression: Any, symbol: Any, size: int) -> tuple[int, ...]:
+    """Return the whole numbers for which an expression of a symbol is this size."""
+    unknown = sympy.Dummy()  # the export's symbols are positive
+    roots = sympy.solve(expression.subs(symbol, unknown) - size, unknown)
+    return tuple(int(root) for root in roots if root.is_Integer)
 
 
 def _size(leaf: Any, axis: int) -> int | None:
