@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 import torch
+from threads import run_in_threads
 
 import mlirtri as mt
-from mlirtri.calls.runtime import Runner
 from mlirtri.errors import ArgumentMismatchError, KernelTypeError
 
 PIPELINES = ["linalg", "relax", "mlir"]
@@ -72,19 +70,6 @@ PATTERNS = {
     "update_and_return": (update_and_return, 2), "loop": (loop, 2), "scaled": (scaled, 2.5), "counted": (counted, 3),
     "chained": (chained, 2), "spectrum": (spectrum, 2),
 }  # fmt: skip
-
-
-@pytest.fixture
-def general(monkeypatch):
-    """How often the general way was gone."""
-    calls, own = [], Runner.__call__
-
-    def counted(self, arguments, out=None):
-        calls.append(len(arguments))
-        return own(self, arguments, out)
-
-    monkeypatch.setattr(Runner, "__call__", counted)
-    return calls
 
 
 def arguments(second, seed, kind):
@@ -214,9 +199,5 @@ def test_threads_have_numbers_and_results_of_their_own():
             a, b = generator.random((2, 8))
             wrong.extend(seed for kernel in kernels if abs(kernel(a, b) - a @ b) > 1e-9)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(4))
     assert wrong == []

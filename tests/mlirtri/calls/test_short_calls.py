@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 import torch
+from threads import run_in_threads
 from tolerances import tolerance, within
 
 import mlirtri as mt
@@ -314,9 +313,5 @@ def test_threads_share_a_kernel(kernel):
             if not torch.equal(kernel(x, y), x + y) or not torch.equal(add(x[:5], y[:5]), x[:5] + y[:5]):
                 wrong.append(seed)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(4))
     assert wrong == []

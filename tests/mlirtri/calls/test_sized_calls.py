@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import mlirtri as mt
-from mlirtri.calls.runtime import Runner
 from mlirtri.errors import ArgumentMismatchError, KernelTypeError
 
 TOTAL = """
@@ -40,19 +39,6 @@ def bytes_of(a, b):
 @pytest.fixture(scope="module")
 def kernel():
     return mt.from_mlir(TOTAL).compile()
-
-
-@pytest.fixture
-def general(monkeypatch):
-    """How often the general way was gone."""
-    calls, own = [], Runner.__call__
-
-    def counted(self, arguments, out=None):
-        calls.append(len(arguments))
-        return own(self, arguments, out)
-
-    monkeypatch.setattr(Runner, "__call__", counted)
-    return calls
 
 
 @pytest.mark.parametrize("kind", [torch.Tensor, np.ndarray])

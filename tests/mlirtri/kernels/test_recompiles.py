@@ -1,10 +1,9 @@
 """Every compile says which part of the key changed, and how to avoid it; kernels of a function are bounded."""
 
-import threading
-
 import numpy as np
 import pytest
 import torch
+from threads import run_in_threads
 
 import mlirtri as mt
 from mlirtri.kernels.recompiles import SpecializationWarning
@@ -121,9 +120,5 @@ def test_threads_find_their_kernels_while_others_are_dropped(monkeypatch):
             if not np.array_equal(added(x, n=n), x + n) or not np.array_equal(added(x, n), x + n):
                 wrong.append((seed, n))
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(4))
     assert wrong == []
