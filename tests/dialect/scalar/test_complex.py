@@ -156,6 +156,8 @@ def test_functions_at_the_edges():
     found = of_arrays(lambda t, z: t.concatenate(*(t.emit(name, z) for name in names), axis=0), points)
     for name, got in zip(names, found.reshape(len(names), -1), strict=True):
         expected = wanted(name, points)
+        if name == "acosh":  # C17 has NaN ± iπ/2, which NumPy gives from 2.3 on; C11 and NumPy 2.2 have NaN + i NaN.
+            expected[(points.real == 0) & np.isnan(points.imag)] = complex(np.nan, np.pi / 2)
         for mine, theirs, other in zip(parts(got), parts(expected), parts(expected)[::-1], strict=True):
             np.testing.assert_allclose(abs(mine), abs(theirs), rtol=1e-13, err_msg=name)
             known = ~np.isnan(theirs) & ~np.isnan(other)
