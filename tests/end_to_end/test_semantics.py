@@ -173,6 +173,9 @@ def test_unary_functions(tmp_path, dtype, library, pipeline):
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expressions = accepted(INEXACT_UNARY | (TORCH_ONLY if library == "torch" else set()), library, x=x)
+    if dtype == "bfloat16" and np.lib.NumpyVersion(np.__version__) < "2.3.0":
+        # There x ** 0.5 of a dtype that is not NumPy's own is C's pow, which has inf for -inf; later it is sqrt.
+        expressions.remove("x ** 0.5")
     run(tmp_path, library, "x", expressions, (x,), ULPS, pipeline)
 
 

@@ -223,7 +223,15 @@ def forks(n):
     return first + second
 
 
-@pytest.mark.parametrize("function", [lambda a: forever(0), lambda a: a + forks(0)])
+def calls_forever(a):
+    return forever(0)
+
+
+def calls_forks(a):
+    return a + forks(0)
+
+
+@pytest.mark.parametrize("function", [calls_forever, calls_forks])
 def test_recursion_without_an_end_says_so(function):
     with pytest.raises(mt.KernelError, match="is inlined more than 64 calls deep") as caught:
         mt.jit(function, inline_depth=64)(np.ones(1))
