@@ -12,6 +12,7 @@ Read in this order:
 - `nvcc.py`: NVIDIA's compiler, where it is on PATH.
 - `tvm_runtime.py`: what runs compiled code, without TVM's compiler.
 - `tvm_names.py`: the only importer of TVM's compiler: modules, types, helpers; names of our attributes.
+  `tvm_loading.py`: what makes that import cheap.
 - `tvm_passes.py`: TVM's passes, one by one. `tvm_text.py`: TVMScript to read, and back.
 
 Every package may import it; only those right of `relax` import the files that load TVM.

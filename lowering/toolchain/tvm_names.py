@@ -5,20 +5,20 @@ from __future__ import annotations
 import sys
 from typing import Any, TypeAlias, TypeVar
 
+from mlirtri.lowering.toolchain.tvm_loading import loading_compiler
 from mlirtri.lowering.toolchain.tvm_runtime import PINNED, check_versions
 
-check_versions()
-
-import tvm  # noqa: E402
-import tvm_ffi  # noqa: E402
-from tvm import ir, relax, s_tir, target, tirx  # noqa: E402
-from tvm.relax import BlockBuilder  # noqa: E402
-from tvm.s_tir import SBlock, SBlockRealize, Schedule, dlight  # noqa: E402
-from tvm.script import from_source  # noqa: E402
-from tvm.script import ir as script_ir  # noqa: E402
-from tvm.script import relax as script_relax  # noqa: E402
-from tvm.script import tirx as script_tirx  # noqa: E402
-from tvm_ffi import WalkResult, structural_equal, structural_map, structural_walk  # noqa: E402
+with loading_compiler():
+    import tvm
+    import tvm_ffi
+    from tvm import ir, relax, s_tir, target, tirx
+    from tvm.relax import BlockBuilder
+    from tvm.s_tir import SBlock, SBlockRealize, Schedule, dlight
+    from tvm.script import from_source
+    from tvm.script import ir as script_ir
+    from tvm.script import relax as script_relax
+    from tvm.script import tirx as script_tirx
+    from tvm_ffi import WalkResult, structural_equal, structural_map, structural_walk
 
 Analyzer = tvm.sym.Analyzer
 IRModule = ir.IRModule

@@ -52,7 +52,7 @@ def runtime() -> Any:
     check_versions()
     if "torch" not in sys.modules:
         os.environ.setdefault(_WITHOUT_TORCH, "1")
-    with _without_torch():
+    with without_torch():
         import tvm_ffi  # loads its library
 
     runtime_library()
@@ -60,7 +60,7 @@ def runtime() -> Any:
 
 
 @contextlib.contextmanager
-def _without_torch() -> Iterator[None]:
+def without_torch() -> Iterator[None]:
     """Let no import of this thread load torch, which `tvm_ffi` tries to load first and can do without."""
     thread = threading.get_ident()
 
