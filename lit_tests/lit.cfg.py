@@ -44,6 +44,14 @@ config.environment["COLUMNS"] = "120"
 config.environment["NO_COLOR"] = "1"
 config.environment["MLIRTRI_STRICT"] = "1"
 config.environment["MLIRTRI_CACHE"] = "0"
+# One process loads MLIR and TVM for all tests. A test that says `env -u MLIRTRI_SERVE` runs by itself.
+config.environment["MLIRTRI_SERVE"] = "1"
+subprocess.run(
+    [doctor.script("mlirtri"), "serve", "--detach", "--idle", "60"],
+    env=config.environment,
+    stdout=subprocess.DEVNULL,
+    check=False,
+)
 
 
 def has_cuda_device():

@@ -11,7 +11,7 @@ tensors of its own or is not in the disk cache, TVM with the first compilation b
 
 The front door, in reading order: `errors`, `settings`, `language` (names and signatures), `relax` (TVM's operators),
 `kernels` (`@jit`), `compiler` (the loop over the stages), `cache` (kernels on disk), `calls`, `programs`, `measure`,
-`cli`, `opt`, `pages`. The vocabulary is `mlirtri.dialect`, the lowerings `mlirtri.lowering`.
+`serve`, `cli`, `opt`, `pages`. The vocabulary is `mlirtri.dialect`, the lowerings `mlirtri.lowering`.
 """
 
 from __future__ import annotations

@@ -101,6 +101,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_CACHE", *_SWITCH, True, "keep compiled kernels on disk, for other processes"),
         Setting("MLIRTRI_CACHE_DIR", *_FOLDER, None, "folder of compiled kernels; by default in the user's cache"),
         Setting("MLIRTRI_CACHE_BYTES", *_COUNT, 1 << 30, "size of that folder; the least recently used kernels go"),
+        Setting("MLIRTRI_SERVE", *_SWITCH, False, "have commands run by `mlirtri serve`, where there is a server"),
         Setting("MLIRTRI_ASSERT_CACHE_HIT", *_SWITCH, False, "a kernel that has to be compiled is an error"),
         Setting("MLIRTRI_TUNING_FILE", *_FILE, None, "file of measured schedules; by default in the user's cache"),
         Setting("MLIRTRI_PRINT_AUTOTUNING", *_SWITCH, False, "print what `autotune` chooses to stderr"),

@@ -5,10 +5,10 @@
 *Refuses* with exit status 1 what a `KernelError` says, with 2 a command line that does not parse.
 Only `pages` imports it.
 
-- `main.py`: the commands and their options. `__main__.py` runs it.
+- `entry.py`: the command; asks a server first. `main.py`: the commands and their options. `__main__.py` runs it.
 - `kernel_files.py`: from ``FILE.py::name`` to a compiled kernel.
 - `program_files.py`: from a file of MLIR, ONNX, torch, … to a `Program`.
-- `cache_commands.py`: `mlirtri cache`. `terminal.py`: tables on stdout.
+- `cache_commands.py`: `mlirtri cache`. `serve_command.py`: `mlirtri serve`. `terminal.py`: tables on stdout.
 - `reports.py`: the tables of `mlirtri stages` and `mlirtri env`.
 - `doctor.py`: the checks of `mlirtri doctor`.
 """

@@ -1,5 +1,5 @@
 """``python -m mlirtri.cli`` is the command ``mlirtri``."""
 
-from mlirtri.cli.main import main
+from mlirtri.cli.entry import main
 
 main()

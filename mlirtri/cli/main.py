@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlirtri.cli.cache_commands import cache
+from mlirtri.cli.serve_command import serve
 from mlirtri.cli.terminal import show, waiting
 from mlirtri.errors import KernelError, UnknownOptionError
 from mlirtri.lowering.core.schedule_option import checked_schedule
@@ -393,6 +394,7 @@ def doctor(last: bool) -> int:
 
 
 commands.add_command(cache)
+commands.add_command(serve)
 
 
 if __name__ == "__main__":

@@ -14,14 +14,19 @@ from importlib import metadata
 from pathlib import Path
 
 from mlirtri.opt.options import Options, UsageError, parse_arguments, usage
+from mlirtri.serve.client import ask
 
 SPLIT_MARKER = "// -----"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
+    if arguments is None:
+        arguments = sys.argv[1:]
+        if os.environ.get("MLIRTRI_SERVE") and (status := ask("mlirtri-opt", arguments)) is not None:
+            return status
     try:
-        return _run(parse_arguments(sys.argv[1:] if arguments is None else arguments))
+        return _run(parse_arguments(arguments))
     except UsageError as error:
         return _complain(str(error), 2)
     except OSError as error:

@@ -183,8 +183,11 @@ LAYERS = (
                 "lowering.importers.from_torch.tracing lowering.runtime programs"
             ),
             "measure": "calls compiler kernels language programs",
-            "cli": "cache compiler kernels language lowering.runtime measure programs programs.torch_programs",
-            "opt": "",
+            "serve": "compiler",
+            "opt": "serve",
+            "cli": (
+                "cache compiler kernels language lowering.runtime measure opt programs programs.torch_programs serve"
+            ),
             "pages": (
                 "cli dialect.ops dialect.spellings dialect.spellings.base lowering.bridge lowering.bridge.loops "
                 "lowering.frontend lowering.importers.normalize lowering.importers.normalize.arithmetic lowering.mlir"

@@ -1,0 +1,132 @@
+"""A command that a server runs prints what it prints by itself, and ends as it ends by itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+
+import pytest
+
+KERNELS = """
+import os
+import sys
+import mlirtri as mt
+
+@mt.jit
+def add(a: mt.Tensor[[4, 8], mt.float32]):
+    return a + 1
+
+@mt.jit
+def wrong(a: mt.Tensor[[4, 8], mt.float32]):
+    return a.nothing
+
+if os.environ.get("END") == "signal":
+    os.kill(os.getpid(), 9)
+if os.environ.get("END") == "exit":
+    sys.exit(7)
+if os.environ.get("END") == "wait":
+    import time
+    print("waiting", flush=True)
+    time.sleep(20)
+"""
+MLIR = "func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {\n  return %a : tensor<4xf32>\n}\n"
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """The environment of commands that have a server, which ends with the tests."""
+    folder = tmp_path_factory.mktemp("serve")
+    (folder / "kernels.py").write_text(KERNELS)
+    (folder / "broken.mlir").write_text(MLIR.replace("return", "retrun"))
+    served = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "MLIRTRI_CACHE": "0", "MLIRTRI_SERVE": "1"}
+    server = subprocess.Popen(
+        [sys.executable, "-m", "mlirtri.cli", "serve", "--idle", "60"],
+        env=served, cwd=folder, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert server.stdout is not None
+    assert server.stdout.readline().startswith("serving at ")
+    yield served, folder
+    server.terminate()
+    server.wait()
+
+
+def _run(environment, *arguments, module="mlirtri.cli", given=None, served=True, **variables):
+    variables = {**environment[0], **variables, "MLIRTRI_SERVE": "1" if served else "0"}
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(
+        command, env=variables, cwd=environment[1], capture_output=True, text=True, input=given, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "variables"),
+    [
+        (["emit", "kernels.py::add", "--stage=tri,tir"], None, {}),
+        (["emit", "kernels.py::wrong"], None, {}),
+        (["emit", "kernels.py::add", "--stage=nix"], None, {}),
+        (["emit", "kernels.py", "--nothing"], None, {}),
+        (["run", "kernels.py::add", "--pipeline=mlir"], None, {}),
+        (["run", "none.py"], None, {}),
+        (["emit", "-", "--from=linalg", "--stage=fused"], MLIR, {}),
+        (["emit", "kernels.py::add", "--stage=tri"], None, {"MLIRTRI_PIPELINE": "nix"}),
+        (["emit", "kernels.py::add", "--stage=tri"], None, {"END": "exit"}),
+        (["emit", "kernels.py::add", "--stage=tri"], None, {"END": "signal"}),
+    ],
+)
+def test_output_and_status_are_those_of_a_process_of_its_own(environment, arguments, given, variables):
+    served = _run(environment, *arguments, given=given, **variables)
+    alone = _run(environment, *arguments, given=given, served=False, **variables)
+    assert (served.returncode, served.stdout, served.stderr) == (alone.returncode, alone.stdout, alone.stderr)
+
+
+@pytest.mark.parametrize(("arguments", "given"), [(["--cse", "-"], MLIR), (["broken.mlir"], None), (["--nix"], None)])
+def test_mlirtri_opt_too(environment, arguments, given):
+    served = _run(environment, *arguments, module="mlirtri.opt", given=given)
+    alone = _run(environment, *arguments, module="mlirtri.opt", given=given, served=False)
+    assert (served.returncode, served.stdout, served.stderr) == (alone.returncode, alone.stdout, alone.stderr)
+
+
+def test_a_command_runs_in_a_process_of_the_server(environment):
+    start = os.times().children_user
+    assert _run(environment, "emit", "kernels.py::add", "--stage=asm").returncode == 0
+    assert os.times().children_user - start < 0.6  # TVM and MLIR take more
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_signals_end_the_command(environment, number):
+    command = [sys.executable, "-m", "mlirtri.cli", "emit", "kernels.py::add"]
+    variables = {**environment[0], "END": "wait"}
+    process = subprocess.Popen(command, env=variables, cwd=environment[1], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert process.stderr.readline() == "waiting\n"
+    process.send_signal(number)
+    printed = "interrupted\n" if number == signal.SIGINT else ""
+    assert process.stderr.read().lstrip() == printed  # its end: the process that writes has ended, too
+    assert process.wait() == (130 if number == signal.SIGINT else -number)
+
+
+def test_the_socket_is_the_users_alone_and_others_get_no_answer(environment):
+    (path,) = (environment[1] / "cache" / "mlirtri").glob("serve-*.sock")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(path))
+        connection.sendall(b"nonsense")
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(1) == b""
+    again = _run(environment, "serve")
+    assert again.stdout == f"a server runs at {path}\n"
+
+
+def test_where_python_would_start_otherwise_the_command_runs_by_itself(environment):
+    assert _run(environment, "emit", "kernels.py::add", "--stage=tri", PYTHONHASHSEED="7").returncode == 0
+
+
+def test_a_server_ends_when_it_is_idle_and_leaves_no_socket(tmp_path):
+    variables = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-m", "mlirtri.cli", "serve", "--idle", "1"], env=variables, check=False)
+    assert done.returncode == 0
+    assert list((tmp_path / "mlirtri").iterdir()) == []
