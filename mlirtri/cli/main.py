@@ -395,7 +395,3 @@ def doctor(last: bool) -> int:
 
 commands.add_command(cache)
 commands.add_command(serve)
-
-
-if __name__ == "__main__":
-    main()
