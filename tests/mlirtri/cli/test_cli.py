@@ -361,7 +361,7 @@ def test_files_of_one_name_are_different_modules(tmp_path):
 
 
 def _start(*arguments: str, **options) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-m", "mlirtri.cli.main", *arguments], stderr=subprocess.PIPE, **options)
+    return subprocess.Popen([sys.executable, "-m", "mlirtri.cli", *arguments], stderr=subprocess.PIPE, **options)
 
 
 def test_a_reader_that_leaves_early_sees_no_traceback():
