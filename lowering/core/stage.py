@@ -5,6 +5,7 @@ A lowering is a function ``lower(ir, context) -> ir``. A `Stage` gives it a name
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -68,6 +69,8 @@ class PassRecord:
     name: str
     text: str
     changed: bool
+    seconds: float | None = field(default=None, compare=False)
+    """Since the pass before, the text of this one included; None where the kernel comes from the disk cache."""
 
 
 _WARNED: dict[Any, Any] = {}
@@ -84,6 +87,8 @@ class CompileContext:
     stage: str = ""
     """Name of the running stage; the compile loop sets it."""
     passes: dict[str, list[PassRecord]] = field(default_factory=dict)
+    since: float = field(default_factory=time.perf_counter)
+    """When the stage began or its last pass was recorded."""
     on_pass: Callable[[str, PassRecord], None] | None = None
     """Called with the stage and the record after every pass, for printing and dumping."""
     on_trial: Callable[[Any], None] | None = None
@@ -132,8 +137,10 @@ class CompileContext:
         while unique in names:
             count += 1
             unique = f"{name}#{count}"
-        record = PassRecord(unique, text, changed=text != previous)
+        now = time.perf_counter()
+        record = PassRecord(unique, text, changed=text != previous, seconds=now - self.since)
         ran.append(record)
+        self.since = now
         if self.on_pass is not None:
             self.on_pass(self.stage, record)
 

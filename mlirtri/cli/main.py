@@ -148,13 +148,14 @@ def _options(pipeline: str | None, target: str | None, schedule: str | None) -> 
 @click.option("--complete", is_flag=True, help="The text that loses nothing: with locations and constants.")
 @click.option("--explain-fusion", is_flag=True, help="Instead, which operations became one kernel, and why not others.")
 @click.option("--json", "as_json", is_flag=True, help="The explanation, machine-readable.")
+@click.option("--timing", is_flag=True, help="Also, on stderr, the stages and passes by the time that they took.")
 @_start
 @_arguments
 @_pipeline
 @_target
 @_schedule
 def emit(
-    file, stages, pass_name, complete, explain_fusion, as_json, start, arguments, pipeline, target, schedule
+    file, stages, pass_name, complete, explain_fusion, as_json, timing, start, arguments, pipeline, target, schedule
 ) -> None:
     """Print the IR of a kernel, stage by stage; of several, as FILE::a,b or FILE::*, one after the other.
 
@@ -163,6 +164,7 @@ def emit(
     stdin), ONNX (.onnx) or torch.export (.pt2); --arg then says sizes that its types leave open.
     """
     from mlirtri.cli.kernel_files import compile_program, each_kernel
+    from mlirtri.cli.reports import timing_table
 
     if as_json and not explain_fusion:
         raise click.UsageError("--json is for --explain-fusion; IR is text")
@@ -170,13 +172,14 @@ def emit(
         raise click.UsageError("--explain-fusion prints no stage: leave out --stage, --pass and --complete")
     named = [name for text in stages for name in text.split(",") if name and name != "all"]
     everything = not named or any("all" in text.split(",") for text in stages)
-    options = _options(pipeline, target, schedule)
-    texts = []
+    options, texts = _options(pipeline, target, schedule), []
     for spec in [file] if start else each_kernel(file):
         if explain_fusion:
             _explain(compile_program(spec, start, _by_name(arguments), options), as_json)
             continue
         kernel = compile_program(spec, start, _by_name(arguments), options, None if everything else named)
+        if timing:
+            show(timing_table(kernel.observed), stderr=True)
         names = list(kernel.ir) if everything else [kernel.pipeline.find(name).name for name in named]
         texts += _pass_texts(kernel, names, pass_name) if pass_name else _stage_texts(kernel, names, complete)
     for banner, text in texts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.table import Table
@@ -12,6 +13,9 @@ from mlirtri.errors import UnknownOptionError
 from mlirtri.lowering.core.target import as_target
 from mlirtri.lowering.pipelines import AKG_ALIASES, LazyLowering, pipeline_for
 from mlirtri.settings import SETTINGS, get
+
+if TYPE_CHECKING:
+    from mlirtri.compiler.records import Compilation
 
 
 def stages_table(pipelines: list[str], target: str | None) -> Table:
@@ -53,3 +57,15 @@ def _shown(value: object) -> str:
     if value is None or value == ():
         return "-"
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def timing_table(compilation: Compilation) -> Table:
+    """Return the stages and passes of a compilation, the longest first; a stage's time holds that of its passes."""
+    rows = [(record.seconds, name, "") for name, record in compilation.records.items()]
+    for stage, passes in compilation.context.passes.items():
+        rows += [(each.seconds, stage, each.name) for each in passes if each.seconds is not None]
+    total = sum(record.seconds for record in compilation.records.values())
+    table = new_table("ms", "%", "stage", "pass")
+    for seconds, stage, name in sorted(rows, key=lambda row: -row[0]):
+        table.add_row(f"{seconds * 1e3:.1f}", f"{100 * seconds / total:.0f}" if total else "-", stage, name)
+    return table

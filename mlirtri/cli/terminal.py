@@ -22,8 +22,8 @@ def table(*headings: str) -> Any:
     return made
 
 
-def show(renderable: RenderableType) -> None:
-    """Print a table to stdout, untruncated where stdout is no terminal."""
+def show(renderable: RenderableType, stderr: bool = False) -> None:
+    """Print a table to stdout or stderr, untruncated where stdout is no terminal."""
     from rich.console import Console
 
     is_free = not sys.stdout.isatty() and "COLUMNS" not in os.environ
@@ -31,7 +31,7 @@ def show(renderable: RenderableType) -> None:
     # Printed by us: rich would end the process where a reader leaves early.
     with console.capture() as text:
         console.print(renderable)
-    print(text.get(), end="")
+    print(text.get(), end="", file=sys.stderr if stderr else sys.stdout)
 
 
 def waiting(activity: str) -> AbstractContextManager[Any]:

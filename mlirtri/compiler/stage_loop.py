@@ -36,7 +36,7 @@ def _run_all(ir: Any, pipeline: Pipeline, context: CompileContext, hook: Hook | 
     result = Compilation(context)
     for stage in pipeline.stages:
         context.stage = stage.name
-        start = time.perf_counter()
+        start = context.since = time.perf_counter()
         ir = settle(stage.kind, _run(stage, ir, context))
         seconds = time.perf_counter() - start
         if hook is not None:

@@ -382,3 +382,19 @@ def test_interrupt_is_status_130(tmp_path):
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert (process.returncode, err.strip()) == (130, b"interrupted")
+
+
+def test_timing_lists_stages_and_passes_by_cost_on_stderr(tmp_path, capsys):
+    file = tmp_path / "timed.py"
+    file.write_text("import mlirtri as mt\n@mt.jit\ndef k(a: mt.Tensor[[4], mt.float32]):\n    return a + 1\n")
+    from mlirtri.cli.main import run_command
+
+    assert run_command(["emit", str(file), "--stage=fused", "--timing"]) == 0
+    out, err = capsys.readouterr()
+    assert "linalg.generic" in out
+    heading, *rows = (line.split() for line in err.splitlines())
+    assert heading == ["ms", "%", "stage", "pass"]
+    times = [float(row[0]) for row in rows]
+    assert times == sorted(times, reverse=True)
+    assert {"ast", "tri", "linalg", "fused"} <= {row[2] for row in rows if len(row) == 3}
+    assert {"canonicalize"} <= {row[3] for row in rows if len(row) == 4}
