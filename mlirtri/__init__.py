@@ -31,7 +31,10 @@ from mlirtri.language.names import (
     Tensor,
     device_print,
     macro,
+    ndrange,
+    prange,
     ptr,
+    serial,
     static_range,
 )
 from mlirtri.lowering.core.forks import watch as _watch_forks
@@ -44,8 +47,8 @@ __version__ = "0.1.0"
 __all__ = [
     "Config", "JitFunction", "Kernel", "KernelError", "Macro", "Pipeline", "Ref", "Stage", "StridedTensor", "Tensor",
     "autotune", "compare", "device", "device_print", "dyn", "from_jax", "from_mlir", "from_onnx", "from_relax",
-    "from_stablehlo", "from_torch", "from_tosa", "graph", "jit", "load", "macro", "ptr", "relax", "resume",
-    "static_range", "tensorir", "torch_op", "tune",
+    "from_stablehlo", "from_torch", "from_tosa", "graph", "jit", "load", "macro", "ndrange", "prange", "ptr", "relax",
+    "resume", "serial", "static_range", "tensorir", "torch_op", "tune",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

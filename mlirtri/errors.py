@@ -194,6 +194,10 @@ class KernelValueError(KernelError, ValueError):
     """A compile-time value (an axis, a shape, a constant) that an operation does not take."""
 
 
+class LoopDependenceError(KernelValueError):
+    """A loop that is declared parallel, whose iterations read or write what others write."""
+
+
 class NestedTooDeeplyError(KernelValueError, RecursionError):
     """Calls or expressions nested too deeply, such as a recursion without an end."""
 

@@ -15,6 +15,7 @@ Read in this order:
 - `indexing.py`, `slices.py`, `updates.py`: reading by index, basic indices, writing by index.
 - `calls.py`, `library_calls.py`, `inlining.py`: calls by kind of callee.
 - `branches.py`; `loops.py`, `iterables.py`, `loop_state.py`: `scf.if`, `scf.for`, `scf.while` and their iter_args.
+- `loop_nests.py`: `ndrange` as nested loops. `lowering.dependence` refuses parallel loops that are none.
 - `kernel_graph.py`: calls of several kernels, recorded; `graph_to_tri.py`: one function of them.
 - `device_placement.py`: copies of values between devices.
 

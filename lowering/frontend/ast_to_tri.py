@@ -29,6 +29,7 @@ from mlirtri.lowering.core.interface import (
     python_value,
 )
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.dependence.declared_loops import check as check_declared_loops
 from mlirtri.lowering.external.calls import declaration_of, drop_unused
 from mlirtri.lowering.frontend import branches, calls, loops, statements  # noqa: F401 - they register their handlers
 from mlirtri.lowering.frontend.argument_sizes import emit_prologue, with_linear_form, without_values
@@ -58,6 +59,7 @@ def lower(tree: KernelTree, context: CompileContext) -> ir.Module:
             _emit_body(tree, context, function, block)
         drop_unused(module)
         module.operation.verify()
+        check_declared_loops(module)
     return module
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mlirtri.dialect.base.sizes import Size
@@ -31,6 +31,9 @@ class Iterable:
     start: Size | None = None
     """For a range with a positive step: the initial value of the induction variable, which advances by `step`."""
     step: int = 1
+    order: str = "python"
+    """`python`: as fast as the same results allow; `serial`: in order, not unrolled; `parallel`: declared independent.
+    """
 
     @property
     def static_count(self) -> int | None:
@@ -41,7 +44,7 @@ def iterable_of(context: FunctionContext, node: ast.expr) -> Iterable:
     """Return the iterable of the expression after `in`; raises `KernelTypeError` for other values."""
     if isinstance(node, ast.Call):
         callee = visit(context, node.func)
-        name = "static_range" if getattr(callee, "__mlirtri_name__", None) == "mlirtri.static_range" else callee
+        name = getattr(callee, "__mlirtri_name__", callee)
         if name in _CALLS and not node.keywords:
             return _CALLS[name](context, node)
         if callee is enumerate:
@@ -129,6 +132,32 @@ def _static_range(context: FunctionContext, node: ast.Call) -> Iterable:
     return Iterable(iterable.count, iterable.item, unroll=True)
 
 
+def _serial(context: FunctionContext, node: ast.Call) -> Iterable:
+    return replace(_range_call(context, node), order="serial")
+
+
+def _prange(context: FunctionContext, node: ast.Call) -> Iterable:
+    return _parallel(context, node, _range_call(context, node))
+
+
+def _ndrange(context: FunctionContext, node: ast.Call) -> Iterable:
+    """Return the iterable of an `ndrange` with one bound; `loops` makes nested loops of one with several."""
+    if len(node.args) != 1:
+        raise KernelTypeError("ndrange takes the bounds of one axis or more", context.span(node))
+    [bound] = elements(context, node.args)
+    first, last = bound if isinstance(bound, (tuple, list)) and len(bound) == 2 else (0, bound)
+    return _parallel(context, node, _range(context.b, first, last, 1))
+
+
+def _parallel(context: FunctionContext, node: ast.Call, iterable: Iterable) -> Iterable:
+    if iterable.start is None:
+        raise KernelValueError(
+            "a parallel loop has a positive step that is known at compile time", context.span(node),
+            help="its iterations have no order: count upwards",
+        )  # fmt: skip
+    return replace(iterable, order="parallel")
+
+
 def _zip(context: FunctionContext, node: ast.Call) -> Iterable:
     parts = [iterable_of(context, argument) for argument in node.args]
     if not parts:
@@ -168,7 +197,10 @@ def _reversed(context: FunctionContext, node: ast.Call) -> Iterable:
 
 _CALLS: dict[Any, Callable[[FunctionContext, ast.Call], Iterable]] = {
     range: _range_call,
-    "static_range": _static_range,
+    "mlirtri.static_range": _static_range,
+    "mlirtri.serial": _serial,
+    "mlirtri.prange": _prange,
+    "mlirtri.ndrange": _ndrange,
     zip: _zip,
     reversed: _reversed,
 }

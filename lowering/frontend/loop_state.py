@@ -113,6 +113,15 @@ class LoopState:
             names[name] = merging.rebuilt(first, iter(leaves))
         return names, list(remaining)
 
+    def labels(self) -> list[str]:
+        """Return the user's names of the iter_args; those without one have the name of what they hold."""
+        labels = [name for name in self.names for leaf_kind in self.kinds[name] for _ in leaf_kind.types]
+        locals_ = self.scope.locals
+        for storage in self.storages:
+            aliases = [name for name in locals_ if merging.aliases(locals_[name], storage) and name.isidentifier()]
+            labels.append(min(aliases, default="a value"))
+        return labels
+
     def enter(self, values: Sequence[TriValue]) -> None:
         """Bind names and memory to the values of the iter_args at the start of an iteration, or after the loop."""
         names, memories = self.split(values)

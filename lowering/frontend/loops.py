@@ -24,6 +24,7 @@ from mlirtri.errors import (
     Span,
     UnsupportedSyntaxError,
 )
+from mlirtri.lowering.dependence.declared_loops import PARALLEL
 from mlirtri.lowering.frontend.branches import emit_if, select
 from mlirtri.lowering.frontend.context import FunctionContext, LoopPlan, PlanChanged, handles, visit, visit_block
 from mlirtri.lowering.frontend.early_exits import stored
@@ -32,6 +33,7 @@ from mlirtri.lowering.frontend.language.builder import Language
 from mlirtri.lowering.frontend.language.index_checks import counted, finish
 from mlirtri.lowering.frontend.language.merging import Kind, described, same
 from mlirtri.lowering.frontend.language.scf import for_loop, index_of, tensor_of_index, while_loop
+from mlirtri.lowering.frontend.loop_nests import nested
 from mlirtri.lowering.frontend.loop_state import LoopState
 from mlirtri.lowering.frontend.operators import condition
 from mlirtri.lowering.frontend.scope import FailedAssignment
@@ -50,13 +52,29 @@ MAX_FORCED_ITERATIONS = 256
 def visit_for(context: FunctionContext, node: ast.For) -> None:
     _refuse_else(node)
     outer_names = set(context.scope.locals)
+    if (nest := nested(context, node)) is not node:
+        visit_for(context, nest)
+        return _forget_iterated(context, outer_names)
     iterable = iterable_of(context, node.iter)
     count = iterable.static_count
-    if count is not None and (iterable.unroll or (count <= context.b.unroll and _is_innermost(node))):
+    if iterable.order != "python":
+        _emit_in_order(context, node, iterable)
+    elif count is not None and (iterable.unroll or (count <= context.b.unroll and _is_innermost(node))):
         _unroll(context, node, iterable, 0)
     else:
         _emit_or_unroll(context, node, iterable)
     _forget_iterated(context, outer_names)
+
+
+def _emit_in_order(context: FunctionContext, node: Any, iterable: Iterable) -> None:
+    """Emit a loop whose order is declared; it is never unrolled."""
+    if iterable.order == "parallel" and node.flag:
+        raise UnsupportedSyntaxError(
+            "a parallel loop cannot end early: its iterations have no order",
+            context.span(node),
+            help="run it in order with mt.serial, or skip work with `continue`",
+        )
+    _emit(context, node, lambda plan: _emit_for(context, node, iterable, plan))
 
 
 def _forget_iterated(context: FunctionContext, outer_names: set[str]) -> None:
@@ -231,7 +249,11 @@ def _emit_counted(context: FunctionContext, node: Any, iterable: Iterable, state
         number = _loop_index(b, tensor_of_index(index, location), node, lower, upper, takes_all=step == 1)
         with counted(b, number, index.owner.owner.operation, lower, step, iterable.count):
             _visit_iteration(context, node, number if iterable.start is not None else iterable.item(number))
-            return state.leave()
+            yielded = state.leave()
+        if iterable.order == "parallel":
+            names = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in state.labels()])
+            index.owner.owner.operation.attributes[PARALLEL] = names
+        return yielded
 
     results = for_loop(bounds, state.initial, body, location)
     checks = finish(b)

@@ -87,8 +87,8 @@ def _import_error(path: Path, error: BaseException) -> SourceNotAvailableError:
     if isinstance(error, SyntaxError) and error.filename == file:
         span = Span(file, error.lineno or 1, error.offset or 1)
         return SourceNotAvailableError(f"{path.name} is not valid Python: {error.msg}", span)
-    if isinstance(error, SyntaxError) and (before := _text_before_null(path)) is not None:
-        # Python says no position of these.
+    if isinstance(error, (SyntaxError, ValueError)) and (before := _text_before_null(path)) is not None:
+        # Python says no position of these, and 3.10 raises a ValueError.
         span = Span(file, before.count("\n") + 1, len(before) - before.rfind("\n"))
         return SourceNotAvailableError(f"{path.name} is not valid Python: a null character", span)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]

@@ -6,8 +6,9 @@ The stubs are never run: the compiler reads which one is called. Calling one out
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DType, as_dtype
@@ -97,6 +98,34 @@ def static_range(*bounds: int) -> range:
 
 
 static_range.__mlirtri_name__ = "mlirtri.static_range"  # type: ignore[attr-defined]
+
+
+def serial(*bounds: int) -> range:
+    """Return `range`; in a kernel its loop is never unrolled, and runs in order."""
+    return range(*bounds)
+
+
+serial.__mlirtri_name__ = "mlirtri.serial"  # type: ignore[attr-defined]
+
+
+def prange(*bounds: int) -> range:
+    """Return `range`; in a kernel the iterations are independent, or the kernel is refused."""
+    return range(*bounds)
+
+
+prange.__mlirtri_name__ = "mlirtri.prange"  # type: ignore[attr-defined]
+
+
+def ndrange(*bounds: int | tuple[int, int]) -> Iterator[tuple[int, ...]] | range:
+    """Return the indices of nested loops, each from 0 to a bound or between two; in a kernel these are independent.
+
+    ``for i, j in mt.ndrange(n, (1, m - 1))``. With one bound the elements are integers, else tuples.
+    """
+    ranges = [range(*bound) if isinstance(bound, tuple) else range(bound) for bound in bounds]
+    return ranges[0] if len(ranges) == 1 else product(*ranges)
+
+
+ndrange.__mlirtri_name__ = "mlirtri.ndrange"  # type: ignore[attr-defined]
 
 
 def device_print(*values: Any) -> None:

@@ -52,6 +52,8 @@ AREAS: dict[str, tuple[Row, ...]] = {
         Row("`for row in array`, `enumerate`, `zip`, `reversed`", "along the first axis", f"{LOOPS}::enumerate_zip_reversed"),
         Row("`for` over tuples, lists, strings; `mt.static_range`", "unrolled",
             f"{LOOPS}::static_range_gives_static_shapes"),
+        Row("`mt.prange`, `mt.ndrange`, `mt.serial`", "declared parallel, or refused; in order",
+            "lowering/dependence/test_parallel_loops.py::test_results_are_those_of_the_loops_in_order"),
         Row("few iterations", "innermost loops of up to `jit(unroll=4)` iterations are unrolled", f"{LOOPS}::test_unrolling_is_an_option"),
         Row("`while`, `break`, `continue`", "`scf.while` where the number of iterations is not known", f"{LOOPS}::break_and_continue"),
         Row("names whose type grows (`s = 0; s += x[i]`)", "the type that the first iteration gives", f"{LOOPS}::types_grow_in_loops"),

@@ -66,7 +66,8 @@ LAYERS = (
         shared="errors dialect dialect.base dialect.bindings lowering.core lowering.toolchain lowering.mlir",
         packages={
             "lowering.frontend.language": "dialect.ops dialect.promotion",
-            "lowering.frontend": "dialect.spellings lowering.external lowering.frontend.language",
+            "lowering.dependence": "",
+            "lowering.frontend": ("dialect.spellings lowering.dependence lowering.external lowering.frontend.language"),
             "lowering.linalg": "dialect.ops dialect.scalar lowering.external",
             "lowering.importers.normalize.arithmetic": "dialect.scalar",
             "lowering.importers.normalize.sizes": "lowering.sizes",

@@ -17,6 +17,7 @@ from mlirtri.pages import operations_page as reference
 OPS = TABLE
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="the page names math.exp2 and math.cbrt, which came with 3.11")
 def test_the_page_is_the_generated_one():
     assert reference.PAGE.read_text() == reference.page(), "run python -m mlirtri.pages.operations_page --write"
 

@@ -1,0 +1,16 @@
+"""Refuse parallel loops whose iterations depend on each other.
+
+*Takes* a module of the `tri` dialect, whose loops that the user declared parallel (`mt.prange`, `mt.ndrange`) carry the
+attribute of `declared_loops.PARALLEL`. *Gives* nothing: it only looks. *Refuses* with `LoopDependenceError` a loop in
+which an iteration reads or writes what another one writes, unless all of them only add to it, multiply it, or take an
+extremum of it: a reduction. What is not proven independent is refused, too.
+
+Read in this order:
+
+- `declared_loops.py`: the attribute, and the check of each loop that has it.
+- `index_forms.py`: indices as linear forms of induction variables and loop-invariant values.
+- `accesses.py`: the regions of arrays that a loop's body reads and writes; reductions.
+- `distances.py`: the iterations between two accesses of one element.
+
+`lowering.frontend` may import it.
+"""
