@@ -54,7 +54,7 @@ def test_the_wheel_has_types_licence_and_commands(wheel):
     assert "mlirtri/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     commands = next(wheel.read(name).decode() for name in names if name.endswith("entry_points.txt"))
-    assert "mlirtri = mlirtri.cli.main:main" in commands
+    assert "mlirtri = mlirtri.cli.entry:main" in commands
     assert "mlirtri-opt = mlirtri.opt.main:main" in commands
 
 
