@@ -9,9 +9,10 @@
 This import loads none of MLIR, TVM and torch: MLIR loads with the first compilation, torch with the first call that has
 tensors of its own or is not in the disk cache, TVM with the first compilation by a pipeline that uses it.
 
-The front door, in reading order: `errors`, `settings`, `language` (names and signatures), `relax` (TVM's operators),
-`kernels` (`@jit`), `compiler` (the loop over the stages), `cache` (kernels on disk), `calls`, `programs`, `measure`,
-`serve`, `cli`, `opt`, `pages`. The vocabulary is `mlirtri.dialect`, the lowerings `mlirtri.lowering`.
+The front door, in reading order: `errors`, `settings`, `language` (names and signatures), `tile` (tile kernels),
+`relax` (TVM's operators), `kernels` (`@jit`), `compiler` (the loop over the stages), `cache` (kernels on disk),
+`calls`, `programs`, `measure`, `serve`, `cli`, `opt`, `pages`. The vocabulary is `mlirtri.dialect`, the lowerings are
+`mlirtri.lowering`.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ Read in this order:
 - `branches.py`; `loops.py`, `iterables.py`, `loop_state.py`: `scf.if`, `scf.for`, `scf.while` and their iter_args.
 - `loop_nests.py`: `ndrange` as nested loops. `lowering.dependence` refuses parallel loops that are none.
 - `kernel_graph.py`: calls of several kernels, recorded; `graph_to_tri.py`: one function of them.
+- `tile_loops.py`, `tiles.py`: tile kernels, their loops and the functions of `mlirtri.tile`.
 - `device_placement.py`: copies of values between devices.
 
 `language/` defines ``x + y`` and ``sum(x)``. `mlirtri`'s packages import `python_to_ast` and the tables of `operators`.

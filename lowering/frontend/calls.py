@@ -46,6 +46,7 @@ from mlirtri.lowering.frontend.language.storage import as_new_array, current, ei
 from mlirtri.lowering.frontend.library_calls import Method, spelled
 from mlirtri.lowering.frontend.operators import fold, is_integer, predicate_of
 from mlirtri.lowering.frontend.scope import BUILTINS
+from mlirtri.lowering.frontend.tiles import tile_call, tile_name
 
 _BUILTINS = set(BUILTINS.values())
 
@@ -58,6 +59,8 @@ def visit_call(context: FunctionContext, node: ast.Call) -> Any:
         arguments = elements(context, node.args)
         result = as_new_array(callee.emit(b, arguments, _keywords(context, node.keywords)))
         return with_rank_0_memory(b.semantics, "", arguments, result)
+    if (name := tile_name(callee)) is not None:
+        return tile_call(context, name, node)
     if getattr(callee, "references", ()):
         return inline_macro(context, callee, node)
     arguments = elements(context, node.args)

@@ -21,6 +21,7 @@ from mlirtri.lowering.frontend.language.merging import Kind, aliases
 from mlirtri.lowering.frontend.language.storage import Storage
 from mlirtri.lowering.frontend.python_to_ast import span_of_node
 from mlirtri.lowering.frontend.scope import FAILED, FailedAssignment, Scope
+from mlirtri.lowering.frontend.tile_loops import nested
 
 # Unsupported syntax with its replacement; other unsupported syntax is refused without one.
 INSTEAD = {
@@ -155,7 +156,7 @@ def visit_body(context: FunctionContext, body: list[ast.stmt], read_after: Itera
     Names in `read_after` are read after the body: the parameters of a macro that stand for variables.
     """
     context.scope.assigned = frozenset(stored(body))
-    returned = visit_block(context, structured(body, read_after))
+    returned = visit_block(context, structured(nested(body), read_after))
     raise_all(context.errors)
     return returned.value if returned else None
 

@@ -15,6 +15,7 @@ from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing import element
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.storage import current
+from mlirtri.lowering.frontend.tiles import LOOPS, range_of, tile_name
 
 ITERATED = ".iterated"
 """Start of the hidden names of arrays that loops run over."""
@@ -44,6 +45,8 @@ def iterable_of(context: FunctionContext, node: ast.expr) -> Iterable:
     """Return the iterable of the expression after `in`; raises `KernelTypeError` for other values."""
     if isinstance(node, ast.Call):
         callee = visit(context, node.func)
+        if (loop := tile_name(callee)) in LOOPS:
+            return _range_call(context, range_of(context, loop, node))
         name = getattr(callee, "__mlirtri_name__", callee)
         if name in _CALLS and not node.keywords:
             return _CALLS[name](context, node)

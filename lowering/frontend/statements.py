@@ -14,6 +14,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelAssertionError, KernelTypeError, KernelValueError, UnsupportedSyntaxError
 from mlirtri.lowering.external.objects import Device
+from mlirtri.lowering.frontend import tiles
 from mlirtri.lowering.frontend.context import FunctionContext, Returned, handles, visit, visit_block
 from mlirtri.lowering.frontend.expressions import attribute, item
 from mlirtri.lowering.frontend.indexing import element, rows
@@ -70,6 +71,8 @@ def visit_with(context: FunctionContext, node: ast.With) -> Returned | None:
     """Emit the body of ``with mt.device("gpu"):`` on the device; values of other devices are copied there."""
     first, *others = node.items
     device = visit(context, first.context_expr)
+    if isinstance(device, tiles.Grid):
+        return tiles.enter(context, device, node)
     if not isinstance(device, Device):
         raise UnsupportedSyntaxError(
             f"a kernel cannot enter {describe(device)}",

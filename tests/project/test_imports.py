@@ -163,6 +163,7 @@ LAYERS = (
         ),
         packages={
             "language": "",
+            "tile": "language",
             "relax": "lowering.external",
             "calls": "language lowering.runtime",
             "compiler": (

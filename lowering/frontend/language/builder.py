@@ -62,6 +62,8 @@ class Language:
         """Whether assertions and prints take effect."""
         self.stops = stops
         """Whether a debugger is attached for `breakpoint()`."""
+        self.in_tile_kernel = False
+        """Whether the body of a ``with T.Kernel(…)`` is being lowered."""
         self.prints = DevicePrints()
         self.unknown = UNKNOWN
         """The size or offset of an operation that is given by an operand."""

@@ -1,0 +1,57 @@
+"""The loops of tile kernels in the syntax tree: one `for` per axis of a grid, and of `T.Parallel`."""
+
+from __future__ import annotations
+
+import ast
+import copy
+
+GRID = ".grid{}"
+"""Hidden names of a kernel's numbers of blocks, which stand before the loops over them."""
+RANGE = ".range"
+"""The hidden name of `range`, which a kernel may give another meaning."""
+
+
+class _Nests(ast.NodeTransformer):
+    """Write the loops over blocks and over the elements of `T.Parallel` as nests of `for`."""
+
+    def visit_With(self, node: ast.With) -> ast.With:
+        self.generic_visit(node)
+        names = node.items[0].optional_vars
+        if names is None:
+            return node
+        parts = names.elts if isinstance(names, (ast.Tuple, ast.List)) else [names]
+        body = node.body
+        for axis, part in enumerate(parts):
+            grid = ast.copy_location(ast.Name(GRID.format(axis), ast.Load()), part)
+            call = ast.Call(ast.copy_location(ast.Name(RANGE, ast.Load()), part), [grid], [])
+            loop = ast.For(part, ast.copy_location(call, part), body, [])
+            body = [ast.copy_location(loop, node)]
+        return ast.copy_location(ast.With(node.items, body), node)
+
+    def visit_For(self, node: ast.For) -> ast.For:
+        self.generic_visit(node)
+        call = node.iter
+        is_call = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "Parallel"
+        if not is_call or not isinstance(node.target, ast.Tuple) or len(node.target.elts) != len(call.args):
+            return node
+        if node.orelse or any(isinstance(part, ast.Break) for statement in node.body for part in ast.walk(statement)):
+            # A nest would leave its innermost loop only: the loop over several extents is refused as it stands.
+            return node
+        body = node.body
+        for part, extent in reversed(list(zip(node.target.elts, call.args, strict=True))):
+            inner = ast.copy_location(ast.Call(call.func, [extent], []), call)
+            body = [ast.copy_location(ast.For(part, inner, body, []), node)]
+        return body[0]
+
+
+def nested(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Return the statements with a loop per axis of the tile kernels' grids and parallel loops in them."""
+    # The tree of a function is shared by all its compilations.
+    return [_Nests().visit(copy.deepcopy(statement)) if _has_nests(statement) else statement for statement in body]
+
+
+def _has_nests(statement: ast.stmt) -> bool:
+    parts = list(ast.walk(statement))
+    return any(isinstance(part, ast.withitem) and part.optional_vars is not None for part in parts) or any(
+        isinstance(part, ast.Attribute) and part.attr == "Parallel" for part in parts
+    )

@@ -1,0 +1,154 @@
+"""Tile kernels: `mlirtri.tile` against NumPy in two pipelines, and their errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mlirtri as mt
+import mlirtri.tile as T
+
+RNG = np.random.default_rng(0)
+PIPELINES = pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+
+
+def random(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def gemm(a, b, c, BM=32, BN=16, BK=8):
+    with T.Kernel(T.ceildiv(b.shape[1], BN), T.ceildiv(a.shape[0], BM), threads=128) as (bx, by):
+        sa = T.alloc_shared((BM, BK), "float32")
+        sb = T.alloc_shared((BK, BN), "float32")
+        acc = T.alloc_fragment((BM, BN), "float32")
+        T.clear(acc)
+        for k in T.Pipelined(T.ceildiv(a.shape[1], BK), num_stages=3):
+            T.copy(a[by * BM, k * BK], sa)
+            T.copy(b[k * BK : (k + 1) * BK, bx * BN : (bx + 1) * BN], sb)
+            T.gemm(sa, sb, acc)
+        T.copy(acc, c[by * BM, bx * BN])
+
+
+@PIPELINES
+@pytest.mark.parametrize(("m", "n", "k"), [(70, 45, 50), (64, 32, 16), (5, 3, 2)])
+def test_gemm_with_sizes_that_blocks_do_not_divide(pipeline, m, n, k):
+    a, b, c = random(m, k), random(k, n), random(m, n)
+    mt.jit(gemm, pipeline=pipeline)(a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5, atol=1e-5)
+
+
+@PIPELINES
+def test_gemm_of_a_transposed_tile_into_an_array_of_the_kernel(pipeline):
+    @mt.jit(pipeline=pipeline)
+    def kernel(a, b):
+        c = np.empty((20, 24), dtype=np.float32)
+        with T.Kernel(2, 2) as (bx, by):
+            sa, sb = T.alloc_shared((16, 12), "float32"), T.alloc_shared((16, 12), "float32")
+            acc = T.alloc_fragment((16, 16), T.float32)
+            T.fill(acc, 1)
+            T.copy(a[by * 16, 0], sa)
+            T.copy(b[bx * 16, 0], sb)
+            T.gemm(sa, sb, acc, transpose_B=True)
+            for i, j in T.Parallel(16, 16):
+                acc[i, j] = T.max(acc[i, j], 0)
+            T.copy(acc, c[by * 16, bx * 16])
+        return c
+
+    a, b = random(20, 12), random(24, 12)
+    np.testing.assert_allclose(kernel(a, b), np.maximum(a @ b.T + 1, 0), rtol=1e-5, atol=1e-5)
+
+
+@PIPELINES
+def test_a_softmax_of_rows(pipeline):
+    @mt.jit(pipeline=pipeline)
+    def softmax(x, y):
+        with T.Kernel(T.ceildiv(x.shape[0], 4)) as bx:
+            rows, most, total = T.alloc_shared((4, 10)), T.alloc_local((4,)), T.alloc_local((4,))
+            T.copy(x[bx * 4, 0], rows)
+            T.reduce_max(rows, most, dim=1)
+            for i, j in T.Parallel(4, 10):
+                rows[i, j] = T.exp(rows[i, j] - most[i])
+            T.reduce_sum(rows, total, dim=1)
+            for i, j in T.Parallel(4, 10):
+                rows[i, j] = rows[i, j] / total[i]
+            T.copy(rows, y[bx * 4, 0])
+
+    x, y = random(11, 10), random(11, 10)
+    softmax(x, y)
+    e = np.exp(x - x.max(1, keepdims=True))
+    np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=1e-5)
+
+
+@PIPELINES
+def test_a_corner_before_the_first_element_reads_zero(pipeline):
+    @mt.jit(pipeline=pipeline)
+    def shifted(x, y):
+        with T.Kernel(3) as bx:
+            tile = T.alloc_shared((4,))
+            T.copy(x[bx * 4 - 6], tile)
+            T.copy(tile, y[bx * 4])
+
+    x, y = random(9), random(10)
+    shifted(x, y)
+    np.testing.assert_array_equal(y, np.concatenate([np.zeros(6, np.float32), x[:4]]))
+
+
+def _refused(kernel, *arguments, **options):
+    with pytest.raises(mt.KernelError) as caught:
+        mt.jit(kernel, **options)(*arguments)
+    return str(caught.value)
+
+
+def test_names_outside_of_a_tile_kernel():
+    def kernel(x):
+        T.clear(x)
+
+    message = _refused(kernel, random(4))
+    assert ":9: error: T.clear stands outside of a tile kernel" in message
+    assert "with T.Kernel(…)" in message
+
+
+def test_a_gemm_of_shapes_that_disagree():
+    def kernel(x):
+        with T.Kernel(1) as _:
+            a, b = T.alloc_shared((4, 8)), T.alloc_shared((4, 8))
+            T.gemm(a, b, a)
+
+    message = _refused(kernel, random(4))
+    assert ":13: error: T.gemm of float32[4, 8] and float32[4, 8] cannot be added to float32[4, 8]" in message
+
+
+def test_a_copy_of_other_extents():
+    def kernel(x):
+        with T.Kernel(1) as _:
+            tile = T.alloc_shared((4,))
+            T.copy(x[0:8], tile)
+
+    assert ":13: error: T.copy from 8 elements to 4 along axis 0" in _refused(kernel, random(16))
+
+
+def test_a_grid_with_too_few_names():
+    def kernel(x):
+        with T.Kernel(1, 2) as _:
+            T.clear(x)
+
+    assert "this grid has 2 axes, and 1 names stand behind `as`" in _refused(kernel, random(4))
+
+
+def test_cuda_is_refused():
+    def kernel(x):
+        with T.Kernel(1) as _:
+            T.clear(x)
+
+    message = _refused(kernel, random(4), target="cuda")
+    assert "tile kernels are compiled for CPUs, not for CUDA yet" in message
+
+
+def test_a_parallel_loop_that_breaks():
+    def kernel(x):
+        with T.Kernel(1) as _:
+            for i, j in T.Parallel(4, 4):
+                if x[i] > 0:
+                    break
+
+    assert "without `break` and `else`" in _refused(kernel, random(4))
