@@ -87,18 +87,22 @@ def operands_of(op: Op, dtype: str) -> list[np.ndarray] | None:
     return arrays
 
 
-def tri_text(op: Op, arrays: list[np.ndarray]) -> str:
-    """A module with one function that applies the operation to its arguments."""
+def tri_text(op: Op, *calls: list[np.ndarray]) -> str:
+    """A module with one function that applies the operation to the arguments of each call, one result each."""
     with new_context(), ir.Location.unknown():
-        types = [TensorType(array.shape, as_dtype(array.dtype)) for array in arrays]
+        types = [TensorType(array.shape, as_dtype(array.dtype)) for arrays in calls for array in arrays]
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
             function = func.FuncOp("row", ([mlir_type(array) for array in types], []))
         block = function.add_entry_block()
         with ir.InsertionPoint(block):
-            tensors = [TriValue(argument, array) for argument, array in zip(block.arguments, types, strict=True)]
-            result = TriBuilder().emit(op.name, *tensors, **attributes_of(op))
-            func.ReturnOp([result.value])
-        kind = ir.FunctionType.get([mlir_type(array) for array in types], [mlir_type(result.type)])
+            tensors = iter([TriValue(argument, array) for argument, array in zip(block.arguments, types, strict=True)])
+            results = [
+                TriBuilder().emit(op.name, *(next(tensors) for _ in arrays), **attributes_of(op)) for arrays in calls
+            ]
+            func.ReturnOp([result.value for result in results])
+        kind = ir.FunctionType.get(
+            [mlir_type(array) for array in types], [mlir_type(result.type) for result in results]
+        )
         function.attributes["function_type"] = ir.TypeAttr.get(kind)
         return print_complete(module)
