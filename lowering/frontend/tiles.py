@@ -71,7 +71,8 @@ def tile_call(context: FunctionContext, name: str, node: ast.Call) -> Any:
             f"{ast.unparse(node.func)} stands outside of a tile kernel",
             help="write it in the body of `with T.Kernel(…) as (bx, by):`",
         )
-    keywords = {keyword.arg: visit(context, keyword.value) for keyword in node.keywords}
+    read = visit_region if name == "copy" else visit
+    keywords = {keyword.arg: read(context, keyword.value) for keyword in node.keywords}
     implementation = _FUNCTIONS.get(name)
     if implementation is None:
         raise UnsupportedSyntaxError(f"{ast.unparse(node.func)} is for loops", help="write `for i in` before it")
@@ -81,6 +82,14 @@ def tile_call(context: FunctionContext, name: str, node: ast.Call) -> Any:
     arguments = arguments if name == "copy" else current(context.b.tri, arguments)
     signature = inspect.signature(partial(implementation, context.b))
     bound = bound_arguments(f"mlirtri.tile.{name}", signature, arguments, keywords)
+    for parameter, value in bound.arguments.items():
+        if (
+            name != "copy"
+            and parameter in _TILES
+            and value is not None
+            and not (isinstance(value, TriValue) and value.type.rank)
+        ):
+            raise KernelTypeError(f"{ast.unparse(node.func)} takes a tile as {parameter}, got {describe(value)}")
     return implementation(context.b, *bound.args, **bound.kwargs)
 
 
@@ -285,6 +294,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "reduce_sum": _reduction("sum", "add"), "reduce_absmax": _reduction("max", "maximum", absolute=True),
 }  # fmt: skip
 """Implementations by name; loops are in `range_of`."""
+_TILES = ("tile", "A", "B", "C", "src", "dst")
+"""Parameters that are arrays; the operands of a copy are regions."""
 LOOPS = {"Parallel": (), "Pipelined": ("num_stages",), "serial": ()}
 """The iterables of tile kernels, with their keywords."""
 

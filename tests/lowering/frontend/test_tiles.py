@@ -152,3 +152,51 @@ def test_a_parallel_loop_that_breaks():
                     break
 
     assert "without `break` and `else`" in _refused(kernel, random(4))
+
+
+def test_a_tile_function_of_a_number():
+    def kernel(x):
+        with T.Kernel(1) as _:
+            T.fill(3, 1)
+
+    assert ":13: error: T.fill takes a tile as tile, got" in _refused(kernel, random(4))
+
+
+@PIPELINES
+def test_attention_whose_blocks_do_not_divide(pipeline):
+    @mt.jit(pipeline=pipeline)
+    def flash(q, k, v, o, BM=16, BN=16):
+        S, D = q.shape[1], q.shape[2]
+        with T.Kernel(T.ceildiv(S, BM), q.shape[0]) as (bx, bh):
+            qs, ks, vs = T.alloc_shared((BM, D)), T.alloc_shared((BN, D)), T.alloc_shared((BN, D))
+            s, acc = T.alloc_fragment((BM, BN)), T.alloc_fragment((BM, D))
+            most, before = T.alloc_fragment((BM,)), T.alloc_fragment((BM,))
+            total, part = T.alloc_fragment((BM,)), T.alloc_fragment((BM,))
+            T.copy(q[bh, bx * BM, 0], qs)
+            T.fill(most, -1e30)
+            for block in T.Pipelined(T.ceildiv(S, BN), num_stages=2):
+                T.copy(k[bh, block * BN, 0], ks)
+                T.clear(s)
+                T.gemm(qs, ks, s, transpose_B=True)
+                for i, j in T.Parallel(BM, BN):
+                    s[i, j] = T.if_then_else(block * BN + j < S, s[i, j] / D**0.5, -1e30)
+                T.copy(most, before)
+                T.reduce_max(s, most, dim=1, clear=False)
+                for i, j in T.Parallel(BM, BN):
+                    s[i, j] = T.exp(s[i, j] - most[i])
+                T.reduce_sum(s, part, dim=1)
+                for i in T.Parallel(BM):
+                    total[i] = total[i] * T.exp(before[i] - most[i]) + part[i]
+                for i, j in T.Parallel(BM, D):
+                    acc[i, j] = acc[i, j] * T.exp(before[i] - most[i])
+                T.copy(v[bh, block * BN, 0], vs)
+                T.gemm(s, vs, acc)
+            for i, j in T.Parallel(BM, D):
+                acc[i, j] = acc[i, j] / total[i]
+            T.copy(acc, o[bh, bx * BM, 0])
+
+    q, k, v = random(2, 40, 8), random(2, 40, 8), random(2, 40, 8)
+    out = np.zeros_like(q)
+    flash(q, k, v, out)
+    scores = np.exp(q @ k.transpose(0, 2, 1) / np.sqrt(8))
+    np.testing.assert_allclose(out, scores / scores.sum(-1, keepdims=True) @ v, rtol=1e-4, atol=1e-5)
