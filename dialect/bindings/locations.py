@@ -8,13 +8,18 @@ callers that the location carries. Refuses nothing: an unknown location has no s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from keyword import iskeyword
 
-from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named
+from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named, public_functions
 from mlirtri.errors import CompilerBugError, KernelError, Note, ParseError, Span
 
 _KINDS = (ir.FileLineColLoc, ir.NameLoc, ir.CallSiteLoc, ir.FusedLoc)
+_NAME = re.compile(rb"%([A-Za-z0-9_$.-]+)")
+_NOT_BY_NAME = ("self", "out")
+"""What a call takes besides the arguments; those of such names are called by their number."""
 _SHOWN_BODIES = ("linalg.generic", "linalg.map", "linalg.reduce")
 
 
@@ -132,6 +137,21 @@ def parse_text(text: str, file: str, context: ir.Context) -> ir.Module:
         # Text is parsed under the name "-": show its file instead.
         shown = Span(file, span.line, span.column) if span and span.file == "-" else span or Span(file, 1, 1)
         raise ParseError(first.message if first else str(error), shown) from None
+
+
+def name_arguments(module: ir.Module, text: str) -> None:
+    """Restore the arguments' names from the text that a module was parsed from: MLIR keeps their locations alone."""
+    lines = text.encode("utf-8", "surrogateescape").split(b"\n")
+    for function in public_functions(module):
+        for position, argument in enumerate(next(iter(function.regions[0].blocks)).arguments):
+            span = span_of(argument.location)
+            if span is None or span.file != "-" or span.line > len(lines) or name_of(argument.location):
+                continue
+            match = _NAME.match(lines[span.line - 1], span.column - 1)
+            name = match.group(1).decode() if match else ""
+            if name.isidentifier() and not iskeyword(name) and name not in (f"arg{position}", *_NOT_BY_NAME):
+                with module.context:
+                    argument.set_location(ir.Location.name(name, argument.location))
 
 
 def _downcast(location: ir.Location) -> ir.Location:

@@ -52,6 +52,13 @@ def print_complete(module: ir.Module) -> str:
     return module.operation.get_asm(enable_debug_info=True)
 
 
+def bytes_of_object(attribute: ir.Attribute) -> bytes:
+    """Return the binary in a `#gpu.object`."""
+    from torch_mlir.dialects import gpu  # needed here only
+
+    return gpu.ObjectAttr(attribute).object
+
+
 def to_llvm_ir(module: ir.Module) -> str:
     """Translate a module in the LLVM dialect to LLVM IR text."""
     from torch_mlir.dialects import llvm  # a large module of generated classes, needed here only

@@ -4,6 +4,7 @@ Read in this order:
 
 - `stage.py`: `Stage`, `CompileContext`, `Code`, the protocol `Executable`, one decision on fusion.
 - `target.py`: CPU or CUDA architecture. `cpu.py`: caches and vector registers of this CPU.
+- `launch_figures.py`: what a launch on CUDA takes; the occupancy of a multiprocessor.
 - `schedule_option.py`: the values of ``schedule=``. `tuning_file.py`: what searches and `autotune` found, kept.
 - `interface.py`: `Specialization` and `Interface`, how Python meets a compiled function; valid symbols.
 - `binding.py`: the arguments of a call of a Python function by parameter.
@@ -12,6 +13,7 @@ Read in this order:
 - `refusals.py`: operations without a translation and tensors larger than memory, as errors. It reads MLIR.
 - `forks.py`: locks and threads of forked processes. `recursion.py`: Python's limit of recursion.
 - `tracebacks.py`: public functions, whose errors show the user's frames alone.
+- `tile_kernels.py`: the attributes of tile kernels.
 
 Every package of `lowering` and of `mlirtri` may import it.
 """

@@ -15,9 +15,11 @@ from typing import Any, Protocol
 from mlirtri import settings
 from mlirtri.errors import (
     CodegenError,
+    KernelError,
     KernelTypeError,
     SkippedStep,
     SkippedStepWarning,
+    Span,
     UnknownOptionError,
     did_you_mean,
 )
@@ -71,6 +73,8 @@ class PassRecord:
     changed: bool
     seconds: float | None = field(default=None, compare=False)
     """Since the pass before, the text of this one included; None where the kernel comes from the disk cache."""
+    is_ours: bool = False
+    """Whether this repository has the pass, not MLIR or TVM."""
 
 
 _WARNED: dict[Any, Any] = {}
@@ -91,12 +95,16 @@ class CompileContext:
     """When the stage began or its last pass was recorded."""
     on_pass: Callable[[str, PassRecord], None] | None = None
     """Called with the stage and the record after every pass, for printing and dumping."""
+    on_failure: Callable[[Stage, KernelError, CompileContext], None] | None = None
+    """Called with the stage that failed, the error and this context."""
     on_trial: Callable[[Any], None] | None = None
     """Called with a `Trial` after every schedule that a search has measured."""
     interface: Any = None
     """The `Interface` between Python and the compiled function, once `ast_to_tri` has run."""
     params: dict[str, Any] = field(default_factory=dict)
     """The tensors bound to an imported function (weights, large constants), by name."""
+    fixed: frozenset[str] = frozenset()
+    """Those of `params` that no call changes: what depends on them alone is computed once, when they are bound."""
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """The shapes that arguments of an imported function are compiled for, by name, where its types are dynamic."""
     captures: list[Any] = field(default_factory=list)
@@ -109,6 +117,9 @@ class CompileContext:
     """Whether the kernel runs its assertions and prints, and checks indices on CUDA, too."""
     stops: bool = False
     """Whether the kernel is interpreted, so that `breakpoint()` stops in it."""
+    on_value: Callable[[Span, str, str], None] | None = None
+    """Called by the front end with the range of each expression, its type or value as text, and, where a name is
+    assigned, the name. Loop bodies are lowered more than once."""
     warnings: list[SkippedStep] = field(default_factory=list)
     """Schedule rules and passes that failed and were skipped, in order."""
     keep_passes: bool = True
@@ -126,7 +137,7 @@ class CompileContext:
         file, line = (step.span.file, step.span.line) if step.span else (self.kernel, 0)
         warnings.warn_explicit(str(step), SkippedStepWarning, file, line, registry=_WARNED)
 
-    def record(self, name: str, text: str, previous: str) -> None:
+    def record(self, name: str, text: str, previous: str, is_ours: bool = False) -> None:
         """Note that pass `name` of the current stage turned text `previous` into `text`.
 
         A name that ran before in this stage gets a ``#2``, ``#3``… so that the mapping stays one to one.
@@ -138,14 +149,14 @@ class CompileContext:
             count += 1
             unique = f"{name}#{count}"
         now = time.perf_counter()
-        record = PassRecord(unique, text, changed=text != previous, seconds=now - self.since)
+        record = PassRecord(unique, text, changed=text != previous, seconds=now - self.since, is_ours=is_ours)
         ran.append(record)
         self.since = now
         if self.on_pass is not None:
             self.on_pass(self.stage, record)
 
 
-KINDS = ("python", "mlir", "tvmscript", "llvm", "cuda", "asm", "ptx", "listing")
+KINDS = ("python", "mlir", "tvmscript", "llvm", "cuda", "asm", "ptx", "spirv", "listing")
 
 
 @public_class()

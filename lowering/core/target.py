@@ -1,11 +1,11 @@
-"""The compilation target: a host CPU or a CUDA architecture. Knows neither TVM nor MLIR."""
+"""The compilation target: a host CPU, a CUDA architecture, or SPIR-V for Vulkan. Knows neither TVM nor MLIR."""
 
 from __future__ import annotations
 
 import os
 import platform
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -18,7 +18,8 @@ DEFAULT_CUDA_ARCHITECTURE = "sm_80"
 
 @dataclass(frozen=True)
 class Target:
-    """A target: `kind` is ``"cpu"`` or ``"cuda"``; `architecture` is ``sm_NN`` for CUDA, the CPU's digest otherwise."""
+    """A target: `kind` is ``"cpu"``, ``"cuda"`` or ``"spirv"``; `architecture` is ``sm_NN`` for CUDA, a version of
+    Vulkan for SPIR-V, the CPU's digest otherwise."""
 
     kind: str
     architecture: str
@@ -27,13 +28,28 @@ class Target:
     """Rows that a row kernel (softmax, layer norm) computes at once; None lets its schedule choose.
 
     With a number it is one kernel, however long its rows are."""
+    is_emulated: bool = False
+    """Whether CUDA kernels run on a device that is emulated on the CPU."""
 
     @property
     def is_cuda(self) -> bool:
         return self.kind == "cuda"
 
+    @property
+    def device(self) -> str:
+        """Return torch's name of the device whose tensors kernels take: ``"cuda"`` or ``"cpu"``."""
+        return "cuda" if self.is_cuda and not self.is_emulated else "cpu"
+
     def __str__(self) -> str:
-        return f"cuda:{self.architecture}" if self.is_cuda else "cpu"
+        if not self.is_cuda:
+            return self.kind
+        return f"cuda:emulated:{self.architecture}" if self.is_emulated else f"cuda:{self.architecture}"
+
+    def emulated(self) -> Target:
+        """Return the target with an emulated device; raises `UnknownOptionError` for a CPU."""
+        if not self.is_cuda:
+            raise UnknownOptionError("the CPU is not emulated", help='use target="cuda:emulated"')
+        return replace(self, is_emulated=True)
 
 
 @lru_cache(maxsize=1)
@@ -60,11 +76,16 @@ def as_target(target: str | Target) -> Target:
         return target
     if target == "cpu":
         return Target("cpu", host_cpu_digest(), host_threads(), settings.get("MLIRTRI_ROW_TILE"))
+    if target == "spirv":
+        return Target("spirv", "vulkan1.1")
+    if isinstance(target, str) and (match := re.fullmatch(r"(cuda|gpu):emulated(:.+)?", target)):
+        return as_target(match.group(1) + (match.group(2) or "")).emulated()
     if target in ("gpu", "cuda"):
         return as_target(f"cuda:{DEFAULT_CUDA_ARCHITECTURE}")
     # Volta or newer: older architectures lack instructions that the schedules use.
     if isinstance(target, str) and (match := re.fullmatch(r"(?:cuda|gpu):(sm_(?:[7-9]\d|1[0-2]\d)a?)", target)):
         return Target("cuda", match.group(1), row_tile=settings.get("MLIRTRI_ROW_TILE"))
     raise UnknownOptionError(
-        f"unknown target {target!r}", help='use "cpu", "gpu", "cuda" or "cuda:sm_NN", for example "cuda:sm_90"'
+        f"unknown target {target!r}",
+        help='use "cpu", "gpu", "cuda", "cuda:sm_90" (or another), "cuda:emulated" without a GPU, or "spirv"',
     )

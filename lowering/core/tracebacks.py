@@ -15,7 +15,7 @@ Returned = TypeVar("Returned")
 Class = TypeVar("Class", bound=type)
 
 
-def hide_frames(error: KernelError) -> None:
+def hide_frames(error: Exception) -> None:
     """Remove our frames and the cause from `error`; a bare `raise` after it adds none, so that the user's call is last.
 
     Every public function raises so. ``MLIRTRI_DEBUG=1`` keeps the frames.
@@ -39,6 +39,11 @@ def public(function: Callable[Parameters, Returned]) -> Callable[Parameters, Ret
             return function(*arguments, **keywords)
         except KernelError as error:
             hide_frames(error)
+            raise
+        except TypeError as error:
+            # Arguments that do not fit the function: the last frame is this one.
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                hide_frames(error)
             raise
 
     return call

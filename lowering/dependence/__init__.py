@@ -10,7 +10,8 @@ Read in this order:
 - `declared_loops.py`: the attribute, and the check of each loop that has it.
 - `index_forms.py`: indices as linear forms of induction variables and loop-invariant values.
 - `accesses.py`: the regions of arrays that a loop's body reads and writes; reductions.
+- `extents.py`: intervals that never overlap.
 - `distances.py`: the iterations between two accesses of one element.
 
-`lowering.frontend` may import it.
+`lowering.frontend` and `lowering.mlir_backend.loops` may import it.
 """

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.dependence.index_forms import IndexForms
+from mlirtri.lowering.dependence.index_forms import ATOMIC, IndexForms
 
 _DYNAMIC = -(1 << 63)
 COMBINING = frozenset(
@@ -19,6 +19,7 @@ COMBINING = frozenset(
 )
 """Operations that a reduction may apply to its accumulator; of a difference the accumulator is the minuend."""
 
+_ATOMIC_UPDATE = "atomic"
 _ORDERED = frozenset({"tri.greater", "tri.greater_equal", "tri.less", "tri.less_equal"})
 
 
@@ -39,7 +40,7 @@ class Access:
     region: tuple[Interval, ...] | None
     """By axis; None for the whole array."""
     update: str | None = None
-    """The combining operation, where the access is a part of ``array[index] = array[index] + x``."""
+    """The combining operation, where the access is a part of ``array[index] = array[index] + x`` or atomic."""
 
 
 @dataclass
@@ -61,6 +62,7 @@ class BodyAccesses:
         self._yielded(block, {slot: slot for slot in slots})
         for accesses in self.by_slot.values():
             _mark_updates(accesses, self.forms)
+            _mark_tickets(accesses, self.forms)
 
     def _visit(self, block: ir.Block) -> None:
         for operation in block.operations:
@@ -81,10 +83,12 @@ class BodyAccesses:
                 continue
             slot = self._slots[operand]
             if number == 0 and operation.name == "tri.insert_slice":
-                self.by_slot[slot].append(Access(operation, True, _region(operation, self.forms, 2)))
+                region = _region(operation, self.forms, 2)
+                self.by_slot[slot].append(Access(operation, True, region, _atomic(operation)))
                 self._slots[operation.results[0]] = slot
             elif number == 0 and operation.name == "tri.extract_slice":
-                self.by_slot[slot].append(Access(operation, False, _region(operation, self.forms, 1)))
+                region = _region(operation, self.forms, 1)
+                self.by_slot[slot].append(Access(operation, False, region, _atomic(operation)))
             else:
                 self.by_slot[slot].append(Access(operation, False, None))
         return None
@@ -146,11 +150,39 @@ def _region(operation: ir.Operation, forms: IndexForms, first: int) -> tuple[Int
     return tuple(Interval(offset, extent) for offset, extent in zip(offsets, extents, strict=True))
 
 
+def _atomic(operation: ir.Operation) -> str | None:
+    return _ATOMIC_UPDATE if ATOMIC in operation.attributes else None
+
+
+def _mark_tickets(accesses: list[Access], forms: IndexForms) -> None:
+    """Mark what `old = atomic_add(counter[0], 1)` returns, where all accesses of the counter are such: no two equal."""
+    regions = {access.region for access in accesses}
+    if not accesses or None in regions or len(regions) != 1 or any(not access.update for access in accesses):
+        return
+    [region] = regions
+    if any(forms.varies(symbol) for interval in region or () for symbol, _ in interval.start.terms):
+        return
+    if all(_adds_positive_constant(access.operation, forms) for access in accesses if access.is_write):
+        for access in accesses:
+            if not access.is_write:
+                forms.mark_unique(access.operation.results[0])
+
+
+def _adds_positive_constant(write: ir.Operation, forms: IndexForms) -> bool:
+    update = write.operands[1].owner
+    while not isinstance(update, ir.Block) and update.operation.name in ("tri.reshape", "tri.cast"):
+        update = update.operation.operands[0].owner
+    if isinstance(update, ir.Block) or update.operation.name != "tri.add":
+        return False
+    added = forms.of(update.operation.operands[1])
+    return added.is_constant and added.constant > 0
+
+
 def _mark_updates(accesses: list[Access], forms: IndexForms) -> None:
     """Mark the reads and writes that are parts of ``array[index] = array[index] + x``."""
     writes = {id(access): number for number, access in enumerate(accesses) if access.is_write and access.region}
     for number, read in enumerate(accesses):
-        if read.is_write or read.region is None or len(list(read.operation.results[0].uses)) != 1:
+        if read.is_write or read.region is None or read.update or len(list(read.operation.results[0].uses)) != 1:
             continue
         combined = _only_user(read.operation.results[0])
         if not _combines(combined, read.operation.results[0]):

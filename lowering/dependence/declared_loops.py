@@ -91,11 +91,8 @@ def _dependence(
     write, other = (first, second) if first.is_write else (second, first)
     apart = apart if first.is_write else -apart
     verb = "writes" if other.is_write else "reads"
-    if is_exact:
-        which = "next" if apart == 1 else "previous" if apart == -1 else None
-        which = (
-            f"the {which} iteration" if which else f"the iteration {abs(apart)} {'later' if apart > 0 else 'before'}"
-        )
+    far = f"the iteration {abs(apart)} {'later' if apart > 0 else 'before'}"
+    which = {1: "the next iteration", -1: "the previous iteration"}.get(apart, far)
     conflict = f"{which} {verb}" if is_exact else f"another iteration may {verb[:-1]}"
     same = write.operation == other.operation
     notes = [] if same else [Note(f"{verb} it here", span_of(other.operation.location))]

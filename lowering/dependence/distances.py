@@ -14,6 +14,7 @@ from typing import Final
 from mlirtri.dialect.base.sizes import Size, Symbol
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.dependence.accesses import Access, Interval
+from mlirtri.lowering.dependence.extents import never_overlap
 from mlirtri.lowering.dependence.index_forms import IndexForms
 
 
@@ -57,10 +58,10 @@ class LoopBounds:
 
 
 def bounds_of(loop: ir.Operation, forms: IndexForms) -> LoopBounds:
-    """Return the bounds of an `scf.for`, whose step is a constant."""
+    """Return the bounds of an `scf.for`, whose step is a constant. One of 0, which a check refuses, counts as 1."""
     lower, upper, step = (forms.of(operand) for operand in list(loop.operands)[:3])
     extent = upper - lower
-    return LoopBounds(forms.induction_variable(), step.constant, extent.constant if extent.is_constant else None)
+    return LoopBounds(forms.induction_variable(), step.constant or 1, extent.constant if extent.is_constant else None)
 
 
 def distance(first: Access, second: Access, bounds: LoopBounds, forms: IndexForms) -> int | None:
@@ -79,6 +80,10 @@ def distance(first: Access, second: Access, bounds: LoopBounds, forms: IndexForm
 
 
 def _on_axis(here: Interval, there: Interval, variable: Symbol, forms: IndexForms) -> Distances:
+    if _is_ticket(here, there, forms):
+        return NONE
+    if never_overlap(here, there, forms):
+        return NONE
     mine, theirs = _spread(here, variable, forms), _spread(there, variable, forms)
     if mine is None or theirs is None:
         return ALL
@@ -94,6 +99,15 @@ def _on_axis(here: Interval, there: Interval, variable: Symbol, forms: IndexForm
     if factor < 0:
         low, high, factor = -high, -low, -factor
     return Distances(-(-low // factor), high // factor)
+
+
+def _is_ticket(here: Interval, there: Interval, forms: IndexForms) -> bool:
+    """Return whether both intervals start at a multiple of a number that each iteration has for itself alone."""
+    varying = [(symbol, factor) for symbol, factor in here.start.terms if forms.varies(symbol)]
+    if len(varying) != 1 or not forms.is_unique(varying[0][0]) or here.start != there.start:
+        return False
+    widths = [interval.extent for interval in (here, there)]
+    return all(width is not None and width <= abs(varying[0][1]) for width in widths)
 
 
 def _spread(interval: Interval, variable: Symbol, forms: IndexForms) -> tuple[Size, int] | None:

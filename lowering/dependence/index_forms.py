@@ -1,4 +1,4 @@
-"""Indices in `tri` IR as linear forms of induction variables and of values that are opaque.
+"""Indices as linear forms of induction variables and of values that are opaque, in `tri` IR and in `arith`.
 
 Two values that are computed by equal operations from equal operands have one form, wherever they stand.
 """
@@ -10,9 +10,16 @@ from dataclasses import dataclass, field
 
 from mlirtri.dialect.base.sizes import Size, Symbol
 from mlirtri.dialect.bindings.mlir import ir
+from mlirtri.lowering.mlir.attributes import CLAMP
 
+ATOMIC = "mlirtri.atomic"
+"""Attribute of the read and the write of an atomic update."""
 _SAME = frozenset({"arith.index_cast", "tensor.from_elements", "tensor.extract"})
 _COMPARISONS = frozenset({"tri.greater_equal", "tri.greater", "tri.less", "tri.less_equal", "tri.logical_or"})
+_SUMS = frozenset({"tri.add", "arith.addi"})
+_DIFFERENCES = frozenset({"tri.subtract", "arith.subi"})
+_PRODUCTS = frozenset({"tri.multiply", "arith.muli"})
+_QUOTIENTS = frozenset({"tri.floor_divide", "arith.floordivsi"})
 _NOT_IN_KEYS = ("operandSegmentSizes",)
 
 
@@ -27,6 +34,14 @@ class IndexForms:
     """By the number of an opaque value, whether iterations of the loop may have different ones."""
     _ranges: dict[int, tuple[int, int] | None] = field(default_factory=dict)
     """By the number of an induction variable inside, its least and greatest value; None where they are not known."""
+
+    _unique: set[int] = field(default_factory=set)
+    """The numbers of opaque values that differ in any two evaluations."""
+
+    _bounds: dict[int, tuple[Size, Size]] = field(default_factory=dict)
+    """By the number of an induction variable, forms of its least and greatest value."""
+    _quotients: dict[int, tuple[Size, int]] = field(default_factory=dict)
+    """By the number of an opaque value, what it is the quotient of, and the divisor."""
 
     def of(self, value: ir.Value) -> Size:
         """Return the linear form of an integer of rank 0, a `tensor<i64>` or an `index`."""
@@ -43,6 +58,14 @@ class IndexForms:
         """Return whether iterations of the loop may have different values of a symbol."""
         return self._varying[symbol.order]
 
+    def mark_unique(self, value: ir.Value) -> None:
+        """Record that no two evaluations of a value give the same number."""
+        self._unique |= {symbol.order for symbol, _ in self.of(value).terms}
+
+    def is_unique(self, symbol: Symbol) -> bool:
+        """Return whether no two evaluations of a symbol give the same number."""
+        return symbol.order in self._unique
+
     def is_variable(self, symbol: Symbol) -> bool:
         """Return whether a symbol is the induction variable of the loop or of one inside it."""
         return symbol.order in self._ranges
@@ -50,6 +73,22 @@ class IndexForms:
     def range_of(self, symbol: Symbol) -> tuple[int, int] | None:
         """Return the least and the greatest value of an inner loop's induction variable, where they are constants."""
         return self._ranges.get(symbol.order)
+
+    def bounds_of(self, symbol: Symbol) -> tuple[Size, Size] | None:
+        """Return forms of the least and the greatest value of an induction variable; None for other symbols."""
+        return self._bounds.get(symbol.order)
+
+    def depth_of(self, symbol: Symbol) -> int:
+        """Return a number that is greater for induction variables of inner loops: bounds are numbered before them."""
+        bounds = self._bounds.get(symbol.order)
+        if bounds is None:
+            return -1
+        inner = [self.depth_of(other) for bound in bounds for other, _ in bound.terms]
+        return 1 + max(inner, default=0)
+
+    def quotient(self, symbol: Symbol) -> tuple[Size, int] | None:
+        """Return the dividend and the positive divisor of which a symbol is the quotient, rounded down; or None."""
+        return self._quotients.get(symbol.order)
 
     def _form(self, value: ir.Value) -> Size:
         if isinstance(value.owner, ir.Block):
@@ -62,28 +101,49 @@ class IndexForms:
             return self.of(operands[0])
         if name in ("arith.constant", "tri.constant") and isinstance(operation.attributes["value"], ir.IntegerAttr):
             return Size.of(ir.IntegerAttr(operation.attributes["value"]).value)
-        if name in ("tri.add", "tri.subtract"):
-            left, right = map(self.of, operands)
-            return left + right if name == "tri.add" else left - right
-        if name == "tri.multiply":
-            left, right = map(self.of, operands)
-            if left.is_constant or right.is_constant:
-                return left * right
+        if (form := self._arithmetic(name, operands)) is not None:
+            return form
         if name == "tri.where" and self._is_checked(operands):
             return self.of(operands[2])
+        if name == "tri.where" and _is_from_the_end(operands):
+            return self.of(operands[2])
+        if CLAMP in operation.attributes:
+            return self.of(operands[0])
         return self._computed(value, operation)
+
+    def _arithmetic(self, name: str, operands: list[ir.Value]) -> Size | None:
+        """Return the form of a sum, a difference, a multiple or a negative number; None for other operations."""
+        if name == "tri.negative":
+            return -self.of(operands[0])
+        if name not in _SUMS | _DIFFERENCES | _PRODUCTS:
+            return None
+        left, right = map(self.of, operands)
+        if name in _PRODUCTS:
+            return left * right if left.is_constant or right.is_constant else None
+        return left + right if name in _SUMS else left - right
 
     def _argument(self, value: ir.Value) -> Size:
         block = value.owner
         around = block.owner.operation
         form = self._opaque(("argument", value), self._is_inside(around))
-        if around.name == "scf.for" and value == block.arguments[0]:
-            lower, upper, step = (self.of(operand) for operand in list(around.operands)[:3])
+        if (bounds := _bounds(around, value)) is not None:
+            lower, step = self.of(bounds[0]), self.of(bounds[2])
+            upper = self._upper(bounds[1], lower)
             is_known = lower.is_constant and upper.is_constant and step.is_constant
             [(symbol, _)] = form.terms
             last = upper.constant - 1 - (upper.constant - 1 - lower.constant) % max(step.constant, 1)
             self._ranges[symbol.order] = (lower.constant, max(last, lower.constant)) if is_known else None
+            self._bounds[symbol.order] = (lower, upper - 1)
         return form
+
+    def _upper(self, value: ir.Value, lower: Size) -> Size:
+        """Return an upper bound; a loop whose indices fail their check is not started: ``select(failed, lower, n)``."""
+        owner = value.owner
+        if not isinstance(owner, ir.Block) and owner.operation.name == "arith.select":
+            _, empty, upper = owner.operation.operands
+            if self.of(empty) == lower:
+                return self.of(upper)
+        return self.of(value)
 
     def _is_checked(self, operands: list[ir.Value]) -> bool:
         """Return whether a selection moves an index that is outside of its axis to 0, beside a check that raises."""
@@ -102,7 +162,11 @@ class IndexForms:
         )
         key = (operation.name, attributes, tuple((form.terms, form.constant) for form in operands))
         varies = any(self.varies(symbol) for form in operands for symbol, _ in form.terms)
-        return self._opaque(key, varies)
+        form = self._opaque(key, varies)
+        if operation.name in _QUOTIENTS and operands[1].is_constant and operands[1].constant > 0:
+            [(symbol, _)] = form.terms
+            self._quotients[symbol.order] = (operands[0], operands[1].constant)
+        return form
 
     def _opaque(self, key: Hashable, varies: bool) -> Size:
         number = self._numbers.setdefault(key, len(self._numbers))
@@ -116,6 +180,28 @@ class IndexForms:
                 return True
             around = around.parent.operation if around.parent is not None else None
         return False
+
+
+def _is_from_the_end(operands: list[ir.Value]) -> bool:
+    """Return whether ``where(x < 0, x + size, x)`` counts what an atomic update returned, which starts at 0, from 0."""
+    owners = [value.owner for value in operands]
+    if any(isinstance(owner, ir.Block) for owner in owners):
+        return False
+    condition, moved, ticket = (owner.operation for owner in owners)
+    is_moved = condition.name == "tri.less" and moved.name == "tri.add" and moved.operands[0] == operands[2]
+    while ticket.name == "tri.cast" and not isinstance(ticket.operands[0].owner, ir.Block):
+        ticket = ticket.operands[0].owner.operation
+    return is_moved and ATOMIC in ticket.attributes
+
+
+def _bounds(loop: ir.Operation, variable: ir.Value) -> list[ir.Value] | None:
+    """Return lower bound, upper bound and step of an induction variable; None for other values."""
+    if loop.name == "scf.for" and variable.arg_number == 0:
+        return list(loop.operands)[:3]
+    if loop.name == "scf.parallel":
+        count = len(loop.regions[0].blocks[0].arguments)
+        return list(loop.operands)[variable.arg_number : 3 * count : count]
+    return None
 
 
 def _is_integer(value: ir.Value) -> bool:

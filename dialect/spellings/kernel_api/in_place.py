@@ -11,6 +11,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, share_writing, spelling, unsupported
+from mlirtri.dialect.spellings.kernel_api import methods  # noqa: F401 # registers the methods that write here
 from mlirtri.dialect.spellings.numpy_api.positions import positions_of
 from mlirtri.dialect.spellings.numpy_api.sequences import sorting
 from mlirtri.dialect.spellings.numpy_api.ufuncs import INT64, as_array

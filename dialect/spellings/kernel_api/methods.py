@@ -11,7 +11,20 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, share, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api import arrays, creation, sequences, shapes, ufuncs  # noqa: F401
+from mlirtri.dialect.spellings.numpy_api import (  # noqa: F401
+    arrays,
+    creation,
+    functions,
+    linear_algebra,
+    positions,
+    quantiles,
+    reductions,
+    selection,
+    sequences,
+    shapes,
+    statistical,
+    ufuncs,
+)  # fmt: skip
 from mlirtri.dialect.spellings.torch_api import arrays as torch_arrays  # noqa: F401
 from mlirtri.dialect.spellings.torch_api import elementwise, networks, products  # noqa: F401
 from mlirtri.dialect.spellings.torch_api import sequences as torch_sequences  # noqa: F401

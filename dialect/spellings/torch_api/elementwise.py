@@ -106,19 +106,28 @@ def scaled(b, other, alpha):
     return b.cast(product, "bool") if kind is not None and kind.dtype.is_bool and type(alpha) is not float else product
 
 
-@spelling("torch.add", ops="add multiply")
+def scaled_sum(b, combine, input, other, alpha):
+    """Return `input` plus or minus alpha times `other`; halves are rounded once, and alpha before."""
+    dtype = b.type_of(combine(input, other)).dtype
+    if not dtype.is_half or (alpha == 1 and type(alpha) is int):
+        return combine(input, scaled(b, other, alpha))
+    first, second, factor = (b.cast(b.cast(each, dtype), "float32") for each in (input, other, alpha))
+    return b.cast(combine(first, b.multiply(second, factor)), dtype)
+
+
+@spelling("torch.add", ops="add multiply cast")
 def _(b, input, other, *, alpha=1, out=unsupported()):
     _require_tensors(b, "torch.add", 0, input, other)
-    return b.add(input, scaled(b, other, alpha))
+    return scaled_sum(b, b.add, input, other, alpha)
 
 
-@spelling("torch.sub torch.subtract", ops="subtract multiply")
+@spelling("torch.sub torch.subtract", ops="subtract multiply cast")
 def _(b, input, other, *, alpha=1, out=unsupported()):
     _require_tensors(b, "torch.sub", 0, input, other)
-    return b.subtract(input, scaled(b, other, alpha))
+    return scaled_sum(b, b.subtract, input, other, alpha)
 
 
-@spelling("torch.div torch.divide", ops="divide floor_divide trunc multiply not_equal logical_and less add where")
+@spelling("torch.div torch.divide", ops="divide floor_divide trunc multiply not_equal logical_and less add where cast")
 def _(b, input, other, *, rounding_mode=None, out=unsupported()):
     _require_tensors(b, "torch.div", 0, input, other)
     if rounding_mode is None:
@@ -132,7 +141,12 @@ def _(b, input, other, *, rounding_mode=None, out=unsupported()):
 
 def _truncated_division(b, x, y):
     quotient = b.floor_divide(x, y)
-    if b.type_of(quotient).dtype.is_float:
+    dtype = b.type_of(quotient).dtype
+    if dtype.is_half:
+        # A Python number is rounded as a dividend only.
+        wide, divisor = b.cast(b.cast(x, dtype), "float32"), b.cast(y, "float32")
+        return b.cast(b.trunc(b.divide(wide, divisor)), dtype)
+    if dtype.is_float:
         return b.trunc(b.divide(x, y))
     # The floor is one below the truncated quotient when it is negative and not exact.
     inexact = b.not_equal(b.multiply(quotient, y), x)

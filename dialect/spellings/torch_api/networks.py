@@ -123,9 +123,11 @@ def _(b, input, negative_slope=0.01, inplace=unsupported(False)):
 register("torch.nn.functional.relu6", lambda b, input, inplace=unsupported(False): b.clip(input, 0, 6), "clip")
 
 
-@spelling("torch.nn.functional.elu", ops="where greater multiply expm1 minimum")
+@spelling("torch.nn.functional.elu", ops="where greater multiply expm1 minimum cast")
 def _(b, input, alpha=1.0, inplace=unsupported(False)):
-    return b.where(b.greater(input, 0), input, b.multiply(b.expm1(input), alpha))
+    dtype = b.type_of(input).dtype
+    wide = b.cast(input, "float32") if dtype.is_half else input
+    return b.cast(b.where(b.greater(wide, 0), wide, b.multiply(b.expm1(wide), alpha)), dtype)
 
 
 @spelling("torch.nn.functional.logsigmoid", ops="subtract clip log1p exp negative abs")
