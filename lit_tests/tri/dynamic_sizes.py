@@ -4,7 +4,7 @@
 # RUN: mlirtri emit %s --stage=relax | FileCheck %s --check-prefix=RELAX
 # RUN: mlirtri emit %s --stage=llvmdialect --pipeline=mlir | FileCheck %s --check-prefix=MLIR
 # RUN: mlirtri emit %s --stage=fused > %t.mlir
-# RUN: mlirtri run %t.mlir --from=fused --pipeline=mlir --arg 'arg0=f32[2,3]:2' --arg 'arg1=f32[3]:3' | FileCheck %s --check-prefix=RESULT
+# RUN: mlirtri run %t.mlir --from=fused --pipeline=mlir --arg 'a=f32[2,3]:2' --arg 'b=f32[3]:3' | FileCheck %s --check-prefix=RESULT
 
 import mlirtri as mt
 

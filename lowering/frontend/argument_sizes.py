@@ -15,6 +15,7 @@ from mlirtri.dialect.base.sizes import DYNAMIC, Size, Symbol, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import func, ir
 from mlirtri.dialect.builder import TriValue
+from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.core.interface import TensorParameter
 from mlirtri.lowering.core.named_sizes import Definition, named_sizes
 from mlirtri.lowering.frontend.language.builder import Language
@@ -37,6 +38,7 @@ def emit_prologue(
     for definition in named_sizes([type_.shape for type_ in types], [p.name for p in parameters]).definitions:
         argument = TriValue(block.arguments[definition.argument], types[definition.argument])
         symbols[definition.symbol] = _value_of(b, definition, argument, symbols)
+    b.named_sizes = symbols
     return [type_.with_shape(_in_terms_of(size, symbols) for size in type_.shape) for type_ in types]
 
 
@@ -68,6 +70,28 @@ def _in_terms_of(size: int | Size, symbols: dict[Symbol, Size]) -> int | Size:
     for symbol, factor in size.terms:
         result = result + symbols[symbol] * factor
     return result.simplified()
+
+
+def named_size(b: Language, size: Size) -> Size:
+    """Return the value of a size of annotations, ``dyn["M"]``; raises `KernelTypeError` where no argument gives it."""
+    result = Size((), size.constant)
+    for symbol, factor in size.terms:
+        known = b.named_sizes.get(symbol) or _by_multiple(b, symbol)
+        if known is None:
+            raise KernelTypeError(
+                f"{symbol.name!r} is a size of annotations, and no argument of this kernel has it",
+                help="annotate an axis of an argument with it, or read the size: M, K = a.shape",
+            )
+        result = result + known * factor
+    return result
+
+
+def _by_multiple(b: Language, symbol: Symbol) -> Size | None:
+    """Return the value of a size that an argument gives as ``dyn["M", 16]``, which is 16 times a symbol."""
+    for other, known in b.named_sizes.items():
+        if isinstance(other.key, tuple) and other.key[:2] == symbol.key and len(other.key) == 4:
+            return known * other.key[3]
+    return None
 
 
 def _describe(function: func.FuncOp, parameters: Sequence[TensorParameter]) -> None:

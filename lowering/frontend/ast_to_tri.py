@@ -29,6 +29,7 @@ from mlirtri.lowering.core.interface import (
     python_value,
 )
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.tile_kernels import TILE_KERNEL
 from mlirtri.lowering.dependence.declared_loops import check as check_declared_loops
 from mlirtri.lowering.external.calls import declaration_of, drop_unused
 from mlirtri.lowering.frontend import branches, calls, loops, statements  # noqa: F401 - they register their handlers
@@ -83,6 +84,8 @@ def _emit_body(tree: KernelTree, context: CompileContext, function: Any, block: 
             scope.locals[parameter.name] = with_linear_form(builder, value, parameter.name)
             memories.append(scope.locals[parameter.name])
     value = visit_body(FunctionContext(builder, scope, tree.file), tree.node.body)
+    if builder.block_threads:
+        function.attributes[TILE_KERNEL] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), builder.block_threads)
     context.interface = return_results(builder, function, value, memories, parameters, _return_span(tree))
 
 
@@ -90,6 +93,7 @@ def new_language(semantics: str, block: ir.Block, context: CompileContext) -> La
     """Return the builder of a function with this entry block, with the options of the compilation."""
     builder = Language(semantics, context.unroll, context.debug, context.stops)
     builder.entry, builder.inline_depth = block, context.inline_depth
+    builder.on_value = context.on_value
     builder.tri.placement = Placement(context.target)
     # On CUDA a check would wait for the device at each call.
     builder.checks_indices = context.debug or not context.target.is_cuda
@@ -111,6 +115,7 @@ def return_results(
     results: list[TriValue] = []
     builder.tri.location = location_of(span)
     structure = _result_tree(value, builder, results, span)
+    numbers = tuple(number for number, result in enumerate(results) if result.weak and not result.type.rank)
     checks = _checks(builder, results)
     log = builder.prints.results(results)
     updates = []
@@ -130,7 +135,7 @@ def return_results(
     _mark_updates(function, tuple(updates))
     drop_dead(block)
     types = tuple(without_values(result.type) for result in results)
-    return Interface(parameters, types, structure, checks, tuple(updates), log, ordered)
+    return Interface(parameters, types, structure, checks, tuple(updates), log, ordered, numbers=numbers)
 
 
 def _checks(builder: Language, results: list[TriValue]) -> tuple[RuntimeCheck, ...]:
@@ -207,6 +212,12 @@ def is_array(value: Any) -> bool:
     return has_memory(value) and not value.origin.storage.may_be_number
 
 
+def _weak(builder: Language, number: bool | int | float | complex) -> TriValue:
+    """Return a Python number as a constant that the call returns as a Python number."""
+    tensor = builder.tensor(number, kind(number).type.dtype)
+    return TriValue(tensor.value, tensor.type, weak=True)
+
+
 def _result_tree(value: Any, builder: Language, results: list[TriValue], span: Span) -> Any:
     if value is None:
         return None
@@ -214,7 +225,7 @@ def _result_tree(value: Any, builder: Language, results: list[TriValue], span: S
         return like(value, [_result_tree(part, builder, results, span) for part in parts_of(value)])
     if not isinstance(value, (TriValue, bool, int, float, complex)):
         raise KernelTypeError(f"a kernel cannot return {describe(value)}", span, help="return tensors, numbers, tuples")
-    result = value if isinstance(value, TriValue) else builder.tensor(value)
+    result = value if isinstance(value, TriValue) else _weak(builder, value)
     if all(Size.of(size).is_fixed for size in result.type.shape):
         results.append(result)
         keeps_rank_0 = builder.semantics == "numpy" and not result.type.rank and is_array(value)

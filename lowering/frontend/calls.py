@@ -33,20 +33,22 @@ from mlirtri.errors import (
 )
 from mlirtri.lowering.core.binding import bound_arguments
 from mlirtri.lowering.external.objects import External, relax_function_of
+from mlirtri.lowering.frontend.atomics import atomic_call, atomic_name
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing import rows
 from mlirtri.lowering.frontend.inlining import LocalFunction, inline, inline_local, inline_macro
-from mlirtri.lowering.frontend.language import linear_algebra
+from mlirtri.lowering.frontend.language import library_functions
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.debugging import emit_breakpoint
 from mlirtri.lowering.frontend.language.merging import flat
 from mlirtri.lowering.frontend.language.pointers import match_buffer
 from mlirtri.lowering.frontend.language.storage import as_new_array, current, either, with_rank_0_memory
 from mlirtri.lowering.frontend.library_calls import Method, spelled
-from mlirtri.lowering.frontend.operators import fold, is_integer, predicate_of
+from mlirtri.lowering.frontend.operators import fold, is_integer, is_weak, predicate_of
 from mlirtri.lowering.frontend.scope import BUILTINS
-from mlirtri.lowering.frontend.tiles import tile_call, tile_name
+from mlirtri.lowering.frontend.tile_language.functions import name_of_tile_function
+from mlirtri.lowering.frontend.tiles import tile_call
 
 _BUILTINS = set(BUILTINS.values())
 
@@ -59,7 +61,9 @@ def visit_call(context: FunctionContext, node: ast.Call) -> Any:
         arguments = elements(context, node.args)
         result = as_new_array(callee.emit(b, arguments, _keywords(context, node.keywords)))
         return with_rank_0_memory(b.semantics, "", arguments, result)
-    if (name := tile_name(callee)) is not None:
+    if (name := atomic_name(callee)) is not None:
+        return atomic_call(context, name, node)
+    if (name := name_of_tile_function(callee)) is not None:
         return tile_call(context, name, node)
     if getattr(callee, "references", ()):
         return inline_macro(context, callee, node)
@@ -70,8 +74,12 @@ def visit_call(context: FunctionContext, node: ast.Call) -> Any:
         return inline_local(context, callee, arguments, keywords, node)
     if isinstance(callee, Method):
         return spelled(b, callee.spelling, [current(b.tri, callee.tensor), *arguments], keywords)
-    if isinstance(callee, spellings.Spelling):
-        return spelled(b, callee, arguments, keywords)
+    spelling = callee if isinstance(callee, spellings.Spelling) else None
+    name = None if spelling is None else spelling.name
+    if (algorithm := library_functions.find(callee, name, arguments, keywords)) is not None:
+        return _call_algorithm(context, algorithm, arguments, keywords, node)
+    if spelling is not None:
+        return spelled(b, spelling, arguments, keywords)
     return _call_object(context, callee, arguments, keywords, node)
 
 
@@ -98,8 +106,6 @@ def _call_object(
             raise KernelTypeError(f"{dtype}(…) takes one argument")
         return b.tensor(arguments[0], dtype)
     name = getattr(callee, "__mlirtri_name__", None) or _qualified_name(callee)
-    if (algorithm := linear_algebra.find(callee)) is not None:
-        return _call_algorithm(context, algorithm, arguments, keywords, node)
     if name in KERNEL_FUNCTIONS:
         return KERNEL_FUNCTIONS[name](b, arguments, keywords)
     if name is not None and (spelling := spellings.lookup(name)) is not None:
@@ -135,6 +141,8 @@ def _call_algorithm(
 def _call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> Any:
     if function is breakpoint:
         return _breakpoint(b, arguments, keywords)
+    if function is isinstance and len(arguments) == 2 and arguments[1] in (tuple, list, (tuple, list)):
+        return isinstance(arguments[0], arguments[1])
     tensors = [value for value in flat(arguments) if isinstance(value, TriValue)]
     if not tensors:
         if function is isinstance:
@@ -172,7 +180,7 @@ def _full_name(callee: Any) -> str | None:
 
 def _is_library(function: Callable[..., Any]) -> bool:
     """Return whether a function is numpy's, torch's or a Python builtin: those have spellings and are never inlined."""
-    if function.__module__ == linear_algebra.__name__:
+    if function.__module__ in library_functions.MODULES:
         return False
     top = (function.__module__ or "").split(".")[0]
     return top in ("numpy", "torch", "math", "mlirtri", *sys.stdlib_module_names) and top != "__main__"
@@ -250,7 +258,7 @@ def _check_dtype_known(name: str, x: Any, y: Any) -> None:
     strong = [value.type.dtype for value in (x, y) if isinstance(value, TriValue) and not value.weak]
     if len(strong) == 2:
         is_known, kinds = strong[0] == strong[1], strong
-    elif strong and isinstance(number := x if _is_weak(x) else y, (int, float, TriValue)):
+    elif strong and isinstance(number := x if is_weak(x) else y, (int, float, TriValue)):
         [dtype] = strong
         is_whole = number.type.dtype.is_integer if isinstance(number, TriValue) else isinstance(number, int)
         # Of a float32 or wider and a Python number both hold the same value.
@@ -265,10 +273,6 @@ def _check_dtype_known(name: str, x: Any, y: Any) -> None:
         )
 
 
-def _is_weak(value: Any) -> bool:
-    return not isinstance(value, TriValue) or value.weak
-
-
 def _first_unless_beyond(b: Language, comparison: str, x: Any, y: Any) -> Any:
     """Return Python's `max` or `min` of two: the first unless the second compares beyond it, so a leading NaN stays."""
     if not isinstance(x, TriValue) and not isinstance(y, TriValue):
@@ -278,8 +282,14 @@ def _first_unless_beyond(b: Language, comparison: str, x: Any, y: Any) -> Any:
 
 def _sum(b: Language, values: Any, start: Any = 0) -> Any:
     if isinstance(values, TriValue):
+        dtype, is_inexact = values.type.dtype, isinstance(start, (float, complex, TriValue))
+        if values.type.shape[:1] == (0,):
+            return start
         result = b.sum(values, 0)
-        return result if start == 0 else b.add(result, start)
+        if dtype.is_integer and not dtype.is_bool and not is_inexact:
+            # Python adds one element after the other, which wrap around in their own dtype.
+            result = b.cast(result, dtype)
+        return result if type(start) is int and start == 0 else b.add(result, start)
     return reduce(b.add, values, start)
 
 
@@ -323,6 +333,17 @@ def _static_print(b: Language, arguments: list[Any], keywords: dict[str, Any]) -
     print(*(str(value.type) if isinstance(value, TriValue) else value for value in arguments), file=sys.stderr)
 
 
+def _static(_: Language, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+    if keywords or len(arguments) != 1:
+        raise KernelTypeError("static takes one value")
+    if isinstance(arguments[0], TriValue):
+        raise KernelTypeError(
+            f"static needs a value known at compile time, got {describe(arguments[0])}",
+            help="annotate the parameter with int or bool, or leave out mt.static",
+        )
+    return arguments[0]
+
+
 def _static_assert(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
     if keywords or len(arguments) not in (1, 2):
         raise KernelTypeError("static_assert takes a condition and, if you like, a message")
@@ -353,7 +374,7 @@ def _require_of_matrix(b: Language, arguments: list[Any], keywords: dict[str, An
         tri = b.tri
         wrong = tri.logical_not(condition)
         # Report the user's line, not a line of the inlined library function.
-        while isinstance(tri.location, ir.CallSiteLoc) and span_of(tri.location).file == linear_algebra.__file__:
+        while isinstance(tri.location, ir.CallSiteLoc) and span_of(tri.location).file in library_functions.FILES:
             tri.location = tri.location.caller
         b.check(wrong, KernelLinearAlgebraError, message)
     elif not condition:
@@ -368,7 +389,7 @@ def _refuse(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None
 KERNEL_FUNCTIONS: dict[str | None, Callable[[Language, list[Any], dict[str, Any]], Any]] = {
     "mlirtri.require_of_matrix": _require_of_matrix,
     "mlirtri.refuse": _refuse,
-    "mlirtri.device_print": _device_print, "mlirtri.static_print": _static_print,
+    "mlirtri.static": _static, "mlirtri.device_print": _device_print, "mlirtri.static_print": _static_print,
     "mlirtri.static_assert": _static_assert, "mlirtri.match_buffer": _match_buffer,
 }  # fmt: skip
 """Implementations by qualified name."""

@@ -14,9 +14,10 @@ from typing import Any
 from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.bindings.locations import location_of
 from mlirtri.dialect.bindings.mlir import ir
+from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import CompilerBugError, KernelError, NestedTooDeeplyError, Span, UnsupportedSyntaxError, raise_all
 from mlirtri.lowering.frontend.early_exits import stored, structured
-from mlirtri.lowering.frontend.language.builder import Language
+from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.merging import Kind, aliases
 from mlirtri.lowering.frontend.language.storage import Storage
 from mlirtri.lowering.frontend.python_to_ast import span_of_node
@@ -73,6 +74,14 @@ class LoopPlan:
     """Whether the condition of a `while` assigns names or writes memory."""
     shared: dict[str, set[Storage | None]] = field(default_factory=dict)
     """Names that alias another name's memory in some iterations, and which memory."""
+
+    def forget(self, serial: int) -> None:
+        """Forget the memory that an abandoned attempt at a loop around created, from `serial` on."""
+        self.storages = [storage for storage in self.storages if storage.serial < serial]
+        kept = {
+            name: {old for old in shared if old is None or old.serial < serial} for name, shared in self.shared.items()
+        }
+        self.shared = {name: shared for name, shared in kept.items() if shared}
 
 
 class PlanChanged(Exception):
@@ -139,7 +148,10 @@ def visit(context: FunctionContext, node: ast.AST) -> Any:
     tri = context.b.tri
     outer, tri.location = tri.location, context.location_of(span)
     try:
-        return handler(context, node)
+        value = handler(context, node)
+        if isinstance(node, ast.expr) and not isinstance(node, ast.Constant):
+            note_value(context, span, value)
+        return value
     except KernelError as error:
         raise error.at(span) from error.__cause__
     except (FailedAssignment, PlanChanged, RecursionError):
@@ -148,6 +160,13 @@ def visit(context: FunctionContext, node: ast.AST) -> Any:
         raise CompilerBugError(error, name, span) from error
     finally:
         tri.location = outer
+
+
+def note_value(context: FunctionContext, span: Span, value: Any, name: str = "") -> None:
+    """Tell an editor what an expression is, or a name that is assigned; modules, functions and classes are not told."""
+    if context.b.on_value is None or name.startswith(".") or getattr(value, "__name__", None) is not None:
+        return
+    context.b.on_value(span, str(value.type) if isinstance(value, TriValue) else describe(value), name)
 
 
 def visit_body(context: FunctionContext, body: list[ast.stmt], read_after: Iterable[str] = ()) -> Any:

@@ -33,6 +33,8 @@ def _block(body: list[ast.stmt], enclosing_flag: str | None, serial: Iterator[in
     rewritten: list[ast.stmt] = []
     for index, statement in enumerate(body):
         following = body[index + 1 :]
+        if isinstance(statement, (ast.For, ast.While)) and statement.orelse:
+            return rewritten + _block([*_without_else(statement, serial), *following], enclosing_flag, serial)
         if isinstance(statement, (ast.Return, ast.Break, ast.Continue)):
             return rewritten + _leave(statement, enclosing_flag)
         if isinstance(statement, ast.If) and _leaves(statement):
@@ -73,6 +75,33 @@ def _loop(statement: Any, serial: Iterator[int]) -> ast.stmt:
     return rewritten
 
 
+def _without_else(loop: Any, serial: Iterator[int]) -> list[ast.stmt]:
+    """Return a loop and its `else`, which runs unless a `break` has cleared a flag."""
+    if not _breaks(loop):
+        return [_copy(loop, orelse=[]), *loop.orelse]
+    flag = f".completed{next(serial)}"
+    body = _marked(loop.body, flag)
+    branch = ast.copy_location(ast.If(test=_name(flag, loop), body=loop.orelse, orelse=[]), loop)
+    return [_assign(flag, ast.Constant(True), loop), _copy(loop, body=body, orelse=[]), branch]
+
+
+def _marked(body: list[ast.stmt], flag: str) -> list[ast.stmt]:
+    """Return statements that clear `flag` before each `break` of the loop around them."""
+    marked: list[ast.stmt] = []
+    for statement in body:
+        if isinstance(statement, ast.Break):
+            marked.append(_assign(flag, ast.Constant(False), statement))
+        if isinstance(statement, (ast.For, ast.While)):
+            statement = _copy(statement, orelse=_marked(statement.orelse, flag))
+        elif isinstance(statement, ast.If):
+            arms = _marked(statement.body, flag), _marked(statement.orelse, flag)
+            statement = _copy(statement, body=arms[0], orelse=arms[1])
+        elif isinstance(statement, ast.With):
+            statement = _copy(statement, body=_marked(statement.body, flag))
+        marked.append(statement)
+    return marked
+
+
 def _after_return(
     statement: ast.stmt, following: list[ast.stmt], enclosing_flag: str | None, serial: Iterator[int]
 ) -> ast.stmt:
@@ -91,9 +120,15 @@ def _ends_by_return_only(loop: ast.stmt) -> bool:
     return is_endless and not _breaks(loop)
 
 
-def _breaks(statement: ast.AST) -> bool:
-    children = (node for node in ast.iter_child_nodes(statement) if not isinstance(node, (ast.For, ast.While)))
-    return any(isinstance(child, ast.Break) or _breaks(child) for child in children)
+def _breaks(loop: Any) -> bool:
+    """Return whether a `break` in the body of a loop ends this loop: those in the `else` of an inner one do, too."""
+    return any(map(_has_break, loop.body))
+
+
+def _has_break(statement: ast.AST) -> bool:
+    if isinstance(statement, (ast.For, ast.While)):
+        return any(map(_has_break, statement.orelse))
+    return isinstance(statement, ast.Break) or any(map(_has_break, ast.iter_child_nodes(statement)))
 
 
 def _leaves(statement: ast.AST) -> bool:

@@ -7,23 +7,28 @@ from __future__ import annotations
 
 import ast
 import numbers
+from enum import Enum
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DType, as_dtype
+from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.errors import KernelTypeError, UnknownNameError, UnsupportedSyntaxError, did_you_mean
 from mlirtri.lowering.core.interface import Origin
 from mlirtri.lowering.external.objects import External
+from mlirtri.lowering.frontend.argument_sizes import named_size
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
-from mlirtri.lowering.frontend.indexing import element
+from mlirtri.lowering.frontend.indexing import element, rows
+from mlirtri.lowering.frontend.language import library_functions
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.storage import current
 from mlirtri.lowering.frontend.library_calls import spelled, tensor_attribute
 from mlirtri.lowering.frontend.operators import fold
+from mlirtri.lowering.frontend.tile_language.guards import guarded
 
 
 @handles(ast.Constant)
@@ -39,7 +44,12 @@ def visit_name(context: FunctionContext, node: ast.Name) -> Any:
 
 
 def _captured(b: Language, value: Any) -> Any:
-    """Return a captured value; a NumPy scalar becomes a rank-0 tensor, whose dtype counts in promotion."""
+    """Return a captured value; a NumPy scalar becomes a rank-0 tensor, whose dtype counts in promotion.
+
+    A size of annotations is the run-time integer that an argument gives; raises `KernelTypeError` where none does.
+    """
+    if isinstance(value, Size):
+        return b.number_of(named_size(b, value).simplified())
     return b.tensor(value.item(), as_dtype(value.dtype)) if isinstance(value, np.generic) else value
 
 
@@ -54,15 +64,23 @@ def visit_list(context: FunctionContext, node: ast.List) -> list[Any]:
 
 
 def elements(context: FunctionContext, nodes: list[ast.expr]) -> list[Any]:
-    """Return the values of several expressions; raises `UnsupportedSyntaxError` for a starred one."""
+    """Return the values of several expressions; a starred one has several. Raises `KernelTypeError`."""
+    values: list[Any] = []
     for node in nodes:
-        if isinstance(node, ast.Starred):
-            raise UnsupportedSyntaxError(
-                "star-expressions are not supported", context.span(node), help="write every element"
-            )
-    values = [visit(context, node) for node in nodes]
+        values += _starred(context, node) if isinstance(node, ast.Starred) else [visit(context, node)]
     # One of them may have written the memory of those before it.
     return current(context.b.tri, values)
+
+
+def _starred(context: FunctionContext, node: ast.Starred) -> list[Any]:
+    value = visit(context, node.value)
+    if isinstance(value, TriValue) and value.type.rank:
+        return rows(context.b, value)
+    if isinstance(value, (tuple, list)):
+        return list(value)
+    raise KernelTypeError(
+        f"cannot unpack {describe(value)}", context.span(node), help="only a tuple, a list or an array has elements"
+    )
 
 
 @handles(ast.JoinedStr)
@@ -103,10 +121,14 @@ def attribute(context: FunctionContext, owner: Any, name: str) -> Any:
         return getattr(owner, name)
     if isinstance(owner, DType) and name in ("name", "bits", "is_float", "is_integer", "is_inexact", "is_complex"):
         return getattr(owner, name)
+    if isinstance(owner, type) and issubclass(owner, Enum) and name in owner.__members__:
+        return owner[name].value
     if isinstance(owner, External):
         return owner.member(name)
     if (member := spellings.member(owner, name)) is not None:
         return member
+    if (method := library_functions.method(owner, name)) is not None:
+        return method
     help = "give the value a name of its own at the top of the file" if isinstance(owner, type) else None
     raise UnknownNameError(f"{describe(owner)} has no attribute {name!r} in a kernel", help=help)
 
@@ -142,12 +164,20 @@ def visit_subscript(context: FunctionContext, node: ast.Subscript) -> Any:
     if owner is np.s_ or owner is np.index_exp:
         return owner[index]
     if isinstance(owner, TriValue):
-        return element(context.b, owner, index if isinstance(index, tuple) else (index,))
+        return _element(context.b, owner, index if isinstance(index, tuple) else (index,))
     if isinstance(owner, (tuple, list, str)):
         return item(owner, index)
     if (spelling := spellings.member(owner, "__getitem__")) is not None:
         return spelled(context.b, spelling, [index], {})
     raise KernelTypeError(f"{describe(owner)} cannot be indexed")
+
+
+def _element(b: Language, array: TriValue, index: tuple[Any, ...]) -> TriValue:
+    """Return an element or a part of an array; in tile kernels, zero for an element out of bounds."""
+    guard = guarded(b, array, index)
+    if guard is None:
+        return element(b, array, index)
+    return b.where(guard.holds, element(b, array, guard.clamped), b.tensor(0, array.type.dtype))
 
 
 def item(owner: Any, index: Any) -> Any:

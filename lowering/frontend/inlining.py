@@ -181,17 +181,26 @@ class Variable:
     span: Span
 
     def assign(self, value: Any) -> None:
-        """Bind the caller's name to the final value of the macro's parameter; raises for a name of no local."""
+        """Bind the caller's name to the final value of the macro's parameter; raises for a name of no local.
+
+        A parameter that is still the caller's array, whose elements the macro may have written, is not bound again.
+        """
+        if self._is_same_array(value):
+            return
         if self.name not in self.scope.locals:
             self._check_unchanged(value)
             return
         self.scope.locals[self.name] = with_memory(value)
         self.scope.referenced.add(self.name)
 
+    def _is_same_array(self, value: Any) -> bool:
+        if not has_memory(self.value) or not has_memory(value):
+            return False
+        before, after = self.value.origin, value.origin
+        return (before.storage, before.steps) == (after.storage, after.steps)
+
     def _check_unchanged(self, value: Any) -> None:
-        before, after = (x.origin if has_memory(x) else None for x in (self.value, value))
-        is_written_in_place = before and after and (before.storage, before.steps) == (after.storage, after.steps)
-        if not is_written_in_place and not same(self.value, value):
+        if not same(self.value, value):
             raise UnsupportedSyntaxError(
                 f"the macro assigns to {self.name!r}, which is not a variable of the calling function",
                 self.span,

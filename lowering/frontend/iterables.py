@@ -15,7 +15,8 @@ from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing import element
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.storage import current
-from mlirtri.lowering.frontend.tiles import LOOPS, range_of, tile_name
+from mlirtri.lowering.frontend.tile_language.functions import LOOPS, name_of_tile_function
+from mlirtri.lowering.frontend.tiles import range_of
 
 ITERATED = ".iterated"
 """Start of the hidden names of arrays that loops run over."""
@@ -33,8 +34,13 @@ class Iterable:
     """For a range with a positive step: the initial value of the induction variable, which advances by `step`."""
     step: int = 1
     order: str = "python"
-    """`python`: as fast as the same results allow; `serial`: in order, not unrolled; `parallel`: declared independent.
+    """`python`: as fast as the same results allow; `serial`: in order, not unrolled; `parallel`: declared independent;
+    `blocks`: the blocks of a tile kernel, which run in any order where that changes nothing; `pipelined`: in order,
+    with the copies of later iterations ahead.
     """
+
+    stages: int = 0
+    """Of a pipelined loop: iterations whose copies are in memory at once."""
 
     @property
     def static_count(self) -> int | None:
@@ -45,14 +51,25 @@ def iterable_of(context: FunctionContext, node: ast.expr) -> Iterable:
     """Return the iterable of the expression after `in`; raises `KernelTypeError` for other values."""
     if isinstance(node, ast.Call):
         callee = visit(context, node.func)
-        if (loop := tile_name(callee)) in LOOPS:
-            return _range_call(context, range_of(context, loop, node))
+        if (loop := name_of_tile_function(callee)) in LOOPS:
+            return _of_tile_kernel(context, loop, range_of(context, loop, node))
         name = getattr(callee, "__mlirtri_name__", callee)
         if name in _CALLS and not node.keywords:
             return _CALLS[name](context, node)
         if callee is enumerate:
             return _enumerate(context, node)
     return _of_value(context, visit(context, node), node)
+
+
+def _of_tile_kernel(context: FunctionContext, name: str, node: ast.Call) -> Iterable:
+    iterable = _range_call(context, node)
+    if name == "unroll":
+        return replace(iterable, unroll=iterable.static_count is not None)
+    if name == "Parallel":
+        return _parallel(context, node, iterable)
+    # A grid and a pipeline stay loops, however short.
+    stages = next((visit(context, keyword.value) for keyword in node.keywords if keyword.arg == "num_stages"), 0)
+    return replace(iterable, order={"blocks": "blocks", "Pipelined": "pipelined"}.get(name, "python"), stages=stages)
 
 
 def _of_value(context: FunctionContext, value: Any, node: ast.expr) -> Iterable:
@@ -135,6 +152,15 @@ def _static_range(context: FunctionContext, node: ast.Call) -> Iterable:
     return Iterable(iterable.count, iterable.item, unroll=True)
 
 
+def _static(context: FunctionContext, node: ast.Call) -> Iterable:
+    if len(node.args) != 1:
+        raise KernelTypeError("static takes one value", context.span(node))
+    iterable = iterable_of(context, node.args[0])
+    if iterable.static_count is None:
+        raise KernelTypeError("static needs a number of iterations that is known at compile time", context.span(node))
+    return Iterable(iterable.count, iterable.item, unroll=True)
+
+
 def _serial(context: FunctionContext, node: ast.Call) -> Iterable:
     return replace(_range_call(context, node), order="serial")
 
@@ -158,7 +184,25 @@ def _parallel(context: FunctionContext, node: ast.Call, iterable: Iterable) -> I
             "a parallel loop has a positive step that is known at compile time", context.span(node),
             help="its iterations have no order: count upwards",
         )  # fmt: skip
-    return replace(iterable, order="parallel")
+    return replace(_from_zero_on(context.b, iterable), order="parallel")
+
+
+def _from_zero_on(b: Language, iterable: Iterable) -> Iterable:
+    """Check a start of run time: negative indices count from the end, where other iterations may be."""
+    start, indices = Size.of(iterable.start or 0), b.indices
+    least = start.least()
+    if start.is_constant or (least is not None and least >= 0):
+        return iterable
+    message = "a parallel loop starts below 0, which is known at run time only"
+    b.check(b.tri.less(b.tri.index(start), b.tri.index(0)), KernelValueError, message)
+    first = indices.maximum(start, Size.of(0))
+    upper = start + iterable.count * iterable.step
+    count = indices.floor_divide(upper - first + (iterable.step - 1), iterable.step)
+
+    def item(iteration: Any) -> TriValue:
+        return indices.tensor_of(first + indices.size_of(iteration) * iterable.step)
+
+    return replace(iterable, count=count, item=item, start=first)
 
 
 def _zip(context: FunctionContext, node: ast.Call) -> Iterable:
@@ -201,6 +245,7 @@ def _reversed(context: FunctionContext, node: ast.Call) -> Iterable:
 _CALLS: dict[Any, Callable[[FunctionContext, ast.Call], Iterable]] = {
     range: _range_call,
     "mlirtri.static_range": _static_range,
+    "mlirtri.static": _static,
     "mlirtri.serial": _serial,
     "mlirtri.prange": _prange,
     "mlirtri.ndrange": _ndrange,

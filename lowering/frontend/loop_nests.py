@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from mlirtri.errors import KernelTypeError
+from mlirtri.errors import KernelTypeError, UnsupportedSyntaxError
 from mlirtri.lowering.frontend.context import FunctionContext, visit
 from mlirtri.lowering.frontend.expressions import elements
 
@@ -19,6 +19,7 @@ BOUND = ".bound"
 def nested(context: FunctionContext, node: Any) -> Any:
     """Return a loop over an `ndrange` of several bounds as nested loops over one each; other loops unchanged."""
     call = node.iter
+    _refuse_starred(context, call)
     if not isinstance(call, ast.Call) or len(call.args) < 2 or call.keywords:
         return node
     if getattr(visit(context, call.func), "__mlirtri_name__", None) != "mlirtri.ndrange":
@@ -30,14 +31,23 @@ def nested(context: FunctionContext, node: Any) -> Any:
     return node.nest
 
 
+def _refuse_starred(context: FunctionContext, call: ast.expr) -> None:
+    for argument in call.args if isinstance(call, ast.Call) else ():
+        if isinstance(argument, ast.Starred):
+            raise UnsupportedSyntaxError(
+                "a loop takes no star-expressions", context.span(argument), help="write every bound"
+            )
+
+
 def _nest(context: FunctionContext, node: Any, call: ast.Call) -> Any:
     """Return the nest, innermost loop first; each loop has the liveness of the one that the user wrote."""
     names, body = _targets(context, node, len(call.args))
+    loop: Any = node
     bounds = [f"{BOUND}{call.lineno}.{call.col_offset}.{axis}" for axis in range(len(names))]
     for axis in reversed(range(len(names))):
         bound = ast.copy_location(ast.Name(bounds[axis], ast.Load()), call.args[axis])
         head = ast.copy_location(ast.Call(call.func, [bound], []), call)
-        loop: Any = ast.copy_location(ast.For(target=names[axis], iter=head, body=body, orelse=[]), node)
+        loop = ast.copy_location(ast.For(target=names[axis], iter=head, body=body, orelse=[]), node)
         loop.flag = node.flag
         loop.live_out = node.live_out if axis == 0 else node.live_body
         loop.live_body = node.live_body

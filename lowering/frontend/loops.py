@@ -24,6 +24,7 @@ from mlirtri.errors import (
     Span,
     UnsupportedSyntaxError,
 )
+from mlirtri.lowering.core.tile_kernels import BLOCKS, STAGES
 from mlirtri.lowering.dependence.declared_loops import PARALLEL
 from mlirtri.lowering.frontend.branches import emit_if, select
 from mlirtri.lowering.frontend.context import FunctionContext, LoopPlan, PlanChanged, handles, visit, visit_block
@@ -50,7 +51,6 @@ MAX_FORCED_ITERATIONS = 256
 
 @handles(ast.For)
 def visit_for(context: FunctionContext, node: ast.For) -> None:
-    _refuse_else(node)
     outer_names = set(context.scope.locals)
     if (nest := nested(context, node)) is not node:
         visit_for(context, nest)
@@ -66,14 +66,25 @@ def visit_for(context: FunctionContext, node: ast.For) -> None:
     _forget_iterated(context, outer_names)
 
 
+_NO_EXIT = {
+    "parallel": (
+        "a parallel loop cannot end early: its iterations have no order",
+        "run it in order with mt.serial, or skip work with `continue`",
+    ),
+    "blocks": ("a block cannot end a tile kernel: the others run", "put what follows into an `if`"),
+    "pipelined": (
+        "a pipelined loop cannot end early: copies of later iterations are under way",
+        "write `for k in T.serial(n):`, or give it the number of iterations",
+    ),
+}
+"""Orders of loops that cannot end early: why, and what to write instead."""
+
+
 def _emit_in_order(context: FunctionContext, node: Any, iterable: Iterable) -> None:
     """Emit a loop whose order is declared; it is never unrolled."""
-    if iterable.order == "parallel" and node.flag:
-        raise UnsupportedSyntaxError(
-            "a parallel loop cannot end early: its iterations have no order",
-            context.span(node),
-            help="run it in order with mt.serial, or skip work with `continue`",
-        )
+    if iterable.order in _NO_EXIT and node.flag:
+        message, instead = _NO_EXIT[iterable.order]
+        raise UnsupportedSyntaxError(message, context.span(node), help=instead)
     _emit(context, node, lambda plan: _emit_for(context, node, iterable, plan))
 
 
@@ -81,11 +92,6 @@ def _forget_iterated(context: FunctionContext, outer_names: set[str]) -> None:
     names = context.scope.locals
     for name in [name for name in names if name.startswith(ITERATED) and name not in outer_names]:
         del names[name]
-
-
-def _refuse_else(node: ast.For | ast.While) -> None:
-    if node.orelse:
-        raise UnsupportedSyntaxError("`else` on a loop is not supported", help="set a flag where the loop breaks")
 
 
 def _is_innermost(node: ast.For) -> bool:
@@ -114,7 +120,6 @@ def _emit_or_unroll(context: FunctionContext, node: ast.For, iterable: Iterable)
 
 @handles(ast.While)
 def visit_while(context: FunctionContext, node: ast.While) -> None:
-    _refuse_else(node)
     _emit(context, node, lambda plan: _emit_while(context, node, plan))
 
 
@@ -208,7 +213,7 @@ def _emit(context: FunctionContext, node: ast.For | ast.While, attempt: Callable
                 context.b.indices.forget()
                 for inner in context.plans.values():
                     # Memory that was created in the abandoned body is gone.
-                    inner.storages = [storage for storage in inner.storages if storage.serial < serial]
+                    inner.forget(serial)
                 if not isinstance(reason, PlanChanged):
                     raise
                 del context.errors[errors:]
@@ -250,6 +255,11 @@ def _emit_counted(context: FunctionContext, node: Any, iterable: Iterable, state
         with counted(b, number, index.owner.owner.operation, lower, step, iterable.count):
             _visit_iteration(context, node, number if iterable.start is not None else iterable.item(number))
             yielded = state.leave()
+        if iterable.order == "blocks":
+            index.owner.owner.operation.attributes[BLOCKS] = ir.UnitAttr.get()
+        if iterable.stages:
+            stages = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), iterable.stages)
+            index.owner.owner.operation.attributes[STAGES] = stages
         if iterable.order == "parallel":
             names = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in state.labels()])
             index.owner.owner.operation.attributes[PARALLEL] = names

@@ -70,8 +70,17 @@ def binary(b: Language, sign: ast.operator, left: Any, right: Any) -> Any:
         return fold(function, left, right)
     if name == "power" and b.semantics == "numpy" and isinstance(left, TriValue):
         return _numpy_power(b, left, right)
-    result = getattr(b, name)(left, right)
+    if name == "divide" and b.semantics == "torch" and is_weak(left) and not is_weak(right):
+        # As torch.Tensor.__rtruediv__, which rounds twice.
+        result = b.multiply(b.reciprocal(right), left)
+    else:
+        result = getattr(b, name)(left, right)
     return _new(b, _with_linear(b, result, name, left, right), left, right)
+
+
+def is_weak(value: Any) -> bool:
+    """Return whether a value is a Python number, of compile time or run time."""
+    return not isinstance(value, TriValue) or value.weak
 
 
 def _new(b: Language, result: Any, *operands: Any) -> Any:
@@ -118,6 +127,9 @@ _ON_SIZES: dict[str, Callable[[Language, Size, Size], Size | None]] = {
 def _numpy_power(b: Language, left: TriValue, right: Any) -> Any:
     """Return ndarray's ``**``, unlike numpy.power by squares and roots: other dtypes for bools, results at -inf."""
     is_number, is_inexact = isinstance(right, (int, float, complex)), left.type.dtype.is_inexact
+    if left.type.dtype.is_bool and not left.type.rank and left.origin is None and type(right) is int and right >= 0:
+        # A scalar is no array of rank 0: a bool becomes a Python int.
+        return b.power(b.cast(left, "int64"), right)
     if is_number and right == 2 and (is_inexact or isinstance(right, int)):
         return b.square(left)
     if is_number and right == 0.5 and is_inexact:

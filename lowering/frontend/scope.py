@@ -136,7 +136,7 @@ class Scope:
 
     def capture(self, name: str, value: Any, read: Callable[[], Any], origin: Origin) -> Any:
         """Record a value from outside the kernel; raises `KernelTypeError` if a kernel cannot hold it."""
-        if not isinstance(value, ModuleType):
+        if not isinstance(value, ModuleType | Size):
             check_constant(value, f"the captured value {name!r}")
         read_now = (origin.kind, id(origin.owner), name, id(value))
         if read_now not in self.captured:

@@ -12,16 +12,17 @@ from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriValue
-from mlirtri.errors import KernelAssertionError, KernelTypeError, KernelValueError, UnsupportedSyntaxError
+from mlirtri.errors import KernelAssertionError, KernelTypeError, KernelValueError, Span, UnsupportedSyntaxError
 from mlirtri.lowering.external.objects import Device
-from mlirtri.lowering.frontend import tiles
-from mlirtri.lowering.frontend.context import FunctionContext, Returned, handles, visit, visit_block
+from mlirtri.lowering.frontend.context import FunctionContext, Returned, handles, note_value, visit, visit_block
 from mlirtri.lowering.frontend.expressions import attribute, item
 from mlirtri.lowering.frontend.indexing import element, rows
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.storage import current, has_memory, viewed, with_memory
 from mlirtri.lowering.frontend.operators import binary, condition
 from mlirtri.lowering.frontend.scope import Element
+from mlirtri.lowering.frontend.tile_language.functions import Grid
+from mlirtri.lowering.frontend.tiles import enter, write_guarded
 from mlirtri.lowering.frontend.updates import write
 
 
@@ -71,8 +72,8 @@ def visit_with(context: FunctionContext, node: ast.With) -> Returned | None:
     """Emit the body of ``with mt.device("gpu"):`` on the device; values of other devices are copied there."""
     first, *others = node.items
     device = visit(context, first.context_expr)
-    if isinstance(device, tiles.Grid):
-        return tiles.enter(context, device, node)
+    if isinstance(device, Grid):
+        return enter(context, device, node)
     if not isinstance(device, Device):
         raise UnsupportedSyntaxError(
             f"a kernel cannot enter {describe(device)}",
@@ -112,6 +113,7 @@ def assign(context: FunctionContext, target: ast.expr, value: Any) -> None:
     """Bind a name, write into an array, or unpack into several of these."""
     span = context.span(target)
     if isinstance(target, ast.Name):
+        note_value(context, span, value, target.id)
         return _assign_name(context, target.id, value)
     if isinstance(target, ast.Subscript):
         return _assign_subscript(context, target, current(context.b.tri, value))
@@ -126,13 +128,28 @@ def assign(context: FunctionContext, target: ast.expr, value: Any) -> None:
     if not isinstance(value, (tuple, list)):
         raise KernelTypeError(f"cannot unpack {describe(value)}", span, help="assign it to one name")
     if any(isinstance(part, ast.Starred) for part in target.elts):
-        raise UnsupportedSyntaxError("starred targets are not supported", span, help="name every part")
+        return _assign_starred(context, target, list(value), span)
     if len(value) != len(target.elts):
         raise KernelTypeError(
             f"cannot unpack {len(value)} values into {len(target.elts)} names", span, help="write a name for each value"
         )
     for part, part_value in zip(target.elts, value, strict=True):
         assign(context, part, part_value)
+
+
+def _assign_starred(context: FunctionContext, target: ast.Tuple | ast.List, values: list[Any], span: Span) -> None:
+    """Assign to several targets, one of which takes a list of what the others leave."""
+    starred = next(number for number, part in enumerate(target.elts) if isinstance(part, ast.Starred))
+    behind = len(target.elts) - 1 - starred
+    if len(values) < starred + behind:
+        raise KernelTypeError(
+            f"cannot unpack {len(values)} values into at least {starred + behind} names", span,
+            help="write a name for each value",
+        )  # fmt: skip
+    last = len(values) - behind
+    parts = [*values[:starred], values[starred:last], *values[last:]]
+    for part, value in zip(target.elts, parts, strict=True):
+        assign(context, part.value if isinstance(part, ast.Starred) else part, value)
 
 
 def _assign_name(context: FunctionContext, name: str, value: Any) -> None:
@@ -158,7 +175,12 @@ def _assign_subscript(context: FunctionContext, target: ast.Subscript, value: An
         raise UnsupportedSyntaxError(
             f"assigning to an item of {describe(owner)} is not supported", help="make a new tuple or list"
         )
-    write(context.b, current(context.b.tri, owner), index if isinstance(index, tuple) else (index,), value)
+    b, array = context.b, current(context.b.tri, owner)
+
+    def update(inside: tuple[Any, ...]) -> None:
+        write(b, current(b.tri, array), inside, value)
+
+    write_guarded(context, array, index if isinstance(index, tuple) else (index,), update, target)
 
 
 def _assign_attribute(context: FunctionContext, target: ast.Attribute, value: Any) -> None:
@@ -212,7 +234,12 @@ def visit_aug_assign(context: FunctionContext, node: ast.AugAssign) -> None:
         raise UnsupportedSyntaxError(
             f"updating an item of {describe(owner)} is not supported", help="make a new tuple or list"
         )
-    parts = index if isinstance(index, tuple) else (index,)
+    array, parts = current(b.tri, owner), index if isinstance(index, tuple) else (index,)
+    write_guarded(context, array, parts, lambda inside: _update_element(context, array, inside, node), node)
+
+
+def _update_element(context: FunctionContext, owner: TriValue, parts: tuple[Any, ...], node: ast.AugAssign) -> None:
+    b = context.b
     old = element(b, current(b.tri, owner), parts)
     value = visit(context, node.value)
     old, owner = current(b.tri, old), current(b.tri, owner)

@@ -1,18 +1,22 @@
-"""The loops of tile kernels in the syntax tree: one `for` per axis of a grid, and of `T.Parallel`."""
+"""The loops of tile kernels in the syntax tree: one `for` per axis of a grid, of `T.Parallel` and of `T.grid`."""
 
 from __future__ import annotations
 
 import ast
 import copy
+from typing import Any
 
 GRID = ".grid{}"
 """Hidden names of a kernel's numbers of blocks, which stand before the loops over them."""
-RANGE = ".range"
-"""The hidden name of `range`, which a kernel may give another meaning."""
+BLOCKS = ".blocks"
+"""The hidden name of the iterable of blocks, which `tiles.enter` defines."""
+
+NESTS = ("Parallel", "grid")
+"""The iterables of several extents."""
 
 
 class _Nests(ast.NodeTransformer):
-    """Write the loops over blocks and over the elements of `T.Parallel` as nests of `for`."""
+    """Write the loops over blocks and over the elements of `T.Parallel` and `T.grid` as nests of `for`."""
 
     def visit_With(self, node: ast.With) -> ast.With:
         self.generic_visit(node)
@@ -20,10 +24,10 @@ class _Nests(ast.NodeTransformer):
         if names is None:
             return node
         parts = names.elts if isinstance(names, (ast.Tuple, ast.List)) else [names]
-        body = node.body
+        body: list[ast.stmt] = list(node.body)
         for axis, part in enumerate(parts):
             grid = ast.copy_location(ast.Name(GRID.format(axis), ast.Load()), part)
-            call = ast.Call(ast.copy_location(ast.Name(RANGE, ast.Load()), part), [grid], [])
+            call = ast.Call(ast.copy_location(ast.Name(BLOCKS, ast.Load()), part), [grid], [])
             loop = ast.For(part, ast.copy_location(call, part), body, [])
             body = [ast.copy_location(loop, node)]
         return ast.copy_location(ast.With(node.items, body), node)
@@ -31,15 +35,15 @@ class _Nests(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> ast.For:
         self.generic_visit(node)
         call = node.iter
-        is_call = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "Parallel"
+        is_call = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in NESTS
         if not is_call or not isinstance(node.target, ast.Tuple) or len(node.target.elts) != len(call.args):
             return node
         if node.orelse or any(isinstance(part, ast.Break) for statement in node.body for part in ast.walk(statement)):
             # A nest would leave its innermost loop only: the loop over several extents is refused as it stands.
             return node
-        body = node.body
+        body: list[Any] = list(node.body)
         for part, extent in reversed(list(zip(node.target.elts, call.args, strict=True))):
-            inner = ast.copy_location(ast.Call(call.func, [extent], []), call)
+            inner = ast.copy_location(ast.Call(call.func, [extent], call.keywords), call)
             body = [ast.copy_location(ast.For(part, inner, body, []), node)]
         return body[0]
 
@@ -53,5 +57,5 @@ def nested(body: list[ast.stmt]) -> list[ast.stmt]:
 def _has_nests(statement: ast.stmt) -> bool:
     parts = list(ast.walk(statement))
     return any(isinstance(part, ast.withitem) and part.optional_vars is not None for part in parts) or any(
-        isinstance(part, ast.Attribute) and part.attr == "Parallel" for part in parts
+        isinstance(part, ast.Attribute) and part.attr in NESTS for part in parts
     )

@@ -166,6 +166,8 @@ def constant_of(value: Any) -> Any:
         return ListConstant(elements) if isinstance(value, list) else elements
     if callable(value):
         return value
+    if isinstance(value, dict):
+        raise KernelTypeError("a dict is not an argument kernels take: give each value a parameter, f(**values)")
     raise KernelTypeError(
         f"a {type(value).__name__} is not an argument kernels take: pass tensors, arrays, numbers, strings or tuples"
     )

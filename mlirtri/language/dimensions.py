@@ -12,6 +12,7 @@ from typing import Any
 
 from mlirtri.dialect.base.sizes import Size, Symbol
 from mlirtri.errors import KernelTypeError
+from mlirtri.lowering.core.tracebacks import public
 
 _WRITE = 'write dyn["K"], or dyn["K", 16] for a size that is a multiple of 16'
 
@@ -29,6 +30,7 @@ def unnamed(parameter: str, axis: int) -> Size:
 class Dyn:
     """What `mt.dyn` is."""
 
+    @public
     def __getitem__(self, parts: Any) -> Size:
         name, multiple = parts if isinstance(parts, tuple) and len(parts) == 2 else (parts, 1)
         if not isinstance(name, str) or not name.isidentifier():

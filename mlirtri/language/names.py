@@ -14,7 +14,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DType, as_dtype
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.errors import KernelError, KernelTypeError, KernelValueError
+from mlirtri.errors import KernelError, KernelTypeError, KernelValueError, SourceNotAvailableError
 from mlirtri.language.dimensions import Dyn, dyn, unnamed
 from mlirtri.lowering.core.tracebacks import hide_frames, public
 
@@ -56,6 +56,10 @@ class Macro:
     """What `@macro` makes of a function: inlined where a kernel calls it."""
 
     def __init__(self, function: Callable[..., Any]):
+        if not hasattr(function, "__code__"):
+            raise SourceNotAvailableError(
+                f"macro takes a Python function, not {function!r}", help="decorate a function written with def"
+            )
         functools.update_wrapper(self, function)
         self.__mlirtri_function__ = function
         self.__code__ = function.__code__
@@ -82,6 +86,7 @@ class Macro:
         return f"<mlirtri.macro {self.__name__}>"
 
 
+@public
 def macro(function: Callable[..., Any]) -> Macro:
     """Make a macro of a Python function: kernels inline its body. Parameters annotated `Ref` are the caller's."""
     return Macro(function)
@@ -98,6 +103,14 @@ def static_range(*bounds: int) -> range:
 
 
 static_range.__mlirtri_name__ = "mlirtri.static_range"  # type: ignore[attr-defined]
+
+
+def static(value: Any) -> Any:
+    """Return the value; in a kernel it has to be known at compile time, and a loop over it is unrolled."""
+    return value
+
+
+static.__mlirtri_name__ = "mlirtri.static"  # type: ignore[attr-defined]
 
 
 def serial(*bounds: int) -> range:
@@ -135,6 +148,11 @@ def device_print(*values: Any) -> None:
 
 device_print.__mlirtri_name__ = "mlirtri.device_print"  # type: ignore[attr-defined]
 
+
+atomic_add, atomic_min, atomic_max, atomic_and, atomic_or, atomic_xor, atomic_cas = (
+    LanguageFunction(f"atomic_{name}") for name in ("add", "min", "max", "and", "or", "xor", "cas")
+)
+"""Updates of one element that iterations of a parallel loop may share: ``old = mt.atomic_add(h[i], x)``."""
 
 _LARGEST_SIZE = (1 << 63) - 1
 
@@ -246,6 +264,7 @@ def _stride(stride: Any) -> int | Dyn | None:
 
 
 class _StridedTensorFactory(_TensorFactory):
+    @public
     def __call__(cls, shape: Any = None, strides: Any = None, dtype: Any = None) -> _Tensor:
         made = _make(shape, dtype)
         if not isinstance(strides, tuple | list) or made.shape is None or len(strides) != len(made.shape):

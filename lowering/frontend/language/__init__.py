@@ -9,6 +9,7 @@ Read in this order:
 - `shapes.py`, `arrays.py`, `reductions.py`, `complex_numbers.py`: the other functions by topic, each ``name(b, …)``.
 - `pointers.py`: arrays in the memory behind a pointer.
 - `linear_algebra.py`: `numpy.linalg` in the kernel language itself.
+- `library_functions.py`: other functions of NumPy that need a loop.
 - `dynamic_sizes.py`: run-time sizes and indices in linear form. `fixed_sizes.py`: those that arguments decide.
 - `index_checks.py`: checks that indices are inside. `value_ranges.py`: the range of integers, which proves some.
 - `storage.py`: the memory of arrays, and the view operations from it to a tensor.

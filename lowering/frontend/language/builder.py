@@ -15,13 +15,13 @@ from typing import Any, NoReturn
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
 from mlirtri.dialect.base.registry import Registry
-from mlirtri.dialect.base.sizes import UNKNOWN
+from mlirtri.dialect.base.sizes import UNKNOWN, Size, Symbol
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.dialect.promotion.rules import Operand
-from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
+from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError, Span
 from mlirtri.lowering.frontend.language.debugging import DevicePrints, mark_check
 from mlirtri.lowering.frontend.language.dynamic_sizes import IndexArithmetic, aligned
 from mlirtri.lowering.frontend.language.index_checks import CountedLoop, check_indices
@@ -60,10 +60,20 @@ class Language:
         """How deeply calls are inlined in each other."""
         self.debug = debug
         """Whether assertions and prints take effect."""
+        self.on_value: Callable[[Span, str, str], None] | None = None
+        """Told the range, type and assigned name of each expression, for editors."""
         self.stops = stops
         """Whether a debugger is attached for `breakpoint()`."""
         self.in_tile_kernel = False
         """Whether the body of a ``with T.Kernel(…)`` is being lowered."""
+        self.block_threads = 0
+        """Threads of a block of the tile kernels, the most of them; 0 without one."""
+        self.named_sizes: dict[Symbol, Size] = {}
+        """The values of the names that annotations give to sizes of run time."""
+        self.is_inside = False
+        """Whether the indices of elements are known to be inside, since a branch around has compared them."""
+        self.tiles: dict[Storage, Any] = {}
+        """What `tile_language.tiles` knows of the memory that is a tile."""
         self.prints = DevicePrints()
         self.unknown = UNKNOWN
         """The size or offset of an operation that is given by an operand."""

@@ -18,6 +18,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.errors import KernelValueError
 from mlirtri.lowering.frontend.language.fixed_sizes import FixedSizes
+from mlirtri.lowering.mlir.attributes import CLAMP
 
 if TYPE_CHECKING:
     from mlirtri.lowering.frontend.language.builder import Language
@@ -165,7 +166,17 @@ class IndexArithmetic:
     def element(self, position: Size, size: Size) -> Size:
         """Return the index of one element of an axis, clamped to the axis."""
         position = self.wrapped(position, size)
-        return self.maximum(self.minimum(position, size - 1), Size.of(0))
+        below = self._marked(position, self.minimum(position, size - 1))
+        return self._marked(below, self.maximum(below, Size.of(0)))
+
+    def _marked(self, position: Size, clamped: Size) -> Size:
+        """Return an index after one half of its clamping, whose operation carries the attribute `CLAMP`."""
+        if clamped != position and len(clamped.terms) == 1:
+            [(symbol, _)] = clamped.terms
+            owner = symbol.value.value.owner
+            if not isinstance(owner, ir.Block) and owner.operation.name in ("tri.minimum", "tri.maximum"):
+                owner.operation.attributes[CLAMP] = ir.UnitAttr.get()
+        return clamped
 
     def slice_bounds_backwards(self, part: slice, size: Size, step: int) -> tuple[Size, Size]:
         """Return offset and number of the elements of ``start:stop:-step``, counted from the last element."""
@@ -208,6 +219,7 @@ def aligned(b: Language, tensors: Sequence[TriValue]) -> list[TriValue]:
     rank = max(x.type.rank for x in tensors)
     operands = list(tensors)
     for axis in range(-rank, 0):
+        operands = _broadcast_slices(b, operands, axis)
         sizes = [x.type.shape[axis] for x in operands if x.type.rank >= -axis and x.type.shape[axis] != 1]
         if len(set(sizes)) < 2 or not any(map(is_dynamic, sizes)):
             continue
@@ -217,6 +229,21 @@ def aligned(b: Language, tensors: Sequence[TriValue]) -> list[TriValue]:
             for x in operands
         ]
     return operands
+
+
+def _broadcast_slices(b: Language, operands: list[TriValue], axis: int) -> list[TriValue]:
+    """Return the operands with size 1 for a slice such as ``x[:1]`` along an axis where others have another size.
+
+    Its size at run time is 0 or 1: the call refuses 0.
+    """
+    sizes = {x.type.shape[axis] for x in operands if x.type.rank >= -axis and x.type.shape[axis] != 1}
+    if len(sizes) < 2:
+        return operands
+    narrow = {size for size in sizes if is_dynamic(size) and size.is_fixed and size.most() == 1}
+    return [
+        _first_elements(b, x, axis % x.type.rank, 1) if x.type.rank >= -axis and x.type.shape[axis] in narrow else x
+        for x in operands
+    ]
 
 
 def checked_at_call(b: Language, sizes: Sequence[int | Size]) -> bool:
@@ -264,6 +291,10 @@ def cut(b: Language, x: TriValue, axis: int, size: int | Size) -> TriValue:
         return x
     if checked_at_call(b, (x.type.shape[axis], size)):
         return seen_as(x, axis, size)
+    return _first_elements(b, x, axis, size)
+
+
+def _first_elements(b: Language, x: TriValue, axis: int, size: int | Size) -> TriValue:
     sizes = tuple(size if number == axis else full for number, full in enumerate(x.type.shape))
     dynamic = [b.tri.index(bound) for bound in sizes if is_dynamic(bound)]
     return b.tri.emit(

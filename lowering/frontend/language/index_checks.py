@@ -163,6 +163,8 @@ def _holds(b: Language, forms: tuple[Size, ...]) -> TriValue:
 
 def checked_index(b: Language, index: Size, limit: Size, message: str) -> Size:
     """Return an index from the start of its axis; a check raises after the call if it is outside."""
+    if b.is_inside:
+        return b.indices.inside(index, limit) if index.least() is None else index
     if not b.checks_indices:
         return b.indices.element(index, limit)
     index = tightened(index)

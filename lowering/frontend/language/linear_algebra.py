@@ -6,8 +6,6 @@ Cholesky by columns): results agree with the library up to rounding. Batched mat
 
 from __future__ import annotations
 
-import operator
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -141,12 +139,3 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     for function in (solve, inv, det, cholesky)
 } | {"torch.inverse": inv, "torch.det": det, "torch.linalg.inv": inv}
 """Inlined library functions by qualified name."""
-
-
-def find(callee: Any) -> Callable[..., Any] | None:
-    """Return the function that implements a library's, which is found by identity."""
-    for name, function in FUNCTIONS.items():
-        top, *path = name.split(".")
-        if top in sys.modules and callee is operator.attrgetter(".".join(path))(sys.modules[top]):
-            return function
-    return None

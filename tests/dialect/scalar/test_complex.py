@@ -34,8 +34,8 @@ PLAIN = random.standard_normal(200) * 3 + 3j * random.standard_normal(200)
 COMPLEX = pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 
 
-def of_arrays(build, *arrays):
-    """What `build(builder, tensor, …)` computes of arrays, all stages down to machine code."""
+def results_of(build, *arrays):
+    """The list of what `build(builder, tensor, …)` computes of arrays, all stages down to machine code."""
     types = [TensorType(each.shape, as_dtype(each.dtype)) for each in arrays]
     context = CompileContext("f", as_target("cpu"))
     with new_context(), ir.Location.unknown():
@@ -45,21 +45,32 @@ def of_arrays(build, *arrays):
         block = function.add_entry_block()
         with ir.InsertionPoint(block):
             inputs = [TriValue(value, of) for value, of in zip(block.arguments, types, strict=True)]
-            result = build(TriBuilder(), *inputs)
-            func.ReturnOp([result.value])
+            results = build(TriBuilder(), *inputs)
+            func.ReturnOp([result.value for result in results])
         function.attributes["function_type"] = ir.TypeAttr.get(
-            ir.FunctionType.get([mlir_type(of) for of in types], [mlir_type(result.type)])
+            ir.FunctionType.get([mlir_type(of) for of in types], [mlir_type(result.type) for result in results])
         )
         for lowering in LOWERINGS:
             context.stage = lowering.__name__.rpartition("_")[2]
             module = lowering.lower(module, context)
-    output = torch.empty(result.type.shape, dtype=result.type.dtype.torch)
-    module.executable.launch([torch.from_numpy(each.copy()) for each in arrays], [output])
-    return output.numpy()
+    outputs = [torch.empty(result.type.shape, dtype=result.type.dtype.torch) for result in results]
+    module.executable.launch([torch.from_numpy(each.copy()) for each in arrays], outputs)
+    return [output.numpy() for output in outputs]
+
+
+def of_arrays(build, *arrays):
+    """The one result of `build(builder, tensor, …)` of arrays."""
+    return results_of(lambda t, *inputs: [build(t, *inputs)], *arrays)[0]
 
 
 def apply(name, *arrays, **attributes):
     return of_arrays(lambda t, *inputs: t.emit(name, *inputs, **attributes), *arrays)
+
+
+def apply_each(names, *arrays, **attributes):
+    """The results of several operations on the same arrays by name, compiled as one function."""
+    results = results_of(lambda t, *inputs: [t.emit(name, *inputs, **attributes) for name in names], *arrays)
+    return zip(names, results, strict=True)
 
 
 def wanted(name, *arrays, **attributes):
@@ -71,24 +82,28 @@ def parts(x):
     return (x.real, x.imag) if np.iscomplexobj(x) else (x,)
 
 
-def assert_same(got, expected):
+def assert_same(got, expected, name=""):
     """Equal, NaN where NaN is, zeros with their sign."""
-    assert got.dtype == expected.dtype
+    assert got.dtype == expected.dtype, name
     for mine, theirs in zip(parts(got), parts(expected), strict=True):
-        np.testing.assert_array_equal(mine, theirs)
+        np.testing.assert_array_equal(mine, theirs, err_msg=name)
         known = ~np.isnan(theirs) if theirs.dtype.kind == "f" else np.zeros(theirs.shape, bool)
-        np.testing.assert_array_equal(np.signbit(mine[known]), np.signbit(theirs[known]))
+        np.testing.assert_array_equal(np.signbit(mine[known]), np.signbit(theirs[known]), err_msg=name)
 
 
-def assert_near(got, expected, ulps):
+def assert_near(got, expected, ulps, name=""):
     """Within some roundings of the absolute value: a part may lose what the other one dwarfs."""
-    assert got.dtype == expected.dtype
+    assert got.dtype == expected.dtype, name
     error = np.abs(got.astype(np.complex128) - expected)
     unit = EPSILON[np.result_type(expected, np.complex64)] * np.abs(expected)
-    assert (error <= ulps * unit).all(), float((error / unit).max())
+    assert (error <= ulps * unit).all(), (name, float((error / unit).max()))
 
 
 EXACT = ["negative", "conj", "real", "imag", "isnan", "isinf", "isfinite", "reciprocal", "round"]
+BINARY = [
+    "add", "subtract", "multiply", "divide", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
+    "maximum", "minimum", "fmax", "fmin",
+]  # fmt: skip
 # How many roundings a function may be off; powers and quotients of logarithms have a few more.
 FUNCTIONS = {
     "abs": 2, "sign": 2, "sqrt": 2, "rsqrt": 3, "exp": 3, "exp2": 6, "expm1": 4, "log": 3, "log2": 4, "log10": 4,
@@ -98,27 +113,24 @@ FUNCTIONS = {
 
 
 @COMPLEX
-@pytest.mark.parametrize("name", EXACT)
-def test_unary_is_numpys_to_the_bit(name, dtype):
+def test_unary_is_numpys_to_the_bit(dtype):
     values = np.concatenate([SPECIAL, PLAIN]).astype(dtype)
-    assert_same(apply(name, values), wanted(name, values))
+    for name, got in apply_each(EXACT, values):
+        assert_same(got, wanted(name, values), name)
 
 
 @COMPLEX
-@pytest.mark.parametrize("name", [
-    "add", "subtract", "multiply", "divide", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
-    "maximum", "minimum", "fmax", "fmin",
-])  # fmt: skip
-def test_binary_is_numpys_to_the_bit(name, dtype):
+def test_binary_is_numpys_to_the_bit(dtype):
     """All pairs of edge cases, NaN and infinity among them; order is by real and then imaginary part."""
     left, right = (each.astype(dtype) for each in (SPECIAL[:, None], SPECIAL))
-    got, expected = apply(name, left, right), wanted(name, left, right)
-    if name == "divide":
-        # NumPy branches; which part is NaN beside an infinite operand is not worth another division.
-        known = np.isfinite(left) & np.isfinite(right)
-        assert (np.isfinite(got) == np.isfinite(expected)).all()
-        got, expected = got[known], expected[known]
-    assert_same(got, expected)
+    for name, got in apply_each(BINARY, left, right):
+        expected = wanted(name, left, right)
+        if name == "divide":
+            # NumPy branches; which part is NaN beside an infinite operand is not worth another division.
+            known = np.isfinite(left) & np.isfinite(right)
+            assert (np.isfinite(got) == np.isfinite(expected)).all()
+            got, expected = got[known], expected[known]
+        assert_same(got, expected, name)
 
 
 @COMPLEX
@@ -138,14 +150,13 @@ def test_division_does_not_overflow_in_between(dtype):
 
 
 @COMPLEX
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions(name, dtype):
+def test_functions(dtype):
     on_axes = [PLAIN.real + 0j, 1j * PLAIN.imag, np.exp(1j * np.linspace(-3, 3, 30))]
     values = np.concatenate([PLAIN, PLAIN * 1e-3, 1 + PLAIN * 1e-5, *on_axes]).astype(dtype)
-    # The oracle in double precision, since NumPy's in single is no better than ours.
-    expected = wanted(name, values.astype(np.complex128))
-    narrow = expected.astype(np.result_type(wanted(name, values[:1])))
-    assert_near(apply(name, values), narrow, FUNCTIONS[name])
+    for name, got in apply_each(FUNCTIONS, values):
+        # The oracle in double precision, since NumPy's in single is no better than ours.
+        expected = wanted(name, values.astype(np.complex128))
+        assert_near(got, expected.astype(np.result_type(wanted(name, values[:1]))), FUNCTIONS[name], name)
 
 
 def test_functions_at_the_edges():
@@ -219,21 +230,21 @@ def test_where_and_constants():
 
 
 @COMPLEX
-@pytest.mark.parametrize("name", ["sum", "prod", "mean", "max", "min", "argmax", "argmin"])
-def test_reductions(name, dtype):
+@pytest.mark.parametrize("axes", [(0,), (1,)])
+def test_reductions(axes, dtype):
     values = PLAIN.astype(dtype).reshape(20, 10)
-    for axes in ((0,), (1,)):
-        got, expected = (run(name, values, axes=axes, keepdims=False) for run in (apply, wanted))
-        assert_near(got, expected, 60)
+    names = ["sum", "prod", "mean", "max", "min", "argmax", "argmin"]
+    for name, got in apply_each(names, values, axes=axes, keepdims=False):
+        assert_near(got, wanted(name, values, axes=axes, keepdims=False), 60, name)
 
 
 @COMPLEX
-@pytest.mark.parametrize("name", ["var", "std"])
-def test_variances_are_real(name, dtype):
+def test_variances_are_real(dtype):
     values = PLAIN.astype(dtype).reshape(20, 10)
-    got = apply(name, values, axes=(0,), keepdims=True, correction=1)
-    assert got.dtype == values.real.dtype
-    np.testing.assert_allclose(got, wanted(name, values, axes=(0,), keepdims=True, correction=1), rtol=1e-5)
+    attributes = {"axes": (0,), "keepdims": True, "correction": 1}
+    for name, got in apply_each(["var", "std"], values, **attributes):
+        assert got.dtype == values.real.dtype
+        np.testing.assert_allclose(got, wanted(name, values, **attributes), rtol=1e-5, err_msg=name)
 
 
 def test_long_sums_of_single_precision_are_carried_in_double():

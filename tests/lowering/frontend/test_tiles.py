@@ -135,15 +135,6 @@ def test_a_grid_with_too_few_names():
     assert "this grid has 2 axes, and 1 names stand behind `as`" in _refused(kernel, random(4))
 
 
-def test_cuda_is_refused():
-    def kernel(x):
-        with T.Kernel(1) as _:
-            T.clear(x)
-
-    message = _refused(kernel, random(4), target="cuda")
-    assert "tile kernels are compiled for CPUs, not for CUDA yet" in message
-
-
 def test_a_parallel_loop_that_breaks():
     def kernel(x):
         with T.Kernel(1) as _:

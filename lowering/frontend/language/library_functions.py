@@ -1,0 +1,148 @@
+"""Functions of NumPy in the kernel language, which the frontend inlines where they are called.
+
+Python never runs them. They are those that need a loop: Euclid's algorithm, ufuncs at indices that may repeat, and the
+additional results of `numpy.unique`.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mlirtri.dialect.builder import TriValue
+from mlirtri.lowering.frontend.language import linear_algebra
+from mlirtri.lowering.frontend.language.linear_algebra import refuse
+
+
+def gcd(x1, x2):
+    a, b = _integers(x1, x2)
+    while np.any(b != 0):
+        rest = np.fmod(a, np.where(b == 0, 1, b))
+        a, b = np.where(b == 0, a, b), np.where(b == 0, 0, rest)
+    # The smallest integer has no absolute value to begin with.
+    return np.abs(a)
+
+
+def lcm(x1, x2):
+    a, b = _integers(x1, x2)
+    divisor = gcd(a, b)
+    return np.abs(a // np.where(divisor == 0, 1, divisor)) * np.abs(b)
+
+
+def _integers(x1, x2):
+    zero = np.multiply(np.add(x1, x2), 0)
+    if zero.dtype.name == "bool" or not zero.dtype.is_integer:
+        refuse("numpy.gcd and numpy.lcm take integers of one sign or both of a signed dtype")
+    return zero + x1, zero + x2
+
+
+def _applied_at(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``ufunc.at``: one index after the other, so that an index that repeats has all its values."""
+
+    def at(a, indices, b, /):
+        if isinstance(indices, tuple):
+            places = [np.asarray(part) for part in np.broadcast_arrays(*indices)]
+        else:
+            places = [np.asarray(indices)]
+        if places[0].ndim != 1:
+            refuse("the indices are one array of rank 1, or a tuple of arrays of rank 1")
+        count = places[0].shape[0]
+        values = np.broadcast_to(b, (count, *a.shape[len(places) :]))
+        if function(a.reshape(-1)[:1], np.ravel(b)[:1] if np.ndim(b) else b).dtype != a.dtype:
+            refuse("the values are of a wider dtype than the array: cast them first")
+        for i in range(count):
+            where = tuple([part[i] for part in places])
+            a[where] = function(a[where], values[i])
+
+    return at
+
+
+def ldexp(x1, x2):
+    x1, x2 = np.asarray(x1), np.asarray(x2)
+    if not x1.dtype.is_float or not x2.dtype.is_integer:
+        refuse("numpy.ldexp takes floats and integers")
+    exponent = np.clip(x2, -2200, 2200)
+    result = x1.astype(np.float64)
+    # Only the last product may be inexact: it has the largest factor.
+    last = np.clip(exponent, -1000, 1000)
+    middle = np.clip(exponent - last, -1000, 1000)
+    for part in (exponent - last - middle, middle, last):
+        result = result * np.exp2(part.astype(np.float64))
+    return result.astype(x1.dtype)
+
+
+def unique(ar, return_index=False, return_inverse=False, return_counts=False):
+    flat = ar.reshape(-1)
+    count = flat.shape[0]
+    order = np.argsort(flat, kind="stable")
+    ordered = flat[order]
+    is_new = np.ones(count, np.bool_)
+    is_new[1:] = ordered[1:] != ordered[:-1]
+    if ar.dtype.is_float:
+        is_new[1:] = is_new[1:] & ~np.isnan(ordered[:-1])
+    values = ordered[is_new]
+    results = [values]
+    ranks = np.cumsum(is_new) - 1
+    if return_index:
+        results = [*results, order[is_new]]
+    if return_inverse:
+        inverse = np.zeros(count, np.int64)
+        inverse[order] = ranks
+        results = [*results, inverse.reshape(ar.shape)]
+    if return_counts:
+        counts = np.zeros(count, np.int64)
+        np.add.at(counts, ranks, 1)
+        results = [*results, counts[: values.shape[0]]]
+    return tuple(results)
+
+
+_AT = ("add", "subtract", "multiply", "maximum", "minimum", "fmax", "fmin", "bitwise_and", "bitwise_or", "bitwise_xor")
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "numpy.gcd": gcd,
+    "numpy.lcm": lcm,
+    "numpy.unique": unique,
+    "numpy.ldexp": ldexp,
+    **{f"numpy.{name}.at": _applied_at(getattr(np, name)) for name in _AT},
+    **linear_algebra.FUNCTIONS,
+}
+"""Inlined library functions by qualified name."""
+MODULES = (__name__, linear_algebra.__name__)
+FILES = (__file__, linear_algebra.__file__)
+
+
+def method(owner: Any, name: str) -> Any:
+    """Return the method of a ufunc that is in the table; None for any other."""
+    is_known = isinstance(owner, np.ufunc) and f"numpy.{owner.__name__}.{name}" in FUNCTIONS
+    return getattr(owner, name) if is_known else None
+
+
+def find(callee: Any, name: str | None, arguments: list[Any], keywords: dict[str, Any]) -> Callable[..., Any] | None:
+    """Return the function that implements a library's for a call; `name` is its name where it is known."""
+    name = name or next(filter(partial(_is_named, callee), FUNCTIONS), None)
+    if name not in FUNCTIONS or _has_operation(name, arguments, keywords):
+        return None
+    return FUNCTIONS[name]
+
+
+def _is_named(callee: Any, name: str) -> bool:
+    top, *path = name.split(".")
+    if top not in sys.modules:
+        return False
+    other = operator.attrgetter(".".join(path))(sys.modules[top])
+    # A method is a new object each time, which equals the others.
+    return callee is other or (type(callee) is type(other) and callee == other)
+
+
+def _has_operation(name: str, arguments: list[Any], keywords: dict[str, Any]) -> bool:
+    """Return whether a call is an operation of the dialect: distinct elements alone, sums at single elements."""
+    if name == "numpy.unique":
+        return len(arguments) + len(keywords) == 1
+    if name not in ("numpy.add.at", "numpy.subtract.at") or len(arguments) < 2:
+        return False
+    count = len(arguments[1]) if isinstance(arguments[1], tuple) else 1
+    return isinstance(arguments[0], TriValue) and arguments[0].type.rank == count

@@ -1,0 +1,78 @@
+"""Elements in tile kernels whose index may be out of bounds: they read zero and are not written.
+
+B[k * 32 + i]   ──►   where(k * 32 + i < n, B[min(k * 32 + i, n - 1)], 0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from mlirtri.dialect.base.sizes import Size
+from mlirtri.dialect.builder import TriValue
+from mlirtri.lowering.frontend.language.builder import Language
+from mlirtri.lowering.frontend.language.value_ranges import tightened
+
+
+@dataclass(frozen=True)
+class Guard:
+    """An index of which it is not known whether it is inside of its array."""
+
+    clamped: tuple[Any, ...]
+    """The nearest index that is inside."""
+    holds: TriValue
+    """Whether the index is inside."""
+
+
+@contextmanager
+def unchecked(b: Language) -> Iterator[None]:
+    """Emit accesses inside without checks: a branch around them has made these."""
+    before, b.is_inside = b.is_inside, True
+    try:
+        yield
+    finally:
+        b.is_inside = before
+
+
+def guarded(b: Language, array: TriValue, index: tuple[Any, ...]) -> Guard | None:
+    """Return the guard of an index of an element; None where it is always inside.
+
+    Elements are guarded whose indices are computed from constants and the indices of loops and blocks. Constants, and
+    what is read from arrays, is checked as in other kernels.
+    """
+    if not b.in_tile_kernel or len(index) != array.type.rank or not all(map(_is_number, index)):
+        return None
+    parts, conditions = list(index), []
+    for axis, part in enumerate(index):
+        if not isinstance(part, TriValue):
+            continue
+        position, size = tightened(b.indices.size_of(part)), Size.of(array.type.shape[axis])
+        if position.is_constant:
+            continue
+        inside = _conditions(b, position, size)
+        if inside:
+            conditions += inside
+            clamped = b.indices.maximum(b.indices.minimum(position, size - 1), Size.of(0))
+            parts[axis] = b.number_of(clamped.simplified())
+    if not conditions:
+        return None
+    return Guard(tuple(parts), reduce(b.tri.logical_and, conditions))
+
+
+def _is_number(part: Any) -> bool:
+    if isinstance(part, TriValue):
+        return part.weak and not part.type.rank and part.type.dtype.is_integer
+    return isinstance(part, int) and not isinstance(part, bool)
+
+
+def _conditions(b: Language, position: Size, size: Size) -> list[TriValue]:
+    """Return what has to hold for a position to be inside of an axis, but for what always does."""
+    conditions = []
+    if (least := position.least()) is None or least < 0:
+        conditions.append(b.tri.greater_equal(b.tri.index(position), b.tri.index(0)))
+    if (room := (size - 1 - position).least()) is None or room < 0:
+        conditions.append(b.tri.less(b.tri.index(position), b.tri.index(size)))
+    return conditions

@@ -1,0 +1,77 @@
+"""Functions of NumPy that are written in the kernel language, against NumPy."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+
+import mlirtri as mt
+
+SMALL, OTHER = np.array([-128, -128, 127, 0, 0, 12], np.int8), np.array([-128, 96, 1, 0, 5, 18], np.int8)
+REPEATED = np.array([0, 2, 0, 1, -1])
+EXPONENTS = np.array([3, -1070, -1080, 1023, -2300, 2200], np.int32)
+FLOATS = np.array([-0.0, 1.7, 2.0**60, 1.5, np.nan, 2.0**-1070])
+
+
+def divisors(x, y):
+    return np.gcd(x, y), np.lcm(x, y), np.gcd(x, 12), np.gcd(x[0], y[1]), np.lcm(x, 4), np.gcd(12, 18)
+
+
+def distinct(x, y):
+    values, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    return values, first, inverse, counts, values[inverse], np.unique(y, return_counts=True)
+
+
+def at_indices(a, table, i, values):
+    np.maximum.at(a, i, values)
+    np.minimum.at(a, i, 3.0)
+    np.multiply.at(a, [0, 0, -1], 2)
+    np.add.at(table, i, 1)
+    np.multiply.at(table, (i, i), values)
+    return a
+
+
+def scaled(x, exponents):
+    return np.ldexp(x, exponents), np.ldexp(x.astype(np.float32), exponents)
+
+
+CASES = [
+    (divisors, (SMALL, OTHER)),
+    (divisors, (np.array([[12], [9]], np.uint16), np.array([18, 12, 0], np.uint16))),
+    (distinct, (np.array([[3, 1, 2], [1, 3, 3]]), np.array([np.nan, 1.5, np.nan, -0.0, 0.0]))),
+    (at_indices, (np.zeros(3), np.ones((3, 4)), REPEATED, np.array([5.0, -1, 7, 2, 9]))),
+    (scaled, (FLOATS, EXPONENTS)),
+]
+
+
+def same(result, expected):
+    if isinstance(expected, tuple):
+        assert len(result) == len(expected)
+        for mine, other in zip(result, expected, strict=True):
+            same(mine, other)
+    else:
+        assert result.dtype == expected.dtype
+        np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir", "interpreter"])
+@pytest.mark.parametrize(("function", "arguments"), CASES)
+def test_library_functions(function, arguments, pipeline):
+    ours, plain = deepcopy(arguments), deepcopy(arguments)
+    same(mt.jit(function, pipeline=pipeline)(*ours), function(*plain))
+    same(ours, plain)
+
+
+def summed(x):
+    return sum(x), sum(x, 3), sum(x, 1.5), sum(x[:0], 2), x[0] ** 2, np.ldexp(1.5, 2)
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+@pytest.mark.parametrize("x", [np.array([200, 100], np.uint8), np.array([100, 100], np.int8), np.array([True, True])])
+def test_pythons_sum_wraps_around_in_the_dtype_of_the_elements(x):
+    for mine, other in zip(mt.jit(summed, pipeline="mlir")(x), summed(x), strict=True):
+        assert type(mine) is type(other)
+        assert mine == other
