@@ -13,5 +13,6 @@ returns `NotImplemented`, the operator stays, and torch-mlir lowers or refuses i
 - `reductions.py`, `order_statistics.py`, `counting.py`: reductions, scans, sorting
 - `views.py`, `indexing.py`: shapes, reads and writes
 - `products.py`, `linear_algebra.py`, `householder.py`, `spectra.py`, `fourier.py`: matrices and transforms
+- `recurrent.py`, `experts.py`: recurrent layers and grouped products, as loops
 - `networks.py`, `images.py`, `quantized.py`, `foreach.py`: networks and optimizers
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,14 +10,14 @@ import torch
 
 from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import is_equal
 from mlirtri.lowering.importers.from_torch.decompositions.integers import NARROW_INTEGERS, is_in_range, wrapped
-from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes, rounded
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
 def comparison(operator: Any) -> Callable[[Tensor, Any], Tensor]:
-    """Return the rule of a comparison in the promoted dtype."""
+    """Return the rule of a comparison in the promoted dtype, to which eager rounds a Python float as well."""
 
     def compare(x: Tensor, y: Any) -> Tensor:
         kind = torch.result_type(x, y)
@@ -27,6 +28,8 @@ def comparison(operator: Any) -> Callable[[Tensor, Any], Tensor]:
         if type(y) is int and x.dtype.is_floating_point:
             # torch-mlir compares the bits of an integer constant.
             return operator(x, float(y))
+        if type(y) is float and not math.isnan(y) and y != rounded(y, kind):
+            return operator(x, rounded(y, kind))
         is_promoted = x.dtype == kind and (not isinstance(y, Tensor) or y.dtype == kind)
         if is_promoted:
             return NotImplemented

@@ -8,12 +8,15 @@ from typing import Any
 
 import torch
 
+from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import add, subtract
 from mlirtri.lowering.importers.from_torch.decompositions.integers import (
+    NARROW_INTEGERS,
     clamp_integers,
     divide_integers,
     extremum_of_integers,
+    with_wrapped_scalar,
 )
-from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+from mlirtri.lowering.importers.from_torch.decompositions.rules import chained, decomposes, rounded
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -87,9 +90,9 @@ def trunc(x: Tensor) -> Tensor:
 def in_float32_if_half(operator: Any) -> Callable[..., Any]:
     """Return the rule that computes float16 and bfloat16 in float32, where torch-mlir's lowering overflows."""
 
-    def apply(x: Tensor, **options: Any) -> Any:
+    def apply(x: Tensor, *numbers: Any, **options: Any) -> Any:
         wide = _wide(x)
-        return NotImplemented if wide is x else operator(wide, **options).to(x.dtype)
+        return NotImplemented if wide is x else operator(wide, *numbers, **options).to(x.dtype)
 
     return apply
 
@@ -170,10 +173,80 @@ def hardsigmoid(x: Tensor) -> Tensor:
 @decomposes(aten.hypot.default)
 def hypot(x: Tensor, y: Tensor) -> Tensor:
     """Return ``sqrt(x * x + y * y)``, scaled so that the squares neither overflow nor underflow."""
+    kind = torch.result_type(x, y)
+    x, y = _wide(x.to(kind)), _wide(y.to(kind))
     large, small = torch.maximum(x.abs(), y.abs()), torch.minimum(x.abs(), y.abs())
     ratio = small / torch.where((large == 0) | torch.isinf(large), 1.0, large)
     length = large * torch.sqrt(1 + ratio * ratio)
-    return torch.where(torch.isinf(x) | torch.isinf(y), float("inf"), length)
+    return torch.where(torch.isinf(x) | torch.isinf(y), float("inf"), length).to(kind)
+
+
+def scaled_sum(sign: int) -> Callable[..., Any]:
+    """Return the rule of ``x ± alpha * y``, which eager rounds once for float16 and bfloat16, and alpha before."""
+
+    def apply(x: Any, y: Any, *, alpha: Any = 1) -> Any:
+        kind = torch.result_type(x, y)
+        if kind not in (torch.float16, torch.bfloat16) or alpha == 1:
+            return NotImplemented
+        like = x if isinstance(x, Tensor) else y
+        first, second = (_wide(_as_tensor(each, like.to(kind)).to(kind)) for each in (x, y))
+        return (first + second * (sign * rounded(float(alpha), kind))).to(kind)
+
+    return apply
+
+
+@decomposes(aten.threshold.default)
+def threshold(x: Tensor, limit: float, value: float) -> Tensor:
+    """Return `value` where x is not above the limit; eager compares halves in float32."""
+    return torch.where(_wide(x) <= limit, torch.full((), value, dtype=x.dtype, device=x.device), x)
+
+
+@decomposes(aten.hardshrink.default)
+def hardshrink(x: Tensor, limit: float = 0.5) -> Tensor:
+    """Return x, and 0 within the limit, which eager rounds to the dtype of x."""
+    return torch.where((x >= -limit) & (x <= limit), torch.zeros((), dtype=x.dtype, device=x.device), x)
+
+
+@decomposes(aten.xlogy.Tensor, aten.xlogy.Scalar_Other, aten.xlogy.Scalar_Self)
+def xlogy(x: Any, y: Any) -> Tensor:
+    """Return ``x * log(y)``, 0 where x is 0 and y is a number; eager rounds a Python number to the dtype."""
+    kind = torch.result_type(x, y)
+    kind = kind if kind.is_floating_point else torch.get_default_dtype()
+    like = x if isinstance(x, Tensor) else y
+    x, y = (_as_tensor(each, like.to(kind)).to(kind) for each in (x, y))
+    zero = torch.zeros((), dtype=kind, device=like.device)
+    return torch.where(torch.isnan(y), y, torch.where(x == 0, zero, x * torch.log(y)))
+
+
+@decomposes(aten.logcumsumexp.default)
+def logcumsumexp(x: Tensor, dim: int) -> Tensor:
+    """Return the scan of `logaddexp`, in steps of 1, 2, 4…; torch-mlir's sum of exponentials overflows."""
+    if not x.is_floating_point() or x.dim() == 0 or not isinstance(x.shape[dim], int):
+        return NotImplemented
+    total, distance = _wide(x), 1
+    while distance < x.shape[dim]:
+        shape = [distance if axis == dim % x.dim() else size for axis, size in enumerate(x.shape)]
+        before = torch.full(shape, -math.inf, dtype=total.dtype, device=x.device)
+        shifted = torch.cat([before, total.narrow(dim, 0, x.shape[dim] - distance)], dim)
+        largest, smallest = torch.maximum(total, shifted), torch.minimum(total, shifted)
+        # Of two infinities of one sign the difference is NaN.
+        total = torch.where(torch.isinf(largest), largest, largest + torch.log1p(torch.exp(smallest - largest)))
+        distance *= 2
+    return total.to(x.dtype)
+
+
+@decomposes(aten.arange.start_step)
+def arange(start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
+    """Return ``start + i * step``: of floats computed in float64 and rounded once, as eager; of narrow integers."""
+    numbers = (start, end, step)
+    kind = dtype or (torch.get_default_dtype() if float in map(type, numbers) else torch.int64)
+    if kind in NARROW_INTEGERS and kind != torch.int32 and all(type(number) is int for number in numbers):
+        return torch.arange(start, end, step, device=options.get("device")).to(kind)
+    if not kind.is_floating_point or not all(type(number) in (int, float) for number in numbers):
+        return NotImplemented
+    count = max(0, math.ceil((end - start) / step))
+    device = options.get("device")
+    return (torch.arange(count, device=device).to(torch.float64) * float(step) + float(start)).to(kind)
 
 
 @decomposes(aten.fmod.Tensor)
@@ -188,10 +261,18 @@ def fmod(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(wide < 0, -size, torch.where(wide == 0, wide - size, size)).to(kind)
 
 
-def floor_divide(x: Tensor, y: Any) -> Tensor:
+def _dividend_and_divisor(x: Any, y: Any, kind: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return both as eager divides them: halves in float32, and only the dividend rounded if it is a number."""
+    like = x if isinstance(x, Tensor) else y
+    dividend = _wide(_as_tensor(x, like.to(kind)).to(kind))
+    is_number = not isinstance(y, Tensor) or (y.dim() == 0 and like.dim() > 0)
+    return dividend, _as_tensor(y, dividend) if is_number else _wide(y.to(kind))
+
+
+def floor_divide(x: Any, y: Any) -> Tensor:
     """Return the rounded-down quotient as eager: ``(x - remainder) / y``."""
     kind = torch.result_type(x, y)
-    x, y = _wide(x.to(kind)), _wide(_as_tensor(y, x.to(kind)))
+    x, y = _dividend_and_divisor(x, y, kind)
     remainder, quotient = torch.fmod(x, y), x / y
     exact = (x - remainder) / y
     exact = torch.where((remainder != 0) & ((y < 0) != (remainder < 0)), exact - 1, exact)
@@ -227,8 +308,12 @@ def _wide(x: Tensor) -> Tensor:
 @decomposes(aten.div.Tensor_mode)
 def div_with_rounding(x: Any, y: Any, *, rounding_mode: str | None = None) -> Tensor:
     """Return the rounded quotient; torch-mlir rounds quotients of floats twice."""
-    if rounding_mode == "floor" and torch.result_type(x, y).is_floating_point:
+    kind = torch.result_type(x, y)
+    if rounding_mode == "floor" and kind.is_floating_point:
         return floor_divide(x, y)
+    if rounding_mode == "trunc" and kind in (torch.float16, torch.bfloat16):
+        dividend, divisor = _dividend_and_divisor(x, y, kind)
+        return torch.trunc(dividend / divisor).to(kind)
     return divide_integers(x, y, rounding_mode=rounding_mode)
 
 
@@ -237,3 +322,6 @@ decomposes(aten.round.decimals)(in_float32_if_half(aten.round.decimals))
 decomposes(aten.fmax.default)(ignoring_nan(torch.maximum))
 decomposes(aten.fmin.default)(ignoring_nan(torch.minimum))
 decomposes(aten.clamp_max.default)(lambda x, max: clamp(x, None, max))
+decomposes(aten.leaky_relu.default)(in_float32_if_half(aten.leaky_relu.default))
+for _packet, _rule, _sign in ((aten.add, add, 1), (aten.sub, subtract, -1)):
+    decomposes(_packet.Tensor, _packet.Scalar)(chained([scaled_sum(_sign), with_wrapped_scalar(_packet.Tensor, _rule)]))

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import add, multiply, rsub_complex, subtract
+from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import multiply, rsub_complex
 from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes, while_loop
 
 aten = torch.ops.aten
@@ -276,5 +276,4 @@ decomposes(aten.bitwise_left_shift.Tensor_Scalar)(with_scalar_right(torch.bitwis
 decomposes(aten.bitwise_right_shift.Tensor_Scalar)(with_scalar_right(torch.bitwise_right_shift))
 decomposes(aten.bitwise_left_shift.Scalar_Tensor)(with_scalar_left(torch.bitwise_left_shift))
 decomposes(aten.bitwise_right_shift.Scalar_Tensor)(with_scalar_left(torch.bitwise_right_shift))
-for _packet, _rule in ((aten.add, add), (aten.sub, subtract), (aten.mul, multiply)):
-    decomposes(_packet.Tensor, _packet.Scalar)(with_wrapped_scalar(_packet.Tensor, _rule))
+decomposes(aten.mul.Tensor, aten.mul.Scalar)(with_wrapped_scalar(aten.mul.Tensor, multiply))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch._higher_order_ops.while_loop import while_loop_op
 
@@ -46,6 +47,22 @@ def decomposes_complex(*operators: torch._ops.OpOverload) -> Callable[[Rule], Ru
 
 def _is_complex(argument: Any) -> bool:
     return argument.dtype.is_complex if isinstance(argument, torch.Tensor) else type(argument) is complex
+
+
+def rounded(number: float, dtype: torch.dtype) -> float:
+    """Return a Python float rounded to a float dtype, as eager rounds it before it compares."""
+    if dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        return number
+    with np.errstate(over="ignore"):
+        single = np.float32(number)
+        if dtype != torch.bfloat16:
+            return float(single if dtype == torch.float32 else np.float16(single))
+    if not np.isfinite(single):
+        return number
+    # The upper half of the bits, rounded to even.
+    bits = int(single.view(np.uint32))
+    bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
+    return float(np.uint32(bits).view(np.float32))
 
 
 def chained(rules: list[Rule]) -> Rule:

@@ -31,11 +31,13 @@ from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401
     order_statistics,
     orthogonal_polynomials,
     products,
+    recurrent,
     reductions,
     special_functions,
     spectra,
     views,
 )
+from mlirtri.lowering.importers.from_torch.decompositions.experts import foreign
 from mlirtri.lowering.importers.from_torch.decompositions.quantized import quantised
 from mlirtri.lowering.importers.from_torch.decompositions.rules import (
     COMPLEX_RULES,
@@ -52,8 +54,8 @@ Tensor = torch.Tensor
 
 
 def decompositions() -> dict[Any, Rule]:
-    """Return the rules by operator; torch's quantised operators are included if torch has registered them."""
-    return {**_decompositions(), **quantised()}
+    """Return the rules by operator; those that libraries register on their import are included if they are there."""
+    return {**_decompositions(), **quantised(), **foreign()}
 
 
 @cache

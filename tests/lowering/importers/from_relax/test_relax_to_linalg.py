@@ -237,6 +237,15 @@ def test_branches_calls_and_nested_results(pipeline):
             np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
+def test_pipeline_linalg_goes_through_linalg_and_no_name_stays_relax(monkeypatch):
+    program = mt.from_relax(SEVERAL)
+    stages = ("linalg", "fused", "relax", "tir", "scheduled", "llvm", "asm")
+    assert tuple(program.compile("main", pipeline="linalg").ir) == ("imported", *stages)
+    assert tuple(program.compile("main").ir) == ("relax", *stages[3:])
+    monkeypatch.setenv("MLIRTRI_PIPELINE", "linalg")
+    assert "fused" in program.compile("main").ir
+
+
 SYMBOLIC = """
 @I.ir_module
 class Module:

@@ -1,0 +1,63 @@
+"""Products of groups of rows with a matrix each, as mixtures of experts have them: a loop over the rows.
+
+Which matrix a row is multiplied with is known at run time only: the first one whose end, in `ends`, is behind the row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from mlirtri.lowering.importers.from_torch.decompositions.rules import Rule, decomposes, while_loop
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+FOREIGN = "grouped_mm_fallback"
+"""The operator of `transformers` for CPUs, in its own namespace."""
+
+
+def grouped_product(rows: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
+    """Return ``rows[r] @ matrices[group of r]`` for each row, and zeros for rows behind the last end."""
+    count = matrices.shape[0]
+    groups = (torch.arange(rows.shape[0], device=rows.device).unsqueeze(1) >= ends.to(torch.int64)).sum(1)
+    chosen = groups.clamp(max=count - 1)
+
+    def condition(number: Tensor, _results: Tensor, rows: Tensor, *_fixed: Tensor) -> Tensor:
+        return number < rows.shape[0]
+
+    def body(number: Tensor, results: Tensor, rows: Tensor, matrices: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        row: Any = number.item()
+        torch._check(row >= 0)
+        torch._check(row < rows.shape[0])
+        group: Any = torch.select(chosen, 0, row).item()
+        torch._check(group >= 0)
+        torch._check(group < matrices.shape[0])
+        product = torch.matmul(torch.select(rows, 0, row).unsqueeze(0), torch.select(matrices, 0, group)).squeeze(0)
+        return number + 1, torch.select_scatter(results, product, 0, row)
+
+    start = torch.zeros((), dtype=torch.int64, device=rows.device)
+    results = rows.new_zeros((rows.shape[0], matrices.shape[-1]))
+    _, results = while_loop(condition, body, (start, results), (rows, matrices, chosen))
+    return torch.where((groups < count).unsqueeze(1), results, 0.0)
+
+
+@decomposes(aten._grouped_mm.default)
+def grouped_mm(
+    rows: Tensor,
+    matrices: Tensor,
+    ends: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Any:
+    """Return the products of groups of rows; other operands than rows and one matrix per group are left alone."""
+    if rows.dim() != 2 or matrices.dim() != 3 or ends is None or bias is not None:
+        return NotImplemented
+    result = grouped_product(rows.float(), matrices.float(), ends)
+    return result.to(rows.dtype if out_dtype is None else out_dtype)
+
+
+def foreign() -> dict[Any, Rule]:
+    """Return the rules by operators of other libraries, of those registered by now."""
+    operator = getattr(torch.ops.transformers, FOREIGN, None)
+    return {} if operator is None else {operator.default: grouped_product}
