@@ -25,6 +25,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     TensorType,
     relax,
     structural_equal,
+    structural_hash,
     tirx,
 )
 
@@ -88,6 +89,11 @@ class RelaxBuilder:
         self.results: list[Any] = []
         """The function's results, once its terminator has been translated."""
         self._values: dict[ir.Value, Any] = {}
+        self._functions: dict[int, list[tuple[GlobalVar, PrimFunc]]] = {}
+        """The PrimFuncs of the module by structural hash: to compare each with each takes seconds for a thousand."""
+        for callee, existing in block.get().functions_items():
+            if isinstance(existing, PrimFunc):
+                self._functions.setdefault(structural_hash(existing), []).append((callee, existing))
 
     def meaning(self, value: ir.Value) -> Any:
         """Return what `value` was translated to: a Relax expression, `Splat` or `Uninitialized`."""
@@ -149,10 +155,13 @@ class RelaxBuilder:
 
     def add_function(self, function: PrimFunc, name: str) -> GlobalVar:
         """Add `function` to the module, unless an equal one is there, and return its name."""
-        for callee, existing in self.block.get().functions_items():
-            if isinstance(existing, PrimFunc) and structural_equal(existing, function):
+        known = self._functions.setdefault(structural_hash(function), [])
+        for callee, existing in known:
+            if structural_equal(existing, function):
                 return callee
-        return self.block.add_func(function, self.function_names.unique(name))
+        callee = self.block.add_func(function, self.function_names.unique(name))
+        known.append((callee, function))
+        return callee
 
     def _fill(self, meaning: Splat | Uninitialized, value: ir.Value) -> Any:
         if isinstance(value.owner, ir.Block):

@@ -37,13 +37,13 @@ def lower(module: ir.Module, context: CompileContext) -> IRModule:
         before = print_module(module)
         source = ir.Module.parse(marked.operation.get_asm(enable_debug_info=True))
         decompose(source, lambda op, operation: not has_operator(op, operation))
-        context.record("decompose", decomposed := print_module(source), before)
+        context.record("decompose", decomposed := print_module(source), before, is_ours=True)
         for operation in tri_operations(source):
             op = op_of(operation)
             if not has_operator(op, operation) and op.name != "constant":
                 with errors_at(operation):
                     _to_linalg(op, operation)
-        context.record("linalg-for-the-rest", print_module(source), decomposed)
+        context.record("linalg-for-the-rest", print_module(source), decomposed, is_ours=True)
         return translate(source)
 
 

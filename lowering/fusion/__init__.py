@@ -4,8 +4,10 @@
 *Refuses* nothing.
 
 - `linalg_to_fused.py`: the stage, a list of passes, with small rewrites; it calls the others in this order
+- `linalg_to_fused_upstream.py`: the stage of pipeline `upstream`, by upstream's passes alone
 - `transposed_convolutions.py`: convolutions of dilated images → dense ones
 - `channels_last.py`: convolutions between transposes
+- `cheap_producers.py`: cheap operations of dynamic size, once per reader
 - `cost_guard.py`: producers that must not fuse
 - `explain.py`: why two operations fused, or did not
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.fusion import channels_last, cost_guard, transposed_convolutions
+from mlirtri.lowering.fusion import channels_last, cheap_producers, cost_guard, transposed_convolutions
 from mlirtri.lowering.mlir.linalg_builder import generic, loop_extents, zero
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
@@ -41,13 +41,14 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         if transposed_convolutions.has_dilated_images(module):
             run_passes(module, PREPARE[:1], context)
             # A bias has to be an addition first.
-            run_rewrite("start-transposed-from-zero", _start_from_zero, module, context)
+            run_rewrite("start-transposed-from-zero", start_from_zero, module, context)
             run_rewrite("split-transposed-convolutions", transposed_convolutions.rewrite, module, context)
-        run_rewrite("slice-unit-windows", _slice_unit_windows, module, context)
-        run_rewrite("start-products-from-zero", _start_from_zero, module, context)
+        run_rewrite("slice-unit-windows", slice_unit_windows, module, context)
+        run_rewrite("start-products-from-zero", start_from_zero, module, context)
         if context.target.kind == "cpu":
             run_rewrite("convolutions-to-channels-last", channels_last.rewrite, module, context)
         run_passes(module, PREPARE, context)
+        run_rewrite("copy-cheap-producers", cheap_producers.rewrite, module, context)
         run_rewrite("guard-producers", cost_guard.guard, module, context)
         run_passes(module, FUSE, context)
         run_rewrite("release-producers", cost_guard.release, module, context)
@@ -72,7 +73,7 @@ STARTS = ("linalg.fill", "tensor.empty")
 """Operations that make initial values at no cost."""
 
 
-def _start_from_zero(module: ir.Module) -> None:
+def start_from_zero(module: ir.Module) -> None:
     """Let products and convolutions accumulate from zero: a bias becomes an addition after them, which fuses.
 
     A bias that was broadcast only to accumulate into it is read as it was. Inside of loops the sum keeps accumulating.
@@ -124,7 +125,7 @@ def _read_bias(start: ir.Value, rank: int) -> tuple[ir.Value, ir.AffineMap]:
     return start, ir.AffineMap.get_identity(rank)
 
 
-def _slice_unit_windows(module: ir.Module) -> None:
+def slice_unit_windows(module: ir.Module) -> None:
     """Slice off elements that a window never reads, along axes with a single window position.
 
     Otherwise upstream's folding of unit extents fails: without the loop over positions, the window's loop has to be as

@@ -5,7 +5,7 @@ t[i, j] = b[j, i]; out[i, j] += a[i, k] * t[k, j]   ──►   out[i, j] += a[i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from mlirtri.lowering.schedule.cpu.convolution.channels_first import is_channels_first, is_padded_channels_first
@@ -82,6 +82,8 @@ class _Folding:
         """From the variable of a moved tensor to the function that moves it and that function's operand."""
         self.blocks: dict[str, Any] = {}
         self.is_changed = False
+        self._known: dict[tuple[Any, int, Any], PrimFunc | None] = {}
+        """By function, parameter and mover: the function that reads through the mover, None where it may not."""
 
     def note(self, function: Any) -> None:
         for binding in bindings_of(function):
@@ -103,9 +105,8 @@ class _Folding:
         for position, argument in enumerate(arguments):
             while argument in self.movers:
                 mover, source = self.movers[argument]
-                through = _reading_through(function, position, mover)
-                folded = _only_block(through)
-                if folded is None or not self.fits(original, folded):
+                through = self._through(original, function, position, mover)
+                if through is None:
                     break
                 function, argument, name = through, source, f"{called}_of_moved"
             arguments[position] = argument
@@ -118,6 +119,15 @@ class _Folding:
             call.op, [callee, relax.Tuple(arguments), *call.args[2:]], call.attrs, call.ty_args, call.span
         )
         return relax.VarBinding(binding.var, value)
+
+    def _through(self, original: Any, function: PrimFunc, position: int, mover: PrimFunc) -> PrimFunc | None:
+        # Functions are objects that live as long as this one: layers of a network call the same ones.
+        key = function, position, mover
+        if key not in self._known:
+            through = _reading_through(function, position, mover)
+            folded = _only_block(through)
+            self._known[key] = None if folded is None or not self.fits(original, folded) else through
+        return self._known[key]
 
     def _called(self, binding: Any) -> str | None:
         if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
@@ -203,15 +213,17 @@ def _reading_through(function: PrimFunc, position: int, mover: PrimFunc) -> Prim
     parameters = [fresh if number == position else parameter for number, parameter in enumerate(function.params)]
 
     def with_regions(node: Any) -> Any:
-        if not node.iter_vars:
-            return node
-        buffers = {parameter: parameter for parameter in parameters}
-        bare = SBlock(node.iter_vars, [], [], node.name_hint, node.body, node.init)
-        reads, writes = read_write_region(bare, buffers)[:2]
-        return SBlock(
-            node.iter_vars, reads, writes, node.name_hint, node.body, node.init, node.alloc_buffers,
-            annotations=node.annotations,
-        )  # fmt: skip
+        return with_regions_of(node, parameters) if node.iter_vars else node
 
     body = structural_map(function.body, [(TensorLoad, load), (SBlock, with_regions)], order="post")
     return PrimFunc(parameters, body, function.ret_type, function.attrs)
+
+
+def with_regions_of(block: Any, buffers: Iterable[Any]) -> Any:
+    """Return an SBlock whose read and write regions are those of its body, as far as they are of `buffers`."""
+    bare = SBlock(block.iter_vars, [], [], block.name_hint, block.body, block.init)
+    reads, writes = read_write_region(bare, {buffer: buffer for buffer in buffers})[:2]
+    return SBlock(
+        block.iter_vars, reads, writes, block.name_hint, block.body, block.init, block.alloc_buffers,
+        annotations=block.annotations,
+    )  # fmt: skip

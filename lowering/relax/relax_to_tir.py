@@ -20,6 +20,7 @@ from mlirtri.lowering.relax.legalized import (
     mark_elements,
     protect_arithmetic,
 )
+from mlirtri.lowering.relax.packed_weights import fixed_weights, mark_once, pack_weights
 from mlirtri.lowering.relax.product_operands import fold_operands, fold_padding
 from mlirtri.lowering.relax.row_fusion import fuse_rows
 from mlirtri.lowering.tir.products import mark_products
@@ -92,8 +93,16 @@ def lower(mod: IRModule, context: CompileContext) -> IRModule:
     device_passes = (DEVICES,) if has_devices(mod) else ()
     passes = (*_first_passes(mod, context), *_row_passes(mod, context), CLEAN, VIEWS, *device_passes)
     mod = run_passes(mod, passes, context)
+    if weights := fixed_weights(mod, context):
+        mod = run_passes(mod, _weight_passes(weights), context)
     _refuse_operators(mod)
     return mod
+
+
+def _weight_passes(weights: list[Any]) -> tuple[Pass, ...]:
+    pack = Pass("PackWeights", lambda mod: pack_weights(mod, weights), "tiles read weights in an order of their own")
+    once = Pass("MarkOnce", lambda mod: mark_once(mod, weights), "what depends on weights alone is computed once")
+    return pack, once
 
 
 def fused(mod: IRModule, context: CompileContext) -> tuple[IRModule, IRModule]:

@@ -137,6 +137,8 @@ class _Search:
             if not launch.arguments and computes_indices(launch.function)
         )  # fmt: skip
         """Calls that only compute indices; their consumers recompute them."""
+        self._known: dict[tuple[str, Any], bool] = {}
+        """What was found for groups of a form: layers of a network are the same calls again and again."""
 
     def _callees(self) -> dict[str, PrimFunc]:
         return {launch.name: launch.function for launch in self.launches.values()}
@@ -177,9 +179,30 @@ class _Search:
             for source in self._producers(rows):
                 group = _union([source, rows, (index,)])
                 if len(source) == 1 and self.kinds[source[0]] == _Kind.PRODUCT and not self._is_circular(group):
-                    if not self.target.is_cuda and takes_attention(self.merged(group).function):
+                    if not self.target.is_cuda and self._answer("attention", group, self._takes_attention):
                         self._set(group)
                         return
+
+    def _takes_attention(self, group: Group) -> bool:
+        return takes_attention(self.merged(group).function)
+
+    def _answer(self, question: str, group: Group, find: Callable[[Group], bool]) -> bool:
+        """Return ``find(group)``, which is the same for all groups of one form."""
+        key = question, self._form(group)
+        if key not in self._known:
+            self._known[key] = find(group)
+        return self._known[key]
+
+    def _form(self, group: Group) -> tuple[Any, ...]:
+        """Return what decides the merged function of a group, besides names: its calls, and what they read of which."""
+        numbers: dict[Any, int] = {}
+        calls = []
+        for index in self._with_positions(group):
+            launch = self.launches[index]
+            read = tuple(numbers.setdefault(argument, len(numbers)) for argument in launch.arguments)
+            result = self.bindings[index].var
+            calls.append((launch.name, read, numbers.setdefault(result, len(numbers)), self._is_seen(result, group)))
+        return tuple(calls)
 
     def _producers(self, group: Group) -> list[Group]:
         read = {self.group_of[source] for index in group for source in self.reads[index] if source in self.launches}
@@ -193,8 +216,9 @@ class _Search:
         kinds = {self.kinds[index] for index in group}
         if _Kind.REDUCTION not in kinds or not kinds <= {_Kind.ELEMENTWISE, _Kind.REDUCTION}:
             return False
-        if self._is_circular(group):
-            return False
+        return not self._is_circular(group) and self._answer("rows", group, self._are_rows)
+
+    def _are_rows(self, group: Group) -> bool:
         function = self.merged(group).function
         try:
             _check_rows(function, self.target)
@@ -231,10 +255,14 @@ class _Search:
     def _readers_of(self, group: Group) -> set[int]:
         return {reader for call in group for reader in self.readers[call]}.difference(group)
 
-    def merged(self, group: Group) -> Merged:
+    def _with_positions(self, group: Group) -> Group:
+        """Return a group with the calls that compute indices for it."""
         position_calls = {source for index in group for source in self.reads[index] if source in self.positions}
+        return _union([group, tuple(position_calls)])
+
+    def merged(self, group: Group) -> Merged:
         return merged(
-            [self.launches[index] for index in _union([group, tuple(position_calls)])],
+            [self.launches[index] for index in self._with_positions(group)],
             lambda result: self._is_seen(result, group),
         )
 

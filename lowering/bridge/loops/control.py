@@ -19,8 +19,9 @@ from mlirtri.lowering.bridge.loops.memory import is_number, product
 from mlirtri.lowering.bridge.loops.statements import LoopTranslation, sequence, statement
 from mlirtri.lowering.bridge.loops.values import Meaning, Scalar, ScalarBuffer, part_dtypes
 from mlirtri.lowering.bridge.scalar.rules import literal
+from mlirtri.lowering.core.tile_kernels import BLOCKS, STAGES
 from mlirtri.lowering.tir.statements import index, plus
-from mlirtri.lowering.toolchain.tvm_names import LOCATION, PARALLEL, Analyzer, tirx
+from mlirtri.lowering.toolchain.tvm_names import LOCATION, NARROWED_SUM, PARALLEL, TRIPS, Analyzer, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 
 
@@ -66,7 +67,13 @@ def _for(translation: LoopTranslation, operation: ir.Operation) -> None:
         loop.define_counter(translation)
         end = translation.translate(block)
         carried.assign(end.operands)
-    translation.values.statements.append(loop.around(sequence(body), _notes(operation)))
+    notes = {NARROWED_SUM: 1} if NARROWED_SUM in operation.attributes else {}
+    notes |= {BLOCKS: 1} if BLOCKS in operation.attributes else {}
+    if STAGES in operation.attributes:
+        notes[STAGES] = operation.attributes[STAGES].value
+    if TRIPS in operation.attributes:
+        notes[TRIPS] = operation.attributes[TRIPS].value
+    translation.values.statements.append(loop.around(sequence(body), {**notes, **_notes(operation)}))
     carried.define(operation.results)
 
 

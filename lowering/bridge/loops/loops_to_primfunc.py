@@ -23,6 +23,7 @@ from mlirtri.lowering.bridge.loops import control as loop_control
 from mlirtri.lowering.bridge.loops.statements import STATEMENTS, LoopTranslation, sequence
 from mlirtri.lowering.bridge.scalar.rules import SCALAR_RULES
 from mlirtri.lowering.core.refusals import refuse
+from mlirtri.lowering.core.tile_kernels import TILE_KERNEL
 from mlirtri.lowering.mlir.reading import dtype_of, is_shaped
 from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, LOCATION, PrimFunc, Range, SBlock, SBlockRealize, tirx
@@ -72,6 +73,8 @@ def build_imperative(
     span = span_of(function.location)
     body = _block(parameters, translation.written, statements, {LOCATION: str(span)} if span else {})
     attributes = {"s_tir": True, "tirx.noalias": True, "op_pattern": _OPAQUE, IMPERATIVE: True}
+    if TILE_KERNEL in function.attributes:
+        attributes[TILE_KERNEL] = ir.IntegerAttr(function.attributes[TILE_KERNEL]).value
     symbols = tuple(symbol for _, symbol in translation.constants)
     return ImperativeFunction(PrimFunc(parameters, body).with_attr(attributes), symbols)
 

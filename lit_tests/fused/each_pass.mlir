@@ -1,0 +1,202 @@
+// Each piece needs one pass of the stage: without it, what is checked does not come about.
+// RUN: mlirtri-opt --split-input-file --linalg-to-fused %s | FileCheck %s
+
+#id = affine_map<(i) -> (i)>
+
+// linalg-fuse-elementwise-ops: two operations become one.
+// CHECK-LABEL: func.func @fuse
+// CHECK: %[[SUM:.*]] = arith.addf
+// CHECK-NEXT: arith.mulf %[[SUM]]
+// CHECK-NOT: linalg.generic
+func.func @fuse(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
+  %e = tensor.empty() : tensor<4xf32>
+  %0 = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]}
+      ins(%a, %b : tensor<4xf32>, tensor<4xf32>) outs(%e : tensor<4xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %s = arith.addf %x, %y : f32
+    linalg.yield %s : f32
+  } -> tensor<4xf32>
+  %1 = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]}
+      ins(%0, %a : tensor<4xf32>, tensor<4xf32>) outs(%e : tensor<4xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %s = arith.mulf %x, %y : f32
+    linalg.yield %s : f32
+  } -> tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+
+// -----
+
+// convert-elementwise-to-linalg: arith on whole tensors.
+// CHECK-LABEL: func.func @whole
+// CHECK: linalg.generic
+// CHECK: arith.addf %{{.*}} : f32
+func.func @whole(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = arith.addf %a, %b : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// canonicalize: a branch that is known.
+// CHECK-LABEL: func.func @known
+// CHECK-NOT: scf.if
+// CHECK: return %a
+func.func @known(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
+  %true = arith.constant true
+  %0 = scf.if %true -> (tensor<4xf32>) {
+    scf.yield %a : tensor<4xf32>
+  } else {
+    scf.yield %b : tensor<4xf32>
+  }
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// cse: the same value once.
+// CHECK-LABEL: func.func @twice
+// CHECK-COUNT-1: tensor.extract_slice
+// CHECK-NOT: tensor.extract_slice
+// CHECK: return
+func.func @twice(%a: tensor<4xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
+  %0 = tensor.extract_slice %a[1] [2] [1] : tensor<4xf32> to tensor<2xf32>
+  %1 = tensor.extract_slice %a[1] [2] [1] : tensor<4xf32> to tensor<2xf32>
+  return %0, %1 : tensor<2xf32>, tensor<2xf32>
+}
+
+// -----
+
+#row = affine_map<(i, j) -> (i, j)>
+
+// linalg-fold-unit-extent-dims: an axis of size 1 is no loop, and needs no reshapes.
+// CHECK-LABEL: func.func @unit
+// CHECK-NOT: tensor.expand_shape
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel"]}
+// CHECK-NOT: tensor.collapse_shape
+// CHECK: return
+func.func @unit(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %r = tensor.expand_shape %a [[0, 1]] output_shape [4, 1] : tensor<4xf32> into tensor<4x1xf32>
+  %e = tensor.empty() : tensor<4x1xf32>
+  %0 = linalg.generic {indexing_maps = [#row, #row], iterator_types = ["parallel", "parallel"]}
+      ins(%r : tensor<4x1xf32>) outs(%e : tensor<4x1xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %s = math.exp %x : f32
+    linalg.yield %s : f32
+  } -> tensor<4x1xf32>
+  %1 = tensor.collapse_shape %0 [[0, 1]] : tensor<4x1xf32> into tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+
+// -----
+
+#a = affine_map<(i, j, k) -> (i, k)>
+#b = affine_map<(i, j, k) -> (k, j)>
+#c = affine_map<(i, j, k) -> (i, j)>
+#id = affine_map<(i, j) -> (i, j)>
+
+// guard-producers: exp would be computed for each column; release-producers: what marks it is gone.
+// CHECK-LABEL: func.func @contraction
+// CHECK: math.exp
+// CHECK-NEXT: linalg.yield
+// CHECK-NOT: bufferization.dealloc_tensor
+// CHECK: arith.mulf
+func.func @contraction(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>, %c: tensor<4x16xf32>) -> tensor<4x16xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x8xf32>
+  %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%a : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %s = math.exp %x : f32
+    linalg.yield %s : f32
+  } -> tensor<4x8xf32>
+  %f = tensor.empty() : tensor<4x16xf32>
+  %g = linalg.fill ins(%zero : f32) outs(%f : tensor<4x16xf32>) -> tensor<4x16xf32>
+  %1 = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%0, %b : tensor<4x8xf32>, tensor<8x16xf32>) outs(%g : tensor<4x16xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %p = arith.mulf %x, %y : f32
+    %s = arith.addf %o, %p : f32
+    linalg.yield %s : f32
+  } -> tensor<4x16xf32>
+  return %1 : tensor<4x16xf32>
+}
+
+// -----
+
+// start-products-from-zero: a bias is an addition.
+// CHECK-LABEL: func.func @bias
+// CHECK: linalg.fill
+// CHECK: linalg.matmul
+// CHECK: arith.addf
+func.func @bias(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>, %c: tensor<4x16xf32>) -> tensor<4x16xf32> {
+  %0 = linalg.matmul ins(%a, %b : tensor<4x8xf32>, tensor<8x16xf32>) outs(%c : tensor<4x16xf32>) -> tensor<4x16xf32>
+  return %0 : tensor<4x16xf32>
+}
+
+// -----
+
+// slice-unit-windows: what the only window does not read.
+// CHECK-LABEL: func.func @window
+// CHECK: tensor.extract_slice
+func.func @window(%a: tensor<1x2x3xf32>, %w: tensor<2xf32>) -> tensor<1x2x1xf32> {
+  %low = arith.constant 0xFF800000 : f32
+  %e = tensor.empty() : tensor<1x2x1xf32>
+  %f = linalg.fill ins(%low : f32) outs(%e : tensor<1x2x1xf32>) -> tensor<1x2x1xf32>
+  %0 = linalg.pooling_ncw_max {dilations = dense<1> : tensor<1xi64>, strides = dense<2> : tensor<1xi64>}
+      ins(%a, %w : tensor<1x2x3xf32>, tensor<2xf32>) outs(%f : tensor<1x2x1xf32>) -> tensor<1x2x1xf32>
+  return %0 : tensor<1x2x1xf32>
+}
+
+// -----
+
+// convolutions-to-channels-last: a convolution between two transposes.
+// CHECK-LABEL: func.func @channels
+// CHECK: linalg.conv_2d_nhwc_hwcf
+func.func @channels(%a: tensor<1x18x18x8xf32>, %w: tensor<16x8x3x3xf32>) -> tensor<1x16x16x16xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<1x8x18x18xf32>
+  %x = linalg.transpose ins(%a : tensor<1x18x18x8xf32>) outs(%e : tensor<1x8x18x18xf32>) permutation = [0, 3, 1, 2]
+  %f = tensor.empty() : tensor<1x16x16x16xf32>
+  %g = linalg.fill ins(%zero : f32) outs(%f : tensor<1x16x16x16xf32>) -> tensor<1x16x16x16xf32>
+  %y = linalg.conv_2d_nchw_fchw {dilations = dense<1> : tensor<2xi64>, strides = dense<1> : tensor<2xi64>}
+      ins(%x, %w : tensor<1x8x18x18xf32>, tensor<16x8x3x3xf32>) outs(%g : tensor<1x16x16x16xf32>) -> tensor<1x16x16x16xf32>
+  %h = tensor.empty() : tensor<1x16x16x16xf32>
+  %r = linalg.transpose ins(%y : tensor<1x16x16x16xf32>) outs(%h : tensor<1x16x16x16xf32>) permutation = [0, 2, 3, 1]
+  return %r : tensor<1x16x16x16xf32>
+}
+
+// -----
+
+#id = affine_map<(i) -> (i)>
+
+// copy-cheap-producers: each reader of an array of open size negates for itself.
+// CHECK-LABEL: func.func @cheap
+// CHECK: arith.negf
+// CHECK-NEXT: math.exp
+// CHECK: arith.negf
+// CHECK-NEXT: math.sqrt
+func.func @cheap(%a: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
+  %zero = arith.constant 0 : index
+  %n = tensor.dim %a, %zero : tensor<?xf32>
+  %e = tensor.empty(%n) : tensor<?xf32>
+  %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
+      ins(%a : tensor<?xf32>) outs(%e : tensor<?xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %s = arith.negf %x : f32
+    linalg.yield %s : f32
+  } -> tensor<?xf32>
+  %1 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
+      ins(%0 : tensor<?xf32>) outs(%e : tensor<?xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %s = math.exp %x : f32
+    linalg.yield %s : f32
+  } -> tensor<?xf32>
+  %2 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
+      ins(%0 : tensor<?xf32>) outs(%e : tensor<?xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %s = math.sqrt %x : f32
+    linalg.yield %s : f32
+  } -> tensor<?xf32>
+  return %1, %2 : tensor<?xf32>, tensor<?xf32>
+}

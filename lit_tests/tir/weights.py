@@ -1,0 +1,21 @@
+# A weight of a product is packed by a function of its own, which runs when weights are bound.
+# RUN: python %s > %t.mlir
+# RUN: mlirtri emit %t.mlir --stage=tir | FileCheck %s
+
+print("""
+func.func @layer(%x: tensor<8x64xf32>) -> tensor<8x40xf32> {
+  %w = arith.constant dense_resource<w> : tensor<64x40xf32>
+  %0 = tensor.empty() : tensor<8x40xf32>
+  %z = arith.constant 0.0 : f32
+  %1 = linalg.fill ins(%z : f32) outs(%0 : tensor<8x40xf32>) -> tensor<8x40xf32>
+  %2 = linalg.matmul ins(%x, %w : tensor<8x64xf32>, tensor<64x40xf32>) outs(%1 : tensor<8x40xf32>) -> tensor<8x40xf32>
+  return %2 : tensor<8x40xf32>
+}
+""")
+print('{-# dialect_resources: { builtin: { w: "0x04000000' + "0000803F" * (64 * 40) + '" } } #-}')
+
+# CHECK: def {{.*}}_packed(x: {{.*}}, [[P:[a-z_0-9]+]]: T.Buffer(({{.*}}(3), {{.*}}(64), {{.*}}(16)), "float32"
+# CHECK: def pack_weight(
+# CHECK-NEXT: T.func_attr({"mlirtri.once": True
+# CHECK: [[W:[a-z_0-9]+]] = R.call_tir(cls.pack_weight, (w,)
+# CHECK: R.call_tir(cls.{{.*}}_packed, (x, [[W]])

@@ -1,0 +1,72 @@
+"""Copy cheap elementwise operations of dynamic size to each of their readers, into which upstream then fuses them.
+
+Upstream fuses what has one use. Computing a difference again takes less time than to store it and to read it twice.
+Operations of static size have row kernels, which decide this later, for the cache that they run in.
+
+    %d = %a - %m;  %v = %d * %d;  %o = %d / %s      ──►      %v = (%a - %m)²;  %o = (%a - %m) / %s
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named
+from mlirtri.lowering.mlir.linalg_builder import iterators_of
+
+CHEAP = ("arith.addf", "arith.subf", "arith.mulf", "arith.negf", "arith.extf", "arith.truncf", "linalg.yield")
+MAX_STEPS = 3
+"""Operations of a body that is still copied, besides its `linalg.yield`."""
+MAX_READERS = 3
+
+
+def rewrite(module: ir.Module) -> None:
+    """Copy every such operation of `module`."""
+    for generic in operations_named(module, "linalg.generic"):
+        if not _is_cheap(generic):
+            continue
+        readers = _readers(generic.results[0])
+        if len(readers) > MAX_READERS or not all(_reads_once(reader, generic.results[0]) for reader in readers):
+            continue
+        for reader in readers[1:]:
+            _copy_for(generic, reader)
+
+
+def _is_cheap(generic: ir.Operation) -> bool:
+    """Whether it has one dynamic result, and computes it from one array of that size and from smaller ones."""
+    results = list(generic.results)
+    if len(results) != 1 or results[0].type.has_static_shape or "reduction" in iterators_of(generic):
+        return False
+    body = generic.regions[0].blocks[0].operations
+    if len(body) > MAX_STEPS + 1 or len(body) < 2 or any(inner.operation.name not in CHEAP for inner in body):
+        return False
+    *inputs, result = (attribute.value for attribute in linalg.get_indexing_maps(generic))
+    whole = [access for access in inputs if len(access.results) == result.n_dims]
+    return whole == [result] and result == ir.AffineMap.get_identity(result.n_dims)
+
+
+def _readers(value: ir.Value) -> list[ir.Operation]:
+    """Return the operations that use a value, each once."""
+    readers: list[ir.Operation] = []
+    for use in value.uses:
+        owner = use.owner.operation
+        if all(owner != other for other in readers):
+            readers.append(owner)
+    return readers
+
+
+def _reads_once(reader: ir.Operation, value: ir.Value) -> bool:
+    """Whether a generic reads each element of a tensor once, as an input."""
+    if reader.name != "linalg.generic":
+        return False
+    maps = [attribute.value for attribute in linalg.get_indexing_maps(reader)]
+    inputs = reader.attributes["operandSegmentSizes"][0]
+    identity = ir.AffineMap.get_identity(maps[0].n_dims)
+    positions = [position for position, operand in enumerate(reader.operands) if operand == value]
+    return all(position < inputs and maps[position] == identity for position in positions)
+
+
+def _copy_for(generic: ir.Operation, reader: ir.Operation) -> None:
+    original = generic.results[0]
+    with ir.InsertionPoint(reader):
+        copy = generic.clone()
+    for position, operand in enumerate(reader.operands):
+        if operand == original:
+            reader.operands[position] = copy.operation.results[0]

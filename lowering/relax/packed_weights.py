@@ -1,0 +1,244 @@
+"""Compute what depends on weights alone once, when they are bound: packed copies for products, and what else there is.
+
+    gv = R.call_tir(cls.fused_matmul_add, (x, weight, bias))
+      ──►
+    packed = R.call_tir(cls.pack_weight, (weight,))            pack_weight has the attribute ``mlirtri.once``
+    gv = R.call_tir(cls.fused_matmul_add, (x, packed, bias))
+
+The runtime computes calls of marked functions when tensors are bound, not in each call (`runtime.preparation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from mlirtri.dialect.base.dtypes import as_dtype
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.relax.product_operands import with_regions_of
+from mlirtri.lowering.schedule.cpu.convolution.channels_first import is_channels_first
+from mlirtri.lowering.schedule.cpu.convolution.channels_last import is_channels_last
+from mlirtri.lowering.schedule.cpu.convolution.depthwise import is_depthwise
+from mlirtri.lowering.schedule.cpu.matmul.packed_weights import WeightLayout, weight_layout
+from mlirtri.lowering.tir.blocks import NotStaticLoopsError
+from mlirtri.lowering.tir.primfunc import LoopAxis, Statements, buffer, build, load, store
+from mlirtri.lowering.tir.products import Product, only_product
+from mlirtri.lowering.tir.statements import index
+from mlirtri.lowering.tir.tiles import zero_of
+from mlirtri.lowering.toolchain.tvm_names import (
+    ONCE,
+    VIEW,
+    BlockBuilder,
+    Buffer,
+    IRModule,
+    PrimFunc,
+    SBlock,
+    TensorLoad,
+    ir,
+    relax,
+    structural_map,
+    tirx,
+)
+from mlirtri.lowering.toolchain.tvm_passes import bindings_of, operator_of, relax_functions
+
+MAX_GROWTH = 1 << 16
+"""Bytes by which a value that is computed once may be larger than what it is computed from."""
+
+
+def fixed_weights(mod: IRModule, context: CompileContext) -> list[Any]:
+    """Return the parameters of the module's only Relax function that hold the same tensors at every call."""
+    functions = relax_functions(mod)
+    bound = context.interface.bound if context.interface is not None else ()
+    if len(functions) != 1 or not bound or context.target.is_cuda:
+        return []
+    parameters = list(functions[0][1].params)[-len(bound) :]
+    states = {position for position, _ in context.interface.states}
+    return [
+        parameter
+        for position, (parameter, leaf) in enumerate(zip(parameters, bound, strict=True))
+        if leaf.name in context.fixed and position not in states
+    ]
+
+
+def pack_weights(mod: IRModule, weights: Collection[Any]) -> IRModule:
+    """Return the module whose products read packed copies of `weights`, parameters of its Relax function."""
+    [(name, function)] = relax_functions(mod)
+    packing = _Packing(mod, weights)
+    blocks = [packing.block(block) for block in function.body.blocks]
+    if not packing.is_changed:
+        return mod
+    body = relax.SeqExpr(blocks, function.body.body)
+    changed = relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
+    packing.builder.update_func(mod.get_global_var(name), changed)
+    return relax.transform.DeadCodeElimination()(packing.builder.get())
+
+
+class _Packing:
+    def __init__(self, mod: IRModule, weights: Collection[Any]):
+        self.builder = BlockBuilder(mod)
+        self.weights = list(weights)
+        self.is_changed = self.is_dataflow = False
+        self.functions = {gv.name_hint: func for gv, func in mod.functions_items() if isinstance(func, PrimFunc)}
+        self.packed: dict[tuple[Any, tuple[int, ...], tuple[int, ...]], Any] = {}
+        """From a weight, the packed shape and the order of its axes to the variable of its packed copy."""
+        self.rewritten: dict[str, tuple[int, WeightLayout, tuple[int, ...], Any] | None] = {}
+        """By function: the packed parameter, its layout, the order of axes, and the new function."""
+
+    def block(self, block: Any) -> Any:
+        self.is_dataflow = isinstance(block, relax.DataflowBlock)
+        # A variable of one dataflow block is not visible in others.
+        self.packed = {key: packed for key, packed in self.packed.items() if not isinstance(packed, relax.DataflowVar)}
+        bindings = [new for binding in block.bindings for new in self._bindings(binding)]
+        return relax.DataflowBlock(bindings) if self.is_dataflow else relax.BindingBlock(bindings)
+
+    def _bindings(self, binding: Any) -> Iterator[Any]:
+        if operator_of(binding) == "relax.call_tir" and isinstance(binding.value.args[1], relax.Tuple):
+            call, arguments = binding.value, list(binding.value.args[1].fields)
+            found = self._rewritten(call.args[0].name_hint, arguments)
+            if found is not None:
+                position, layout, order, callee = found
+                key = (arguments[position], layout.shape, order)
+                if key not in self.packed:
+                    yield self._pack(key, layout)
+                arguments[position] = self.packed[key]
+                operands = [callee, relax.Tuple(arguments), *call.args[2:]]
+                yield relax.VarBinding(binding.var, relax.Call(call.op, operands, call.attrs, call.ty_args, call.span))
+                return
+        yield binding
+
+    def _rewritten(self, name: str, arguments: list[Any]) -> Any:
+        """Return how a function reads one of its arguments packed; None where none is a weight to pack."""
+        places = tuple(number for number, argument in enumerate(arguments) if argument in self.weights)
+        if not places or name not in self.functions:
+            return None
+        if name not in self.rewritten:
+            self.rewritten[name] = self._rewrite(name)
+        found = self.rewritten[name]
+        return found if found is not None and found[0] in places else None
+
+    def _rewrite(self, name: str) -> tuple[int, WeightLayout, tuple[int, ...], Any] | None:
+        function = self.functions[name]
+        product = _product(function)
+        right = None if product is None else product.right
+        if product is None or not isinstance(right, TensorLoad) or _is_convolution(product):
+            return None
+        position = next((n for n, parameter in enumerate(function.params) if parameter.same_as(right.source)), None)
+        layout = None if position is None else weight_layout(product, right.source)
+        if position is None or layout is None or _loads(function, right.source) != 1:
+            return None
+        axes = [layout.column, *layout.reduced]
+        order = tuple(next((n for n, axis in enumerate(axes) if axis.variable.same_as(at)), -1) for at in right.indices)
+        callee = self.builder.add_func(_reading_packed(function, position, layout, order), f"{name}_packed")
+        return position, layout, order, callee
+
+    def _pack(self, key: Any, layout: WeightLayout) -> Any:
+        weight, _, order = key
+        callee = self.builder.add_func(_pack_function(weight, layout, order), "pack_weight")
+        kind = relax.TensorType(layout.shape, str(weight.ty.dtype))
+        value = self.builder.normalize(relax.call_tir(callee, relax.Tuple([weight]), kind))
+        self.packed[key] = (relax.DataflowVar if self.is_dataflow else relax.Var)(f"{weight.name}_packed", value.ty)
+        self.is_changed = True
+        return relax.VarBinding(self.packed[key], value)
+
+
+def _product(function: PrimFunc) -> Product | None:
+    try:
+        match = only_product(function)
+    except (NotStaticLoopsError, ValueError):
+        return None
+    return None if match is None else match[-1]
+
+
+def _is_convolution(product: Product) -> bool:
+    return any(is_of(product) for is_of in (is_channels_first, is_channels_last, is_depthwise))
+
+
+def _loads(function: PrimFunc, source: Buffer) -> int:
+    loads = []
+
+    def note(node: Any) -> Any:
+        loads.append(node)
+        return node
+
+    structural_map(function.body, (TensorLoad, note))
+    return sum(node.source.same_as(source) for node in loads)
+
+
+def _reading_packed(function: PrimFunc, position: int, layout: WeightLayout, order: tuple[int, ...]) -> PrimFunc:
+    """Return the function with its weight packed: its one load of it reads the packed copy."""
+    weight = function.params[position]
+    packed = buffer(f"{weight.name}_packed", layout.shape, str(weight.dtype))
+    parameters = [packed if n == position else parameter for n, parameter in enumerate(function.params)]
+
+    def loaded(node: Any) -> Any:
+        if not node.source.same_as(weight):
+            return node
+        by_axis = {axis: at for axis, at in zip(order, node.indices, strict=True)}
+        column, *reduced = (by_axis[axis] for axis in range(len(layout.reduced) + 1))
+        return load(packed, layout.indices(column, reduced))
+
+    def with_regions(node: Any) -> Any:
+        if not node.iter_vars or not any(read.source.same_as(weight) for read in node.reads):
+            return node
+        return with_regions_of(node, [*(region.source for region in (*node.reads, *node.writes)), packed])
+
+    body = structural_map(function.body, [(TensorLoad, loaded), (SBlock, with_regions)], order="post")
+    return PrimFunc(parameters, body, function.ret_type, function.attrs)
+
+
+def _pack_function(weight: Any, layout: WeightLayout, order: tuple[int, ...]) -> PrimFunc:
+    """Return the function that packs a weight, whose axes are those of the layout in this order."""
+    dtype = str(weight.ty.dtype)
+    source = buffer("weight", [int(size) for size in weight.ty.shape], dtype)
+    target = buffer("packed", layout.shape, dtype)
+
+    def statements(variables: list[Any]) -> Statements:
+        vector, *reduced, lane = variables
+        column = vector * index(layout.lanes) + lane
+        axes = [column, *reduced]
+        value = load(source, [index(0) if axis < 0 else axes[axis] for axis in order])
+        if layout.column.extent % layout.lanes:
+            is_column = tirx.LT(column, index(layout.column.extent))
+            value = tirx.if_then_else(is_column, value, zero_of(dtype))
+        return Statements(store(target, value, variables))
+
+    function = build("pack_weight", [source], [target], [LoopAxis(extent) for extent in layout.shape], statements)
+    return function.with_attr(ONCE, True)
+
+
+def mark_once(mod: IRModule, weights: Collection[Any]) -> IRModule:
+    """Return the module with ``mlirtri.once`` on functions that are called with what depends on weights alone."""
+    [(_, function)] = relax_functions(mod)
+    fixed, once, often = list(weights), set(), set()
+    for binding in bindings_of(function):
+        if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
+            continue
+        callee, arguments = binding.value.args[0].name_hint, binding.value.args[1].fields
+        is_fixed = all(argument in fixed or isinstance(argument, ir.GenericConst) for argument in arguments)
+        if is_fixed and _is_small(binding.value, arguments):
+            once.add(callee)
+            fixed.append(binding.var)
+        else:
+            often.add(callee)
+    marked = {
+        gv: mod[gv].with_attr(ONCE, True)
+        for gv in mod.get_global_vars()
+        if gv.name_hint in once - often and VIEW not in (mod[gv].attrs or {}) and ONCE not in (mod[gv].attrs or {})
+    }
+    return IRModule({**dict(mod.functions_items()), **marked}, attrs=mod.attrs) if marked else mod
+
+
+def _is_small(call: Any, arguments: Any) -> bool:
+    [kind] = call.ty_args
+    results = kind.fields if isinstance(kind, relax.TupleType) else [kind]
+    before, after = sum(_bytes(argument.ty) for argument in arguments), sum(map(_bytes, results))
+    return after <= before + MAX_GROWTH
+
+
+def _bytes(kind: Any) -> int:
+    size = 1
+    for extent in kind.shape:
+        if not isinstance(extent, tirx.IntImm):
+            return 1 << 62
+        size *= int(extent)
+    return size * as_dtype(str(kind.dtype)).bytes
