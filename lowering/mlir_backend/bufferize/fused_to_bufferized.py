@@ -21,7 +21,7 @@ from mlirtri.lowering.fusion.cost_guard import RESHAPES
 from mlirtri.lowering.mlir.aliasing import is_content_of, may_share
 from mlirtri.lowering.mlir.attributes import SIGNATURE, strides_of
 from mlirtri.lowering.mlir.imperative import UPDATED_BY, is_imperative, updates_of
-from mlirtri.lowering.mlir_backend.bufferize import carried_buffers, destinations, reuse
+from mlirtri.lowering.mlir_backend.bufferize import carried_buffers, destinations, reuse, timed_nests
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 UPDATES = "mlirtri.updates"
@@ -65,36 +65,42 @@ def lower(module: ir.Module, context: CompileContext, takes_strides: bool = Fals
     """
     refuse_without_tvm(module)
     if not takes_strides:
-        _refuse_strides(module)
+        refuse_strides(module)
     count, moved, imperative = count_kernels(module), count_bytes(module), is_imperative(module)
     with module.context, ir.Location.unknown():
-        _note_signature(module)
-        for name, number in zip(COUNTS, (count, moved), strict=True):
-            if number is None:
-                continue
-            module.operation.attributes[name] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+        note_signature(module)
         if imperative:
             run_rewrite("insert-into-latest", destinations.insert_into_latest, module, context)
             run_rewrite("splats-to-fills", reuse.splats_to_fills, module, context)
             run_rewrite("constant-bodies-to-fills", reuse.constant_bodies_to_fills, module, context)
             run_rewrite("fill-at-use", destinations.fill_at_use, module, context)
         else:
+            note_counts(module, count, moved)
             run_rewrite("one-fill-per-use", reuse.one_fill_per_use, module, context)
         run_rewrite("concat-to-slices", reuse.concat_to_slices, module, context)
         run_rewrite("elementwise-in-place", reuse.elementwise_in_place, module, context)
         run_rewrite("separate-shared-memory", destinations.separate_shared, module, context)
-        run_rewrite("results-to-arguments", _results_to_arguments, module, context)
+        run_rewrite("results-to-arguments", results_to_arguments, module, context)
         if imperative:
             run_rewrite("while-carries-everything", carried_buffers.carry_every_value, module, context)
             run_rewrite("compute-in-destinations", destinations.rewrite, module, context)
             run_rewrite("one-buffer-per-carried-value", carried_buffers.rewrite, module, context)
         run_passes(module, FROM_LOOPS if imperative else FROM_TENSORS, context)
         run_passes(module, TO_MEMREF, context)
-        run_rewrite("strided-copies-to-linalg", _strided_copies_to_linalg, module, context)
+        run_rewrite("strided-copies-to-linalg", strided_copies_to_linalg, module, context)
+        if imperative:
+            # Loops over tensors say nothing of the memory that they touch.
+            note_counts(module, *timed_nests.count(public_functions(module)))
     return module
 
 
-def _refuse_strides(module: ir.Module) -> None:
+def note_counts(module: ir.Module, kernels: int, moved: int | None) -> None:
+    for name, number in zip(COUNTS, (kernels, moved), strict=True):
+        if number is not None:
+            module.operation.attributes[name] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+
+
+def refuse_strides(module: ir.Module) -> None:
     for function in public_functions(module):
         if strides_of(function):
             raise UnsupportedOperationError(
@@ -104,7 +110,7 @@ def _refuse_strides(module: ir.Module) -> None:
             )
 
 
-def _note_signature(module: ir.Module) -> None:
+def note_signature(module: ir.Module) -> None:
     """Record the signature, which alone tells later stages which buffers are results and what shapes they have."""
     if len(functions := public_functions(module)) != 1:
         return
@@ -152,7 +158,7 @@ def _size_in_bytes(kind: ir.Type) -> int:
     return prod(kind.shape) * max(1, width // 8)
 
 
-def _results_to_arguments(module: ir.Module) -> None:
+def results_to_arguments(module: ir.Module) -> None:
     for function in public_functions(module):
         _results_of_function_to_arguments(function)
 
@@ -250,7 +256,7 @@ def _refuse_what_is_no_tensor(function: func.FuncOp, kinds: list[ir.Type]) -> No
             )
 
 
-def _strided_copies_to_linalg(module: ir.Module) -> None:
+def strided_copies_to_linalg(module: ir.Module) -> None:
     """Turn `memref.copy` of strided views, which needs a runtime library, into `linalg.copy`, a loop nest."""
     for copy in operations_named(module, "memref.copy"):
         source, target = copy.operands

@@ -7,7 +7,9 @@
 Read in this order:
 
 - `bufferized_to_llvmdialect.py`: the list of passes. `llvmdialect_to_asm.py`: LLVM compiles and loads.
+- `bufferized_to_llvmdialect_upstream.py`: the stage of pipeline `upstream`, by upstream's passes alone.
 - `bufferized_to_poly.py`: affine loops to read, in pipeline `poly` alone.
+- `single_assignment.py`: one buffer per value, for `poly`, and whether its nests may be fused.
 - `tiles.py`: contractions as tiles of vectors. `windows.py`: views that make convolutions contractions.
 - `pairs.py`: products of narrow integers. `transposes.py`: in-register transposes.
 - `thread_chunks.py`: parallel loops as chunks for OpenMP's threads.

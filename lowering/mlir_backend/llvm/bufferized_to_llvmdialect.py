@@ -67,14 +67,17 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Lower `module` in place; raises `PassFailedError`, `KernelMemoryError`."""
     with module.context, ir.Location.unknown():
         refuse_large_buffers(module)
-        run_rewrite("prepare-functions", _prepare_functions, module, context)
+        run_rewrite("prepare-functions", prepare_functions, module, context)
+        threads = context.target.threads if runtime_library() else 1
         if is_imperative(module):
-            lower_to_loops(module, context)
+            lower_to_loops(module, context, threads)
             run_rewrite("hoist-buffers", allocations.hoist, module, context)
+            if threads > 1:
+                run_passes(module, thread_chunks.to_openmp(threads), context)
+                run_rewrite("inline-scopes", thread_chunks.inline_scopes, module, context)
         else:
             run_rewrite("argmax-in-two-passes", argmax.rewrite, module, context)
             run_passes(module, TO_GENERIC, context)
-            threads = context.target.threads if runtime_library() else 1
             run_rewrite("products-in-pairs", lambda module: pairs.rewrite(module, threads), module, context)
             run_rewrite("tile-contractions", lambda module: tiles.rewrite(module, threads), module, context)
             run_passes(module, TO_GENERIC, context)
@@ -84,12 +87,12 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
                 run_passes(module, thread_chunks.to_openmp(threads), context)
                 run_rewrite("inline-scopes", thread_chunks.inline_scopes, module, context)
             run_rewrite("transpose-in-registers", transposes.rewrite, module, context)
-        run_rewrite("sizes-to-arguments", _pass_sizes, module, context)
+        run_rewrite("sizes-to-arguments", sizes_to_arguments, module, context)
         run_passes(module, TO_LOOPS, context)
         run_rewrite("functions-to-arithmetic", elementary.rewrite, module, context)
         run_rewrite("narrow-floats", narrow_floats.rewrite, module, context)
         run_passes(module, TO_LLVM, context)
-        run_rewrite("locations-of-calls", _locate_calls, module, context)
+        run_rewrite("locations-of-calls", locate_calls, module, context)
         run_rewrite("narrow-memory", narrow_floats.rewrite_memory, module, context)
         run_rewrite("rounding-to-halves", narrow_floats.define_rounding, module, context)
         run_rewrite("failed-allocations", allocations.check, module, context)
@@ -107,7 +110,7 @@ def kernel_of(symbol: str) -> str:
     return symbol.removeprefix(_PREFIX)
 
 
-def _prepare_functions(module: ir.Module) -> None:
+def prepare_functions(module: ir.Module) -> None:
     """Rename the kernels, mark arguments as not overlapping, and forbid inlining kernels twice."""
     no_alias = ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get()})
     for function in public_functions(module):
@@ -117,14 +120,14 @@ def _prepare_functions(module: ir.Module) -> None:
         _pass_empty_buffers_flat(function)
 
 
-def _locate_calls(module: ir.Module) -> None:
+def locate_calls(module: ir.Module) -> None:
     """Give every call a location: LLVM refuses calls without one of inlinable functions."""
     for call in operations_named(module, "llvm.call"):
         if span_of(call.location) is None:
             call.location = location_of(Span("-", 1, 1))
 
 
-def _pass_sizes(module: ir.Module) -> None:
+def sizes_to_arguments(module: ir.Module) -> None:
     for function in public_functions(module):
         size_arguments.pass_sizes(function)
 

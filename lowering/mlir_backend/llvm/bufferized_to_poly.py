@@ -1,8 +1,9 @@
 """Convert loop nests to the affine dialect, and fuse, tile and parallelise them: the stage of pipeline ``poly`` alone.
 
-Adjacent nests are fused, nests are tiled by `TILE` where dependences allow it, and loops whose iterations are
-independent are ``affine.parallel``. Loops that are not affine (`while`, bounds from data) stay `scf`, and a function
-that has these, or whole-array operations of run-time size, stays: upstream's analyses see affine accesses alone.
+Adjacent nests are fused, but not where one reads what a later one overwrites; nests are tiled by `TILE` where
+dependences allow it, and loops whose iterations are independent are ``affine.parallel``. Loops that are not affine
+(`while`, bounds from data) stay `scf`, and a function that has these, or whole-array operations of run-time size,
+stays: upstream's analyses see affine accesses alone.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from dataclasses import replace
 from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named
 from mlirtri.errors import PassFailedError, SkippedStep
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
+from mlirtri.lowering.mlir_backend.llvm import single_assignment
+from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 PLAIN = ("memref.alloc", "memref.alloca", "memref.dealloc", "memref.dim")
 """Operations on memory that access no elements."""
 TILE = 32
 """Iterations of a tile along each loop: three tiles of 32 x 32 doubles fit a first-level cache."""
+
+FUSION = "affine-loop-fusion"
 
 PREPARE = (
     Pass("func.func(convert-linalg-to-affine-loops)", "whole-array operations become nests as the user's own"),
@@ -30,7 +34,7 @@ PREPARE = (
 
 OPTIMIZE = (
     Pass("func.func(affine-loop-invariant-code-motion)", "what no iteration changes is computed before the loop"),
-    Pass("affine-loop-fusion", "nests that make and use an array become one"),
+    Pass(FUSION, "nests that make and use an array become one"),
     Pass("func.func(affine-scalrep)", "what was just stored is not loaded again"),
     Pass(f"func.func(affine-loop-tile{{tile-size={TILE}}})", "nests work on what fits into a cache"),
     Pass("func.func(affine-parallelize)", "loops that carry nothing become parallel"),
@@ -42,9 +46,11 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Run the affine passes on `module`, in place; raises `PassFailedError`."""
     with module.context, ir.Location.unknown():
         if _becomes_affine(module, context):
+            run_rewrite("one-buffer-per-value", single_assignment.one_buffer_per_value, module, context)
             run_passes(module, PREPARE, context)
             if not any(map(_is_hidden, all_operations(module))):
-                run_passes(module, OPTIMIZE, context)
+                fuses = single_assignment.may_be_fused(module)
+                run_passes(module, [each for each in OPTIMIZE if fuses or each.name != FUSION], context)
     return module
 
 

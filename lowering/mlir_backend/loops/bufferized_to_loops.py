@@ -11,7 +11,7 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named, scf
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir_backend.loops import argmax, copies, order, structured
+from mlirtri.lowering.mlir_backend.loops import argmax, copies, order, private_arrays, reduction_chunks, structured
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 TO_GENERIC = (Pass("func.func(linalg-generalize-named-ops)", "named operations become generic ones"),)
@@ -26,13 +26,27 @@ TO_WHOLE_BUFFERS = (
 )
 
 TIDY = (Pass("cse", "indices that both the copies and their readers computed"),)
+TIDY_CHUNKS = (
+    Pass("canonicalize", "bounds of chunks that are constants"),
+    Pass("cse", "bounds that several chunks have"),
+    Pass("loop-invariant-code-motion", "what does not change in a chunk is computed before it"),
+)
 
 
-def lower_to_loops(module: ir.Module, context: CompileContext) -> ir.Module:
-    """Lower `module` in place; raises `PassFailedError`."""
+def lower_to_loops(module: ir.Module, context: CompileContext, threads: int = 1) -> ir.Module:
+    """Lower `module` in place, with chunks for that many threads; raises `PassFailedError`."""
+    to_loops(module, context)
     with module.context, ir.Location.unknown():
-        run_rewrite("selects-to-branches", _branch_on_selects, module, context)
-        run_rewrite("copies-to-linalg", _copies_to_linalg, module, context)
+        run_rewrite("loops-in-chunks", lambda module: reduction_chunks.rewrite(module, threads), module, context)
+        run_passes(module, TIDY_CHUNKS, context)
+    return module
+
+
+def to_loops(module: ir.Module, context: CompileContext) -> ir.Module:
+    """Lower `module` in place, with each loop as it is; raises `PassFailedError`."""
+    with module.context, ir.Location.unknown():
+        run_rewrite("selects-to-branches", branch_on_selects, module, context)
+        run_rewrite("copies-to-linalg", copies_to_linalg, module, context)
         run_rewrite("argmax-in-two-passes", lambda module: argmax.rewrite(module, only_dynamic=True), module, context)
         run_passes(module, TO_GENERIC, context)
         run_rewrite("order-loops", order.rewrite, module, context)
@@ -40,10 +54,11 @@ def lower_to_loops(module: ir.Module, context: CompileContext) -> ir.Module:
         run_passes(module, TO_WHOLE_BUFFERS, context)
         run_rewrite("forward-copies", copies.rewrite, module, context)
         run_passes(module, TIDY, context)
+        run_rewrite("private-arrays", private_arrays.rewrite, module, context)
     return module
 
 
-def _copies_to_linalg(module: ir.Module) -> None:
+def copies_to_linalg(module: ir.Module) -> None:
     for copy in operations_named(module, "memref.copy"):
         source, target = copy.operands
         with ir.InsertionPoint(copy), copy.location:
@@ -51,7 +66,7 @@ def _copies_to_linalg(module: ir.Module) -> None:
         copy.erase()
 
 
-def _branch_on_selects(module: ir.Module) -> None:
+def branch_on_selects(module: ir.Module) -> None:
     """Replace selects of buffers, which upstream makes of an `if`, by branches around their uses.
 
     %c = select %b, %x, %y; copy %c, %out   ──►   scf.if %b { copy %x, %out } else { copy %y, %out }

@@ -14,22 +14,27 @@ from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, memref, 
 from mlirtri.lowering.mlir.cloning import clone
 from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.mlir.linalg_builder import iterators_of, maps_of
+from mlirtri.lowering.mlir_backend.loops.narrowed_sums import NARROWED_SUM, is_narrowed_sum
 
 Values = list[ir.Value]
 
 
 def rewrite(module: ir.Module) -> None:
     """Replace every `linalg.generic` by its loops."""
-    for generic in operations_named(module, "linalg.generic"):
+    generics = operations_named(module, "linalg.generic")
+    narrowed = [is_narrowed_sum(generic) for generic in generics]
+    for generic, is_narrowed in zip(generics, narrowed, strict=True):
         with ir.InsertionPoint(generic), generic.location:
-            _Nest(generic).build()
+            _Nest(generic, is_narrowed).build()
         generic.erase()
 
 
 class _Nest:
     """One generic, while its loops are built."""
 
-    def __init__(self, generic: ir.Operation):
+    def __init__(self, generic: ir.Operation, is_narrowed: bool):
+        self.is_narrowed = is_narrowed
+        """Whether it is a sum in fp64 that is only read as fp32."""
         self.body = generic.regions[0].blocks[0]
         self.buffers = list(generic.operands)
         self.inputs = generic.attributes["operandSegmentSizes"][0]
@@ -78,6 +83,8 @@ class _Nest:
         if len(indices) == len(self.reduces):
             return self._step(indices, dict(zip(self.outputs, carried, strict=True)))
         loop = scf.ForOp(self.zero, self.sizes[len(indices)], self.one, carried)
+        if self.is_narrowed:
+            loop.attributes[NARROWED_SUM] = ir.UnitAttr.get()
         with ir.InsertionPoint(loop.body):
             scf.YieldOp(self._reduce([*indices, loop.induction_variable], list(loop.inner_iter_args)))
         return list(loop.results)

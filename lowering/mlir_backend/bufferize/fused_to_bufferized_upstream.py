@@ -1,0 +1,40 @@
+"""Bufferize by upstream's passes alone: the stage `bufferized` of pipeline `upstream`.
+
+Ours is the calling convention only: results are arguments, and what the runtime needs to know of them is noted. Copies
+of strided memory become structured operations, since upstream's are calls of a library that wheels do not have.
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.bindings.mlir import ir, public_functions
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.external.calls import refuse_without_tvm
+from mlirtri.lowering.mlir.imperative import is_imperative
+from mlirtri.lowering.mlir_backend.bufferize import destinations, timed_nests
+from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import (
+    FROM_LOOPS,
+    FROM_TENSORS,
+    TO_MEMREF,
+    note_counts,
+    note_signature,
+    refuse_strides,
+    results_to_arguments,
+    strided_copies_to_linalg,
+)
+from mlirtri.lowering.toolchain.mlir_passes import run_passes, run_rewrite
+
+
+def lower(module: ir.Module, context: CompileContext) -> ir.Module:
+    """Bufferize `module` in place; raises `PassFailedError` and `UnsupportedOperationError`."""
+    refuse_without_tvm(module)
+    refuse_strides(module)
+    imperative = is_imperative(module)
+    with module.context, ir.Location.unknown():
+        note_signature(module)
+        run_rewrite("separate-shared-memory", destinations.separate_shared, module, context)
+        run_rewrite("results-to-arguments", results_to_arguments, module, context)
+        run_passes(module, FROM_LOOPS if imperative else FROM_TENSORS, context)
+        run_passes(module, TO_MEMREF, context)
+        run_rewrite("strided-copies-to-linalg", strided_copies_to_linalg, module, context)
+        note_counts(module, *timed_nests.count(public_functions(module)))
+    return module

@@ -1,0 +1,51 @@
+"""Lower to LLVM's dialect by upstream's passes alone: the stage `llvmdialect` of pipeline `upstream`.
+
+Loops are as upstream makes them, scalar and on one thread; LLVM vectorises what it can, and functions such as `exp` are
+those of the C library. Ours is the calling convention, and arithmetic on fp16 and bf16 where LLVM has none.
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named
+from mlirtri.lowering.core.refusals import refuse_large_buffers
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.mlir import narrow_floats
+from mlirtri.lowering.mlir_backend.llvm import allocations
+from mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect import (
+    TO_LLVM,
+    TO_LOOPS,
+    TO_READ,
+    locate_calls,
+    prepare_functions,
+    sizes_to_arguments,
+)
+from mlirtri.lowering.toolchain.mlir_passes import run_passes, run_rewrite
+
+
+def lower(module: ir.Module, context: CompileContext) -> ir.Module:
+    """Lower `module` in place; raises `PassFailedError`, `KernelMemoryError`."""
+    with module.context, ir.Location.unknown():
+        refuse_large_buffers(module)
+        run_rewrite("prepare-functions", prepare_functions, module, context)
+        run_rewrite("sizes-to-arguments", sizes_to_arguments, module, context)
+        run_rewrite("open-copies-to-linalg", open_copies_to_linalg, module, context)
+        run_passes(module, TO_LOOPS, context)
+        run_rewrite("narrow-floats", narrow_floats.rewrite, module, context)
+        run_passes(module, TO_LLVM, context)
+        run_rewrite("locations-of-calls", locate_calls, module, context)
+        run_rewrite("narrow-memory", narrow_floats.rewrite_memory, module, context)
+        run_rewrite("rounding-to-halves", narrow_floats.define_rounding, module, context)
+        run_rewrite("failed-allocations", allocations.check, module, context)
+        run_passes(module, TO_READ, context)
+    return module
+
+
+def open_copies_to_linalg(module: ir.Module) -> None:
+    """Make structured operations of copies with sizes of run time: upstream's call a library that wheels lack."""
+    for copy in operations_named(module, "memref.copy"):
+        source, target = copy.operands
+        if source.type.has_static_shape and target.type.has_static_shape:
+            continue
+        with ir.InsertionPoint(copy), copy.location:
+            linalg.copy(source, outs=[target])
+        copy.erase()
