@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from mlirtri.errors import CodegenError, SkippedStep
+from mlirtri.errors import CodegenError, SkippedStep, UnsupportedOperationError
 from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.schedule_option import budget_of
 from mlirtri.lowering.core.stage import CompileContext
@@ -115,6 +115,8 @@ def _apply(name: str, rule: Rule, function: PrimFunc, target: Target, context: C
         schedule = rule(function, target)
     except NotStaticLoopsError:
         return function
+    except UnsupportedOperationError as error:
+        raise error.at(source_span(function)) from None
     except NotApplicableError as error:
         return _with_failure(function, name, _first_line(error))
     except Exception as error:  # a mistake in a rule must not cost the user the kernel

@@ -12,6 +12,8 @@ from typing import Any
 from mlirtri.lowering.schedule.cuda.instructions import NARROW, Multiplication, address, copy, put
 from mlirtri.lowering.tir.bfloat16_storage import BITS, HALF, bits_of
 from mlirtri.lowering.tir.contraction import Axis, Values, depends, size_of
+from mlirtri.lowering.tir.linear_forms import Linear, linear
+from mlirtri.lowering.tir.linear_forms import variable as of_variable
 from mlirtri.lowering.tir.statements import index, loads_in
 from mlirtri.lowering.tir.tiles import axis_values, for_loop, replaced
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, tirx
@@ -32,6 +34,8 @@ class Operand:
     kind: Multiplication
     size: int
     depth: int
+    is_global: bool = True
+    """Whether it is in global memory, from which asynchronous copies read."""
 
     @property
     def is_along(self) -> bool:
@@ -59,13 +63,15 @@ class Operand:
     def width(self) -> int:
         """Return the number of elements copied at once: as many as are contiguous and aligned in memory."""
         axis, load = (self.reduced if self.is_along else self.kept)[-1:], self._plain_load
-        if load is None or not axis or not load.indices[-1].same_as(axis[0].variable):
+        start = None if load is None or not axis else _start(load.indices[-1], axis[0].variable)
+        if load is None or start is None or not self.is_global:
             return 1
         if any(depends(index, axis) for index in load.indices[:-1]):
             return 1
         sizes = [axis[0].extent] + ([int(load.source.shape[-1])] if len(load.indices) > 1 else [])
         widths = [bytes_copied // self.kind.bytes for bytes_copied in (16, 8, 4)]
-        return next((width for width in widths if all(size % width == 0 for size in sizes)), 1)
+        steps = [*sizes, start.constant, *start.terms.values()]
+        return next((width for width in widths if all(step % width == 0 for step in steps)), 1)
 
     @property
     def _last_index(self) -> Any:
@@ -137,6 +143,12 @@ class Operand:
         # One in another has no name in TVM's source.
         bare = self.element.args[0] if _is_reinterpret(self.element, "uint8") else self.element
         return bare if str(bare.ty.dtype) == other else tirx.reinterpret(other, bare)
+
+
+def _start(position: Any, variable: Any) -> Linear | None:
+    """Return what an index has beside a variable that it advances with; None if it does not."""
+    form = linear(position, {})
+    return form - of_variable(variable) if form is not None and form.factor(variable) == 1 else None
 
 
 def narrow(element: Any) -> tuple[str, Any] | None:

@@ -13,12 +13,14 @@ from typing import Any
 
 from mlirtri.errors import CodegenError
 from mlirtri.lowering.codegen.lowered_functions import device_module, source_of
-from mlirtri.lowering.codegen.targets import MAX_THREADS, SHARED_BYTES
+from mlirtri.lowering.codegen.targets import MAX_THREADS, SHARED_BYTES, SHARED_LIMITS
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cuda.argmax import argmax
+from mlirtri.lowering.schedule.cuda.element_loops import element_loops
 from mlirtri.lowering.schedule.cuda.matmul import tensor_cores
 from mlirtri.lowering.schedule.cuda.rows import rows
 from mlirtri.lowering.schedule.cuda.scans import scans
+from mlirtri.lowering.schedule.cuda.tile_programs import tile_programs
 from mlirtri.lowering.tir.blocks import NotApplicableError, inlined, leaf_blocks
 from mlirtri.lowering.tir.statements import loads_in, nodes_in, with_body
 from mlirtri.lowering.toolchain.tvm_names import (
@@ -35,8 +37,6 @@ from mlirtri.lowering.toolchain.tvm_names import (
 from mlirtri.lowering.toolchain.tvm_passes import short_message
 
 MAX_GRID = {"blockIdx.x": 2**31 - 1, "blockIdx.y": 65535, "blockIdx.z": 65535, "threadIdx.z": 64}
-SHARED_LIMITS = {"shared": SHARED_BYTES, "shared.dyn": 96 * 1024}
-"""Shared memory that a block may declare, and may request at launch (99 KiB on the smallest device since sm_80)."""
 MAX_LOADS = 500
 """Loads per value above which the values that it reads are stored to memory."""
 STEP_THREADS = 256
@@ -206,6 +206,8 @@ def _check_limits(kernel: PrimFunc) -> None:
 
 
 CUDA_RULES = (
+    ("TileProgram", _launchable(tile_programs)),
+    ("Elements", element_loops),
     ("Scan", _launchable(scans)),
     ("Rows", _launchable(rows)),
     ("Argmax", _launchable(argmax)),

@@ -35,7 +35,7 @@ class Obstacle(Enum):
     """What keeps blocks from being one row kernel; the values are the words of the column *kind* of `kernel.fusion`."""
 
     AXES = "axes"
-    """The blocks have no axes in common, or do more than plain loop nests do."""
+    """The blocks share no axis, or do more than plain loop nests do."""
     SIZES = "sizes"
     RESULTS = "results"
     ORDER = "order"

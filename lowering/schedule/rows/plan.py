@@ -8,7 +8,7 @@ elements that several nests share. Refuses, by `NotRows`, a nest that reduces so
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -131,15 +131,26 @@ def costs_of(nests: Sequence[BlockNest], inside: Sequence[Inside], folded: froze
     """Return the operations per element of each nest, with those of the nests that are folded into it."""
     costs: list[int] = []
     for nest, axes in zip(nests, inside, strict=True):
-        read = [n for n in folded if n < len(costs) for load in nest.loads if load.source.same_as(nests[n].target)]
-        costs.append(cost_of(nest, axes) + sum(costs[n] for n in read))
+        costs.append(_cost_with_folded(nest, axes, nests, costs, folded))
     return costs
+
+
+def _cost_with_folded(
+    nest: BlockNest, axes: Inside, nests: Sequence[BlockNest], costs: Sequence[int], folded: Collection[int]
+) -> int:
+    """Return the cost of a nest, given the costs of those before it."""
+    sources = [load.source for load in nest.loads]
+    read = [n for n in folded if n < len(costs) for source in sources if source.same_as(nests[n].target)]
+    return cost_of(nest, axes) + sum(costs[n] for n in read)
 
 
 def _folded(nests: Sequence[BlockNest], inside: Sequence[Inside], outputs: Sequence[Any]) -> frozenset[int]:
     """Return the nests to compute where they are read: cheap or read once, and not results."""
     folded: set[int] = set()
+    costs: list[int] = []
     for n, nest in enumerate(nests):
+        # A nest is folded, or not, before one that reads it asks.
+        costs.append(_cost_with_folded(nest, inside[n], nests, costs, folded))
         is_seen = any(nest.target.same_as(output) for output in outputs)
         if nest.is_reduction or nest.before or is_seen or not inside[n].groups:
             continue
@@ -147,7 +158,7 @@ def _folded(nests: Sequence[BlockNest], inside: Sequence[Inside], outputs: Seque
             reader for reader, other in enumerate(nests) for load in other.loads if load.source.same_as(nest.target)
         ]
         once = len(readers) == 1 and prod(inside[readers[0]].extents) <= prod(inside[n].extents)
-        is_cheap = costs_of(nests, inside, frozenset(folded))[n] <= CHEAP and _streams(nest, inside[n]) <= 1
+        is_cheap = costs[n] <= CHEAP and _streams(nest, inside[n]) <= 1
         if once or is_cheap:
             folded.add(n)
     return frozenset(folded)

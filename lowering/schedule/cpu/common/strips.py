@@ -34,6 +34,7 @@ from mlirtri.lowering.tir.statements import (
     substituted,
     with_body,
 )
+from mlirtri.lowering.tir.vectors import is_fetch
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
     Expr,
@@ -218,6 +219,14 @@ class _Strip:
             return None
         return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, body)
 
+    def _evaluate(self, statement):
+        """Return one prefetch per vector; None for anything else that is evaluated."""
+        if not is_fetch(statement.value):
+            return None
+        lanes = self.shape.lanes
+        fetches = [substituted(statement, self.offset, index(vector * lanes)) for vector in range(self.shape.vectors)]
+        return sequence(*fetches)
+
     def _store(self, store):
         if self.skipped is not None and not any(store.buffer.same_as(buffer) for buffer in self.private):
             old = tirx.BufferLoad(store.buffer, store.indices)
@@ -243,6 +252,7 @@ _RULES = {
     tirx.AllocBuffer: _Strip._keep,
     tirx.AttrStmt: _Strip._attribute,
     tirx.BufferStore: _Strip._store,
+    tirx.Evaluate: _Strip._evaluate,
 }
 
 

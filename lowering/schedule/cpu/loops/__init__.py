@@ -9,10 +9,16 @@ Read in this order:
 - `accesses.py`: loads and stores as linear forms of the loops' variables; which loops have independent iterations.
 - `interchange.py`: marks these loops, and moves reductions inside of them.
 - `fusion.py`: fuses neighbouring parallel loops.
+- `prefetches.py`: the next row is fetched where several passes go over each.
 - `vector_choice.py`: which loop of a nest is vectorised.
 - `reductions.py`: partial results of reductions that a loop carries.
+- `checked_reductions.py`: sums and extrema in a fast version, and in the exact one where its result is in doubt.
+- `first_index.py`: searches for the first index with a property.
 - `transposes.py`: loops whose loads and stores are contiguous along different loops.
-- `products.py`: matrix products of dynamic sizes as contractions.
+- `perfect_nests.py`: nests around one store.
+- `products.py`: matrix products of dynamic sizes as contractions. `nested_products.py`: those of static sizes in loops.
+- `summed_products.py`: loops over products as one product with a longer sum.
+- `shared_copies.py`: copies of operands that iterations share.
 - `convolutions.py`: convolutions of a dynamic number of images.
 
 `schedule.cpu` may import it.

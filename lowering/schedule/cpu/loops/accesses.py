@@ -17,6 +17,7 @@ from typing import Any
 
 from mlirtri.lowering.tir.blocks import CHEAP_CALLS
 from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, least, linear, range_of, variable
+from mlirtri.lowering.tir.vectors import is_fetch
 from mlirtri.lowering.toolchain.tvm_names import (
     PARALLEL,
     Buffer,
@@ -156,7 +157,7 @@ class _Reader:
             self.result.is_opaque = True
 
     def _evaluate(self, statement, _loops):
-        if not isinstance(statement.value, tirx.IntImm):
+        if not isinstance(statement.value, tirx.IntImm) and not is_fetch(statement.value):
             self.result.is_opaque = True
 
     def read(self, expression: Expr, loops: tuple[LoopRange, ...]) -> None:

@@ -40,19 +40,43 @@ def _fused(statement: Stmt, around: Ranges) -> Any:
 
 
 def _fused_sequence(statements: Sequence[Any], around: Ranges) -> Any:
-    """Return the statements with each loop fused into the one before it, if it may; allocations come first."""
+    """Return the statements with each loop fused into the one before it, if it may; what stands between comes first.
+
+    A fused loop is tried with the one before it again: a fill that shares nothing with the loop before it becomes part
+    of one that does.
+    """
     result: list[Any] = []
-    allocations: list[Any] = []
     for statement in statements:
-        if isinstance(statement, tirx.AllocBuffer) and result and _is_marked(result[-1]):
-            allocations.append(statement)
-            continue
-        if result and (both := _fused_pair(result[-1], statement, around)) is not None:
-            result[-1:] = [*allocations, both]
-        else:
-            result += [*allocations, statement]
-        allocations = []
-    return sequence(*(_fused(statement, around) for statement in (*result, *allocations)))
+        result.append(statement)
+        while (fewer := _last_two_fused(result, around)) is not None:
+            result = fewer
+    return sequence(*(_fused(statement, around) for statement in result))
+
+
+def _last_two_fused(statements: Sequence[Any], around: Ranges) -> list[Any] | None:
+    """Return the statements with the loop at the end in the marked loop before it; None where that is not legal."""
+    first = len(statements) - 2
+    while first >= 0 and isinstance(statements[first], tirx.AllocBuffer | tirx.Bind | tirx.BufferStore):
+        first -= 1
+    if first < 0 or not _is_marked(statements[-1]) or not _is_marked(statements[first]):
+        return None
+    between = statements[first + 1 : -1]
+    if not _may_move_before(statements[first], between):
+        return None
+    both = _fused_pair(statements[first], statements[-1], around)
+    return None if both is None else [*statements[:first], *between, both]
+
+
+def _may_move_before(loop: Any, statements: Sequence[Any]) -> bool:
+    """Whether definitions, allocations and stores behind a loop may stand before it."""
+    others = [statement for statement in statements if not isinstance(statement, tirx.AllocBuffer)]
+    if not others:
+        return True
+    accesses = accesses_of(loop)
+    stored = [statement.buffer for statement in others if isinstance(statement, tirx.BufferStore)]
+    written = [access.buffer for access in accesses.all if access.is_store]
+    is_used = any(access.buffer.same_as(buffer) for access in accesses.all for buffer in stored)
+    return not accesses.is_opaque and not is_used and not any(depends_on(other, written) for other in others)
 
 
 def _is_marked(statement: Stmt) -> bool:
@@ -60,19 +84,44 @@ def _is_marked(statement: Stmt) -> bool:
 
 
 def _fused_pair(first: Any, second: Any, around: Ranges) -> Any:
-    if not (_is_marked(first) and _is_marked(second) and structural_equal(first.extent, second.extent)):
+    if not (_is_marked(first) and _is_marked(second)) or _branches(first) or _branches(second):
         return None
-    shift = plus(first.loop_var, index(0) if structural_equal(second.min, first.min) else second.min - first.min)
-    body = substituted(second.body, second.loop_var, shift)
-    if _branches(first) or _branches(second) or not _vectorize_alike(first, second):
+    if not _vectorize_alike(first, second) or not _share_iterations(first, second, around):
         return None
-    accesses, other = accesses_of(first.body), accesses_of(body)
+    return with_body(first, sequence(first.body, _body_for(second, first)))
+
+
+def _body_for(loop: Any, other: Any) -> Any:
+    """Return the body of a loop for the iterations of another one of the same extent."""
+    shift = plus(other.loop_var, index(0) if structural_equal(loop.min, other.min) else loop.min - other.min)
+    return substituted(loop.body, loop.loop_var, shift)
+
+
+def _share_iterations(first: Any, second: Any, around: Ranges) -> bool:
+    """Whether each iteration of a loop depends on the one iteration of the loop before it, and on no other."""
+    if not structural_equal(first.extent, second.extent):
+        return False
+    accesses, other = accesses_of(first.body), accesses_of(_body_for(second, first))
     if accesses.is_opaque or other.is_opaque or len(accesses.all) + len(other.all) > MAX_ACCESSES:
-        return None
+        return False
     pairs = list(_conflicts(accesses, other))
-    if not pairs or not all(are_apart(*pair, range_of(first, {}), around) for pair in pairs):
+    return bool(pairs) and all(are_apart(*pair, range_of(first, {}), around) for pair in pairs)
+
+
+def producer_before(statements: Sequence[Any], reduction: Any, around: Ranges) -> int | None:
+    """Return the position of the last loop, if a reduction behind these statements may be computed in it; else None.
+
+    The statements behind the loop may stand before it.
+    """
+    first = len(statements) - 1
+    while first >= 0 and isinstance(statements[first], tirx.AllocBuffer | tirx.Bind | tirx.BufferStore):
+        first -= 1
+    if first < 0 or not _is_marked(statements[first]) or not isinstance(reduction, tirx.For):
         return None
-    return with_body(first, sequence(first.body, body))
+    loop = statements[first]
+    is_plain = not contains_loops(loop.body) and not _branches(loop) and fit_of(loop).is_good
+    may_move = is_plain and _may_move_before(loop, statements[first + 1 :])
+    return first if may_move and _share_iterations(loop, reduction, around) else None
 
 
 def _conflicts(accesses: LoopAccesses, other: LoopAccesses) -> Iterable[tuple[LoopAccess, LoopAccess]]:

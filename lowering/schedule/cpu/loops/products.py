@@ -10,8 +10,8 @@ the other passes leave its statements alone. Any size may be dynamic, and at mos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
@@ -20,26 +20,35 @@ from mlirtri.lowering.schedule.cpu.loops.accesses import has_expensive_calls
 from mlirtri.lowering.schedule.cpu.loops.convolutions import (
     is_convolution,
     is_same,
-    is_scaled,
     tiles_of,
     unpadded_load,
-    without_scalar,
 )
 from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED
+from mlirtri.lowering.schedule.cpu.loops.perfect_nests import (
+    Nest,
+    contains_let,
+    in_terms_of,
+    is_copy,
+    is_zero,
+    nest_of,
+    reading,
+)
 from mlirtri.lowering.schedule.cpu.matmul.rule import are_dots, open_loops
 from mlirtri.lowering.tir.contraction import Axis, Contraction, shortened, size_of, without_units
 from mlirtri.lowering.tir.products import Product, product_of
-from mlirtri.lowering.tir.statements import depends_on, index, loads_in, new_buffer, sequence
+from mlirtri.lowering.tir.statements import depends_on, index, loads_in, sequence
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
     Stmt,
     TensorLoad,
-    structural_equal,
     structural_map,
     structural_walk,
     tirx,
 )
+
+Loops = Callable[[Contraction, Target], Any]
+"""From a contraction to its statements; None where tiles are not profitable."""
 
 
 def with_products(statement: Stmt, target: Target) -> Any:
@@ -49,63 +58,32 @@ def with_products(statement: Stmt, target: Target) -> Any:
         return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, body)
     if not isinstance(statement, tirx.SeqStmt):
         return statement
-    return _Sequence(list(statement.seq), target).statement()
+    return in_tiles(list(statement.seq), target, open_loops)
 
 
-@dataclass(frozen=True)
-class _Nest:
-    """Perfect loops from 0 on around one store."""
+def in_tiles(statements: list[Any], target: Target, loops: Loops, is_open: bool = True, widens: bool = False) -> Any:
+    """Return a sequence of statements with its products in tiles, which `loops` writes.
 
-    axes: tuple[Axis, ...]
-    store: Any
-    names: tuple[Any, ...] = ()
-    """Stores of bound values before it, each to a scalar buffer of its own."""
-
-    @property
-    def variables(self) -> list[Any]:
-        return [axis.variable for axis in self.axes]
-
-    def reaches_all(self) -> bool:
-        """Whether each axis is an index of the store, and runs over the whole dimension."""
-        pairs = zip(self.store.indices, self.store.buffer.ty.shape, strict=True)
-        sizes = {position: size for position, size in pairs if not (_is_zero(position) and is_same(size, 1))}
-        return len(sizes) == len(self.axes) and all(
-            variable in sizes and is_same(extent, sizes[variable])
-            for variable, extent in ((axis.variable, axis.extent) for axis in self.axes)
-        )
-
-
-def _nest(statement: Stmt) -> _Nest | None:
-    axes: list[Axis] = []
-    while isinstance(statement, tirx.For):
-        extent = statement.extent
-        is_plain = statement.step is None and isinstance(statement.min, tirx.IntImm) and statement.min.value == 0
-        if not is_plain or depends_on(extent, [axis.variable for axis in axes]) or loads_in(extent):
-            return None
-        axes.append(Axis(statement.loop_var, int(extent) if isinstance(extent, tirx.IntImm) else extent))
-        statement = without_scalar(statement.body)
-    *names, store = statement.seq if isinstance(statement, tirx.SeqStmt) else [statement]
-    if not axes or not isinstance(store, tirx.BufferStore) or not all(isinstance(name, tirx.Bind) for name in names):
-        return None
-    # Not `Let`: repeated per vector, TVM takes each for another value of the same variable.
-    scalars = {name.var: new_buffer(name.var.name, str(name.var.ty), 1) for name in names}
-    loads = {name: tirx.BufferLoad(scalar, [index(0)]) for name, scalar in scalars.items()}
-    stores = [tirx.BufferStore(scalars[name.var], replaced(name.value, loads), [index(0)]) for name in names]
-    return _Nest(tuple(axes), replaced(store, loads), tuple(stores))
+    With `is_open` those of a dynamic size only. With `widens` products read bf16 elements, not their fp32 copies.
+    """
+    return _Sequence(statements, target, loops, is_open, widens).statement()
 
 
 class _Sequence:
     """A sequence of statements, of which some become products; a fused statement is None."""
 
-    def __init__(self, statements: list[Any], target: Target):
-        self.statements, self.target = statements, target
-        self.nests = [_nest(statement) for statement in statements]
+    def __init__(self, statements: list[Any], target: Target, loops: Loops, is_open: bool, widens: bool):
+        self.statements, self.target, self.loops = statements, target, loops
+        self.is_open, self.widens = is_open, widens
+        self.nests = [nest_of(statement) for statement in statements]
         self.allocated = [statement.buffer for statement in statements if isinstance(statement, tirx.AllocBuffer)]
 
     def statement(self) -> Any:
         copies: list[int] = []
         for position, nest in enumerate(self.nests):
-            product = None if nest is None or self.statements[position] is None else _product(nest)
+            if nest is None or self.statements[position] is None:
+                continue
+            product = _product(nest, self.is_open)
             if product is not None:
                 copies += self._in_tiles(position, product)
         for position in sorted(set(copies), reverse=True):
@@ -129,7 +107,7 @@ class _Sequence:
     def _in_tiles(self, position: int, product: Product) -> list[int]:
         """Replace a product by tiles; return the positions of the copies that they do not read any more."""
         copies: list[int] = []
-        convolution = self._convolution(position, product, copies)
+        convolution = self._convolution(position, product, copies) if self.is_open else None
         if convolution is None:
             operands = (product.left, product.right)
             left, right = (self._through_copies(position, operand, product.result, copies) for operand in operands)
@@ -145,7 +123,7 @@ class _Sequence:
             value = tirx.BufferLoad(product.result, indices) + value
         stores, private, followers, moved = self._followers(position, product, [left, right], value)
         contraction = replace(_contraction(product, left, right, sums, stores), private=tuple(private))
-        tiles = (open_loops if convolution is None else tiles_of)(contraction, self.target)
+        tiles = (self.loops if convolution is None else tiles_of)(contraction, self.target)
         if tiles is None:
             return []
         self.statements[position] = tirx.AttrStmt(index(0), FINISHED, index(1), tiles)
@@ -221,7 +199,7 @@ class _Sequence:
         if len(stores) != 1 or stores[0] >= position:
             return None
         nest = self.nests[stores[0]]
-        if nest is None or not nest.reaches_all() or not _is_copy(nest):
+        if nest is None or not nest.reaches_all() or not is_copy(nest, self.widens):
             return None
         [load] = loads_in(nest.store.value)
         if any(self._writes(number, load.source) for number in range(stores[0] + 1, position)):
@@ -239,7 +217,7 @@ class _Sequence:
         """Return the position of the statement that zeroes the result, if no later one accesses it; else None."""
         users = [number for number in range(position) if self._uses(number, product.result)]
         nest = self.nests[users[-1]] if users else None
-        if nest is None or not nest.reaches_all() or not _is_zero(nest.store.value):
+        if nest is None or not nest.reaches_all() or not is_zero(nest.store.value):
             return None
         spatial = {axis.variable: axis.extent for axis in (*product.batch, *product.rows, *product.columns)}
         is_whole = all(
@@ -264,7 +242,7 @@ class _Sequence:
                 waiting.append(number)
                 continue
             nest = self.nests[number]
-            rewritten = None if nest is None else _in_terms_of(nest, result, indices, product, operands)
+            rewritten = None if nest is None else in_terms_of(nest, result, indices, product, operands)
             if rewritten is None:
                 break
             *names, store = rewritten
@@ -275,7 +253,7 @@ class _Sequence:
                 if other not in (position, number) and other > position
             )
             is_private = is_last or (is_only and any(result.same_as(allocation) for allocation in self.allocated))
-            stores = [_reading(store, result, value) for store in rewritten] if is_private else [*stores, *rewritten]
+            stores = [reading(store, result, value) for store in rewritten] if is_private else [*stores, *rewritten]
             private = [name.buffer for name in names]
             fused.append(number)
             moved += waiting
@@ -291,25 +269,25 @@ class _Sequence:
         return not any(self._writes(number, operand) for operand in operands)
 
 
-def _product(nest: _Nest) -> Product | None:
+def _product(nest: Nest, is_open: bool) -> Product | None:
     stored = set(nest.store.indices)  # no list: see `products`
     summed = [variable for variable in nest.variables if variable not in stored]
+    if not stored <= set(nest.variables):
+        return None
     product = product_of(nest.store, nest.axes, summed)
     if product is None or not product.columns or nest.names:
         return None
-    if not any(map(_is_open, nest.axes)):
+    if is_open != any(map(_is_open, nest.axes)):
         return None
     product = _with_open_sum_first(product)
     if product is None:
         return None
-    indices = list(product.update.indices)
-    variables = set(nest.variables)
-    are_plain = all(position in variables for position in indices) and len(set(indices)) == len(indices)
+    are_distinct = len(stored) == len(nest.store.indices)
     operands = [load.source for operand in (product.left, product.right) for load in loads_in(operand)]
     reads_itself = any(operand.same_as(product.result) for operand in operands)
-    has_calls = any(has_expensive_calls(operand) or _contains_let(operand) for operand in (product.left, product.right))
+    has_calls = any(has_expensive_calls(operand) or contains_let(operand) for operand in (product.left, product.right))
     is_profitable = _may_have(product.columns, 2) and _may_have(product.reduced, 4)
-    return product if are_plain and not reads_itself and not has_calls and is_profitable else None
+    return product if are_distinct and not reads_itself and not has_calls and is_profitable else None
 
 
 def _is_open(axis: Axis) -> bool:
@@ -333,41 +311,6 @@ def _may_have(axes: Sequence[Axis], least: int) -> bool:
     return not isinstance(size, int) or size >= least
 
 
-def _in_terms_of(nest: _Nest, result: Any, indices: Sequence[Any], product: Product, operands: list[Any]) -> Any:
-    """Return the nest's stores in terms of the product's axes; None where it does not read the product elementwise."""
-    everything = [statement.value for statement in (*nest.names, nest.store)]
-    reads = [load for value in everything for load in loads_in(value) if load.source.same_as(result)]
-    if any(str(name.buffer.dtype) == "bool" for name in nest.names) or any(map(_contains_let, everything)):
-        return None
-    if not reads or len(nest.axes) != len(indices):
-        return None
-    values = dict(zip(reads[0].indices, indices, strict=True))
-    extents = {axis.variable: axis.extent for axis in (*product.batch, *product.rows, *product.columns)}
-    for axis in nest.axes:
-        if axis.variable not in values or not is_same(axis.extent, extents[values[axis.variable]]):
-            return None
-    *names, store = (replaced(statement, values) for statement in (*nest.names, nest.store))
-    target = store.buffer
-    if any(target.same_as(operand) for operand in operands) or len(set(store.indices)) != len(indices):
-        return None
-    if not all(position in extents for position in store.indices):
-        return None
-    if target.same_as(result) and not all(map(structural_equal, store.indices, indices)):
-        return None
-    for load in (load for statement in (*names, store) for load in loads_in(statement.value)):
-        expected = indices if load.source.same_as(result) else store.indices if load.source.same_as(target) else None
-        if expected is not None and not all(map(structural_equal, load.indices, expected)):
-            return None
-    return [*names, store]
-
-
-def _reading(store: Stmt, buffer: Buffer, value: Any) -> Any:
-    def load(node: Any) -> Any:
-        return value if node.source.same_as(buffer) else node
-
-    return tirx.BufferStore(store.buffer, structural_map(store.value, (TensorLoad, load), order="post"), store.indices)
-
-
 def _contraction(product: Product, left: Any, right: Any, sums: Any, stores: Sequence[Any]) -> Contraction:
     parts = (product.batch, product.rows, product.columns, product.reduced)
     axes = [axis for part in parts for axis in part]
@@ -377,20 +320,3 @@ def _contraction(product: Product, left: Any, right: Any, sums: Any, stores: Seq
         batch, rows, columns, reduced, left, right, product.dtype, sums, tuple(stores), (), product.add,
         packs_left=not isinstance(left, TensorLoad),
     )  # fmt: skip
-
-
-def _is_copy(nest: _Nest) -> bool:
-    value = nest.store.value
-    if nest.names or not is_scaled(value):
-        return False
-    return not any(map(loads_in, loads_in(value)[0].indices))
-
-
-def _contains_let(node: Any) -> bool:
-    lets: list[Any] = []
-    structural_walk(node, (tirx.Let, lets.append))
-    return bool(lets)
-
-
-def _is_zero(value: Any) -> bool:
-    return isinstance(value, tirx.FloatImm | tirx.IntImm) and value.value == 0

@@ -30,6 +30,10 @@ class Sum:
     combine: Combine
     start: Any
     """The neutral element; None where a copy of the buffer's value serves as one."""
+    term: Any
+    """What an iteration adds, multiplies, or compares."""
+    extremum: Any = None
+    """`tirx.Max` or `tirx.Min` for a maximum or minimum that keeps NaN."""
 
 
 def sums_of(loop: Any) -> list[Sum] | None:
@@ -73,7 +77,8 @@ def _sum(store: Stmt, values: dict[Any, Any], written: list[Any]) -> Sum | None:
             term = value.b if is_first else value.a
             if (not is_first and (kind is tirx.Sub or not is_load(value.b, scalar))) or depends_on(term, written):
                 return None
-            return Sum(scalar, tirx.Mul if kind is tirx.Mul else tirx.Add, tirx.FloatImm(dtype, neutral))
+            combine = tirx.Mul if kind is tirx.Mul else tirx.Add
+            return Sum(scalar, combine, tirx.FloatImm(dtype, neutral), term)
     return _extremum(value, scalar, written) if isinstance(value, tirx.Select) else None
 
 
@@ -95,7 +100,16 @@ def _extremum(value: Any, scalar: Any, written: list[Any]) -> Sum | None:
         rules = [(kind, visit) for kind in {TensorLoad: None, type(term): None}]
         return structural_map(value, rules, order="post")
 
-    return Sum(scalar, combine, None)
+    return Sum(scalar, combine, None, term, _extremum_kind(value, scalar))
+
+
+def _extremum_kind(value: Any, scalar: Any) -> Any:
+    """Return `tirx.Max` or `tirx.Min` of a select that keeps the scalar buffer's NaN; None of one that does not."""
+    condition = value.condition
+    if not isinstance(condition, tirx.Or):
+        return None
+    is_left = is_load(condition.a.a, scalar) == is_load(value.true_value, scalar)
+    return tirx.Max if is_left == isinstance(condition.a, tirx.GT | tirx.GE) else tirx.Min
 
 
 def _compares(condition: Expr, scalar: Any, term: Any) -> bool:
@@ -126,7 +140,7 @@ def in_vectors(loop: Any, count: Any, lanes: int) -> Any:
         for reduction in sums
     }
     steps = [tirx.AllocBuffer(buffer) for buffer in partial.values()]
-    steps += [_started(reduction, partial[reduction.scalar], lanes, wide) for reduction in sums]
+    steps += [started(reduction, partial[reduction.scalar], lanes, wide) for reduction in sums]
     covered = index(0)
     for width in sorted({wide, lanes} - {1}, reverse=True):
         if static_count is not None and static_count - covered.value < width:
@@ -136,7 +150,7 @@ def in_vectors(loop: Any, count: Any, lanes: int) -> Any:
             return None
         steps.append(strips)
         covered = whole_chunks(count, width)
-    steps += [_combined(reduction, partial[reduction.scalar], lanes, wide) for reduction in sums]
+    steps += [combined(reduction, partial[reduction.scalar], lanes, wide) for reduction in sums]
     remaining = rest_loop(loop, covered, count)
     if static_count is not None:
         return sequence(*steps, *remaining)
@@ -144,12 +158,15 @@ def in_vectors(loop: Any, count: Any, lanes: int) -> Any:
     return tirx.IfThenElse(tirx.GE(count, index(least)), sequence(*steps, *remaining), fresh(loop))
 
 
-def _started(reduction: Sum, buffer: Buffer, lanes: int, wide: int) -> Any:
+def started(reduction: Sum, buffer: Buffer, lanes: int, wide: int) -> Any:
+    """Return stores of the initial value to a buffer of `wide` partial results, in vectors of `lanes`."""
     value = tirx.BufferLoad(reduction.scalar, [index(0)]) if reduction.start is None else reduction.start
     return sequence(*(_store(buffer, first, lanes, lambda position: value) for first in range(0, wide, lanes)))
 
 
-def _combined(reduction: Sum, buffer: Buffer, lanes: int, wide: int) -> Any:
+def combined(reduction: Sum, buffer: Buffer, lanes: int, wide: int) -> Any:
+    """Return statements that combine `wide` partial results with each other and with the scalar buffer."""
+
     def load(position: Any) -> Any:
         return tirx.BufferLoad(buffer, [index(0), position])
 

@@ -16,8 +16,12 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.parallel import CALL_COST, PARALLEL_STEPS, profitable
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, last_strip, rest_loop, strip_loop
 from mlirtri.lowering.schedule.cpu.loops.accesses import has_expensive_calls
-from mlirtri.lowering.schedule.cpu.loops.fusion import fused
+from mlirtri.lowering.schedule.cpu.loops.checked_reductions import checked
+from mlirtri.lowering.schedule.cpu.loops.first_index import first_index
+from mlirtri.lowering.schedule.cpu.loops.fusion import fused, producer_before
 from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED, prepare, with_parts
+from mlirtri.lowering.schedule.cpu.loops.nested_products import with_nested_products
+from mlirtri.lowering.schedule.cpu.loops.prefetches import with_prefetches
 from mlirtri.lowering.schedule.cpu.loops.products import with_products
 from mlirtri.lowering.schedule.cpu.loops.reductions import in_vectors
 from mlirtri.lowering.schedule.cpu.loops.transposes import squares_of
@@ -35,6 +39,8 @@ from mlirtri.lowering.tir.statements import depends_on, fresh, index, sequence, 
 from mlirtri.lowering.toolchain.tvm_names import (
     IMPERATIVE,
     PARALLEL,
+    TRIPS,
+    Analyzer,
     PrimFunc,
     SBlock,
     SBlockRealize,
@@ -72,7 +78,8 @@ def scheduled(function: PrimFunc, target: Target) -> PrimFunc:
     def visit(block: Any) -> Any:
         if isinstance(block.body, SBlockRealize):
             return block
-        body = _Scheduler(target).visit(fused(prepare(with_products(block.body, target))), sizes)
+        products = with_nested_products(with_products(block.body, target), target)
+        body = _Scheduler(target).visit(with_prefetches(fused(prepare(products))), sizes)
         body = structural_map(body, (tirx.AttrStmt, _bare), order="post")
         return SBlock(
             block.iter_vars, block.reads, block.writes, block.name_hint, body, block.init, block.alloc_buffers,
@@ -100,6 +107,8 @@ class _Scheduler:
         """Whether a loop around is parallel, or there is one thread."""
 
     def visit(self, statement: Stmt, around: Ranges) -> Any:
+        if isinstance(statement, tirx.SeqStmt):
+            return self._sequence(list(statement.seq), around)
         if not isinstance(statement, tirx.For):
             return with_parts(statement, lambda part: self.visit(part, around))
         if statement.step is not None:
@@ -109,8 +118,31 @@ class _Scheduler:
         fit = fit_of(statement)
         lanes = fit.lanes if fit.share >= GOOD else 1
         # Gathers take longer than the latency of an addition.
-        vectors = in_vectors(statement, count_of(statement, around), lanes) if fit.is_known else None
+        vectors = _reduced(statement, count_of(statement, around), lanes) if fit.is_known else None
         return self._inside(statement, around) if vectors is None else vectors
+
+    def _sequence(self, statements: list[Any], around: Ranges) -> Any:
+        """Return the statements, with reductions over what the loop before them stores computed beside it."""
+        done: list[Any] = []
+        for statement in statements:
+            before = [original for original, _ in done]
+            first = producer_before(before, statement, around) if self._reduces(statement) else None
+            both = None if first is None else self._beside(before[first], statement, around)
+            if both is None:
+                done.append((statement, self.visit(statement, around)))
+            else:
+                done[first:] = [*done[first + 1 :], (statement, both)]
+        return sequence(*(scheduled for _, scheduled in done))
+
+    def _reduces(self, statement: Stmt) -> bool:
+        return isinstance(statement, tirx.For) and PARALLEL not in statement.annotations
+
+    def _beside(self, producer: Any, loop: Any, around: Ranges) -> Any:
+        fit = fit_of(loop)
+        # A loop that the threads would share stays one of its own.
+        if not self.is_threaded or not fit.is_known or fit.share < GOOD:
+            return None
+        return checked(loop, count_of(loop, around), fit.lanes, producer, self.visit(producer, around))
 
     def _inside(self, loop: Any, around: Ranges) -> Any:
         return with_body(loop, self.visit(loop.body, (*around, range_of(loop, {}))))
@@ -181,6 +213,13 @@ class _Scheduler:
         [scalar_loop] = rest_loop(loop, index(0), count)
         together = sequence(self._inside(strips, around), last)
         return tirx.IfThenElse(tirx.GE(count, index(shape.width)), together, self._inside(scalar_loop, around))
+
+
+def _reduced(loop: Any, count: Any, lanes: int) -> Any:
+    """Return a loop that reduces into scalar buffers in vectors; None for any other."""
+    statements = first_index(loop, count)
+    statements = checked(loop, count, lanes) if statements is None else statements
+    return in_vectors(loop, count, lanes) if statements is None else statements
 
 
 def _narrowing(loop: Any, count: Any, lanes: int, smallest: int) -> Any:
@@ -263,7 +302,7 @@ def _work(statement: Stmt, changing: list[Any]) -> Any:
         body_work = _work(statement.body, changing)
         extent = statement.extent
         if depends_on(extent, changing):
-            extent = index(UNKNOWN_EXTENT)
+            extent = index(int(statement.annotations.get(TRIPS, UNKNOWN_EXTENT)))
         middle = statement.min + tirx.floordiv(extent, index(2))
         return substituted(body_work, statement.loop_var, middle) * extent
     if isinstance(statement, tirx.SeqStmt):
@@ -279,6 +318,7 @@ def _work(statement: Stmt, changing: list[Any]) -> Any:
 
 def on_threads(statement: Stmt, work: Any) -> Any:
     """Return the statements of a scheduled parallel loop with the first loop on all threads where `work` is enough."""
+    work = Analyzer().simplify(work)
     if isinstance(work, tirx.IntImm):
         return _first_parallel(statement) if profitable(work.value >= PARALLEL_STEPS) else statement
     condition = tirx.GE(work, index(PARALLEL_STEPS))

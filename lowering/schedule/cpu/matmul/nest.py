@@ -66,7 +66,7 @@ def contraction_loops(contraction: Contraction, target: Target, least: int = 1) 
         prologue += statements
     contraction, statements = packed_terms(contraction, lanes, target)
     prologue += statements
-    if contraction.packs_right:
+    if contraction.packs_right and not contraction.is_right_packed:
         contraction, statements = packed_right(contraction, lanes, target)
         prologue += statements
     rows, columns = size_of(contraction.rows), size_of(contraction.columns)

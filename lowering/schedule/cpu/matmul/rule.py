@@ -7,7 +7,7 @@ producers are computed in the copies of the operands, elementwise consumers on e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mlirtri.lowering.core.cpu import cache_bytes
@@ -17,7 +17,8 @@ from mlirtri.lowering.schedule.cpu.common.tile_sizes import lanes_for
 from mlirtri.lowering.schedule.cpu.matmul.column_sums import MAX_ROWS
 from mlirtri.lowering.schedule.cpu.matmul.dot_products import add_halves, in_groups, with_functions
 from mlirtri.lowering.schedule.cpu.matmul.nest import contraction_loops
-from mlirtri.lowering.schedule.cpu.matmul.tile import without_lets
+from mlirtri.lowering.schedule.cpu.matmul.packed_weights import is_packed
+from mlirtri.lowering.schedule.cpu.matmul.surroundings import Surroundings, surroundings_of, with_statement
 from mlirtri.lowering.tir.blocks import BlockFacts, leaf_blocks
 from mlirtri.lowering.tir.contraction import (
     Axis,
@@ -30,19 +31,15 @@ from mlirtri.lowering.tir.contraction import (
     without_units,
 )
 from mlirtri.lowering.tir.products import Product, only_product
-from mlirtri.lowering.tir.statements import index, loads_in, sequence
-from mlirtri.lowering.tir.tiles import replaced
+from mlirtri.lowering.tir.statements import index, loads_in
 from mlirtri.lowering.toolchain.tvm_names import (
-    Buffer,
+    TILED_PRODUCT,
     Expr,
     IRModule,
     PrimFunc,
-    SBlock,
-    SBlockRealize,
     Schedule,
     Stmt,
     TensorLoad,
-    structural_map,
     tirx,
 )
 
@@ -70,6 +67,11 @@ def _statements_for(contraction: Contraction, target: Target, least: int = 1) ->
     contraction = in_groups(contraction) if contraction.way is Way.TILES else contraction
     statement = contraction_loops(contraction, target, least)
     return with_functions(statement) if contraction.add is add_halves else statement
+
+
+def tile_loops(contraction: Contraction, target: Target) -> Stmt:
+    """Return the statements of a contraction of static sizes, in the way that it says."""
+    return _statements_for(contraction, target)
 
 
 def open_loops(contraction: Contraction, target: Target) -> Stmt:
@@ -113,6 +115,8 @@ def _right_bytes(product: Product | Contraction) -> int:
 def _choose_way(contraction: Contraction) -> Contraction:
     """Return the contraction with its `Way`: few rows take less time than packing the right operand."""
     rows, inner = size_of(contraction.rows), contraction.reduced[-1]
+    if contraction.is_right_packed:
+        return contraction
     if rows <= MAX_ROWS and _lies_along(contraction.right, contraction.columns[-1]):
         return replace(contraction, way=Way.COLUMNS)
     lanes = lanes_for(contraction.dtype)
@@ -161,16 +165,17 @@ def in_tiles(
     `loops` returns the statements of the contraction, or None, which is then returned.
     """
     function, blocks = schedule.mod["main"], leaf_blocks(schedule)
-    surroundings = _surroundings(function, schedule, blocks, block, product)
+    surroundings = surroundings_of(function, schedule, blocks, block, product)
     statement = loops(_contraction(product, surroundings), target)
     if statement is None:
         return None
     for other in blocks:
         if other.name not in surroundings.absorbed:
             spatial(schedule, other, target)
-    scheduled = _with_statement(schedule.mod["main"], blocks, block, surroundings, statement)
+    scheduled = with_statement(schedule.mod["main"], blocks, block, surroundings, statement)
     # Stored values may contain `Let`, and are repeated for each vector.
-    return Schedule(tirx.transform.ConvertSSA()(IRModule({"main": scheduled}))["main"])
+    (unique,) = tirx.transform.ConvertSSA()(IRModule({"main": scheduled})).functions.values()
+    return Schedule(unique.with_attr(TILED_PRODUCT, True))
 
 
 def _slides(product: Product) -> bool:
@@ -181,155 +186,6 @@ def _slides(product: Product) -> bool:
 
 def _is_profitable(product: Product) -> bool:
     return size_of(product.columns) >= 2 and size_of(product.reduced) >= 4
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """The elementwise blocks fused with the product."""
-
-    left: Any
-    right: Any
-    """The operands, with the values of producers in place of loads of their results."""
-    stores: tuple[Any, ...]
-    private: tuple[Any, ...]
-    absorbed: frozenset[str]
-    """Names of the fused blocks, the product's among them."""
-    buffers: tuple[Any, ...]
-    """Buffers that are no longer allocated."""
-
-
-def _surroundings(
-    function: PrimFunc, schedule: Schedule, blocks: list[BlockFacts], block: BlockFacts, product: Product
-) -> Surroundings:
-    position = next(number for number, candidate in enumerate(blocks) if candidate.name == block.name)
-    left, right, producers = _with_producers(schedule, blocks[:position], [product.left, product.right])
-    followers = _followers(schedule, blocks[position + 1 :], product)
-    absorbed = {block.name, *producers, *(name for name, _ in followers)}
-    inner = schedule.get(schedule.get_sblock("root")).alloc_buffers
-    read_outside = [read.buffer for other in blocks if other.name not in absorbed for read in other.reads]
-
-    def is_private(buffer: Buffer) -> bool:
-        return any(buffer.same_as(allocation) for allocation in inner) and not any(
-            buffer.same_as(read) for read in read_outside
-        )
-
-    stores = [] if is_private(product.result) else [product.update]
-    private = []
-    for _, body in followers:
-        scratch = list(body.alloc_buffers)
-        private += [*scratch, *(store.buffer for store in _stores_of(body) if is_private(store.buffer))]
-        stores += _stores_of(body)
-    removed = [
-        buffer
-        for candidate in blocks
-        if candidate.name in absorbed
-        for buffer in [candidate.target]
-        if is_private(buffer)
-    ]
-    stores, named = without_lets(stores)
-    distinct = (*dict.fromkeys(private), *named)
-    return Surroundings(left, right, tuple(stores), distinct, frozenset(absorbed), tuple(removed))
-
-
-def _with_producers(schedule: Schedule, earlier: list[BlockFacts], operands: list[Any]) -> tuple[Any, Any, list[str]]:
-    """Return the operands with the values of elementwise producers that nothing else reads, and their names."""
-    names = []
-    for block in reversed(earlier):
-        body = schedule.get(block.handle)
-        if not _is_inlinable(schedule, block, body, names):
-            continue
-        variables = [axis.var for axis in body.iter_vars]
-
-        def load(node: Any, block=block, body=body, variables=variables) -> Any:
-            if not node.source.same_as(block.target):
-                return node
-            order = [node.indices[block.writes[0].axes.index(number)] for number in range(len(variables))]
-            return replaced(body.body.value, dict(zip(variables, order, strict=True)))
-
-        operands = [structural_map(operand, (TensorLoad, load), order="post") for operand in operands]
-        names.append(block.name)
-    return operands[0], operands[1], names
-
-
-def _is_inlinable(schedule: Schedule, block: BlockFacts, body: Stmt, removed: list[str]) -> bool:
-    is_simple = block.is_spatial and isinstance(body.body, tirx.BufferStore)
-    if not is_simple or sorted(axis for axis in block.writes[0].axes if axis is not None) != list(
-        range(len(block.kinds))
-    ):
-        return False
-    if len(block.writes[0].axes) != len(block.kinds):
-        return False
-    readers = [schedule.get(handle) for handle in schedule.get_consumers(block.handle)]
-    is_inner = any(
-        block.target.same_as(allocation) for allocation in schedule.get(schedule.get_sblock("root")).alloc_buffers
-    )
-    return is_inner and all(reader.name_hint in removed or _is_reduction(reader) for reader in readers)
-
-
-def _is_reduction(block: Any) -> bool:
-    return any(axis.iter_type == tirx.IterVar.CommReduce for axis in block.iter_vars)
-
-
-def _followers(schedule: Schedule, later: list[BlockFacts], product: Product) -> list[tuple[str, Any]]:
-    """Return the elementwise consumers that tiles can compute: names, and blocks in terms of the product's axes."""
-    indices = {product.result: [tuple(product.update.indices)]}
-    axes = (*product.batch, *product.rows, *product.columns)
-    extents = {axis.variable: axis.extent for axis in axes}
-    fused: list[tuple[str, Any]] = []
-    skipped: list[Any] = []
-    for block in later:
-        body = schedule.get(block.handle)
-        renamed = _in_terms_of(block, body, indices, extents, skipped)
-        if renamed is None:
-            skipped += [write.buffer for write in block.writes]
-            continue
-        fused.append((block.name, renamed))
-        for store in _stores_of(renamed):
-            indices.setdefault(store.buffer, []).append(tuple(store.indices))
-    return fused
-
-
-def _in_terms_of(
-    block: BlockFacts, body: Stmt, indices: dict[Any, list], extents: dict[Any, int], skipped: list[Any]
-) -> Any:
-    """Return the block in terms of the product's axes; None where it does not read all of the product elementwise."""
-    values: dict[Any, Any] = {}
-    is_behind = False
-    for read in block.reads:
-        if any(read.buffer.same_as(buffer) for buffer in skipped):
-            return None
-        if read.buffer not in indices:
-            continue
-        is_behind = True
-        for axis, position in zip(read.axes, indices[read.buffer][0], strict=True):
-            # A slice covers a part of the product only: on the tile it would write out of bounds.
-            if axis is None or block.extents[axis] != extents.get(position, 1):
-                return None
-            if not values.setdefault(body.iter_vars[axis].var, position).same_as(position):
-                return None
-    units = [axis.var for axis in body.iter_vars if int(axis.dom.extent) == 1]
-    for variable in units:
-        values.setdefault(variable, tirx.IntImm("int64", 0))
-    if not block.is_spatial or not is_behind or len(values) != len(body.iter_vars):
-        return None
-    if not all(isinstance(store, tirx.BufferStore) for store in _statements_of(body.body)):
-        return None
-    return _with_body(body, replaced(body.body, values))
-
-
-def _statements_of(body: Stmt) -> list[Any]:
-    return list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
-
-
-def _stores_of(block: Any) -> list[Any]:
-    return _statements_of(block.body)
-
-
-def _with_body(block: Any, body: Stmt, buffers: Any = None) -> Any:
-    return SBlock(
-        block.iter_vars, block.reads, block.writes, block.name_hint, body, block.init,
-        block.alloc_buffers if buffers is None else buffers, block.match_buffers, block.annotations,
-    )  # fmt: skip
 
 
 def _shortened(product: Product, around: Surroundings) -> tuple[Product, Surroundings]:
@@ -359,6 +215,7 @@ def _contraction(product: Product, around: Surroundings) -> Contraction:
         product.batch, product.rows, product.columns, product.reduced, left, right, dtype, product.result,
         around.stores, around.private, product.add,
         packs_left=_packs_left(around.left, product), packs_right=not in_place,
+        is_right_packed=is_packed(around.right, product.columns, product.reduced, dtype),
     )  # fmt: skip
 
 
@@ -374,20 +231,3 @@ def _packs_left(left: Any, product: Product) -> bool:
 def _accumulators(dtype: str) -> str:
     """Return the dtype of the sums: wrapping integers are the low bits of sums in int32."""
     return "int32" if dtype in ("int8", "uint8", "int16", "uint16") else dtype
-
-
-def _with_statement(
-    function: PrimFunc, blocks: list[BlockFacts], block: BlockFacts, around: Surroundings, statement: Stmt
-) -> PrimFunc:
-    root = function.body.block
-    nests = _statements_of(root.body)
-    statements = []
-    for other, nest in zip(blocks, nests, strict=True):
-        if other.name == block.name:
-            statements.append(statement)
-        elif other.name not in around.absorbed:
-            statements.append(nest)
-    buffers = [
-        buffer for buffer in root.alloc_buffers if not any(buffer.same_as(removed) for removed in around.buffers)
-    ]
-    return function.with_body(SBlockRealize([], True, _with_body(root, sequence(*statements), buffers)))

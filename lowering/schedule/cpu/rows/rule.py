@@ -53,6 +53,8 @@ def plan_of(function: PrimFunc) -> RowPlan | None:
     """Return the plan of a row kernel whose reductions are contiguous along or across rows; else None."""
     try:
         nests = nests_of(function)
+        if not any(nest.is_reduction for nest in nests):
+            return None
         plan = make_plan(nests, find_rows(nests), function.params)
     except NotRows:
         return None

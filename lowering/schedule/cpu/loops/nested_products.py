@@ -1,0 +1,174 @@
+"""Matrix products of static sizes inside of loops, such as those of the tiles of tile kernels, in register tiles.
+
+A product is fused with what follows it elementwise, so that it adds to the tile that a loop carries. A loop that does
+nothing else becomes a part of its sum::
+
+    for block:  # in parallel                               for block:
+        for k:                                                  p = b's columns in vectors
+            for i, j: t[i, j] = 0                  ──►          for tiles of rows and columns:
+            for i, l, j: t[i, j] += a[…] * b[…]                     sums over k and l in registers; c[…] += sums
+            for i, j: c[i, j] += t[i, j]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from mlirtri.lowering.core.cpu import cache_bytes
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.common.tile_sizes import lanes_for
+from mlirtri.lowering.schedule.cpu.loops.accesses import is_parallel
+from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED, marked, with_parts
+from mlirtri.lowering.schedule.cpu.loops.products import in_tiles
+from mlirtri.lowering.schedule.cpu.loops.shared_copies import with_copies_outside
+from mlirtri.lowering.schedule.cpu.loops.summed_products import with_sum_inside
+from mlirtri.lowering.schedule.cpu.matmul.rule import tile_loops
+from mlirtri.lowering.tir.contraction import Contraction, lies_along, size_of
+from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
+from mlirtri.lowering.tir.statements import depends_on, sequence, with_body
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Stmt, TensorLoad, structural_walk, tirx
+
+LEAST_WORK = 1 << 12
+"""Multiplications of the smallest product for which tiles are written: a smaller one is unrolled."""
+LEAST_ROWS = 4
+Ranges = tuple[LoopRange, ...]
+
+
+def with_nested_products(statement: Stmt, target: Target, around: Ranges = ()) -> Any:
+    """Return a statement with the products of static sizes in its loops in register tiles.
+
+    Loops around them whose iterations are independent are marked so, since the tiles do not show it.
+    """
+    if isinstance(statement, tirx.For):
+        return _in_loop(statement, target, around) if _has_product(statement) else statement
+    if isinstance(statement, tirx.SeqStmt):
+        return _in_sequence(statement, target, around)
+    if isinstance(statement, tirx.AttrStmt) and statement.attr_key == FINISHED:
+        return statement
+    return with_parts(statement, lambda part: with_nested_products(part, target, around))
+
+
+def _in_sequence(statement: Any, target: Target, around: Ranges) -> Any:
+    children = with_allocations_inside(list(statement.seq))
+    if not around:
+        # Products outside of loops are those of whole arrays.
+        return sequence(*(with_nested_products(child, target) for child in children))
+    children = flat([with_sum_inside(child) or child for child in children])
+    children = [with_nested_products(child, target, around) for child in children]
+    return _finished_apart(in_tiles(children, target, _loops, is_open=False))
+
+
+def _in_loop(loop: Any, target: Target, around: Ranges) -> Any:
+    threads = target.threads
+    if is_parallel(loop, around):
+        loop, target = marked(loop), replace(target, threads=1)
+    body = with_nested_products(loop.body, target, (*around, range_of(loop, {})))
+    return with_copies_outside(with_body(loop, body), threads)
+
+
+def _finished_apart(statement: Any) -> Any:
+    """Return a sequence whose finished sequences are apart: allocations, copies of operands, and tiles."""
+    parts: list[Any] = []
+    for child in statement.seq if isinstance(statement, tirx.SeqStmt) else [statement]:
+        is_finished = isinstance(child, tirx.AttrStmt) and child.attr_key == FINISHED
+        if not is_finished or not isinstance(child.body, tirx.SeqStmt):
+            parts.append(child)
+            continue
+        parts += [
+            part if isinstance(part, tirx.AllocBuffer) else tirx.AttrStmt(child.node, FINISHED, child.value, part)
+            for part in child.body.seq
+        ]
+    return sequence(*parts)
+
+
+def flat(statements: Sequence[Any]) -> list[Any]:
+    """Return statements with those of sequences among them in their places."""
+    parts = [statement.seq if isinstance(statement, tirx.SeqStmt) else [statement] for statement in statements]
+    return [part for group in parts for part in group]
+
+
+def _has_product(loop: Any) -> bool:
+    """Return whether a loop contains a nest of three loops that is large enough for a product."""
+    found: list[bool] = []
+
+    def visit(node: Any) -> None:
+        work, depth = 1, 0
+        while isinstance(node, tirx.For) and isinstance(node.extent, tirx.IntImm):
+            work, depth, node = work * node.extent.value, depth + 1, node.body
+        found.append(depth >= 3 and work >= LEAST_WORK and isinstance(node, tirx.BufferStore))
+
+    structural_walk(loop.body, (tirx.For, visit))
+    return any(found)
+
+
+def _loops(contraction: Contraction, target: Target) -> Any:
+    """Return the statements of a contraction; the right operand is packed unless its tile is compact."""
+    rows, columns, reduced = map(size_of, (contraction.rows, contraction.columns, contraction.reduced))
+    is_large = rows * columns * reduced >= LEAST_WORK and rows >= LEAST_ROWS
+    if not is_large or columns < lanes_for(contraction.dtype):
+        return None
+    is_compact = _is_compact(contraction.right, contraction)
+    return tile_loops(replace(contraction, packs_right=not is_compact), target)
+
+
+def _is_compact(operand: Any, contraction: Contraction) -> bool:
+    """Return whether the right operand is read along its columns, and is as small as a tile."""
+    if not isinstance(operand, TensorLoad) or not lies_along(operand, contraction.columns[-1]):
+        return False
+    row = operand.source.ty.shape[-1]
+    bits = int(operand.source.dtype.bits)
+    return isinstance(row, tirx.IntImm) and row.value * size_of(contraction.reduced) * bits <= cache_bytes()[2] // 2
+
+
+def with_allocations_inside(statements: list[Any]) -> list[Any]:
+    """Return the statements with buffers that one loop alone uses, and overwrites first, allocated in that loop."""
+    kept: list[Any] = []
+    for number, statement in enumerate(statements):
+        if not isinstance(statement, tirx.AllocBuffer):
+            kept.append(statement)
+            continue
+        users = [other for other in range(number + 1, len(statements)) if _uses(statements[other], statement.buffer)]
+        inner = _allocating(statements[users[0]], statement) if len(users) == 1 else None
+        if inner is None:
+            kept.append(statement)
+        else:
+            statements[users[0]] = inner
+    return kept
+
+
+def _uses(statement: Stmt, buffer: Buffer) -> bool:
+    return not isinstance(statement, tirx.AllocBuffer) and depends_on(statement, [buffer])
+
+
+def _allocating(loop: Any, allocation: Any) -> Any:
+    """Return a loop that allocates a buffer in its body; None if an iteration may read what another one wrote."""
+    if not isinstance(loop, tirx.For) or loop.kind != tirx.ForKind.SERIAL:
+        return None
+    if isinstance(loop.body, tirx.For):
+        inner = _allocating(loop.body, allocation)
+        return None if inner is None else with_body(loop, inner)
+    if not isinstance(loop.body, tirx.SeqStmt):
+        return None
+    first = next((child for child in loop.body.seq if _uses(child, allocation.buffer)), None)
+    if first is None or not _overwrites(first, allocation.buffer):
+        return None
+    return with_body(loop, tirx.SeqStmt([allocation, *loop.body.seq]))
+
+
+def _overwrites(statement: Any, buffer: Buffer) -> bool:
+    """Return whether a statement is a nest that stores each element of a buffer and reads none."""
+    extents: dict[Any, Any] = {}
+    while isinstance(statement, tirx.For):
+        extents[statement.loop_var] = statement.extent
+        statement = statement.body
+    is_store = isinstance(statement, tirx.BufferStore) and statement.buffer.same_as(buffer)
+    if not is_store or depends_on(statement.value, [buffer]) or len(set(statement.indices)) != len(statement.indices):
+        return False
+    pairs = zip(statement.indices, buffer.ty.shape, strict=True)
+    return all(
+        isinstance(size, tirx.IntImm) and isinstance(extents.get(position), tirx.IntImm)
+        and extents[position].value == size.value
+        for position, size in pairs
+    )  # fmt: skip

@@ -1,0 +1,80 @@
+"""The layout of weights that were packed once, before all calls: what `packing.py` copies in each call otherwise.
+
+    W[n, k], or W[k, n]  ──►  P[n // lanes, k, n % lanes]     the last vector padded with zeros
+
+`weight_layout` says whether a product wants it, and `is_packed` recognises the product that reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from mlirtri.lowering.schedule.cpu.common.tile_sizes import lanes_for
+from mlirtri.lowering.tir.contraction import Axis, size_of, without_units
+from mlirtri.lowering.tir.products import Product
+from mlirtri.lowering.tir.statements import index
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, TensorLoad, tirx
+
+MIN_ROWS = 5
+"""With fewer rows the time is that of reading the weight, which its own layout takes no longer."""
+DTYPES = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class WeightLayout:
+    """The packed layout of a product's right operand: one axis of columns, and the axes of the sum in order."""
+
+    column: Axis
+    reduced: tuple[Axis, ...]
+    lanes: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the packed weight."""
+        return (-(-self.column.extent // self.lanes), *(axis.extent for axis in self.reduced), self.lanes)
+
+    def indices(self, column: Expr, reduced: Sequence[Expr]) -> list[Expr]:
+        """Return the indices of an element in the packed weight."""
+        return [tirx.floordiv(column, index(self.lanes)), *reduced, tirx.floormod(column, index(self.lanes))]
+
+
+def weight_layout(product: Product, weight: Buffer) -> WeightLayout | None:
+    """Return the layout in which tiles read a product's right operand; None where they read it as it is."""
+    right = product.right
+    if not isinstance(right, TensorLoad) or not right.source.same_as(weight):
+        return None
+    columns, reduced, rows = map(without_units, (product.columns, product.reduced, product.rows))
+    if len(columns) != 1 or not reduced or str(right.ty.dtype) != product.dtype or product.dtype not in DTYPES:
+        return None
+    lanes = lanes_for(product.dtype)
+    if size_of(rows) < MIN_ROWS or columns[0].extent <= lanes or size_of(reduced) < lanes:
+        return None
+    layout = WeightLayout(columns[0], reduced, lanes)
+    return layout if _is_whole(right, (columns[0], *reduced)) else None
+
+
+def _is_whole(load: TensorLoad, axes: Sequence[Axis]) -> bool:
+    """Return whether a load is indexed by these axes alone, each once, and reads all of its buffer."""
+    indices = [position for position in load.indices if not isinstance(position, tirx.IntImm)]
+    named = [axis for axis in axes if any(axis.variable.same_as(position) for position in indices)]
+    if len(indices) < len(axes) or len(named) != len(axes):
+        return False
+    return prod(int(size) for size in load.source.ty.shape) == prod(axis.extent for axis in axes)
+
+
+def is_packed(right: Any, columns: Sequence[Axis], reduced: Sequence[Axis], dtype: str) -> bool:
+    """Return whether a product's right operand is a weight in this layout."""
+    if not isinstance(right, TensorLoad) or len(columns) != 1 or len(right.indices) != len(reduced) + 2:
+        return False
+    lanes, column = lanes_for(dtype), columns[0].variable
+    first, *inner, last = right.indices
+    is_split = _is(first, tirx.FloorDiv, column, lanes) and _is(last, tirx.FloorMod, column, lanes)
+    return is_split and all(axis.variable.same_as(position) for axis, position in zip(reduced, inner, strict=True))
+
+
+def _is(node: Any, kind: Any, variable: Any, divisor: int) -> bool:
+    is_kind = isinstance(node, kind) and node.a.same_as(variable)
+    return is_kind and isinstance(node.b, tirx.IntImm) and int(node.b.value) == divisor

@@ -1,0 +1,223 @@
+"""Imperative kernels for CUDA: each parallel loop is a launch with a grid-stride loop, what is between one thread's.
+
+    x = 0                                       one thread: x[0] = 0
+    for step in range(9):  # in order           host: for step in range(9):
+        for i, j:  # parallel            ──►        each thread: every (i, j) of its own, a grid apart: b[i, j] = …
+            b[i, j] = a[i, j] * 2                   one thread: x[0] = b[0, 0]
+        x = b[0, 0]
+
+The host runs loops of a constant number of iterations around launches. Conditions and bounds that are in device memory
+are read by the launches inside: a branch guards them, and other loops in order are one thread's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any
+
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.loops.fusion import fused
+from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
+from mlirtri.lowering.schedule.cuda.tile_programs import bound
+from mlirtri.lowering.schedule.cuda.tile_statements import with_buffers
+from mlirtri.lowering.tir.arithmetic import reads_memory
+from mlirtri.lowering.tir.statements import depends_on, index, nodes_in, plus, sequence, substituted
+from mlirtri.lowering.tir.tiles import replaced
+from mlirtri.lowering.toolchain.tvm_names import (
+    IMPERATIVE,
+    PARALLEL,
+    IRModule,
+    PrimFunc,
+    SBlock,
+    SBlockRealize,
+    Schedule,
+    Stmt,
+    structural_map,
+    tirx,
+)
+
+THREADS = 256
+"""Threads of a block."""
+MOST_BLOCKS = 4096
+"""Blocks of a grid; a thread of a longer loop computes several elements."""
+LARGEST_LOCAL = 1 << 14
+"""Elements of an array that each thread may have for itself."""
+
+
+def element_loops(function: PrimFunc, target: Target) -> Schedule | None:
+    """Return the schedule of an imperative function; None for any other."""
+    if IMPERATIVE not in (function.attrs or {}):
+        return None
+    body = fused(prepare(function.body.block.body.block.body))
+    launches = list(_Offload().statements(_flat(body), ()))
+    root = SBlockRealize([], True, SBlock([], [], [], "root", sequence(*launches)))
+    module = IRModule({"main": function.with_body(root)})
+    return Schedule(tirx.transform.ConvertSSA()(module)["main"], error_render_level="fast")
+
+
+class _Offload:
+    """Statements of the host, and the kernels that they launch."""
+
+    def __init__(self) -> None:
+        self.names: dict[Any, Any] = {}
+        """By variable that the host cannot read, the element of device memory that holds its value."""
+
+    def statements(self, statements: Sequence[Any], guards: tuple[Any, ...]) -> Iterator[Any]:
+        """Yield the host's statements; kernels run where all `guards`, elements of device memory, are true."""
+        serial: list[Any] = []
+        for original in statements:
+            if isinstance(original, tirx.AllocBuffer):
+                self._check_size(original.buffer)
+            statement = self._renamed(original)
+            if isinstance(statement, tirx.AllocBuffer):
+                yield statement
+            elif isinstance(statement, tirx.Bind):
+                allocation, store = self._kept(statement)
+                yield allocation
+                serial.append(store)
+            elif _has_parallel(statement) and _is_offloaded(statement):
+                yield from _one_thread(serial, guards)
+                serial = []
+                yield from self._offloaded(statement, guards)
+            else:
+                serial.append(statement)
+        yield from _one_thread(serial, guards)
+
+    def _check_size(self, buffer: Any) -> None:
+        """Refuse an array that the host cannot allocate."""
+        if any(reads_memory(size) or depends_on(size, list(self.names)) for size in buffer.shape):
+            raise UnsupportedOperationError(
+                f"the size of {buffer.name!r} is in device memory, and CUDA's arrays are allocated by the host",
+                help="use a size that is known at compile time",
+            )
+
+    def _renamed(self, statement: Any) -> Any:
+        return (
+            structural_map(statement, (tirx.Var, lambda node: self.names.get(node, node))) if self.names else statement
+        )
+
+    def _kept(self, binding: Any) -> tuple[Any, Any]:
+        """Return an allocation of device memory for a named value, and its store."""
+        buffer = tirx.decl_buffer([index(1)], str(binding.value.ty), binding.var.name, layout=None)
+        self.names[binding.var] = tirx.BufferLoad(buffer, [index(0)])
+        return tirx.AllocBuffer(buffer), tirx.BufferStore(buffer, binding.value, [index(0)])
+
+    def _offloaded(self, statement: Any, guards: tuple[Any, ...]) -> Iterator[Any]:
+        if isinstance(statement, tirx.IfThenElse):
+            yield from self._branch(statement, guards)
+        elif PARALLEL in statement.annotations:
+            yield _grid_stride(statement, guards)
+        else:
+            inner = list(self.statements(_flat(statement.body), guards))
+            yield tirx.For(statement.loop_var, statement.min, statement.extent, statement.kind, sequence(*inner))
+
+    def _branch(self, branch: Any, guards: tuple[Any, ...]) -> Iterator[Any]:
+        """Yield the launches of both arms, each guarded by the condition, which is computed once."""
+        arms = [(branch.condition, branch.then_case), (tirx.Not(branch.condition), branch.else_case)]
+        kept = []
+        for condition, _ in arms:
+            buffer = tirx.decl_buffer([index(1)], "bool", "guard", layout=None)
+            kept.append(tirx.BufferLoad(buffer, [index(0)]))
+            yield tirx.AllocBuffer(buffer)
+            yield from _one_thread([tirx.BufferStore(buffer, condition, [index(0)])], guards)
+        for guard, (_, arm) in zip(kept, arms, strict=True):
+            if arm is not None:
+                yield from self.statements(_flat(arm), (*guards, guard))
+
+
+def _flat(statement: Stmt) -> list[Any]:
+    while isinstance(statement, tirx.AttrStmt):
+        statement = statement.body
+    return list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement]
+
+
+def _has_parallel(statement: Stmt) -> bool:
+    return any(PARALLEL in loop.annotations for loop in nodes_in(statement, tirx.For))
+
+
+def _is_offloaded(statement: Stmt) -> bool:
+    """Return whether launches stand in a statement: for others a condition or a bound would have to reach the host."""
+    if isinstance(statement, tirx.IfThenElse):
+        return True
+    if not isinstance(statement, tirx.For):
+        return False
+    return PARALLEL in statement.annotations or isinstance(statement.extent, tirx.IntImm)
+
+
+def _one_thread(statements: Sequence[Any], guards: tuple[Any, ...]) -> Iterator[Any]:
+    """Yield a launch of one thread for statements; none where they do nothing."""
+    if any(nodes_in(statement, tirx.BufferStore) for statement in statements):
+        yield _launch(sequence(*statements), 1, 1, guards, tirx.Var("thread", "int64"), tirx.Var("block", "int64"))
+
+
+def _grid_stride(loop: Any, guards: tuple[Any, ...]) -> Any:
+    """Return the launch of a parallel loop, of several where each only contains the next."""
+    loops, body = _nest(loop)
+    thread, block, step = (tirx.Var(name, "int64") for name in ("thread", "block", "step"))
+    extents = [nested.extent for nested in loops]
+    static = [int(extent) for extent in extents if isinstance(extent, tirx.IntImm)]
+    is_static = len(static) == len(extents)
+    blocks = min(MOST_BLOCKS, max(1, -(-prod(static) // THREADS))) if is_static else MOST_BLOCKS
+    total = index(prod(static)) if is_static else extents[0]
+    stride, first = blocks * THREADS, plus(block * index(THREADS), thread)
+    element = first if is_static and prod(static) <= stride else plus(step * index(stride), first)
+    values, rest = [], element
+    for extent in reversed(extents[1:]):
+        values.append(tirx.floormod(rest, extent))
+        rest = tirx.floordiv(rest, extent)
+    for nested, value in zip(loops, [rest, *reversed(values)], strict=True):
+        body = substituted(body, nested.loop_var, plus(nested.min, value))
+    body = tirx.IfThenElse(tirx.LT(element, total), body, None)
+    if element is not first:
+        rounds = tirx.floordiv(total + index(stride - 1), index(stride))
+        body = tirx.For(step, index(0), rounds, tirx.ForKind.SERIAL, body, None, dict(loop.annotations))
+    return _launch(body, blocks, THREADS, guards, thread, block)
+
+
+def _nest(loop: Any) -> tuple[list[Any], Any]:
+    """Return a parallel loop with those that it consists of, as far as their extents are constants, and the body."""
+    loops, body = [loop], loop.body
+    while isinstance(body, tirx.For) and PARALLEL in body.annotations and isinstance(loop.extent, tirx.IntImm):
+        variables = [outer.loop_var for outer in loops]
+        if not isinstance(body.extent, tirx.IntImm) or depends_on(body.min, variables) or reads_memory(body.min):
+            break
+        loops.append(body)
+        body = body.body
+    return loops, body
+
+
+def _launch(body: Any, blocks: int, threads: int, guards: tuple[Any, ...], thread: Any, block: Any) -> Any:
+    for guard in reversed(guards):
+        body = tirx.IfThenElse(guard, body, None)
+    body = _in_registers(_without_names_of_functions(body))
+    return bound(block, blocks, "blockIdx.x", bound(thread, threads, "threadIdx.x", body))
+
+
+def _without_names_of_functions(statement: Any) -> Any:
+    """Return the statement with other names for its values: ``double sqrt = sqrt(x)`` is no CUDA."""
+    names = {
+        node.var: tirx.Var(f"{node.var.name}_value", node.var.ty) for node in nodes_in(statement, tirx.Bind, tirx.Let)
+    }
+    return replaced(statement, names) if names else statement
+
+
+def _in_registers(statement: Any) -> Any:
+    """Return the statement with the arrays that it allocates in the memory of each thread."""
+    local: dict[Any, Any] = {}
+    for allocation in nodes_in(statement, tirx.AllocBuffer):
+        buffer = allocation.buffer
+        if not all(isinstance(size, tirx.IntImm) for size in buffer.shape) or _elements(buffer) > LARGEST_LOCAL:
+            raise UnsupportedOperationError(
+                f"an iteration has an array of its own, {buffer.name!r}, which on CUDA has at most {LARGEST_LOCAL} "
+                "elements, as many as are known at compile time",
+                help="use an array that is allocated before the loop, or a loop over elements",
+            )
+        shape = [index(int(size)) for size in buffer.shape]
+        local[buffer] = tirx.decl_buffer(shape, buffer.dtype, buffer.name, scope="local", layout=None)
+    return with_buffers(statement, local) if local else statement
+
+
+def _elements(buffer: Any) -> int:
+    return prod(int(size) for size in buffer.shape)

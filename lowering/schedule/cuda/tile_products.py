@@ -1,0 +1,153 @@
+"""Products of tiles on tensor cores: all warps of a block compute one, from copies of its operands in shared memory.
+
+A pipelined loop that only adds products becomes one product with a longer sum, whose copies are asynchronous and some
+steps ahead. Other products are copied and multiplied where they stand. What no instruction takes stays a loop.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.core.tile_kernels import STAGES
+from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
+from mlirtri.lowering.schedule.cpu.loops.nested_products import flat, with_allocations_inside
+from mlirtri.lowering.schedule.cpu.loops.products import in_tiles
+from mlirtri.lowering.schedule.cpu.loops.summed_products import with_sum_inside
+from mlirtri.lowering.schedule.cuda.instructions import COLUMNS, FIRST_ARCHITECTURE, MULTIPLICATIONS, ROWS
+from mlirtri.lowering.schedule.cuda.matmul import BlockTile, TensorCoreKernel
+from mlirtri.lowering.schedule.cuda.operands import narrow
+from mlirtri.lowering.schedule.cuda.phases import WARP
+from mlirtri.lowering.schedule.cuda.tile_statements import NUMBER, Finished
+from mlirtri.lowering.tir.contraction import Contraction, Values, multiply_add, size_of
+from mlirtri.lowering.tir.primfunc import buffer
+from mlirtri.lowering.tir.statements import index, loads_in, nodes_in, sequence
+from mlirtri.lowering.tir.tiles import for_loop
+from mlirtri.lowering.toolchain.tvm_names import tirx
+
+LEAST_STAGES, MOST_STAGES = 2, 4
+"""Steps of a sum whose copies are in shared memory at once."""
+MOST_SUMS = 128
+"""Sums in the registers of a thread."""
+
+
+@dataclass(frozen=True)
+class BlockBody:
+    """The statement of a block, and the products in it that are finished."""
+
+    statement: Any
+    products: tuple[Finished, ...]
+
+
+def with_tensor_cores(statement: Any, thread: Any, threads: int, target: Target, scope: str) -> BlockBody:
+    """Return a block's statement with its products of halves and int8 on tensor cores.
+
+    `scope` is that of the copies of their operands, ``shared`` or ``shared.dyn``.
+    """
+    if int(re.sub(r"\D", "", target.architecture)) < FIRST_ARCHITECTURE:
+        return BlockBody(statement, ())
+    tiles = {node.buffer for node in nodes_in(statement, tirx.AllocBuffer)}
+    stages = [int(loop.annotations[STAGES]) for loop in nodes_in(statement, tirx.For) if STAGES in loop.annotations]
+    steps = min(max([LEAST_STAGES, *stages]), MOST_STAGES)
+    first = _Writer(thread, threads, target, scope, tiles, steps)
+    first.visit(statement)
+    # One product at a time: they share the memory of the largest.
+    copies = {dtype: buffer("tiles", [size], dtype, scope) for dtype, size in first.sizes.items()}
+    writer = _Writer(thread, threads, target, scope, tiles, steps, copies)
+    written = writer.visit(statement)
+    return BlockBody(sequence(*map(tirx.AllocBuffer, copies.values()), written), tuple(writer.finished))
+
+
+@dataclass
+class _Writer:
+    thread: Any
+    threads: int
+    target: Target
+    scope: str
+    tiles: set[Any]
+    """Buffers of the block, which are in shared memory."""
+    stages: int
+    copies: dict[str, Any] = field(default_factory=dict)
+    """Shared memory for copies of operands, by dtype."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Elements that the products need there."""
+    finished: list[Finished] = field(default_factory=list)
+
+    def visit(self, statement: Any) -> Any:
+        if isinstance(statement, tirx.For):
+            body = self.visit(statement.body)
+            parts = (statement.loop_var, statement.min, statement.extent, statement.kind, body)
+            return tirx.For(*parts, statement.thread_binding, statement.annotations, statement.step)
+        if not isinstance(statement, tirx.SeqStmt):
+            return with_parts(statement, self.visit)
+        children = with_allocations_inside(list(statement.seq))
+        children = flat([with_sum_inside(child, widens=True) or child for child in children])
+        children = [self.visit(child) for child in children]
+        return in_tiles(children, self.target, self._product, is_open=False, widens=True)
+
+    def _product(self, contraction: Contraction, _target: Target) -> Any:
+        factors = narrow(contraction.left), narrow(contraction.right)
+        is_plain = contraction.add is multiply_add or contraction.dtype == "int32"
+        if factors[0] is None or factors[1] is None or not is_plain or contraction.batch:
+            return None
+        (left, left_element), (right, right_element) = factors[0], factors[1]
+        kind, tile = MULTIPLICATIONS.get((left, right)), self._tile(contraction)
+        if kind is None or kind.sums != contraction.dtype or tile is None:
+            return None
+        product = BlockProduct(contraction, left_element, right_element, kind, tile)
+        product.place(self._is_global(left_element), self._is_global(right_element))
+        dtype, size = str(product.tiles.dtype), min(product.tile.stages, product.steps) * product.stage
+        self.sizes[dtype] = max(size, self.sizes.get(dtype, 0))
+        product.tiles = self.copies.get(dtype, product.tiles)
+        number = index(len(self.finished))
+        reads = [load.source for node in (left_element, right_element, *contraction.stores) for load in loads_in(node)]
+        writes = [store.buffer for store in contraction.stores]
+        outer = [each for each in (*reads, *writes) if not each.same_as(contraction.result)]
+        kept = {each for each in outer if each not in set(contraction.private)}
+        self.finished.append(Finished(tuple(kept & set(reads)), (*(kept & set(writes)), product.tiles)))
+        return tirx.AttrStmt(index(0), NUMBER, number, product.statement(self.thread))
+
+    def _is_global(self, element: Any) -> bool:
+        return not any(load.source in self.tiles for load in loads_in(element))
+
+    def _tile(self, contraction: Contraction) -> BlockTile | None:
+        """Return how the warps divide a product of these rows and columns; None if they cannot."""
+        rows, columns, warps = size_of(contraction.rows), size_of(contraction.columns), self.threads // WARP
+        ways: Sequence[tuple[int, int]] = [(down, warps // down) for down in range(1, warps + 1) if warps % down == 0]
+        fitting = [
+            (down, across) for down, across in ways
+            if rows % (ROWS * down) == 0 and columns % (2 * COLUMNS * across) == 0
+            and rows * columns // self.threads <= MOST_SUMS
+        ]  # fmt: skip
+        if not fitting:
+            return None
+        # Warps that are as high as wide read the least.
+        down, across = min(fitting, key=lambda way: abs(rows // way[0] - columns // way[1]))
+        return BlockTile(rows, columns, down, across, self.stages)
+
+
+class BlockProduct(TensorCoreKernel):
+    """A product as one statement of a block, whose threads have other statements, too."""
+
+    def place(self, left_is_global: bool, right_is_global: bool) -> None:
+        """Note which operands are in global memory."""
+        self.left = replace(self.left, is_global=left_is_global)
+        self.right = replace(self.right, is_global=right_is_global)
+
+    def statement(self, thread: Any) -> Any:
+        """Return the statement of a thread of the block."""
+        return sequence(
+            tirx.Bind(self.lane, tirx.floormod(thread, index(WARP))),
+            tirx.Bind(self.warp, tirx.floordiv(thread, index(WARP))),
+            *(tirx.AllocBuffer(memory) for memory in (self.sums, *self.parts)),
+            for_loop("at", int(self.sums.shape[0]), self._clear, tirx.ForKind.UNROLLED),
+            *(self._start_copies(index(step), step) for step in range(self.tile.stages - 1)),
+            for_loop("step", self.steps, self._step),
+            self._epilogue(),
+        )
+
+    def _tile_position(self) -> tuple[Values, Any, Any]:
+        return {}, index(0), index(0)

@@ -1,0 +1,163 @@
+"""Tile kernels for CUDA: the blocks of the grid, their tiles in shared memory, and their statements on all threads.
+
+    for by, bx:  # blocks                         blockIdx.y, blockIdx.x:
+        tile = …                         ──►          tile in shared memory
+        for i, j: tile[i, j] = a[…]                   each thread: tile[…] = a[…] of its elements; barrier
+        for i, j: c[…] = f(tile[i, j])                each thread: c[…] = f(tile[…]) of its elements
+
+Blocks run at the same time, so that only the axes of a grid become blocks along which blocks are proven independent; a
+block runs the others in order. Products of halves and int8 go to tensor cores (`tile_products`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.codegen.targets import SHARED_LIMITS
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.core.tile_kernels import BLOCKS, TILE_KERNEL
+from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
+from mlirtri.lowering.schedule.cpu.loops.nested_products import with_allocations_inside
+from mlirtri.lowering.schedule.cuda.tile_products import with_tensor_cores
+from mlirtri.lowering.schedule.cuda.tile_statements import BlockStatements
+from mlirtri.lowering.tir.linear_forms import range_of
+from mlirtri.lowering.tir.statements import index, nodes_in, sequence, with_body
+from mlirtri.lowering.toolchain.tvm_names import (
+    PARALLEL,
+    IRModule,
+    PrimFunc,
+    Range,
+    SBlock,
+    SBlockRealize,
+    Schedule,
+    Stmt,
+    tirx,
+)
+
+AXES = "xyz"
+MOST_BLOCKS = 65535
+"""Blocks along the axes y and z."""
+
+
+def tile_programs(function: PrimFunc, target: Target) -> Schedule | None:
+    """Return the schedule of a tile kernel; None for any other function."""
+    threads = (function.attrs or {}).get(TILE_KERNEL)
+    if threads is None:
+        return None
+    body = function.body.block.body.block.body
+    statements = with_allocations_inside(list(body.seq) if isinstance(body, tirx.SeqStmt) else [body])
+    has_grid = [bool(_grid(statement)[0]) for statement in statements]
+    # Without a loop over blocks, or with tiles outside of it, all statements are one block.
+    if any(has_grid) and not any(isinstance(statement, tirx.AllocBuffer) for statement in statements):
+        # Numbers that the launches share are read from device memory, by each block.
+        numbers = [statement for statement in statements if isinstance(statement, tirx.Bind)]
+        launched = [statement for statement in statements if not isinstance(statement, tirx.Bind)]
+        kernels = [_kernel(statement, numbers, int(threads), target) for statement in launched]
+    else:
+        kernels = [_kernel(body, [], int(threads), target)]
+    root = SBlockRealize([], True, SBlock([], [], [], "root", sequence(*kernels)))
+    module = IRModule({"main": function.with_body(root)})
+    return Schedule(tirx.transform.ConvertSSA()(module)["main"], error_render_level="fast")
+
+
+def _grid(statement: Stmt) -> tuple[list[Any], Any]:
+    """Return the loops over blocks around a statement, outermost first, and the body of a block."""
+    loops: list[Any] = []
+    while isinstance(statement, tirx.For) and BLOCKS in statement.annotations:
+        loops.append(statement)
+        statement = statement.body
+    return loops, statement
+
+
+def _kernel(statement: Stmt, numbers: list[Any], threads: int, target: Target) -> Any:
+    loops, body = _grid(statement)
+    if not loops and isinstance(statement, tirx.For) and all(_marked([statement], statement.body)):
+        # Beside the tile kernels: a whole array, with a block for each index of its first axis.
+        loops, body = [statement], statement.body
+    blocks, others = _independent(loops, body)
+    if len(blocks) > len(AXES) or any(not isinstance(loop.extent, tirx.IntImm) for loop in blocks):
+        raise UnsupportedOperationError(
+            "the grid of a tile kernel on CUDA has one to three numbers that are known at compile time"
+        )
+    thread = tirx.Var("thread", "int64")
+    ranges = tuple(range_of(loop, {}) for loop in (*blocks, *others))
+    mapped: Any = None
+    for scope in SHARED_LIMITS:
+        block = with_tensor_cores(body, thread, threads, target, scope)
+        inner = prepare(block.statement, ranges)
+        for loop in reversed(others):
+            inner = with_body(loop, inner)
+        mapped = BlockStatements(thread, threads, block.products, scope).written(sequence(*numbers, inner))
+        if _shared_bytes(mapped) <= SHARED_LIMITS[scope]:
+            break
+    else:
+        raise _too_large(mapped)
+    mapped = bound(thread, threads, "threadIdx.x", mapped)
+    # The innermost axis of the grid is x.
+    extents = [int(loop.extent) for loop in blocks]
+    if any(extent > MOST_BLOCKS for extent in extents[:-1]):
+        raise UnsupportedOperationError(
+            f"a grid of {extents} has more than {MOST_BLOCKS} blocks along an axis but the first"
+        )
+    for loop, axis in zip(reversed(blocks), AXES, strict=False):
+        mapped = bound(loop.loop_var, int(loop.extent), f"blockIdx.{axis}", mapped)
+    if not blocks:
+        mapped = bound(tirx.Var("block", "int64"), 1, "blockIdx.x", mapped)
+    return mapped
+
+
+def _independent(loops: Sequence[Any], body: Any) -> tuple[list[Any], list[Any]]:
+    """Return the loops over blocks that are independent, and the others, which a block runs in order."""
+    marked = _marked(loops, body)
+    blocks = [loop for loop, is_marked in zip(loops, marked, strict=True) if is_marked]
+    others = [loop for loop, is_marked in zip(loops, marked, strict=True) if not is_marked]
+    if not others:
+        return blocks, others
+    # Loops over blocks move outside of others only where they are independent there, too.
+    order = [*blocks, *others]
+    marked = _marked(order, body)
+    count = next((number for number, is_marked in enumerate(marked) if not is_marked), len(marked))
+    return order[:count], order[count:]
+
+
+def _marked(loops: Sequence[Any], body: Any) -> list[bool]:
+    """Return which of the nested loops around a body have independent iterations."""
+    nest = body
+    for loop in reversed(loops):
+        nest = with_body(loop, nest)
+    nest, marked = prepare(nest), []
+    for _ in loops:
+        marked.append(PARALLEL in nest.annotations)
+        nest = nest.body
+    return marked
+
+
+def _shared_buffers(statement: Stmt) -> list[tuple[int, Any]]:
+    """Return the buffers in shared memory with their bytes."""
+    buffers = [node.buffer for node in nodes_in(statement, tirx.AllocBuffer) if node.buffer.scope() in SHARED_LIMITS]
+    return [(prod(map(int, buffer.shape)) * int(buffer.dtype.bits) // 8, buffer) for buffer in buffers]
+
+
+def _shared_bytes(statement: Stmt) -> int:
+    return sum(size for size, _ in _shared_buffers(statement))
+
+
+def _too_large(statement: Stmt) -> UnsupportedOperationError:
+    """Return the error of tiles that are larger together than the shared memory of a block."""
+    largest = sorted(_shared_buffers(statement), key=lambda entry: -entry[0])
+    shown = ", ".join(f"{buffer.dtype}{[int(size) for size in buffer.shape]} {size}" for size, buffer in largest)
+    return UnsupportedOperationError(
+        f"the tiles of a block take {_shared_bytes(statement)} bytes of shared memory, and a block has "
+        f"{SHARED_LIMITS['shared.dyn']}: {shown}",
+        help="use smaller blocks, or fewer tiles",
+    )
+
+
+def bound(variable: Any, extent: int, tag: str, body: Any) -> Any:
+    """Return a loop over the blocks or threads of one axis of a launch."""
+    limits = Range(index(0), index(extent))
+    thread = tirx.IterVar(limits, tirx.Var(tag, "int64"), tirx.IterVar.ThreadIndex, tag)
+    return tirx.For(variable, index(0), index(extent), tirx.ForKind.THREAD_BINDING, body, thread)

@@ -1,0 +1,268 @@
+"""The statements of a block on its threads: elements are divided among them, barriers stand where memory needs them.
+
+Loops that are marked parallel are divided. All threads run what is around them, with the same values; what is stored
+there to memory that they share, one of them stores. A barrier stands before a statement that reads what was written
+since the last one, or writes what was read or written, in loops also by the iteration before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlirtri.lowering.schedule.cpu.loops.accesses import is_scalar
+from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED
+from mlirtri.lowering.schedule.cuda.instructions import barrier
+from mlirtri.lowering.tir.primfunc import buffer as declare
+from mlirtri.lowering.tir.statements import depends_on, index, loads_in, nodes_in, sequence, with_body
+from mlirtri.lowering.tir.tiles import replaced
+from mlirtri.lowering.toolchain.tvm_names import (
+    LOCATION,
+    PARALLEL,
+    Buffer,
+    Stmt,
+    TensorLoad,
+    structural_map,
+    structural_walk,
+    tirx,
+)
+
+DYNAMIC = "shared.dyn"
+"""The scope of shared memory whose size is given at launch."""
+
+
+NUMBER = "mlirtri.product"
+"""Attribute around a finished statement: its index among them."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The memory that a statement reads and writes which all threads run as it is."""
+
+    reads: tuple[Any, ...]
+    writes: tuple[Any, ...]
+
+
+@dataclass
+class _Pending:
+    """The memory that was read and written since the last barrier."""
+
+    reads: set[Any] = field(default_factory=set)
+    writes: set[Any] = field(default_factory=set)
+
+    def needs_barrier(self, reads: set[Any], writes: set[Any]) -> bool:
+        return bool(self.writes & (reads | writes) or self.reads & writes)
+
+    def joined(self, other: _Pending) -> _Pending:
+        return _Pending(self.reads | other.reads, self.writes | other.writes)
+
+
+class BlockStatements:
+    """Writes the statements of one block."""
+
+    def __init__(self, thread: Any, threads: int, finished: Sequence[Finished], scope: str):
+        self.thread, self.threads, self.finished, self.scope = thread, threads, finished, scope
+        self.private: set[Any] = set()
+        """Buffers of which each thread has its own."""
+
+    def written(self, statement: Stmt) -> Any:
+        """Return the statement on the threads of a block, with the memory that they share in shared memory."""
+        statement = _without_unused(statement, {buffer for known in self.finished for buffer in known.writes})
+        self.private = _private_buffers(statement)
+        mapped, _ = self._visit(statement, _Pending())
+        return _in_scopes(mapped, self.private, self.scope)
+
+    def _visit(self, statement: Any, pending: _Pending) -> tuple[Any, _Pending]:
+        """Return the mapped statement with barriers, and what is pending after it."""
+        if isinstance(statement, tirx.SeqStmt):
+            parts = []
+            for child in statement.seq:
+                part, pending = self._visit(child, pending)
+                parts.append(part)
+            return sequence(*parts), pending
+        if isinstance(statement, tirx.AllocBuffer):
+            return statement, pending
+        if (
+            isinstance(statement, tirx.For)
+            and PARALLEL not in statement.annotations
+            and not self._is_for_one(statement)
+        ):
+            return self._loop(statement, pending)
+        if isinstance(statement, tirx.IfThenElse) and not self._is_for_one(statement):
+            return self._branch(statement, pending)
+        if isinstance(statement, tirx.While):
+            return self._while(statement, pending)
+        if isinstance(statement, tirx.AttrStmt) and statement.attr_key != FINISHED:
+            body, pending = self._visit(statement.body, pending)
+            return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, body), pending
+        return self._leaf(statement, pending)
+
+    def _loop(self, loop: Any, pending: _Pending) -> tuple[Any, _Pending]:
+        _, after = self._visit(loop.body, pending)
+        # Once more, behind an iteration.
+        body, after = self._visit(loop.body, pending.joined(after))
+        return with_body(loop, body), pending.joined(after)
+
+    def _while(self, loop: Any, pending: _Pending) -> tuple[Any, _Pending]:
+        before, pending = self._barrier(loop.condition, pending)
+        _, after = self._visit(loop.body, pending)
+        body, after = self._visit(loop.body, pending.joined(after))
+        # All threads evaluate the condition, also after an iteration.
+        behind, after = self._barrier(loop.condition, after)
+        return sequence(*before, tirx.While(loop.condition, sequence(body, *behind))), pending.joined(after)
+
+    def _branch(self, branch: Any, pending: _Pending) -> tuple[Any, _Pending]:
+        before, pending = self._barrier(branch.condition, pending)
+        then, after = self._visit(branch.then_case, pending.joined(_Pending()))
+        other = None
+        if branch.else_case is not None:
+            other, after_other = self._visit(branch.else_case, pending.joined(_Pending()))
+            after = after.joined(after_other)
+        return sequence(*before, tirx.IfThenElse(branch.condition, then, other)), pending.joined(after)
+
+    def _leaf(self, statement: Any, pending: _Pending) -> tuple[Any, _Pending]:
+        before, pending = self._barrier(statement, pending)
+        return sequence(*before, self._mapped(statement)), pending
+
+    def _barrier(self, node: Any, pending: _Pending) -> tuple[list[Any], _Pending]:
+        """Return a barrier if the statement needs one before it, and what is pending behind the statement."""
+        reads, writes = self._accesses(node)
+        if self.scope == DYNAMIC and (reads or writes):
+            # TVM lays buffers over each other whose lifetimes do not meet.
+            reads, writes = reads | {DYNAMIC}, writes | {DYNAMIC}
+        if pending.needs_barrier(reads, writes):
+            return [barrier()], _Pending(reads, writes)
+        return [], pending.joined(_Pending(reads, writes))
+
+    def _accesses(self, node: Any) -> tuple[set[Any], set[Any]]:
+        known = self._finished_of(node)
+        if known is not None:
+            return set(known.reads) - self.private, set(known.writes) - self.private
+        allocated = {allocation.buffer for allocation in nodes_in(node, tirx.AllocBuffer)}
+        own = self.private | allocated
+        reads = {load.source for load in loads_in(node)} - own
+        return reads, {store.buffer for store in nodes_in(node, tirx.BufferStore)} - own
+
+    def _finished_of(self, node: Any) -> Finished | None:
+        if not isinstance(node, tirx.AttrStmt) or node.attr_key != FINISHED:
+            return None
+        numbered = node.body
+        return self.finished[int(numbered.value)] if numbered.attr_key == NUMBER else None
+
+    def _is_for_one(self, statement: Any) -> bool:
+        """Return whether a statement has nothing to divide, and stores to nothing that each thread has of its own."""
+        is_divided: list[Any] = []
+
+        def visit(loop: Any) -> None:
+            if PARALLEL in loop.annotations:
+                is_divided.append(loop)
+
+        structural_walk(statement, (tirx.For, visit))
+        structural_walk(statement, (tirx.AttrStmt, is_divided.append))
+        allocated = {allocation.buffer for allocation in nodes_in(statement, tirx.AllocBuffer)}
+        stored = {store.buffer for store in nodes_in(statement, tirx.BufferStore)} - allocated
+        return not is_divided and not stored & self.private and bool(stored)
+
+    def _mapped(self, statement: Any) -> Any:
+        if self._finished_of(statement) is not None:
+            return statement.body.body
+        if isinstance(statement, tirx.For) and PARALLEL in statement.annotations:
+            return self._divided(statement)
+        _, writes = self._accesses(statement)
+        if writes:
+            return tirx.IfThenElse(tirx.EQ(self.thread, index(0)), statement, None)
+        return statement
+
+    def _divided(self, loop: Any) -> Any:
+        """Return a nest of parallel loops with neighbouring elements for neighbouring threads."""
+        loops, body = [loop], loop.body
+        while (
+            isinstance(body, tirx.For)
+            and PARALLEL in body.annotations
+            and not depends_on(body.extent, [outer.loop_var for outer in loops])
+        ):
+            loops.append(body)
+            body = body.body
+        extents = [tirx.max(each.extent, index(0)) if not _is_number(each.extent) else each.extent for each in loops]
+        total = extents[0]
+        for extent in extents[1:]:
+            total = total * extent
+        iteration = tirx.Var("iteration", "int64")
+        position = iteration * index(self.threads) + self.thread
+        values, remaining = {}, position
+        for each, extent in zip(reversed(loops[1:]), reversed(extents[1:]), strict=True):
+            # At least 1: TVM reports divisions by 0 even where nothing is divided.
+            size = extent if _is_number(extent) else tirx.max(extent, index(1))
+            values[each.loop_var] = each.min + tirx.floormod(remaining, size)
+            remaining = tirx.floordiv(remaining, size)
+        values[loops[0].loop_var] = loops[0].min + remaining
+        statement = replaced(body, values)
+        if not _is_number(total) or int(total) % self.threads:
+            statement = tirx.IfThenElse(tirx.LT(position, total), statement, None)
+        count = tirx.floordiv(total + index(self.threads - 1), index(self.threads))
+        location = {name: line for name, line in loop.annotations.items() if name == LOCATION}
+        return tirx.For(iteration, index(0), count, tirx.ForKind.SERIAL, statement, annotations=location)
+
+
+def _is_number(extent: Any) -> bool:
+    return isinstance(extent, tirx.IntImm)
+
+
+def _private_buffers(statement: Stmt) -> set[Any]:
+    """Return the scalar buffers that all threads compute, and what divided loops allocate."""
+    divided: list[Any] = []
+
+    def visit(loop: Any) -> None:
+        if PARALLEL in loop.annotations:
+            divided.append(loop)
+
+    structural_walk(statement, (tirx.For, visit))
+    inside = {node.buffer for loop in divided for node in nodes_in(loop, tirx.AllocBuffer)}
+    stored = {node.buffer for loop in divided for node in nodes_in(loop, tirx.BufferStore)} - inside
+    scalars = {node.buffer for node in nodes_in(statement, tirx.AllocBuffer) if is_scalar(node.buffer)}
+    return (scalars - stored) | inside
+
+
+def _without_unused(statement: Any, used: set[Any]) -> Any:
+    """Return the statement without allocations of buffers that nothing accesses: products keep sums in registers."""
+    used = used | {load.source for load in loads_in(statement)}
+    used |= {store.buffer for store in nodes_in(statement, tirx.BufferStore)}
+    finished: list[Any] = []
+    structural_walk(statement, (tirx.AttrStmt, lambda node: finished.append(node.body)))
+    used |= {node.buffer for each in finished for node in nodes_in(each, tirx.AllocBuffer)}
+
+    def allocate(node: Any) -> Any:
+        return node if node.buffer in used else tirx.Evaluate(tirx.IntImm("int32", 0))
+
+    return structural_map(statement, (tirx.AllocBuffer, allocate), order="post")
+
+
+def _in_scopes(statement: Any, private: set[Any], shared: str) -> Any:
+    """Return the statement with its buffers declared in registers and in shared memory."""
+    scoped: dict[Any, Any] = {}
+    for node in nodes_in(statement, tirx.AllocBuffer):
+        old = node.buffer
+        if old.scope() == "global" and old not in scoped:
+            scope = "local" if old in private else shared
+            scoped[old] = declare(old.name, [int(size) for size in old.shape], str(old.dtype), scope)
+    return with_buffers(statement, scoped)
+
+
+def with_buffers(statement: Any, buffers: dict[Any, Buffer]) -> Any:
+    """Return a statement with other buffers in place of some."""
+
+    def load(node: Any) -> Any:
+        new = buffers.get(node.source)
+        return node if new is None else tirx.BufferLoad(new, node.indices)
+
+    def store(node: Any) -> Any:
+        new = buffers.get(node.buffer)
+        return node if new is None else tirx.BufferStore(new, node.value, node.indices)
+
+    def allocate(node: Any) -> Any:
+        new = buffers.get(node.buffer)
+        return node if new is None else tirx.AllocBuffer(new)
+
+    rules = [(TensorLoad, load), (tirx.BufferStore, store), (tirx.AllocBuffer, allocate)]
+    return structural_map(statement, rules, order="post")

@@ -1,0 +1,98 @@
+"""Imperative kernels on CUDA: the emulated device runs the source; loops are launches, and who runs what is visible."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from elements import EXAMPLES
+from numpy_kernels import KERNELS
+
+import mlirtri as mt
+
+TARGET = "cuda:emulated"
+
+
+@pytest.mark.parametrize("name", ["histogram", "positive", "brighten", "inside", "n_body", "julia"])
+def test_element_examples(name):
+    example = EXAMPLES[name]
+    arguments = example.make(1)
+    kernel = mt.jit(example.kernel, target=TARGET).compile(*arguments)
+    pairs = zip(example.results(kernel, arguments), example.results(example.reference, arguments), strict=True)
+    for got, want in pairs:
+        np.testing.assert_allclose(got, want, rtol=max(example.tolerance, 1e-4), atol=1e-3)
+
+
+def steps_of_heat(a, b):
+    for _ in mt.serial(5):
+        for i, j in mt.ndrange((1, a.shape[0] - 1), (1, a.shape[1] - 1)):
+            b[i, j] = (a[i - 1, j] + a[i + 1, j] + a[i, j - 1] + a[i, j + 1]) / 4
+        for i, j in mt.ndrange((1, a.shape[0] - 1), (1, a.shape[1] - 1)):
+            a[i, j] = b[i, j]
+
+
+def test_the_host_runs_constant_loops_around_launches():
+    a = np.random.default_rng(0).random((30, 70), np.float32)
+    want, b, other = a.copy(), a.copy(), a.copy()
+    steps_of_heat(want, other)
+    kernel = mt.jit(steps_of_heat, target=TARGET).compile(a, b)
+    kernel(a, b)
+    np.testing.assert_allclose(a, want, rtol=1e-5)
+    assert len(set(re.findall(r"steps_of_heat\w*_kernel\w*", kernel.ir["cuda"]))) == 2
+
+
+def guarded(a, out, n: mt.int64, flag: mt.int64):
+    total = 0.0
+    if flag > 0:
+        for i in mt.prange(n):
+            out[i] = a[i] * 2
+            total += a[i]
+    else:
+        for i in mt.prange(n):
+            out[i] = -a[i]
+    rounds = 0
+    while total > 1:
+        total /= 2
+        rounds += 1
+    return total, rounds
+
+
+@pytest.mark.parametrize(("n", "flag"), [(3000, 1), (2000, 0), (0, 1)])
+def test_conditions_and_bounds_in_device_memory(n, flag):
+    a = np.random.default_rng(0).random(3000)
+    got, want = np.zeros(3000), np.zeros(3000)
+    kernel = mt.jit(guarded, target=TARGET).compile(a, got, n, flag)
+    total, rounds = kernel(a, got, n, flag)
+    wanted = guarded(a, want, n, flag)
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+    np.testing.assert_allclose((total, rounds), wanted, rtol=1e-12)
+
+
+def test_refusals():
+    @mt.jit(target=TARGET)
+    def rotated(a):
+        for i in mt.prange(a.shape[0]):
+            a[i] = a[i] * 1j
+
+    with pytest.raises(mt.KernelError, match="complex numbers are not computed on CUDA devices"):
+        rotated.compile(mt.Tensor((8,), mt.complex64))
+
+
+def roots(a, out):
+    for i in mt.prange(a.shape[0]):
+        sqrt = np.sqrt(a[i])
+        exp = np.exp(sqrt)
+        out[i] = sqrt * exp + exp
+
+
+def test_values_do_not_hide_functions():
+    a, out = np.random.default_rng(0).random(300), np.zeros(300)
+    mt.jit(roots, target=TARGET)(a, out)
+    np.testing.assert_allclose(out, np.sqrt(a) * np.exp(np.sqrt(a)) + np.exp(np.sqrt(a)), rtol=1e-12)
+
+
+def test_sizes_in_device_memory_are_refused():
+    kernel = KERNELS["knapsack"]
+    with pytest.raises(mt.KernelError, match=r"the size of 'temporary' is in device memory"):
+        mt.jit(kernel.function, target=TARGET).compile(*kernel.arguments("S", "int64"))
