@@ -11,10 +11,11 @@ from mlirtri.lowering.codegen.passes.arithmetic import (
     mark_wrapping,
     select_predicates,
 )
+from mlirtri.lowering.core.tile_kernels import TILE_KERNEL
 from mlirtri.lowering.elementary import tir_pass as vector_math
 from mlirtri.lowering.tir.statements import substituted
 from mlirtri.lowering.toolchain import tvm_names
-from mlirtri.lowering.toolchain.tvm_names import EXACT_BUFFERS, IMPERATIVE
+from mlirtri.lowering.toolchain.tvm_names import EXACT_BUFFERS, IMPERATIVE, TILED_PRODUCT
 
 BUILD_PIPELINE = "mlirtri"
 LOWERED_PIPELINE = "mlirtri.lowered"
@@ -26,6 +27,9 @@ _NOT_FOR_STATEMENTS = ("s_tir.CompactBufferAllocation", "tirx.RemoveNoOp", "s_ti
 
 Their buffers need no compaction, LLVM does the rest, and these passes take most of the time of run-time sized tiles.
 """
+_NOT_FOR_TILES = _NOT_FOR_STATEMENTS[:1]
+"""What tiled products skip: under a condition on ``task % chunks`` TVM's compaction leaves the loop's variable in the
+shape of a buffer that is allocated outside of the loop."""
 
 
 def _build_pipeline():
@@ -60,7 +64,12 @@ def _with_statements_in_place(lowering):
         if is_cuda:
             config["tirx.UnrollLoop"] = {"explicit_unroll": False}
         has_exact_buffers = all(EXACT_BUFFERS in (function.attrs or {}) for function in functions)
-        disabled = _NOT_FOR_STATEMENTS if is_imperative or has_exact_buffers else ()
+        is_tiled = any(TILED_PRODUCT in (function.attrs or {}) for function in functions)
+        disabled = _NOT_FOR_TILES if is_tiled else ()
+        disabled = _NOT_FOR_STATEMENTS if is_imperative or has_exact_buffers else disabled
+        if any(TILE_KERNEL in (function.attrs or {}) for function in functions):
+            # Their barriers are written, those that one thread needs left out.
+            disabled = (*disabled, "s_tir.ThreadSync")
         with tvm_names.tvm.transform.PassContext(config=config, disabled_pass=list(disabled)):
             return lowering(mod)
 

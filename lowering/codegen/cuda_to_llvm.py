@@ -34,5 +34,5 @@ def lower(code: Code, context: CompileContext) -> Code:
     with loading(library is not None and library.has_loops, cpu.threads):
         for name, _ in on_host:
             module.implements_function(name)
-    executable = executable_of(on_device, make_plan(mod), tvm_target(cuda), library)
+    executable = executable_of(on_device, code.text, make_plan(mod), cuda, library)
     return Code(stable_text(text), executable, module)

@@ -22,7 +22,7 @@ from mlirtri.lowering.toolchain.tvm_passes import prim_funcs, relax_functions, s
 def lower(mod: IRModule, context: CompileContext) -> Code:
     use_threads(context.target.threads)
     target = tvm_target(context.target)
-    plan = make_plan(mod)
+    plan = make_plan(mod, 0 if context.interface is None else len(context.interface.bound))
     if plan is None:
         return _for_machine(mod, target, context.target.threads)
     # Views only change shapes and need no code.

@@ -10,6 +10,8 @@ from mlirtri.lowering.toolchain import tvm_names
 MAX_THREADS = 1024
 SHARED_BYTES = 48 * 1024
 """Shared memory per block on every CUDA device since sm_75, without opting in to more."""
+SHARED_LIMITS = {"shared": SHARED_BYTES, "shared.dyn": 96 * 1024}
+"""Shared memory that a block may declare, and may request at launch (99 KiB on the smallest device since sm_80)."""
 
 
 @lru_cache(maxsize=8)

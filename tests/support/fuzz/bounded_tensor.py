@@ -34,7 +34,7 @@ UNARY: dict[str, Callable[..., Any]] = {
     "leaky_relu": lambda x: np.where(x > 0, x, LONG(0.01) * x), "hardtanh": lambda x: np.clip(x, -1, 1),
     "relu6": lambda x: np.clip(x, 0, 6), "hardsigmoid": lambda x: np.clip(x / 6 + LONG(0.5), 0, 1),
     "hardswish": lambda x: x * np.clip(x / 6 + LONG(0.5), 0, 1), "mish": lambda x: x * np.tanh(np.logaddexp(x, 0)),
-    "logsigmoid": lambda x: -np.logaddexp(-x, 0), "softsign": lambda x: x / (1 + np.abs(x)),
+    "logsigmoid": lambda x: -np.logaddexp(-x, 0),
 }  # fmt: skip
 LIPSCHITZ = {
     "sin": 1,
@@ -45,7 +45,6 @@ LIPSCHITZ = {
     "hardswish": 1.5,
     "softplus": 1,
     "sigmoid": 0.25,
-    "softsign": 1,
 }
 """Functions that are not monotone, or whose corners lose digits, by the largest derivative."""
 EXACT = {"neg", "abs", "relu", "floor", "ceil", "trunc", "sign", "round", "hardtanh", "relu6", "maximum", "minimum"}

@@ -121,7 +121,9 @@ def elementwise(
 
 
 def refuse_jumps(name: str, function: Callable[..., Any], values: Sequence[Any], errors: Sequence[Any]) -> None:
-    """Raise where the result, or the quotient inside of it, is not the same at all corners."""
+    """Raise where the result, or the quotient inside of it, is not the same at all corners; NaN has no certain sign."""
+    if name in ("signbit", "copysign") and np.isnan(values[-1]).any():
+        raise Undecided
     if name in JUMPING:
         same_at_corners(function, values, errors)
     elif name in QUOTIENTS:

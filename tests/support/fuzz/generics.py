@@ -66,17 +66,13 @@ def generic(
     kept = out.split(", ") if out else []
     reduced = tuple(position for position, name in enumerate(names) if name not in kept)
     if reduced:
-        total, pairwise, _, _ = COMBINE[combine]
+        total = COMBINE[combine][0]
         whole = {"dtype": value.dtype} if combine in ("add", "mul") else {}
-        value = pairwise_or(eval(total)(value, axis=reduced, **whole), pairwise, init)
-    elif combine:
-        value = pairwise_or(value, COMBINE[combine][1], init)
+        value = eval(total)(value, axis=reduced, **whole)
     left = [name for name in names if name in kept]
-    return np.transpose(value, [left.index(name) for name in kept])
-
-
-def pairwise_or(value: Any, function: str, init: Any) -> Any:
-    return value if init is None else eval(function)(init, value)
+    # The initial value has the order of the result, which may be another than that of the loops.
+    value = np.transpose(value, [left.index(name) for name in kept])
+    return value if init is None or not combine else eval(COMBINE[combine][1])(init, value)
 
 
 def loop_sizes(maps: tuple[str, ...], operands: tuple[Any, ...]) -> dict[str, int]:

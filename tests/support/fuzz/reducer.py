@@ -8,9 +8,6 @@ expression becomes one of its operands. Then axes of one size become shorter in 
 
 from __future__ import annotations
 
-import ast
-import copy
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,29 +16,23 @@ import numpy as np
 from fuzz.bounded_array import Bounded
 from fuzz.program import Program, Statement, comparable, evaluate
 from fuzz.runner import KINDS, Outcome, outcome
+from mlirtri.reduce.python_candidates import candidates as python_candidates
+from mlirtri.reduce.search import chunks, smallest, without
 
 Test = Callable[[Program], bool]
 
 
 def reduce(program: Program, pipeline: str, failure: Outcome, seconds: float = 60.0) -> Program:
     """Return the smallest program that is met within the time and fails like the one given."""
-    end = time.monotonic() + seconds
 
     def fails(candidate: Program) -> bool:
-        if time.monotonic() > end:
-            return False
         reference = sound(candidate)
         if reference is None:
             return False
         result = outcome(candidate, pipeline, reference)
         return (result.what, result.signature) == (failure.what, failure.signature)
 
-    while time.monotonic() < end:
-        smaller = next((candidate for candidate in candidates(program) if fails(candidate)), None)
-        if smaller is None:
-            break
-        program = smaller
-    return program
+    return smallest(program, candidates, fails, seconds)
 
 
 def sound(program: Program) -> list[Any] | None:
@@ -66,13 +57,9 @@ def candidates(program: Program) -> Iterator[Program]:
 
 
 def _halves(program: Program) -> Iterator[Program]:
-    """Drop half, a quarter… of the statements (Zeller and Hildebrandt, Simplifying and isolating failure-inducing
-    input)."""
-    size = len(program.statements) // 2
-    while size > 1:
-        for first in range(0, len(program.statements), size):
-            yield program.with_(statements=program.statements[:first] + program.statements[first + size :])
-        size //= 2
+    for dropped in chunks(len(program.statements), least=2):
+        if len(dropped) < len(program.statements):
+            yield program.with_(statements=tuple(without(program.statements, dropped)))
 
 
 def _fewer_results(program: Program) -> Iterator[Program]:
@@ -137,72 +124,8 @@ def _smaller_statements(program: Program) -> Iterator[Program]:
     for position, statement in enumerate(program.statements):
         if statement.source:
             return
-        for text in smaller_texts(statement.text):
+        for text in python_candidates(statement.text):
             inserted = (Statement(text),) if text else ()
             yield program.with_(
                 statements=program.statements[:position] + inserted + program.statements[position + 1 :]
             )
-
-
-def smaller_texts(text: str) -> Iterator[str]:
-    """Give a statement with a block unwrapped, a line of a block less, or an expression replaced by one of its
-    operands."""
-    tree = ast.parse(text)
-    statement = tree.body[0]
-    for block in ("body", "orelse"):
-        if getattr(statement, block, None):
-            yield "\n".join(ast.unparse(each) for each in getattr(statement, block))
-    for parent, block, position in _positions(tree):
-        changed = copy.deepcopy(tree)
-        lines = getattr(_same(tree, changed, parent), block)
-        del lines[position]
-        if not lines and block == "body" and not isinstance(parent, ast.Module):
-            lines.append(ast.Pass())
-        yield ast.unparse(changed)
-    for node in ast.walk(tree):
-        for operand in _operands(node):
-            yield ast.unparse(_replaced(tree, node, operand))
-
-
-def _positions(tree: ast.AST) -> Iterator[tuple[ast.AST, str, int]]:
-    for node in ast.walk(tree):
-        for block in ("body", "orelse"):
-            lines = getattr(node, block, None)
-            if isinstance(lines, list) and not isinstance(node, ast.Module):
-                yield from ((node, block, position) for position in range(len(lines)))
-
-
-def _same(tree: ast.AST, changed: ast.AST, node: ast.AST) -> ast.AST:
-    """Return the node of a copied tree that is where `node` is in the first."""
-    return next(b for a, b in zip(ast.walk(tree), ast.walk(changed), strict=True) if a is node)
-
-
-def _operands(node: ast.AST) -> list[ast.expr]:
-    """Return the expressions that may stand for an expression."""
-    if isinstance(node, ast.BinOp):
-        return [node.left, node.right]
-    if isinstance(node, ast.UnaryOp):
-        return [node.operand]
-    if isinstance(node, ast.Call):
-        own = [node.func.value] if isinstance(node.func, ast.Attribute) and not _is_module(node.func.value) else []
-        return [*own, *(each for each in node.args if not isinstance(each, (ast.Constant, ast.Tuple)))]
-    if isinstance(node, ast.IfExp):
-        return [node.body, node.orelse]
-    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-        return [node.value]
-    return []
-
-
-def _is_module(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id in ("np", "torch", "mt", "F")
-
-
-def _replaced(tree: ast.Module, node: ast.AST, operand: ast.expr) -> ast.Module:
-    changed = copy.deepcopy(tree)
-    target = _same(tree, changed, node)
-
-    class Swap(ast.NodeTransformer):
-        def visit(self, node: ast.AST) -> Any:
-            return copy.deepcopy(operand) if node is target else super().visit(node)
-
-    return Swap().visit(changed)

@@ -94,6 +94,12 @@ def var(value: Any, dim: Any = None, correction: int = 1, keepdim: bool = False)
 
 
 @rule
+def softsign(value: Any) -> Any:
+    """Return ``x / (1 + |x|)``, whose denominator eager rounds."""
+    return value / (value.abs() + 1)
+
+
+@rule
 def softmax(value: Any, dim: int) -> Any:
     powers = (value - RULES["amax"](value, dim, keepdim=True)).exp()
     return as_torch(powers / RULES["sum"](powers, dim, keepdim=True), torch.softmax(value.low, dim))

@@ -53,9 +53,9 @@ def _text_by(reader: str) -> Any:
 
 
 def _archive(data: bytes, report: Any) -> None:
-    from mlirtri.cli.program_files import _READERS
+    from mlirtri.sources.program_files import READERS
 
-    _program(_READERS["torch"](data), report)
+    _program(READERS["torch"](data), report)
 
 
 def _stage(data: bytes, report: Any) -> None:

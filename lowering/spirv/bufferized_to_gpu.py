@@ -1,0 +1,113 @@
+"""Make GPU kernels of the structured operations of a function, mostly by upstream passes.
+
+Takes a bufferized module. Gives it with a `gpu.module` for each kernel, and a host function that launches them. Each
+parallel loop nest is one kernel: threads go along the innermost axis, blocks along it and the two axes around it.
+Refuses what the host would have to compute: loops, branches, scalars.
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.bindings.mlir import ir, operations_named, public_functions
+from mlirtri.lowering.core.refusals import refuse
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.mlir.imperative import is_imperative
+from mlirtri.lowering.spirv.environment import entry_point, target_environment
+from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
+
+THREADS = 64
+"""Threads of a block. Vulkan promises 128; 64 are a wavefront of AMD's and two warps of NVIDIA's."""
+TO_GENERIC = (Pass("func.func(linalg-generalize-named-ops)", "every operation says its iterators"),)
+TO_KERNELS = (
+    Pass("func.func(convert-linalg-to-parallel-loops)", "structured operations become parallel loop nests"),
+    Pass(
+        f"func.func(scf-parallel-loop-tiling{{parallel-loop-tile-sizes={THREADS} no-min-max-bounds=true}})",
+        "the first loop becomes blocks of threads, the last of which looks whether it is inside",
+    ),
+    Pass("func.func(gpu-map-parallel-loops)", "loops are assigned to the axes of blocks and threads"),
+    Pass("func.func(convert-parallel-loops-to-gpu)", "each nest becomes a launch"),
+    Pass("lower-affine", "index arithmetic becomes arith"),
+    Pass("func.func(arith-expand)", "operations that SPIR-V lacks: floordivsi, ceildivsi"),
+    Pass("canonicalize", "loops of one iteration vanish"),
+    Pass("cse", "equal index arithmetic is computed once"),
+    Pass("func.func(gpu-launch-sink-index-computations)", "constants need not be passed to a kernel"),
+    Pass("map-memref-spirv-storage-class{client-api=vulkan}", "arguments are storage buffers"),
+    Pass("gpu-kernel-outlining", "the body of each launch becomes a kernel"),
+    Pass("canonicalize", "leaves nothing dead"),
+)
+HELP = 'use target="cpu"; kernels for SPIR-V are whole-array operations of static sizes'
+_KINDS = {"f16", "f32", "f64", "i8", "i16", "i32", "i64"}
+
+
+def lower(module: ir.Module, context: CompileContext) -> ir.Module:
+    """Lower `module` in place; raises `UnsupportedOperationError`."""
+    with module.context, ir.Location.unknown():
+        if is_imperative(module):
+            found = [(function.operation, "a loop, a branch or an update") for function in public_functions(module)]
+            refuse(found, "SPIR-V", HELP)
+        _refuse_types(module)
+        run_passes(module, TO_GENERIC, context)
+        run_rewrite("innermost-axis-first", _put_innermost_first, module, context)
+        run_passes(module, TO_KERNELS, context)
+        _refuse_host_code(module)
+        run_rewrite("entry-points", _mark_entry_points, module, context)
+    return module
+
+
+def _refuse_types(module: ir.Module) -> None:
+    wrong = []
+    for function in public_functions(module):
+        for kind in function.type.inputs:
+            if str(kind.element_type) not in _KINDS:
+                wrong.append((function.operation, f"an array of {kind.element_type}"))
+            elif not kind.has_static_shape:
+                wrong.append((function.operation, f"an array {kind}, whose sizes are known at run time only"))
+    refuse(wrong, "SPIR-V", HELP)
+
+
+def _put_innermost_first(module: ir.Module) -> None:
+    """Reverse the parallel iterators of each operation, before the others: threads go along the first one."""
+    for operation in operations_named(module, "linalg.generic"):
+        kinds = list(operation.attributes["iterator_types"])
+        parallel = [number for number, kind in enumerate(kinds) if "parallel" in str(kind)]
+        others = [number for number in range(len(kinds)) if number not in parallel]
+        order = [*reversed(parallel), *others]
+        place = {old: new for new, old in enumerate(order)}
+        permutation = ir.AffineMap.get(len(kinds), 0, [ir.AffineExpr.get_dim(place[old]) for old in range(len(kinds))])
+        maps = [_composed(map_attribute.value, permutation) for map_attribute in operation.attributes["indexing_maps"]]
+        operation.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in maps])
+        operation.attributes["iterator_types"] = ir.ArrayAttr.get([kinds[old] for old in order])
+        for index in operations_named(operation, "linalg.index"):
+            old = ir.IntegerAttr(index.attributes["dim"]).value
+            index.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), place[old])
+
+
+def _composed(map_: ir.AffineMap, permutation: ir.AffineMap) -> ir.AffineMap:
+    results = [expression.compose(permutation) for expression in map_.results]
+    return ir.AffineMap.get(permutation.n_dims, 0, results)
+
+
+_HOST = ("func.return", "gpu.launch_func", "arith.constant", "memref.alloc", "memref.alloca", "memref.dealloc",
+         "memref.get_global")  # fmt: skip
+_VIEWS = ("memref.subview", "memref.collapse_shape", "memref.expand_shape", "memref.reinterpret_cast", "memref.cast")
+
+
+def _refuse_host_code(module: ir.Module) -> None:
+    """Refuse what no kernel computes: scalars, copies, views of buffers."""
+    left = []
+    for function in public_functions(module):
+        operations = [operation.operation for operation in function.entry_block.operations]
+        left += [(each, _reason(each.name)) for each in operations if each.name not in _HOST]
+    refuse(left, "SPIR-V", HELP)
+
+
+def _reason(name: str) -> str:
+    if name in _VIEWS:
+        return "a view of a buffer"
+    return "a copy" if name == "memref.copy" else f"{name} of a scalar"
+
+
+def _mark_entry_points(module: ir.Module) -> None:
+    module.operation.attributes["spirv.target_env"] = target_environment()
+    for kernel in operations_named(module, "gpu.func"):
+        threads = list(ir.DenseI32ArrayAttr(kernel.attributes["known_block_size"]))
+        kernel.attributes["spirv.entry_point_abi"] = entry_point(threads)
