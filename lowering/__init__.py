@@ -6,8 +6,9 @@ kernels::
     frontend → linalg → fusion → bridge → relax → schedule → codegen        pipelines linalg and relax
                                → mlir_backend                               pipelines mlir and poly
 
-`dependence` refuses parallel loops that are none, at stage `tri`. `importers` brings in programs of other languages;
-`interpreter` runs stage `tri` on NumPy; `runtime` has what runs compiled code. Several of them share `core`,
-`toolchain`, `mlir`, `tir`, `sizes`, `external` and `elementary`. Imports go one way; `tests/project/test_imports.py`
-holds the allowed edges.
+`dependence` refuses parallel loops that are none, at stage `tri`. `cuda_emulation` runs stage `cuda` without a GPU.
+`spirv` takes stage `bufferized` to Vulkan's SPIR-V.
+`importers` brings in programs of other languages; `interpreter` runs stage `tri` on NumPy; `runtime` has what runs
+compiled code. Several of them share `core`, `toolchain`, `mlir`, `tir`, `sizes`, `external` and `elementary`. Imports
+go one way; `tests/project/test_imports.py` holds the allowed edges.
 """

@@ -5,8 +5,9 @@
     mlir    ast tri linalg fused bufferized llvmdialect asm       no TVM: upstream MLIR down to machine code
     poly    the same with a stage more, `poly`, before llvmdialect: upstream's polyhedral passes, to look at
 
-For CUDA the last two stages are ``cuda`` and, where nvcc is on PATH, ``ptx``. One more, ``ast tri interpreted``, runs
-stage `tri` on NumPy: for debugging, and what the tests compare the others with.
+For CUDA the last two stages are ``cuda`` and, where nvcc is on PATH, ``ptx``. For target `spirv` pipeline `mlir` ends
+in ``gpu`` and ``spirv``. One more, ``ast tri interpreted``, runs stage `tri` on NumPy: for debugging, and what the
+tests compare the others with.
 """
 
 from __future__ import annotations
@@ -58,7 +59,16 @@ POLY = Stage("poly", "mlir", LazyLowering("mlirtri.lowering.mlir_backend.llvm.bu
 LLVM_DIALECT = Stage(
     "llvmdialect", "mlir", LazyLowering("mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect")
 )
+FUSED_BY_UPSTREAM = Stage("fused", "mlir", LazyLowering("mlirtri.lowering.fusion.linalg_to_fused_upstream"))
+BUFFERIZED_BY_UPSTREAM = Stage(
+    "bufferized", "mlir", LazyLowering("mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized_upstream")
+)
+LLVM_DIALECT_BY_UPSTREAM = Stage(
+    "llvmdialect", "mlir", LazyLowering("mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect_upstream")
+)
 ASM_FROM_MLIR = Stage("asm", "asm", LazyLowering("mlirtri.lowering.mlir_backend.llvm.llvmdialect_to_asm"))
+GPU = Stage("gpu", "mlir", LazyLowering("mlirtri.lowering.spirv.bufferized_to_gpu"))
+SPIRV = Stage("spirv", "spirv", LazyLowering("mlirtri.lowering.spirv.gpu_to_spirv"))
 INTERPRETED = Stage("interpreted", "listing", LazyLowering("mlirtri.lowering.interpreter.tri_to_interpreted"))
 
 FRONTEND_STAGES = (AST, TRI)
@@ -88,6 +98,8 @@ IMPORT_STAGES = {
 """Source language of a program to its stages up to the first one that a pipeline of kernels has, too."""
 INTERPRETER = "interpreter"
 """The name of the pipeline that compiles nothing. It is none of `PIPELINE_STAGES`, which `compare` chooses from."""
+SPIRV_STAGES = (GPU, SPIRV)
+"""The last stages of pipeline `mlir` for Vulkan."""
 TARGET_STAGES = {"cpu": (LLVM, ASM), "cuda": (CUDA, PTX)}
 """The last stages of a pipeline that schedules with TVM, by the kind of its target."""
 PIPELINE_STAGES = {
@@ -95,9 +107,17 @@ PIPELINE_STAGES = {
     "relax": (*FRONTEND_STAGES, RELAX_FROM_TRI, *TIR_STAGES),
     "mlir": (*FRONTEND_STAGES, LINALG, FUSED, BUFFERIZED, LLVM_DIALECT, ASM_FROM_MLIR),
     "poly": (*FRONTEND_STAGES, LINALG, FUSED, BUFFERIZED, POLY, LLVM_DIALECT, ASM_FROM_MLIR),
+    "upstream": (
+        *FRONTEND_STAGES,
+        LINALG,
+        FUSED_BY_UPSTREAM,
+        BUFFERIZED_BY_UPSTREAM,
+        LLVM_DIALECT_BY_UPSTREAM,
+        ASM_FROM_MLIR,
+    ),
 }
 
-WITHOUT_TVM = ("mlir", "poly")
+WITHOUT_TVM = ("mlir", "poly", "upstream")
 """The pipelines in which TVM has no part, and no schedule."""
 COMPARED_PIPELINES = ("linalg", "relax", "mlir")
 """The pipelines that a comparison has unless others are asked for."""
@@ -129,7 +149,10 @@ class Pipeline:
 
     @classmethod
     def named(cls, name: str, target: str | Target = "cpu") -> Pipeline:
-        """Return the pipeline ``linalg``, ``relax``, ``mlir`` or ``poly``; raises `UnknownOptionError` for others."""
+        """Return the pipeline of that name, ``linalg``, ``relax``, ``mlir``, ``poly`` or ``upstream``.
+
+        Raises `UnknownOptionError` for others.
+        """
         return pipeline_for(name, as_target(target))
 
     @property
@@ -147,9 +170,11 @@ class Pipeline:
         for stage in self.stages:
             if stage.name in wanted:
                 return stage
+        listed = f"its stages are {', '.join(self.names)}"
+        if name == PTX.name and CUDA in self.stages and shutil.which("nvcc") is None:
+            listed = f"NVIDIA's compiler nvcc makes it, and is not on PATH; {listed}"
         raise UnknownOptionError(
-            f"pipeline {self.name!r} has no stage {name!r}",
-            help=f"{did_you_mean(name, self.names)}its stages are {', '.join(self.names)}",
+            f"pipeline {self.name!r} has no stage {name!r}", help=f"{did_you_mean(name, self.names)}{listed}"
         )
 
     def insert_before(self, name: str, stage: Stage) -> Pipeline:
@@ -181,13 +206,16 @@ def pipeline_of_import(source: str, pipeline: Pipeline) -> Pipeline:
     """Return `pipeline` for an imported program: stages of its own language replace those of Python.
 
     In ``relax`` such a program goes from `linalg` to Relax without MLIR's fusion. One that is Relax itself stays it
-    where TVM makes the code, and goes to `linalg` where MLIR does.
+    there; in the others it goes to `linalg`, and where it comes back to Relax its first stage is ``imported``.
     """
     front = IMPORT_STAGES[source]
     if pipeline.name == INTERPRETER:
         raise UnknownOptionError("only Python functions are interpreted", help="unset MLIRTRI_INTERPRET, or compile it")
     if source == "relax" and "relax" in pipeline.names:
-        return replace(pipeline, stages=(front[0], *pipeline.after("relax").stages))
+        if "linalg" not in pipeline.names:
+            return replace(pipeline, stages=(front[0], *pipeline.after("relax").stages))
+        # Two stages of one name would be one record.
+        front = (replace(front[0], name="imported"), *front[1:])
     if pipeline.name == "relax":
         relax = replace(RELAX_FROM_TRI, run=LazyLowering("mlirtri.lowering.bridge.fused_to_relax"))
         return replace(pipeline, stages=(*front, relax, *pipeline.after("relax").stages))
@@ -218,6 +246,10 @@ def pipeline_for(pipeline: str | Pipeline, target: Target) -> Pipeline:
         names = (*PIPELINE_STAGES, INTERPRETER)
         help = f"{did_you_mean(pipeline, names)}the pipelines are {', '.join(names)}"
         raise UnknownOptionError(f"unknown pipeline {pipeline!r}", help=help)
+    if target.kind == "spirv":
+        if pipeline != "mlir":
+            raise UnknownOptionError(f"pipeline {pipeline!r} makes no SPIR-V", help='use pipeline="mlir"')
+        return Pipeline(pipeline, (*FRONTEND_STAGES, LINALG, FUSED, BUFFERIZED, *SPIRV_STAGES))
     if pipeline in WITHOUT_TVM:
         if target.is_cuda:
             raise UnknownOptionError(
@@ -225,7 +257,7 @@ def pipeline_for(pipeline: str | Pipeline, target: Target) -> Pipeline:
             )
         return Pipeline(pipeline, PIPELINE_STAGES[pipeline])
     back = TARGET_STAGES[target.kind]
-    if target.is_cuda and shutil.which("nvcc") is None:
+    if target.is_emulated or (target.is_cuda and shutil.which("nvcc") is None):
         back = (CUDA,)
     return Pipeline(pipeline, (*PIPELINE_STAGES[pipeline], *back))
 

@@ -148,6 +148,11 @@ def tri_operations(module: ir.Module) -> list[ir.Operation]:
     return [operation.operation for operation in operations_named(module, "tri.*")]
 
 
+def decompose_all(module: ir.Module) -> None:
+    """Replace every composite operation, until none is left."""
+    decompose(module, lambda op, operation: True)
+
+
 def decompose(module: ir.Module, is_decomposed: Callable[[Op, ir.Operation], bool]) -> None:
     """Replace every composite operation for which `is_decomposed` holds, until none is left."""
     builder = TriBuilder()

@@ -14,11 +14,12 @@ from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.ops.arrays import LOOPS
 from mlirtri.dialect.ops.op import Op
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.tile_kernels import TILE_KERNEL
 from mlirtri.lowering.external.calls import declaration_of, is_declaration, refuse_beside_loops, without_signs
 from mlirtri.lowering.linalg import arrays, indexing, products, reductions, windows  # noqa: F401 - they hold rules
 from mlirtri.lowering.linalg import control as tri_to_linalg_control
 from mlirtri.lowering.linalg import rules as tri_to_linalg_rules
-from mlirtri.lowering.linalg.rewrites import decompose, has_masks, select_by_masks, tri_operations
+from mlirtri.lowering.linalg.rewrites import decompose_all, has_masks, select_by_masks, tri_operations
 from mlirtri.lowering.linalg.scans import is_marked, mark_scans
 from mlirtri.lowering.mlir.attributes import KEEPS_BOUNDS
 from mlirtri.lowering.mlir.imperative import is_imperative
@@ -35,7 +36,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     with module.context, ir.Location.unknown():
         # Work on a copy: the user can ask for the module of the previous stage later.
         source = copied(module, context)
-        run_rewrite("decompose", lambda copy: decompose(copy, lambda op, operation: True), source, context)
+        run_rewrite("decompose", decompose_all, source, context)
         if has_masks(source):
             run_passes(source, MERGE, context)
             run_rewrite("masks-to-where", select_by_masks, source, context)
@@ -85,7 +86,7 @@ def _declared(function: func.FuncOp) -> func.FuncOp:
     outputs = [tensor_type(type_of(t)) for t in function.type.results]
     with function.location:
         declared = func.FuncOp(function.name.value, (inputs, outputs))
-    for name in ("arg_attrs", KEEPS_BOUNDS):
+    for name in ("arg_attrs", KEEPS_BOUNDS, TILE_KERNEL):
         if name in function.attributes:
             declared.attributes[name] = function.attributes[name]
     declared.add_entry_block(arg_locs=[argument.location for argument in block.arguments])

@@ -42,6 +42,8 @@ SIGNATURE = "mlirtri.signature"
 """Attribute of a module: the type of its function before bufferization."""
 DTYPE = "mlirtri.dtype"
 """Attribute of an argument or result: our name of its dtype, where its type has lost that, or its sign."""
+CLAMP = "mlirtri.clamp"
+"""Attribute of the `tri` operations that move an index into its axis, where indices are not checked."""
 
 
 def argument_attributes(function: func.FuncOp) -> list[dict[str, ir.Attribute]]:

@@ -7,6 +7,8 @@
 Read in this order:
 
 - `launch_plan.py`: which functions a call runs, on which values. `planner.py` finds it in a Relax function.
+- `preparation.py`: the part of a plan that runs once, when tensors are bound.
+- `arena.py`: where in one block of memory the intermediates of a call are.
 - `launches.py`: what a call of an executable does, as data for calls that are written as Python.
 - `tvm_executable.py`: runs a plan. `machine_executable.py`: runs Relax's virtual machine where there is none.
 - `mlir_executable.py`: runs a function that MLIR compiled. `cuda_executable.py`: runs kernels for CUDA.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mlirtri.errors import DeviceError
+from mlirtri.lowering.core.launch_figures import LaunchFigures
 from mlirtri.lowering.runtime.launch_plan import Plan
 from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, Library, make_executable
 from mlirtri.lowering.toolchain import tvm_runtime
@@ -30,14 +31,18 @@ class CudaExecutable:
 
     def __init__(
         self, plan: Plan | None, kernels: int, make_module: Callable[[], Any], architecture: str,
-        host: Library | None = None,
+        host: Library | None = None, make_figures: Callable[[], tuple[LaunchFigures, ...]] = tuple,
     ):  # fmt: skip
         self.kernels = plan.kernels if plan else kernels
         self.bytes = plan.bytes if plan else None
         self.plan, self.architecture = plan, architecture
+        self.updates_in_place = bool(plan and plan.updates)
+        """Whether results that update arguments are those arguments' tensors, written in place."""
         self.make_module = make_module
         """Returns the runtime module of the CUDA functions."""
         self.host = host
+        self.make_figures = make_figures
+        """Returns what each launch takes; nothing for a kernel that was loaded from files."""
         self.file: Path | None = None
         """The shared library of an artifact that it was loaded from."""
         self._building = threading.Lock()
@@ -49,7 +54,11 @@ class CudaExecutable:
             with self._building:
                 self._built = self._built or self._build()
         results = [tensor if _is_aligned(tensor) else tensor.new_empty(tensor.shape) for tensor in outputs]
-        self._built.launch([tensor if _is_aligned(tensor) else tensor.clone() for tensor in inputs], results)
+        aligned = [tensor if _is_aligned(tensor) else tensor.clone() for tensor in inputs]
+        self._built.launch(aligned, results)
+        for number in sorted(set(self.plan.updates.values()) if self.plan else ()):
+            if aligned[number] is not inputs[number]:
+                inputs[number].copy_(aligned[number])
         for result, output in zip(results, outputs, strict=True):
             if result is not output:
                 output.copy_(result)

@@ -47,6 +47,8 @@ class Step:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     is_copy: bool = False
+    is_once: bool = False
+    """Whether it computes what depends on bound tensors alone, and runs when they are bound."""
 
     @property
     def is_view(self) -> bool:
@@ -68,6 +70,8 @@ class Plan:
 
     has_parts: bool = False
     """Whether complex tensors are passed as tensors of their parts, with a last dimension of 2."""
+    bound: int = 0
+    """How many arguments, the last ones, are bound tensors."""
 
     @property
     def kernels(self) -> int:
@@ -99,6 +103,7 @@ class Plan:
             "results": list(self.results),
             "updates": [list(pair) for pair in self.updates.items()],
             "has_parts": self.has_parts,
+            "bound": self.bound,
         }
 
     @classmethod
@@ -109,12 +114,13 @@ class Plan:
             [Value(tuple(value["shape"]), value["dtype"], value["device"]) for value in data["values"]],
             {number: constants[number] for number in data["constants"]},
             [
-                Step(step["kernel"], tuple(step["inputs"]), tuple(step["outputs"]), step["is_copy"])
+                Step(step["kernel"], tuple(step["inputs"]), tuple(step["outputs"]), step["is_copy"], step["is_once"])
                 for step in data["steps"]
             ],
             tuple(data["results"]),
             {result: argument for result, argument in data["updates"]},
             data["has_parts"],
+            data["bound"],
         )
 
 

@@ -9,14 +9,17 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mlirtri.dialect.base.dtypes import as_dtype
+from mlirtri.lowering.runtime.arena import lifetimes, offsets
 from mlirtri.lowering.runtime.large_memory import empty_array
 from mlirtri.lowering.runtime.launch_plan import Plan, Step
 
 LITTLE = 1 << 12
 """Bytes that one block of work may touch to take about a microsecond."""
-KEPT_BYTES = 1 << 20
-"""Bytes of intermediates that stay allocated between calls."""
+KEPT_BYTES = 1 << 26
+"""Bytes of intermediates that stay allocated between calls: new memory costs a page fault for every 4 KiB."""
 ARGUMENT, RESULT, CONSTANT, SCRATCH = "argument", "result", "constant", "scratch"
 
 
@@ -45,20 +48,22 @@ class Launch:
 
 @dataclass(frozen=True)
 class Scratch:
-    """The type of an intermediate."""
+    """The type of an intermediate, and where it is in the block of all intermediates."""
 
     shape: tuple[int, ...]
     dtype: str
     bytes: int
+    offset: int
 
-    def new(self) -> Any:
-        """Return an uninitialised array, or a tensor where NumPy lacks the dtype."""
+    def within(self, arena: np.ndarray) -> Any:
+        """Return an array in the block, or a tensor where NumPy lacks the dtype."""
         dtype = as_dtype(self.dtype)
+        memory = arena[self.offset : self.offset + self.bytes]
         if dtype.kind != "v":
-            return empty_array(self.shape, dtype.numpy)
+            return memory.view(dtype.numpy).reshape(self.shape)
         import torch  # calls with arrays need none
 
-        return torch.empty(self.shape, dtype=dtype.torch)
+        return torch.from_numpy(memory).view(dtype.torch).reshape(self.shape)
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,16 @@ class Launches:
     @property
     def keeps_scratch(self) -> bool:
         """Return whether intermediates stay allocated between calls."""
-        return sum(value.bytes for value in self.scratch.values()) <= KEPT_BYTES
+        return self.arena_bytes <= KEPT_BYTES
+
+    @property
+    def arena_bytes(self) -> int:
+        """Return the bytes of the block in which all intermediates are."""
+        return max((value.offset + value.bytes for value in self.scratch.values()), default=0)
+
+    def new_arena(self) -> np.ndarray:
+        """Return uninitialised memory for all intermediates."""
+        return empty_array((self.arena_bytes,), np.dtype(np.uint8))
 
 
 def launches_of_plan(
@@ -119,9 +133,12 @@ def launches_of_plan(
             # Other threads wait for less time than a GIL release takes.
             function.release_gil = False
         steps.append(Launch(function, tuple(map(operands, (*step.inputs, *step.outputs))), last_uses=dead))
+    uses = [[value.number for value in step.operands if value.kind == SCRATCH] for step in steps]
+    lives = lifetimes(uses, {number: plan.values[number].bytes for number in sorted(operands.scratch)})
+    where = offsets(lives)
     scratch = {
-        number: Scratch(plan.values[number].static_shape, plan.values[number].dtype, plan.values[number].bytes)
-        for number in sorted(operands.scratch)
+        number: Scratch(plan.values[number].static_shape, plan.values[number].dtype, life.bytes, where[number])
+        for number, life in lives.items()
     }
     copied = tuple((position, operands(number)) for number, position in copies)
     is_separate = separates_result(plan, home, copies)

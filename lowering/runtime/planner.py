@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.lowering.external.vdevices import device_of
 from mlirtri.lowering.runtime.launch_plan import Plan, Step, Value
-from mlirtri.lowering.toolchain.tvm_names import VIEW, IRModule, ir, relax
+from mlirtri.lowering.toolchain.tvm_names import ONCE, VIEW, IRModule, ir, relax
 from mlirtri.lowering.toolchain.tvm_passes import bindings_of, relax_functions
 
 PARTS = "mlirtri.complex_as_parts"
@@ -22,21 +22,24 @@ class _NeedsMachine(Exception):
     """The function has an operation that is no launch."""
 
 
-def make_plan(mod: IRModule) -> Plan | None:
-    """Return the plan of the module's only Relax function; None if it needs the virtual machine."""
+def make_plan(mod: IRModule, bound: int = 0) -> Plan | None:
+    """Return the plan of the module's only Relax function; None if it needs the virtual machine.
+
+    `bound` is how many of the function's parameters, the last ones, are bound tensors.
+    """
     functions = relax_functions(mod)
     if len(functions) != 1:
         return None
     try:
-        return _Planner(mod, functions[0][1]).plan
+        return _Planner(mod, functions[0][1], bound).plan
     except _NeedsMachine:
         return None
 
 
 class _Planner:
-    def __init__(self, mod: IRModule, function: relax.Function):
+    def __init__(self, mod: IRModule, function: relax.Function, bound: int):
         self.mod = mod
-        self.plan = Plan(len(function.params), has_parts=PARTS in (function.attrs or {}))
+        self.plan = Plan(len(function.params), has_parts=PARTS in (function.attrs or {}), bound=bound)
         self.bound: dict[relax.Var, int | tuple] = {}
         for parameter in function.params:
             self.bound[parameter] = self.new(parameter.ty)
@@ -102,8 +105,9 @@ class _Planner:
             if position >= 0:
                 self.update(result, inputs[position])
         outputs = tuple(number for number in results if number not in self.plan.updates)
-        kernel = None if VIEW in self.mod[callee].attrs else callee.name_hint
-        self.plan.steps.append(Step(kernel, inputs, outputs))
+        attributes = self.mod[callee].attrs
+        kernel = None if VIEW in attributes else callee.name_hint
+        self.plan.steps.append(Step(kernel, inputs, outputs, is_once=ONCE in attributes))
         return results if several else results[0]
 
     def copied(self, number: int, device: str) -> int:

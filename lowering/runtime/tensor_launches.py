@@ -88,6 +88,11 @@ def _several(plan: Plan, store: Store, kernel: Callable[[str], Callable]) -> Lau
     return launch
 
 
+def new_tensors(values: Sequence[Value]) -> list[torch.Tensor]:
+    """Return uninitialised tensors on the CPU for values of static sizes."""
+    return [empty(value.static_shape, DTYPES[value.dtype].torch, None) for value in values]
+
+
 def _is_empty(value: Value) -> bool:
     """Return whether a value of static sizes has no elements; the caller allocates others."""
     return value.is_static and not value.size

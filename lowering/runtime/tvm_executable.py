@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from mlirtri.lowering.runtime.launch_plan import Plan, Step, Store
 from mlirtri.lowering.runtime.launches import Launches, launches_of_plan, separates_result
+from mlirtri.lowering.runtime.preparation import Preparation, prepared
 from mlirtri.lowering.toolchain.tvm_runtime import runtime
 
 Launch = Callable[[Sequence[Any], Sequence[Any]], None]
@@ -46,6 +47,26 @@ class KernelExecutable:
     """What it was made of, for artifacts; no library in a kernel without code, or for CUDA."""
     data: Launches | None = None
     """What `launches` returns."""
+    preparation: Preparation | None = None
+    """The part of the plan that runs once."""
+    launch_once: Launch | None = None
+    """Computes the results of ``preparation.once`` from the bound tensors."""
+
+    def prepared(self, bound: Sequence[Any]) -> tuple[Any, ...]:
+        """Return what `launch` takes after a call's arguments: some of the bound tensors, and what is made of them."""
+        if self.preparation is None or self.launch_once is None:
+            return tuple(bound)
+        from mlirtri.lowering.runtime.tensor_launches import new_tensors  # loads torch
+
+        once = self.preparation.once
+        made = new_tensors([once.values[number] for number in once.results])
+        self.launch_once(bound, made)
+        return (*(bound[position] for position in self.preparation.kept), *made)
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """Return the bytes of the intermediates of a call, which share one block; None if sizes are dynamic."""
+        return None if self.data is None else self.data.arena_bytes
 
     def launches(self, inputs: int, outputs: int) -> Launches | None:
         """Return what a call does, for calls that are written as Python; None if it is no list of launches."""
@@ -54,12 +75,19 @@ class KernelExecutable:
 
 def make_executable(plan: Plan, kernel: Callable[[str], Callable], library: Library | None = None) -> KernelExecutable:
     """Return the executable of `plan`; `kernel` looks a compiled function up by its name."""
-    store = _assign_outputs(plan)
-    constants = {number: _constant(value, plan.values[number].dtype) for number, value in plan.constants.items()}
+    preparation = prepared(plan)
+    calls = plan if preparation is None else preparation.calls
+    store = _assign_outputs(calls)
+    constants = {number: _constant(value, calls.values[number].dtype) for number, value in calls.constants.items()}
     long = library.long if library is not None else ()
-    launches = launches_of_plan(plan, store.home, store.copies, kernel, constants, _prepared, long)
-    launch = _made_late(lambda: _launch_of_plan(plan, store, kernel))
-    return KernelExecutable(plan.kernels, plan.bytes, launch, bool(plan.updates), plan, library, launches)
+    launches = launches_of_plan(calls, store.home, store.copies, kernel, constants, _prepared, long)
+    launch = _made_late(lambda: _launch_of_plan(calls, store, kernel))
+    updates = bool(plan.updates)
+    executable = KernelExecutable(calls.kernels, calls.bytes, launch, updates, plan, library, launches, preparation)
+    if preparation is None:
+        return executable
+    once = preparation.once
+    return replace(executable, launch_once=_made_late(lambda: _launch_of_plan(once, _assign_outputs(once), kernel)))
 
 
 def _launch_of_plan(plan: Plan, store: Store, kernel: Callable[[str], Callable]) -> Launch:

@@ -103,7 +103,7 @@ class NotStaticLoopsError(NotApplicableError):
     """A function is no sequence of loop nests of static extents: dynamic sizes, library calls."""
 
 
-_REMEMBERED = 64
+_REMEMBERED = 4096
 _KNOWN: dict[int, tuple[Any, BlockFacts]] = {}
 """Blocks by their addresses, and their facts without a handle."""
 

@@ -81,6 +81,8 @@ class Contraction(Factors):
     """Whether the left operand is copied first, by rows: if its elements are computed, or rows are not contiguous."""
     packs_right: bool = True
     """Whether the right operand is copied first. Otherwise it has to be contiguous along the columns."""
+    is_right_packed: bool = False
+    """Whether the right operand is packed already, with vectors of columns padded with zeros."""
     transposes_right: bool = False
     """Whether the right operand is copied to be contiguous along the sum, for `Way.DOTS`."""
     column_range: tuple[Any, Any] | None = None
@@ -104,7 +106,17 @@ def lies_along(load: Any, axis: Axis) -> bool:
     buffer = load.source if isinstance(load, TensorLoad) else load.buffer
     shape = zip(load.indices, buffer.ty.shape, strict=True)
     positions = [position for position, size in shape if not (isinstance(size, tirx.IntImm) and size.value == 1)]
-    return bool(positions) and positions[-1].same_as(axis.variable)
+    return bool(positions) and _advances(positions[-1], axis.variable)
+
+
+def _advances(position: Any, variable: Any) -> bool:
+    """Return whether an index is a variable, or a sum of it and what does not depend on it."""
+    if position.same_as(variable):
+        return True
+    if not isinstance(position, tirx.Add):
+        return False
+    sides = (position.a, position.b), (position.b, position.a)
+    return any(_advances(side, variable) and not depends_on(other, [variable]) for side, other in sides)
 
 
 def without_units(axes: Sequence[Axis]) -> tuple[Axis, ...]:

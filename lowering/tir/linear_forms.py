@@ -6,7 +6,7 @@ variables (triangles). None stands for anything that is not linear.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +61,7 @@ class LoopRange:
     variable: Hashable
     first: Linear | None
     last: Linear | None
+    """An upper bound of the last value."""
 
     def renamed(self, names: Mapping[Hashable, Hashable]) -> LoopRange:
         first, last = (bound.renamed(names) if bound else None for bound in (self.first, self.last))
@@ -125,7 +126,22 @@ def _product(left: Linear | None, right: Linear | None) -> Linear | None:
 
 
 def range_of(loop: Any, forms: Mapping[Hashable, Linear]) -> LoopRange:
-    """Return the range of a TIR `For`."""
-    first, extent = linear(loop.min, forms), linear(loop.extent, forms)
+    """Return the range of a TIR `For`; an extent with a minimum or maximum gives an upper bound of its last value."""
+    first, extent = linear(loop.min, forms), _at_most(loop.extent, forms)
     last = (first + extent).plus(-1) if first is not None and extent is not None else None
     return LoopRange(loop.loop_var, first, last)
+
+
+def _at_most(expression: Any, forms: Mapping[Hashable, Linear]) -> Linear | None:
+    """Return a linear upper bound of an expression, the constant one if there is: 64 for ``min(64, n - i)``."""
+    if isinstance(expression, tirx.Min):
+        return _shortest(_at_most(side, forms) for side in (expression.a, expression.b))
+    if isinstance(expression, tirx.Sub) and isinstance(expression.b, tirx.Max):
+        whole, taken = linear(expression.a, forms), [linear(side, forms) for side in (expression.b.a, expression.b.b)]
+        return _shortest(whole - part if whole is not None and part is not None else None for part in taken)
+    return linear(expression, forms)
+
+
+def _shortest(forms: Iterable[Linear | None]) -> Linear | None:
+    known = [form for form in forms if form is not None]
+    return min(known, key=lambda form: len(form.terms), default=None)

@@ -36,16 +36,20 @@ class Names:
 
     def __init__(self, used: Iterable[str] = ()):
         self._used = set(used)
+        self._counts: dict[str, int] = {}
+        """By name, the number that was appended to it last."""
 
     def unique(self, name_hint: str) -> str:
         """Return `name_hint` as an identifier, with a number appended if it is taken."""
         base = re.sub(r"\W", "_", name_hint) or "value"
         if base[0].isdigit() or keyword.iskeyword(base) or base in _RESERVED:
             base = f"v_{base}"
-        name, count = base, 0
+        count = self._counts.get(base, 0)
+        name = f"{base}_{count}" if count else base
         while name in self._used:
             count += 1
             name = f"{base}_{count}"
+        self._counts[base] = count
         self._used.add(name)
         return name
 

@@ -25,6 +25,18 @@ def fetch(element: Any) -> Any:
     return tirx.Evaluate(call)
 
 
+def is_fetch(expression: Any) -> bool:
+    """Return whether an expression is such a prefetch."""
+    if not isinstance(expression, ir.Call) or _name_of(expression) != "tirx.call_llvm_intrin":
+        return False
+    address = expression.args[1]
+    return isinstance(address, ir.Call) and _name_of(address) == "tirx.address_of"
+
+
+def _name_of(call: Any) -> str:
+    return str(getattr(call.op, "name", ""))
+
+
 Combine = Callable[[Any, Any], Any]
 
 

@@ -65,7 +65,7 @@ def run_rewrite(name: str, rewrite: Callable[[ir.Module], None], module: ir.Modu
         return
     before = print_module(module)
     rewrite(module)
-    context.record(name, print_module(module), before)
+    context.record(name, print_module(module), before, is_ours=True)
 
 
 def in_module(pipeline: str) -> str:

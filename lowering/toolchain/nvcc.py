@@ -16,6 +16,21 @@ def run_nvcc(source: str, architecture: str, product: str) -> bytes:
 
     Raises `DeviceError` without nvcc, `CodegenError` with nvcc's first message.
     """
+    return _run(source, architecture, product)[0]
+
+
+def resource_usage(source: str, architecture: str) -> dict[str, tuple[int, int]]:
+    """Return the registers of a thread and the bytes that it spills, by kernel; raises as `run_nvcc` does."""
+    _, log = _run(source, architecture, "-cubin", "-Xptxas", "-v")
+    usage = {}
+    for entry in log.split("Compiling entry function '")[1:]:
+        stores, loads = map(int, re.findall(r"(\d+) bytes spill (?:stores|loads)", entry)[:2])
+        registers = re.search(r"Used (\d+) registers", entry)
+        usage[entry.partition("'")[0]] = (int(registers.group(1)) if registers else 0, stores + loads)
+    return usage
+
+
+def _run(source: str, architecture: str, product: str, *options: str) -> tuple[bytes, str]:
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         raise DeviceError(
@@ -25,11 +40,11 @@ def run_nvcc(source: str, architecture: str, product: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         source_file, output_file = Path(folder, "kernels.cu"), Path(folder, "kernels.out")
         source_file.write_text(source)
-        command = [nvcc, f"-arch={architecture}", product, "-o", str(output_file), str(source_file)]
+        command = [nvcc, f"-arch={architecture}", product, *options, "-o", str(output_file), str(source_file)]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         if ran.returncode != 0:
             raise _refused(ran.stderr + ran.stdout, architecture)
-        return output_file.read_bytes()
+        return output_file.read_bytes(), ran.stderr + ran.stdout
 
 
 def _refused(output: str, architecture: str) -> CodegenError:

@@ -18,7 +18,7 @@ with loading_compiler():
     from tvm.script import ir as script_ir
     from tvm.script import relax as script_relax
     from tvm.script import tirx as script_tirx
-    from tvm_ffi import WalkResult, structural_equal, structural_map, structural_walk
+    from tvm_ffi import WalkResult, structural_equal, structural_hash, structural_map, structural_walk
 
 Analyzer = tvm.sym.Analyzer
 IRModule = ir.IRModule
@@ -94,16 +94,24 @@ KERNEL_LOCATIONS = "mlirtri.lines"
 scheduled PrimFunc: the locations of all its blocks, those that a schedule inlined away included."""
 IMPERATIVE = "mlirtri.imperative"
 """Attribute of a PrimFunc that is statements, not a loop nest around one block."""
+TRIPS = "mlirtri.trips"
+"""Annotation of a loop whose extent depends on where it stands: its usual trip count, for the cost model."""
 PARALLEL = "mlirtri.parallel"
 """Annotation of a loop of an imperative PrimFunc whose iterations are independent."""
+NARROWED_SUM = "mlirtri.narrowed_sum"
+"""Annotation of a loop of an imperative PrimFunc that adds to an fp64 which nothing reads but casts to fp32."""
 EXACT_BUFFERS = "mlirtri.exact_buffers"
 """Attribute of a PrimFunc whose buffers no pass can shrink; to find that out takes TVM seconds."""
+TILED_PRODUCT = "mlirtri.tiled_product"
+"""Attribute of a PrimFunc with a product in tiles, all of whose buffers have the size that the rule gave them."""
 SCHEDULE_RULE = "mlirtri.schedule"
 """Attribute of a scheduled PrimFunc: the name of the rule that scheduled it."""
 SCHEDULE_FAILURES = "mlirtri.schedule_failures"
 """Attribute of a PrimFunc: what the rules said that failed on it."""
 VIEW = "mlirtri.view"
 """Attribute of a PrimFunc whose result is its input, reshaped: a launch plan makes a view instead of a launch."""
+ONCE = "mlirtri.once"
+"""Attribute of a PrimFunc that computes what depends on bound tensors alone: it runs when they are bound."""
 IS_SCHEDULED = "tirx.is_scheduled"
 """Attribute of a PrimFunc that no rule may schedule again; TVM's own passes read it, too."""
 
@@ -111,6 +119,6 @@ __all__ = [
     "PINNED", "SCHEDULE_ERRORS", "SCRIPT_NAMES", "Analyzer", "BlockBuilder", "Buffer", "Expr", "GlobalVar", "IRModule",
     "PrimFunc", "Range", "SBlock", "SBlockRealize", "Schedule", "Sequential", "Stmt", "Target", "TensorLoad",
     "TensorType", "Var", "WalkResult", "apply_trace", "check_versions", "dlight", "from_source", "ir", "meta_schedule",
-    "read_write_region", "register_pure_operator", "relax", "s_tir", "structural_equal", "structural_map",
-    "structural_walk", "tirx", "tune_context", "tvm", "tvm_ffi",
+    "read_write_region", "register_pure_operator", "relax", "s_tir", "structural_equal",
+    "structural_hash", "structural_map", "structural_walk", "tirx", "tune_context", "tvm", "tvm_ffi",
 ]  # fmt: skip

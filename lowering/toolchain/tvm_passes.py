@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from types import FunctionType
 from typing import Any
 
 from mlirtri.errors import KernelError, PassFailedError, Span
@@ -17,12 +19,14 @@ from mlirtri.lowering.toolchain.tvm_names import (
     BINDING_LOCATIONS,
     KERNEL_LOCATIONS,
     LOCATION,
+    SCHEDULE_ERRORS,
     BlockBuilder,
     IRModule,
     PrimFunc,
     SBlock,
     ir,
     relax,
+    s_tir,
     structural_walk,
 )
 
@@ -40,14 +44,24 @@ class Pass:
     run: Callable[[IRModule], IRModule]
     why: str = ""
 
+    @property
+    def is_ours(self) -> bool:
+        """Return whether it is a function of ours: TVM's passes are objects of its own."""
+        return isinstance(self.run, FunctionType | partial)
+
 
 def module_text(mod: IRModule) -> str:
-    """Return TVMScript to read: without location tables and metadata."""
+    """Return TVMScript to read: without location tables, metadata, and the folders of source files."""
     shown = {}
     for callee, function in mod.functions_items():
         is_located = isinstance(function, relax.Function) and BINDING_LOCATIONS in (function.attrs or {})
         shown[callee] = function.without_attr(BINDING_LOCATIONS) if is_located else function
-    return respelled(IRModule(shown, attrs=mod.attrs, global_infos=mod.global_infos).script())
+    script = respelled(IRModule(shown, attrs=mod.attrs, global_infos=mod.global_infos).script())
+    return _LOCATIONS.sub(lambda match: _FOLDER.sub('"', match[0]), script)
+
+
+_LOCATIONS = re.compile(rf'"(?:{re.escape(LOCATION)}": "[^"]*"|{re.escape(KERNEL_LOCATIONS)}": \[[^\]]*\])')
+_FOLDER = re.compile(r'"/[^"]*/')
 
 
 def respelled(script: str) -> str:
@@ -70,7 +84,7 @@ def run_passes(mod: IRModule, passes: tuple[Pass, ...], context: CompileContext)
         if not context.keep_passes:
             continue
         after = module_text(mod)
-        context.record(step.name, after, before)
+        context.record(step.name, after, before, step.is_ours)
         before = after
     return mod
 
@@ -204,3 +218,14 @@ def _alone(mod: IRModule, binding: relax.Binding) -> IRModule | None:
     with builder.function("alone", list(relax.analysis.free_vars(binding.value))):
         builder.emit_func_output(builder.emit(binding.value))
     return builder.get()
+
+
+def estimated_flops(function: PrimFunc) -> int | None:
+    """Return TVM's count of a PrimFunc's arithmetic on elements, functions such as `exp` left out.
+
+    None where it cannot tell, as for loops whose length is known at run time only.
+    """
+    try:
+        return int(s_tir.analysis.estimate_tir_flops(IRModule({"main": function})))
+    except (ValueError, TypeError, RuntimeError, *SCHEDULE_ERRORS):
+        return None

@@ -282,3 +282,76 @@ def test_generated_loops_are_refused_if_and_only_if_they_depend():
             assert not depends(*loop), loop
     assert all(write != read for _, _, write, _, read, _ in needless)
     assert len(needless) < 40
+
+
+N = mt.dyn["N"]
+
+
+def reversed_in_place(o: mt.Tensor[[N], mt.float64]):
+    n = o.shape[0]
+    for i in mt.prange(n // 2):
+        first = o[i]
+        o[i] = o[n - 1 - i]
+        o[n - 1 - i] = first
+
+
+def upper_half_into_lower(o: mt.Tensor[[N], mt.float64]):
+    half = o.shape[0] // 2
+    for i in mt.prange(half):
+        for j in range(i):
+            o[i] += o[half + j]
+
+
+def odd_into_even(o):
+    for i in mt.prange(10):
+        o[2 * i] = o[4 * i + 1]
+
+
+def past_the_middle(o: mt.Tensor[[N], mt.float64]):
+    n = o.shape[0]
+    for i in mt.prange((n + 1) // 2 + 1):
+        o[i] = o[n - 1 - i]
+
+
+def below_the_middle(o: mt.Tensor[[N], mt.float64]):
+    half = o.shape[0] // 2
+    for i in mt.prange(half):
+        for j in range(i):
+            o[i] += o[half - j]
+
+
+def even_into_even(o):
+    for i in mt.prange(10):
+        o[2 * i] = o[4 * i + 2]
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+@pytest.mark.parametrize("function", [reversed_in_place, upper_half_into_lower, odd_into_even])
+def test_intervals_that_never_overlap(function, pipeline):
+    kernel = mt.jit(function, pipeline=pipeline)
+    for n in (40, 41):
+        got = np.random.default_rng(0).random(n)
+        want = got.copy()
+        function(want)
+        kernel(got)
+        np.testing.assert_allclose(got, want, rtol=1e-14)
+
+
+@pytest.mark.parametrize("function", [past_the_middle, below_the_middle, even_into_even])
+def test_intervals_that_overlap_somewhere(function):
+    with pytest.raises(LoopDependenceError, match="'o' is written here"):
+        mt.jit(function).compile(np.zeros(41))
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_starts_of_run_time_are_checked(pipeline):
+    @mt.jit(pipeline=pipeline)
+    def ones(o, first: mt.int64, last: mt.int64):
+        for i, j in mt.ndrange((first, last), o.shape[1]):
+            o[i, j] = 1
+
+    o = np.zeros((6, 3))
+    ones(o, 2, 4)
+    assert o.sum(1).tolist() == [0, 0, 3, 3, 0, 0]
+    with pytest.raises(ValueError, match="a parallel loop starts below 0"):
+        ones(o, -2, 4)
