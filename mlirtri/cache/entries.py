@@ -25,7 +25,7 @@ from mlirtri.compiler.records import Compilation, StageRecord, StoredRecord
 from mlirtri.dialect.base.sizes import UNKNOWN, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import ArtifactError, KernelError
-from mlirtri.lowering.core.interface import Capture, Interface, Leaf, like
+from mlirtri.lowering.core.interface import Capture, Interface, Leaf, like, parts_of
 from mlirtri.lowering.core.stage import Code, CompileContext, Executable, PassRecord, Stage
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.pipelines import LazyLowering, Pipeline
@@ -131,9 +131,12 @@ def kernel_writer(
 def _write_executable(executable: Executable | None, folder: Path) -> dict[str, Any] | None:
     if executable is None:
         return None
+    from mlirtri.lowering.cuda_emulation.executable import EmulatedExecutable
     from mlirtri.lowering.runtime.artifact import write_artifact  # loads what it writes
     from mlirtri.lowering.runtime.cuda_executable import CudaExecutable
 
+    if isinstance(executable, EmulatedExecutable):
+        raise NoDescription("it is for the emulated device, and its library is compiled at the first call")
     if isinstance(executable, CudaExecutable):
         raise NoDescription("it is for CUDA, and nvcc would take seconds for its code")
     folder.mkdir()
@@ -149,7 +152,7 @@ def _texts(compilation: Compilation) -> dict[str, Any]:
         name: {
             "text": record.readable(),
             "complete": record.complete(),
-            "passes": [[each.name, each.text, each.changed] for each in passes.get(name, ())],
+            "passes": [[each.name, each.text, each.changed, None, each.is_ours] for each in passes.get(name, ())],
         }
         for name, record in compilation.records.items()
     }
@@ -211,7 +214,7 @@ def _without_names_of_sizes(interface: Interface) -> Interface:
     def of_tree(tree: Any) -> Any:
         if isinstance(tree, Leaf):
             return replace(tree, type=of_type(tree.type))
-        return None if tree is None else like(tree, [of_tree(part) for part in tree])
+        return None if tree is None else like(tree, [of_tree(part) for part in parts_of(tree)])
 
     return replace(
         interface,
@@ -228,7 +231,7 @@ def _named_tuples(tree: Any) -> Iterator[type]:
         return
     if hasattr(tree, "_fields"):
         yield type(tree)
-    for part in tree:
+    for part in parts_of(tree):
         yield from _named_tuples(part)
 
 
@@ -253,7 +256,7 @@ def _with_classes(interface: Interface, classes: Sequence[type]) -> Interface:
         if tree is None or isinstance(tree, Leaf):
             return tree
         if not hasattr(tree, "_fields"):
-            return type(tree)(rebuilt(part) for part in tree)
+            return like(tree, [rebuilt(part) for part in parts_of(tree)])
         kind: Any = next(remaining, None)
         if getattr(kind, "_fields", None) != tree._fields:
             raise ValueError(f"the class of the result is not {type(tree).__name__}")

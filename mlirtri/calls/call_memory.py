@@ -73,7 +73,8 @@ class Memory:
 
     def scratch(self, name: str, scratch: Scratch, shape: tuple[int, ...] | None) -> str:
         """Return the name of an intermediate that is kept, in the form that functions take, in a shape."""
-        self.items.setdefault(f"{name}_memory", lambda _made: scratch.new())
+        self.items.setdefault("arena", lambda _made: self._launches.new_arena())
+        self.items.setdefault(f"{name}_memory", lambda made: scratch.within(made["arena"]))
         shape = scratch.shape if shape is None else shape
 
         def make(made: _Made) -> Any:

@@ -335,7 +335,9 @@ class Variant:
         if self.launches.keeps_scratch:
             return self.memory.scratch(name, scratch, operand.shape)
         if all(not line.startswith(f"{name} = ") for line in self.launching):
-            self.launching.append(f"{name} = {self.name(f'{name}_new', scratch.new)}()")
+            if not any(line.startswith("arena = ") for line in self.launching):
+                self.launching.append(f"arena = {self.name('new_arena', self.launches.new_arena)}()")
+            self.launching.append(f"{name} = {self.name(f'{name}_within', scratch.within)}(arena)")
         return (
             name
             if operand.shape is None
@@ -384,11 +386,9 @@ class Variant:
             if type(tree) is tuple:
                 return f"({''.join(f'{part}, ' for part in parts)})"
             text = f"[{', '.join(parts)}]"
-            return (
-                text
-                if type(tree) is list
-                else f"{self.name('like', like)}({self.name(f'tree{id(tree)}', tree)}, {text})"
-            )
+            if type(tree) is list:
+                return text
+            return f"{self.name('like', like)}({self.name(f'tree{id(tree)}', tree)}, {text})"
         name, type_, *_ = self.located(Operand(RESULT, tree.index))
         for axis, count in tree.counts:
             number = f"{self.located(Operand(RESULT, count))[0]}.item()"

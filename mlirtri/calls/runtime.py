@@ -53,13 +53,16 @@ class Runner:
         self.bound = tuple(
             Entry(name, self.device, leaf, signless).bound_tensor(params or {}) for leaf in interface.bound
         )
-        """What the function takes after the arguments: the same tensors at every call."""
+        """The tensors that the kernel is bound to."""
+        prepare = getattr(executable, "prepared", None)
+        self.prepared = prepare(self.bound) if prepare is not None and self.bound else self.bound
+        """What the executable takes after the arguments: the same tensors at every call."""
         self.outputs = [(tuple(leaf.shape), leaf.dtype.torch) for leaf in interface.leaves]
         self.sizes = DynamicShapes(name, interface, interface.sizes) if interface.sizes is not None else None
         self.views = [view_of(leaf.dtype, signless) for leaf in interface.leaves]
         self.has_views = any(view is not None for view in self.views)
         self.updates = Updates(interface, getattr(executable, "updates_in_place", False))
-        self.callee = Callee(name, interface, executable, semantics, signless, lambda: self.bound)
+        self.callee = Callee(name, interface, executable, semantics, signless, lambda: self.prepared)
         self.has_red_zones: bool = settings.get("MLIRTRI_RED_ZONES")
 
     def short_call(
@@ -146,10 +149,11 @@ class Runner:
         """Launch the executable; raises `KernelTypeError` for tensors without memory (of vmap, or fake)."""
         try:
             if self.has_red_zones:
-                names = [parameter.name for parameter in (*self.interface.parameters, *self.interface.bound)]
-                launch_between_zones(self.name, self.executable, (*inputs, *self.bound), outputs, names)
+                names = [parameter.name for parameter in self.interface.parameters]
+                names += [f"the weight {number}" for number in range(len(self.prepared))]
+                launch_between_zones(self.name, self.executable, (*inputs, *self.prepared), outputs, names)
             else:
-                self.executable.launch((*inputs, *self.bound) if self.bound else inputs, outputs)
+                self.executable.launch((*inputs, *self.prepared) if self.prepared else inputs, outputs)
         except (RuntimeError, MemoryError) as error:
             if isinstance(error, KernelMemoryError):
                 raise

@@ -11,6 +11,7 @@
 - `printing.py`: the texts of a stage, and the way back from text.
 - `isolation.py`: parses MLIR that others wrote in another process first.
 - `observe.py`: the hook between stages, made from arguments and settings.
+- `live_trace.py`: trace pages that are written meanwhile, `MLIRTRI_TRACE`.
 - `verify.py`: the operations that each stage may hold.
 - `user_stages.py`: what a user's stage may give.
 - `dumps.py`: stages, manifest and parameters as files.

@@ -98,7 +98,8 @@ def _memory(type_: TensorType) -> tuple[Any, ...]:
 def _of_mlir(module: Any, path: Path) -> tuple[str, Interface]:
     functions = public_functions(module)
     if len(functions) != 1:
-        raise ParseError(f"expected a module of one function, found {len(functions)}", Span(str(path), 1, 1))
+        span = _span_of_function(functions[1], path) if functions else Span(str(path), 1, 1)
+        raise ParseError(f"expected a module of one function, found {len(functions)}", span)
     [function] = functions
     arguments = function.regions[0].blocks[0].arguments
     inputs, results = _signature(module, function, path)
@@ -157,12 +158,19 @@ def _signature(module: Any, function: Any, path: Path) -> tuple[list[TensorType]
     try:
         return [type_of(type_) for type_ in signature.inputs], [type_of(type_) for type_ in signature.results]
     except KernelError as error:
-        span = span_of(function.location) or Span(str(path), 1, 1)
-        raise ParseError(error.message, span, help="kernels take and return ranked tensors") from None
+        raise ParseError(
+            error.message, _span_of_function(function, path), help="kernels take and return ranked tensors"
+        ) from None
+
+
+def _span_of_function(function: Any, path: Path) -> Span:
+    """Return where a function stands; text is parsed under the name "-", so its file is shown instead."""
+    span = span_of(function.location) or Span(str(path), 1, 1)
+    return replace(span, file=str(path)) if span.file == "-" else span
 
 
 def _signature_before_buffers(module: Any, function: Any, path: Path) -> Any:
-    span, attributes = Span(str(path), 1, 1), module.operation.attributes
+    span, attributes = _span_of_function(function, path), module.operation.attributes
     if SIGNATURE not in attributes:
         raise ParseError(
             f"which buffers of {function.attributes['sym_name'].value!r} are results is not said",

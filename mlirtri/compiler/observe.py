@@ -10,12 +10,13 @@ from mlirtri import settings
 from mlirtri.compiler.dumps import edited_file, write_dump
 from mlirtri.compiler.interface_json import to_json
 from mlirtri.compiler.interfaces import described, fits, function_of
+from mlirtri.compiler.live_trace import LiveTrace
 from mlirtri.compiler.printing import RESUMABLE, parse_given
 from mlirtri.compiler.records import Compilation, StageRecord
 from mlirtri.compiler.verify import verify
-from mlirtri.errors import ParseError, Span, UnknownOptionError, did_you_mean
+from mlirtri.errors import KernelError, ParseError, Span, UnknownOptionError, did_you_mean
 from mlirtri.lowering.core.interface import Capture
-from mlirtri.lowering.core.stage import CompileContext, PassRecord, Stage
+from mlirtri.lowering.core.stage import Code, CompileContext, PassRecord, Stage
 from mlirtri.lowering.pipelines import AKG_ALIASES, PIPELINE_STAGES, TARGET_STAGES, Pipeline
 
 BANNER = "// -----// IR Dump After {name} ({kernel}: {stage}) //----- //"
@@ -30,6 +31,8 @@ class Observer:
         self.printed = _stages_to_print(print_ir, pipeline)
         self.dump_folder: Path | None = settings.get("MLIRTRI_DUMP_DIR")
         self.override_folder = _override_folder()
+        trace_folder: Path | None = settings.get("MLIRTRI_TRACE")
+        self.live_trace = LiveTrace(trace_folder, kernel, pipeline.name) if trace_folder is not None else None
         self.verifies: bool = settings.get("MLIRTRI_VERIFY")
         self._last_shown = ""
 
@@ -42,7 +45,8 @@ class Observer:
     @property
     def wants_passes(self) -> bool:
         """Return whether to keep the text after each pass; with edited files it cannot be repeated later."""
-        return bool(self.printed) or self.dump_folder is not None or self.override_folder is not None
+        folders = (self.dump_folder, self.override_folder, self.live_trace)
+        return bool(self.printed) or any(folder is not None for folder in folders)
 
     def __call__(self, stage: Stage, ir: Any, context: CompileContext) -> Any:
         ir = self._overridden(stage, ir, context)
@@ -50,7 +54,14 @@ class Observer:
             verify(stage, ir, context)
         if stage.name in self.printed:
             self._show(stage.name, stage.name, StageRecord(stage, 0.0, ir).readable())
+        if self.live_trace is not None:
+            self.live_trace.stage(stage, ir, context)
         return ir
+
+    def on_failure(self, stage: Stage, error: KernelError, context: CompileContext) -> None:
+        """Let the trace page say where the compilation ended."""
+        if self.live_trace is not None:
+            self.live_trace.failed(stage, error, context)
 
     def on_pass(self, stage: str, record: PassRecord) -> None:
         """Print the IR after a pass that changed something."""
@@ -74,7 +85,9 @@ class Observer:
         print(f"{banner}\n{text.rstrip()}\n", file=sys.stderr)
 
     def _overridden(self, stage: Stage, ir: Any, context: CompileContext) -> Any:
-        if self.override_folder is None or stage.kind not in RESUMABLE:
+        # Edited CUDA source is for the emulated device; a real one gets what TVM makes at the first launch.
+        is_source = stage.kind == "cuda" and context.target.is_emulated
+        if self.override_folder is None or (stage.kind not in RESUMABLE and not is_source):
             return ir
         facts = {
             "kernel": self.kernel,
@@ -87,6 +100,9 @@ class Observer:
         if file is None:
             return ir
         path, text = file
+        if is_source:
+            print(f"mlirtri: stage {stage.name} of {self.kernel} is taken from {path}", file=sys.stderr)
+            return _with_source(ir, text, path)
         edited = parse_given(stage.kind, text, str(path))
         name, interface = function_of(stage.kind, edited, path)
         if name != self.kernel or not fits(interface, context.interface):
@@ -96,6 +112,7 @@ class Observer:
                 Span(str(path), 1, 1),
                 help="an edited stage keeps the kernel's name and signature",
             )
+        print(f"mlirtri: stage {stage.name} of {self.kernel} is taken from {path}", file=sys.stderr)
         return edited
 
     def overrides(self) -> list[Capture]:
@@ -108,6 +125,17 @@ class Observer:
         """Write every stage and pass, and a manifest, to ``MLIRTRI_DUMP_DIR`` if it is set."""
         if self.dump_folder is not None:
             write_dump(self.dump_folder, f"{self.kernel}-{digest[:8]}", self.pipeline, compilation, facts)
+
+
+def _with_source(code: Code, text: str, path: Path) -> Code:
+    from mlirtri.lowering.cuda_emulation.translation import kernels_of
+
+    if missing := [name for name in kernels_of(code.text) if name not in kernels_of(text)]:
+        raise ParseError(
+            f"this file has no kernel {missing[0]!r}", Span(str(path), 1, 1), help="keep its head as it is"
+        )
+    executable: Any = code.executable
+    return Code(text, executable and executable.with_source(text), code.payload)
 
 
 def _override_folder() -> Path | None:

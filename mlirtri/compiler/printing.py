@@ -6,11 +6,12 @@ TVM's parser runs TVMScript as Python: reading such a file is trusting it like c
 
 from __future__ import annotations
 
+import re
 from types import ModuleType
 from typing import Any
 
 from mlirtri.compiler.isolation import text_of, try_parsing
-from mlirtri.dialect.bindings.locations import locate_implied_bodies, parse_text
+from mlirtri.dialect.bindings.locations import locate_implied_bodies, name_arguments, parse_text
 from mlirtri.dialect.bindings.mlir import print_complete, print_module
 from mlirtri.dialect.definition import context_for
 from mlirtri.errors import ParseError, Span
@@ -20,20 +21,35 @@ from mlirtri.lowering.mlir.attribute_checks import check_attributes
 
 SUFFIXES = {
     "python": "txt", "mlir": "mlir", "tvmscript": "py", "llvm": "ll", "cuda": "cu", "asm": "s", "ptx": "ptx",
-    "listing": "txt",
+    "spirv": "mlir", "listing": "txt",
 }  # fmt: skip
 RESUMABLE = ("mlir", "tvmscript")
 
 
 def readable(kind: str, ir: Any) -> str:
-    """Return the text that `kernel.ir` shows."""
+    """Return the text that `kernel.ir` shows, with the names of source files but not their folders."""
     if kind == "python":
         return print_tree(ir)
     if kind == "mlir":
         return print_module(ir)
     if kind == "tvmscript":
         return _tvm_text().print_readable(ir)
-    return ir.text if isinstance(ir, Code) else str(ir)
+    text = ir.text if isinstance(ir, Code) else str(ir)
+    for pattern, without in _FOLDERS.get(kind, ()):
+        text = pattern.sub(without, text)
+    return text
+
+
+_COMMENTED = r"^(\s*(?:;|//) )/[^\n\"]*/(?=[^/\n]*:\d+$)"
+_FOLDERS = {
+    kind: [(re.compile(pattern, re.MULTILINE), without) for pattern, without in patterns]
+    for kind, patterns in {
+        "llvm": [(r'(!DIFile\(filename: ")/[^"]*/([^"/]*", directory: )"[^"]*"', r'\1\2""')],
+        "asm": [(r'^(\s*\.file\s+\d+ )"/" "/[^"]*/', r'\1"" "'), (_COMMENTED, r"\1")],
+        "cuda": [(r'^(\s*#line \d+ ")/[^"]*/', r"\1"), (_COMMENTED, r"\1")],
+    }.items()
+}
+"""By kind of code, what takes the folders of source files out of it, so that two checkouts print the same text."""
 
 
 def complete(kind: str, ir: Any) -> str:
@@ -42,7 +58,7 @@ def complete(kind: str, ir: Any) -> str:
         return print_complete(ir)
     if kind == "tvmscript":
         return _tvm_text().print_complete(ir)
-    return readable(kind, ir)
+    return ir.text if isinstance(ir, Code) else readable(kind, ir)
 
 
 def settle(kind: str, ir: Any) -> Any:
@@ -75,7 +91,9 @@ def parse_given(kind: str, text: str, file: str) -> Any:
 
 
 def _parse_mlir(text: str, file: str) -> Any:
-    return parse_text(text, file, context_for(text))
+    module = parse_text(text, file, context_for(text))
+    name_arguments(module, text)
+    return module
 
 
 def _tvm_text() -> ModuleType:

@@ -113,6 +113,24 @@ class Texts(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._compilation.records)
 
+    def __str__(self) -> str:
+        """Return the stages with the lines of their texts and the time that they took."""
+        lines = [f"{name:12} {note}" for name, note, _, _ in self._notes()]
+        return "\n".join([*lines, 'index it with a name for the text: ir["tri"]'])
+
+    def _repr_html_(self) -> str:
+        from mlirtri.trace.notebook import texts_html  # loads Pygments
+
+        return texts_html(self._notes())
+
+    def _notes(self) -> list[tuple[str, str, str, str]]:
+        records = self._compilation.records.items()
+        texts = [(name, record.stage.kind, record.readable(), record.seconds) for name, record in records]
+        return [
+            (name, f"{kind:10} {len(text.splitlines()):6} lines {seconds * 1e3:8.1f} ms", kind, text)
+            for name, kind, text, seconds in texts
+        ]
+
 
 class Passes(dict[str, str]):
     """Pass name to the text after it, in order; `changed` has the names of those that changed something."""
@@ -120,3 +138,24 @@ class Passes(dict[str, str]):
     def __init__(self, records: list[PassRecord]):
         super().__init__((record.name, record.text) for record in records)
         self.changed = tuple(record.name for record in records if record.changed)
+        self._records = tuple(records)
+
+    def __repr__(self) -> str:
+        """Return the passes, those that changed something marked, with whose they are and their time."""
+        return "\n".join(f"{name:36} {note}" for name, note, _, _ in self._notes()) or "no passes"
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        from mlirtri.trace.notebook import texts_html  # loads Pygments
+
+        return texts_html(self._notes())
+
+    def _notes(self) -> list[tuple[str, str, str, str]]:
+        notes = []
+        for record in self._records:
+            time = "" if record.seconds is None else f"{record.seconds * 1e3:8.1f} ms"
+            whose = "ours" if record.is_ours else "upstream"
+            note = f"{'changed' if record.changed else '-':8} {whose:9}{time}"
+            notes.append((record.name, note.rstrip(), "mlir", record.text))
+        return notes

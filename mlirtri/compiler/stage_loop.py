@@ -37,7 +37,12 @@ def _run_all(ir: Any, pipeline: Pipeline, context: CompileContext, hook: Hook | 
     for stage in pipeline.stages:
         context.stage = stage.name
         start = context.since = time.perf_counter()
-        ir = settle(stage.kind, _run(stage, ir, context))
+        try:
+            ir = settle(stage.kind, _run(stage, ir, context))
+        except KernelError as error:
+            if context.on_failure is not None:
+                context.on_failure(stage, error, context)
+            raise
         seconds = time.perf_counter() - start
         if hook is not None:
             ir = hook(stage, ir, context)

@@ -12,11 +12,13 @@
 - `options.py`: target, pipeline, schedule and the rest, with settings and defaults filled in.
 - `configuration.py`: `Config`, and other ways to write one way to compile a kernel.
 - `cached.py`: a kernel from the disk cache, or compiled and kept there.
+- `cached_stages.py`: the later stages of programs and graphs from the disk cache.
 - `session.py`: one compilation, of a function or from a file (`resume`).
 - `parallel.py`: many compilations at the same time, by other processes. `remote.py`: what these do.
 - `kernel.py`: a compiled kernel, called and read stage by stage.
 - `export.py`: a stage as MLIR that other tools take.
-- `fusion_report.py`: `kernel.fusion`.
+- `fusion_report.py`: `kernel.fusion`. `task_report.py`: `kernel.tasks`.
+- `tracing.py`: `kernel.trace`, kernels as pages.
 - `saved.py`: kernels as folders that are loaded without the compiler; `saved_files.py` finds out whether they changed;
   `c_interface.py` is for C programs.
 - `arguments.py`: arguments as the command line writes them, random data, summaries of results.

@@ -102,7 +102,7 @@ def device_for(target: Target) -> str:
     """Return torch's device for a target; the CPU if it is missing, so that the kernel reports it."""
     import torch  # late: `mlirtri emit` needs none
 
-    return "cuda" if target.is_cuda and torch.cuda.is_available() else "cpu"
+    return target.device if torch.cuda.is_available() else "cpu"
 
 
 def random_array(name: str, type_: TensorType, bounds: Bounds | None = None) -> np.ndarray:

@@ -43,6 +43,8 @@ class Request:
         """Return the key in the disk cache; raises `NoDescription` where there is none."""
         if settings.get("MLIRTRI_OVERRIDE_DIR") is not None:
             raise NoDescription("MLIRTRI_OVERRIDE_DIR is set, and files there may replace stages")
+        if settings.get("MLIRTRI_TRACE") is not None:
+            raise NoDescription("MLIRTRI_TRACE is set, and its pages are written while stages run")
         return self.new_key()
 
     def new_key(self) -> Key:

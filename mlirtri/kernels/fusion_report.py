@@ -15,6 +15,13 @@ from mlirtri.compiler.records import COMPILING, Compilation
 from mlirtri.lowering.core.stage import Edge
 from mlirtri.lowering.fusion import explain as explain_linalg
 
+_STYLE = """<style>
+.mlirtri-fusion path { fill: none; stroke-width: 2.5; }
+.mlirtri-fusion path.fused { stroke: #1f9d4d; }
+.mlirtri-fusion path.apart { stroke: #d0402b; stroke-dasharray: 5 4; }
+.mlirtri-fusion svg text, .mlirtri-fusion circle { fill: currentColor; font: 12px sans-serif; }
+</style>"""
+
 
 @dataclass(frozen=True)
 class FusionReport:
@@ -41,6 +48,18 @@ class FusionReport:
             entries = (edge.stage, edge.producer, edge.consumer, line, verdict, edge.kind, edge.reason)
             table.add_row(*map(escape, entries))
         return table
+
+    def _repr_html_(self) -> str:
+        from mlirtri.trace.notebook import table_html
+        from mlirtri.trace.plots import edge_rows, fusion_graph
+
+        stages = dict.fromkeys(edge.stage for edge in self.edges)
+        graphs = [fusion_graph([edge for edge in self.edges if edge.stage == stage]) for stage in stages]
+        rows = [
+            [("yes" if cell is True else str(cell or "no")) for cell in row.values()] for row in edge_rows(self.edges)
+        ]
+        headings = ("stage", "producer", "consumer", "line", "fused", "kind", "why")
+        return f"{_STYLE}<div class='mlirtri-fusion'>{''.join(graphs)}{table_html(headings, rows)}</div>"
 
     def __str__(self) -> str:
         lines = []

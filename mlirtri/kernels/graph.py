@@ -330,6 +330,8 @@ def graph(
     A kernel's own `semantics`, `unroll`, `inline_depth` and `debug` hold for its calls; target, pipeline and schedule
     are the graph's. Kernels without `semantics` follow the graph's, torch's unless it says ``semantics="numpy"``.
     """
+    if not isinstance(name, str):
+        raise KernelTypeError(f"a graph's name is a string, not {name!r}", help='write mlirtri.graph("step")')
     return Graph(name, Options(target, pipeline, schedule, print_ir, semantics))
 
 

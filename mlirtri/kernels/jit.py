@@ -271,11 +271,12 @@ def jit(
 ) -> Any:
     """Make a kernel of a plain Python function over tensors. The function is read, never run.
 
-    `target` is ``"cpu"`` (default), ``"gpu"``, ``"cuda"`` or ``"cuda:sm_90"``; `pipeline` is ``"linalg"`` (default),
-    ``"relax"``, ``"mlir"``, ``"poly"`` or a `Pipeline`; `schedule` is ``"default"``, ``"none"``, or ``"meta"``, which
-    measures schedules for up to a minute (``"meta:trials=200,seconds=30"``) and remembers the best. `print_ir` prints
-    to stderr the IR after each pass of all stages (True) or of those named. `semantics` is ``"numpy"`` or ``"torch"``,
-    whose dtype rules and defaults hold; by default NumPy's where all tensors of a call are NumPy arrays, else torch's.
+    `target` is ``"cpu"`` (default), ``"gpu"``, ``"cuda"``, ``"cuda:sm_90"`` or ``"cuda:emulated"``; `pipeline` is
+    ``"linalg"`` (default), ``"relax"``, ``"mlir"``, ``"poly"``, ``"upstream"`` or a `Pipeline`; `schedule` is
+    ``"default"``, ``"none"``, or ``"meta"``, which measures schedules for up to a minute and remembers the best
+    (``"meta:trials=200,seconds=30"``). `print_ir` prints to stderr the IR after each pass of all stages (True) or of
+    those named. `semantics` is ``"numpy"`` or ``"torch"``, whose dtype rules and defaults hold; by default NumPy's
+    where all tensors of a call are NumPy arrays, else torch's.
     Loops of up to `unroll` iterations (4) are unrolled, and calls inlined `inline_depth` (500) deep: recursion ends on
     values known at compile time. With `debug` `assert` and `device_print` take effect,
     and kernels on CUDA check indices, as those on CPUs always do.

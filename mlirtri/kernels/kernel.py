@@ -19,6 +19,7 @@ from mlirtri.lowering.pipelines import Pipeline
 
 if TYPE_CHECKING:
     from mlirtri.kernels.fusion_report import FusionReport
+    from mlirtri.kernels.task_report import TaskReport
 
 
 @dataclass(frozen=True)
@@ -110,12 +111,24 @@ class Kernel:
         return explain_fusion(self.name, self.compilation)
 
     @cached_property
+    def tasks(self) -> TaskReport:
+        """Return the parallel loops and the serial parts between them: bounds, blocks, what each reads and writes."""
+        from mlirtri.kernels.task_report import tasks  # loads MLIR
+
+        return tasks(self.name, self.compilation)
+
+    @cached_property
     def observed(self) -> Compilation:
         """Return a compilation with the text after each pass: the kernel's own, or a second one."""
         if self.compilation.context.keep_passes:
             return self.compilation
         with COMPILING:  # cached properties have no lock of their own since Python 3.12
             return self.__dict__.get("observed") or self.compile_with_passes()
+
+    @property
+    def binaries(self) -> dict[str, bytes]:
+        """Return the SPIR-V module of each kernel by name, in the order of the launches; none for other targets."""
+        return dict(getattr(self.compilation.executable, "binaries", {}))
 
     @property
     def params(self) -> dict[str, Any]:
@@ -134,13 +147,33 @@ class Kernel:
 
     @property
     def stats(self) -> dict[str, Any]:
-        """Return ``kernels`` launched per call, ``bytes`` read and written by them, ``compile_seconds`` by stage."""
+        """Return ``kernels`` launched per call, ``bytes`` read and written by them, ``compile_seconds`` by stage.
+
+        ``peak_bytes`` is the memory of all intermediates together; None where it is not known before a call.
+        A kernel that was compiled here for CUDA has also ``launches``, a `LaunchFigures` each, and ``flops``; one for
+        SPIR-V a `Dispatch` for each launch.
+        """
         executable = self.compilation.executable
-        return {
+        figures = {
             "kernels": executable.kernels if executable else None,
             "bytes": executable.bytes if executable else None,
+            "peak_bytes": getattr(executable, "peak_bytes", None),
             "compile_seconds": self.compilation.seconds,
         }
+        return figures | self._figures_of_launches
+
+    @cached_property
+    def _figures_of_launches(self) -> dict[str, Any]:
+        with COMPILING:
+            make_figures = getattr(self.compilation.executable, "make_figures", tuple)
+            if not (launches := make_figures()):
+                return {}
+            from mlirtri.lowering.toolchain.tvm_passes import estimated_flops, prim_funcs  # loads TVM
+
+            record = self.compilation.records["tir"] if "tir" in self.compilation.records else None
+            counts = [estimated_flops(function) for _, function in prim_funcs(record.ir)] if record else [None]
+            flops = None if None in counts else sum(count for count in counts if count is not None)
+            return {"launches": launches, "flops": flops}
 
     @property
     def runner(self) -> Any:
@@ -167,7 +200,7 @@ class Kernel:
             self.compilation.executable,
             self.semantics,
             self.pipeline.signless,
-            self.target.is_cuda,
+            self.target.device == "cuda",
             self.params,
         )
 
@@ -182,13 +215,13 @@ class Kernel:
 
     def _short_call(self) -> Callable[..., Any]:
         is_named_out = any(parameter.name == "out" for parameter in self.interface.parameters)
-        if is_named_out or self.target.is_cuda:
+        if is_named_out or self.target.kind != "cpu":
             return self._general_call
         from mlirtri.calls.short_calls import Callee, short_call
 
         callee = Callee(
             self.name, self.interface, self.compilation.executable, self.semantics, self.pipeline.signless,
-            lambda: self.runner.bound,
+            lambda: self.runner.prepared,
         )  # fmt: skip
         return short_call(callee, self._general_call, self._install, hide_frames)
 
@@ -222,6 +255,17 @@ class Kernel:
                 + f"; got {len(arguments)} positional arguments" * (len(arguments) > len(names))
             )
         return tuple(values[name] for name in names)
+
+    @public
+    def trace(self, path: str | Path, *others: Kernel) -> Path:
+        """Write a page of HTML with every stage and pass, beside those of `others`; return its path.
+
+        It needs no network. A click on a line marks what comes from the same line of the source in every stage.
+        """
+        from mlirtri.kernels.tracing import write_trace  # loads Pygments
+
+        write_trace((self, *others), Path(path))
+        return Path(path)
 
     def to_mlir(
         self,
@@ -275,6 +319,11 @@ class Kernel:
         """The name with the types of the run-time arguments."""
         parameters = self.interface.parameters if self.interface is not None else ()
         return f"{self.name}({', '.join(f'{p.name}: {p.type}' for p in parameters)})"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<p><code>{escape(repr(self))}</code></p>{self.ir._repr_html_()}"
 
     def __repr__(self) -> str:
         return f"<mlirtri kernel {self.signature} for {self.target}, pipeline {self.pipeline.name!r}>"

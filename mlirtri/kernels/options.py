@@ -54,6 +54,8 @@ def resolved(options: Options) -> tuple[Target, str, Any]:
     target = as_target(options.target if options.target is not None else settings.get("MLIRTRI_TARGET"))
     schedule = checked_schedule(options.schedule if options.schedule is not None else "default")
     usual = INTERPRETER if settings.get("MLIRTRI_INTERPRET") else settings.get("MLIRTRI_PIPELINE")
+    if target.kind == "spirv":
+        usual = "mlir"  # the only one that makes SPIR-V
     pipeline = pipeline_for(options.pipeline if options.pipeline is not None else usual, target)
     if schedule != "default" and pipeline.name in WITHOUT_TVM:
         raise UnknownOptionError(

@@ -17,6 +17,7 @@ from mlirtri.compiler.records import COMPILING, Compilation, StageRecord
 from mlirtri.compiler.stage_loop import record_of, run_stages
 from mlirtri.compiler.versions import versions
 from mlirtri.errors import KernelError, UnknownOptionError
+from mlirtri.kernels.cached_stages import StagesRequest, compile_stages
 from mlirtri.kernels.kernel import Compiled, Kernel
 from mlirtri.kernels.options import Options, content_key, language_options, resolved
 from mlirtri.lowering.core.interface import KernelSource, Specialization
@@ -102,7 +103,22 @@ def compile_graph(graph: KernelGraph, options: Options, cache: dict[Any, Kernel]
     target, schedule, pipeline = resolved(options)
     chosen = target, schedule, pipeline_of_graph(pipeline)
     elaborated = _elaborated(graph, graph.symbol, graph.semantics, chosen, options)
-    return elaborated.known(cache) or run_later_stages(elaborated, cache)
+    known = elaborated.known(cache)
+    if known is not None or elaborated.observer.wants_passes:
+        return known or run_later_stages(elaborated, cache)
+    request = StagesRequest(
+        graph.symbol, "graph", graph.semantics, elaborated.pipeline, target, schedule, elaborated.front,
+        lambda: _whole(elaborated), lambda: compile_again(elaborated.front, elaborated.pipeline),
+    )  # fmt: skip
+    complete = compile_stages(request)
+    later = {stage.name: complete.records[stage.name] for stage in elaborated.back.stages}
+    return elaborated.finished(later, complete.ir, cache)
+
+
+def _whole(elaborated: Elaborated) -> Compilation:
+    front = elaborated.front
+    later = _later_stages(elaborated)
+    return Compilation(front.context, {**front.records, **later.records}, later.ir)
 
 
 def elaborate(function: Callable[..., Any], specialization: Specialization, options: Options) -> Elaborated:
@@ -123,6 +139,7 @@ def _elaborated(
     observer = Observer(symbol, pipeline, options.print_ir)
     context = CompileContext(
         symbol, target, schedule, keep_passes=observer.wants_passes, on_pass=observer.on_pass,
+        on_failure=observer.on_failure,
         **language_options(options), stops=pipeline.name == INTERPRETER,
     )  # fmt: skip
     front, _ = _split(pipeline)
@@ -138,10 +155,14 @@ def _elaborated(
 
 def run_later_stages(elaborated: Elaborated, cache: dict[Any, Kernel]) -> Compiled:
     """Return the kernel of a function after its front end; raises the `KernelError` of the stage that refuses."""
+    later = _later_stages(elaborated)
+    return elaborated.finished(later.records, later.ir, cache)
+
+
+def _later_stages(elaborated: Elaborated) -> Compilation:
     front = elaborated.front
     with more_frames(FRAMES_OF_REGIONS):
-        later = run_stages(front.ir, elaborated.back, front.context, elaborated.observer)
-    return elaborated.finished(later.records, later.ir, cache)
+        return run_stages(front.ir, elaborated.back, front.context, elaborated.observer)
 
 
 def _split(pipeline: Pipeline) -> tuple[Pipeline, Pipeline]:
@@ -232,7 +253,8 @@ def _resume(
 
     def run(module: Any, keep_passes: bool, hook: Observer | None) -> Compilation:
         context = CompileContext(name, target, schedule, interface=interface, keep_passes=keep_passes, params=params)
-        context.on_pass = hook.on_pass if hook else None
+        if hook is not None:
+            context.on_pass, context.on_failure = hook.on_pass, hook.on_failure
         first = record_of(start, module, 0.0)
         later = run_stages(module, pipeline.after(start.name), context, hook)
         return Compilation(context, {start.name: first, **later.records}, later.ir)

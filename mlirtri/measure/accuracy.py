@@ -5,10 +5,77 @@ The error of complex numbers is the distance in the plane, in ulps of the parts'
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import ml_dtypes
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import find_dtype
+
+_SMALL = 2.0**-10
+"""A value is said to cancel if it is smaller than this share of the result's largest magnitude."""
+_ROUNDINGS = 64
+"""Units in the last place of the result's magnitude that rounding explains, whatever the length of its sums."""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How far results are from the expected ones."""
+
+    max_error: float
+    """Largest |actual - expected|."""
+    max_relative: float
+    """The same, divided by the largest magnitude of the result it is in."""
+    max_ulp: float | None
+    """Largest difference in units in the last place, among values that do not cancel; None without floats."""
+    cancels: bool
+    """Whether a value that cancels differs by more units than that."""
+    difference: str | None
+    """The first element that differs by more than rounding explains."""
+
+
+def accuracy(actual: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> Accuracy:
+    """Return the accuracy of several results, which have the shapes of the expected ones."""
+    pairs = list(zip(actual, expected, strict=True))
+    errors = [absolute_error(found, exact) for found, exact in pairs]
+    relative = [_relative(error, exact) for error, (_, exact) in zip(errors, pairs, strict=True)]
+    ulps = [_ulps_by_size(found, exact) for found, exact in pairs if is_float(found)]
+    large, small = max((each[0] for each in ulps), default=None), max((each[1] for each in ulps), default=0.0)
+    named = [(f"result[{number}]" if len(pairs) > 1 else "result", *pair) for number, pair in enumerate(pairs)]
+    first = next((text for each in named if (text := first_difference(*each)) is not None), None)
+    cancels = large is not None and small > large
+    return Accuracy(max(errors, default=0.0), max(relative, default=0.0), large, cancels, first)
+
+
+def first_difference(name: str, actual: np.ndarray, expected: np.ndarray) -> str | None:
+    """Return where, in row-major order, an element first differs by more than rounding explains, and both values."""
+    if actual.size == 0:
+        return None
+    if is_float(actual):
+        # Not more exact than its dtype, nor than sums of its length.
+        facts = ml_dtypes.finfo(actual.dtype)
+        allowed = float(facts.eps) * _ROUNDINGS * max(1.0, _magnitude(expected)) * max(1.0, actual.size**0.25)
+        differs = _differences(actual, expected) > allowed
+    else:
+        differs = np.asarray(actual != expected)
+    if not differs.any():
+        return None
+    index = tuple(int(each) for each in np.unravel_index(int(np.argmax(differs)), actual.shape))
+    share = f"{int(differs.sum())} of {actual.size} elements differ"
+    return f"{name}[{', '.join(map(str, index))}] is {actual[index]}, not {expected[index]} ({share})"
+
+
+def _relative(error: float, expected: np.ndarray) -> float:
+    magnitude = _magnitude(expected)
+    return 0.0 if error == 0 else error / magnitude if magnitude else float("inf")
+
+
+def _magnitude(array: np.ndarray) -> float:
+    """Return the largest finite magnitude; 0 for an array without one."""
+    with np.errstate(all="ignore"):
+        sizes = np.abs(_wide(array))
+    return float(np.max(sizes, where=np.isfinite(sizes), initial=0.0))
 
 
 def is_float(array: np.ndarray) -> bool:
@@ -33,8 +100,13 @@ def ulp_error(actual: np.ndarray, expected: np.ndarray) -> float:
 
     The ulp of x is 2^(floor(log2 |x|) - p) for p fraction bits, and that of the smallest normal number below it.
     """
+    return max(_ulps_by_size(actual, expected))
+
+
+def _ulps_by_size(actual: np.ndarray, expected: np.ndarray) -> tuple[float, float]:
+    """Return the largest difference in ulps of values that do not cancel, and of those that do."""
     if actual.size == 0:
-        return 0.0
+        return 0.0, 0.0
     facts = ml_dtypes.finfo(actual.dtype)
     with np.errstate(all="ignore"):
         # frexp's fraction is in [0.5, 1), so its exponent is one more than floor(log2).
@@ -43,7 +115,13 @@ def ulp_error(actual: np.ndarray, expected: np.ndarray) -> float:
         ulps = _differences(actual, expected) / unit
         # An expected value that overflows the dtype is infinite in it.
         overflows = np.isinf(_wide(actual)) & (expected.astype(actual.dtype) == actual)
-    return float(np.where(overflows, 0.0, ulps).max())
+    ulps = np.where(overflows, 0.0, ulps)
+    with np.errstate(all="ignore"):
+        is_small = np.abs(_wide(expected)) < _SMALL * _magnitude(expected)
+    # NaN and infinity where a number is expected are no matter of cancellation.
+    is_small &= np.isfinite(ulps)
+    large, small = (np.max(ulps, where=where, initial=0.0) for where in (~is_small, is_small))
+    return float(large), float(small)
 
 
 def _wide(array: np.ndarray) -> np.ndarray:

@@ -16,17 +16,24 @@ from mlirtri.kernels.jit import JitFunction
 from mlirtri.language.arguments import is_array, is_torch
 from mlirtri.measure.copies import host_array
 
+Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""A compiler of Python functions, such as ``numba.njit``."""
 
-def plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function, with every kernel that it can reach by name replaced by its plain function."""
-    return _Plain().of(function)
+
+def plain(function: Callable[..., Any], wrap: Wrapper | None = None) -> Callable[..., Any]:
+    """Return the function, with every kernel that it can reach by name replaced by its plain function.
+
+    Those are given to `wrap`, for compilers that compile what a function calls only where they are told to.
+    """
+    return _Plain(wrap).of(function)
 
 
 class _Plain:
     """Copies of functions by identity, so that a recursive function calls its own copy."""
 
-    def __init__(self) -> None:
+    def __init__(self, wrap: Wrapper | None) -> None:
         self.made: dict[int, Callable[..., Any]] = {}
+        self.wrap = wrap
 
     def of(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if id(function) in self.made:
@@ -44,12 +51,21 @@ class _Plain:
         return copy
 
     def _value(self, value: Any) -> Any:
-        return self.of(value.__mlirtri_function__) if isinstance(value, JitFunction) else value
+        if not isinstance(value, JitFunction):
+            return value
+        function = self.of(value.__mlirtri_function__)
+        return function if self.wrap is None else self.wrap(function)
 
 
 def as_plain(f: JitFunction, named: Mapping[str, Any]) -> Callable[[], Any]:
     """Return a call of the plain function on these arguments, which it may write."""
-    function = plain(f.__mlirtri_function__)
+    return plain_call(f, named)
+
+
+def plain_call(f: JitFunction, named: Mapping[str, Any], wrap: Wrapper | None = None) -> Callable[[], Any]:
+    """Return a call of the plain function, compiled by `wrap` if there is one, on these arguments."""
+    function = plain(f.__mlirtri_function__, wrap)
+    function = function if wrap is None else wrap(function)
     arguments = dict(named)
     by_name = {name: arguments.pop(name) for name, p in f.signature.parameters.items() if p.kind is p.KEYWORD_ONLY}
     return lambda: function(*arguments.values(), **by_name)

@@ -5,7 +5,6 @@ what does not parse, names that the program does not have, and unknown options. 
 `mlirtri/__init__.py`, which loads them lazily, import this package.
 
 - `program.py`: the class `Program`
-- `cached_programs.py`: what stands behind the import, from the disk cache
 - `params.py`: the tensors that a program is bound to
 - `mlir_program.py`: MLIR and TOSA
 - `signless.py`: integers without a sign, called with either

@@ -6,14 +6,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
 from mlirtri.compiler.isolation import text_of, text_of_bytecode, try_parsing
 from mlirtri.compiler.records import COMPILING
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.dialect.bindings.locations import give_locations, locate_implied_bodies, name_of, parse_text, span_of
+from mlirtri.dialect.bindings.locations import give_locations, locate_implied_bodies, name_arguments, parse_text
 from mlirtri.dialect.bindings.mlir import ir, print_complete, public_functions
 from mlirtri.dialect.definition import context_for
 from mlirtri.errors import KernelError, ParseError, Span
@@ -26,10 +25,6 @@ from mlirtri.lowering.mlir.attributes import DTYPE, argument_attributes, result_
 from mlirtri.programs.mlir_sources import BYTECODE, MODULE, contents_of, split_resources
 from mlirtri.programs.program import Program
 from mlirtri.programs.signless import SignlessKernel
-
-_NAME = re.compile(rb"%([A-Za-z0-9_$.-]+)")
-_NOT_BY_NAME = ("self", "out")
-"""What a call takes besides the arguments; those of such names are called by their number."""
 
 
 class MlirProgram(Program):
@@ -150,7 +145,7 @@ def _read_source(data: bytes, file: str, operations: Sequence[str], read: Callab
         module = read(text, file)
         with _errors_in(file):
             check_attributes(module)
-        _name_arguments(module, text)
+        name_arguments(module, text)
         return _split_constants(module, file, resources, operations)
 
 
@@ -163,21 +158,6 @@ def _split_constants(module: Any, file: str, resources: Mapping[str, bytes], ope
     # The parser does not know the text's file.
     text = re.sub(r'"-":(?=\d+:\d+)', lambda _: f"{ir_string(file)}:", print_complete(module))
     return Source(text, file, params, functions)
-
-
-def _name_arguments(module: Any, text: str) -> None:
-    """Restore the arguments' names from the text: the parser keeps only their locations."""
-    lines = text.encode("utf-8", "surrogateescape").split(b"\n")
-    for function in public_functions(module):
-        for position, argument in enumerate(function.regions[0].blocks[0].arguments):
-            span = span_of(argument.location)
-            if span is None or span.file != "-" or span.line > len(lines) or name_of(argument.location):
-                continue
-            match = _NAME.match(lines[span.line - 1], span.column - 1)
-            name = match.group(1).decode() if match else ""
-            if name.isidentifier() and not iskeyword(name) and name not in (f"arg{position}", *_NOT_BY_NAME):
-                with module.context:
-                    argument.set_location(ir.Location.name(name, argument.location))
 
 
 def ir_string(text: str) -> str:

@@ -28,7 +28,10 @@ def from_onnx(model: Any, *, values: Mapping[str, Any] | None = None) -> Program
     arguments, and compiles once for each value. Raises `ParseError` for what ONNX's checker refuses.
     """
     try:
-        return _program(model, values or {})
+        program = _program(model, values or {})
+        # With constants for inputs it is another model.
+        program.original = None if values else ("onnx", model)
+        return program
     except KernelError as error:
         hide_frames(error)
         raise

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlirtri import settings
 from mlirtri.compiler.interfaces import function_of
 from mlirtri.compiler.observe import Observer
 from mlirtri.compiler.records import COMPILING, Compilation
@@ -19,6 +20,7 @@ from mlirtri.compiler.stage_loop import run_stages
 from mlirtri.compiler.versions import versions
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, KernelTypeError, ParseError, Span, UnknownOptionError, did_you_mean
+from mlirtri.kernels.cached_stages import StagesRequest, compile_stages
 from mlirtri.kernels.export import Form, exported
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.options import Options, content_key, resolved
@@ -28,7 +30,6 @@ from mlirtri.lowering.core.stage import CompileContext, Stage
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.core.tracebacks import hide_frames
 from mlirtri.lowering.pipelines import Pipeline, normal_form_stage, pipeline_of_import
-from mlirtri.programs.cached_programs import ProgramRequest, compile_program
 from mlirtri.programs.params import Params
 
 if TYPE_CHECKING:
@@ -49,6 +50,9 @@ class ProgramSignature:
 
 class Program:
     """A module of one or several functions, compiled by `compile`, or at the first call. Thread-safe."""
+
+    usual_pipeline: str | None = None
+    """The pipeline where neither an option nor ``MLIRTRI_PIPELINE`` names one; None for the one of kernels."""
 
     def __init__(
         self,
@@ -71,7 +75,11 @@ class Program:
         After a replacement, `compile` gives a kernel of the new ones without compiling again, and the program, called
         itself, uses them.
         """
+        self.written: frozenset[str] = frozenset()
+        """Those of `params` that a call writes: what depends on the others alone is computed once."""
         self.semantics = semantics
+        self.original: tuple[str, Any] | None = None
+        """The library that runs what it was read from, and that: a torch module, a model of ONNX."""
         self._read = read
         self._kernels: dict[Any, tuple[int, Kernel]] = {}
         self._called: tuple[int, Kernel] | None = None
@@ -197,13 +205,17 @@ class Program:
         raise ParseError(
             f"the program has {len(self.functions) or 'no'} public functions",
             Span(self.file, 1, 1),
-            help=f"say entry=, one of {names}" if self.functions else "give one a body, and no private visibility",
+            help=f"say entry=, one of {names}; on the command line FILE::{self.functions[0]}"
+            if self.functions
+            else "give one a body, and no private visibility",
         )
 
     def _symbol(self, entry: str) -> str:
         return kernel_names(self.functions)[entry]
 
     def _compile(self, entry: str, options: Options, shapes: dict[str, tuple[int, ...]]) -> Kernel:
+        if options.pipeline is None and not settings.is_set("MLIRTRI_PIPELINE"):
+            options = replace(options, pipeline=self.usual_pipeline)
         target, schedule, pipeline = resolved(options)
         pipeline = pipeline_of_import(self.source, pipeline)
         observer = Observer(self._symbol(entry), pipeline, options.print_ir)
@@ -232,8 +244,8 @@ class Program:
 
     def _by_cache(self, run: _Run, observer: Observer) -> Compilation:
         imported = run.imported(False, observer)
-        return compile_program(
-            ProgramRequest(
+        return compile_stages(
+            StagesRequest(
                 run.kernel,
                 self.source,
                 self.semantics,
@@ -294,13 +306,15 @@ class _Run:
             self.kernel, self.target, self.schedule, keep_passes=keep_passes, params=dict(program.params)
         )
         context.shapes = dict(self.shapes)
-        context.on_pass = observer.on_pass if observer else None
+        if observer is not None:
+            context.on_pass, context.on_failure = observer.on_pass, observer.on_failure
 
         def hook(stage: Stage, ir: Any, context: CompileContext) -> Any:
             if stage.name == normal_form_stage(self.pipeline):
                 context.interface = program._interface(ir)
                 names = [leaf.name for leaf in context.interface.bound]
                 context.params = {name: context.params[name] for name in names if name in context.params}
+                context.fixed = frozenset(context.params) - program.written
             return ir if observer is None else observer(stage, ir, context)
 
         # MLIR parses here, so this needs the lock, too.

@@ -32,7 +32,9 @@ def from_relax(module: Any, params: Mapping[Any, Any] | None = None) -> RelaxPro
 
 
 class RelaxProgram(Program):
-    """A Relax module as a program."""
+    """A Relax module as a program. It stays Relax unless a pipeline is named that goes through linalg."""
+
+    usual_pipeline = "relax"
 
     def __init__(self, module: Any, file: str, params: Mapping[Any, Any]):
         # TVM loads with the first Relax program: the command line imports this file for all programs.

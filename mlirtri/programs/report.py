@@ -20,7 +20,13 @@ from mlirtri.kernels.options import Options, resolved
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.pipelines import COMPARED_PIPELINES, Pipeline, pipeline_of_import
 
-LAST_REFUSALS = {"linalg": "relax", "relax": "relax", "mlir": "llvmdialect", "poly": "llvmdialect"}
+LAST_REFUSALS = {
+    "linalg": "relax",
+    "relax": "relax",
+    "mlir": "llvmdialect",
+    "poly": "llvmdialect",
+    "upstream": "llvmdialect",
+}
 """The stage of each pipeline behind which operations are no longer translated one by one."""
 MAX_ROUNDS = 32
 _FRAME = ("builtin.module", "func.func", "func.return")

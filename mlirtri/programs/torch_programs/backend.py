@@ -17,6 +17,7 @@ from mlirtri.errors import UnknownOptionError, did_you_mean
 from mlirtri.lowering.importers.from_torch.decompositions.networks import attention_unless_autocast
 from mlirtri.lowering.importers.from_torch.decompositions.reductions import multilabel_margin
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
+from mlirtri.programs.torch_programs.compile_report import RECORDER
 from mlirtri.programs.torch_programs.partitions import compiled_in_parts
 
 OPTIONS = ("target", "pipeline", "schedule")
@@ -53,6 +54,7 @@ def backend(
     if mode is not None:
         raise UnknownOptionError("the backend mlirtri has no modes", help=f"it has options={{}}: {', '.join(OPTIONS)}")
     chosen = _checked(options or {})
+    RECORDER.watch()
     _replace_functions(graph)
     forward = partial(compiled, name="forward", options=chosen)
     backward = partial(compiled, name="backward", options=chosen)
@@ -68,7 +70,12 @@ def compiled(
     """Return what AOTAutograd calls in place of a functional graph of ATen operators."""
     from functorch.compile import make_boxed_func
 
-    return make_boxed_func(compiled_in_parts(graph, name, options))
+    function = RECORDER.compiled(name, graph, lambda: compiled_in_parts(graph, name, options))
+    return make_boxed_func(function)
+
+
+# torch loads this file when `torch.compile` is called with the backend's name, before it traces anything.
+RECORDER.watch()
 
 
 def _replace_functions(graph: torch.fx.GraphModule) -> None:

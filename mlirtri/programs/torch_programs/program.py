@@ -30,7 +30,11 @@ from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph, span_of_node
-from mlirtri.lowering.importers.from_torch.tracing.tracing import replace_prims_views, traceable
+from mlirtri.lowering.importers.from_torch.tracing.tracing import (
+    keep_strides_of_attention,
+    replace_prims_views,
+    traceable,
+)
 from mlirtri.programs.params import why_not_held
 from mlirtri.programs.program import Program
 from mlirtri.programs.torch_programs.calling_convention import Calling
@@ -59,7 +63,9 @@ def from_torch(
             exported = _exported(module, tuple(args), dict(kwargs or {}), dynamic_shapes, strict)
             graph, tensors, calling = split_program(exported)
         _refuse_dropout(module, graph)
-        return TorchProgram(_name_of(module), graph, tensors, calling)
+        program = TorchProgram(_name_of(module), graph, tensors, calling)
+        program.original = ("torch", module)
+        return program
     except KernelError as error:
         hide_frames(error)
         raise
@@ -72,6 +78,7 @@ class TorchProgram(Program):
         super().__init__("torch", lambda: graph, (name,), f"<{name}>", tensors, "torch")
         self.graph = graph
         self.calling = calling
+        self.written = frozenset(calling.buffer_updates)
         self._alive: weakref.WeakSet[TorchKernel] = weakref.WeakSet()
 
     @public
@@ -136,6 +143,7 @@ def _export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], dynami
         with traceable(module, strict):
             exported = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
         replace_prims_views(exported.graph_module)
+        keep_strides_of_attention(exported.graph_module)
         return exported
     except KernelError:
         raise

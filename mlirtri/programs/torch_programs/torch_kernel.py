@@ -15,6 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from mlirtri.calls.arrays import as_array, as_torch
+from mlirtri.calls.short_calls import Call
 from mlirtri.calls.updates import share_elements, why_not_writable
 from mlirtri.errors import ArgumentMismatchError, KernelError
 from mlirtri.kernels.kernel import Kernel
@@ -23,6 +24,7 @@ from mlirtri.lowering.runtime.stored_tensors import read_tensors, restored, writ
 from mlirtri.programs.torch_programs.calling_convention import Calling, Returned
 from mlirtri.programs.torch_programs.calling_json import calling_json, calling_of_json
 from mlirtri.programs.torch_programs.flat_calls import flat_call
+from mlirtri.programs.torch_programs.weight_watch import WeightWatch
 
 HELD = "held.npz"
 """The file of a saved kernel with the module's tensors that only a call needs."""
@@ -57,11 +59,24 @@ class TorchKernel(Kernel):
     def _first_call(self, /, *arguments: Any, **keywords: Any) -> Any:
         result = self._general_call(*arguments, **keywords)
         runner = self.runner
-        self.__call__ = flat_call(self.calling, runner, self._general_call)
+        call = flat_call(self.calling, runner, self._general_call)
+        self.__call__ = call if runner.prepared is runner.bound else self._watching(call)
         if self._runner is not runner:
             # Another thread has bound other weights.
             self.__call__ = self._first_call
         return result
+
+    def _watching(self, call: Call) -> Call:
+        """Return the call that looks first whether a weight, of which it has a copy, was written in the meantime."""
+        watch = WeightWatch([each for each in self.params.values() if isinstance(each, torch.Tensor)])
+
+        def watched(*arguments: Any, **keywords: Any) -> Any:
+            if watch.is_changed():
+                self.rebind({})
+                return self._first_call(*arguments, **keywords)
+            return call(*arguments, **keywords)
+
+        return watched
 
     def _general_call(self, /, *arguments: Any, **keywords: Any) -> Any:
         try:

@@ -111,8 +111,7 @@ def test_results_keep_python_structure(pipeline):
     assert same.data_ptr() != x.data_ptr()
     assert torch.equal(twice, x * 2)
     assert none is None
-    assert number.dtype == torch.int64
-    assert number.item() == 3
+    assert (type(number), number) == (int, 3)
     assert mt.jit(nothing, pipeline=pipeline)(x) is None
 
 
@@ -124,8 +123,22 @@ def constant():
 @every_pipeline
 def test_a_kernel_of_constants(pipeline):
     result = mt.jit(constant, pipeline=pipeline)()
-    assert result.dtype == torch.int64
-    assert result.item() == 2
+    assert (type(result), result) == (int, 2)
+
+
+@every_pipeline
+def test_python_numbers_are_returned_as_python_numbers(pipeline):
+    def numbers(x, factor):
+        count = 0
+        for i in range(x.shape[0]):
+            count += 1 if x[i] > 1 else 0
+        return x.shape[0] / 3, 0.1, -0.0, count, factor * 3, count > 1, 1j, x.sum() / 3
+
+    for x in (torch.arange(4, dtype=torch.int32), np.arange(4, dtype=np.float32)):
+        results = mt.jit(numbers, pipeline=pipeline)(x, 0.7)
+        expected = numbers(x, 0.7)
+        assert repr(results[:-1]) == repr(expected[:-1])
+        assert type(results[-1]) is type(expected[-1])
 
 
 @every_pipeline

@@ -169,7 +169,7 @@ def test_a_folder_that_cannot_be_is_a_sentence(tmp_path, monkeypatch):
         ("06_scheduled.py", "T.float32(1.0)", "T.float32(5.0)"),
     ],
 )
-def test_the_edited_file_of_a_dump_changes_the_result(dump, monkeypatch, name, old, new):
+def test_the_edited_file_of_a_dump_changes_the_result_and_is_named(dump, monkeypatch, capsys, name, old, new):
     x = torch.full((2, 3), 2.0)
     edit(dump, name, old, new)
     monkeypatch.setenv("MLIRTRI_OVERRIDE_DIR", str(dump.parent))
@@ -179,6 +179,7 @@ def test_the_edited_file_of_a_dump_changes_the_result(dump, monkeypatch, name, o
     assert new in kernel.ir[stage]
     assert old not in kernel.ir[stage]
     assert list(kernel.passes) == list(kernel.ir)
+    assert f"mlirtri: stage {stage} of scaled is taken from {dump / name}\n" in capsys.readouterr().err
 
 
 def test_an_edited_file_does_not_stay_in_any_cache(dump, monkeypatch):

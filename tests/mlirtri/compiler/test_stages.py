@@ -155,18 +155,20 @@ def test_what_does_not_parse_is_shown_at_its_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "message", "line"),
     [
-        ("module {}", "expected a module of one function"),
-        ("func.func @f(%x: tensor<*xf32>) { return }", "not a ranked tensor"),
-        ("func.func @f(%x: memref<4xf32>) { return }", "which buffers of 'f' are results is not said"),
+        ("module {}", "expected a module of one function", 1),
+        ("func.func @f() { return }\nfunc.func @g() { return }", "expected a module of one function, found 2", 2),
+        ("func.func @f(%x: tensor<*xf32>) { return }", "not a ranked tensor", 1),
+        ("\n\nfunc.func @f(%x: memref<4xf32>) { return }", "which buffers of 'f' are results is not said", 3),
     ],
 )
-def test_modules_that_cannot_be_called_are_refused(tmp_path, text, message):
+def test_modules_that_cannot_be_called_are_refused(tmp_path, text, message, line):
     file = tmp_path / "f.mlir"
     file.write_text(text)
-    with pytest.raises(ParseError, match=re.escape(message)):
+    with pytest.raises(ParseError, match=re.escape(message)) as caught:
         mt.resume(file, "fused", pipeline="mlir")
+    assert (caught.value.span.file, caught.value.span.line) == (str(file), line)
 
 
 def test_resuming_refuses_files_and_stages_it_cannot_read(tmp_path):

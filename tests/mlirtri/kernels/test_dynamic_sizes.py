@@ -10,6 +10,7 @@ import pytest
 import mlirtri as mt
 
 M, N, K, P = mt.dyn["M"], mt.dyn["N"], mt.dyn["K"], mt.dyn["P", 4]
+FOURS = mt.dyn["K", 4]
 PIPELINES = ("linalg", "relax", "mlir", "interpreter")
 SIZES = ((3, 4, 5), (1, 1, 1), (7, 13, 17), (0, 5, 0), (2, 3, 64), (33, 65, 1000))
 Matrix, Row = mt.Tensor[[M, K], mt.float32], mt.Tensor[[K], mt.float32]
@@ -191,13 +192,19 @@ def test_a_name_that_no_axis_gives_is_refused():
         kernel(np.ones(3))
 
 
-def test_a_size_of_annotations_has_no_value_in_a_kernel():
+def test_a_size_of_annotations_is_the_size_that_an_argument_has():
     @mt.jit
-    def kernel(a: mt.Tensor[[M], mt.float32]):
-        return a * M
+    def kernel(a: mt.Tensor[[M * 2 + 1], mt.float32], b: mt.Tensor[[FOURS], mt.float32]):
+        return a.sum() * M + b.sum() * (K + 1)
 
-    with pytest.raises(mt.KernelError, match=r"(?s)'M' is a size of annotations.*M, K = a.shape"):
-        kernel.compile()
+    assert kernel(np.ones(7, np.float32), np.ones(8, np.float32)) == 7 * 3 + 8 * 9
+
+    @mt.jit
+    def other(a: mt.Tensor[[M], mt.float32]):
+        return a * K
+
+    with pytest.raises(mt.KernelError, match=r"(?s)'K' is a size of annotations.*M, K = a.shape"):
+        other.compile()
 
 
 def test_a_place_that_needs_a_constant_says_so():
@@ -235,3 +242,17 @@ def test_a_dump_resumes_for_all_sizes(tmp_path, monkeypatch):
         np.testing.assert_array_equal(again(a, a[0], c)[0], a * a[0])
         with pytest.raises(mt.KernelError, match="size 'K'"):
             again(a, c, c)
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "relax", "mlir"])
+def test_a_slice_of_at_most_one_element_broadcasts(pipeline):
+    @mt.jit(pipeline=pipeline)
+    def kernel(a: mt.Tensor[[M, K], mt.float32]):
+        return a - a[:, :1] * a[:1, :]
+
+    for shape in ((3, 4), (1, 1), (1, 5), (6, 1)):
+        a = np.random.default_rng(0).random(shape, np.float32)
+        np.testing.assert_allclose(kernel(a), a - a[:, :1] * a[:1, :], rtol=1e-6)
+    assert kernel.compiles == 1
+    with pytest.raises(mt.KernelError, match="axis 1 of 'a' is 0, which does not fit"):
+        kernel(np.ones((2, 0), np.float32))

@@ -12,8 +12,8 @@ import torch
 
 import mlirtri as mt
 from mlirtri.measure.accuracy import absolute_error, ulp_error
-from mlirtri.measure.comparison import Comparison, Row
 from mlirtri.measure.eager import plain
+from mlirtri.measure.rows import Comparison, Row
 
 SCALE = 3.0
 
@@ -207,7 +207,7 @@ def test_kernels_without_results_are_compared_by_what_they_write(monkeypatch):
     def other(_f, values):
         return lambda: values["a"].fill(5)
 
-    monkeypatch.setattr("mlirtri.measure.comparison.as_plain", other)
+    monkeypatch.setattr("mlirtri.measure.subjects.as_plain", other)
     found = mt.compare(write_only, np.zeros(3), pipelines=("mlir",), repeat=1)
     assert found["mlir"].max_error == 2
 

@@ -1,8 +1,9 @@
-"""Programs by way of the disk cache: what stands behind the import is read, or compiled and written.
+"""Programs and graphs by way of the disk cache: what stands behind the first stages is read, or compiled and written.
 
-The key is the text of the imported function in normal form, with the types of its weights and the options. Weights are
-arguments of the code, and no part of an entry: one entry serves all weights of the same types, and constants that are
-part of the text are part of the key. The import itself runs in each process.
+The key is the text of the function in the last stage that has run (a program's normal form, a graph's `tri`), with the
+types of a program's weights and the options. Weights are arguments of the code, and no part of an entry: one entry
+serves all weights of the same types, and constants that are part of the text are part of the key. The import, or the
+recording of a graph, itself runs in each process.
 """
 
 from __future__ import annotations
@@ -26,19 +27,20 @@ from mlirtri.lowering.pipelines import Pipeline
 
 
 @dataclass(frozen=True)
-class ProgramRequest:
-    """A function of a program that was imported to its normal form, and has to be compiled from there."""
+class StagesRequest:
+    """A function of a program or a graph whose first stages have run, and that has to be compiled from there."""
 
     name: str
     source: str
-    """The language that it entered in."""
+    """The language that it entered in; "graph" for graphs of kernels."""
     semantics: str
     pipeline: Pipeline
     target: Target
     schedule: str
-    imported: Compilation
+    front: Compilation
+    """The first stages."""
     compile_rest: Callable[[], Compilation]
-    """Runs the stages behind the normal form, once."""
+    """Runs the other stages, once."""
     compile_again: Callable[[], Compilation]
     """Runs all stages, where the files of an entry are gone."""
 
@@ -46,23 +48,24 @@ class ProgramRequest:
         """Return the key in the disk cache; raises `NoDescription`."""
         if settings.get("MLIRTRI_OVERRIDE_DIR") is not None:
             raise NoDescription("MLIRTRI_OVERRIDE_DIR is set, and files there may replace stages")
-        *_, (stage, record) = self.imported.records.items()
-        bound = [[each.name, str(each.type)] for each in self.imported.context.interface.bound]
+        *_, (stage, record) = self.front.records.items()
+        bound = [[each.name, str(each.type)] for each in self.front.context.interface.bound]
         facts: Mapping[str, Any] = {
             "kernel": self.name,
             "language": self.source,
             "normal form": stage,
             "text": digest_of(record.complete()),
             "weights": bound,
-            "shapes": describe(tuple(sorted(self.imported.context.shapes.items()))),
+            "fixed weights": sorted(self.front.context.fixed),
+            "shapes": describe(tuple(sorted(self.front.context.shapes.items()))),
             "semantics": self.semantics,
             **facts_of_options(self.pipeline, self.target, self.schedule),
         }
         return Key(self.name, dict(facts))
 
 
-def compile_program(request: ProgramRequest) -> Compilation:
-    """Return the whole compilation of a program, with its later stages from the disk cache or compiled.
+def compile_stages(request: StagesRequest) -> Compilation:
+    """Return the whole compilation, with its later stages from the disk cache or compiled.
 
     Raises the `KernelError` of the stage that refuses, `CacheMissError` where a compilation is not allowed.
     """
@@ -94,8 +97,8 @@ def compile_program(request: ProgramRequest) -> Compilation:
             lock.release()
 
 
-def _find(store: Store, request: ProgramRequest, key: Key) -> Compilation | None:
-    imported = request.imported
+def _find(store: Store, request: StagesRequest, key: Key) -> Compilation | None:
+    front = request.front
     for entry in store.entries(key.digest):
         try:
             stored = read_kernel(entry, key, request.target, request.schedule, None)
@@ -105,13 +108,13 @@ def _find(store: Store, request: ProgramRequest, key: Key) -> Compilation | None
         if isinstance(code := stored.compilation.ir, StoredCode):
             code.compile_again = lambda: request.compile_again().executable
         log(f"{key.name} is entry {entry.name}")
-        records = {**stored.compilation.records, **imported.records}
-        return Compilation(imported.context, {name: records[name] for name in request.pipeline.names}, code)
+        records = {**stored.compilation.records, **front.records}
+        return Compilation(front.context, {name: records[name] for name in request.pipeline.names}, code)
     return None
 
 
-def _keep(store: Store, request: ProgramRequest, key: Key, compilation: Compilation, lock: FileLock) -> bool:
-    """Write the entry later, and return True; False for a program that is not kept."""
+def _keep(store: Store, request: StagesRequest, key: Key, compilation: Compilation, lock: FileLock) -> bool:
+    """Write the entry later, and return True; False for one that is not kept."""
     stored = StoredKernel(
         request.name, request.pipeline, request.semantics, compilation.context.interface, compilation, key.digest, []
     )

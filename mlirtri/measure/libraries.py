@@ -1,0 +1,165 @@
+"""Other libraries that a comparison measures beside the pipelines, chosen by what the kernel is written in.
+
+A library that is not installed, or does not run the kernel, is a row with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from mlirtri.errors import KernelTypeError, UnknownOptionError, did_you_mean
+from mlirtri.measure.copies import host_array
+from mlirtri.measure.eager import plain_call
+from mlirtri.measure.subjects import KernelSubject, ProgramSubject
+
+Subject = KernelSubject | ProgramSubject
+Call = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Library:
+    """A way to run a kernel without mlirtri."""
+
+    name: str
+    package: str
+    """What has to be installed."""
+    fits: Callable[[Subject], bool]
+    """Whether it runs what the subject is written in."""
+    call: Callable[[Subject, Mapping[str, Any]], Call]
+    """Returns a call on these arguments."""
+    is_usual: bool
+    """Whether a comparison has it unless libraries are named; others compile for seconds."""
+
+    @property
+    def is_installed(self) -> bool:
+        return find_spec(self.package) is not None
+
+
+ALL = "all"
+"""Every library that fits and is installed."""
+
+
+def libraries_of(subject: Subject, names: Sequence[str] | None) -> list[Library]:
+    """Return the libraries to run beside a subject; raises `UnknownOptionError` for a name that is none.
+
+    None are those that compile nothing; ``all`` are all that fit and are installed.
+    """
+    names = [names] if isinstance(names, str) else names
+    for name in names or ():
+        if name not in (*LIBRARIES, ALL):
+            help = f"{did_you_mean(name, LIBRARIES)}the libraries are {', '.join(LIBRARIES)}, or all"
+            raise UnknownOptionError(f"there is no library {name!r} to compare with", help=help)
+    fitting = [library for library in LIBRARIES.values() if library.fits(subject)]
+    if names is None:
+        return [library for library in fitting if library.is_usual and library.is_installed]
+    if ALL in names:
+        return [library for library in fitting if library.is_installed]
+    named = [LIBRARIES[name] for name in names]
+    usual = [library for library in fitting if library.is_usual and library.is_installed]
+    return list(dict.fromkeys([*usual, *named]))
+
+
+def call_of(library: Library, subject: Subject, values: Mapping[str, Any]) -> Call:
+    """Return the library's call on these arguments; raises `KernelTypeError` where it cannot be had."""
+    if not library.is_installed:
+        raise KernelTypeError(f"{library.name} is not installed", help=f"pip install {library.package}")
+    if not library.fits(subject):
+        raise KernelTypeError(f"{library.name} does not run what this is written in")
+    return library.call(subject, values)
+
+
+def _is_kernel_of(semantics: str) -> Callable[[Subject], bool]:
+    return lambda subject: isinstance(subject, KernelSubject) and subject.specialization.semantics == semantics
+
+
+def _is_program_of(source: str) -> Callable[[Subject], bool]:
+    return lambda subject: isinstance(subject, ProgramSubject) and (_original(subject) or ("",))[0] == source
+
+
+def _original(subject: ProgramSubject) -> Any:
+    return getattr(subject.program, "original", None)
+
+
+def _eager(subject: Subject, values: Mapping[str, Any]) -> Call:
+    assert isinstance(subject, KernelSubject)
+    return subject.plain(values)
+
+
+def _module(subject: Subject, values: Mapping[str, Any]) -> Call:
+    assert isinstance(subject, ProgramSubject)
+    module, arguments = _torch_module(subject), list(values.values())
+    return lambda: module(*arguments)
+
+
+def _torch_module(subject: ProgramSubject) -> Any:
+    if subject.program.params.version:  # type: ignore[union-attr]
+        raise KernelTypeError("torch has the weights of when the program was exported, and they were replaced")
+    module = _original(subject)[1]
+    # An exported program is no module, and its module is a new one.
+    return module.module() if hasattr(module, "graph_signature") else module
+
+
+def _compiled_by_torch(subject: Subject, values: Mapping[str, Any]) -> Call:
+    import torch
+
+    torch.compiler.reset()
+    if isinstance(subject, ProgramSubject):
+        module, arguments = torch.compile(_torch_module(subject)), list(values.values())
+        return lambda: module(*arguments)
+    return plain_call(subject.function, values, torch.compile)
+
+
+def _compiled_by_numba(subject: Subject, values: Mapping[str, Any]) -> Call:
+    import numba
+
+    assert isinstance(subject, KernelSubject)
+    return plain_call(subject.function, values, numba.njit)
+
+
+def _by_onnxruntime(subject: Subject, values: Mapping[str, Any]) -> Call:
+    import onnxruntime  # pyright: ignore[reportMissingImports] - installed by who compares with it
+
+    assert isinstance(subject, ProgramSubject)
+    model = _original(subject)[1]
+    source = model if isinstance(model, (str, bytes)) else _serialized(model)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = _threads()
+    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    names = [each.name for each in session.get_inputs()]
+    feed = dict(zip(names, map(host_array, values.values()), strict=True))
+    return lambda: tuple(session.run(None, feed))
+
+
+def _serialized(model: Any) -> Any:
+    return model.SerializeToString() if hasattr(model, "SerializeToString") else str(model)
+
+
+def _threads() -> int:
+    import torch
+
+    return torch.get_num_threads()
+
+
+LIBRARIES = {
+    library.name: library
+    for library in (
+        Library("numpy", "numpy", _is_kernel_of("numpy"), _eager, is_usual=True),
+        Library(
+            "torch", "torch",
+            lambda subject: _is_kernel_of("torch")(subject) or _is_program_of("torch")(subject),
+            lambda subject, values: (_eager if isinstance(subject, KernelSubject) else _module)(subject, values),
+            is_usual=True,
+        ),
+        Library("onnxruntime", "onnxruntime", _is_program_of("onnx"), _by_onnxruntime, is_usual=True),
+        Library("numba", "numba", _is_kernel_of("numpy"), _compiled_by_numba, is_usual=False),
+        Library(
+            "torch.compile", "torch",
+            lambda subject: _is_kernel_of("torch")(subject) or _is_program_of("torch")(subject),
+            _compiled_by_torch, is_usual=False,
+        ),
+    )
+}  # fmt: skip
+"""By name. `numpy` and `torch` run the plain function, or torch's own module."""

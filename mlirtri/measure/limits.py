@@ -1,0 +1,96 @@
+"""What this machine can do at most: arithmetic per second, and bytes per second by how much memory is touched.
+
+Measured once with torch, in a second or two, and kept in the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+from mlirtri.lowering.core.target import host_cpu_digest, host_threads
+from mlirtri.settings import cache_folder
+
+FOOTPRINTS = (1 << 18, 1 << 22, 1 << 27)
+"""Bytes that are copied: within a core's caches, within the last cache, in memory."""
+_PRODUCT = 384
+"""Rows and columns of the matrices whose product is timed."""
+_SECONDS = 0.2
+"""What timing one of them takes at least."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The machine's roofline."""
+
+    flops: float
+    """Floating-point operations per second of a large product of fp32 matrices."""
+    bytes_by_footprint: dict[int, float]
+    """Bytes read and written per second by a copy, by the bytes that it touches."""
+
+    def least_seconds(self, flops: int | None, moved: int | None) -> float:
+        """Return the least time for so many operations and bytes."""
+        return max((flops or 0) / self.flops, (moved or 0) / self.bandwidth(moved or 0))
+
+    def bandwidth(self, footprint: int) -> float:
+        """Return the bytes per second of the smallest measured footprint that is no smaller; else of the largest."""
+        sizes = sorted(self.bytes_by_footprint)
+        return self.bytes_by_footprint[next((size for size in sizes if size >= footprint), sizes[-1])]
+
+
+@cache
+def limits() -> Limits:
+    """Return the limits of this machine with the threads that kernels may use; measured if no file has them."""
+    name = f"roofline-{host_cpu_digest()}-{host_threads()}.json"
+    try:
+        path = cache_folder() / name
+        data = json.loads(path.read_text())
+        return Limits(data["flops"], {int(size): rate for size, rate in data["bytes_by_footprint"].items()})
+    except (OSError, ValueError, KeyError):
+        found = _measured()
+    try:
+        path = cache_folder() / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(found)))
+    except OSError:
+        # A read-only folder: measured again by the next process.
+        pass
+    return found
+
+
+def _measured() -> Limits:
+    # One thread times the number of threads: a barrier of threads costs as much as a small product where others run.
+    before, threads = torch.get_num_threads(), host_threads()
+    torch.set_num_threads(1)
+    try:
+        left, right = torch.randn(2, _PRODUCT, _PRODUCT)
+        seconds = _least(lambda: torch.mm(left, right))
+        rates = {size: size / _least(_copy_of(size)) for size in FOOTPRINTS}
+        cached = {size: rate * threads for size, rate in rates.items() if size < FOOTPRINTS[-1]}
+        torch.set_num_threads(threads)
+        memory = max(rates[FOOTPRINTS[-1]], FOOTPRINTS[-1] / _least(_copy_of(FOOTPRINTS[-1])))
+    finally:
+        torch.set_num_threads(before)
+    return Limits(threads * 2 * _PRODUCT**3 / seconds, {**cached, FOOTPRINTS[-1]: memory})
+
+
+def _copy_of(footprint: int) -> Callable[[], Any]:
+    source = torch.zeros(footprint // 8)
+    target = torch.empty_like(source)
+    return lambda: target.copy_(source)
+
+
+def _least(call: Callable[[], Any]) -> float:
+    call()
+    times, end = [], time.perf_counter() + _SECONDS
+    while time.perf_counter() < end or len(times) < 5:
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)

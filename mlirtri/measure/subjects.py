@@ -1,0 +1,248 @@
+"""What can be compared: kernels, graphs of kernels and programs, by object or by the file that has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import FunctionType
+from typing import Any, Protocol
+
+from mlirtri.errors import KernelError, KernelTypeError
+from mlirtri.kernels.arguments import data_for, device_for, random_array
+from mlirtri.kernels.graph import Graph
+from mlirtri.kernels.jit import JitFunction, jit
+from mlirtri.kernels.kernel import Kernel
+from mlirtri.kernels.session import compile_function
+from mlirtri.language.arguments import tensor_type
+from mlirtri.language.names import Tensor
+from mlirtri.lowering.core.interface import Specialization
+from mlirtri.measure.columns import Column
+from mlirtri.measure.copies import copied
+from mlirtri.measure.eager import as_plain, widened
+from mlirtri.programs.program import Program
+from mlirtri.sources.program_files import is_program, load_program
+from mlirtri.sources.python_files import checked_arguments, each_kernel, load_graph, load_kernel
+
+TWICE = 2
+"""Kernels are compiled twice, for the first compile of a process also imports lowerings and fills tables."""
+_KINDS = "a jit function, a program, a graph, a Relax module or a file of them"
+
+
+class Subject(Protocol):
+    """One thing to compare, with its arguments."""
+
+    name: str
+
+    @property
+    def named(self) -> Mapping[str, Any]:
+        """Return the data of a call by parameter name, in order."""
+        ...
+
+    def compile(self, column: Column) -> Kernel:
+        """Return a kernel that was compiled anew; raises the `KernelError` that refuses."""
+        ...
+
+    def call_of(self, kernel: Kernel, values: Mapping[str, Any]) -> Callable[[], Any]:
+        """Return a call of the kernel on these values of `named`."""
+        ...
+
+
+@dataclass
+class KernelSubject:
+    """A jit function; its plain function is what results are compared with."""
+
+    function: JitFunction
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+    device: str = "cpu"
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    @cached_property
+    def named(self) -> dict[str, Any]:
+        bound = self.function.signature.bind(self.arguments, dict(self.keywords), abstract=True)
+        return {name: self._data(name, value) if isinstance(value, Tensor) else value for name, value in bound.items()}
+
+    def _data(self, name: str, value: Tensor) -> Any:
+        type_ = tensor_type(value)
+        is_numpy = self.function.options.semantics == "numpy" or self.is_written_in_numpy
+        if is_numpy and self.device == "cpu" and type_.is_static:
+            return random_array(name, type_, value.bounds)
+        return data_for(name, type_, value, self.device)
+
+    @cached_property
+    def is_written_in_numpy(self) -> bool:
+        """Return whether the function names NumPy and not torch, so that abstract arguments become arrays."""
+        function = self.function.__mlirtri_function__
+        used = {getattr(function.__globals__.get(name), "__name__", "") for name in function.__code__.co_names}
+        return self.function.options.semantics is None and "numpy" in used and "torch" not in used
+
+    @cached_property
+    def specialization(self) -> Specialization:
+        return self.function.signature.specialize(self.named, self.function.options.semantics)
+
+    def compile(self, column: Column) -> Kernel:
+        options = column.options.over(self.function.options)
+        function = self.function.__mlirtri_function__
+        kernels = [compile_function(function, self.specialization, options, {}).kernel for _ in range(TWICE)]
+        return kernels[-1]
+
+    def call_of(self, kernel: Kernel, values: Mapping[str, Any]) -> Callable[[], Any]:
+        arguments = [values[parameter.name] for parameter in self.specialization.tensors]
+        return lambda: kernel(*arguments)
+
+    def plain(self, values: Mapping[str, Any]) -> Callable[[], Any]:
+        """Return a call of the plain function on these values, which it may write."""
+        return as_plain(self.function, values)
+
+    def copies(self, is_wide: bool = False) -> dict[str, Any]:
+        """Return copies of the arguments, in float64 where `is_wide`."""
+        return widened(self.named) if is_wide else copied(self.named)
+
+
+@dataclass
+class ProgramSubject:
+    """A program or a graph: arguments are those of the first pipeline that compiles it."""
+
+    program: Program | Graph
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+    entry: str | None = None
+    device: str = "cpu"
+    columns: Sequence[Column] = ()
+    kernels: dict[str, Kernel | KernelError] = field(default_factory=dict)
+    """What compiling gave, by column."""
+
+    @property
+    def name(self) -> str:
+        kernel = self.first
+        if kernel is not None:
+            return kernel.name
+        return self.program.name if isinstance(self.program, Graph) else self.entry or self.program.functions[0]
+
+    @property
+    def first(self) -> Kernel | None:
+        """Return the kernel of the first column that compiles."""
+        for column in self.columns:
+            if isinstance(kernel := self._kernel(column), Kernel):
+                return kernel
+        return None
+
+    @cached_property
+    def named(self) -> dict[str, Any]:
+        if (kernel := self.first) is None:
+            return {}
+        parameters, given = kernel.interface.parameters, dict(self.keywords)
+        given = dict(zip((each.name for each in parameters), self.arguments, strict=False)) | given
+        if isinstance(self.program, Graph) or self.keywords or self.arguments:
+            absent = {each.name: Tensor(each.type.shape, each.type.dtype) for each in parameters if each.type.is_static}
+            if isinstance(self.program, Graph):
+                given = absent | given
+            ordered = kernel.ordered((), given)
+        else:
+            ordered = tuple(None for _ in parameters)
+        pairs = zip(parameters, ordered, strict=True)
+        return {each.name: data_for(each.name, each.type, value, self.device) for each, value in pairs}
+
+    def compile(self, column: Column) -> Kernel:
+        kernel = self._kernel(column)
+        if isinstance(kernel, KernelError):
+            raise kernel
+        return kernel
+
+    def _kernel(self, column: Column) -> Kernel | KernelError:
+        if column.name not in self.kernels:
+            try:
+                with column.environment():
+                    self.kernels[column.name] = [self._compiled(column) for _ in range(TWICE)][-1]
+            except KernelError as error:
+                self.kernels[column.name] = error
+        return self.kernels[column.name]
+
+    def _compiled(self, column: Column) -> Kernel:
+        chosen = {name: getattr(column.options, name) for name in ("pipeline", "target", "schedule")}
+        if isinstance(self.program, Graph):
+            return self.program.compile(**chosen)
+        kernel = self.program.anew().compile(self.entry, **chosen)
+        if kernel.interface.states:
+            help = "compare a program whose results follow from its arguments"
+            raise KernelTypeError("this program keeps values between calls, and compare calls it many times", help=help)
+        return kernel
+
+    def call_of(self, kernel: Kernel, values: Mapping[str, Any]) -> Callable[[], Any]:
+        arguments = list(values.values())
+        return lambda: kernel(*arguments)
+
+
+def subjects_of(
+    what: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any], columns: Sequence[Column]
+) -> list[KernelSubject | ProgramSubject]:
+    """Return what `what` names, or each of a list; raises `KernelTypeError` for what cannot be compared.
+
+    Of several kernels each takes the keyword arguments that it has parameters for.
+    """
+    objects = list(what) if isinstance(what, (list, tuple)) else [what]
+    found = [(each, isinstance(one, str | Path)) for one in objects for each in _objects(one)]
+    if not found:
+        raise KernelTypeError("there is nothing to compare", help=f"give {_KINDS}")
+    device = device_for(columns[0].target) if columns else "cpu"
+    given = _Given(arguments, keywords, columns, device, is_shared=len(found) > 1)
+    return [_subject(*each, given, is_file) for each, is_file in found]
+
+
+def _objects(what: Any) -> list[tuple[Any, str | None]]:
+    if isinstance(what, Path) or (isinstance(what, str) and "\n" not in what):
+        return _of_file(str(what))
+    if isinstance(what, JitFunction | Program | Graph):
+        return [(what, None)]
+    if isinstance(what, FunctionType):
+        return [(jit(what), None)]
+    if _is_relax_module(what):
+        from mlirtri.programs.relax_program import from_relax  # loads TVM, which the module has loaded
+
+        return [(from_relax(what), None)]
+    help = "decorate it with @mlirtri.jit"
+    raise KernelTypeError(f"compare takes {_KINDS}, not {what!r}", help=help)
+
+
+def _is_relax_module(value: Any) -> bool:
+    return type(value).__name__ == "IRModule" and type(value).__module__.startswith("tvm.")
+
+
+def _of_file(spec: str) -> list[tuple[Any, str | None]]:
+    file, _, entry = spec.partition("::")
+    if is_program(spec):
+        return [(load_program(file), entry or None)]
+    if Path(file).suffix not in ("", ".py"):
+        raise KernelTypeError(f"{file} is no file of kernels or of a program", help=f"give {_KINDS}")
+    names = each_kernel(spec)
+    graphs = [load_graph(name) for name in names]
+    return [(graph or load_kernel(name), None) for name, graph in zip(names, graphs, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What all subjects of a comparison have in common."""
+
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+    columns: Sequence[Column]
+    device: str
+    is_shared: bool
+    """Whether several kernels take arguments from the same keywords."""
+
+
+def _subject(what: Any, entry: str | None, given: _Given, is_file: bool) -> KernelSubject | ProgramSubject:
+    keywords = dict(given.keywords)
+    if not isinstance(what, JitFunction):
+        return ProgramSubject(what, given.arguments, keywords, entry, given.device, given.columns)
+    if given.is_shared:
+        keywords = {name: value for name, value in keywords.items() if name in what.signature.parameters}
+    if is_file:
+        # Run-time numbers need no argument there.
+        keywords = checked_arguments(what, keywords)
+    return KernelSubject(what, given.arguments, keywords, given.device)

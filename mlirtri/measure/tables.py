@@ -1,0 +1,138 @@
+"""Comparisons as tables of the terminal; the cells are those of Markdown and HTML, too."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+from rich.console import Console, Group
+from rich.markup import escape
+from rich.table import Table
+
+from mlirtri.measure.rows import Comparison, LaunchCost, Row
+
+HEADINGS = ("", "kernels", "bytes", "compile ms", "run", "min … max", "max error", "max rel", "max ulp")
+LAUNCH_HEADINGS = ("", "kernel", "time", "share", "bytes", "flops", "roofline", "threads", "line")
+
+
+def as_text(comparison: Comparison) -> str:
+    """Return the tables as text of up to 160 columns."""
+    text = io.StringIO()
+    Console(file=text, width=160, no_color=True, highlight=False).print(as_tables(comparison))
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+
+def as_tables(comparison: Comparison) -> Group:
+    """Return title, rows, compile times by stage, launched kernels where they were costed, and sentences."""
+    parts = [escape(title(comparison)), _table(HEADINGS, [cells(row) for row in comparison.rows]), ""]
+    launches = launch_cells(comparison.rows)
+    if launches:
+        parts += [_table(LAUNCH_HEADINGS, launches, left=(0, 1, 8)), ""]
+    parts += [_compile_table(comparison.rows), ""]
+    return Group(*parts, *map(escape, sentences(comparison)))
+
+
+def title(comparison: Comparison) -> str:
+    """Return the kernel with its arguments and target."""
+    return f"{comparison.kernel}({', '.join(comparison.arguments)}) on {comparison.target}"
+
+
+def sentences(comparison: Comparison) -> list[str]:
+    """Return what stands below the table: the reference, refusals, wrong elements, reasons."""
+    also = f", of results and of what is written to {', '.join(comparison.written)}" if comparison.written else ""
+    lines = [f"errors against {comparison.reference}{also}"]
+    if any(row.cancels for row in comparison.rows):
+        lines.append("~ values that cancel to nearly zero, which are left out, differ by more ulp")
+    # A column of sentences would squeeze the numbers.
+    refusals: dict[str, list[str]] = {}
+    for row in comparison.rows:
+        if row.refusal:
+            refusals.setdefault(row.refusal, []).append(row.name)
+    lines += [f"{', '.join(names)}: {refusal}" for refusal, names in refusals.items()]
+    lines += [f"{row.name}: {row.difference}" for row in comparison.rows if row.difference]
+    return [*lines, *comparison.notes]
+
+
+def cells(row: Row) -> list[str]:
+    """Return the texts of a row, one per heading."""
+    seconds = row.compile_total
+    spread = "" if row.run_min is None else f"{shown_seconds(row.run_min)} … {shown_seconds(row.run_max)}"
+    return [
+        row.name,
+        _number(row.kernels),
+        _number(row.bytes),
+        "" if seconds is None else f"{seconds * 1e3:.1f}",
+        shown_seconds(row.run_seconds),
+        spread,
+        "" if row.max_error is None else f"{row.max_error:.2g}",
+        "" if row.max_relative is None else f"{row.max_relative:.2g}",
+        "" if row.max_ulp is None else f"{row.max_ulp:.1f}{'~' * row.cancels}",
+    ]
+
+
+def launch_cells(rows: Sequence[Row]) -> list[list[str]]:
+    """Return the texts of every launched kernel of every row, one per heading of `LAUNCH_HEADINGS`."""
+    lines = []
+    for row in rows:
+        total = sum(launch.seconds or 0.0 for launch in row.launches)
+        for number, launch in enumerate(row.launches):
+            lines.append([row.name if number == 0 else "", *_launch(launch, total)])
+    return lines
+
+
+def _launch(launch: LaunchCost, total: float) -> list[str]:
+    return [
+        launch.name,
+        shown_seconds(launch.seconds),
+        "" if launch.seconds is None or not total else f"{100 * launch.seconds / total:.0f}%",
+        _number(launch.bytes),
+        _number(launch.flops),
+        "" if launch.roofline is None else f"{100 * launch.roofline:.0f}%",
+        _number(launch.threads),
+        launch.line,
+    ]
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def shown_seconds(seconds: float | None) -> str:
+    """Return a time with three digits and its unit; nothing for none."""
+    if seconds is None:
+        return ""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def shown_columns(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> list[int]:
+    """Return the columns in which something stands; always the first."""
+    return [position for position in range(len(headings)) if position == 0 or any(line[position] for line in lines)]
+
+
+def _table(headings: Sequence[str], lines: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> Table:
+    table = Table(box=None, pad_edge=False)
+    shown = shown_columns(headings, lines)
+    for position in shown:
+        table.add_column(headings[position], justify="left" if position in left else "right", no_wrap=True)
+    for line in lines:
+        table.add_row(*(escape(line[position]) for position in shown))
+    return table
+
+
+def compile_cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return headings and lines of the compile times: a column per stage."""
+    compiled = [row for row in rows if row.compile_seconds]
+    stages = list(dict.fromkeys(stage for row in compiled for stage in row.compile_seconds or ()))
+    lines = []
+    for row in compiled:
+        seconds = row.compile_seconds or {}
+        lines.append([row.name, *(f"{seconds[stage] * 1e3:.1f}" if stage in seconds else "" for stage in stages)])
+    return ["compile ms", *stages], lines
+
+
+def _compile_table(rows: Sequence[Row]) -> Table:
+    headings, lines = compile_cells(rows)
+    return _table(headings, lines)

@@ -1,0 +1,77 @@
+"""A trace of kernels by several pipelines, with the costs of their launches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mlirtri.errors import KernelError
+from mlirtri.kernels.tracing import traced
+from mlirtri.lowering.pipelines import pipeline_for
+from mlirtri.measure.columns import Column, columns_of
+from mlirtri.measure.comparison import compare
+from mlirtri.measure.limits import FOOTPRINTS, limits
+from mlirtri.measure.rows import Comparison
+from mlirtri.measure.subjects import KernelSubject, ProgramSubject, subjects_of
+from mlirtri.trace.data import Trace, TracedKernel
+
+Subject = KernelSubject | ProgramSubject
+_ROUNDS = 3
+"""Rounds of timing: the page shows where time goes, not which row is faster."""
+
+
+def trace_of(
+    what: Any, arguments: Mapping[str, Any], pipelines: Sequence[Any], target: str | None, schedule: str | None,
+    runs: bool = True,
+) -> Trace:  # fmt: skip
+    """Return the trace of what `compare` takes, by these pipelines; with `runs` kernels are costed, too.
+
+    A pipeline that refuses has the stages before, and the reason.
+    """
+    columns = columns_of(pipelines, target, schedule, None)
+    kernels: list[TracedKernel] = []
+    notes: list[str] = []
+    for subject in subjects_of(what, (), arguments, columns):
+        costs = _costs(subject, pipelines, target, schedule) if runs else None
+        if isinstance(costs, str):
+            notes.append(f"{subject.name} has no costs: {costs}")
+            costs = None
+        kernels += [_traced(subject, column, costs) for column in columns]
+    has_costs = any(kernel.launches for kernel in kernels)
+    roofline = (limits().flops, limits().bytes_by_footprint[FOOTPRINTS[-1]]) if has_costs else None
+    title = ", ".join(dict.fromkeys(kernel.signature for kernel in kernels))
+    return Trace(title, tuple(kernels), roofline, tuple(notes))
+
+
+def _costs(subject: Subject, pipelines: Sequence[Any], target: str | None, schedule: str | None) -> Comparison | str:
+    """Return the comparison with costs, or why there is none: sizes that are open, values kept between calls."""
+    what = subject.function if isinstance(subject, KernelSubject) else subject.program
+    options = {"pipelines": pipelines, "target": target, "schedule": schedule, "profile": True, "repeat": _ROUNDS}
+    try:
+        return compare(what, **options, **subject.keywords)
+    except KernelError as error:
+        return error.message
+
+
+def _traced(subject: Subject, column: Column, costs: Comparison | None) -> TracedKernel:
+    try:
+        with column.environment():
+            kernel = subject.compile(column)
+    except KernelError as error:
+        return replace(_stages_before(subject, column), pipeline=column.name, failure=str(error))
+    found = traced(kernel, costs[column.name].launches if costs is not None else ())
+    return replace(found, pipeline=column.name)
+
+
+def _stages_before(subject: Subject, column: Column) -> TracedKernel:
+    """Return the stages that a refused kernel has: those of the longest part of its pipeline that compiles."""
+    pipeline = pipeline_for(column.options.pipeline, column.target)
+    for name in reversed(pipeline.names[:-1]):
+        options = replace(column.options, pipeline=pipeline.until(name))
+        try:
+            return traced(subject.compile(Column(f"{column.name} until {name}", options, column.variables)))
+        except KernelError:
+            # The stage that refuses is not behind this one.
+            continue
+    return TracedKernel(subject.name, column.name, subject.name, str(column.target), ())

@@ -1,0 +1,242 @@
+"""`compare` of files, programs and graphs; columns; libraries beside them; reports; changes since a baseline."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import mannwhitneyu
+
+import mlirtri as mt
+from mlirtri.cli.main import run_command
+from mlirtri.measure.accuracy import accuracy
+from mlirtri.measure.changes import changes_since, probability
+from mlirtri.measure.columns import columns_of, parse_variant
+from mlirtri.measure.rows import Comparison, Comparisons, Row
+
+KERNELS = """
+import numpy as np
+import mlirtri as mt
+
+@mt.jit
+def double(a: mt.Tensor[[3, 4], mt.float32]):
+    return np.add(a, a)
+
+@mt.jit
+def scale(a: mt.Tensor[[3, 4], mt.float32], n: mt.float32):
+    return a * n
+"""
+ADD = """
+func.func @first(%a: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }
+func.func @second(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
+  %e = tensor.empty() : tensor<4xf32>
+  %0 = linalg.add ins(%a, %b : tensor<4xf32>, tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+"""
+
+
+@mt.jit
+def total(a, n):
+    s = 0.0
+    for i in range(n):
+        s += a[i]
+    return s
+
+
+def test_files_of_kernels_and_of_programs_in_one_comparison(tmp_path):
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    (tmp_path / "add.mlir").write_text(ADD)
+    files = [f"{tmp_path}/kernels.py::*", f"{tmp_path}/add.mlir::second"]
+    found = mt.compare(files, pipelines=("mlir",), repeat=1)
+    assert [(each.kernel, [row.name for row in each.rows]) for each in found] == [
+        ("double", ["mlir", "numpy"]), ("scale", ["mlir", "torch"]), ("second", ["mlir"]),
+    ]  # fmt: skip
+    assert all(row.refusal is None and row.max_ulp < 1 for each in found for row in each.rows)
+    assert found["second"].arguments == ("a: float32[4]", "b: float32[4]")
+
+
+def test_a_relax_module_goes_through_linalg_in_that_pipeline_only():
+    kernel = total.compile(torch.ones(4), 2, pipeline="relax")
+    module = kernel.compilation.records["relax"].ir
+    found = mt.compare(module, torch.ones(4), pipelines=("linalg", "relax"), repeat=1)
+    assert "fused" in found["linalg"].compile_seconds
+    assert "fused" not in found["relax"].compile_seconds
+
+
+def test_a_graph_of_kernels():
+    with mt.graph("twice") as graph:
+        graph.returns(total(graph.argument("a", mt.Tensor((4,), mt.float32)), 3))
+    found = mt.compare(graph, repeat=1, pipelines=("relax", "mlir"))
+    assert found.kernel == "twice"
+    assert found["mlir"].max_error == 0
+
+
+def test_torch_and_onnxruntime_are_the_reference_of_programs():
+    layer = torch.nn.Linear(3, 2)
+    program = mt.from_torch(layer, (torch.ones(4, 3),))
+    found = mt.compare(program, torch.ones(4, 3), pipelines=("mlir",), repeat=1)
+    assert [row.name for row in found.rows] == ["mlir", "torch"]
+    assert found.reference == "torch"
+    assert found["mlir"].max_ulp < 16
+    program.params.update({"weight": torch.zeros(2, 3)})
+    assert "were replaced" in mt.compare(program, torch.ones(4, 3), pipelines=("mlir",), repeat=1)["torch"].refusal
+
+
+@pytest.mark.skipif(find_spec("onnxruntime") is None, reason="needs onnxruntime")
+def test_onnxruntime_runs_beside_models():
+    helper = pytest.importorskip("onnx").helper
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Exp", ["x"], ["y"])], "exp", [value("x", 1, [3])], [value("y", 1, [3])]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    found = mt.compare(mt.from_onnx(model), pipelines=("mlir",), repeat=1)
+    assert found.reference == "onnxruntime"
+    assert found["mlir"].max_ulp < 4
+
+
+def test_libraries_by_name():
+    found = mt.compare(total, np.ones(9), 7, pipelines=("mlir",), beside=("numba", "onnxruntime"), repeat=1)
+    assert [row.name for row in found.rows] == ["mlir", "numpy", "numba", "onnxruntime"]
+    assert found["numba"].refusal is None
+    assert found["numba"].max_error == 0
+    assert "onnxruntime" in found["onnxruntime"].refusal
+    with pytest.raises(mt.KernelError, match="no library 'numbo'"):
+        mt.compare(total, np.ones(9), 7, beside=("numbo",))
+
+
+# --- columns ---------------------------------------------------------------------------------------------------------
+
+
+def names(*arguments) -> list[str]:
+    return [column.name for column in columns_of(*arguments)]
+
+
+def test_columns_are_named_by_what_varies():
+    assert names(("linalg", "mlir"), None, None, None) == ["linalg", "mlir"]
+    assert names(("linalg", "mlir"), None, ("default", "none"), None) == ["linalg default", "linalg none", "mlir"]
+    assert names(("relax",), ("cpu", "cuda:sm_90"), None, None) == ["relax cpu", "relax cuda:sm_90"]
+    assert names("mlir", None, None, {"a": {"unroll": 1}, "b": {}}) == ["mlir a", "mlir b"]
+    with pytest.raises(mt.KernelError, match="cannot set 'unrol'"):
+        names("mlir", None, None, {"a": {"unrol": 1}})
+
+
+def test_a_variant_sets_options_and_variables_while_it_compiles():
+    name, values = parse_variant("unroll=9,MLIRTRI_NUM_THREADS=1")
+    [column] = columns_of(("linalg",), None, None, {name: values})
+    assert column.options.unroll == 9
+    before = os.environ.get("MLIRTRI_NUM_THREADS")
+    with column.environment():
+        assert os.environ["MLIRTRI_NUM_THREADS"] == "1"
+        assert column.target.threads == 1
+    assert os.environ.get("MLIRTRI_NUM_THREADS") == before
+
+
+def test_a_target_that_is_not_there_is_a_row_with_its_costs():
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    found = mt.compare(total, torch.ones(4), 2, pipelines=("linalg",), target=("cpu", "cuda"), repeat=1)
+    assert found["linalg cpu"].refusal is None
+    assert found["linalg cuda"].refusal
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+def test_values_that_cancel_are_marked_and_left_out():
+    expected = np.array([1.0, 1e-9])
+    found = accuracy([np.float32([1.0, 2e-9])], [expected])
+    assert (found.max_ulp, found.cancels, found.difference) == (0.0, True, None)
+    assert found.max_relative == pytest.approx(1e-9)
+
+
+def test_the_first_wrong_element_is_named():
+    expected = np.arange(6.0).reshape(2, 3)
+    wrong = expected.astype(np.float32)
+    wrong[1] += 1
+    assert accuracy([wrong], [expected]).difference == "result[1, 0] is 4.0, not 3.0 (3 of 6 elements differ)"
+    assert accuracy([np.int32([1, 2])], [np.int32([1, 3])]).difference.startswith("result[1] is 2, not 3")
+
+
+# --- reports ---------------------------------------------------------------------------------------------------------
+
+ROWS = (
+    Row("linalg", 1, 96, {"ast": 0.001}, 2e-6, 1e-6, 3e-3, 0.25, 2.0, rounds=(2e-6, 2.1e-6, 2.2e-6, 2.3e-6, 2.4e-6)),
+    Row("mlir", refusal="k.py:1:2: error: <no> | way"),
+)
+FOUND = Comparison("f", "cpu", ("a: float32[2]",), "torch", ROWS, machine="one")
+
+
+def test_csv_markdown_and_html_have_the_rows():
+    lines = list(csv.DictReader(FOUND.to_csv().splitlines()))
+    assert [(line["kernel"], line["name"], line["kernels"]) for line in lines] == [
+        ("f", "linalg", "1"),
+        ("f", "mlir", ""),
+    ]
+    assert lines[0]["run_seconds"] == "2e-06"
+    markdown = FOUND.to_markdown()
+    assert "| linalg | 1 | 96 |" in markdown
+    assert "- mlir: k.py:1:2: error: <no> | way" in markdown
+    page = FOUND.to_html()
+    assert page.startswith("<!doctype html>")
+    assert "&lt;no&gt;" in page
+    assert page.count("<rect") == 1
+    assert "<!doctype" not in FOUND._repr_html_()
+    assert "<table" in Comparisons((FOUND,))._repr_html_()
+
+
+def slower(comparison: Comparison, factor: float) -> Comparison:
+    row = comparison.rows[0]
+    rounds = tuple(seconds * factor for seconds in row.rounds)
+    return replace(comparison, rows=(replace(row, rounds=rounds, run_seconds=rounds[2]), *comparison.rows[1:]))
+
+
+def test_changes_beyond_noise(tmp_path):
+    baseline = tmp_path / "old.json"
+    baseline.write_text(FOUND.to_json())
+    assert str(changes_since(baseline, slower(FOUND, 1.01))) == "nothing changed beyond noise"
+    found = changes_since(baseline, slower(FOUND, 2.0))
+    assert found.is_worse
+    assert str(found).startswith("worse: f, linalg: 2.2 µs → 4.4 µs (2.00×")
+    assert not changes_since(baseline, slower(FOUND, 0.5)).is_worse
+    assert "another machine" in str(changes_since(baseline, replace(slower(FOUND, 2.0), machine="two")))
+    refused = replace(FOUND, rows=(replace(FOUND.rows[0], refusal="no"), replace(FOUND.rows[1], refusal=None)))
+    assert [change.is_worse for change in changes_since(baseline, refused).changes] == [True, False]
+    gone = replace(FOUND, rows=FOUND.rows[:1])
+    assert changes_since(baseline, gone).not_measured == ("f, mlir",)
+    baseline.write_text("[1]")
+    with pytest.raises(mt.KernelError, match="is no comparison"):
+        changes_since(baseline, FOUND)
+
+
+def test_the_rank_test_is_scipys():
+    random = np.random.default_rng(0)
+    for count, other in ((5, 7), (4, 12), (20, 30)):
+        before, after = random.random(count), random.random(other) + 0.3
+        wanted = mannwhitneyu(before, after, method="exact" if count < 12 else "asymptotic").pvalue
+        assert probability(tuple(before), tuple(after)) == pytest.approx(wanted, rel=1e-6)
+
+
+def test_the_command_writes_a_baseline_and_compares_with_it(tmp_path, capsys):
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    command = ["compare", f"{tmp_path}/kernels.py::double", "--pipeline=mlir", "--repeat=5"]
+    old = tmp_path / "old.json"
+    assert run_command([*command, "--json", "-o", str(old)]) == 0
+    assert capsys.readouterr().out == ""
+    data = json.loads(old.read_text())
+    data["rows"][0]["kernels"] = 0
+    data["rows"][1]["kernels"] = None
+    old.write_text(json.dumps(data))
+    assert run_command([*command, "--baseline", str(old)]) == 1
+    assert "worse: double, mlir: kernels 0 → 1" in capsys.readouterr().out
+    assert run_command([*command, "--markdown"]) == 0
+    assert Path(old).exists()
+    assert "| mlir | 1 | 96 |" in capsys.readouterr().out

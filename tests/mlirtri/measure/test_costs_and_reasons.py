@@ -1,0 +1,136 @@
+"""`compare` kernel by kernel: costs, roofline, why a row is slower, and where numbers change."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+import mlirtri as mt
+from mlirtri.lowering.fusion import cost_guard
+from mlirtri.measure.limits import Limits
+from mlirtri.measure.machine_code import hottest_loop, innermost_loops
+
+
+@mt.jit
+def softmax(a):
+    e = np.exp(a - a.max(axis=1)[:, None])
+    return e / e.sum(axis=1)[:, None]
+
+
+@mt.jit
+def row_sums(a, b):
+    out = np.zeros_like(b)
+    for i in range(a.shape[0]):
+        s = 0.0
+        for j in range(a.shape[1]):
+            s += a[i, j] * b[j]
+        out[i] = s
+    return out
+
+
+def test_kernels_bytes_and_flops_mean_the_same_in_all_pipelines():
+    a, b = np.random.rand(64, 64), np.random.rand(64)
+    found = mt.compare(row_sums, a, b, profile=True, why=True, repeat=2)
+    for row in found.rows[:3]:
+        assert row.bytes == sum(launch.bytes for launch in row.launches if not launch.name.startswith("fill"))
+        assert sum(launch.flops for launch in row.launches) == 2 * 64 * 64
+        assert row.bytes == 64 * 64 * 8 + 2 * 64 * 8
+        for launch in row.launches:
+            assert launch.seconds > 0
+            assert launch.roofline > 0
+            assert launch.threads >= 1
+            assert launch.line.startswith("test_costs_and_reasons.py:")
+    assert [row.kernels for row in found.rows[:3]] == [1, 1, 1]
+    assert any(note.startswith("why ") for note in found.notes)
+    assert "roofline" in str(found)
+    assert "roofline" in found.to_markdown()
+
+
+def test_the_nests_of_a_softmax_add_up_to_its_bytes_and_the_reasons_name_them():
+    found = mt.compare(softmax, np.ones((64, 128), np.float32), pipelines=("linalg", "mlir"), why=True, repeat=2)
+    nests = [launch for launch in found["mlir"].launches if not launch.name.startswith("fill")]
+    assert len(nests) == found["mlir"].kernels == 4
+    assert sum(launch.flops for launch in nests) == found["linalg"].launches[0].flops == 4 * 64 * 128
+    if found["mlir"].run_seconds > found["linalg"].run_seconds:
+        assert any("it runs 4 kernels, not 1" in note for note in found.notes)
+
+
+def test_the_roofline_takes_the_tighter_of_two_limits():
+    limits = Limits(100.0, {10: 40.0, 1000: 10.0})
+    assert limits.least_seconds(200, 10) == 2.0
+    assert limits.least_seconds(0, 20) == 2.0
+    assert limits.bandwidth(5000) == 10.0
+
+
+LISTING = """
+f:
+\tmovl %eax, %ebx
+.LBB0_1:
+\tvmovups (%rax), %ymm0
+.LBB0_2:
+\tvfmadd231ps (%rbx), %ymm0, %ymm1
+\tvaddps %ymm1, %ymm2, %ymm2
+\tjne .LBB0_2
+\tjne .LBB0_1
+\tret
+g:
+\tmulss %xmm0, %xmm1
+"""
+DISASSEMBLED = """
+0000000000000000 <f>:
+; k.py:3
+  10:\tvmulss xmm0,xmm0,DWORD PTR [rdi]
+  14:\tvaddss xmm1,xmm1,xmm0
+  18:\tcall   30 <exp>
+  1c:\tjne    10 <f+0x10>
+"""
+
+
+def test_hot_loops_of_listings():
+    [loop] = innermost_loops(LISTING)
+    assert (loop.scalar, loop.packed, loop.fused, loop.width) == (0, 2, 1, 256)
+    assert str(loop) == "vectors of 256 bits, with fused multiply-adds"
+    loop = hottest_loop(DISASSEMBLED)
+    assert loop.is_scalar
+    assert (loop.scalar, loop.fused, loop.calls) == (2, 0, 1)
+    assert hottest_loop("ret") is None
+
+
+def test_real_code_of_both_compilers_has_hot_loops():
+    x = torch.ones(4096)
+    for pipeline in ("linalg", "mlir"):
+        kernel = mt.jit(pipeline=pipeline)(row_sums.__mlirtri_function__).compile(torch.ones(64, 64), x[:64])
+        assert hottest_loop(kernel.ir["asm"]) is not None, pipeline
+
+
+# --- where numbers change ---------------------------------------------------------------------------------------------
+
+
+def double_constants(module, _context=None):
+    from mlirtri.dialect.bindings.mlir import ir, operations_named
+
+    with module.context, ir.Location.unknown():
+        for constant in operations_named(module, "arith.constant"):
+            if isinstance(constant.results[0].type, ir.FloatType):
+                value = ir.FloatAttr(constant.attributes["value"]).value
+                constant.attributes["value"] = ir.FloatAttr.get(constant.results[0].type, 2 * value)
+    return module
+
+
+@mt.jit
+def scaled(a):
+    return a * 3.0 + 1.0
+
+
+def test_the_stage_that_changes_numbers_is_found():
+    wrong = mt.Pipeline.named("linalg").insert_after("fused", mt.Stage("broken", "mlir", double_constants))
+    found = mt.compare(scaled, torch.ones(4), pipelines=("linalg", wrong, "mlir"), bisect=True, repeat=1)
+    assert found.rows[1].difference == "result[0] is 8.0, not 4.0 (4 of 4 elements differ)"
+    assert found.notes == ("linalg: the numbers change in stage 'broken', where stage 'fused' is right",)
+
+
+def test_the_pass_that_changes_numbers_is_found(monkeypatch):
+    monkeypatch.setattr(cost_guard, "release", double_constants)
+    found = mt.compare(scaled, torch.ones(4), pipelines=("linalg",), bisect=True, repeat=1)
+    wanted = "linalg: the numbers change in stage 'fused', in pass 'release-producers', where stage 'linalg' is right"
+    assert found.notes == (wanted,)
