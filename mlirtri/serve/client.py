@@ -35,6 +35,10 @@ _WHEN_LOADED = (
 )
 """Prefixes of variables that Python and libraries read once, when they are loaded."""
 LENGTH = struct.Struct("!Q")
+READY = b"R"
+"""What a process of the server sends first, which is going to read the request."""
+_ANSWER_SECONDS = 5
+"""How long a server may take to fork. One that is stopped, as by Control-Z, answers never."""
 
 
 def address() -> Path:
@@ -93,17 +97,20 @@ def _asked(connection: socket.socket, program: str, arguments: list[str]) -> int
         "environment": dict(os.environ),
     }  # fmt: skip
     try:
-        folder = os.open(".", os.O_RDONLY)
+        connection.settimeout(_ANSWER_SECONDS)
+        # Files that are sent to a server which is stopped stay open there: whoever reads our output would wait.
+        received(connection, len(READY))
         text = json.dumps(request).encode()
-        send_with_files(connection, LENGTH.pack(len(text)), [0, 1, 2, folder])
+        folder = os.open(".", os.O_RDONLY)
+        try:
+            send_with_files(connection, LENGTH.pack(len(text)), [0, 1, 2, folder])
+        finally:
+            os.close(folder)
         connection.sendall(text)
-        os.close(folder)
-        first = received(connection, 8)
+        worker = int.from_bytes(received(connection, 8), "big")
+        connection.settimeout(None)
     except (OSError, EOFError):
-        return None
-    worker = int.from_bytes(first, "big")
-    if worker == 0:
-        return None  # its sources are of another version by now
+        return None  # stopped, killed, or its sources are of another version by now
     return _finished(connection, worker)
 
 

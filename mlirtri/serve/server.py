@@ -16,12 +16,13 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from mlirtri.compiler.versions import sources_digest
 from mlirtri.errors import KernelError
 from mlirtri.lowering.pipelines import PIPELINE_STAGES
-from mlirtri.serve.client import LENGTH, address, connect, received, user_of
+from mlirtri.serve.client import LENGTH, READY, address, connect, received, user_of
 
 Commands = Mapping[str, Callable[[list[str]], int]]
 """By program, the function that runs a command line and returns its exit status."""
@@ -40,10 +41,11 @@ def serve(commands: Commands, preload: list[str], idle_seconds: float, detach: b
     """
     path = address()
     if len(os.fsencode(path)) > _PATH_BYTES:
-        raise ServeError(f"the socket {path} has too long a name", help="MLIRTRI_CACHE_DIR names another folder")
+        raise ServeError(f"the socket {path} has too long a name", help="XDG_CACHE_HOME names another folder")
     if is_running(path):
         print(f"a server runs at {path}")
         return
+    _writable(path)  # before a second of imports
     ready = _detached() if detach else None
     if ready == 0:
         return
@@ -94,16 +96,34 @@ def _load(preload: list[str]) -> None:
 
 
 def _bound(path: Path) -> socket.socket:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
+    """Return a socket that listens at the path, in place of one that a killed server has left."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
     try:
+        path.unlink(missing_ok=True)
         listening.bind(os.fspath(path))
+    except OSError as error:
+        raise _no_socket(path, error) from None
     finally:
         os.umask(mask)
     listening.listen(64)
     return listening
+
+
+def _writable(path: Path) -> None:
+    """Create the folder of the socket; raise `ServeError` where nothing can be written there."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _no_socket(path, error) from None
+    if not os.access(path.parent, os.W_OK):
+        raise _no_socket(path, PermissionError(f"{path.parent} is not writable"))
+
+
+def _no_socket(path: Path, error: OSError) -> ServeError:
+    return ServeError(
+        f"there can be no socket {path}: {error.strerror or error}", help="XDG_CACHE_HOME names another folder"
+    )
 
 
 def _next_request(listening: socket.socket, path: Path, idle_seconds: float) -> tuple[Any, list[int]] | None:
@@ -111,28 +131,44 @@ def _next_request(listening: socket.socket, path: Path, idle_seconds: float) -> 
     own = os.stat(path).st_ino
     digest = sources_digest()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the keepers
-    while select.select([listening], [], [], idle_seconds)[0]:
-        connection, _ = listening.accept()
-        sources_digest.cache_clear()
-        is_stale = sources_digest() != digest
-        if user_of(connection) == os.getuid() and not is_stale and os.fork() == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            listening.close()
-            return _kept(connection)
-        connection.close()
-        if is_stale:
-            break
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        while select.select([listening], [], [], idle_seconds)[0]:
+            connection, _ = listening.accept()
+            sources_digest.cache_clear()
+            is_stale = sources_digest() != digest
+            if user_of(connection) == os.getuid() and not is_stale and os.fork() == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                listening.close()
+                return _kept(connection)
+            connection.close()
+            if is_stale:
+                break
+    except _Ended:
+        pass
     if path.exists() and os.stat(path).st_ino == own:
         path.unlink()
     return None
 
 
+class _Ended(Exception):
+    """The server was asked to end."""
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise _Ended
+
+
 def _kept(connection: socket.socket) -> tuple[Any, list[int]]:
     """Read the request and fork; return in the new process, and end this one when that one has ended."""
     try:
+        connection.sendall(READY)
         data, files, _, _ = socket.recv_fds(connection, LENGTH.size, 4)
         request = json.loads(received(connection, LENGTH.unpack(data)[0]))
     except (EOFError, OSError, ValueError):
+        os._exit(1)
+    if len(files) != 4 or _is_gone(connection):
         os._exit(1)
     worker = os.fork()
     if worker == 0:
@@ -152,6 +188,11 @@ def _kept(connection: socket.socket) -> tuple[Any, list[int]]:
     except OSError:
         os.kill(worker, signal.SIGTERM)
     os._exit(0)
+
+
+def _is_gone(connection: socket.socket) -> bool:
+    """Whether the client has closed the connection: it did not want to wait, and runs its command by itself."""
+    return bool(select.select([connection], [], [], 0)[0]) and not connection.recv(1, socket.MSG_PEEK)
 
 
 def _run(commands: Commands, request: dict[str, Any], files: list[int]) -> int:

@@ -8,6 +8,8 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -116,6 +118,7 @@ def test_the_socket_is_the_users_alone_and_others_get_no_answer(environment):
         connection.connect(str(path))
         connection.sendall(b"nonsense")
         connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(2) == b"R"
         assert connection.recv(1) == b""
     again = _run(environment, "serve")
     assert again.stdout == f"a server runs at {path}\n"
@@ -125,8 +128,52 @@ def test_where_python_would_start_otherwise_the_command_runs_by_itself(environme
     assert _run(environment, "emit", "kernels.py::add", "--stage=tri", PYTHONHASHSEED="7").returncode == 0
 
 
-def test_a_server_ends_when_it_is_idle_and_leaves_no_socket(tmp_path):
-    variables = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+@pytest.fixture
+def short_path():
+    """Return a folder whose name leaves room for a socket's, of which the system takes 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="serve") as folder:
+        yield Path(folder)
+
+
+def test_a_server_ends_when_it_is_idle_and_leaves_no_socket(short_path):
+    variables = {**os.environ, "XDG_CACHE_HOME": str(short_path)}
     done = subprocess.run([sys.executable, "-m", "mlirtri.cli", "serve", "--idle", "1"], env=variables, check=False)
     assert done.returncode == 0
-    assert list((tmp_path / "mlirtri").iterdir()) == []
+    assert list((short_path / "mlirtri").iterdir()) == []
+
+
+def _served_from(folder):
+    """Start a server with its cache in a folder; return it, the environment of its commands, and its socket."""
+    variables = {**os.environ, "XDG_CACHE_HOME": str(folder), "MLIRTRI_CACHE": "0", "MLIRTRI_SERVE": "1"}
+    command = [sys.executable, "-m", "mlirtri.cli", "serve", "--idle", "60"]
+    server = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    assert server.stdout.readline().startswith("serving at ")
+    (path,) = (folder / "mlirtri").glob("serve-*.sock")
+    return server, variables, path
+
+
+def test_commands_run_by_themselves_beside_a_server_that_was_killed_or_is_stopped(short_path):
+    (short_path / "kernels.py").write_text(KERNELS)
+    server, variables, path = _served_from(short_path / "cache")
+    for number, remains in ((signal.SIGSTOP, True), (signal.SIGKILL, True)):
+        server.send_signal(number)
+        assert _run((variables, short_path), "emit", "kernels.py::add", "--stage=ast").returncode == 0
+        assert path.exists() == remains
+    server.wait()
+    server, _, again = _served_from(short_path / "cache")  # in place of the socket that the killed one left
+    assert again == path
+    server.terminate()
+    assert server.wait() == 0
+    assert not path.exists()
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_before_anything_is_loaded(short_path):
+    (short_path / "file").touch()
+    variables = {**os.environ, "XDG_CACHE_HOME": str(short_path / "file")}
+    command = [sys.executable, "-m", "mlirtri.cli", "serve"]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "there can be no socket" in done.stderr
+    assert "help: XDG_CACHE_HOME names another folder" in done.stderr
+    assert "Traceback" not in done.stderr

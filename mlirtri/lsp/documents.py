@@ -1,0 +1,201 @@
+"""The text of a file, saved or not, to the kernels in it and the arguments that comments give them.
+
+A kernel whose parameters have no whole types is checked for the arguments of a comment above it, or of a lit test::
+
+    # mlirtri: a=f32[64,64] n=3
+    # RUN: mlirtri emit %s::name --arg 'a=f32[64,64]' --arg n=3
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import linecache
+import re
+import shlex
+import sys
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from mlirtri.errors import KernelError, SourceNotAvailableError, Span
+from mlirtri.kernels.arguments import parse_argument
+from mlirtri.kernels.jit import JitFunction
+
+_EXECUTED = (
+    ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign,
+    ast.If, ast.Try,
+)  # fmt: skip
+_COMMENT = re.compile(r"\s*#\s*mlirtri:\s*(?P<arguments>.*)")
+_RUN = re.compile(r"\s*#\s*RUN:.*?\bmlirtri\s+\w+\s+(?P<rest>[^|>]*)")
+
+
+@dataclass(frozen=True)
+class CheckedKernel:
+    """A kernel of a document, and the arguments that it is checked for."""
+
+    name: str
+    function: JitFunction
+    arguments: dict[str, Any]
+    span: Span
+    """Its name behind ``def``, or the comment that the arguments are from."""
+
+
+@dataclass
+class Document:
+    """What a text defines."""
+
+    kernels: list[CheckedKernel] = field(default_factory=list)
+    errors: list[KernelError] = field(default_factory=list)
+    """Statements that failed, and comments that are no arguments."""
+
+
+def read_document(path: str, text: str) -> Document:
+    """Return the kernels of a file's text; runs its imports, definitions and assignments."""
+    document = Document()
+    # Error messages and the front end read the lines that the editor has, not those on the disk.
+    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+    try:
+        tree = ast.parse(text, path)
+    except (SyntaxError, ValueError) as error:
+        line, column = getattr(error, "lineno", None) or 1, getattr(error, "offset", None) or 1
+        message = getattr(error, "msg", None) or str(error)
+        document.errors.append(
+            SourceNotAvailableError(f"this is not valid Python: {message}", Span(path, line, column))
+        )
+        return document
+    module = _executed(path, tree, document)
+    lines = text.splitlines()
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for name, value in vars(module).items():
+        if isinstance(value, JitFunction) and name in functions and _is_of(value, path):
+            _add_kernel(document, name, value, functions[name], lines)
+    return document
+
+
+def _executed(path: str, tree: ast.Module, document: Document) -> ModuleType:
+    module = ModuleType(Path(path).stem)
+    module.__file__ = path
+    folder = str(Path(path).parent)
+    statements = [statement for statement in tree.body if isinstance(statement, _EXECUTED)]
+    with _first_on_path(folder), contextlib.redirect_stdout(sys.stderr):
+        for statement in statements:
+            if _calls_kernel(statement, module):
+                continue
+            try:
+                exec(_code(tree, statement, path), vars(module))
+            except KernelError as error:
+                document.errors.append(error)
+            except (Exception, SystemExit) as error:
+                span = _span(path, statement)
+                document.errors.append(SourceNotAvailableError(f"{type(error).__name__}: {error}", span))
+    return module
+
+
+def _calls_kernel(statement: ast.stmt, module: ModuleType) -> bool:
+    """Return whether an assignment calls a kernel, which would be compiled and run."""
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign)):
+        return False
+    names = [
+        node.func.id for node in ast.walk(statement) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    ]
+    return any(isinstance(getattr(module, name, None), JitFunction) for name in names)
+
+
+def _code(tree: ast.Module, statement: ast.stmt, path: str) -> CodeType:
+    # `from __future__ import annotations` holds for the whole file.
+    futures = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    body = futures if statement in futures else [*futures, statement]
+    return compile(ast.Module(list(body), []), path, "exec", dont_inherit=True)
+
+
+@contextlib.contextmanager
+def _first_on_path(folder: str):
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+
+
+def _is_of(function: JitFunction, path: str) -> bool:
+    return function.__mlirtri_function__.__code__.co_filename == path
+
+
+def _add_kernel(document: Document, name: str, function: JitFunction, node: ast.FunctionDef, lines: list[str]) -> None:
+    path = function.__mlirtri_function__.__code__.co_filename
+    try:
+        signature = function.signature
+    except KernelError as error:
+        document.errors.append(error)
+        return
+    examples = _examples(name, node, lines)
+    if not examples and _needs_arguments(function):
+        return
+    for line, words in examples or [(None, [])]:
+        span = _name_span(path, node, lines) if line is None else Span(path, line, 1, line, len(lines[line - 1]) + 1)
+        try:
+            arguments = dict(parse_argument(word) for word in words)
+        except KernelError as error:
+            document.errors.append(error.at(span))
+            continue
+        known = {key: value for key, value in arguments.items() if key in signature.parameters}
+        document.kernels.append(CheckedKernel(name, function, known, span))
+
+
+def _needs_arguments(function: JitFunction) -> bool:
+    """Return whether a parameter has neither a whole type nor a default, so that there is nothing to check."""
+    try:
+        function.signature.specialize(function.signature.bind((), {}, abstract=True))
+    except KernelError:
+        return True
+    return False
+
+
+def _examples(name: str, node: ast.FunctionDef, lines: list[str]) -> list[tuple[int, list[str]]]:
+    """Return the arguments of a kernel that comments have, as words, with the line of each comment."""
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    examples = []
+    for number in range(first - 1, 0, -1):
+        if not lines[number - 1].lstrip().startswith("#"):
+            break
+        if match := _COMMENT.match(lines[number - 1]):
+            examples.append((number, _words(match["arguments"])))
+    for number, line in enumerate(lines, 1):
+        if match := _RUN.match(line):
+            words = _words(match["rest"])
+            if _runs(name, words):
+                examples.append((number, _values_of(words, "--arg")))
+    return examples
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # an open quotation mark, which the line still lacks
+        return []
+
+
+def _runs(name: str, words: list[str]) -> bool:
+    """Return whether a command of a RUN line compiles the kernel of this name in the file itself."""
+    for word in words:
+        if word == "%s" or word.startswith("%s::"):
+            names = word.removeprefix("%s").removeprefix("::")
+            return names in ("", "*") or name in names.split(",")
+    return False
+
+
+def _values_of(words: list[str], option: str) -> list[str]:
+    values = [value for key, value in pairwise(words) if key == option]
+    return values + [word.partition("=")[2] for word in words if word.startswith(option + "=")]
+
+
+def _span(path: str, node: ast.stmt) -> Span:
+    return Span(path, node.lineno, node.col_offset + 1)
+
+
+def _name_span(path: str, node: ast.FunctionDef, lines: list[str]) -> Span:
+    column = lines[node.lineno - 1].find(node.name, node.col_offset) + 1
+    return Span(path, node.lineno, column, node.lineno, column + len(node.name))

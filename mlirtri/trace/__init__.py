@@ -1,0 +1,17 @@
+"""Trace pages: every stage and pass of kernels as one page of HTML, with lines that belong together.
+
+*Takes* texts of stages and passes as data (`TracedKernel`). *Gives* a self-contained page, which needs no network.
+*Refuses* nothing: a text without locations has no related lines, a kernel that failed has the stages before.
+`compiler`, `kernels` and `cli` import it. It loads neither MLIR nor TVM.
+
+Read in this order:
+
+- `data.py`: what a page shows.
+- `source_lines.py`: the user's line of each line of a text, by the locations in it.
+- `normal_names.py`: texts with SSA names in order of appearance, so that renamed values are no difference.
+- `unified.py`: differences of two texts, for the command line.
+- `mlir_lexer.py`: Pygments' lexer of MLIR. `colours.py`: lines as HTML, each once.
+- `plots.py`: the fusion graph, times and the roofline as SVG.
+- `notebook.py`: texts and tables for cells of notebooks.
+- `page.py`: the page; `page.html`, `page.css` and `page.js` are its parts.
+"""

@@ -1,0 +1,181 @@
+"""Trace pages: lines of texts and of sources, differences without names, colours, pages of kernels that fail."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pygments.token import Error
+
+import mlirtri as mt
+from mlirtri.cli.main import run_command
+from mlirtri.lowering.core.stage import Edge
+from mlirtri.measure.tracing import trace_of
+from mlirtri.trace.colours import coloured
+from mlirtri.trace.data import Trace, TracedKernel, TracedText
+from mlirtri.trace.mlir_lexer import MlirLexer
+from mlirtri.trace.page import trace_page
+from mlirtri.trace.source_lines import source_lines
+from mlirtri.trace.unified import unified_diff
+
+KERNEL = """import numpy as np
+import mlirtri as mt
+
+@mt.jit
+def softmax(a: mt.Tensor[[8, 16], mt.float32]):
+    e = np.exp(a - a.max(axis=1)[:, None])
+    return e / e.sum(axis=1)[:, None]
+"""
+
+
+def data_of(page: str):
+    text = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1]
+    return json.loads(text)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("trace")
+    (folder / "k.py").write_text(KERNEL)
+    command = ["trace", f"{folder}/k.py", "--html", f"{folder}/t.html", "--pipeline=linalg", "--pipeline=mlir"]
+    assert run_command(command) == 0
+    return folder / "t.html"
+
+
+def test_a_page_has_every_stage_and_pass_and_the_source(page):
+    data = data_of(page.read_text())
+    assert [kernel["pipeline"] for kernel in data["kernels"]] == ["linalg", "mlir"]
+    stages = [text["stage"] for text in data["kernels"][0]["texts"] if text["pass"] is None]
+    assert stages == ["ast", "tri", "linalg", "fused", "relax", "tir", "scheduled", "llvm", "asm"]
+    passes = {text["pass"]: text for text in data["kernels"][0]["texts"] if text["pass"]}
+    assert passes["canonicalize"]["upstream"] is True
+    assert passes["guard-producers"]["upstream"] is False
+    assert passes["FuseRows"]["upstream"] is False
+    assert passes["FuseOps"]["upstream"] is True
+    assert data["source"]["file"] == "k.py"
+    assert len(data["source"]["lines"]) == len(KERNEL.splitlines())
+
+
+def test_every_stage_has_lines_of_the_source(page):
+    for kernel in data_of(page.read_text())["kernels"]:
+        for text in kernel["texts"]:
+            assert len(text["lines"]) == len(text["from"]) == len(text["normal"])
+            lines = {line for each in text["from"] for line in (each if isinstance(each, list) else [each])} - {0}
+            if text["pass"] is None and text["stage"] in ("llvm", "asm"):
+                # A scheduled function has the line of its outermost block.
+                assert lines & {6, 7}, (kernel["pipeline"], text["stage"])
+            elif text["pass"] is None and text["stage"] not in ("ast", "relax"):
+                assert {6, 7} <= lines, (kernel["pipeline"], text["stage"])
+
+
+def test_the_page_needs_no_network_and_has_the_plots(page):
+    text = page.read_text()
+    assert not re.search(r'(?:src|href)="http', text)
+    assert text.count('class="graph"') >= 2
+    assert 'class="roofline"' in text
+    assert "max_sub_exp_sum_div" in text
+
+
+def test_lines_of_each_kind_of_text():
+    mlir = "module {\n  %0 = foo {\n    bar\n  } : f32\n}"
+    body = "module {\n  %0 = foo {\n    bar loc(#loc2)\n  } : f32 loc(#loc1)\n}"
+    full = f'#loc1 = loc("k.py":3:4)\n#loc2 = loc("x"(#loc1))\n{body}'
+    assert source_lines("mlir", mlir, full) == [(), (("k.py", 3),), (("k.py", 3),), (("k.py", 3),), ()]
+    assert source_lines("cuda", '#line 7 "k.py"\na;\nb;')[1:] == [(("k.py", 7),), (("k.py", 7),)]
+    llvm = 'x !dbg !5\ny\n!1 = !DIFile(filename: "k.py")\n!5 = !DILocation(line: 9, column: 1, scope: !2)'
+    assert source_lines("llvm", llvm)[:2] == [(("k.py", 9),), ()]
+    assembly = '\t.file\t1 "dir" "k.py"\n\t.loc\t1 4 2\n\tret\n; k.py:6\n\tnop'
+    assert source_lines("asm", assembly)[2:] == [(("k.py", 4),), (("k.py", 6),), (("k.py", 6),)]
+
+
+BEFORE = """func.func @f(%a: f32, %b: f32) {
+  %0 = arith.addf %a, %b : f32
+  %1 = arith.mulf %0, %a : f32
+  return %1 : f32
+}"""
+
+
+def test_renamed_values_are_no_difference_and_swapped_ones_are():
+    assert unified_diff("mlir", BEFORE, BEFORE.replace("%0", "%7").replace("%1", "%0"), ("a", "b")) == ""
+    swapped = unified_diff("mlir", BEFORE, BEFORE.replace("%0, %a", "%a, %0"), ("a", "b"))
+    assert "-  %1 = arith.mulf %0, %a : f32" in swapped
+    assert "+  %1 = arith.mulf %a, %0 : f32" in swapped
+    later = BEFORE.replace("%1", "%2").replace("%0", "%1").replace("  %1 = arith.addf", "  %c = foo\n  %1 = arith.addf")
+    found = unified_diff("mlir", BEFORE, later, ("a", "b"))
+    assert [line for line in found.splitlines()[2:] if line[0] in "+-"] == ["+  %c = foo"]
+
+
+def test_the_lexer_knows_all_of_a_module_and_is_registered():
+    text = '%e = linalg.generic {maps = [#map], n = -1.5e+0 : f64} ins(%a : tensor<4x?xf32>) loc("k.py":1:2) // c'
+    tokens = list(MlirLexer().get_tokens(text))
+    assert Error not in {token for token, _ in tokens}
+    assert "".join(part for _, part in tokens).strip() == text
+    assert {str(token) for token, part in tokens if part == "%e"} == {"Token.Name.Variable"}
+    assert coloured("mlir", "%0 = <b>") == "<i class=nv>%0</i> = &lt;b&gt;"
+    project = (Path(__file__).parents[3] / "pyproject.toml").read_text()
+    assert f'mlir = "{MlirLexer.__module__}:{MlirLexer.__name__}"' in project
+
+
+def test_texts_with_script_tags_stay_data():
+    text = TracedText("tri", None, "mlir", 'x = "</script><script>alert(1)"')
+    edge = Edge("tri", "a", "b<i>", "k.py:1:1", False, "uses", "two & more")
+    page = trace_page(Trace("t", (TracedKernel("f", "linalg", "f()", "cpu", (text,), (edge,)),)))
+    assert "</script><script>alert" not in page
+    assert "b&lt;i&gt;" in page
+    assert data_of(page)["kernels"][0]["texts"][0]["size"] == len(text.text)
+
+
+def test_a_compilation_that_fails_leaves_its_stages_and_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLIRTRI_TRACE", str(tmp_path))
+
+    @mt.jit
+    def double(a):
+        return a + a
+
+    double(np.ones(3))
+    page = tmp_path / "double-linalg.html"
+    data = data_of(page.read_text())
+    assert [text["stage"] for text in data["kernels"][0]["texts"] if text["pass"] is None][-1] == "asm"
+    assert data["title"] == "double(a: float64[3])"
+
+    def refuse(module, context):
+        raise mt.KernelError("not this one", help="reproduce with: mlirtri-opt x.mlir")
+
+    broken = mt.Pipeline.named("linalg").insert_after("fused", mt.Stage("broken", "mlir", refuse))
+    with pytest.raises(mt.KernelError):
+        double.compile(np.ones(3), pipeline=broken)
+    [kernel] = data_of((tmp_path / "double-linalg-2.html").read_text())["kernels"]
+    assert [text["stage"] for text in kernel["texts"] if text["pass"] is None][-1] == "fused"
+    assert "mlirtri-opt x.mlir" in kernel["failure"]
+
+
+def test_a_pipeline_that_refuses_has_the_stages_before(tmp_path):
+    def refuse(module, context):
+        raise mt.KernelError("not this one")
+
+    (tmp_path / "k.py").write_text(KERNEL)
+    broken = mt.Pipeline.named("mlir").insert_after("fused", mt.Stage("broken", "mlir", refuse))
+    trace = trace_of(f"{tmp_path}/k.py", {}, (broken,), None, None)
+    [kernel] = trace.kernels
+    assert [text.stage for text in kernel.texts if text.pass_name is None] == ["ast", "tri", "linalg", "fused"]
+    assert "not this one" in kernel.failure
+
+
+def test_sizes_that_are_open_are_said_to_have_no_costs(tmp_path):
+    (tmp_path / "m.mlir").write_text("func.func @f(%a: tensor<?xf32>) -> tensor<?xf32> { return %a : tensor<?xf32> }")
+    trace = trace_of(f"{tmp_path}/m.mlir", {}, ("mlir",), None, None)
+    assert trace.notes[0].startswith("f has no costs: the sizes of 'a'")
+    assert trace.kernels[0].texts
+
+
+def test_kernels_side_by_side(tmp_path):
+    @mt.jit
+    def double(a):
+        return a + a
+
+    kernels = [double.compile(np.ones(3), pipeline=name) for name in ("relax", "mlir")]
+    path = kernels[0].trace(tmp_path / "t.html", kernels[1])
+    assert [kernel["pipeline"] for kernel in data_of(path.read_text())["kernels"]] == ["relax", "mlir"]
