@@ -3,7 +3,7 @@
 # RUN: mlirtri translate --relax-to-mlir %s | FileCheck %s
 # RUN: mlirtri translate --relax-to-mlir %s | mlirtri-opt --linalg-generalize-named-ops | FileCheck %s --check-prefix=PARSED
 # RUN: mlirtri translate --relax-to-mlir %s | mlirtri translate --mlir-to-relax - | FileCheck %s --check-prefix=BACK
-# RUN: not mlirtri translate %s 2>&1 | FileCheck %s --check-prefix=WRONG
+# RUN: not mlirtri translate - < %s 2>&1 | FileCheck %s --check-prefix=WRONG
 # RUN: not mlirtri translate --relax-to-mlir %S/inputs/mean.py 2>&1 | FileCheck %s --check-prefix=TEXT
 
 

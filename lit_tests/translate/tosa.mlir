@@ -2,7 +2,8 @@
 // RUN: mlirtri translate --tosa-to-mlir %s | FileCheck %s --implicit-check-not=loc( --implicit-check-not=mlirtri
 // RUN: cat %s | mlirtri translate --tosa-to-mlir - --complete | FileCheck %s --check-prefix=COMPLETE
 // RUN: mlirtri translate --mlir-to-relax %s | FileCheck %s --check-prefix=RELAX
-// RUN: not mlirtri translate %s 2>&1 | FileCheck %s --check-prefix=USAGE
+// RUN: mlirtri translate %s | FileCheck %s
+// RUN: not mlirtri translate - < %s 2>&1 | FileCheck %s --check-prefix=USAGE
 
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %e = tosa.exp %x : (tensor<4xf32>) -> tensor<4xf32>

@@ -1,12 +1,14 @@
-"""The command `mlirtri-opt`: upstream's mlir-opt over the bindings, with the `tri` dialect.
+"""The command `mlirtri-opt`: mlir-opt over the bindings, with the `tri` dialect and the passes of ours.
 
-*Takes* MLIR text and passes as options of mlir-opt.
+*Takes* MLIR text or bytecode, and passes as options of mlir-opt.
 *Gives* the text after the passes; diagnostics go to stderr.
 *Refuses* a command line that makes no sense (`UsageError`, exit status 2); a failed pass is exit status 1.
-Nothing imports it.
+`cli` serves it.
 
 - `main.py`: the command. `__main__.py` runs it.
-- `options.py`: its command line.
-- `passes.py`: pipelines, one transformation, the list of passes.
+- `options.py`: its command line. `own_passes.py`: the table of passes, conversions and translations of ours.
+- `pipelines.py`: from options to passes. `pipeline_text.py`: the parsed text of a pipeline.
+- `passes.py`: one transformation. `running.py`: the passes of it, dumps, reproducers.
+- `registry.py`: the lists of passes and dialects.
 - `diagnostics.py`: what MLIR reports, printed, or compared with ``expected-error`` comments.
 """

@@ -12,11 +12,17 @@ import tempfile
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mlirtri.opt.options import Options, UsageError, parse_arguments, usage
+from mlirtri.opt.options import SPLIT_MARKER, Options, UsageError, parse_arguments, usage
+from mlirtri.opt.own_passes import descriptions
 from mlirtri.serve.client import ask
 
-SPLIT_MARKER = "// -----"
+if TYPE_CHECKING:
+    from mlirtri.opt.pipelines import Plan
+
+BYTECODE = b"ML\xefR"
+"""What MLIR's binary form begins with."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,74 +50,100 @@ def _complain(message: str, status: int) -> int:
 
 def _run(options: Options) -> int:
     if options.on("help"):
-        print(usage())
+        print(usage(descriptions()))
         return 0
     if options.on("version"):
         print(f"mlirtri {metadata.version('mlirtri')}, MLIR of torch-mlir {metadata.version('torch-mlir')}")
         return 0
-    from mlirtri.opt import passes as opt_passes  # loads MLIR, which --help and --version do without
+    if options.on("list-passes") or options.on("show-dialects"):
+        from mlirtri.opt import registry  # loads MLIR, which --help and --version do without
 
-    if options.on("list-passes"):
-        print("\n".join(opt_passes.registered_passes()))
+        names = registry.registered_passes() if options.on("list-passes") else registry.available_dialects()
+        print("\n".join(names) if options.on("list-passes") else f"Available Dialects: {','.join(names)}")
         return 0
-    pipeline = opt_passes.pipeline_of(options)
-    data = sys.stdin.buffer.read() if options.input == "-" else Path(options.input).read_bytes()
-    return _process_all(data, pipeline, options)
+    from mlirtri.opt.pipelines import plan_of  # loads MLIR
+
+    if options.on("run-reproducer"):
+        data = _input(options)
+        options.values["pass-pipeline"] = _reproduced(data)
+        return _process_all(data, plan_of(options), options)
+    plan = plan_of(options)
+    return _process_all(_input(options), plan, options)
 
 
-def _process_all(data: bytes, pipeline: str | None, options: Options) -> int:
+def _input(options: Options) -> bytes:
+    return sys.stdin.buffer.read() if options.input == "-" else Path(options.input).read_bytes()
+
+
+def _reproduced(data: bytes) -> str:
+    from mlirtri.opt.running import reproducer_pipeline
+
+    pipeline = reproducer_pipeline(data.decode(errors="replace"))
+    if pipeline is None:
+        raise UsageError("--run-reproducer: the file names no passes; --mlir-pass-pipeline-crash-reproducer writes one")
+    return pipeline
+
+
+def _process_all(data: bytes, plan: Plan, options: Options) -> int:
     name = "<stdin>" if options.input == "-" else options.input
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        print(f"{name}:{line}:1: error: the file is not UTF-8 text: {error.reason}", file=sys.stderr)
-        return 1
-    sections = split(text) if options.on("split-input-file") else [text]
-    results = [_process(section, name, pipeline, options) for section in sections]
+    sections: list[str | bytes] = [data]
+    if not data.startswith(BYTECODE):
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            line = data[: error.start].count(b"\n") + 1
+            print(f"{name}:{line}:1: error: the file is not UTF-8 text: {error.reason}", file=sys.stderr)
+            return 1
+        marker = options.values.get("split-input-file", SPLIT_MARKER)
+        sections = [*split(text, marker)] if options.on("split-input-file") else [text]
+    results = [_process(section, name, plan, options) for section in sections]
     fine = all(succeeded for _, succeeded in results)
-    printed = f"{SPLIT_MARKER}\n".join(output for output, _ in results if output is not None)
+    between = f"{options.values.get('output-split-marker', SPLIT_MARKER)}\n".encode()
+    printed = between.join(output for output, _ in results if output is not None)
     _write(printed, options.values.get("o", "-"), fine)
     return 0 if fine else 1
 
 
-def split(text: str) -> list[str]:
+def split(text: str, marker: str = SPLIT_MARKER) -> list[str]:
     """Split at the markers; each section starts with empty lines, so that its line numbers are the file's."""
     sections, start = [], 0
     lines = text.split("\n")
-    marks = [number for number, line in enumerate(lines) if line.startswith(SPLIT_MARKER)]
+    marks = [number for number, line in enumerate(lines) if line.startswith(marker)]
     for end in [*marks, len(lines)]:
         sections.append("\n" * start + "\n".join(lines[start:end]))
         start = end + 1
     return sections
 
 
-def _process(text: str, name: str, pipeline: str | None, options: Options) -> tuple[str | None, bool]:
+def _process(source: str | bytes, name: str, plan: Plan, options: Options) -> tuple[bytes | None, bool]:
     from mlirtri.opt import diagnostics as opt_diagnostics  # loads MLIR
     from mlirtri.opt import passes as opt_passes
 
     # MLIR reads files: their names are in locations, so a piece goes by a name that can be put right afterwards.
     with tempfile.TemporaryDirectory(prefix="mlirtri-opt-") as folder:
         path = os.path.join(folder, "piece.mlir")
-        Path(path).write_bytes(text.encode())
-        output, reports = opt_passes.transform(path, pipeline, options)
+        Path(path).write_bytes(source if isinstance(source, bytes) else source.encode())
+        output, reports = opt_passes.transform(path, plan, options)
         if options.on("verify-diagnostics"):
-            reports = opt_diagnostics.differences(text, path, reports)
+            text = "" if isinstance(source, bytes) else source
+            only_expected = options.values.get("verify-diagnostics") == "only-expected"
+            reports = opt_diagnostics.differences(text, path, reports, only_expected)
         for report in reports:
             print(str(report).replace(path, name), file=sys.stderr)
         failed = any(report.severity == "error" for report in reports)
         fine = not failed and (output is not None or options.on("verify-diagnostics"))
-        return (output.replace(path, name) if output is not None else None), fine
+        printed = output.replace(path, name).encode() if isinstance(output, str) else output
+        return printed, fine
 
 
-def _write(text: str, target: str, fine: bool) -> None:
+def _write(data: bytes, target: str, fine: bool) -> None:
     """Write to stdout always, elsewhere only on success, to a file atomically."""
     if target == "-":
-        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     elif fine and Path(target).exists() and not Path(target).is_file():
         # A device or a pipe is written to, never replaced.
-        Path(target).write_bytes(text.encode())
+        Path(target).write_bytes(data)
     elif fine:
         folder = Path(target).resolve().parent
         if not folder.is_dir():
@@ -119,7 +151,7 @@ def _write(text: str, target: str, fine: bool) -> None:
         # A folder of its own is private; the file in it has the mode that the umask gives.
         with tempfile.TemporaryDirectory(prefix=".mlirtri-opt-", dir=folder) as private:
             partial = Path(private) / "output"
-            partial.write_bytes(text.encode())
+            partial.write_bytes(data)
             os.replace(partial, target)
 
 

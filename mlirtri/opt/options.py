@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -15,8 +15,13 @@ FLAGS = {
     "list-passes": "print the names of all passes and pipelines (takes some seconds)",
     "version": "print the versions of mlirtri and of MLIR",
     "allow-unregistered-dialect": "accept operations of dialects that nobody defined",
-    "split-input-file": "process the pieces between lines that say // ----- one by one",
-    "verify-diagnostics": "compare the diagnostics with // expected-error@+1 {{…}} comments",
+    "split-input-file": "process the pieces between lines that say // -----, or =TEXT, one by one",
+    "verify-diagnostics": "compare diagnostics with // expected-error@+1 {{…}}, or =only-expected",
+    "show-dialects": "print the names of all dialects",
+    "dump-pass-pipeline": "print the passes, as --pass-pipeline takes them, to stderr",
+    "emit-bytecode": "write MLIR's binary form",
+    "run-reproducer": "run the passes that a reproducer names",
+    "mlir-pass-pipeline-local-reproducer": "reproducers hold the IR before the pass that failed, and that pass",
     "verify-each": "verify the IR after each pass (on unless =0)",
     "verify-roundtrip": "print the IR, parse it again, and check that it is the same",
     "mlir-print-ir-before-all": "print the IR before each pass",
@@ -38,8 +43,19 @@ VALUES = {
     "o": "FILE: write the result there (- is stdout)",
     "pass-pipeline": "TEXT: the passes, as in builtin.module(cse,func.func(sroa))",
     "irdl-file": "FILE: define the dialects of this file",
+    "output-split-marker": "TEXT: stands between the results of --split-input-file",
+    "mlir-print-ir-before": "PASSES: print the IR before these passes",
+    "mlir-print-ir-after": "PASSES: print the IR after these passes",
+    "mlir-print-ir-tree-dir": "DIR: print the IR into files of this folder, not to stderr",
+    "mlir-pass-pipeline-crash-reproducer": "FILE: where a pass fails or crashes, write the IR and the passes there",
     "mlir-elide-elementsattrs-if-larger": "N: shorten constants of more than N elements",
 }
+
+CHOICES = {"verify-diagnostics": ("all", "only-expected")}
+"""Flags that take one of some values, too."""
+TEXTS = ("split-input-file",)
+"""Flags that take a text, too."""
+SPLIT_MARKER = "// -----"
 
 
 @dataclass
@@ -67,7 +83,7 @@ def parse_arguments(arguments: Sequence[str]) -> Options:
             continue
         name, equals, value = argument.lstrip("-").partition("=")
         if name in FLAGS:
-            options.flags[name] = _switch(name, value) if equals else True
+            options.flags[name] = _flag(options, name, value) if equals else True
         elif name in VALUES:
             options.values[name] = value if equals else _next(name, remaining)
         else:
@@ -76,12 +92,21 @@ def parse_arguments(arguments: Sequence[str]) -> Options:
     return options
 
 
+def _flag(options: Options, name: str, value: str) -> bool:
+    """Return whether a flag with a value is on, and keep a value that is no switch."""
+    if value in CHOICES.get(name, ()) or (name in TEXTS and value.lower() not in ("0", "1", "true", "false")):
+        options.values[name] = value
+        return True
+    return _switch(name, value)
+
+
 def _switch(name: str, text: str) -> bool:
     if text.lower() in ("1", "true"):
         return True
     if text.lower() in ("0", "false"):
         return False
-    raise UsageError(f"--{name}={text}: the value is 0, 1, true or false")
+    choices = ", ".join((*CHOICES.get(name, ()), "0", "1", "true"))
+    raise UsageError(f"--{name}={text}: the value is {choices} or false")
 
 
 def _next(name: str, remaining: list[str]) -> str:
@@ -95,6 +120,10 @@ def _check(options: Options, inputs: list[str]) -> None:
         raise UsageError(f"one input at a time: {' and '.join(inputs)} were given")
     if inputs:
         options.input = inputs[0]
+    if options.on("emit-bytecode") and options.on("split-input-file"):
+        raise UsageError("--emit-bytecode writes one module: leave out --split-input-file")
+    if options.on("run-reproducer") and (options.passes or "pass-pipeline" in options.values):
+        raise UsageError("--run-reproducer has its passes in the file: leave out others")
     if options.passes and "pass-pipeline" in options.values:
         raise UsageError(f"--{options.passes[0]} cannot stand beside --pass-pipeline: put it into the pipeline")
     limit = options.values.get("mlir-elide-elementsattrs-if-larger")
@@ -106,8 +135,8 @@ def _dashes(name: str) -> str:
     return "-" if len(name) == 1 else "--"
 
 
-def usage() -> str:
-    """Return the text of ``--help``."""
+def usage(own_passes: Mapping[str, str]) -> str:
+    """Return the text of ``--help``, with our own passes and what they do."""
     rows = {f"{_dashes(name)}{name} {text.partition(':')[0]}": text.partition(": ")[2] for name, text in VALUES.items()}
     rows |= {f"{_dashes(name)}{name}": text for name, text in FLAGS.items()}
     lines = [f"  {option:<42} {text}" for option, text in rows.items()]
@@ -115,11 +144,14 @@ def usage() -> str:
         [
             "usage: mlirtri-opt [options] [passes] [FILE]",
             "",
-            "Runs upstream MLIR passes on FILE (- or nothing: stdin) and prints the result. Knows the tri dialect.",
+            "Runs passes of MLIR and of mlirtri on FILE (- or nothing: stdin) and prints the result. It knows tri.",
             "A pass is an option: mlirtri-opt --canonicalize --linalg-morph-ops=named-to-category FILE",
             "Exit status: 0 fine, 1 the input or a pass failed, 2 the command line makes no sense.",
             "",
             "options:",
             *lines,
+            "",
+            "passes of mlirtri (--list-passes names MLIR's too):",
+            *(f"  --{name:<40} {what}" for name, what in own_passes.items()),
         ]
     )

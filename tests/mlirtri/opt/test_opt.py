@@ -81,7 +81,7 @@ def test_options_of_printing(call):
 
 
 def test_mistake_in_a_verifier_is_no_traceback(call, monkeypatch):
-    def broken(path, pipeline, options, context):
+    def broken(path, plan, options, context, reports):
         raise IndexError("list index out of range")
 
     monkeypatch.setattr(opt_passes, "_steps", broken)

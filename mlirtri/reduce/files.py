@@ -1,0 +1,73 @@
+"""Reduce a file by the command that tests it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from mlirtri.errors import KernelValueError, UnknownOptionError
+from mlirtri.reduce.search import smallest
+
+_SECONDS_OF_A_TEST = 300
+
+
+def reduce_file(file: Path, test: str, output: Path, seconds: float, say: Callable[[str], None]) -> str:
+    """Write the smallest program found to `output`, as soon as it is found, and return its text.
+
+    `test` is a command of the shell, in which ``%s`` is the file, or the last word is missing. It ends with status 0
+    for a program that fails as the first one does, which it has to. Raises `KernelValueError` where it does not.
+    """
+    text = file.read_text()
+    candidates = _candidates_of(file, text)
+    with tempfile.TemporaryDirectory(prefix="mlirtri-reduce-") as folder:
+        candidate, seen = Path(folder) / file.name, dict[str, bool]()
+
+        def fails(program: str) -> bool:
+            if program not in seen:
+                candidate.write_text(program)
+                seen[program] = _passes(test, candidate)
+            return seen[program]
+
+        def take(program: str) -> None:
+            output.write_text(program if program.endswith("\n") else f"{program}\n")
+            say(f"{_lines(program)} lines after {len(seen)} tests")
+
+        if not fails(text):
+            raise KernelValueError(
+                f"the test does not hold for {file}: {test}", help="it has to end with status 0 for what is looked for"
+            )
+        say(f"{_lines(text)} lines")
+        return smallest(text, candidates, fails, seconds, take)
+
+
+def _lines(text: str) -> int:
+    return sum(bool(line.strip()) for line in text.splitlines())
+
+
+def _candidates_of(file: Path, text: str) -> Callable[[str], Iterator[str]]:
+    if file.suffix == ".py":
+        from mlirtri.reduce.python_candidates import candidates
+
+        return candidates
+    if file.suffix == ".mlir" or "func.func" in text:
+        from mlirtri.reduce.mlir_candidates import candidates  # loads MLIR
+
+        return candidates
+    raise UnknownOptionError(f"{file} is neither MLIR nor Python", help="reduce takes .mlir, and .py with TVMScript")
+
+
+def _passes(test: str, file: Path) -> bool:
+    command = test.replace("%s", shlex.quote(str(file))) if "%s" in test else f"{test} {shlex.quote(str(file))}"
+    environment = {**os.environ, "MLIRTRI_CACHE": "0"}
+    try:
+        run = subprocess.run(
+            ["bash", "-c", f"set -o pipefail; {command}"], env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_SECONDS_OF_A_TEST, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return False
+    return run.returncode == 0

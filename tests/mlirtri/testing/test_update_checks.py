@@ -1,0 +1,109 @@
+"""`mlirtri update-checks`: blocks are written, refreshed and removed; all other lines stay as they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from mlirtri.errors import KernelError, KernelValueError, SourceNotAvailableError
+from mlirtri.testing.machine import Machine
+from mlirtri.testing.run_lines import environment_of, read_test
+from mlirtri.testing.tools import commands
+
+MODULE = """func.func @f(%a: f32) -> f32 {
+  %0 = arith.negf %a : f32
+  return %0 : f32
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def machine() -> Machine:
+    return Machine(commands(), environment_of({"MLIRTRI_CACHE": "0"}), frozenset({"x86"}))
+
+
+@pytest.fixture
+def written(tmp_path, machine):
+    """Update a file of this text until nothing changes, and return its text."""
+
+    def update(text: str, keep: str | None = None) -> str:
+        file = tmp_path / "test.mlir"
+        file.write_text(text)
+        update = machine.update(file, keep)
+        assert update.before == text
+        file.write_text(update.after)
+        again = machine.update(file)
+        assert again.after == update.after, "a second update changes nothing"
+        return update.after
+
+    return update
+
+
+def test_a_block_is_written_at_the_end_and_passes(written, machine, tmp_path):
+    text = f"// RUN: cat %s | FileCheck %s\n{MODULE}"
+    after = written(text)
+    assert after == (
+        f"{text}\n"
+        "// >>> mlirtri update-checks CHECK\n"
+        "// CHECK-LABEL: func.func @f(\n"
+        "// CHECK-SAME: %[[A:[^ ,:)]+]]: f32) -> f32 {\n"
+        "// CHECK-NEXT:   %[[V0:[^ ,:)]+]] = arith.negf %[[A]] : f32\n"
+        "// CHECK-NEXT:   return %[[V0]] : f32\n"
+        "// <<< mlirtri update-checks CHECK\n"
+    )
+    assert machine.run(read_test(tmp_path / "test.mlir")).status == "PASS"
+
+
+def test_only_blocks_are_refreshed(written):
+    before = written(f"// RUN: cat %s | FileCheck %s\n{MODULE}")
+    edited = before.replace("arith.negf %a", "math.exp %a").replace("// >>>", "// A comment of mine.\n// >>>")
+    after = written(edited)
+    assert after == edited.replace("= arith.negf %[[A]]", "= math.exp %[[A]]")
+
+
+def test_prefixes_have_blocks_of_their_own_and_hand_written_ones_are_left_alone(written):
+    text = (
+        "// RUN: cat %s | FileCheck %s\n"
+        "// RUN: sed s/negf/absf/ %s | tee %t.1 | FileCheck --check-prefix=ABS %s\n"
+        "// RUN: FileCheck %s --check-prefix MINE --input-file %t.1\n"
+        f"// MINE: absf\n\n{MODULE}"
+    )
+    after = written(text)
+    assert "CHECK-NEXT:   %[[V0:[^ ,:)]+]] = arith.negf" in after
+    assert "ABS-NEXT:   %[[V0:[^ ,:)]+]] = arith.absf" in after
+    assert "update-checks MINE" not in after
+    assert after.count("// MINE: absf") == 1
+    without = after.replace("tee %t.1 | FileCheck --check-prefix=ABS %s", "cat > %t.1")
+    assert "update-checks ABS" not in written(without)
+
+
+def test_the_filter_is_remembered(written):
+    after = written(f"// RUN: cat %s | FileCheck %s\n{MODULE}", keep="arith| x")
+    assert "// >>> mlirtri update-checks CHECK --filter='arith| x'\n" in after
+    assert "CHECK-NEXT:   %[[V0:" in after
+    assert "return %[[" not in after
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        (MODULE, SourceNotAvailableError, "has no RUN line"),
+        ("// RUN: cat %s\n", SourceNotAvailableError, "no command shows its text"),
+        ("// RUN: cat %s | false | FileCheck %s\n", KernelValueError, r"test\.mlir:1: exit status 1 of: cat"),
+        ("// RUN: echo a | FileCheck %s\n// RUN: echo b | FileCheck %s\n", KernelValueError, "print different texts"),
+        ("// RUN: echo | FileCheck %s\n", KernelValueError, "nothing to check"),
+        ("// RUN: echo a | FileCheck %s --check-prefixes=A,B\n", KernelValueError, "one prefix for each"),
+        ("// RUN: echo a | FileCheck %s\n// REQUIRES: gpu9\n", KernelValueError, "does not run here: gpu9"),
+        ("// RUN: echo a | FileCheck %s\n// >>> mlirtri update-checks CHECK\n", KernelError, "markers do not match"),
+        (
+            "// RUN: echo a | FileCheck %s\n// CHECK: b\n// >>> mlirtri update-checks CHECK\n"
+            "// <<< mlirtri update-checks CHECK\n",
+            KernelValueError, "outside of the markers do not pass",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_refused(tmp_path, machine, text, error, message):
+    file = tmp_path / "test.mlir"
+    file.write_text(text)
+    with pytest.raises(error, match=message):
+        machine.update(file)
+    assert file.read_text() == text
