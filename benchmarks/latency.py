@@ -45,6 +45,15 @@ a = np.ones(8, np.float32)
 """
 
 
+FIRST_RESULTS = {
+    "numba": ("Numba", "import numba", "numba.njit"),
+    "compile": ("torch.compile", "import torch", "torch.compile"),
+    "jax": ("JAX", "import jax", "jax.jit"),
+}
+"""By peer: its name, what a new process imports, and what compiles a function of NumPy's arrays."""
+NO_CACHES = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+
+
 def several(a, b):
     return a + b, a * b
 
@@ -186,8 +195,9 @@ def print_processes(peers: list[str]) -> None:
         rows = [("import numpy", "import numpy", {}), ("import mlirtri", "import mlirtri", {})]
         rows += [(f"import {name}", f"import {name}", {}) for name in ("torch", "numba", "jax") if name in peers]
         rows += [("mlirtri, first result, compiled", ours, cold), ("mlirtri, first result, disk cache", ours, warm)]
-        if "numba" in peers:
-            rows.append(("Numba, first result, compiled", FIRST.format(imports="import numba", call="numba.njit"), {}))
+        for peer, (title, imports, call) in FIRST_RESULTS.items():
+            if peer in peers:
+                rows.append((f"{title}, first result, compiled", FIRST.format(imports=imports, call=call), NO_CACHES))
         print(f"{'new process':36} {'seconds':>8}")
         for title, program, variables in rows:
             seconds = [_process(program, variables, folder) for _ in range(STARTS + 1)][1:]

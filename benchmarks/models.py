@@ -1,0 +1,190 @@
+"""Which real architectures compile, and whether they compute what eager torch does: the table of `docs/models.md`.
+
+    python -m benchmarks.models [--only NAME …] [--pipelines linalg relax mlir] [--write]
+
+Each model is made from a configuration of `transformers`, `timm` or `torchvision` (extra `models`), tiny and with
+random weights, in a process of its own with a time limit. Results go into ``build/models.json`` as they come, and
+models that it has are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import resource
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import mlirtri
+from benchmarks.model_list import Model, models
+from benchmarks.processes import import_everything, in_own_process
+from mlirtri.errors import KernelError, UnsupportedOperationError
+
+FILE = Path("build/models.json")
+PAGE = Path(__file__).parent.parent / "docs" / "models.md"
+LIMIT = 180
+"""Seconds of CPU for a model and a pipeline; five times as many may pass."""
+TOLERANCE = 2e-3
+"""The largest difference, as a part of the largest number, that is no wrong result: half the digits of fp32."""
+
+HEAD = """# Models
+
+Architectures from their libraries' configurations, tiny and with random weights, through `mt.from_torch` on a CPU.
+`python -m benchmarks.models` runs them, and `--write` writes this page. A number is the largest difference to eager
+torch, as a part of the largest number of the results. What is refused or late has its reason below. What
+`torch.export` refuses is not counted.
+
+"""
+
+
+def measured(model: Model, pipeline: str) -> dict[str, Any]:
+    """Compile and run one model: seconds, launches, the difference to eager, or who refused it and why."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 5))
+    module, arguments = model.make()
+    module = module.eval()
+    parameters = sum(parameter.numel() for parameter in module.parameters())
+    with torch.no_grad():
+        wanted = [leaf.clone() for leaf in _tensors(module(**arguments))]
+    started = time.process_time()
+    try:
+        program = mlirtri.from_torch(module, (), arguments)
+    except UnsupportedOperationError as error:
+        return {"refused by": "torch" if "torch." in error.message[:30] else "mlirtri", "why": _line(error)}
+    exported = time.process_time()
+    try:
+        kernel = program.compile(pipeline=pipeline)
+        seconds = time.process_time() - exported
+        with torch.no_grad():
+            found = _tensors(kernel(**arguments))
+    except KernelError as error:
+        return {"refused by": "mlirtri", "why": _line(error)}
+    return {
+        "difference": max(map(_difference, found, wanted)) if found else 0.0,
+        "export": exported - started,
+        "compile": seconds,
+        "kernels": kernel.stats["kernels"],
+        "parameters": parameters,
+    }
+
+
+def _tensors(results: Any) -> list[torch.Tensor]:
+    leaves = torch.utils._pytree.tree_leaves(dict(results) if isinstance(results, Mapping) else results)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _difference(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    """Return the largest difference as a part of the largest number; infinite for other shapes, dtypes or NaN."""
+    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        return float("inf")
+    if not wanted.numel():
+        return 0.0
+    found, wanted = found.double(), wanted.double()
+    same = (found == wanted) | (found.isnan() & wanted.isnan())
+    difference = torch.where(same, 0.0, (found - wanted).abs())
+    largest = torch.where(wanted.isfinite(), wanted.abs(), 0.0).max().item()
+    result = (difference / max(largest, 1e-6)).max().item()
+    return result if result == result else float("inf")
+
+
+def _line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:200]
+
+
+def run(names: list[str], pipelines: list[str]) -> dict[str, Any]:
+    """Run what is not in the file yet, and return all that it then has."""
+    import_everything()
+    for library in ("transformers", "timm", "torchvision"):
+        if importlib.util.find_spec(library) is not None:
+            importlib.import_module(library)
+    FILE.parent.mkdir(exist_ok=True)
+    outcomes = json.loads(FILE.read_text()) if FILE.exists() else {}
+    for model in models():
+        if names and model.name not in names:
+            continue
+        for pipeline in pipelines:
+            key = f"{model.name} {pipeline}"
+            if key in outcomes and not names:
+                continue
+            work: Callable[[], dict[str, Any]] = lambda model=model, pipeline=pipeline: measured(model, pipeline)  # noqa: E731
+            outcomes[key] = in_own_process(work, 5 * LIMIT)
+            print(key, outcomes[key], flush=True)
+            FILE.write_text(json.dumps(outcomes, indent=1, sort_keys=True))
+    return outcomes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these models, again")
+    parser.add_argument("--pipelines", nargs="+", default=["linalg"], choices=("linalg", "relax", "mlir"))
+    parser.add_argument("--write", action="store_true", help="write docs/models.md of what build/models.json has")
+    options = parser.parse_args()
+    if options.write:
+        PAGE.write_text(page(json.loads(FILE.read_text())))
+        return
+    run(options.only, options.pipelines)
+
+
+def page(outcomes: dict[str, Any]) -> str:
+    """Return the page of these outcomes."""
+    pipelines = sorted({key.rpartition(" ")[2] for key in outcomes}, key=("linalg", "relax", "mlir").index)
+    names = sorted({key.rpartition(" ")[0] for key in outcomes})
+    lines = [HEAD.rstrip() + "\n", _summary(outcomes, pipelines), ""]
+    lines += [f"| model | {' | '.join(pipelines)} | kernels | compile s |", "|---" * (3 + len(pipelines)) + "|"]
+    reasons = []
+    for name in names:
+        found = {pipeline: outcomes[key] for pipeline in pipelines if (key := f"{name} {pipeline}") in outcomes}
+        if any(outcome.get("refused by") == "torch" for outcome in found.values()):
+            continue
+        first = next(iter(found.values()))
+        seconds = f"{first['compile']:.1f}" if "compile" in first else ""
+        cells = [_cell(found.get(pipeline)) for pipeline in pipelines]
+        lines.append(f"| {name} | {' | '.join(cells)} | {first.get('kernels', '')} | {seconds} |")
+        reasons += [f"- {name}, {pipeline}: {_why(each)}" for pipeline, each in found.items() if _why(each)]
+    return "\n".join([*lines, "", "## What is refused, and why", "", *(reasons or ["Nothing."]), ""])
+
+
+def _summary(outcomes: dict[str, Any], pipelines: list[str]) -> str:
+    sentences = []
+    for pipeline in pipelines:
+        mine = [outcome for key, outcome in outcomes.items() if key.endswith(f" {pipeline}")]
+        taken = [outcome for outcome in mine if outcome.get("refused by") != "torch"]
+        right = sum(_is_right(outcome) for outcome in taken)
+        wrong = sum("difference" in outcome and not _is_right(outcome) for outcome in taken)
+        others = len(taken) - right - wrong
+        sentences.append(
+            f"`{pipeline}`: of {len(taken)} models {right} right, {wrong} wrong, {others} refused or late."
+        )
+    return " ".join(sentences)
+
+
+def _is_right(outcome: dict[str, Any]) -> bool:
+    return "difference" in outcome and outcome["difference"] <= TOLERANCE
+
+
+def _cell(outcome: dict[str, Any] | None) -> str:
+    if outcome is None:
+        return ""
+    if "difference" in outcome:
+        return f"{outcome['difference']:.0e}" if _is_right(outcome) else f"wrong: {outcome['difference']:.0e}"
+    return (
+        "refused"
+        if "why" in outcome
+        else "late"
+        if any(words in outcome["error"] for words in ("no result", "SIGXCPU"))
+        else "failed"
+    )
+
+
+def _why(outcome: dict[str, Any]) -> str:
+    return outcome.get("why") or outcome.get("error") or ""
+
+
+if __name__ == "__main__":
+    main()
