@@ -9,10 +9,11 @@
 This import loads none of MLIR, TVM and torch: MLIR loads with the first compilation, torch with the first call that has
 tensors of its own or is not in the disk cache, TVM with the first compilation by a pipeline that uses it.
 
-The front door, in reading order: `errors`, `settings`, `language` (names and signatures), `tile` (tile kernels),
-`relax` (TVM's operators), `kernels` (`@jit`), `compiler` (the loop over the stages), `cache` (kernels on disk),
-`calls`, `programs`, `measure`, `serve`, `cli`, `opt`, `pages`. The vocabulary is `mlirtri.dialect`, the lowerings are
-`mlirtri.lowering`.
+The front door, in reading order: `errors`, `settings`, `trace` (pages of stages and passes), `language` (names and
+signatures), `tile` (tile kernels), `relax` (TVM's operators), `kernels` (`@jit`), `compiler` (the loop over the
+stages), `cache` (kernels on disk), `calls`, `programs`, `sources` (what files hold), `measure`, `testing`, `lit`,
+`reduce`, `serve`, `lsp`, `cli`, `opt`, `pages`. The
+vocabulary is `mlirtri.dialect`, the lowerings are `mlirtri.lowering`.
 """
 
 from __future__ import annotations
@@ -30,12 +31,20 @@ from mlirtri.language.names import (
     Ref,
     StridedTensor,
     Tensor,
+    atomic_add,
+    atomic_and,
+    atomic_cas,
+    atomic_max,
+    atomic_min,
+    atomic_or,
+    atomic_xor,
     device_print,
     macro,
     ndrange,
     prange,
     ptr,
     serial,
+    static,
     static_range,
 )
 from mlirtri.lowering.core.forks import watch as _watch_forks
@@ -47,12 +56,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Config", "JitFunction", "Kernel", "KernelError", "Macro", "Pipeline", "Ref", "Stage", "StridedTensor", "Tensor",
-    "autotune", "compare", "device", "device_print", "dyn", "from_jax", "from_mlir", "from_onnx", "from_relax",
-    "from_stablehlo", "from_torch", "from_tosa", "graph", "jit", "load", "macro", "ndrange", "prange", "ptr", "relax",
-    "resume", "serial", "static_range", "tensorir", "torch_op", "tune",
+    "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xor", "autotune",
+    "compare", "device", "device_print", "dyn", "from_jax", "from_mlir", "from_onnx", "from_relax",
+    "from_stablehlo", "from_torch", "from_tosa", "graph", "jit", "lit", "load", "macro", "ndrange", "prange", "ptr",
+    "relax", "resume", "serial", "static", "static_range", "tensorir", "testing", "torch_op", "torch_report", "tune",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
+    from mlirtri import lit, testing
     from mlirtri.kernels.configuration import Config
     from mlirtri.kernels.graph import graph
     from mlirtri.kernels.jit import JitFunction, jit
@@ -66,6 +77,7 @@ if TYPE_CHECKING:
     from mlirtri.programs.onnx_program import from_onnx
     from mlirtri.programs.relax_program import from_relax
     from mlirtri.programs.stablehlo_program import from_jax, from_stablehlo
+    from mlirtri.programs.torch_programs.compile_report import torch_report
     from mlirtri.programs.torch_programs.custom_op import torch_op
     from mlirtri.programs.torch_programs.program import from_torch
 
@@ -78,6 +90,7 @@ _LAZY = {
     "autotune": "mlirtri.measure.autotuning",
     "Config": "mlirtri.kernels.configuration",
     "torch_op": "mlirtri.programs.torch_programs.custom_op",
+    "torch_report": "mlirtri.programs.torch_programs.compile_report",
     "tune": "mlirtri.measure.tuning",
     "from_mlir": "mlirtri.programs.mlir_program",
     "from_torch": "mlirtri.programs.torch_programs.program",
@@ -94,6 +107,8 @@ _LAZY = {
     "resume": "mlirtri.kernels.session",
 }
 """Public name to the module that has it, which loads MLIR, torch or more."""
+_MODULES = ("lit", "testing")
+"""Public modules that load late."""
 _STATIC = ("static_print", "static_assert", "match_buffer")
 
 
@@ -101,6 +116,8 @@ def __getattr__(name: str) -> Any:
     """Return a public name that loads late, or the stub of a function of the language."""
     if name in _LAZY:
         value = getattr(import_module(_LAZY[name]), name)
+    elif name in _MODULES:
+        value = import_module(f"mlirtri.{name}")
     elif name in _STATIC or _is_language_function(name):
         value = LanguageFunction(name)
     else:
@@ -117,7 +134,7 @@ def __dir__() -> list[str]:
     from mlirtri.dialect.spellings import registry  # as below
 
     functions = {name.removeprefix("mlirtri.") for name in registry.SPELLINGS if name.startswith("mlirtri.")}
-    return sorted({*globals(), *_LAZY, *_STATIC, *functions})
+    return sorted({*globals(), *_LAZY, *_MODULES, *_STATIC, *functions})
 
 
 def _is_language_function(name: str) -> bool:

@@ -277,6 +277,13 @@ class DeviceError(KernelError, RuntimeError):
     """A kernel was called where its device is missing, or tensors lie on different devices."""
 
 
+class DeviceCheckError(KernelError, RuntimeError):
+    """A CUDA kernel that the emulation ran did what a device forbids, or what has no defined result."""
+
+    check: str = ""
+    """The check that found it, by its name in Compute Sanitizer: memcheck, racecheck, initcheck or synccheck."""
+
+
 class CompilerBugError(KernelError):
     """An internal error of mlirtri, with the user's line that it was lowering."""
 
@@ -307,6 +314,10 @@ class SkippedStep:
 
 class SkippedStepWarning(UserWarning):
     """A schedule rule or pass failed and was skipped; `Kernel.warnings` has it as a `SkippedStep`."""
+
+
+class NotCompiledWarning(UserWarning):
+    """A function under ``torch.compile(…, backend="mlirtri")`` runs eagerly, because Dynamo could not trace it."""
 
 
 class DumpError(KernelError, OSError):

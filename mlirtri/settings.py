@@ -91,7 +91,7 @@ _WORD = (str, "a name")
 SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (
-        Setting("MLIRTRI_TARGET", *_WORD, "cpu", 'target where none is named: "cpu", "cuda" (or "gpu"), "cuda:sm_90"'),
+        Setting("MLIRTRI_TARGET", *_WORD, "cpu", 'target where none is named: "cpu", "cuda:sm_90", "cuda:emulated", …'),
         Setting("MLIRTRI_PIPELINE", *_WORD, "linalg", "pipeline where none is named: linalg, relax, mlir, poly, …"),
         Setting("MLIRTRI_INTERPRET", *_SWITCH, False, "run kernels op by op on NumPy, for debuggers"),
         Setting("MLIRTRI_NUM_THREADS", *_THREADS, None, "CPU threads of a kernel; by default as many as torch uses"),
@@ -108,6 +108,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_LOG", *_TOPICS, (), 'say on stderr why functions compile again: "recompiles", "cache"'),
         Setting("MLIRTRI_MAX_KERNELS", *_COUNT, 256, "kernels that a function keeps; the least recently used go"),
         Setting("MLIRTRI_DUMP_DIR", *_FOLDER, None, "write the complete IR of each stage into this folder"),
+        Setting("MLIRTRI_TRACE", *_FOLDER, None, "write a page per kernel with its stages and passes into this folder"),
         Setting("MLIRTRI_OVERRIDE_DIR", *_FOLDER, None, "take edited stages from this folder"),
         Setting("MLIRTRI_REPRODUCER_DIR", *_FOLDER, None, "folder for inputs of failed passes; else a temporary one"),
         Setting("MLIRTRI_ROW_TILE", *_COUNT, None, "rows that a softmax does at once; fuses it however long they are"),
@@ -143,6 +144,11 @@ def get(name: str, argument: Any = None) -> Any:
         return setting.parse(text)
     except ValueError:
         raise UnknownOptionError(f"{name}={text} is not {setting.kind}", help=f"{name}: {setting.meaning}") from None
+
+
+def is_set(name: str) -> bool:
+    """Return whether the variable has a value."""
+    return bool(os.environ.get(name, "").strip())
 
 
 def cache_folder() -> Path:

@@ -5,10 +5,16 @@
 *Refuses* with exit status 1 what a `KernelError` says, with 2 a command line that does not parse.
 Only `pages` imports it.
 
-- `entry.py`: the command; asks a server first. `main.py`: the commands and their options. `__main__.py` runs it.
-- `kernel_files.py`: from ``FILE.py::name`` to a compiled kernel.
-- `program_files.py`: from a file of MLIR, ONNX, torch, … to a `Program`.
-- `cache_commands.py`: `mlirtri cache`. `serve_command.py`: `mlirtri serve`. `terminal.py`: tables on stdout.
-- `reports.py`: the tables of `mlirtri stages` and `mlirtri env`.
+- `entry.py`: the command; asks a server first. `main.py`: the commands. `__main__.py` runs it.
+- `options.py`: the options that several share. `emit_command.py`: `mlirtri emit`.
+  `run_command.py`: `mlirtri run`. `data_files.py`: its arguments and results in files.
+  `repro_command.py`: `mlirtri repro`. `translate_command.py`: `mlirtri translate`.
+  `compare_command.py`: `mlirtri compare`. `trace_command.py`: `mlirtri trace`.
+  `difference_commands.py`: `mlirtri diff` and `emit --diff`.
+- `kernel_files.py`: compiles what ``FILE[::name]`` names.
+- `program_files.py`: compiles, translates and reports on programs of files.
+- `cache_commands.py`: `mlirtri cache`. `serve_command.py`: `mlirtri serve`. `lsp_command.py`: `mlirtri lsp`.
+- `lit_commands.py`: `mlirtri init-lit`, `test`, `update-checks`, `reduce`. `terminal.py`: tables on stdout.
+- `reports.py`: the tables of `mlirtri stages` and `mlirtri env`. `sample_kernel.py`: what it shows the passes of.
 - `doctor.py`: the checks of `mlirtri doctor`.
 """

@@ -5,13 +5,10 @@ TVM, MLIR and torch are imported in processes of their own, so that one that cra
 
 from __future__ import annotations
 
-import os
 import platform
-import re
-import shutil
+import shlex
 import subprocess
 import sys
-import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -23,8 +20,11 @@ from rich.table import Table
 from rich.text import Text
 
 from mlirtri.compiler.last_failures import Failures
+from mlirtri.errors import DeviceError
 from mlirtri.lowering.core.target import host_threads
+from mlirtri.lowering.cuda_emulation.library import cxx_compiler
 from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library
+from mlirtri.testing.tools import native_filecheck
 
 TESTED_PLATFORM = ("Linux", "x86_64")
 
@@ -78,6 +78,7 @@ def collect() -> list[Check]:
         *_check_cpu(),
         _check_cuda_device(),
         _check_nvcc(),
+        _check_cxx(),
         _check_openmp(),
         *_check_test_tools(),
     ]
@@ -102,25 +103,6 @@ def failures_table(failures: Failures) -> Table:
     for step in failures.steps:
         table.add_row(*(Text(step[key]) for key in ("step", "kernel", "reason", "line")))
     return table
-
-
-def native_filecheck() -> str | None:
-    """Return LLVM's FileCheck: ``$FILECHECK``, then ``FileCheck`` on PATH, then the newest ``FileCheck-NN``."""
-    if named := os.environ.get("FILECHECK") or shutil.which("FileCheck"):
-        return named
-    folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
-    numbered = [
-        (int(match[1]), str(file))
-        for folder in folders
-        for file in folder.glob("FileCheck-*")
-        if (match := re.fullmatch(r"FileCheck-(\d+)(?:\.exe)?", file.name))
-    ]
-    return max(numbered)[1] if numbered else None
-
-
-def script(name: str) -> str | None:
-    """Return the path of a console script of this Python's environment, on PATH or not."""
-    return shutil.which(name, path=sysconfig.get_path("scripts"))
 
 
 def _check_platform() -> Check:
@@ -232,6 +214,13 @@ def _check_nvcc() -> Check:
     return Check("nvcc", version or "not on PATH: PTX is not made; CUDA source needs no nvcc")
 
 
+def _check_cxx() -> Check:
+    try:
+        return Check("C++ compiler", shlex.join(cxx_compiler()))
+    except DeviceError:
+        return Check("C++ compiler", 'none: target="cuda:emulated" needs one', fix="install g++ or clang++")
+
+
 def _check_openmp() -> Check:
     library = runtime_library()
     return Check("OpenMP", library or "no runtime: pipeline mlir runs on one thread", fix="" if library else INSTALL)
@@ -239,7 +228,9 @@ def _check_openmp() -> Check:
 
 def _check_test_tools() -> list[Check]:
     """Check the tools of the tests; a missing one is no fault, for no kernel needs it."""
-    needed = [requirement for requirement in _requirements("test") if requirement.name in ("lit", "filecheck")]
+    # In whichever extra they are.
+    lines = (metadata.requires("mlirtri") or []) if _installed("mlirtri") else []
+    needed = [requirement for requirement in map(Requirement, lines) if requirement.name in ("lit", "filecheck")]
     tools = [_check_package(requirement) for requirement in needed]
     tools.append(Check("native FileCheck", native_filecheck() or "none: PyPI's filecheck serves"))
     return [check if check.ok else replace(check, ok=None) for check in tools]

@@ -1,11 +1,8 @@
-"""From a file on the command line to the program in it: MLIR, StableHLO, TOSA, ONNX, torch, or Relax."""
+"""Compile, translate and report on a program's file of the command line."""
 
 from __future__ import annotations
 
-import re
-import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from mlirtri.compiler.dumps import read_text
@@ -17,61 +14,9 @@ from mlirtri.kernels.options import Options, resolved
 from mlirtri.kernels.session import resume
 from mlirtri.language.names import Tensor
 from mlirtri.lowering.pipelines import Pipeline, pipeline_of_import
-from mlirtri.programs.mlir_program import from_mlir, from_tosa
 from mlirtri.programs.mlir_sources import contents_of
-from mlirtri.programs.onnx_program import from_onnx
 from mlirtri.programs.program import Program
-from mlirtri.programs.relax_program import from_relax
-from mlirtri.programs.stablehlo_program import from_stablehlo
-
-SUFFIXES = {
-    ".mlir": None, ".mlirbc": None, ".stablehlo": "stablehlo", ".tosa": "tosa", ".onnx": "onnx", ".pt2": "torch",
-}  # fmt: skip
-"""Suffix of a file to its language; None where the content says it."""
-STDIN = "-"
-_LANGUAGES = ((rb"\b(stablehlo|chlo|vhlo|StableHLO_v[\d.]+)\b", "stablehlo"), (rb"\btosa\b", "tosa"))
-
-
-def is_program(spec: str) -> bool:
-    """Return whether ``FILE[::function]`` is a program's file: by its suffix, or stdin."""
-    file = spec.partition("::")[0]
-    return file == STDIN or Path(file).suffix in SUFFIXES
-
-
-def load_program(file: str, language: str | None = None) -> Program:
-    """Return the program of a file; `language`, a key of `IMPORT_STAGES`, overrides its suffix and content."""
-    source = _source(file)
-    language = language or SUFFIXES.get(Path(file).suffix) or _language(source)
-    return _READERS[language](source)
-
-
-def _source(file: str) -> bytes | Path:
-    return sys.stdin.buffer.read() if file == STDIN else Path(file)
-
-
-def _language(source: bytes | Path) -> str:
-    data = contents_of(source)[0]
-    # What a comment or a string says of a language is no operation of it.
-    code = re.sub(rb'//[^\n]*|"[^"\\\n]*"(?!\()', b"", data) if not data.startswith(b"ML\xef") else data
-    return next((name for pattern, name in _LANGUAGES if re.search(pattern, code)), "mlir")
-
-
-def _torch(source: bytes | Path) -> Program:
-    # loads torch, which the others do not need
-    from mlirtri.programs.torch_programs.archives import load_archive
-    from mlirtri.programs.torch_programs.program import from_torch
-
-    return from_torch(load_archive(source))
-
-
-def _relax(source: bytes | Path) -> Program:
-    return from_relax(source.decode() if isinstance(source, bytes) else source)
-
-
-_READERS: dict[str, Callable[[Any], Program]] = {
-    "mlir": from_mlir, "stablehlo": from_stablehlo, "tosa": from_tosa, "onnx": from_onnx, "torch": _torch,
-    "relax": _relax,
-}  # fmt: skip
+from mlirtri.sources.program_files import READERS, language_of, load_program, source_of
 
 
 def compile_file(spec: str, arguments: dict[str, Any], options: Options, stages: Sequence[str] | None = None) -> Kernel:
@@ -114,11 +59,11 @@ def to_relax(spec: str) -> str:
     """Return the Relax module of a file's program; operations of stage `tri` become Relax operators."""
     file, _, entry = spec.partition("::")
     _, _, pipeline = resolved(Options(pipeline="relax"))
-    source = _source(file)
+    source = source_of(file)
     if b'"tri.' in contents_of(source)[0]:
         name, text = ("<stdin>", source.decode()) if isinstance(source, bytes) else (file, read_text(source))
         return _relax_text(resume(name, "tri", Options(pipeline=pipeline.until("relax")), text))
-    program = _READERS[_language(source)](source)
+    program = READERS[language_of(source)](source)
     return _relax_text(program.compile(entry or None, pipeline=_until(program, pipeline, ["relax"])))
 
 

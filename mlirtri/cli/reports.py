@@ -11,7 +11,7 @@ from rich.table import Table
 from mlirtri.cli.terminal import table as new_table
 from mlirtri.errors import UnknownOptionError
 from mlirtri.lowering.core.target import as_target
-from mlirtri.lowering.pipelines import AKG_ALIASES, LazyLowering, pipeline_for
+from mlirtri.lowering.pipelines import AKG_ALIASES, WITHOUT_TVM, LazyLowering, pipeline_for
 from mlirtri.settings import SETTINGS, get
 
 if TYPE_CHECKING:
@@ -33,6 +33,31 @@ def stages_table(pipelines: list[str], target: str | None) -> Table:
             aliases = [alias for alias, stages in AKG_ALIASES.items() if stage.name in stages]
             where_from = _path_of(stage.run.module) if isinstance(stage.run, LazyLowering) else "yours"
             table.add_row(name if number == 0 else "", stage.name, stage.kind, ", ".join(aliases), where_from)
+        table.add_section()
+    return table
+
+
+def passes_table(pipelines: list[str], target: str | None) -> Table:
+    """Return the passes that a sample kernel goes through in each pipeline, in order, and whose they are."""
+    import numpy as np
+
+    from mlirtri.cli.sample_kernel import sample
+    from mlirtri.kernels.jit import jit  # loads MLIR
+
+    table = new_table("pipeline", "stage", "pass", "whose", "changes the sample")
+    arguments = [np.ones((32, 32), np.float32), np.ones((32, 32), np.float32), np.ones(32, np.float32)]
+    where = as_target(target if target is not None else get("MLIRTRI_TARGET"))
+    for name in pipelines:
+        if where.is_cuda and name in WITHOUT_TVM:
+            continue
+        compilation = jit(sample, pipeline=name, target=target).compile(*arguments).observed
+        shown = name
+        for stage, passes in compilation.context.passes.items():
+            theirs = "MLIR" if compilation.records[stage].stage.kind == "mlir" else "TVM"
+            for each in passes:
+                whose = "ours" if each.is_ours else theirs
+                table.add_row(shown, stage, each.name, whose, "yes" if each.changed else "")
+                shown = ""
         table.add_section()
     return table
 

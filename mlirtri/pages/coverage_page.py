@@ -15,7 +15,6 @@ from pathlib import Path
 
 import click
 
-from mlirtri.cli.program_files import SUFFIXES
 from mlirtri.dialect.bindings.mlir import operations_of_dialect
 from mlirtri.lowering.bridge.fused_to_relax import BODY_OPERATIONS, SCALAR_RULES
 from mlirtri.lowering.bridge.fused_to_relax import RULES as TENSOR_RULES
@@ -29,6 +28,7 @@ from mlirtri.lowering.mlir.imperative import ELEMENTS
 from mlirtri.lowering.pipelines import IMPORT_STAGES
 from mlirtri.pages.operations_page import publish
 from mlirtri.pages.torch_operators import section
+from mlirtri.sources.program_files import SUFFIXES
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "coverage.md"
@@ -48,7 +48,7 @@ _HEAD = """\
 # What of MLIR there is
 
 The operations of a program that did not come from Python, and the rule that each has. On a CPU a rule serves the
-pipelines `linalg`, `relax` and `mlir` alike; for CUDA it has to be one without loops. An operation without a rule is
+pipelines `linalg`, `relax` and `mlir` alike, for CUDA one without complex numbers. An operation without a rule is
 refused, with its line. `program.report()` and `mlirtri translate --report FILE` say the same of one program, whatever
 dialects it is of.
 

@@ -50,7 +50,9 @@ for pipeline, target in (("linalg", "cpu"), ("relax", "cpu"), ("mlir", "cpu"), (
 
 
 def texts(file, seed):
-    environment = {**os.environ, "PYTHONHASHSEED": seed, "OMP_NUM_THREADS": "1"}
+    # A dump keeps the text of each pass: it is not compiled once more for them.
+    dump = str(file.parent / f"dump{seed}")
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "OMP_NUM_THREADS": "1", "MLIRTRI_DUMP_DIR": dump}
     done = subprocess.run([sys.executable, str(file)], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

@@ -29,7 +29,7 @@ def refused(a):
 def frames_of(call):
     try:
         call()
-    except KernelError as error:
+    except (KernelError, TypeError) as error:
         return [frame.name for frame in traceback.extract_tb(error.__traceback__)], error
     raise AssertionError("nothing was raised")
 
@@ -70,6 +70,12 @@ def calls_of_classes():
         lambda: mt.tensorir(3),
         lambda: mt.sum(1),
         lambda: doubled(1),
+        lambda: mt.macro(3),
+        lambda: mt.Stage(),
+        lambda: mt.jit(doubled, nothing=3),
+        lambda: mt.graph(3),
+        lambda: mt.dyn["two words"],
+        lambda: mt.StridedTensor((2,), mt.float32),
     )
 
 

@@ -32,13 +32,12 @@ SYNTAX = [
     ("    return (⟦yield x⟧)", "cannot contain `yield`", "return a tuple"),
     ("    return ⟦{y for y in x}⟧", "cannot contain a set comprehension", ""),
     ("    return ⟦{1: x}⟧", "cannot contain a dict", "use a tuple"),
-    ("    ⟦for i in range(3): pass⟧\n    else: pass\n    return x", "`else` on a loop", "set a flag"),
     ("    ⟦with x: pass⟧", "cannot enter", "context managers"),
     ("    ⟦raise ValueError⟧", "cannot contain `raise`", "static_assert"),
     ("    ⟦import numpy⟧", "cannot contain `import`", "top of the file"),
     ("    ⟦global x1⟧", "cannot contain `global`", "as an argument"),
     ("    ⟦class A: pass⟧", "cannot contain a class", ""),
-    ("    return helper(⟦*x⟧)", "star-expressions are not supported", "every element"),
+    ("    for i in range(⟦*x⟧): pass\n    return x", "a loop takes no star-expressions", "every bound"),
     ("    return helper(**⟦x⟧)", "** arguments are not supported", "every keyword"),
     ("    t = (x, x)\n    ⟦t[0]⟧ = 1\n    return x", "assigning to an item of a tuple", "new tuple"),
     ("    return ⟦b'a'⟧", "bytes constants are not supported", ""),
@@ -275,7 +274,7 @@ ARGUMENTS = [
     ("x", (np.array(["a"]),), {}, "dtype <U1 is not supported"),
     ("x", (np.ones(2, "m8[s]"),), {}, "dtype timedelta64[s] is not supported"),
     ("x", (X.astype(">f4"),), {}, "is not supported"),
-    ("x", ({},), {}, "a dict is not an argument kernels take"),
+    ("x", ({},), {}, "a dict is not an argument kernels take: give each value a parameter, f(**values)"),
     ("x", ((X, X),), {}, "a tuple of tensors"),
 ]
 

@@ -100,3 +100,23 @@ def test_patterns_of_calls_are_measured_beside_numba(capsys, monkeypatch):
     assert head.split()[:5] == ["microseconds", "of", "a", "call", "arrays"]
     assert [row[:24].strip() for row in rows] == [pattern.title for pattern in chosen]
     assert all(0 < float(row[24:33]) for row in rows)
+
+
+def test_new_processes_are_measured_beside_each_peer(capsys, monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARK.parent.parent)
+    from benchmarks import latency
+
+    programs = []
+    monkeypatch.setattr(latency, "_process", lambda program, *_: programs.append(program) or 1.0)
+    latency.print_processes(["numba", "torch", "compile"])
+    printed = capsys.readouterr().out
+    for row in (
+        "import torch",
+        "mlirtri, first result, disk cache",
+        "Numba, first result",
+        "torch.compile, first result",
+    ):
+        assert row in printed
+    assert "JAX" not in printed
+    for program in programs:
+        compile(program, "program.py", "exec")

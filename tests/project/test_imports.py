@@ -59,6 +59,7 @@ LAYERS = (
             "lowering.external": "",
             "lowering.elementary": "",
             "lowering.runtime": "lowering.external",
+            "lowering.cuda_emulation": "lowering.runtime",
         },
     ),
     Section(
@@ -67,7 +68,11 @@ LAYERS = (
         packages={
             "lowering.frontend.language": "dialect.ops dialect.promotion",
             "lowering.dependence": "",
-            "lowering.frontend": ("dialect.spellings lowering.dependence lowering.external lowering.frontend.language"),
+            "lowering.frontend.tile_language": "lowering.frontend.language",
+            "lowering.frontend": (
+                "dialect.spellings lowering.dependence lowering.external lowering.frontend.language "
+                "lowering.frontend.tile_language"
+            ),
             "lowering.linalg": "dialect.ops dialect.scalar lowering.external",
             "lowering.importers.normalize.arithmetic": "dialect.scalar",
             "lowering.importers.normalize.sizes": "lowering.sizes",
@@ -88,7 +93,8 @@ LAYERS = (
             "lowering.fusion": "",
             "lowering.mlir_backend": "",
             "lowering.mlir_backend.bufferize": "lowering.external lowering.fusion",
-            "lowering.mlir_backend.loops": "",
+            "lowering.mlir_backend.loops": "lowering.dependence",
+            "lowering.spirv": "",
             "lowering.mlir_backend.llvm": (
                 "lowering.elementary lowering.mlir_backend.bufferize lowering.mlir_backend.loops "
                 "lowering.runtime lowering.sizes"
@@ -100,7 +106,9 @@ LAYERS = (
         shared="errors settings dialect.base lowering.core lowering.toolchain lowering.tir",
         packages={
             "lowering.codegen.passes": "lowering.elementary lowering.runtime",
-            "lowering.codegen": "lowering.codegen.passes lowering.elementary lowering.external lowering.runtime",
+            "lowering.codegen": (
+                "lowering.codegen.passes lowering.cuda_emulation lowering.elementary lowering.external lowering.runtime"
+            ),
             "lowering.bridge.scalar": "dialect.bindings lowering.mlir",
             "lowering.bridge.loops": "dialect.bindings lowering.bridge.scalar lowering.mlir",
             "lowering.bridge": (
@@ -124,7 +132,7 @@ LAYERS = (
             ),
             "lowering.schedule.cpu.loops": (
                 "lowering.codegen lowering.schedule.cpu.common lowering.schedule.cpu.convolution "
-                "lowering.schedule.cpu.matmul"
+                "lowering.schedule.cpu.matmul lowering.schedule.cpu.nests"
             ),
             "lowering.schedule.cpu": (
                 "lowering.codegen lowering.schedule.cpu.attention lowering.schedule.cpu.common "
@@ -132,7 +140,8 @@ LAYERS = (
                 "lowering.schedule.cpu.nests lowering.schedule.cpu.rows"
             ),
             "lowering.schedule.cuda": (
-                "lowering.codegen lowering.schedule.cpu.matmul lowering.schedule.cpu.rows lowering.schedule.rows"
+                "lowering.codegen lowering.schedule.cpu.loops lowering.schedule.cpu.matmul lowering.schedule.cpu.rows "
+                "lowering.schedule.rows"
             ),
             "lowering.schedule.meta": ("lowering.codegen lowering.external lowering.runtime lowering.schedule.cuda"),
             "lowering.schedule": (
@@ -140,8 +149,8 @@ LAYERS = (
             ),
             "lowering.relax": (
                 "lowering.bridge.scalar lowering.external lowering.schedule.cpu.attention "
-                "lowering.schedule.cpu.convolution lowering.schedule.cpu.rows lowering.schedule.cuda "
-                "lowering.schedule.rows"
+                "lowering.schedule.cpu.convolution lowering.schedule.cpu.matmul lowering.schedule.cpu.rows "
+                "lowering.schedule.cuda lowering.schedule.rows"
             ),
             "lowering.interpreter": (
                 "dialect dialect.bindings dialect.ops lowering.bridge lowering.external lowering.frontend.language "
@@ -152,7 +161,7 @@ LAYERS = (
                 "lowering.importers lowering.importers.from_onnx lowering.importers.from_relax "
                 "lowering.importers.from_stablehlo lowering.importers.from_torch lowering.importers.normalize "
                 "lowering.interpreter lowering.linalg lowering.mlir_backend.bufferize lowering.mlir_backend.llvm "
-                "lowering.relax lowering.schedule"
+                "lowering.relax lowering.schedule lowering.spirv"
             ),
         },
     ),
@@ -162,21 +171,26 @@ LAYERS = (
             "errors settings dialect dialect.base dialect.bindings lowering.core lowering.toolchain lowering.pipelines"
         ),
         packages={
+            "trace": "",
             "language": "",
-            "tile": "language",
+            "testing": "",
+            "reduce": "",
+            "lit": "testing",
             "relax": "lowering.external",
             "calls": "language lowering.runtime",
             "compiler": (
-                "lowering.frontend lowering.linalg lowering.mlir lowering.mlir_backend.bufferize "
-                "lowering.mlir_backend.llvm lowering.runtime lowering.schedule.meta lowering.sizes"
+                "lowering.cuda_emulation lowering.frontend lowering.linalg lowering.mlir "
+                "lowering.mlir_backend.bufferize lowering.mlir_backend.llvm lowering.runtime lowering.schedule.meta "
+                "lowering.sizes trace"
             ),
-            "cache": "compiler dialect.spellings lowering.runtime",
+            "cache": "compiler dialect.spellings lowering.cuda_emulation lowering.runtime",
             "kernels": (
-                "cache calls compiler language lowering.frontend lowering.fusion lowering.mlir lowering.relax "
-                "lowering.runtime"
+                "cache calls compiler language lowering.frontend lowering.fusion lowering.linalg lowering.mlir "
+                "lowering.mlir_backend.bufferize lowering.mlir_backend.loops lowering.relax lowering.runtime trace"
             ),
+            "tile": "kernels language",
             "programs": (
-                "cache compiler kernels lowering.importers.from_onnx lowering.importers.from_relax "
+                "compiler kernels lowering.importers.from_onnx lowering.importers.from_relax "
                 "lowering.importers.normalize lowering.mlir lowering.sizes"
             ),
             "programs.torch_programs": (
@@ -184,25 +198,34 @@ LAYERS = (
                 "lowering.importers.from_torch.decompositions lowering.importers.from_torch.graph_passes "
                 "lowering.importers.from_torch.tracing lowering.runtime programs"
             ),
-            "measure": "calls compiler kernels language programs",
+            "sources": "kernels language programs programs.torch_programs",
+            "measure": (
+                "calls compiler kernels language lowering.mlir_backend.bufferize lowering.runtime programs sources "
+                "trace"
+            ),
             "serve": "compiler",
-            "opt": "serve",
+            "opt": "kernels lowering.bridge lowering.fusion lowering.linalg lowering.mlir serve",
+            "lsp": "compiler kernels",
             "cli": (
-                "cache compiler kernels language lowering.runtime measure opt programs programs.torch_programs serve"
+                "cache calls compiler kernels language lowering.cuda_emulation lowering.runtime lsp measure opt "
+                "programs reduce serve sources testing trace"
             ),
             "pages": (
-                "cli dialect.ops dialect.spellings dialect.spellings.base lowering.bridge lowering.bridge.loops "
-                "lowering.frontend lowering.importers.normalize lowering.importers.normalize.arithmetic lowering.mlir"
+                "dialect.ops dialect.spellings dialect.spellings.base lowering.bridge lowering.bridge.loops "
+                "lowering.frontend lowering.importers.normalize lowering.importers.normalize.arithmetic lowering.mlir "
+                "sources"
             ),
             "mlirtri": (
-                "dialect.spellings kernels language lowering.external measure programs programs.torch_programs relax"
+                "dialect.spellings kernels language lit lowering.external measure programs programs.torch_programs "
+                "relax testing"
             ),
         },
     ),
 )
 TVM = (
     "lowering.toolchain", "lowering.tir", "lowering.elementary", "lowering.runtime", "lowering.external",
-    "lowering.importers.from_relax", "lowering.codegen", "lowering.bridge", "lowering.schedule", "lowering.relax",
+    "lowering.importers.from_relax", "lowering.cuda_emulation", "lowering.codegen", "lowering.bridge",
+    "lowering.schedule", "lowering.relax",
     "lowering.interpreter", "mlirtri", "cli", "compiler", "measure", "programs",
 )  # fmt: skip
 """The packages, with those below them, that may load TVM: the `mlir` pipeline never loads any of them."""

@@ -56,6 +56,7 @@ def test_the_wheel_has_types_licence_and_commands(wheel):
     commands = next(wheel.read(name).decode() for name in names if name.endswith("entry_points.txt"))
     assert "mlirtri = mlirtri.cli.entry:main" in commands
     assert "mlirtri-opt = mlirtri.opt.main:main" in commands
+    assert "[pytest11]\nmlirtri = mlirtri.testing.pytest_plugin" in commands
 
 
 def test_every_folder_of_python_files_is_a_package():

@@ -17,8 +17,8 @@ from tolerances import tolerance
 
 import mlirtri as mt
 from mlirtri.cli import main as cli
-from mlirtri.cli.kernel_files import each_kernel, load_kernel
 from mlirtri.kernels.arguments import summary
+from mlirtri.sources.python_files import each_kernel, load_kernel
 
 KERNELS = """
 import mlirtri as mt
@@ -398,3 +398,33 @@ def test_timing_lists_stages_and_passes_by_cost_on_stderr(tmp_path, capsys):
     assert times == sorted(times, reverse=True)
     assert {"ast", "tri", "linalg", "fused"} <= {row[2] for row in rows if len(row) == 3}
     assert {"canonicalize"} <= {row[3] for row in rows if len(row) == 4}
+
+
+@pytest.mark.parametrize("name", ["p.mlir", "p.stablehlo", "p.py"])
+def test_translate_knows_the_direction_from_the_file(run, tmp_path, name):
+    file, output = tmp_path / name, tmp_path / "out"
+    text = PROGRAM
+    if name == "p.stablehlo":
+        text = text.replace("return %a", "%b = stablehlo.add %a, %a : tensor<3xi64>\n  return %b")
+    file.write_text(text)
+    if name == "p.py":
+        (tmp_path / "p.mlir").write_text(text)
+        file.write_text(run("translate", str(tmp_path / "p.mlir"))[1])
+    status, out, err = run("translate", str(file), "-o", str(output))
+    assert (status, out, err) == (0, "", "")
+    assert ("class Module" if name == "p.mlir" else "func.func @f(") in output.read_text()
+
+
+def test_translate_leaves_no_file_where_it_fails(run, tmp_path):
+    file, output = tmp_path / "p.mlir", tmp_path / "out"
+    file.write_text(PROGRAM + PROGRAM.replace("@f", "@g"))
+    status, _, err = run("translate", str(file), "-o", str(output))
+    assert (status, output.exists()) == (1, False)
+    assert "say entry=, one of f, g; on the command line FILE::f" in err
+
+
+def test_ptx_without_nvcc_says_so(run, kernels, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    status, _, err = run("emit", f"{kernels}::scaled", "--target=cuda", "--stage=ptx")
+    assert status == 1
+    assert "NVIDIA's compiler nvcc makes it, and is not on PATH" in err

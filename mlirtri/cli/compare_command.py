@@ -1,0 +1,110 @@
+"""`mlirtri compare`: kernels and programs by several ways to compile them, as tables, data or a page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mlirtri.cli.options import arguments_option, by_name, schedules_option
+from mlirtri.cli.terminal import show, waiting
+from mlirtri.errors import KernelError
+from mlirtri.lowering.pipelines import COMPARED_PIPELINES, PIPELINE_STAGES
+
+_FORMS = ("json", "csv", "markdown", "html")
+
+
+class _Variant(click.ParamType):
+    name = "NAME=VALUE,…"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from mlirtri.measure.columns import parse_variant
+
+        try:
+            return parse_variant(value)
+        except KernelError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _forms(command: Any) -> Any:
+    texts = {"json": "Machine-readable.", "csv": "A line per row.", "markdown": "GitHub's tables.", "html": "A page."}
+    for form in reversed(_FORMS):
+        command = click.option(f"--{form}", "form", flag_value=form, help=texts[form])(command)
+    return command
+
+
+@click.command()
+@click.argument("files", metavar="FILE[::KERNEL]…", nargs=-1, required=True)
+@arguments_option
+@click.option(
+    "--pipeline",
+    "pipelines",
+    type=click.Choice(list(PIPELINE_STAGES)),
+    multiple=True,
+    help="Only this. Again for more.",
+)
+@click.option(
+    "--target", "targets", metavar="TARGET", multiple=True, help="cpu, gpu, cuda or cuda:sm_NN. Again for more."
+)
+@schedules_option
+@click.option("--variant", "variants", type=_Variant(), multiple=True, help="Other options, as a column of their own.")
+@click.option("--beside", metavar="LIBRARY", multiple=True, help="Also torch.compile, numba, onnxruntime, …; or all.")
+@click.option("--repeat", type=click.IntRange(1), help="Rounds of timing; by default as many as fit half a second.")
+@click.option("--profile", is_flag=True, help="Also each launched kernel: time, bytes, flops, share of the roofline.")
+@click.option("--why", is_flag=True, help="Also why the slowest row is slower than the fastest, and what changes it.")
+@click.option("--bisect", is_flag=True, help="Also the stage and the pass that change numbers.")
+@_forms
+@click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write there, not to stdout.")
+@click.option("--baseline", metavar="FILE", help="Instead, changes since that --json beyond noise; status 1 if worse.")
+def compare(
+    files,
+    arguments,
+    pipelines,
+    targets,
+    schedules,
+    variants,
+    beside,
+    repeat,
+    profile,
+    why,
+    bisect,
+    form,
+    output,
+    baseline,
+) -> int:
+    """Compile kernels by every pipeline, run them on random data beside torch or NumPy, and show what each way costs.
+
+    A FILE is Python (FILE.py::name, FILE.py::a,b or 'FILE.py::*'), MLIR, StableHLO, TOSA, ONNX or torch.export's. With
+    several targets, schedules or variants each combination is a row.
+    """
+    from mlirtri.measure.comparison import compare as compared
+
+    extras = {"beside": beside or None, "repeat": repeat, "profile": profile, "why": why, "bisect": bisect}
+    ways = {"pipelines": pipelines or COMPARED_PIPELINES, "target": targets or None, "schedule": schedules or None}
+    what = files[0] if len(files) == 1 else list(files)
+    with waiting(f"compiling and running {', '.join(files)}"):
+        found = compared(what, **ways, variants=dict(variants) or None, **extras, **by_name(arguments))
+    if output or form:
+        _write(_text(found, form), output)
+    if baseline is None:
+        if not output and not form:
+            show(found)
+        return 0
+    from mlirtri.measure.changes import changes_since
+
+    changes = changes_since(baseline, found)
+    print(changes, file=sys.stderr if form and not output else sys.stdout)
+    return int(changes.is_worse)
+
+
+def _text(found: Any, form: str | None) -> str:
+    return str(found) if form is None else getattr(found, f"to_{form}")()
+
+
+def _write(text: str, output: str | None) -> None:
+    if output is None:
+        print(text.rstrip("\n"))
+    else:
+        Path(output).write_text(text.rstrip("\n") + "\n")

@@ -1,0 +1,90 @@
+"""The options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mlirtri.errors import KernelError, UnknownOptionError
+from mlirtri.lowering.core.schedule_option import checked_schedule
+from mlirtri.lowering.pipelines import PIPELINE_STAGES
+
+if TYPE_CHECKING:
+    from mlirtri.kernels.options import Options
+    from mlirtri.lowering.core.target import Target
+
+
+class Argument(click.ParamType):
+    name = "NAME=VALUE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from mlirtri.kernels.arguments import parse_argument
+
+        try:
+            return parse_argument(value)
+        except KernelError as error:
+            self.fail(str(error), param, ctx)
+
+
+def by_name(arguments: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the values of ``--arg`` by name; raises `UnknownOptionError` for a name that is given twice."""
+    values = dict(arguments)
+    if len(values) != len(arguments):
+        names = [name for name, _ in arguments]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise UnknownOptionError(f"--arg {repeated} is given twice")
+    return values
+
+
+def file_argument(metavar: str = "FILE[::KERNEL]") -> Any:
+    return click.argument("file", metavar=metavar)
+
+
+def arguments_option(command: Any) -> Any:
+    text = "An argument: a=f32[2,3] is a tensor, n=i32:5 or n=i32:1..9 a run-time number, n=3 a value. Again for more."
+    return click.option("--arg", "arguments", type=Argument(), multiple=True, help=text)(command)
+
+
+def start_option(command: Any) -> Any:
+    text = "FILE is IR of this stage, MLIR or TVMScript; the file - is stdin."
+    return click.option("--from", "start", metavar="STAGE", help=text)(command)
+
+
+def pipeline_option(command: Any) -> Any:
+    return click.option(
+        "--pipeline", type=click.Choice(list(PIPELINE_STAGES)), help="The pipeline; by default linalg."
+    )(command)
+
+
+def target_option(command: Any) -> Any:
+    return click.option("--target", metavar="TARGET", help="cpu, gpu, cuda, cuda:sm_NN, cuda:emulated or spirv.")(
+        command
+    )
+
+
+class Schedule(click.ParamType):
+    name = "SCHEDULE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return checked_schedule(value)
+        except KernelError as error:
+            self.fail(str(error), param, ctx)
+
+
+def schedule_option(command: Any) -> Any:
+    text = "default, none, meta or meta:trials=N,seconds=S."
+    return click.option("--schedule", type=Schedule(), help=text)(command)
+
+
+def schedules_option(command: Any) -> Any:
+    text = "default, none, meta or meta:trials=N,seconds=S; again for more."
+    return click.option("--schedule", "schedules", type=Schedule(), multiple=True, help=text)(command)
+
+
+def options_of(pipeline: str | None, target: str | Target | None, schedule: str | None) -> Options:
+    from mlirtri.kernels.options import Options
+
+    return Options(target, pipeline, schedule)

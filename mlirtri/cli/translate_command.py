@@ -1,0 +1,71 @@
+"""The command `mlirtri translate`: programs from one IR into another."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mlirtri.cli.options import pipeline_option, target_option
+
+LANGUAGES = ("ONNX", "StableHLO", "TOSA", "torch", "Relax")
+"""What `translate` takes to MLIR."""
+
+
+def _directions(command: Any) -> Any:
+    for language in reversed(LANGUAGES):
+        text = f"{language} to linalg on tensors."
+        name = f"{language.lower()}-to-mlir"
+        command = click.option(f"--{name}", "direction", flag_value=language.lower(), help=text)(command)
+    return click.option("--mlir-to-relax", "direction", flag_value="to-relax", help="MLIR to a Relax module.")(command)
+
+
+@click.command()
+@_directions
+@click.option("--complete", is_flag=True, help="With locations and what mlirtri reads back; else bare MLIR.")
+@click.option("--inline", is_flag=True, help="Weights as constants, not as arguments.")
+@click.option("--bytecode", is_flag=True, help="MLIR's binary form.")
+@click.option("--report", is_flag=True, help="Instead, what of it each pipeline translates; status 1 if not all.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write it there, if all goes well.")
+@click.option("--json", "as_json", is_flag=True, help="The report, machine-readable.")
+@pipeline_option
+@target_option
+@click.argument("file", metavar="FILE[::FUNCTION]")
+def translate(direction, complete, inline, bytecode, report, as_json, output, pipeline, target, file) -> int | None:
+    """Print one IR's program in another IR; the file - is stdin. TVMScript is trusted like a Python program.
+
+    Without a direction, files of ONNX, StableHLO, TOSA, torch.export and TVMScript become MLIR, MLIR becomes Relax.
+    """
+    from mlirtri.cli.program_files import report_on_file, to_mlir, to_relax
+
+    if report:
+        findings = report_on_file(file, None if direction == "to-relax" else direction, pipeline, target)
+        print(findings.to_json() if as_json else findings)
+        return int(not findings.is_total)
+    direction = direction or _direction_of(file)
+    if direction == "to-relax":
+        translated = to_relax(file)
+    else:
+        translated = to_mlir(file, direction, not complete, "bytecode" if bytecode else "text", inline)
+    data = translated if isinstance(translated, bytes) else f"{translated.rstrip()}\n".encode()
+    if output is not None:
+        output.write_bytes(data)
+    else:
+        sys.stdout.buffer.write(data)
+    return 0
+
+
+def _direction_of(spec: str) -> str:
+    """Return the direction that a file's suffix, or the operations in it, say; raises `UsageError`."""
+    from mlirtri.sources.program_files import STDIN, SUFFIXES, language_of
+
+    file = Path(spec.partition("::")[0])
+    if file.suffix == ".py":
+        return "relax"
+    if spec == STDIN or file.suffix not in SUFFIXES:
+        directions = ", ".join(f"--{language.lower()}-to-mlir" for language in LANGUAGES)
+        raise click.UsageError(f"say from what to what: --mlir-to-relax, {directions}")
+    language = SUFFIXES[file.suffix] or language_of(file)
+    return "to-relax" if language == "mlir" else language
