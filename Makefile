@@ -15,7 +15,7 @@ PYTHON ?= $(shell for candidate in python3 python3.13 python3.12 python3.11 pyth
 	"$$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null \
 	&& { echo "$$candidate"; break; }; done)
 
-.PHONY: help demo demo-models test test-slow test-forced fuzz fuzz-hostile lit bench bench-quick bench-rules bench-latency check typed docs format clean
+.PHONY: help demo demo-models test test-slow test-forced fuzz fuzz-hostile lit bench bench-quick bench-rules bench-latency bench-models check typed docs format clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -58,6 +58,9 @@ bench-rules: $(VENV)/.bench  ## each schedule rule beside loops without a schedu
 
 bench-latency: $(VENV)/.bench  ## imports, first results and small calls of each pattern, beside Numba, torch and JAX
 	$(BIN)/python -m benchmarks.latency $(BENCH_FLAGS)
+
+bench-models: $(VENV)/.bench  ## whole networks in all pipelines, beside eager torch, torch.compile and ONNX Runtime
+	$(BIN)/python -m benchmarks.networks $(BENCH_FLAGS)
 
 check: $(VENV)/.dev  ## ruff, pyright, pytest and lit
 	$(BIN)/ruff check
