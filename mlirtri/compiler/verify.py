@@ -22,7 +22,7 @@ MLIR_CONTRACTS: dict[str, tuple[str, ...]] = {
     "linalg": _TENSORS,
     "fused": _TENSORS,
     "bufferized": _BUFFERS,
-    "llvmdialect": ("builtin.module", "llvm"),
+    "llvmdialect": ("builtin.module", "llvm", "omp"),
 }
 """Stage to the dialects, or whole operation names, that may be in it."""
 

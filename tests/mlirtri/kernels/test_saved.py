@@ -299,7 +299,10 @@ def test_a_c_program_calls_the_object_file(tmp_path, name):
     firsts = [result.ravel()[0] for result in (wanted if isinstance(wanted, tuple) else [wanted])]
     command = ["cc", "-Wall", "-Werror", "example.c", "kernel.o", "-lm", "-o", "example"]
     has_threads = kernel.compilation.executable.convention.has_threads
-    subprocess.run([*command, *[runtime_library()] * has_threads], cwd=tmp_path / "kernel", check=True)
+    if has_threads:
+        runtime = Path(runtime_library())
+        command += [str(runtime), f"-Wl,-rpath,{runtime.parent}"]
+    subprocess.run(command, cwd=tmp_path / "kernel", check=True)
     output = subprocess.run("./example", cwd=tmp_path / "kernel", capture_output=True, text=True, check=True).stdout
     assert output == "".join(f"out{number}[0] = {value:g}\n" for number, value in enumerate(firsts))
 
