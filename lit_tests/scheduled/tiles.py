@@ -1,5 +1,4 @@
 # A tile kernel on CPUs: blocks on threads, the pipelined loop inside of the sums, packed columns between the loops.
-# RUN: mlirtri emit %s::product --stage=tir | FileCheck %s --check-prefix=TIR
 # RUN: mlirtri emit %s::product --stage=scheduled | FileCheck %s
 
 import mlirtri as mt
@@ -20,9 +19,6 @@ def product(
         T.copy(z, c[by * 64, bx * 64])
 
 
-# TIR: T.func_attr({{.*}}"mlirtri.tile_kernel": 128
-# TIR: for [[BY:.+]] in T.serial(T.int64(8), annotations={"mlirtri.blocks": 1
-# TIR-NEXT: for [[BX:.+]] in T.serial(T.int64(8), annotations={"mlirtri.blocks": 1
 # CHECK: for [[BX:.+]] in T.{{serial|parallel}}(T.int64(8), annotations={"mlirtri.blocks": 1{{.*}}"mlirtri.parallel": 1
 # CHECK-NEXT: right = T.alloc_buffer
 # CHECK: for [[BY:.+]] in T.serial(T.int64(8), annotations={"mlirtri.blocks": 1{{.*}}"mlirtri.parallel": 1
