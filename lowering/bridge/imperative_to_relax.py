@@ -18,6 +18,7 @@ from mlirtri.lowering.bridge.builder import Loops
 from mlirtri.lowering.bridge.loops.loops_to_primfunc import build_imperative
 from mlirtri.lowering.bridge.loops.size_symbols import Symbols
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.tile_kernels import TILE_KERNEL
 from mlirtri.lowering.mlir.attributes import strides_of
 from mlirtri.lowering.mlir.constants import global_constant
 from mlirtri.lowering.mlir.imperative import updates_of
@@ -156,7 +157,7 @@ def _constant(module: ir.Module, symbol: str) -> Any:
 
 def _refuse_cuda(module: ir.Module) -> None:
     [function] = public_functions(module)
-    if not is_static(function):
+    if not is_static(function) and TILE_KERNEL not in function.attributes:
         raise UnsupportedOperationError(
             "CUDA code is made for known sizes only",
             span_of(function.location),

@@ -132,10 +132,20 @@ def range_of(loop: Any, forms: Mapping[Hashable, Linear]) -> LoopRange:
     return LoopRange(loop.loop_var, first, last)
 
 
+def largest_extent(expression: Any) -> int | None:
+    """Return a constant that an extent never exceeds, such as 64 of ``min(64, n - i)``; None without one."""
+    bound = _at_most(expression, {})
+    return bound.constant if bound is not None and not bound.terms else None
+
+
 def _at_most(expression: Any, forms: Mapping[Hashable, Linear]) -> Linear | None:
     """Return a linear upper bound of an expression, the constant one if there is: 64 for ``min(64, n - i)``."""
     if isinstance(expression, tirx.Min):
         return _shortest(_at_most(side, forms) for side in (expression.a, expression.b))
+    if isinstance(expression, tirx.Max) and isinstance(expression.b, tirx.IntImm):
+        bound = _at_most(expression.a, forms)
+        is_larger = bound is not None and not bound.terms and bound.constant >= int(expression.b)
+        return bound if is_larger else linear(expression, forms)
     if isinstance(expression, tirx.Sub) and isinstance(expression.b, tirx.Max):
         whole, taken = linear(expression.a, forms), [linear(side, forms) for side in (expression.b.a, expression.b.b)]
         return _shortest(whole - part if whole is not None and part is not None else None for part in taken)

@@ -189,7 +189,8 @@ def _check_limits(kernel: PrimFunc) -> None:
     shared = dict.fromkeys(SHARED_LIMITS, 0)
 
     def note(attribute):
-        if attribute.attr_key == "thread_extent":
+        # Numbers of blocks that are known at run time only are checked by the driver.
+        if attribute.attr_key == "thread_extent" and isinstance(attribute.value, tirx.IntImm):
             extents[str(attribute.node.thread_tag)] = int(attribute.value)
 
     def allocate(statement):

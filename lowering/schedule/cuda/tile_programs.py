@@ -19,12 +19,15 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.codegen.targets import SHARED_LIMITS
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.core.tile_kernels import BLOCKS, TILE_KERNEL
+from mlirtri.lowering.schedule.cpu.loops.accesses import is_scalar
 from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
 from mlirtri.lowering.schedule.cpu.loops.nested_products import with_allocations_inside
 from mlirtri.lowering.schedule.cuda.tile_products import with_tensor_cores
 from mlirtri.lowering.schedule.cuda.tile_statements import BlockStatements
+from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.linear_forms import range_of
 from mlirtri.lowering.tir.statements import index, nodes_in, sequence, with_body
+from mlirtri.lowering.tir.tiles import at_least, sized
 from mlirtri.lowering.toolchain.tvm_names import (
     PARALLEL,
     IRModule,
@@ -50,17 +53,28 @@ def tile_programs(function: PrimFunc, target: Target) -> Schedule | None:
     body = function.body.block.body.block.body
     statements = with_allocations_inside(list(body.seq) if isinstance(body, tirx.SeqStmt) else [body])
     has_grid = [bool(_grid(statement)[0]) for statement in statements]
+    numbers = _numbers(statements)
+    launched = [statement for statement in statements if statement not in numbers]
     # Without a loop over blocks, or with tiles outside of it, all statements are one block.
-    if any(has_grid) and not any(isinstance(statement, tirx.AllocBuffer) for statement in statements):
-        # Numbers that the launches share are read from device memory, by each block.
-        numbers = [statement for statement in statements if isinstance(statement, tirx.Bind)]
-        launched = [statement for statement in statements if not isinstance(statement, tirx.Bind)]
+    if any(has_grid) and not any(isinstance(statement, tirx.AllocBuffer) for statement in launched):
         kernels = [_kernel(statement, numbers, int(threads), target) for statement in launched]
     else:
         kernels = [_kernel(body, [], int(threads), target)]
     root = SBlockRealize([], True, SBlock([], [], [], "root", sequence(*kernels)))
     module = IRModule({"main": function.with_body(root)})
     return Schedule(tirx.transform.ConvertSSA()(module)["main"], error_render_level="fast")
+
+
+def _numbers(statements: Sequence[Stmt]) -> list[Stmt]:
+    """Return the statements that compute scalars from sizes and arguments alone: each launch computes them again."""
+    scalars = {each.buffer for each in statements if isinstance(each, tirx.AllocBuffer) and is_scalar(each.buffer)}
+
+    def is_number(statement: Stmt) -> bool:
+        if isinstance(statement, tirx.AllocBuffer | tirx.BufferStore):
+            return statement.buffer in scalars
+        return isinstance(statement, tirx.Bind)
+
+    return [statement for statement in statements if is_number(statement)]
 
 
 def _grid(statement: Stmt) -> tuple[list[Any], Any]:
@@ -78,9 +92,9 @@ def _kernel(statement: Stmt, numbers: list[Any], threads: int, target: Target) -
         # Beside the tile kernels: a whole array, with a block for each index of its first axis.
         loops, body = [statement], statement.body
     blocks, others = _independent(loops, body)
-    if len(blocks) > len(AXES) or any(not isinstance(loop.extent, tirx.IntImm) for loop in blocks):
+    if len(blocks) > len(AXES) or any(reads_memory(loop.extent) for loop in blocks):
         raise UnsupportedOperationError(
-            "the grid of a tile kernel on CUDA has one to three numbers that are known at compile time"
+            "the grid of a tile kernel on CUDA has one to three numbers, which sizes and compile-time values give"
         )
     thread = tirx.Var("thread", "int64")
     ranges = tuple(range_of(loop, {}) for loop in (*blocks, *others))
@@ -97,13 +111,18 @@ def _kernel(statement: Stmt, numbers: list[Any], threads: int, target: Target) -
         raise _too_large(mapped)
     mapped = bound(thread, threads, "threadIdx.x", mapped)
     # The innermost axis of the grid is x.
-    extents = [int(loop.extent) for loop in blocks]
-    if any(extent > MOST_BLOCKS for extent in extents[:-1]):
+    extents = [_constant(loop.extent) for loop in blocks]
+    if any(extent is not None and extent > MOST_BLOCKS for extent in extents[:-1]):
         raise UnsupportedOperationError(
             f"a grid of {extents} has more than {MOST_BLOCKS} blocks along an axis but the first"
         )
+    # No device launches a grid of no blocks: where a size may be zero there is one, which does nothing.
+    unknown = [loop for loop, extent in zip(blocks, extents, strict=True) if extent is None]
+    if unknown:
+        is_block = tirx.all(*(tirx.LT(loop.loop_var, loop.extent) for loop in unknown))
+        mapped = tirx.IfThenElse(is_block, mapped, None)
     for loop, axis in zip(reversed(blocks), AXES, strict=False):
-        mapped = bound(loop.loop_var, int(loop.extent), f"blockIdx.{axis}", mapped)
+        mapped = bound(loop.loop_var, at_least(loop.extent, 1), f"blockIdx.{axis}", mapped)
     if not blocks:
         mapped = bound(tirx.Var("block", "int64"), 1, "blockIdx.x", mapped)
     return mapped
@@ -156,8 +175,12 @@ def _too_large(statement: Stmt) -> UnsupportedOperationError:
     )
 
 
-def bound(variable: Any, extent: int, tag: str, body: Any) -> Any:
+def bound(variable: Any, extent: Any, tag: str, body: Any) -> Any:
     """Return a loop over the blocks or threads of one axis of a launch."""
-    limits = Range(index(0), index(extent))
-    thread = tirx.IterVar(limits, tirx.Var(tag, "int64"), tirx.IterVar.ThreadIndex, tag)
-    return tirx.For(variable, index(0), index(extent), tirx.ForKind.THREAD_BINDING, body, thread)
+    count = sized(extent)
+    thread = tirx.IterVar(Range(index(0), count), tirx.Var(tag, "int64"), tirx.IterVar.ThreadIndex, tag)
+    return tirx.For(variable, index(0), count, tirx.ForKind.THREAD_BINDING, body, thread)
+
+
+def _constant(extent: Any) -> int | None:
+    return int(extent) if isinstance(extent, tirx.IntImm) else None

@@ -14,6 +14,7 @@ from typing import Any
 from mlirtri.lowering.schedule.cpu.loops.accesses import is_scalar
 from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED
 from mlirtri.lowering.schedule.cuda.instructions import barrier
+from mlirtri.lowering.tir.linear_forms import largest_extent
 from mlirtri.lowering.tir.primfunc import buffer as declare
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, nodes_in, sequence, with_body
 from mlirtri.lowering.tir.tiles import replaced
@@ -184,7 +185,7 @@ class BlockStatements:
         ):
             loops.append(body)
             body = body.body
-        extents = [tirx.max(each.extent, index(0)) if not _is_number(each.extent) else each.extent for each in loops]
+        extents, conditions = _divisible(loops)
         total = extents[0]
         for extent in extents[1:]:
             total = total * extent
@@ -197,12 +198,28 @@ class BlockStatements:
             values[each.loop_var] = each.min + tirx.floormod(remaining, size)
             remaining = tirx.floordiv(remaining, size)
         values[loops[0].loop_var] = loops[0].min + remaining
-        statement = replaced(body, values)
         if not _is_number(total) or int(total) % self.threads:
-            statement = tirx.IfThenElse(tirx.LT(position, total), statement, None)
+            conditions.append(tirx.LT(position, total))
+        statement = replaced(tirx.IfThenElse(tirx.all(*conditions), body, None) if conditions else body, values)
         count = tirx.floordiv(total + index(self.threads - 1), index(self.threads))
         location = {name: line for name, line in loop.annotations.items() if name == LOCATION}
         return tirx.For(iteration, index(0), count, tirx.ForKind.SERIAL, statement, annotations=location)
+
+
+def _divisible(loops: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the extents that the iterations of a nest are divided by, and what holds for the ones that run.
+
+    A part of a tile is divided as the whole tile is, whose size is a constant: divisions by others are slow.
+    """
+    extents, conditions = [], []
+    for loop in loops:
+        largest = None if _is_number(loop.extent) else largest_extent(loop.extent)
+        if largest is None or largest < 1:
+            extents.append(loop.extent if _is_number(loop.extent) else tirx.max(loop.extent, index(0)))
+        else:
+            extents.append(index(largest))
+            conditions.append(tirx.LT(loop.loop_var - loop.min, loop.extent))
+    return extents, conditions
 
 
 def _is_number(extent: Any) -> bool:

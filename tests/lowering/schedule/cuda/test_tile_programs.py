@@ -33,13 +33,33 @@ def test_an_example_on_the_emulated_device(name):
     inputs = example.make(1)
     expected = example.reference(*inputs)
     out = torch.zeros(expected.shape, dtype=example.dtype)
-    kernel = mt.jit(example.kernel, target="cuda:emulated")
-    if name == "dynamic gemm":
-        with pytest.raises(mt.KernelError, match="CUDA code is made for known sizes only"):
-            kernel(*inputs, out, **example.constants)
-        return
-    kernel(*inputs, out, **example.constants)
+    mt.jit(example.kernel, target="cuda:emulated")(*inputs, out, **example.constants)
     torch.testing.assert_close(out.double(), expected.double(), rtol=example.tolerance, atol=example.tolerance)
+
+
+M, N = mt.dyn["M"], mt.dyn["N"]
+
+
+@emulated
+def test_sizes_of_run_time():
+    @mt.jit(target="cuda:emulated")
+    def kernel(x: T.Tensor((M, N)), y: T.Tensor((M, N))):
+        with T.Kernel(T.ceildiv(N, 16), T.ceildiv(M, 8), threads=64) as (bx, by):
+            tile = T.alloc_shared((8, 16))
+            T.copy(x[by * 8, bx * 16], tile)
+            for i, j in T.Parallel(8, 16):
+                tile[i, j] = tile[i, j] * 2 + M
+            T.copy(tile, y[by * 8, bx * 16])
+
+    # A number of the sizes stands before the grid, and no launch has a grid of no blocks.
+    for shape in ((8, 16), (13, 21), (1, 1), (0, 4)):
+        x, y = random(*shape), np.zeros(shape, np.float32)
+        kernel(x, y)
+        np.testing.assert_array_equal(y, x * 2 + np.float32(shape[0]))
+    assert kernel.compiles == 1
+    source = kernel.compile(x, y).ir["cuda"]
+    assert "blockIdx.y) < (" in source
+    assert "%" not in source
 
 
 @emulated
