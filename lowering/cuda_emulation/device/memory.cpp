@@ -119,7 +119,8 @@ static void add_buffer(void* host, size_t bytes, int argument, int element) {
 static void* on_device(void* host, size_t bytes, int argument, int element) {
   for (Buffer& buffer : buffers) {
     size_t offset = (uint8_t*)host - (uint8_t*)buffer.host;
-    if (buffer.mapping.bytes && offset + bytes <= buffer.mapping.bytes) return buffer.mapping.begin + offset;
+    // The offset of memory in front of a buffer is a large number, to which nothing may be added.
+    if (offset < buffer.mapping.bytes && bytes <= buffer.mapping.bytes - offset) return buffer.mapping.begin + offset;
   }
   add_buffer(host, bytes, argument, element);
   return buffers.back().mapping.begin;

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 from elements import EXAMPLES
+from numpy_kernel_checks import check
 from numpy_kernels import KERNELS
 
 import mlirtri as mt
@@ -22,6 +23,13 @@ def test_element_examples(name):
     pairs = zip(example.results(kernel, arguments), example.results(example.reference, arguments), strict=True)
     for got, want in pairs:
         np.testing.assert_allclose(got, want, rtol=max(example.tolerance, 1e-4), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["edit_distance"])
+def test_numpy_kernels(name):
+    # Arrays of the host lie side by side here: one in front of another must not be taken for a part of it.
+    case = KERNELS[name]
+    check(case, case.dtypes[0], mt.jit(case.function, target=TARGET))
 
 
 def steps_of_heat(a, b):
