@@ -20,6 +20,7 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.loops.fusion import fused
 from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
+from mlirtri.lowering.schedule.cuda.largest_sizes import LARGEST_EXTENT, UNBOUNDED, with_largest_sizes
 from mlirtri.lowering.schedule.cuda.tile_programs import bound
 from mlirtri.lowering.schedule.cuda.tile_statements import with_buffers
 from mlirtri.lowering.tir.arithmetic import reads_memory
@@ -50,7 +51,7 @@ def element_loops(function: PrimFunc, target: Target) -> Schedule | None:
     """Return the schedule of an imperative function; None for any other."""
     if IMPERATIVE not in (function.attrs or {}):
         return None
-    body = fused(prepare(function.body.block.body.block.body))
+    body = with_largest_sizes(fused(prepare(function.body.block.body.block.body)))
     launches = list(_Offload().statements(_flat(body), ()))
     root = SBlockRealize([], True, SBlock([], [], [], "root", sequence(*launches)))
     module = IRModule({"main": function.with_body(root)})
@@ -111,6 +112,9 @@ class _Offload:
             yield _grid_stride(statement, guards)
         else:
             inner = list(self.statements(_flat(statement.body), guards))
+            # Memory is allocated once, not in each iteration.
+            yield from filter(_is_constant_array, inner)
+            inner = [each for each in inner if not _is_constant_array(each)]
             yield tirx.For(statement.loop_var, statement.min, statement.extent, statement.kind, sequence(*inner))
 
     def _branch(self, branch: Any, guards: tuple[Any, ...]) -> Iterator[Any]:
@@ -125,6 +129,12 @@ class _Offload:
         for guard, (_, arm) in zip(kept, arms, strict=True):
             if arm is not None:
                 yield from self.statements(_flat(arm), (*guards, guard))
+
+
+def _is_constant_array(statement: Any) -> bool:
+    return isinstance(statement, tirx.AllocBuffer) and all(
+        isinstance(size, tirx.IntImm) for size in statement.buffer.shape
+    )
 
 
 def _flat(statement: Stmt) -> list[Any]:
@@ -159,10 +169,11 @@ def _grid_stride(loop: Any, guards: tuple[Any, ...]) -> Any:
     extents = [nested.extent for nested in loops]
     static = [int(extent) for extent in extents if isinstance(extent, tirx.IntImm)]
     is_static = len(static) == len(extents)
-    blocks = min(MOST_BLOCKS, max(1, -(-prod(static) // THREADS))) if is_static else MOST_BLOCKS
+    most = prod(static) if is_static else int(loop.annotations.get(LARGEST_EXTENT, UNBOUNDED))
+    blocks = min(MOST_BLOCKS, max(1, -(-most // THREADS)))
     total = index(prod(static)) if is_static else extents[0]
     stride, first = blocks * THREADS, plus(block * index(THREADS), thread)
-    element = first if is_static and prod(static) <= stride else plus(step * index(stride), first)
+    element = first if most <= stride else plus(step * index(stride), first)
     values, rest = [], element
     for extent in reversed(extents[1:]):
         values.append(tirx.floormod(rest, extent))

@@ -24,6 +24,7 @@ from mlirtri.lowering.tir.statements import depends_on, index, loads_in, new_buf
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.tir.vectors import loaded, stored
 from mlirtri.lowering.toolchain.tvm_names import (
+    IRModule,
     PrimFunc,
     Schedule,
     structural_equal,
@@ -64,7 +65,11 @@ def scans(function: PrimFunc, _target: Target) -> Schedule | None:
         schedule.compute_inline(block.handle)
     [nest] = nests_of(schedule.mod["main"])
     scan = scan_of(nest)
-    return None if scan is None else Schedule(with_statements(function, _Writer(scan).written()))
+    if scan is None:
+        return None
+    # The elementwise work before the scan is written several times, with the names that it binds.
+    written = IRModule({"main": with_statements(function, _Writer(scan).written())})
+    return Schedule(tirx.transform.ConvertSSA()(written)["main"])
 
 
 def scan_of(nest: BlockNest) -> Scan | None:

@@ -60,6 +60,13 @@ def test_totals(function, shape):
         torch.testing.assert_close(found, expected, equal_nan=True, rtol=1e-5, atol=1e-5)
 
 
+def test_bounds_before_a_product():
+    # `clamp` names a value, which the kernel's text has several times.
+    kernel, value = kernel_for(products, (4, 200)), values(4, 200) * 8
+    assert re.findall(r'"mlirtri.schedule": "(\w+)"', kernel.ir["scheduled"]) == ["Scan"]
+    check(kernel, value, products(value.double()).float(), rtol=1e-4, atol=1e-6)
+
+
 def test_blocks_share_long_lines():
     kernel, value = kernel_for(along_rows, (2, 30000)), values(2, 30000)
     assert kernels_in(kernel.ir["cuda"]) == 2
