@@ -38,11 +38,12 @@ REFUSED = "complex numbers are not computed on CUDA devices|an iteration has an 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_all_numpy_kernels(name):
-    case = KERNELS[name]
+    case, refusal = KERNELS[name], ""
     try:
         check(case, case.dtypes[-1], mt.jit(case.function, target=TARGET))
     except mt.KernelError as error:
-        assert re.search(REFUSED, str(error)), error
+        refusal = str(error)
+    assert not refusal or re.search(REFUSED, refusal), refusal
 
 
 def steps_of_heat(a, b):
