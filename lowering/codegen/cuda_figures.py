@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import partial
 from math import prod
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import as_dtype
-from mlirtri.errors import DeviceError
 from mlirtri.lowering.codegen.lowered_functions import Named, device_module
-from mlirtri.lowering.core.launch_figures import Compiled, LaunchFigures
-from mlirtri.lowering.toolchain.nvcc import resource_usage
+from mlirtri.lowering.core.launch_figures import LaunchFigures
+from mlirtri.lowering.runtime.stored_figures import compiled_by_nvcc
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Target, WalkResult, ir, structural_walk, tirx
 
 _SYNC = "tirx.tvm_storage_sync"
@@ -41,8 +40,9 @@ def _figures(name: str, function: PrimFunc, source: str) -> LaunchFigures:
     x, y, z = (extents.get(f"threadIdx.{axis}", 1) or 1 for axis in _AXES)
     grid, block = (grid_x, grid_y, grid_z), (x, y, z)
     return LaunchFigures(
-        name, grid, block, sum(shared), _barriers(function.body), _buffers(function), partial(_compiled, source, name)
-    )
+        name, grid, block, sum(shared), _barriers(function.body), _buffers(function),
+        partial(compiled_by_nvcc, source, name),
+    )  # fmt: skip
 
 
 def _buffers(function: PrimFunc) -> int | None:
@@ -87,16 +87,3 @@ def _bytes(buffer: Any) -> int | None:
 def _constant(expression: Any) -> int | None:
     value = getattr(expression, "value", expression)
     return int(value) if isinstance(value, int) else None
-
-
-def _compiled(source: str, kernel: str, architecture: str) -> Compiled | None:
-    return _usage(source, architecture).get(kernel)
-
-
-@lru_cache(maxsize=32)
-def _usage(source: str, architecture: str) -> dict[str, Compiled]:
-    try:
-        usage = resource_usage(source, architecture)
-    except DeviceError:  # no nvcc
-        return {}
-    return {name: Compiled(*figures) for name, figures in usage.items()}

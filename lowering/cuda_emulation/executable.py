@@ -22,6 +22,8 @@ from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, Library, m
 class EmulatedExecutable:
     """The kernels of one CUDA source, and where there are regions on the CPU, its functions."""
 
+    why_no_files = "an emulated device's kernel has no files: a C++ compiler makes its code at the first call"
+
     def __init__(
         self, plan: Plan | None, kernels: int, source: str, spans: Mapping[str, Sequence[Span]],
         make_host: Callable[[], Any], cpu: Library | None = None,

@@ -13,8 +13,8 @@ Read in this order:
 - `tvm_executable.py`: runs a plan. `machine_executable.py`: runs Relax's virtual machine where there is none.
 - `mlir_executable.py`: runs a function that MLIR compiled. `cuda_executable.py`: runs kernels for CUDA.
 - `tensor_launches.py`: a launch plan on torch's tensors.
-- `artifact.py`: executables as files, which run without the compiler. `linking.py`, `stored_tensors.py`: their parts;
-  `shared_objects.py` links where there is no C compiler.
+- `artifact.py`: executables as files, which run without the compiler. `linking.py`, `stored_tensors.py`,
+  `stored_figures.py`: their parts; `shared_objects.py` links where there is no C compiler.
 - `torch_threads.py`: parallel loops on torch's OpenMP threads; `torch_threads.mlir` is the code that starts them.
 - `openmp.py`: the OpenMP runtimes of this process.
 - `large_memory.py`: new CPU memory in large pages.

@@ -17,7 +17,7 @@ import contextlib
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
@@ -31,6 +31,7 @@ from mlirtri.lowering.runtime.linking import SharedLibrary, link, written
 from mlirtri.lowering.runtime.machine_executable import MachineExecutable
 from mlirtri.lowering.runtime.mlir_executable import Convention, MlirExecutable
 from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library
+from mlirtri.lowering.runtime.stored_figures import figures_from_json, figures_to_json
 from mlirtri.lowering.runtime.stored_tensors import read_tensors, write_tensors
 from mlirtri.lowering.runtime.torch_threads import loading, starter_engine, use_threads
 from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, Library, make_executable
@@ -57,6 +58,13 @@ def write_artifact(executable: Executable, folder: Path) -> Description:
         return {"kind": "cuda", **_write_cuda(executable, executable.plan, folder)}
     if isinstance(executable, MlirExecutable):
         return {"kind": "mlir", **_write_mlir(executable, folder)}
+    if isinstance(executable, CudaExecutable):
+        raise ArtifactError(
+            "a CUDA kernel whose launches depend on run-time values cannot be written to files",
+            help='the CUDA source is kernel.ir["cuda"]',
+        )
+    if reason := getattr(executable, "why_no_files", ""):
+        raise ArtifactError(reason, help='save the one of target="cuda"')
     kind = type(executable).__name__
     raise ArtifactError(f"{kind} objects cannot be written to files", help="compile it for the CPU")
 
@@ -107,7 +115,7 @@ def _write_cuda(executable: CudaExecutable, plan: Plan, folder: Path) -> Descrip
             (folder / FATBIN).write_bytes(run_nvcc(source, executable.architecture, "-fatbin"))
     host = None if executable.host is None else _write_library(executable.host, folder)
     facts = {"plan": plan.to_json(), "kernels": executable.kernels, "architecture": executable.architecture}
-    return {"file": file.name, "host": host, **facts}
+    return {"file": file.name, "host": host, "launches": figures_to_json(executable.make_figures()), **facts}
 
 
 def _read_cuda(folder: Path, description: Description) -> CudaExecutable:
@@ -123,8 +131,9 @@ def _read_cuda(folder: Path, description: Description) -> CudaExecutable:
     host = None
     if description["host"] is not None:
         host = _loaded(folder, description["host"], lambda library: library)
-    executable = CudaExecutable(plan, description["kernels"], make_module, architecture, host)
-    executable.file = file
+    make_figures = partial(figures_from_json, description["launches"], source)
+    executable = CudaExecutable(plan, description["kernels"], make_module, architecture, host, make_figures)
+    executable.file, executable.flops = file, description.get("flops")
     return executable
 
 

@@ -42,7 +42,9 @@ class CudaExecutable:
         """Returns the runtime module of the CUDA functions."""
         self.host = host
         self.make_figures = make_figures
-        """Returns what each launch takes; nothing for a kernel that was loaded from files."""
+        """Returns what each launch takes."""
+        self.flops: int | None = None
+        """Of one call, for a kernel that was loaded from files."""
         self.file: Path | None = None
         """The shared library of an artifact that it was loaded from."""
         self._building = threading.Lock()

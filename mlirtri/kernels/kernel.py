@@ -150,7 +150,7 @@ class Kernel:
         """Return ``kernels`` launched per call, ``bytes`` read and written by them, ``compile_seconds`` by stage.
 
         ``peak_bytes`` is the memory of all intermediates together; None where it is not known before a call.
-        A kernel that was compiled here for CUDA has also ``launches``, a `LaunchFigures` each, and ``flops``; one for
+        A kernel for CUDA has also ``launches``, a `LaunchFigures` each, and ``flops``; one for
         SPIR-V a `Dispatch` for each launch.
         """
         executable = self.compilation.executable
@@ -168,10 +168,13 @@ class Kernel:
             make_figures = getattr(self.compilation.executable, "make_figures", tuple)
             if not (launches := make_figures()):
                 return {}
+            record = self.compilation.records["tir"] if "tir" in self.compilation.records else None
+            flops = getattr(self.compilation.executable, "flops", None)
+            if record is None or flops is not None:
+                return {"launches": launches, "flops": flops}
             from mlirtri.lowering.toolchain.tvm_passes import estimated_flops, prim_funcs  # loads TVM
 
-            record = self.compilation.records["tir"] if "tir" in self.compilation.records else None
-            counts = [estimated_flops(function) for _, function in prim_funcs(record.ir)] if record else [None]
+            counts = [estimated_flops(function) for _, function in prim_funcs(record.ir)]
             flops = None if None in counts else sum(count for count in counts if count is not None)
             return {"launches": launches, "flops": flops}
 

@@ -60,6 +60,8 @@ def save(kernel: Kernel, folder: Path, ir: bool) -> None:
 
     def fill(temporary: Path) -> Facts:
         description = write_artifact(executable, temporary)
+        if description["kind"] == "cuda":
+            description["flops"] = kernel.stats.get("flops")
         if kernel.interface.bound:
             _write_params(kernel, temporary)
         if isinstance(executable, MlirExecutable):

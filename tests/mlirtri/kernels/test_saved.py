@@ -349,10 +349,15 @@ def test_kernels_for_cuda_are_saved_where_there_is_no_gpu(tmp_path):
     again = pickle.loads(pickle.dumps(loaded))
     assert again.stats == loaded.stats
     assert {name: kernel.stats[name] for name in again.stats} == again.stats
+    assert again.stats["launches"] == kernel.stats["launches"] != ()
+    assert again.stats["flops"] == kernel.stats["flops"] > 2 * 64**3
+    assert again.stats["launches"][0].resources("sm_90").blocks > 0
 
 
 def test_what_has_no_code_is_refused(tmp_path):
     x = np.ones(4, np.float32)
+    with pytest.raises(ArtifactError, match="an emulated device's kernel has no files"):
+        halves.compile(x, target="cuda:emulated").save(tmp_path / "emulated")
     with pytest.raises(ArtifactError, match="has no code to save"):
         halves.compile(x, pipeline=mt.Pipeline.named("linalg").until("fused")).save(tmp_path / "early")
     with pytest.raises(ArtifactError, match="cannot be written to files"):
