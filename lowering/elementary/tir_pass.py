@@ -30,7 +30,31 @@ _WITHOUT_HALF = {"asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atan
 
 
 def mark(mod: IRModule) -> IRModule:
-    return _rewritten(mod, (ir.Call, _marked))
+    """Replace elementary functions by operators of ours.
+
+    What is computed beside a `while` never becomes a vector: there the C library is faster than the same arithmetic on
+    one number.
+    """
+    bodies = [function.body for _, function in mod.functions_items() if isinstance(function, PrimFunc)]
+    if not any(map(_has_while, bodies)):
+        return _rewritten(mod, (ir.Call, _marked))
+    return _rewritten(_rewritten(mod, (tirx.For, _marked_loop)), (ir.Call, _of_library))
+
+
+def _has_while(statement: Any) -> bool:
+    found: list[Any] = []
+    structural_walk(statement, (tirx.While, found.append), order="pre")
+    return bool(found)
+
+
+def _marked_loop(loop: Any) -> Any:
+    return loop if _has_while(loop) else structural_map(loop, (ir.Call, _marked), order="post")
+
+
+def _of_library(call: Any) -> Any:
+    marked = _marked(call)
+    is_plain = str(getattr(marked.ty, "dtype", "")) in ("float32", "float64") and _name(marked) in _OF_LLVM
+    return _called(marked) if is_plain and _name(call) is None else marked
 
 
 def expand(mod: IRModule) -> IRModule:

@@ -235,3 +235,26 @@ def test_functions_of_named_values():
     x = torch.linspace(-30, 30, 999)
     wanted = torch.nn.functional.mish(torch.nn.functional.mish(x.double()))
     torch.testing.assert_close(mish_of_mish(x).double(), wanted, rtol=1e-6, atol=1e-12)
+
+
+def escape_times(starts, out):
+    for i in mt.prange(starts.shape[0]):
+        x, rounds = starts[i], 0
+        while rounds < 20 and x < 4:
+            x = x * x + 0.3
+            rounds += 1
+        out[i] = np.log2(x)
+    for i in mt.prange(starts.shape[0]):
+        out[i] = np.exp(out[i])
+
+
+def test_beside_a_while_functions_are_the_library_s():
+    starts, out = np.linspace(0, 2, 200), np.zeros(200)
+    kernel = mt.jit(escape_times).compile(starts, out)
+    kernel(starts, out)
+    want = np.zeros(200)
+    escape_times(starts, want)
+    np.testing.assert_allclose(out, want, rtol=1e-14)
+    calls = set(re.findall(r"call\w*\s+(\w+)@PLT", kernel.ir["asm"]))
+    assert "log2" in calls
+    assert "exp" not in calls  # of a vector
