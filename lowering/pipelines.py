@@ -42,8 +42,8 @@ class LazyLowering:
 
 AST = Stage("ast", "python", LazyLowering("mlirtri.lowering.frontend.python_to_ast"))
 TRI = Stage("tri", "mlir", LazyLowering("mlirtri.lowering.frontend.ast_to_tri"))
-GRAPH = Stage("graph", "listing", LazyLowering("mlirtri.lowering.frontend.kernel_graph"))
-TRI_FROM_GRAPH = Stage("tri", "mlir", LazyLowering("mlirtri.lowering.frontend.graph_to_tri"))
+GRAPH = Stage("graph", "listing", LazyLowering("mlirtri.lowering.frontend.graph.kernel_graph"))
+TRI_FROM_GRAPH = Stage("tri", "mlir", LazyLowering("mlirtri.lowering.frontend.graph.graph_to_tri"))
 LINALG = Stage("linalg", "mlir", LazyLowering("mlirtri.lowering.linalg.tri_to_linalg"))
 FUSED = Stage("fused", "mlir", LazyLowering("mlirtri.lowering.fusion.linalg_to_fused"))
 RELAX_FROM_FUSED = Stage("relax", "tvmscript", LazyLowering("mlirtri.lowering.bridge.fused_to_relax"))

@@ -17,10 +17,10 @@ Read in this order:
 - `branches.py`; `loops.py`, `iterables.py`, `loop_state.py`: `scf.if`, `scf.for`, `scf.while` and their iter_args.
 - `atomics.py`: updates of elements that iterations may share.
 - `loop_nests.py`: `ndrange` as nested loops. `lowering.dependence` refuses parallel loops that are none.
-- `kernel_graph.py`: calls of several kernels, recorded; `graph_to_tri.py`: one function of them.
 - `tile_loops.py`, `tiles.py`: tile kernels, their loops and calls of the functions of `mlirtri.tile`, which are in
   `tile_language/`.
 - `device_placement.py`: copies of values between devices.
 
-`language/` defines ``x + y`` and ``sum(x)``. `mlirtri`'s packages import `python_to_ast` and the tables of `operators`.
+`language/` defines ``x + y`` and ``sum(x)``; `graph/` lowers recorded calls of several kernels to one function.
+`mlirtri`'s packages import `python_to_ast` and the tables of `operators`.
 """

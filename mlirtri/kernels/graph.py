@@ -32,7 +32,7 @@ from mlirtri.lowering.core.interface import ConstantParameter, TensorParameter, 
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target, as_target
 from mlirtri.lowering.core.tracebacks import hide_frames, public, public_class
-from mlirtri.lowering.frontend.kernel_graph import Dispatch, GraphArgument, KernelGraph, ValueNumber, mapped
+from mlirtri.lowering.frontend.graph.kernel_graph import Dispatch, GraphArgument, KernelGraph, ValueNumber, mapped
 from mlirtri.lowering.pipelines import INTERPRETER
 
 _kernels: dict[Any, Kernel] = {}
@@ -255,7 +255,7 @@ class Graph:
 
     def _current_module(self) -> Any:
         """Return the module of all calls so far; an argument that came later starts another one."""
-        from mlirtri.lowering.frontend.graph_to_tri import GraphModule  # loads MLIR
+        from mlirtri.lowering.frontend.graph.graph_to_tri import GraphModule  # loads MLIR
 
         if self._module is None or self._module.arguments != tuple(self._graph.arguments):
             target, schedule, pipeline = resolved(self.options)

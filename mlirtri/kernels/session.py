@@ -25,7 +25,7 @@ from mlirtri.lowering.core.recursion import more_frames
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.core.tracebacks import hide_frames
-from mlirtri.lowering.frontend.kernel_graph import KernelGraph
+from mlirtri.lowering.frontend.graph.kernel_graph import KernelGraph
 from mlirtri.lowering.frontend.python_to_ast import symbol_of
 from mlirtri.lowering.pipelines import (
     IMPORT_STAGES,

@@ -73,6 +73,7 @@ LAYERS = (
                 "dialect.spellings lowering.dependence lowering.external lowering.frontend.language "
                 "lowering.frontend.tile_language"
             ),
+            "lowering.frontend.graph": "lowering.external lowering.frontend lowering.frontend.language",
             "lowering.linalg": "dialect.ops dialect.scalar lowering.external",
             "lowering.importers.normalize.arithmetic": "dialect.scalar",
             "lowering.importers.normalize.sizes": "lowering.sizes",
@@ -81,9 +82,12 @@ LAYERS = (
                 "lowering.importers.normalize.sizes lowering.linalg"
             ),
             "lowering.importers": "lowering.importers.normalize",
-            "lowering.importers.from_torch.decompositions": "",
             "lowering.importers.from_torch.tracing": "",
             "lowering.importers.from_torch": "lowering.importers.normalize",
+            "lowering.importers.from_torch.decompositions.matrices": "lowering.importers.from_torch",
+            "lowering.importers.from_torch.decompositions": (
+                "lowering.importers.from_torch lowering.importers.from_torch.decompositions.matrices"
+            ),
             "lowering.importers.from_torch.graph_passes": (
                 "lowering.importers.from_torch lowering.importers.from_torch.decompositions"
             ),
@@ -157,8 +161,8 @@ LAYERS = (
                 "lowering.relax"
             ),
             "lowering.pipelines": (
-                "lowering.bridge lowering.codegen lowering.external lowering.frontend lowering.fusion "
-                "lowering.importers lowering.importers.from_onnx lowering.importers.from_relax "
+                "lowering.bridge lowering.codegen lowering.external lowering.frontend lowering.frontend.graph "
+                "lowering.fusion lowering.importers lowering.importers.from_onnx lowering.importers.from_relax "
                 "lowering.importers.from_stablehlo lowering.importers.from_torch lowering.importers.normalize "
                 "lowering.interpreter lowering.linalg lowering.mlir_backend.bufferize lowering.mlir_backend.llvm "
                 "lowering.relax lowering.schedule lowering.spirv"
@@ -185,8 +189,9 @@ LAYERS = (
             ),
             "cache": "compiler dialect.spellings lowering.cuda_emulation lowering.runtime",
             "kernels": (
-                "cache calls compiler language lowering.frontend lowering.fusion lowering.linalg lowering.mlir "
-                "lowering.mlir_backend.bufferize lowering.mlir_backend.loops lowering.relax lowering.runtime trace"
+                "cache calls compiler language lowering.frontend lowering.frontend.graph lowering.fusion "
+                "lowering.linalg lowering.mlir lowering.mlir_backend.bufferize lowering.mlir_backend.loops "
+                "lowering.relax lowering.runtime trace"
             ),
             "tile": "kernels language",
             "programs": (

@@ -13,4 +13,5 @@ at once, each with the user's line. Before the import, `tracing` and `decomposit
 - `checks.py`: assertions on indices and divisors, which eager makes
 - `refused.py`: finds all operators without a lowering
 - `builder.py`: building operations of the torch dialect
+- `decomposition_rules.py`: the tables of `decompositions/` and the decorators that register its rules
 """

@@ -5,14 +5,13 @@ AOTAutograd.
 returns `NotImplemented`, the operator stays, and torch-mlir lowers or refuses it. `graph_passes` and
 `mlirtri/programs/torch_programs` import this package.
 
-- `rules.py`: the tables and their decorators
 - `table.py`: the whole table, as torch takes it; rank-0 operands and assertions
 - `comparisons.py`, `integers.py`, `floats.py`, `bits.py`, `special_functions.py`,
   `bessel_functions.py`, `orthogonal_polynomials.py`: elementwise operators
 - `complex_tensors.py`, `complex_functions.py`: complex operands
 - `reductions.py`, `order_statistics.py`, `counting.py`: reductions, scans, sorting
 - `views.py`, `indexing.py`: shapes, reads and writes
-- `products.py`, `linear_algebra.py`, `householder.py`, `spectra.py`, `fourier.py`: matrices and transforms
+- `matrices/`: products, factorizations, eigenvalues, Fourier transforms
 - `recurrent.py`, `experts.py`: recurrent layers and grouped products, as loops
 - `networks.py`, `images.py`, `quantized.py`, `foreach.py`: networks and optimizers
 """

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
 from mlirtri.lowering.importers.from_torch.decompositions.special_functions import in_float64
 
 aten = torch.ops.aten

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
 
 aten = torch.ops.aten
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes, rounded
 from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import is_equal
 from mlirtri.lowering.importers.from_torch.decompositions.integers import NARROW_INTEGERS, is_in_range, wrapped
-from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes, rounded
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from mlirtri.lowering.importers.from_torch.decompositions.rules import (
+from mlirtri.lowering.importers.from_torch.decomposition_rules import (
     Rule,
     creates_complex,
     decomposes,

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decompositions.rules import Rule, decomposes, while_loop
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Rule, decomposes, while_loop
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

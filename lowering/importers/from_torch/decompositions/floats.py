@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from mlirtri.lowering.importers.from_torch.decomposition_rules import chained, decomposes, rounded
 from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import add, subtract
 from mlirtri.lowering.importers.from_torch.decompositions.integers import (
     NARROW_INTEGERS,
@@ -16,7 +17,6 @@ from mlirtri.lowering.importers.from_torch.decompositions.integers import (
     extremum_of_integers,
     with_wrapped_scalar,
 )
-from mlirtri.lowering.importers.from_torch.decompositions.rules import chained, decomposes, rounded
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch._decomp.decompositions import grid_sampler_2d
 
+from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
 from mlirtri.lowering.importers.from_torch.decompositions.integers import NARROW_INTEGERS
 from mlirtri.lowering.importers.from_torch.decompositions.reductions import in_float32
-from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch._decomp import decompositions as torch_rules
 
-from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
 from mlirtri.lowering.importers.from_torch.decompositions.views import has_no_elements
 
 aten = torch.ops.aten

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch._decomp import decompositions as torch_rules
 
-from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes, while_loop
+from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes, while_loop
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

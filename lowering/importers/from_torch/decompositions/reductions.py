@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
 from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import sum_of_complex
-from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

@@ -1,6 +1,6 @@
 """The decompositions that torch applies before torch-mlir imports a graph: torch-mlir's own, and those of this package.
 
-Importing the modules below fills the tables of `rules.py`.
+Importing the modules below fills the tables of `decomposition_rules.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,15 @@ import torch
 from torch.utils import _pytree as pytree
 
 from mlirtri.dialect.bindings.mlir import torch_decompositions
+from mlirtri.lowering.importers.from_torch.decomposition_rules import (
+    COMPLEX_RULES,
+    RULES,
+    SCALAR_RULES,
+    Rule,
+    chained,
+    decomposes,
+    decomposes_scalars,
+)
 from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401 - they register their rules
     bessel_functions,
     bits,
@@ -21,33 +30,26 @@ from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401
     counting,
     floats,
     foreach,
-    fourier,
-    householder,
     images,
     indexing,
     integers,
-    linear_algebra,
     networks,
     order_statistics,
     orthogonal_polynomials,
-    products,
     recurrent,
     reductions,
     special_functions,
-    spectra,
     views,
 )
 from mlirtri.lowering.importers.from_torch.decompositions.experts import foreign
-from mlirtri.lowering.importers.from_torch.decompositions.quantized import quantised
-from mlirtri.lowering.importers.from_torch.decompositions.rules import (
-    COMPLEX_RULES,
-    RULES,
-    SCALAR_RULES,
-    Rule,
-    chained,
-    decomposes,
-    decomposes_scalars,
+from mlirtri.lowering.importers.from_torch.decompositions.matrices import (  # noqa: F401 - they register their rules
+    fourier,
+    householder,
+    linear_algebra,
+    products,
+    spectra,
 )
+from mlirtri.lowering.importers.from_torch.decompositions.quantized import quantised
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

@@ -24,8 +24,8 @@ from mlirtri.lowering.external.calls import drop_unused
 from mlirtri.lowering.frontend.argument_sizes import emit_prologue, with_linear_form, without_values
 from mlirtri.lowering.frontend.ast_to_tri import argument_value, is_array, new_language, return_results
 from mlirtri.lowering.frontend.context import FunctionContext
+from mlirtri.lowering.frontend.graph.kernel_graph import Dispatch, GraphArgument, KernelGraph, ValueNumber, mapped
 from mlirtri.lowering.frontend.inlining import inline_bound
-from mlirtri.lowering.frontend.kernel_graph import Dispatch, GraphArgument, KernelGraph, ValueNumber, mapped
 from mlirtri.lowering.frontend.language.builder import NUMBERS, describe
 from mlirtri.lowering.frontend.language.storage import current, with_memory
 from mlirtri.lowering.frontend.scope import Scope

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decompositions.linear_algebra import (
+from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
+from mlirtri.lowering.importers.from_torch.decompositions.matrices.linear_algebra import (
     _column,
     _is_supported,
     _loop,
@@ -18,7 +19,6 @@ from mlirtri.lowering.importers.from_torch.decompositions.linear_algebra import 
     _row_and_column_indices,
     householder_reflection,
 )
-from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

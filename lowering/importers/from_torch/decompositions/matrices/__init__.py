@@ -1,0 +1,11 @@
+"""Decompositions of ATen's operators on matrices: products, factorizations, eigenvalues, Fourier transforms.
+
+*Takes* the matrices of an operator in a trace, with leading batch axes. *Gives* what eager computes, in products, loops
+and elementwise operators. *Refuses* nothing: a rule returns `NotImplemented` and the operator stays. `table.py` of the
+package around this one imports every module.
+
+- `products.py`: products of matrices and vectors, by dtype
+- `linear_algebra.py`: LU, Cholesky, QR, solving, inverses, determinants; `householder.py`: reflectors
+- `spectra.py`: eigenvalues, singular values and what is computed from them
+- `fourier.py`: discrete Fourier transforms
+"""
