@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,61 +15,8 @@ import torch
 from tolerances import tolerance
 
 import mlirtri as mt
-from mlirtri.cli import main as cli
 from mlirtri.kernels.arguments import summary
-from mlirtri.sources.python_files import each_kernel, load_kernel
-
-KERNELS = """
-import mlirtri as mt
-
-print("imported")
-
-@mt.jit
-def chain(a: mt.Tensor[[4, 8], mt.float32], b):
-    out = a + b
-    return out + a
-
-@mt.jit
-def scaled(x: mt.Tensor[[3], mt.float32], alpha=2.0, n: int = 3):
-    return x * alpha + n, x.sum()
-
-@mt.jit
-def first(a: mt.Tensor[[9], mt.float32], n: mt.int32):
-    total = a[0]
-    for i in range(1, n):
-        total += a[i]
-    return total, n
-
-@mt.jit
-def picked(a: mt.Tensor[[100], mt.float32], places, n):
-    return a[places] * n
-
-def undecorated(a):
-    return -a
-"""
-PROGRAM = """
-func.func @f(%a: tensor<3xi64>, %n: tensor<i64>) -> (tensor<3xi64>, tensor<i64>) {
-  return %a, %n : tensor<3xi64>, tensor<i64>
-}
-"""
-
-
-@pytest.fixture
-def kernels(tmp_path: Path) -> str:
-    file = tmp_path / "some_kernels.py"
-    file.write_text(KERNELS)
-    return str(file)
-
-
-@pytest.fixture
-def run(capsys):
-    """Run a command line; gives status, stdout and stderr."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        status = cli.run_command(list(arguments))
-        return status, *capsys.readouterr()
-
-    return call
+from mlirtri.sources.python_files import load_kernel
 
 
 def test_ir_goes_to_stdout_and_everything_else_to_stderr(run, kernels):
@@ -187,15 +133,6 @@ def test_bounds_of_random_tensors_and_numbers_without_annotation(run, kernels):
     assert json.loads(out)["rows"][0]["max_ulp"] <= 1
 
 
-def test_numbers_of_programs(run, tmp_path):
-    file = tmp_path / "f.mlir"
-    file.write_text(PROGRAM)
-    status, out, err = run("run", str(file), "--pipeline=mlir", "--arg", "a=i64[3]:7", "--arg", "n=i64:-3")
-    assert status == 0, err
-    assert values_of(out) == [[7, 7, 7], [-3]]
-    assert "n=3 is not a tensor" in run("run", str(file), "--arg", "n=3")[2]
-
-
 def test_a_number_of_another_dtype_is_refused(run, kernels):
     status, _, err = run("run", f"{kernels}::first", "--arg", "n=i64:5")
     assert status == 1
@@ -310,56 +247,6 @@ def test_relax_with_constants_is_read_back(run, tmp_path):
     assert "dense<[1.000000e+00, 2.000000e+00, 3.000000e+00]>" in out
 
 
-def test_broken_import_names_the_line(run, tmp_path):
-    file = tmp_path / "broken_module.py"
-    file.write_text("import mlirtri\n\nraise SystemExit(3)\n")
-    status, _, err = run("emit", str(file))
-    assert status == 1
-    assert "broken_module.py:3:1: error: broken_module.py does not import: SystemExit: 3" in err
-
-
-def test_syntax_error_names_the_place(run, tmp_path):
-    file = tmp_path / "unfinished.py"
-    file.write_text("def f(:\n    pass\n")
-    _, _, err = run("emit", str(file))
-    assert "unfinished.py:1:7: error: unfinished.py is not valid Python" in err
-
-
-def test_a_null_character_has_a_position(run, tmp_path):
-    file = tmp_path / "garbage.py"
-    file.write_bytes(b"x = 1\ny\xff\0")
-    _, _, err = run("emit", str(file))
-    assert "garbage.py:2:3: error: garbage.py is not valid Python: a null character" in err
-
-
-def test_a_name_near_a_kernel_is_suggested(run, kernels):
-    status, _, err = run("emit", f"{kernels}::chian")
-    assert status == 1
-    assert "did you mean 'chain'?" in err
-
-
-def test_several_kernels_and_no_name(run, kernels):
-    status, _, err = run("emit", kernels)
-    assert status == 1
-    assert "chain|scaled" in err
-
-
-def test_each_kernel(kernels):
-    assert each_kernel(f"{kernels}::*") == [f"{kernels}::{name}" for name in ("chain", "scaled", "first", "picked")]
-    assert each_kernel(f"{kernels}::a,b") == [f"{kernels}::a", f"{kernels}::b"]
-    assert each_kernel(kernels) == [kernels]
-
-
-def test_files_of_one_name_are_different_modules(tmp_path):
-    for number in (1, 2):
-        (tmp_path / str(number)).mkdir()
-        (tmp_path / str(number) / "twin_module.py").write_text(
-            f"import mlirtri as mt\n@mt.jit\ndef k(a):\n    return a + {number}\n"
-        )
-    found = [load_kernel(str(tmp_path / str(number) / "twin_module.py")) for number in (1, 2)]
-    assert found[0].__mlirtri_function__.__code__.co_filename != found[1].__mlirtri_function__.__code__.co_filename
-
-
 def _start(*arguments: str, **options) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-m", "mlirtri.cli", *arguments], stderr=subprocess.PIPE, **options)
 
@@ -398,29 +285,6 @@ def test_timing_lists_stages_and_passes_by_cost_on_stderr(tmp_path, capsys):
     assert times == sorted(times, reverse=True)
     assert {"ast", "tri", "linalg", "fused"} <= {row[2] for row in rows if len(row) == 3}
     assert {"canonicalize"} <= {row[3] for row in rows if len(row) == 4}
-
-
-@pytest.mark.parametrize("name", ["p.mlir", "p.stablehlo", "p.py"])
-def test_translate_knows_the_direction_from_the_file(run, tmp_path, name):
-    file, output = tmp_path / name, tmp_path / "out"
-    text = PROGRAM
-    if name == "p.stablehlo":
-        text = text.replace("return %a", "%b = stablehlo.add %a, %a : tensor<3xi64>\n  return %b")
-    file.write_text(text)
-    if name == "p.py":
-        (tmp_path / "p.mlir").write_text(text)
-        file.write_text(run("translate", str(tmp_path / "p.mlir"))[1])
-    status, out, err = run("translate", str(file), "-o", str(output))
-    assert (status, out, err) == (0, "", "")
-    assert ("class Module" if name == "p.mlir" else "func.func @f(") in output.read_text()
-
-
-def test_translate_leaves_no_file_where_it_fails(run, tmp_path):
-    file, output = tmp_path / "p.mlir", tmp_path / "out"
-    file.write_text(PROGRAM + PROGRAM.replace("@f", "@g"))
-    status, _, err = run("translate", str(file), "-o", str(output))
-    assert (status, output.exists()) == (1, False)
-    assert "say entry=, one of f, g; on the command line FILE::f" in err
 
 
 def test_ptx_without_nvcc_says_so(run, kernels, monkeypatch):

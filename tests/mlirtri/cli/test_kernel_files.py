@@ -1,0 +1,55 @@
+"""Commands find kernels in files, and say where a file is wrong."""
+
+from __future__ import annotations
+
+from mlirtri.sources.python_files import each_kernel, load_kernel
+
+
+def test_broken_import_names_the_line(run, tmp_path):
+    file = tmp_path / "broken_module.py"
+    file.write_text("import mlirtri\n\nraise SystemExit(3)\n")
+    status, _, err = run("emit", str(file))
+    assert status == 1
+    assert "broken_module.py:3:1: error: broken_module.py does not import: SystemExit: 3" in err
+
+
+def test_syntax_error_names_the_place(run, tmp_path):
+    file = tmp_path / "unfinished.py"
+    file.write_text("def f(:\n    pass\n")
+    _, _, err = run("emit", str(file))
+    assert "unfinished.py:1:7: error: unfinished.py is not valid Python" in err
+
+
+def test_a_null_character_has_a_position(run, tmp_path):
+    file = tmp_path / "garbage.py"
+    file.write_bytes(b"x = 1\ny\xff\0")
+    _, _, err = run("emit", str(file))
+    assert "garbage.py:2:3: error: garbage.py is not valid Python: a null character" in err
+
+
+def test_a_name_near_a_kernel_is_suggested(run, kernels):
+    status, _, err = run("emit", f"{kernels}::chian")
+    assert status == 1
+    assert "did you mean 'chain'?" in err
+
+
+def test_several_kernels_and_no_name(run, kernels):
+    status, _, err = run("emit", kernels)
+    assert status == 1
+    assert "chain|scaled" in err
+
+
+def test_each_kernel(kernels):
+    assert each_kernel(f"{kernels}::*") == [f"{kernels}::{name}" for name in ("chain", "scaled", "first", "picked")]
+    assert each_kernel(f"{kernels}::a,b") == [f"{kernels}::a", f"{kernels}::b"]
+    assert each_kernel(kernels) == [kernels]
+
+
+def test_files_of_one_name_are_different_modules(tmp_path):
+    for number in (1, 2):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "twin_module.py").write_text(
+            f"import mlirtri as mt\n@mt.jit\ndef k(a):\n    return a + {number}\n"
+        )
+    found = [load_kernel(str(tmp_path / str(number) / "twin_module.py")) for number in (1, 2)]
+    assert found[0].__mlirtri_function__.__code__.co_filename != found[1].__mlirtri_function__.__code__.co_filename

@@ -1,0 +1,43 @@
+"""Commands take files of other compilers: `run` gives arguments to programs, `translate` writes other forms."""
+
+from __future__ import annotations
+
+import pytest
+
+PROGRAM = """
+func.func @f(%a: tensor<3xi64>, %n: tensor<i64>) -> (tensor<3xi64>, tensor<i64>) {
+  return %a, %n : tensor<3xi64>, tensor<i64>
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["p.mlir", "p.stablehlo", "p.py"])
+def test_translate_knows_the_direction_from_the_file(run, tmp_path, name):
+    file, output = tmp_path / name, tmp_path / "out"
+    text = PROGRAM
+    if name == "p.stablehlo":
+        text = text.replace("return %a", "%b = stablehlo.add %a, %a : tensor<3xi64>\n  return %b")
+    file.write_text(text)
+    if name == "p.py":
+        (tmp_path / "p.mlir").write_text(text)
+        file.write_text(run("translate", str(tmp_path / "p.mlir"))[1])
+    status, out, err = run("translate", str(file), "-o", str(output))
+    assert (status, out, err) == (0, "", "")
+    assert ("class Module" if name == "p.mlir" else "func.func @f(") in output.read_text()
+
+
+def test_translate_leaves_no_file_where_it_fails(run, tmp_path):
+    file, output = tmp_path / "p.mlir", tmp_path / "out"
+    file.write_text(PROGRAM + PROGRAM.replace("@f", "@g"))
+    status, _, err = run("translate", str(file), "-o", str(output))
+    assert (status, output.exists()) == (1, False)
+    assert "say entry=, one of f, g; on the command line FILE::f" in err
+
+
+def test_numbers_of_programs(run, tmp_path):
+    file = tmp_path / "f.mlir"
+    file.write_text(PROGRAM)
+    status, out, err = run("run", str(file), "--pipeline=mlir", "--arg", "a=i64[3]:7", "--arg", "n=i64:-3")
+    assert status == 0, err
+    assert [line.strip() for line in out.splitlines() if line.startswith(" ")] == ["7, 7, 7", "-3"]
+    assert "n=3 is not a tensor" in run("run", str(file), "--arg", "n=3")[2]
