@@ -18,6 +18,7 @@ Read in this order:
 - `perfect_nests.py`: nests around one store.
 - `products.py`: matrix products of dynamic sizes as contractions. `nested_products.py`: those of static sizes in loops.
 - `summed_products.py`: loops over products as one product with a longer sum.
+- `clipped_tiles.py`: tile kernels whose last blocks and steps are clipped, apart from the others.
 - `shared_copies.py`: copies of operands that iterations share.
 - `convolutions.py`: convolutions of a dynamic number of images.
 

@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.core.tile_kernels import TILE_KERNEL
 from mlirtri.lowering.schedule.cpu.common.parallel import CALL_COST, PARALLEL_STEPS, profitable
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, last_strip, rest_loop, strip_loop
 from mlirtri.lowering.schedule.cpu.loops.accesses import has_expensive_calls
 from mlirtri.lowering.schedule.cpu.loops.checked_reductions import checked
+from mlirtri.lowering.schedule.cpu.loops.clipped_tiles import with_whole_tiles
 from mlirtri.lowering.schedule.cpu.loops.first_index import first_index
 from mlirtri.lowering.schedule.cpu.loops.fusion import fused, producer_before
 from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED, prepare, with_parts
@@ -78,7 +80,8 @@ def scheduled(function: PrimFunc, target: Target) -> PrimFunc:
     def visit(block: Any) -> Any:
         if isinstance(block.body, SBlockRealize):
             return block
-        products = with_nested_products(with_products(block.body, target), target)
+        whole = with_whole_tiles(block.body) if TILE_KERNEL in (function.attrs or {}) else block.body
+        products = with_nested_products(with_products(whole, target), target)
         body = _Scheduler(target).visit(with_prefetches(fused(prepare(products))), sizes)
         body = structural_map(body, (tirx.AttrStmt, _bare), order="post")
         return SBlock(
