@@ -30,15 +30,23 @@ class Span:
         return f"{self.file}:{self.line}:{self.column}"
 
     def excerpt(self) -> str:
-        """Return the source line with a caret and tildes under the range; empty when the source cannot be read."""
+        """Return the source line with a caret and tildes under the range; empty when the source cannot be read.
+
+        A range of several lines is underlined to the end of its first one.
+        """
         text = linecache.getline(self.file, self.line).rstrip("\n")
         if not text:
             return ""
-        end = self.end_column if self.end_column and self.end_line == self.line else self.column + 1
-        width = max(1, min(end, len(text) + 1) - self.column)
+        width = max(1, min(self._end_of_first_line(text), len(text) + 1) - self.column)
         # Keep tabs in the padding, so that the caret is under its character in any terminal.
         padding = "".join("\t" if character == "\t" else " " for character in text[: self.column - 1])
         return f"    {text}\n    {padding}^{'~' * (width - 1)}"
+
+    def _end_of_first_line(self, text: str) -> int:
+        """Return the column after the range, or after the text of its first line where the range goes on below."""
+        if not self.end_column:
+            return self.column + 1
+        return self.end_column if self.end_line in (None, self.line) else len(text.rstrip()) + 1
 
 
 def span_of_definition(function: Any) -> Span:

@@ -202,6 +202,14 @@ def test_branches_that_disagree_show_both_places(tmp_path, body, message, note):
     assert error.notes[0].span.line != error.span.line
 
 
+def test_a_range_of_several_lines_is_underlined_to_the_end_of_the_first(tmp_path):
+    file = tmp_path / "source.py"
+    file.write_text("y = f([a,  \n   b])\n")
+    shown = errors.Span(str(file), 1, 5, 2, 6).excerpt().splitlines()
+    assert shown[1] == "        ^~~~~"
+    assert errors.Span(str(file), 1, 5, 1, 6).excerpt().splitlines()[1] == "        ^"
+
+
 def test_several_problems_are_reported_together(tmp_path):
     body = "    a = x @ x\n    b = nothing + x\n    c = a + b\n    d = x.reshape(7)\n    return c"
     function, _, _ = kernel_of(tmp_path, body)
