@@ -21,6 +21,7 @@ from mlirtri.lowering.schedule.cpu.loops.checked_reductions import checked
 from mlirtri.lowering.schedule.cpu.loops.clipped_tiles import with_whole_tiles
 from mlirtri.lowering.schedule.cpu.loops.first_index import first_index
 from mlirtri.lowering.schedule.cpu.loops.fusion import fused, producer_before
+from mlirtri.lowering.schedule.cpu.loops.index_ranges import in_ranges
 from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED, prepare, with_parts
 from mlirtri.lowering.schedule.cpu.loops.nested_products import with_nested_products
 from mlirtri.lowering.schedule.cpu.loops.prefetches import with_prefetches
@@ -122,6 +123,8 @@ class _Scheduler:
         lanes = fit.lanes if fit.share >= GOOD else 1
         # Gathers take longer than the latency of an addition.
         vectors = _reduced(statement, count_of(statement, around), lanes) if fit.is_known else None
+        if vectors is None:
+            vectors = in_ranges(statement, count_of(statement, around))
         return self._inside(statement, around) if vectors is None else vectors
 
     def _sequence(self, statements: list[Any], around: Ranges) -> Any:

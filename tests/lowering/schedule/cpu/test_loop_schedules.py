@@ -347,3 +347,31 @@ def test_transposes_of_known_sizes_have_no_other_branch():
     np.testing.assert_array_equal(kernel(a), scaled_plus_transposed(a))
     assert "T.Shuffle" in kernel.ir["scheduled"]
     assert not re.search(r"\bif T\.|\belse:", kernel.ir["scheduled"])
+
+
+def histogram(values, weights, counts, sums):
+    for i in mt.prange(values.shape[0]):
+        counts[values[i]] += 1
+        sums[values[i], i % 3] += weights[i]
+
+
+@pytest.mark.parametrize("wrong", [None, 5, 299_999])
+def test_blocks_whose_indices_are_inside_check_none(wrong):
+    random_values = np.random.default_rng(0)
+    values, weights = random_values.integers(0, 70, 300_001), random_values.integers(0, 9, 300_001)
+    values[100_000:100_010] = -random_values.integers(1, 71, 10)  # from the end
+    counts, sums = np.zeros(70, np.int64), np.zeros((70, 3), np.int64)
+    kernel = mt.jit(histogram).compile(values, weights, counts, sums)
+    assert "outside" in kernel.ir["scheduled"]
+    if wrong is not None:
+        for outside in (70, -71, 2**62):
+            values[wrong] = outside
+            with pytest.raises(mt.KernelError, match="an index is out of bounds"):
+                kernel(values, weights, counts, sums)
+        return
+    kernel(values, weights, counts, sums)
+    want_counts, want_sums = np.zeros_like(counts), np.zeros_like(sums)
+    np.add.at(want_counts, values, 1)
+    np.add.at(want_sums, (values, np.arange(300_001) % 3), weights)
+    np.testing.assert_array_equal(counts, want_counts)
+    np.testing.assert_array_equal(sums, want_sums)

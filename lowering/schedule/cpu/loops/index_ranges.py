@@ -1,0 +1,112 @@
+"""Loops in order that check indices read from memory: a block of iterations whose indices are all inside checks none.
+
+for i:                                        for block:
+    v = index[i]                                  outside = 0
+    outside |= v >= n or v < -n       ──►         for i in block: outside |= index[i] < 0 or index[i] >= n  # vectors
+    k = 0 if v >= n or v < -n else …              if outside == 0: for i in block: count[index[i]] += 1
+    count[k] += 1                                 else: for i in block: the loop's own body
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.lowering.tir.linear_forms import linear
+from mlirtri.lowering.tir.statements import (
+    chunks_in,
+    depends_on,
+    fresh,
+    index,
+    new_buffer,
+    nodes_in,
+    plus,
+    sequence,
+    substituted,
+)
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, tirx
+
+BLOCK = 1024
+"""Iterations whose indices are looked at together: they stay in the first cache."""
+ENOUGH = 4 * BLOCK
+"""Iterations from which on this pays."""
+
+
+def in_ranges(loop: Any, count: Any) -> Any:
+    """Return a loop in order by blocks, most of which need no checks; None where it checks no index that it reads."""
+    if isinstance(count, tirx.IntImm) and count.value < ENOUGH:
+        return None
+    if loop.step is not None or nodes_in(loop.body, tirx.For, tirx.While, tirx.IfThenElse):
+        return None
+    sizes = _checked_indices(loop)
+    if not sizes:
+        return None
+    block, step = tirx.Var("block", "int64"), tirx.Var("step", "int64")
+    start = block * index(BLOCK)
+    length = tirx.min(index(BLOCK), count - start)
+
+    def part(body: Any) -> Any:
+        shifted = substituted(body, loop.loop_var, plus(loop.min, start + step))
+        return fresh(tirx.For(step, index(0), length, tirx.ForKind.SERIAL, shifted, None, dict(loop.annotations)))
+
+    outside = new_buffer("outside", "int64", 1)
+    found = tirx.BufferLoad(outside, [index(0)])
+    note = tirx.BufferStore(outside, found | _is_outside(sizes), [index(0)])
+    branch = tirx.IfThenElse(tirx.EQ(found, index(0)), part(_without_checks(loop.body, sizes)), part(loop.body))
+    clear = tirx.BufferStore(outside, index(0), [index(0)])
+    body = sequence(tirx.AllocBuffer(outside), clear, part(note), branch)
+    return tirx.For(block, index(0), chunks_in(count + index(BLOCK - 1), BLOCK), tirx.ForKind.SERIAL, body)
+
+
+Sizes = dict[Any, tuple[Any, int]]
+"""By named value, the load that it is, and the size that it has to be below."""
+
+
+def _checked_indices(loop: Any) -> Sizes:
+    """Return the integers that the body reads from memory, and compares with a size and with 0 or less."""
+    body = list(loop.body.seq) if isinstance(loop.body, tirx.SeqStmt) else [loop.body]
+    stored = {store.buffer for store in nodes_in(loop.body, tirx.BufferStore)}
+    names = [each.var for each in body if isinstance(each, tirx.Bind)]
+    least: dict[Any, int] = {}
+    for test in nodes_in(loop.body, tirx.GE):
+        if isinstance(test.b, tirx.IntImm) and any(test.a.same_as(name) for name in names) and test.b.value > 0:
+            least[test.a] = min(test.b.value, least.get(test.a, test.b.value))
+    tests = [test for test in nodes_in(loop.body, tirx.LT) if isinstance(test.b, tirx.IntImm) and test.b.value <= 0]
+    sizes = {}
+    for each in body:
+        load = each.value if isinstance(each, tirx.Bind) else None
+        is_checked = isinstance(load, TensorLoad) and each.var in least and load.source not in stored
+        if not is_checked or not any(test.a.same_as(each.var) for test in tests):
+            continue
+        if len(load.indices) == 1 and not depends_on(load.indices[0], names) and linear(load.indices[0], {}):
+            sizes[each.var] = (load, least[each.var])
+    return sizes
+
+
+def _is_outside(sizes: Sizes) -> Any:
+    tests = [tirx.Or(load < _of(load, 0), load >= _of(load, size)) for load, size in sizes.values()]
+    condition = tests[0]
+    for test in tests[1:]:
+        condition = tirx.Or(condition, test)
+    return tirx.Select(condition, index(1), index(0))
+
+
+def _of(load: Any, value: int) -> Any:
+    return tirx.IntImm(str(load.ty.dtype), value)
+
+
+def _without_checks(body: Any, sizes: Sizes) -> Any:
+    """Return the body where each index is known to be from 0 to below its size."""
+    false = tirx.IntImm("bool", 0)
+
+    def size_of(node: Any) -> int | None:
+        is_test = isinstance(node.a, tirx.Var) and isinstance(node.b, tirx.IntImm)
+        return sizes[node.a][1] if is_test and node.a in sizes else None
+
+    def at_least(node: Any) -> Any:
+        size = size_of(node)
+        return false if size is not None and node.b.value >= size else node
+
+    def below(node: Any) -> Any:
+        return false if size_of(node) is not None and node.b.value <= 0 else node
+
+    return structural_map(body, [(tirx.GE, at_least), (tirx.LT, below)], order="post")
