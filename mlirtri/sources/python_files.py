@@ -49,15 +49,20 @@ def each_kernel(spec: str) -> list[str]:
     return [f"{file}::{name}" for name in names.split(",")] if names else [spec]
 
 
-@cache
 def import_file(path: Path) -> ModuleType:
     """Import a Python file, once, as a module of its own name, with its folder first on the import path."""
     if not path.is_file():
         raise SourceNotAvailableError(f"there is no file {path}")
+    # A relative path names another file in another folder.
+    return _import_once(path.resolve())
+
+
+@cache
+def _import_once(path: Path) -> ModuleType:
     is_free = path.stem.isidentifier() and path.stem not in sys.modules
     name = path.stem if is_free else f"_mlirtri_file_{len(sys.modules)}"
-    sys.path.insert(0, str(path.resolve().parent))
-    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise SourceNotAvailableError(f"{path} is not a Python file", help="kernels live in .py files")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)

@@ -53,3 +53,18 @@ def test_files_of_one_name_are_different_modules(tmp_path):
         )
     found = [load_kernel(str(tmp_path / str(number) / "twin_module.py")) for number in (1, 2)]
     assert found[0].__mlirtri_function__.__code__.co_filename != found[1].__mlirtri_function__.__code__.co_filename
+
+
+def test_a_relative_path_names_the_file_of_the_current_folder(tmp_path, monkeypatch):
+    found = []
+    for number in (1, 2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "relative_module.py").write_text(
+            f"import mlirtri as mt\n@mt.jit\ndef k(a):\n    return a + {number}\n"
+        )
+        monkeypatch.chdir(folder)
+        found += [load_kernel("relative_module.py"), load_kernel(str(folder / "relative_module.py"))]
+    assert found[0] is found[1]
+    assert found[2] is found[3]
+    assert found[0] is not found[2]

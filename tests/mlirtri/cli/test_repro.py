@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from mlirtri.cli.main import run_command
-from mlirtri.sources.python_files import import_file
 
 KERNELS = """
 import mlirtri as mt
@@ -28,7 +27,6 @@ def bad(a, n: mt.int32):
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    import_file.cache_clear()  # its keys are relative paths
     Path("k.py").write_text(KERNELS)
 
 

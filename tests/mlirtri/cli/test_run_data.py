@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from mlirtri.cli.main import run_command
-from mlirtri.sources.python_files import import_file
 
 KERNELS = """
 import mlirtri as mt
@@ -32,7 +31,6 @@ def half(x: mt.Tensor[[3], mt.bfloat16]):
 def run(tmp_path, monkeypatch, capsys):
     """Run a command line in a folder with kernels and arrays; gives status, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
-    import_file.cache_clear()  # its keys are relative paths
     Path("k.py").write_text(KERNELS)
     x, y = np.arange(3, dtype=np.float32), np.ones(3, np.float32)
     np.save("x.npy", x)
