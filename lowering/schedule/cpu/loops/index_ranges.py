@@ -69,7 +69,8 @@ def _checked_indices(loop: Any) -> Sizes:
     least: dict[Any, int] = {}
     for test in nodes_in(loop.body, tirx.GE):
         if isinstance(test.b, tirx.IntImm) and any(test.a.same_as(name) for name in names) and test.b.value > 0:
-            least[test.a] = min(test.b.value, least.get(test.a, test.b.value))
+            size = int(test.b.value)
+            least[test.a] = min(size, least.get(test.a, size))
     tests = [test for test in nodes_in(loop.body, tirx.LT) if isinstance(test.b, tirx.IntImm) and test.b.value <= 0]
     sizes = {}
     for each in body:
