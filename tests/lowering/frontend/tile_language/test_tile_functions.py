@@ -158,6 +158,20 @@ def test_a_gemm_that_does_not_fit_names_the_allocations():
     assert "b = T.alloc_shared((4, 8))" in message
 
 
+def test_a_copy_between_tiles_that_do_not_match_names_the_allocations():
+    def kernel(x):
+        with T.Kernel(1) as _:
+            wide = T.alloc_shared((4, 16))
+            narrow = T.alloc_fragment((4, 8))
+            T.copy(wide, narrow)
+
+    message = _refused(kernel, random(4))
+    assert "T.copy from 16 elements to 8 along axis 1" in message
+    assert "note: float32[4, 16] is allocated here" in message
+    assert "note: float32[4, 8] is allocated here" in message
+    assert "give both the same extent, or one as a corner: A[i, j]" in message
+
+
 def test_a_pipelined_loop_that_breaks():
     def kernel(x):
         with T.Kernel(1) as _:
