@@ -5,6 +5,8 @@
 Candidates that are not installed are left out. Each row runs in a process of its own: seconds to export, compile and
 call first, the median time of a call of each candidate, and the largest difference to eager as a part of the largest
 number. All candidates are called in turn. The networks are plain torch (`examples/models`, `examples/generate`).
+A row is printed when it is done, and the table of all rows at the end. A candidate that fails, or that takes longer
+than `--limit` to compile, has its reason below its row; the others of the row go on.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import io
+import signal
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +36,8 @@ sys.path[:0] = [str(Path(__file__).parent.parent / "examples" / folder) for fold
 PIPELINES = ("linalg", "relax", "mlir")
 PEERS = ("eager", "compile", "onnxruntime", "openvino")
 ROUNDS, SECONDS = 5, 1.0
+LIMIT = 120.0
+"""Seconds that a candidate may take to export, compile and call first."""
 Call = Callable[[], Any]
 Made = tuple[nn.Module, tuple[torch.Tensor, ...]]
 
@@ -87,7 +93,29 @@ ROWS: dict[str, Callable[[], Made]] = {
 }
 
 
-def measured(make: Callable[[], Made], threads: int, pipelines: list[str], peers: list[str]) -> dict[str, Any]:
+class OutOfTimeError(BaseException):
+    """A candidate has used its seconds; no `Exception`, which the compilers catch in many places."""
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise `OutOfTimeError` in the body, which runs in the main thread, after so many seconds."""
+
+    def stop(*_: Any) -> None:
+        raise OutOfTimeError(f"not compiled and called after {seconds:g} s")
+
+    earlier = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, earlier)
+
+
+def measured(
+    make: Callable[[], Made], threads: int, pipelines: list[str], peers: list[str], limit: float
+) -> dict[str, Any]:
     """Return seconds to compile, seconds of a call by candidate, differences, and why others have none."""
     torch.manual_seed(0)
     torch.set_num_threads(threads)
@@ -109,9 +137,10 @@ def measured(make: Callable[[], Made], threads: int, pipelines: list[str], peers
                 continue
             started = time.perf_counter()
             try:
-                calls[name] = maker()
-                calls[name]()
-            except Exception as error:
+                with limited(limit):
+                    calls[name] = maker()
+                    calls[name]()
+            except (Exception, OutOfTimeError) as error:
                 calls.pop(name, None)
                 why[name] = (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
             else:
@@ -205,19 +234,25 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=[1])
     parser.add_argument("--pipelines", nargs="+", default=list(PIPELINES), choices=PIPELINES)
     parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=PEERS)
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for a candidate to compile")
     options = parser.parse_args()
     import_everything()
+    console = Console(width=200)
+    longest = (len(options.pipelines) + len(options.peers) + 1) * options.limit
     for threads in options.threads:
         outcomes = {}
         for name, make in ROWS.items():
             if not name.startswith(tuple(options.rows)):
                 continue
             outcomes[name] = in_own_process(
-                lambda make=make, threads=threads: measured(make, threads, options.pipelines, options.peers)
+                lambda make=make, threads=threads: measured(
+                    make, threads, options.pipelines, options.peers, options.limit
+                ),
+                longest,
             )
+            console.print(shown({name: outcomes[name]}, options.pipelines, options.peers))
             for candidate, reason in outcomes[name].get("why", {}).items():
-                print(f"{name}: no {candidate}: {reason}", file=sys.stderr)
-        console = Console(width=200)
+                print(f"{name}: no {candidate}: {reason}", flush=True)
         console.print(f"{threads} threads, milliseconds of a call")
         console.print(shown(outcomes, options.pipelines, options.peers))
 
