@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -75,21 +77,31 @@ TORCHVISION = """
 
 
 def models() -> list[Model]:
-    """Return all models whose library is installed."""
+    """Return all models whose library is installed and can be imported."""
     found = []
-    if importlib.util.find_spec("transformers") is not None:
-        from transformers import CONFIG_MAPPING
-
-        found += [Model(name, partial(_text, name)) for name in TEXT if name in CONFIG_MAPPING]
-        found += [Model(name, partial(_image, name)) for name in IMAGES if name in CONFIG_MAPPING]
-    if importlib.util.find_spec("timm") is not None:
-        import timm
-
+    if transformers := imported("transformers"):
+        known = transformers.CONFIG_MAPPING
+        found += [Model(name, partial(_text, name)) for name in TEXT if name in known]
+        found += [Model(name, partial(_image, name)) for name in IMAGES if name in known]
+    if timm := imported("timm"):
         known = set(timm.list_models())
         found += [Model(f"timm {name}", partial(_timm, name)) for name in TIMM if name in known]
-    if importlib.util.find_spec("torchvision") is not None:
+    if imported("torchvision"):
         found += [Model(f"torchvision {name}", partial(_torchvision, name)) for name in TORCHVISION]
     return found
+
+
+def imported(library: str) -> ModuleType | None:
+    """Return the library, or None where it is not installed or, which one line says, cannot be imported."""
+    if importlib.util.find_spec(library) is None:
+        return None
+    try:
+        return importlib.import_module(library)
+    # A library built for another torch raises RuntimeError, OSError or AttributeError, not only ImportError.
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        print(f"{library} is left out, it cannot be imported: {type(error).__name__}: {reason}", flush=True)
+        return None
 
 
 def _configuration(name: str) -> Any:
@@ -124,7 +136,7 @@ def _image(name: str) -> Made:
     from transformers import AutoModel
 
     return AutoModel.from_config(_configuration(name)), {
-        "pixel_values": torch.randn(1, 3, *IMAGE_SIZES.get(name, (32, 32)))
+        "pixel_values": torch.randn(1, 3, IMAGE_SIZES.get(name, 32), IMAGE_SIZES.get(name, 32))
     }
 
 

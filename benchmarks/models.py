@@ -10,7 +10,6 @@ models that it has are not run again.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import resource
 import time
@@ -100,9 +99,6 @@ def _line(error: Exception) -> str:
 def run(names: list[str], pipelines: list[str]) -> dict[str, Any]:
     """Run what is not in the file yet, and return all that it then has."""
     import_everything()
-    for library in ("transformers", "timm", "torchvision"):
-        if importlib.util.find_spec(library) is not None:
-            importlib.import_module(library)
     FILE.parent.mkdir(exist_ok=True)
     outcomes = json.loads(FILE.read_text()) if FILE.exists() else {}
     for model in models():
