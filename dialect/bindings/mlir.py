@@ -81,6 +81,14 @@ def load_irdl(path: str, context: ir.Context) -> None:
     irdl.load_dialects(ir.Module.parseFile(path, context))
 
 
+def define_dialects(text: str, context: ir.Context) -> None:
+    """Define the dialects of an IRDL text in `context`."""
+    from torch_mlir.dialects import irdl
+
+    with context, ir.Location.unknown():
+        irdl.load_dialects(ir.Module.parse(text, context))
+
+
 def load_torch(context: ir.Context) -> None:
     """Register torch-mlir's dialects (``torch``, ``tm_tensor``…) and passes; cheap and idempotent."""
     from torch_mlir._mlir_libs import _torchMlir

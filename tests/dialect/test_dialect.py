@@ -60,6 +60,8 @@ def test_every_row_is_complete():
 
 def test_the_irdl_file_is_the_dialect():
     assert definition.IRDL_FILE.read_text() == definition.irdl_text(), "run: python -m mlirtri.dialect.definition"
+    with ir.Context():
+        assert definition.irdl_text().endswith(f"\n{ir.Module.parse(definition.irdl_text())}")
 
 
 def test_mlir_opt_loads_the_irdl_file(tmp_path):
