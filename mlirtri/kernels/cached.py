@@ -6,7 +6,7 @@ the user's, searched schedules, edited files) are compiled as without a cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,7 +25,7 @@ from mlirtri.kernels.kernel import Compiled, Kernel
 from mlirtri.kernels.options import Options, language_options, resolved
 from mlirtri.lowering.core.interface import Specialization
 
-Kernels = dict[Any, Kernel]
+Kernels = MutableMapping[Any, Kernel]
 """The kernels of this process, by digest of stage `tri` with all options, and stages."""
 
 

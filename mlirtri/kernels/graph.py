@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -35,7 +36,8 @@ from mlirtri.lowering.core.tracebacks import hide_frames, public, public_class
 from mlirtri.lowering.frontend.graph.kernel_graph import Dispatch, GraphArgument, KernelGraph, ValueNumber, mapped
 from mlirtri.lowering.pipelines import INTERPRETER
 
-_kernels: dict[Any, Kernel] = {}
+_kernels: WeakValueDictionary[Any, Kernel] = WeakValueDictionary()
+"""Of all graphs, by content, as long as somebody keeps them."""
 _PYTHON_NUMBERS = {float: 0.0, complex: 0j}
 """What stands for a Python number that is known at run time only."""
 

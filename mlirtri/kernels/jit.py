@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from mlirtri import settings
 from mlirtri.compiler.records import COMPILING
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
     from mlirtri.kernels.parallel import Job
 
-_kernels: dict[Any, Kernel] = {}
+_kernels: WeakValueDictionary[Any, Kernel] = WeakValueDictionary()
+"""Of all functions, by content: functions of the same text share kernels as long as one of them keeps them."""
 
 
 class JitFunction:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ class Elaborated:
     digest: str
     """The part of the key that is text."""
 
-    def known(self, cache: dict[Any, Kernel]) -> Compiled | None:
+    def known(self, cache: MutableMapping[Any, Kernel]) -> Compiled | None:
         """Return the kernel if the cache has it, and print and dump it as its compilation would have been."""
         kernel = cache.get(self.key) if self.is_shared else None
         if kernel is None:
@@ -71,7 +71,7 @@ class Elaborated:
         """Whether the cache may have the kernel: not one with edited stages."""
         return self.observer.override_folder is None
 
-    def finished(self, records: Mapping[str, StageRecord], ir: Any, cache: dict[Any, Kernel]) -> Compiled:
+    def finished(self, records: Mapping[str, StageRecord], ir: Any, cache: MutableMapping[Any, Kernel]) -> Compiled:
         """Return the kernel of the later stages' records and the last one's result, and put it into the cache."""
         context = self.front.context
         complete = Compilation(context, {**self.front.records, **records}, ir)
@@ -91,14 +91,14 @@ class Elaborated:
 
 
 def compile_function(
-    function: Callable[..., Any], specialization: Specialization, options: Options, cache: dict[Any, Kernel]
+    function: Callable[..., Any], specialization: Specialization, options: Options, cache: MutableMapping[Any, Kernel]
 ) -> Compiled:
     """Return the kernel of a function for a specialization; raises the `KernelError` of the stage that refuses."""
     elaborated = elaborate(function, specialization, options)
     return elaborated.known(cache) or run_later_stages(elaborated, cache)
 
 
-def compile_graph(graph: KernelGraph, options: Options, cache: dict[Any, Kernel]) -> Compiled:
+def compile_graph(graph: KernelGraph, options: Options, cache: MutableMapping[Any, Kernel]) -> Compiled:
     """Return the kernel of a graph of kernels; raises the `KernelError` of the stage that refuses."""
     target, schedule, pipeline = resolved(options)
     chosen = target, schedule, pipeline_of_graph(pipeline)
@@ -153,7 +153,7 @@ def _elaborated(
     return Elaborated(symbol, semantics, observer, compilation, back, pipeline, key, digest)
 
 
-def run_later_stages(elaborated: Elaborated, cache: dict[Any, Kernel]) -> Compiled:
+def run_later_stages(elaborated: Elaborated, cache: MutableMapping[Any, Kernel]) -> Compiled:
     """Return the kernel of a function after its front end; raises the `KernelError` of the stage that refuses."""
     later = _later_stages(elaborated)
     return elaborated.finished(later.records, later.ir, cache)

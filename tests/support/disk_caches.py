@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pytest
 
@@ -42,7 +43,7 @@ class DiskCache:
     def renew(self) -> None:
         """Write what is left to be written, and forget the kernels of this process."""
         finish_writes()
-        self._patch.setattr(import_module("mlirtri.kernels.jit"), "_kernels", {})
+        self._patch.setattr(import_module("mlirtri.kernels.jit"), "_kernels", WeakValueDictionary())
 
     def jit(self, function: Any, **options: Any) -> Any:
         """Return the kernel function of a new process."""

@@ -1,5 +1,8 @@
 """Every compile says which part of the key changed, and how to avoid it; kernels of a function are bounded."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -122,3 +125,12 @@ def test_threads_find_their_kernels_while_others_are_dropped(monkeypatch):
 
     run_in_threads(work, range(4))
     assert wrong == []
+
+
+def test_a_kernel_that_nobody_keeps_is_freed():
+    kernel = mt.jit(lambda a: a + 3).compile(np.ones(3, np.float32), pipeline="mlir")
+    kernel(np.ones(3, np.float32))
+    known = weakref.ref(kernel)
+    del kernel
+    gc.collect()
+    assert known() is None
