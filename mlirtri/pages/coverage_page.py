@@ -141,7 +141,7 @@ outside of ONNX's tolerance. The 327 others were not run.
 | `NonMaxSuppression` of several batches or classes, or of scores below the threshold (3) | torch-mlir has no lowering |
 | `RoiAlign` (3), `QuantizeLinear` to 16-bit integers (3) | torch-mlir has no lowering |
 | `ScatterElements` by minimum or maximum, smaller than the tensor along another axis | torch-mlir has no lowering |
-| `LSTM` with peepholes, recurrent layers over sequences of several lengths | torch-mlir leaves them out |
+| `LSTM` with peepholes, or lengths and its last cell, over 64 steps or other activations | written out by step |
 | `Scan` of version 8 (1) | ONNX's converter takes its batch axis for time |
 | the definition of `AffineGrid` written out in a model (3) | torch-mlir has no lowering of its `If` and `Concat` |
 | `ai.onnx.ml`, training, strings, sequences, optional values | not tensor programs |

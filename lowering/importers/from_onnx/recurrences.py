@@ -10,23 +10,35 @@ import numpy as np
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.layers import static_shape
 from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Values, attribute_of, operand
+from mlirtri.lowering.importers.from_onnx.sequences import Lengths, check_steps, lstm_steps
 
 
-def _of_full_length(node: Any, values: Values) -> list[Any]:
-    """Drop `sequence_lens` that are all the length of the input; torch-mlir's lowerings do not read them."""
-    if not operand(node, 4):
-        return [node]
-    lengths = values.constants.get(node.input[4])
-    length = static_shape(node, node.input[0], values)[1 if attribute_of(node, "layout", 0) else 0]
-    if lengths is None or (lengths != length).any():
+def _lengths(node: Any, values: Values) -> str:
+    """Return `sequence_lens`, empty if all are the length of the input; torch-mlir's lowerings do not read them."""
+    name = operand(node, 4)
+    if not name:
+        return ""
+    shape = static_shape(node, node.input[0], values)
+    length = shape[1 if attribute_of(node, "layout", 0) else 0]
+    lengths = values.constants.get(name)
+    if lengths is None:
+        return name
+    if (lengths < 0).any() or (lengths > length).any():
         raise UnsupportedOperationError(
-            f"node {node.name!r} is a {node.op_type} over sequences of several lengths",
-            help="export it for sequences of one length, without sequence_lens",
+            f"node {node.name!r} is a {node.op_type} over sequences of {lengths.tolist()} steps in an input of "
+            f"{length}",
+            help="give lengths from 0 to that of the input",
         )
+    return name if (lengths != length).any() else ""
+
+
+def _without_lengths(node: Any) -> Any:
+    if not operand(node, 4):
+        return node
     whole = type(node)()
     whole.CopyFrom(node)
     whole.input[4] = ""
-    return [whole]
+    return whole
 
 
 _PARTS = {"RNN": (1, 1), "GRU": (2, 1), "LSTM": (3, 2)}
@@ -36,43 +48,90 @@ _SHARED = ("activation_alpha", "activation_beta", "clip", "hidden_size", "linear
 
 def _recurrence(node: Any, values: Values) -> list[Any]:
     """Run each direction of a layer forward, over reversed inputs for the backward one."""
-    if node.op_type == "LSTM" and operand(node, 7):
-        raise UnsupportedOperationError(
-            f"node {node.name!r} is an LSTM with peepholes, which torch-mlir leaves out",
-            help="write its steps with other operators",
-        )
-    [node] = _of_full_length(node, values)
+    lengths = _lengths(node, values)
+    has_holes = node.op_type == "LSTM" and bool(operand(node, 7))
     direction = attribute_of(node, "direction", b"forward")
-    if direction == b"forward" or (node.op_type == "LSTM" and direction == b"bidirectional"):
-        return [node]
+    is_lowered = direction == b"forward" or (node.op_type == "LSTM" and direction == b"bidirectional")
+    if is_lowered and not lengths and not has_holes:
+        return [_without_lengths(node)]
     if attribute_of(node, "layout", 0) or attribute_of(node, "activation_alpha", None):
+        kind = "a backward" if not is_lowered else "with peepholes a" if has_holes else "over several lengths a"
         raise UnsupportedOperationError(
-            f"node {node.name!r} is a backward {node.op_type} with batches first, or parameters of activations",
+            f"node {node.name!r} is {kind} {node.op_type} with batches first, or parameters of activations",
             help="export it time first, with the default activations",
         )
-    add = Nodes(node)
-    activations, states = _PARTS[node.op_type]
-    length = static_shape(node, node.input[0], values)[0]
+    layer = _Layer(node, values, lengths)
     count = 2 if direction == b"bidirectional" else 1
-    attributes = {name: value for name in _SHARED if (value := attribute_of(node, name, None)) is not None}
-    chosen = attribute_of(node, "activations", None)
-    flipped = add.constant(np.arange(length)[::-1])
-    directions = []
-    for number in range(count):
-        is_backward = number == count - 1
-        index = add.constant(np.array([number]))
-        parts = [operand(node, position) for position in range(1, 5 + states)]
-        parts = [add("Gather", name, index, axis=0) if name else "" for name in parts]
-        source = add("Gather", node.input[0], flipped, axis=0) if is_backward else node.input[0]
-        if chosen is not None:
-            attributes["activations"] = chosen[number * activations : (number + 1) * activations]
-        label = f"direction{number}"
-        output, *last = add.several(node.op_type, source, *parts, count=1 + states, part=label, **attributes)
-        directions.append([add("Gather", output, flipped, axis=0) if is_backward else output, *last])
+    directions = [layer.direction(number, direction != b"forward" and number == count - 1) for number in range(count)]
     for position, parts in enumerate(zip(*directions, strict=True)):
         if len(node.output) > position and node.output[position]:
-            add("Concat", *parts, axis=0 if position else 1, result=position)
-    return add.nodes
+            layer.add("Concat", *parts, axis=0 if position else 1, result=position)
+    return layer.add.nodes
+
+
+class _Layer:
+    """Builds the directions of a layer, each run forward."""
+
+    def __init__(self, node: Any, values: Values, lengths: str):
+        self.add, self.node, self.values = Nodes(node), node, values
+        self.shape = static_shape(node, node.input[0], values)
+        self.hidden = static_shape(node, node.input[2], values)[-1]
+        self.lengths = Lengths(self.add, lengths, self.shape[0]) if lengths else None
+        self.attributes = {name: value for name in _SHARED if (value := attribute_of(node, name, None)) is not None}
+        reads_cells = bool(lengths) and len(node.output) > 2 and bool(node.output[2])
+        self.has_steps = node.op_type == "LSTM" and (bool(operand(node, 7)) or reads_cells)
+        if self.has_steps:
+            check_steps(node, self.shape[0])
+
+    def direction(self, number: int, is_backward: bool) -> list[str]:
+        """Return the output and the final states of one direction."""
+        add, source = self.add, self.node.input[0]
+        index = add.constant(np.array([number]))
+        operands = [operand(self.node, position) for position in range(1, 8)]
+        operands[3] = ""
+        parts = [add("Gather", name, index, axis=0) if name else "" for name in operands]
+        if is_backward:
+            source = self._reversed(source, self.shape)
+        output, *last = self._run(number, source, parts)
+        if self.lengths:
+            output = self.lengths.masked(output, self._zeros(()))
+        if is_backward:
+            output = self._reversed(output, self._output_shape())
+        return [output, *last]
+
+    def _run(self, number: int, source: str, parts: list[str]) -> list[str]:
+        activations, states = _PARTS[self.node.op_type]
+        initial = [name or self._zeros((1, self.shape[1], self.hidden)) for name in parts[4 : 4 + states]]
+        if self.has_steps:
+            weights = [*parts[:3], parts[6]]
+            every = lstm_steps(self.add, source, weights, initial, self.shape[0], self.hidden)
+            return [every[0], *(self._final(*pair) for pair in zip(every, initial, strict=True))]
+        attributes, chosen = dict(self.attributes), attribute_of(self.node, "activations", None)
+        if chosen is not None:
+            attributes["activations"] = chosen[number * activations : (number + 1) * activations]
+        output, *last = self.add.several(
+            self.node.op_type, source, *parts[: 4 + states], count=1 + states, part=f"direction{number}", **attributes
+        )
+        if self.lengths:
+            last[0] = self._final(output, initial[0])
+        return [output, *last]
+
+    def _final(self, every: str, initial: str) -> str:
+        if self.lengths:
+            return self.lengths.final(every, initial, self._output_shape())
+        return self.add("Gather", self.add("Squeeze", every, self.add.constant(np.array([1]))), self.add.constant(
+            np.array([self.shape[0] - 1])), axis=0)  # fmt: skip
+
+    def _reversed(self, source: str, shape: list[int]) -> str:
+        if self.lengths:
+            return self.lengths.reversed(source, shape)
+        return self.add("Gather", source, self.add.constant(np.arange(self.shape[0])[::-1]), axis=0)
+
+    def _output_shape(self) -> list[int]:
+        return [self.shape[0], 1, self.shape[1], self.hidden]
+
+    def _zeros(self, shape: tuple[int, ...]) -> str:
+        return self.add.constant(np.zeros(shape, self.values.dtype(self.node.input[0])))
 
 
 def _cached(node: Any, values: Values) -> list[Any]:

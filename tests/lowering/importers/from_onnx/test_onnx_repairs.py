@@ -91,13 +91,6 @@ def test_repaired_operators_match_the_reference(make):
     check(model_of(nodes, inputs), inputs, tolerance=1e-6)
 
 
-def test_an_lstm_with_peepholes_is_refused():
-    inputs = {"x": random(1, 1, 2), "w": random(1, 12, 2), "r": random(1, 12, 3), "p": random(1, 9)}
-    node = helper.make_node("LSTM", ["x", "w", "r", "", "", "", "", "p"], ["", "y"], hidden_size=3)
-    with pytest.raises(UnsupportedOperationError, match="peepholes"):
-        mt.from_onnx(model_of([node], inputs))
-
-
 @pytest.mark.parametrize(("sizes", "match"), [([1, 1, 6, 6], "behind the tensor"), ([1, 1, "h", 6], "run time")])
 def test_average_pools_that_upstream_gets_wrong_are_refused(sizes, match):
     node = helper.make_node(

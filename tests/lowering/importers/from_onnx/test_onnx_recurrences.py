@@ -1,0 +1,99 @@
+"""Recurrent layers over sequences of several lengths, and LSTMs with peepholes, against loops of NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+from onnx_models import check_rewritten, model_of, random, rewritten
+
+import mlirtri as mt
+from mlirtri.errors import UnsupportedOperationError
+
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+HIDDEN, WIDTH = 3, 2
+
+
+def operands(layer: str, steps: int, batch: int, count: int, lengths=None, holes: bool = False) -> dict:
+    gates = GATES[layer]
+    inputs = {
+        "x": random(steps, batch, WIDTH), "w": random(count, gates * HIDDEN, WIDTH),
+        "r": random(count, gates * HIDDEN, HIDDEN), "b": random(count, 2 * gates * HIDDEN),
+    }  # fmt: skip
+    if lengths is not None:
+        inputs["n"] = np.array(lengths, np.int32)
+    inputs["h0"] = random(count, batch, HIDDEN)
+    if layer == "LSTM":
+        inputs["c0"] = random(count, batch, HIDDEN)
+    return inputs | ({"p": random(count, 3 * HIDDEN)} if holes else {})
+
+
+def node_of(layer: str, inputs: dict, outputs: list[str], direction: str = "forward", **attributes):
+    order = ["x", "w", "r", "b", "n", "h0", "c0", "p"]
+    names = [name if name in inputs else "" for name in order[: 6 if layer != "LSTM" else 8]]
+    return helper.make_node(layer, names, outputs, direction=direction, hidden_size=HIDDEN, **attributes)
+
+
+def sequence_by_sequence(layer: str, inputs: dict, direction: str) -> list[np.ndarray]:
+    """Run each sequence alone, cut to its length, through ONNX's reference, which reads no lengths."""
+    steps, batch, _ = inputs["x"].shape
+    count = len(inputs["w"])
+    states = 2 if layer == "LSTM" else 1
+    result = [np.zeros((steps, count, batch, HIDDEN), np.float32)]
+    result += [inputs[name].copy() for name in ("h0", "c0")[:states]]
+    for row, length in enumerate(inputs["n"]):
+        for number in range(count if length else 0):
+            own = {name: array[number : number + 1] for name, array in inputs.items() if name not in "xn"}
+            own |= {name: own[name][:, row : row + 1] for name in ("h0", "c0")[:states]}
+            is_backward = direction != "forward" and number == count - 1
+            own["x"] = inputs["x"][:length, row : row + 1][:: -1 if is_backward else 1].copy()
+            outputs = ["y", "h", "c"][: 1 + states]
+            model = model_of([node_of(layer, own, outputs)], own, None, tuple(outputs))
+            y, *last = ReferenceEvaluator(model).run(None, own)
+            result[0][:length, number, row] = y[:: -1 if is_backward else 1, 0, 0]
+            for position, state in enumerate(last, 1):
+                result[position][number, row] = state[0, 0]
+    return result
+
+
+CASES = [
+    *((layer, direction, 1 + (layer == "LSTM") + 1) for layer in GATES for direction in ("forward", "bidirectional")),
+    ("LSTM", "reverse", 3), ("GRU", "reverse", 2), ("LSTM", "bidirectional", 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("layer", "direction", "results"), CASES)
+def test_steps_past_a_sequence_are_zero_and_states_are_those_at_its_length(layer, direction, results):
+    count, outputs = (2 if direction == "bidirectional" else 1), ["y", "h", "c"][:results]
+    inputs = operands(layer, 4, 4, count, lengths=[2, 4, 0, 1])
+    model = model_of([node_of(layer, inputs, outputs, direction)], inputs, None, tuple(outputs))
+    expected = sequence_by_sequence(layer, inputs, direction)[:results]
+    for one, other in zip(ReferenceEvaluator(rewritten(model)).run(None, inputs), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", ["LSTM", pytest.param("GRU", marks=pytest.mark.slow)])
+def test_lengths_given_at_run_time_compile(layer):
+    inputs = operands(layer, 2, 2, 1, lengths=[2, 1], holes=layer == "LSTM")
+    outputs = ["y", "h", "c"][: 3 if layer == "LSTM" else 2]
+    kernel = mt.from_onnx(model_of([node_of(layer, inputs, outputs, "reverse")], inputs, None, tuple(outputs)))
+    for lengths in ([2, 1], [1, 2]):
+        inputs["n"] = np.array(lengths, np.int32)
+        expected = sequence_by_sequence(layer, inputs, "reverse")
+        for one, other in zip(kernel(*inputs.values()), expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_an_lstm_with_peepholes_matches_the_reference(direction):
+    count = 2 if direction == "bidirectional" else 1
+    inputs, outputs = operands("LSTM", 3, 2, count, holes=True), ["y", "h", "c"]
+    check_rewritten([node_of("LSTM", inputs, outputs, direction)], inputs, gone=("LSTM",), outputs=tuple(outputs))
+
+
+@pytest.mark.parametrize(("steps", "attributes"), [(65, {}), (2, {"clip": 1.0}), (2, {"input_forget": 1})])
+def test_peepholes_that_are_not_written_out_are_refused(steps, attributes):
+    inputs = operands("LSTM", steps, 1, 1, holes=True)
+    with pytest.raises(UnsupportedOperationError, match="peepholes"):
+        mt.from_onnx(model_of([node_of("LSTM", inputs, ["y"], **attributes)], inputs))
