@@ -29,7 +29,9 @@ class Row:
 
 
 FRONTEND = "lowering/frontend"
-FLOW, LOOPS, VIEWS = (f"{FRONTEND}/test_{name}.py" for name in ("control_flow", "loops", "updates"))
+FLOW, LOOPS, EXITS, VIEWS = (
+    f"{FRONTEND}/test_{name}.py" for name in ("control_flow", "loops", "loop_exits", "updates")
+)
 MACROS, ALGEBRA = f"{FRONTEND}/test_macros.py", f"{FRONTEND}/test_linear_algebra.py"
 ERRORS, CALLS = "mlirtri/test_errors.py", "dialect/spellings/test_calls.py"
 COMPLEX = "dialect/scalar/test_complex.py"
@@ -40,7 +42,7 @@ AREAS: dict[str, tuple[Row, ...]] = {
             f"{FLOW}::compile_time_branch_does_not_type_check_the_other"),
         Row("`x if c else y`", "as `if`", f"{FLOW}::conditional_expression"),
         Row("`and`, `or`, `not`, `a < b < c`", "on numbers, as Python does", f"{FLOW}::short_circuit"),
-        Row("`return` in branches and loops", "what follows moves into the other arm", f"{LOOPS}::return_in_nested_loops"),
+        Row("`return` in branches and loops", "what follows moves into the other arm", f"{EXITS}::return_in_nested_loops"),
         Row("an array as a condition", "`.any()`, `.all()`, `where`", f"{ERRORS}::is not one of true and false", refused=True),
         Row("a name assigned in one arm only, and read", "assign it before, or in both", f"{ERRORS}::one arm of this", True),
         Row("arms that disagree in shape or dtype", "one shape and dtype in both", f"{ERRORS}::would be one of", True),
@@ -59,13 +61,13 @@ AREAS: dict[str, tuple[Row, ...]] = {
         Row("`mt.atomic_add(h[i], x)`, `_min`, `_max`, `_and`, `_or`, `_xor`, `_cas`", "the element before; see Parallel loops",
             "lowering/frontend/test_atomics.py::test_updates"),
         Row("few iterations", "innermost loops of up to `jit(unroll=4)` iterations are unrolled", f"{LOOPS}::test_unrolling_is_an_option"),
-        Row("`while`, `break`, `continue`", "`scf.while` where the number of iterations is not known", f"{LOOPS}::break_and_continue"),
+        Row("`while`, `break`, `continue`", "`scf.while` where the number of iterations is not known", f"{EXITS}::break_and_continue"),
         Row("names whose type grows (`s = 0; s += x[i]`)", "the type that the first iteration gives", f"{LOOPS}::types_grow_in_loops"),
         Row("arrays whose length changes (`z = z[m]`)", "kept at their largest length, with a count",
             f"{LOOPS}::arrays_that_shrink"),
         Row("a name first assigned in a loop, read after it", "if the loop has an iteration for sure", f"{LOOPS}::last_value_of_a_loop"),
         Row("comprehensions", "over what is known at compile time", f"{LOOPS}::comprehensions"),
-        Row("`else` on a loop", "runs unless the loop ends by `break`", f"{LOOPS}::else_of_loops"),
+        Row("`else` on a loop", "runs unless the loop ends by `break`", f"{EXITS}::else_of_loops"),
         Row("`while True` without a way out", "", f"{ERRORS}::never ends", refused=True),
         Row("a name that changes its shape in a loop", "the shape before the loop", f"{ERRORS}::before this loop", True),
     ),

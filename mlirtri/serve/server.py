@@ -51,14 +51,18 @@ def serve(commands: Commands, preload: list[str], idle_seconds: float, detach: b
         return
     _load(preload)
     listening = _bound(path)
-    if ready is None:
-        print(f"serving at {path}; set MLIRTRI_SERVE=1 where commands are to use it", flush=True)
-    else:
-        os.write(ready, b"1")
-        os.close(ready)
-    request = _next_request(listening, path, idle_seconds)
+    request = _next_request(listening, path, idle_seconds, lambda: _report(path, ready))
     if request is not None:
         raise SystemExit(_run(commands, *request))
+
+
+def _report(path: Path, ready: int | None) -> None:
+    """Say that there is a server: to the process that started a detached one, else on stdout."""
+    if ready is None:
+        print(f"serving at {path}; set MLIRTRI_SERVE=1 where commands are to use it", flush=True)
+        return
+    os.write(ready, b"1")
+    os.close(ready)
 
 
 def is_running(path: Path) -> bool:
@@ -126,13 +130,16 @@ def _no_socket(path: Path, error: OSError) -> ServeError:
     )
 
 
-def _next_request(listening: socket.socket, path: Path, idle_seconds: float) -> tuple[Any, list[int]] | None:
+def _next_request(
+    listening: socket.socket, path: Path, idle_seconds: float, report: Callable[[], None]
+) -> tuple[Any, list[int]] | None:
     """Accept until nobody comes; return in the process of a command what it has to do, and None in the server's."""
     own = os.stat(path).st_ino
     digest = sources_digest()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the keepers
     signal.signal(signal.SIGTERM, _end)
     try:
+        report()  # whoever reads it may end the server at once
         while select.select([listening], [], [], idle_seconds)[0]:
             connection, _ = listening.accept()
             sources_digest.cache_clear()

@@ -161,8 +161,10 @@ def test_kernels_run_in_a_process_without_the_compiler(tmp_path, random):
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved") / "product"
     a = np.ones((4, 4), np.float32)
-    product.compile(a, a).save(folder)
-    return folder
+    kernel = product.compile(a, a)
+    kernel.save(folder)
+    yield folder
+    del kernel  # kept until here, so that tests that compile `product` get this one
 
 
 def copied(folder, to):
