@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import elements
+import numpy as np
 import pytest
+import tiles
 import torch
+from numpy_kernel_checks import check
+from numpy_kernels import KERNELS
 
 import mlirtri as mt
 from mlirtri.lowering.toolchain.tvm_names import tvm
@@ -92,3 +97,53 @@ def test_schedules_are_searched_on_the_device(tmp_path, monkeypatch):
     a, b = (torch.randn(256, 256, device="cuda") for _ in range(2))
     kernel = mt.jit(product, target=target(), schedule="meta:trials=8,seconds=60")
     torch.testing.assert_close(kernel(a, b), product(a, b), rtol=1e-3, atol=1e-2)
+
+
+def called_with_arrays(function, **constants):
+    """Return a function that calls the kernel of `function` on the device with NumPy's arrays, and writes them back."""
+    kernel = mt.jit(function, target=target(), semantics="numpy")
+
+    def call(*arguments):
+        there = [torch.from_numpy(value).cuda() if isinstance(value, np.ndarray) else value for value in arguments]
+        returned = kernel(*there, **constants)
+        for here, value in zip(arguments, there, strict=True):
+            if isinstance(here, np.ndarray):
+                here[...] = value.cpu().numpy()
+        return tuple(map(to_host, returned)) if isinstance(returned, tuple) else to_host(returned)
+
+    return call
+
+
+def to_host(value):
+    return value.cpu().numpy() if isinstance(value, torch.Tensor) else value
+
+
+@pytest.mark.parametrize("name", elements.EXAMPLES)
+def test_element_kernels(name):
+    example = elements.EXAMPLES[name]
+    arguments = example.make(1)
+    found = example.results(called_with_arrays(example.kernel), arguments)
+    for here, there in zip(found, example.results(example.reference, arguments), strict=True):
+        np.testing.assert_allclose(here, there, rtol=max(example.tolerance, 1e-4), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", tiles.EXAMPLES)
+def test_tile_kernels(name):
+    example = tiles.EXAMPLES[name]
+    torch.manual_seed(0)
+    inputs = example.make(1)
+    expected = example.reference(*inputs).double()
+    out = torch.zeros(expected.shape, dtype=example.dtype, device="cuda")
+    there = [value.cuda() if isinstance(value, torch.Tensor) else value for value in inputs]
+    mt.jit(example.kernel, target=target())(*there, out, **example.constants)
+    error = (out.cpu().double() - expected).abs().max() / expected.abs().max()
+    assert float(error) <= example.tolerance
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_numpy_kernels(name):
+    case = KERNELS[name]
+    try:
+        check(case, case.dtypes[-1], called_with_arrays(case.function))
+    except mt.KernelError as error:
+        pytest.skip(f"refused: {str(error).splitlines()[0]}")
