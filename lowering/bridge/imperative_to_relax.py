@@ -17,8 +17,8 @@ from mlirtri.errors import Span, UnsupportedOperationError
 from mlirtri.lowering.bridge.builder import Loops
 from mlirtri.lowering.bridge.loops.loops_to_primfunc import build_imperative
 from mlirtri.lowering.bridge.loops.size_symbols import Symbols
+from mlirtri.lowering.core.loop_attributes import TILE_KERNEL
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.core.tile_kernels import TILE_KERNEL
 from mlirtri.lowering.mlir.attributes import strides_of
 from mlirtri.lowering.mlir.constants import global_constant
 from mlirtri.lowering.mlir.imperative import updates_of

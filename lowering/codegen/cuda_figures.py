@@ -10,7 +10,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.lowering.codegen.lowered_functions import Named, device_module
 from mlirtri.lowering.core.launch_figures import LaunchFigures
-from mlirtri.lowering.runtime.stored_figures import compiled_by_nvcc
+from mlirtri.lowering.toolchain.nvcc import compiled_by_nvcc
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Target, WalkResult, ir, structural_walk, tirx
 
 _SYNC = "tirx.tvm_storage_sync"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlirtri.lowering.codegen.passes.source_spans import named_as
+from mlirtri.lowering.codegen.passes.source_locations import named_as
 from mlirtri.lowering.core.stage import Code, CompileContext
 
 

@@ -19,7 +19,7 @@ from mlirtri.lowering.codegen.passes.host_functions import (
     with_separate_result,
     without_alignment,
 )
-from mlirtri.lowering.codegen.passes.source_spans import with_spans
+from mlirtri.lowering.codegen.passes.source_locations import with_spans
 from mlirtri.lowering.codegen.passes.streaming_stores import with_streaming_stores
 from mlirtri.lowering.runtime.torch_threads import TASKS
 from mlirtri.lowering.tir.bfloat16_storage import keep_bfloat16

@@ -16,7 +16,7 @@ from mlirtri.lowering.codegen.build_pipeline import BUILD_PIPELINE
 from mlirtri.lowering.codegen.cuda_figures import figures_of
 from mlirtri.lowering.codegen.emulated_launches import host_module
 from mlirtri.lowering.codegen.lowered_functions import cuda_module, device_module, on_failing_line, source_of
-from mlirtri.lowering.codegen.passes.source_lines import with_source_lines
+from mlirtri.lowering.codegen.passes.source_locations import with_source_lines
 from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.stage import Code, CompileContext, Executable
 from mlirtri.lowering.core.target import Target

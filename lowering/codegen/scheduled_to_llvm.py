@@ -8,13 +8,12 @@ from typing import Any, NoReturn
 
 from mlirtri.errors import CodegenError, KernelError
 from mlirtri.lowering.codegen.lowered_functions import Named, built, host_ready, on_failing_line
-from mlirtri.lowering.codegen.passes.source_spans import named_file
+from mlirtri.lowering.codegen.passes.source_locations import named_file
 from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.stage import Code, CompileContext
-from mlirtri.lowering.runtime.machine_executable import MachineExecutable
 from mlirtri.lowering.runtime.planner import make_plan
 from mlirtri.lowering.runtime.torch_threads import is_for_torchs_threads, loading, use_threads
-from mlirtri.lowering.runtime.tvm_executable import Library, make_executable, separate_results
+from mlirtri.lowering.runtime.tvm_executable import Library, MachineExecutable, make_executable, separate_results
 from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, VIEW, IRModule, PrimFunc, Target, relax
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs, relax_functions, short_message, source_span
 

@@ -5,15 +5,15 @@ Read in this order:
 - `stage.py`: `Stage`, `CompileContext`, `Code`, the protocol `Executable`, one decision on fusion.
 - `target.py`: CPU or CUDA architecture. `cpu.py`: caches and vector registers of this CPU.
 - `launch_figures.py`: what a launch on CUDA takes; the occupancy of a multiprocessor.
-- `schedule_option.py`: the values of ``schedule=``. `tuning_file.py`: what searches and `autotune` found, kept.
-- `interface.py`: `Specialization` and `Interface`, how Python meets a compiled function; valid symbols.
-- `binding.py`: the arguments of a call of a Python function by parameter.
+- `tuning.py`: the values of ``schedule=``, and the file of what searches and `autotune` measured.
+- `interface.py`: `Specialization` and `Interface`, how Python meets a compiled function; valid symbols; the
+  arguments of a call by parameter.
 - `size_program.py`: sizes of results, computed on the host from sizes of arguments.
 - `named_sizes.py`: the sizes that a signature names, as conditions of a size program.
 - `refusals.py`: operations without a translation and tensors larger than memory, as errors. It reads MLIR.
 - `forks.py`: locks and threads of forked processes. `recursion.py`: Python's limit of recursion.
 - `tracebacks.py`: public functions, whose errors show the user's frames alone.
-- `tile_kernels.py`: the attributes of tile kernels.
+- `loop_attributes.py`: attributes of loops and of tile kernels, from MLIR to TIR.
 
 Every package of `lowering` and of `mlirtri` may import it.
 """

@@ -5,6 +5,7 @@ All of it is hashable, because it is part of the cache key.
 
 from __future__ import annotations
 
+import inspect
 import keyword
 import re
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
@@ -13,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.errors import Span
+from mlirtri.errors import KernelError, KernelTypeError, Span, did_you_mean
 from mlirtri.lowering.core.size_program import SizeProgram
 
 
@@ -264,3 +265,25 @@ def kernel_names(functions: Sequence[str]) -> dict[str, str]:
         if function not in names:
             names[function] = unique_name(identifier_of(function), names.values())
     return {function: names[function] for function in functions}
+
+
+def bound_arguments(
+    name: str,
+    signature: inspect.Signature,
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any],
+    error_class: type[KernelError] = KernelTypeError,
+    span: Span | None = None,
+) -> inspect.BoundArguments:
+    """Return the arguments by parameter, without defaults; raises `error_class`, which names the parameters."""
+    known = signature.parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
+    unknown = [keyword for keyword in keywords if keyword not in known and not takes_any]
+    parameters = f"its parameters are {', '.join(known)}" if known else "it has no parameters"
+    if unknown:
+        shown = " and ".join(map(repr, unknown))
+        raise error_class(f"{name}() has no parameter {shown}", span, help=did_you_mean(unknown[0], known) + parameters)
+    try:
+        return signature.bind(*arguments, **keywords)
+    except TypeError as error:
+        raise error_class(f"{name}(): {error}", span, help=parameters) from None

@@ -31,7 +31,7 @@ from mlirtri.errors import (
     UnsupportedSyntaxError,
     offer,
 )
-from mlirtri.lowering.core.binding import bound_arguments
+from mlirtri.lowering.core.interface import bound_arguments
 from mlirtri.lowering.external.objects import External, relax_function_of
 from mlirtri.lowering.frontend.atomics import atomic_call, atomic_name
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit

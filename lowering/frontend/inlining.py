@@ -15,8 +15,7 @@ from typing import Any
 
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelError, KernelTypeError, NestedTooDeeplyError, Note, Span, UnsupportedSyntaxError
-from mlirtri.lowering.core.binding import bound_arguments
-from mlirtri.lowering.core.interface import Capture, Origin
+from mlirtri.lowering.core.interface import Capture, Origin, bound_arguments
 from mlirtri.lowering.core.recursion import more_frames
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit, visit_body
 from mlirtri.lowering.frontend.language.merging import same

@@ -13,7 +13,7 @@ from typing import Any
 
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, KernelValueError, UnsupportedSyntaxError
-from mlirtri.lowering.core.binding import bound_arguments
+from mlirtri.lowering.core.interface import bound_arguments
 from mlirtri.lowering.frontend.branches import emit_if
 from mlirtri.lowering.frontend.context import FunctionContext, visit, visit_block
 from mlirtri.lowering.frontend.expressions import elements

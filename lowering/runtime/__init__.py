@@ -8,16 +8,15 @@ Read in this order:
 
 - `launch_plan.py`: which functions a call runs, on which values. `planner.py` finds it in a Relax function.
 - `preparation.py`: the part of a plan that runs once, when tensors are bound.
-- `arena.py`: where in one block of memory the intermediates of a call are.
 - `launches.py`: what a call of an executable does, as data for calls that are written as Python.
-- `tvm_executable.py`: runs a plan. `machine_executable.py`: runs Relax's virtual machine where there is none.
+- `tvm_executable.py`: runs a plan, or Relax's virtual machine where there is none.
 - `mlir_executable.py`: runs a function that MLIR compiled. `cuda_executable.py`: runs kernels for CUDA.
 - `tensor_launches.py`: a launch plan on torch's tensors.
-- `artifact.py`: executables as files, which run without the compiler. `linking.py`, `stored_tensors.py`,
-  `stored_figures.py`: their parts; `shared_objects.py` links where there is no C compiler.
+- `artifact.py`: executables as files, which run without the compiler. `linking.py` and `stored_tensors.py` are their
+  parts; `shared_objects.py` links where there is no C compiler.
 - `torch_threads.py`: parallel loops on torch's OpenMP threads; `torch_threads.mlir` is the code that starts them.
 - `openmp.py`: the OpenMP runtimes of this process.
-- `large_memory.py`: new CPU memory in large pages.
+- `memory.py`: new CPU memory, in large pages; one block of memory for all intermediates of a call.
 - `red_zones.py`: a test mode that finds writes outside of buffers.
 
 `codegen`, `bridge`, `schedule.meta`, `mlir_backend.llvm`, and `calls`, `compiler` and `cli` of mlirtri import it.

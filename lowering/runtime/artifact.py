@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import cache, partial
 from hashlib import sha256
@@ -24,19 +24,18 @@ from tempfile import mkdtemp
 from typing import Any, NoReturn
 
 from mlirtri.errors import ArtifactError
+from mlirtri.lowering.core.launch_figures import LaunchFigures
 from mlirtri.lowering.core.stage import Executable
 from mlirtri.lowering.runtime.cuda_executable import CudaExecutable, answer_with
 from mlirtri.lowering.runtime.launch_plan import Plan
 from mlirtri.lowering.runtime.linking import SharedLibrary, link, written
-from mlirtri.lowering.runtime.machine_executable import MachineExecutable
 from mlirtri.lowering.runtime.mlir_executable import Convention, MlirExecutable
 from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library
-from mlirtri.lowering.runtime.stored_figures import figures_from_json, figures_to_json
 from mlirtri.lowering.runtime.stored_tensors import read_tensors, write_tensors
 from mlirtri.lowering.runtime.torch_threads import loading, starter_engine, use_threads
-from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, Library, make_executable
+from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, Library, MachineExecutable, make_executable
 from mlirtri.lowering.toolchain import tvm_runtime
-from mlirtri.lowering.toolchain.nvcc import run_nvcc
+from mlirtri.lowering.toolchain.nvcc import compiled_by_nvcc, run_nvcc
 
 OBJECT, STARTER, CONSTANTS, SOURCE, FATBIN = (
     "kernel.o", "torch_threads.so", "constants.npz", "kernel.cu", "kernel.fatbin"
@@ -115,7 +114,7 @@ def _write_cuda(executable: CudaExecutable, plan: Plan, folder: Path) -> Descrip
             (folder / FATBIN).write_bytes(run_nvcc(source, executable.architecture, "-fatbin"))
     host = None if executable.host is None else _write_library(executable.host, folder)
     facts = {"plan": plan.to_json(), "kernels": executable.kernels, "architecture": executable.architecture}
-    return {"file": file.name, "host": host, "launches": figures_to_json(executable.make_figures()), **facts}
+    return {"file": file.name, "host": host, "launches": _figures_to_json(executable.make_figures()), **facts}
 
 
 def _read_cuda(folder: Path, description: Description) -> CudaExecutable:
@@ -131,7 +130,7 @@ def _read_cuda(folder: Path, description: Description) -> CudaExecutable:
     host = None
     if description["host"] is not None:
         host = _loaded(folder, description["host"], lambda library: library)
-    make_figures = partial(figures_from_json, description["launches"], source)
+    make_figures = partial(_figures_from_json, description["launches"], source)
     executable = CudaExecutable(plan, description["kernels"], make_module, architecture, host, make_figures)
     executable.file, executable.flops = file, description.get("flops")
     return executable
@@ -249,3 +248,26 @@ def _threads(convention: Convention) -> list[str]:
     if (library := runtime_library()) is None:
         raise ArtifactError("the kernel has OpenMP's threads, and there is no OpenMP runtime", help=INSTALL)
     return [library]
+
+
+_FIGURES = ("kernel", "grid", "block", "shared_bytes", "barriers", "bytes")
+"""What is stored of launch figures. A loaded kernel asks nvcc for registers and spills, as a compiled one does."""
+
+
+def _figures_to_json(figures: Sequence[LaunchFigures]) -> list[dict[str, Any]]:
+    """Return the figures of launches as JSON."""
+    return [{name: getattr(each, name) for name in _FIGURES} for each in figures]
+
+
+def _figures_from_json(data: Sequence[dict[str, Any]], source: str) -> tuple[LaunchFigures, ...]:
+    """Return the figures that `_figures_to_json` wrote, of kernels of a CUDA source."""
+    return tuple(_figures_of(each, source) for each in data)
+
+
+def _figures_of(data: dict[str, Any], source: str) -> LaunchFigures:
+    x, y, z = data["grid"]
+    across, down, deep = data["block"]
+    return LaunchFigures(
+        data["kernel"], (x, y, z), (across, down, deep), data["shared_bytes"], data["barriers"], data["bytes"],
+        partial(compiled_by_nvcc, source, data["kernel"]),
+    )  # fmt: skip

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import as_dtype
-from mlirtri.lowering.runtime.arena import lifetimes, offsets
-from mlirtri.lowering.runtime.large_memory import empty_array
 from mlirtri.lowering.runtime.launch_plan import Plan, Step
+from mlirtri.lowering.runtime.memory import empty_array, lifetimes, offsets
 
 LITTLE = 1 << 12
 """Bytes that one block of work may touch to take about a microsecond."""

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.lowering.runtime.large_memory import empty
 from mlirtri.lowering.runtime.launch_plan import Plan, Step, Store, Value
+from mlirtri.lowering.runtime.memory import empty
 from mlirtri.lowering.runtime.stored_tensors import restored
 
 Launch = Callable[[Sequence[Any], Sequence[Any]], None]

@@ -1,7 +1,11 @@
-"""Compiled kernels that are lists of launches. What runs them on torch's tensors is made when they are first given."""
+"""Run what TVM compiled: lists of launches, or functions with branches on Relax's virtual machine.
+
+What runs a list on torch's tensors is made when they are first given.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from mlirtri.lowering.runtime.launch_plan import Plan, Step, Store
-from mlirtri.lowering.runtime.launches import Launches, launches_of_plan, separates_result
+from mlirtri.lowering.runtime.launches import Launches, launches_of_plan, launches_of_tensors, separates_result
 from mlirtri.lowering.runtime.preparation import Preparation, prepared
-from mlirtri.lowering.toolchain.tvm_runtime import runtime
+from mlirtri.lowering.toolchain.tvm_runtime import runtime, start_machine
 
 Launch = Callable[[Sequence[Any], Sequence[Any]], None]
 
@@ -152,3 +156,37 @@ def separate_results(plan: Plan) -> dict[str, int]:
         return {}
     step = plan.steps[-1]
     return {str(step.kernel): (*step.inputs, *step.outputs).index(plan.results[0])}
+
+
+class MachineExecutable:
+    """A Relax function that branches, or allocates what run-time sizes need.
+
+    Each thread has a virtual machine of its own, since a machine is not thread-safe.
+    """
+
+    bytes = None
+
+    def __init__(self, library: Library, function: str, kernels: int):
+        self.kernels = kernels
+        self.library, self.function = library, function
+        self._local = threading.local()
+
+    def launches(self, inputs: int, outputs: int) -> Launches:
+        """Return what a call does, for calls that are written as Python."""
+        return launches_of_tensors(self.launch, inputs, outputs)
+
+    def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        machine = getattr(self._local, "machine", None)
+        if machine is None:
+            machine = self._local.machine = start_machine(self.library.module)
+        import torch  # reading it from a file needs none
+
+        produced = machine[self.function](*inputs)
+        for output, value in zip(outputs, _tensors(produced), strict=True):
+            output.copy_(torch.from_dlpack(value))
+
+
+def _tensors(produced: Any) -> list[Any]:
+    if hasattr(produced, "__dlpack__"):
+        return [produced]
+    return [tensor for item in produced for tensor in _tensors(item)]

@@ -14,9 +14,9 @@ from functools import partial
 
 from mlirtri.errors import CodegenError, SkippedStep, UnsupportedOperationError
 from mlirtri.lowering.codegen.targets import tvm_target
-from mlirtri.lowering.core.schedule_option import budget_of
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.core.tuning import budget_of
 from mlirtri.lowering.external.vdevices import is_for, targets_in
 from mlirtri.lowering.schedule.cpu.rules import CPU_RULES
 from mlirtri.lowering.schedule.cuda.rules import CUDA_RULES

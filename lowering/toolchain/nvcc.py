@@ -1,4 +1,4 @@
-"""Run NVIDIA's compiler on CUDA source, if it is on PATH."""
+"""Run NVIDIA's compiler on CUDA source, if it is on PATH: for code, and for what a kernel takes of a device."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import re
 import shutil
 import subprocess
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 
 from mlirtri.errors import CodegenError, DeviceError, Span
+from mlirtri.lowering.core.launch_figures import Compiled
 
 
 def run_nvcc(source: str, architecture: str, product: str) -> bytes:
@@ -19,14 +21,22 @@ def run_nvcc(source: str, architecture: str, product: str) -> bytes:
     return _run(source, architecture, product)[0]
 
 
-def resource_usage(source: str, architecture: str) -> dict[str, tuple[int, int]]:
-    """Return the registers of a thread and the bytes that it spills, by kernel; raises as `run_nvcc` does."""
+def compiled_by_nvcc(source: str, kernel: str, architecture: str) -> Compiled | None:
+    """Return what nvcc makes of a kernel of a CUDA source for an architecture; None without nvcc."""
+    return _usage(source, architecture).get(kernel)
+
+
+@lru_cache(maxsize=32)
+def _usage(source: str, architecture: str) -> dict[str, Compiled]:
+    """Return what nvcc makes of each kernel of a source; empty without nvcc."""
+    if shutil.which("nvcc") is None:
+        return {}
     _, log = _run(source, architecture, "-cubin", "-Xptxas", "-v")
     usage = {}
     for entry in log.split("Compiling entry function '")[1:]:
         stores, loads = map(int, re.findall(r"(\d+) bytes spill (?:stores|loads)", entry)[:2])
         registers = re.search(r"Used (\d+) registers", entry)
-        usage[entry.partition("'")[0]] = (int(registers.group(1)) if registers else 0, stores + loads)
+        usage[entry.partition("'")[0]] = Compiled(int(registers.group(1)) if registers else 0, stores + loads)
     return usage
 
 

@@ -84,7 +84,7 @@ _PURE = 1
 """TVM's number for calls whose value depends on their operands alone."""
 
 # Attributes and annotations of Relax and TIR that one stage writes and another one reads; those of MLIR operations
-# stand in `lowering/mlir/attributes.py`.
+# stand in `lowering/mlir/attributes.py`, those of both in `lowering/core/loop_attributes.py`.
 LOCATION = "mlirtri.loc"
 """Annotation of an SBlock or a loop: ``"/abs/file.py:line:column"`` of the user's expression that it computes."""
 BINDING_LOCATIONS = "mlirtri.locations"
@@ -94,12 +94,8 @@ KERNEL_LOCATIONS = "mlirtri.lines"
 scheduled PrimFunc: the locations of all its blocks, those that a schedule inlined away included."""
 IMPERATIVE = "mlirtri.imperative"
 """Attribute of a PrimFunc that is statements, not a loop nest around one block."""
-TRIPS = "mlirtri.trips"
-"""Annotation of a loop whose extent depends on where it stands: its usual trip count, for the cost model."""
 PARALLEL = "mlirtri.parallel"
 """Annotation of a loop of an imperative PrimFunc whose iterations are independent."""
-NARROWED_SUM = "mlirtri.narrowed_sum"
-"""Annotation of a loop of an imperative PrimFunc that adds to an fp64 which nothing reads but casts to fp32."""
 EXACT_BUFFERS = "mlirtri.exact_buffers"
 """Attribute of a PrimFunc whose buffers no pass can shrink; to find that out takes TVM seconds."""
 TILED_PRODUCT = "mlirtri.tiled_product"

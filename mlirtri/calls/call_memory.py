@@ -10,8 +10,8 @@ import numpy as np
 
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.lowering.runtime.large_memory import LARGE, empty_array
 from mlirtri.lowering.runtime.launches import Launches, Scratch
+from mlirtri.lowering.runtime.memory import LARGE, empty_array
 
 if TYPE_CHECKING:
     from mlirtri.calls.call_source import Variant  # imports this file

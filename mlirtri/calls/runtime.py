@@ -23,7 +23,7 @@ from mlirtri.language.arguments import is_dlpack, shown_type
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.interface import Interface, Leaf, PrintLog, PrintSite, like, parts_of
 from mlirtri.lowering.core.stage import Executable
-from mlirtri.lowering.runtime.large_memory import empty
+from mlirtri.lowering.runtime.memory import empty
 from mlirtri.lowering.runtime.red_zones import launch_between_zones
 
 _STATES = renewed(threading.Lock())

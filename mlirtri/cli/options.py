@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlirtri.errors import KernelError, UnknownOptionError
-from mlirtri.lowering.core.schedule_option import checked_schedule
+from mlirtri.lowering.core.tuning import checked_schedule
 from mlirtri.lowering.pipelines import PIPELINE_STAGES
 
 if TYPE_CHECKING:

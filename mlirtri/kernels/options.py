@@ -8,8 +8,8 @@ from typing import Any
 
 from mlirtri import settings
 from mlirtri.errors import UnknownOptionError
-from mlirtri.lowering.core.schedule_option import checked_schedule
 from mlirtri.lowering.core.target import Target, as_target
+from mlirtri.lowering.core.tuning import checked_schedule
 from mlirtri.lowering.pipelines import INTERPRETER, WITHOUT_TVM, pipeline_for
 
 

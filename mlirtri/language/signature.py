@@ -24,8 +24,7 @@ from mlirtri.language.arguments import (
 )
 from mlirtri.language.dimensions import Dyn, substituted, unified
 from mlirtri.language.names import Tensor, ptr
-from mlirtri.lowering.core.binding import bound_arguments
-from mlirtri.lowering.core.interface import Specialization, TensorParameter
+from mlirtri.lowering.core.interface import Specialization, TensorParameter, bound_arguments
 from mlirtri.lowering.core.named_sizes import named_sizes, signature_program
 
 

@@ -32,7 +32,7 @@ from mlirtri.language.names import Tensor
 from mlirtri.language.signature import key_of
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.tracebacks import hide_frames, public
-from mlirtri.lowering.core.tuning_file import recall, remember
+from mlirtri.lowering.core.tuning import recall, remember
 from mlirtri.measure.configurations import Pruning, as_pruning
 from mlirtri.measure.copies import copied, restore, written
 from mlirtri.measure.timing import Timed, samples, wait_for

@@ -20,8 +20,8 @@ from mlirtri.errors import DeviceError, KernelTypeError
 from mlirtri.kernels.arguments import data_for, device_for
 from mlirtri.kernels.jit import JitFunction
 from mlirtri.kernels.kernel import Kernel
-from mlirtri.lowering.core.schedule_option import Budget
 from mlirtri.lowering.core.tracebacks import public
+from mlirtri.lowering.core.tuning import Budget
 from mlirtri.lowering.toolchain.tvm_names import SCHEDULE_RULE
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 from mlirtri.measure.copies import copied, restore

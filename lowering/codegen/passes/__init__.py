@@ -4,8 +4,7 @@
 
 - `host_functions.py`: around TVM's passes: tensors of any alignment, small buffers on the stack; what a call checks,
   tasks of parallel loops.
-- `source_spans.py`: before them: lines for the assembly.
-- `source_lines.py`: after them: `#line` in CUDA source.
+- `source_locations.py`: before them: lines for the assembly; after them: `#line` in CUDA source.
 - `arithmetic.py`: within them: no fused multiply-add where the source rounds twice, indices narrowed without overflow,
   integers that wrap.
 - `streaming_stores.py`: after them: stores that bypass the caches.

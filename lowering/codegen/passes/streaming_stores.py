@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from mlirtri.lowering.core.cpu import cache_bytes
-from mlirtri.lowering.runtime.large_memory import LINE
+from mlirtri.lowering.runtime.memory import LINE
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, TensorLoad, ir, structural_map, structural_walk, tirx
 
 _IN_LLVM = """

@@ -9,7 +9,6 @@ Read in this order:
 - `bufferized_to_loops.py`: the entry point; selects of buffers become branches.
 - `argmax.py`: argmax and argmin as two reductions that LLVM can vectorise.
 - `order.py`: the loop order of reductions. `structured.py`: one loop nest per `linalg.generic`.
-- `narrowed_sums.py`: which sums in fp64 are only read as fp32.
 - `copies.py`: removes copies that the loops make superfluous.
 - `private_arrays.py`: allocates in a parallel loop what only its iterations use.
 - `reduction_chunks.py`: loops in chunks for threads, with partial results. `carried_reductions.py`: which loop-carried

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, memref, operations_named, scf
+from mlirtri.lowering.core.loop_attributes import TRIPS
 from mlirtri.lowering.dependence.declared_loops import PARALLEL
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.cloning import clone_all, replace
@@ -37,8 +38,6 @@ PARALLEL_STEPS = 65536
 """Operations of a loop from which on several threads are profitable."""
 UNKNOWN_TRIPS = 16
 """The assumed trip count of an inner loop whose bounds are no constants."""
-TRIPS = "mlirtri.trips"
-"""Attribute of a loop whose extent depends on where it stands: its usual trip count."""
 _REASSOCIATED = "#arith.fastmath<reassoc>"
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, memref, operations_named, scf
+from mlirtri.lowering.core.loop_attributes import NARROWED_SUM
+from mlirtri.lowering.mlir.aliasing import definition, terminator
 from mlirtri.lowering.mlir.cloning import clone
 from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.mlir.linalg_builder import iterators_of, maps_of
-from mlirtri.lowering.mlir_backend.loops.narrowed_sums import NARROWED_SUM, is_narrowed_sum
 
 Values = list[ir.Value]
 
@@ -22,7 +23,7 @@ Values = list[ir.Value]
 def rewrite(module: ir.Module) -> None:
     """Replace every `linalg.generic` by its loops."""
     generics = operations_named(module, "linalg.generic")
-    narrowed = [is_narrowed_sum(generic) for generic in generics]
+    narrowed = [_is_narrowed_sum(generic) for generic in generics]
     for generic, is_narrowed in zip(generics, narrowed, strict=True):
         with ir.InsertionPoint(generic), generic.location:
             _Nest(generic, is_narrowed).build()
@@ -163,3 +164,49 @@ _ARITHMETIC = {
     ir.AffineFloorDivExpr: arith.floordivsi,
     ir.AffineCeilDivExpr: arith.ceildivsi,
 }
+
+
+def _is_narrowed_sum(generic: ir.Operation) -> bool:
+    """Return whether a reduction adds fp32 numbers in fp64 memory that is only read as fp32.
+
+    out[i] = out[i] + extf a[i, j] : f64      nothing reads out but truncf to f32
+    """
+    if len(generic.operands) != generic.attributes["operandSegmentSizes"][0] + 1:
+        return False
+    memory = generic.operands[len(generic.operands) - 1]
+    is_wide = isinstance(memory.type, ir.MemRefType) and isinstance(memory.type.element_type, ir.F64Type)
+    if not is_wide or "reduction" not in iterators_of(generic) or not _adds_narrow(generic):
+        return False
+    owner = definition(memory)
+    if owner is None or owner.name not in ("memref.alloc", "memref.alloca"):
+        return False
+    return all(_keeps_narrow(use.owner.operation, use.operand_number) for use in memory.uses)
+
+
+def _adds_narrow(generic: ir.Operation) -> bool:
+    """Whether the body yields the sum of the accumulator and a widened number."""
+    block = generic.regions[0].blocks[0]
+    addition = definition(terminator(block).operands[0])
+    if addition is None or addition.name != "arith.addf":
+        return False
+    accumulator = block.arguments[len(block.arguments) - 1]
+    terms = [operand for operand in addition.operands if operand != accumulator]
+    makers = [definition(term) for term in terms]
+    return len(makers) == 1 and makers[0] is not None and makers[0].name == "arith.extf"
+
+
+def _keeps_narrow(user: ir.Operation, position: int) -> bool:
+    """Whether a user of the memory does not read it, reads it as fp32 or less, or adds to it."""
+    if user.name in ("linalg.fill", "memref.dealloc", "memref.dim"):
+        return True
+    if user.name == "memref.load":
+        return _is_narrowed(user.results[0])
+    if user.name != "linalg.generic":
+        return False
+    element = user.regions[0].blocks[0].arguments[position]
+    is_input = position < user.attributes["operandSegmentSizes"][0]
+    return _is_narrowed(element) or (not is_input and _adds_narrow(user))
+
+
+def _is_narrowed(value: ir.Value) -> bool:
+    return all(use.owner.operation.name == "arith.truncf" for use in value.uses)

@@ -17,8 +17,8 @@ from typing import Any
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.codegen.targets import SHARED_LIMITS
+from mlirtri.lowering.core.loop_attributes import BLOCKS, TILE_KERNEL
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.core.tile_kernels import BLOCKS, TILE_KERNEL
 from mlirtri.lowering.schedule.cpu.loops.accesses import is_scalar
 from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
 from mlirtri.lowering.schedule.cpu.loops.nested_products import with_allocations_inside

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from mlirtri.lowering.core.schedule_option import Budget
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.core.tuning import Budget
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, ir
 from mlirtri.lowering.toolchain.worker_process import WorkerProcess
 

@@ -15,10 +15,9 @@ from typing import Any
 
 from mlirtri.errors import CodegenError, DeviceError
 from mlirtri.lowering.codegen.targets import tvm_target
-from mlirtri.lowering.core.schedule_option import Budget, budget_of
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.core.tuning_file import recall, remember
+from mlirtri.lowering.core.tuning import Budget, budget_of, recall, remember
 from mlirtri.lowering.external.vdevices import is_for
 from mlirtri.lowering.schedule.meta.process import SearchResult, Task, Tuner
 from mlirtri.lowering.tir.blocks import leaf_blocks

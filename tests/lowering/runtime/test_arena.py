@@ -10,7 +10,7 @@ import torch
 from tolerances import within
 
 import mlirtri as mt
-from mlirtri.lowering.runtime.arena import LINE, Lifetime, lifetimes, offsets
+from mlirtri.lowering.runtime.memory import LINE, Lifetime, lifetimes, offsets
 
 
 def test_values_that_are_needed_at_the_same_launch_share_no_bytes():

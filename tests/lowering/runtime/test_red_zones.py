@@ -11,7 +11,7 @@ import torch
 import mlirtri as mt
 from mlirtri.calls.runtime import Runner
 from mlirtri.errors import RedZoneError
-from mlirtri.lowering.runtime.large_memory import empty
+from mlirtri.lowering.runtime.memory import empty
 
 
 @mt.jit

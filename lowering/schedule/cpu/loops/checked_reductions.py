@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mlirtri.lowering.core.loop_attributes import NARROWED_SUM
 from mlirtri.lowering.schedule.cpu.common.nest import with_accesses
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip, strip_loop
 from mlirtri.lowering.schedule.cpu.loops.reductions import PARTIAL_VECTORS, Sum, combined, in_vectors, started, sums_of
@@ -34,7 +35,6 @@ from mlirtri.lowering.tir.statements import (
 )
 from mlirtri.lowering.tir.vectors import INFINITY_BITS, integers_of
 from mlirtri.lowering.toolchain.tvm_names import (
-    NARROWED_SUM,
     Buffer,
     Expr,
     Stmt,

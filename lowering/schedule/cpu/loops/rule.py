@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mlirtri.lowering.core.loop_attributes import TILE_KERNEL, TRIPS
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.core.tile_kernels import TILE_KERNEL
 from mlirtri.lowering.schedule.cpu.common.parallel import CALL_COST, PARALLEL_STEPS, profitable
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, last_strip, rest_loop, strip_loop
 from mlirtri.lowering.schedule.cpu.loops.accesses import has_expensive_calls
@@ -42,7 +42,6 @@ from mlirtri.lowering.tir.statements import depends_on, fresh, index, sequence, 
 from mlirtri.lowering.toolchain.tvm_names import (
     IMPERATIVE,
     PARALLEL,
-    TRIPS,
     Analyzer,
     PrimFunc,
     SBlock,

@@ -13,9 +13,8 @@ from tvm_stage_helpers import add_chain, compiled, context_for, module, op, rand
 import mlirtri as mt
 from mlirtri.cli.main import run_command
 from mlirtri.errors import DeviceError, KernelTypeError, SkippedStepWarning, UnknownOptionError
-from mlirtri.lowering.core.schedule_option import Budget, budget_of
 from mlirtri.lowering.core.target import as_target
-from mlirtri.lowering.core.tuning_file import recall, remember, tuning_file
+from mlirtri.lowering.core.tuning import Budget, budget_of, recall, remember, tuning_file
 from mlirtri.lowering.schedule import tir_to_scheduled
 from mlirtri.lowering.schedule.meta import process as meta_process
 from mlirtri.lowering.schedule.meta import rule as meta_schedule
