@@ -13,7 +13,7 @@ Only `pages` imports it.
   `difference_commands.py`: `mlirtri diff` and `emit --diff`.
 - `kernel_files.py`: compiles what ``FILE[::name]`` names.
 - `program_files.py`: compiles, translates and reports on programs of files.
-- `cache_commands.py`: `mlirtri cache`. `serve_command.py`: `mlirtri serve`. `lsp_command.py`: `mlirtri lsp`.
+- `cache_commands.py`: `mlirtri cache`. `server_commands.py`: `mlirtri serve` and `mlirtri lsp`.
 - `lit_commands.py`: `mlirtri init-lit`, `test`, `update-checks`, `reduce`. `terminal.py`: tables on stdout.
 - `reports.py`: the tables of `mlirtri stages` and `mlirtri env`. `sample_kernel.py`: what it shows the passes of.
 - `doctor.py`: the checks of `mlirtri doctor`.

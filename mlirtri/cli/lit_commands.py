@@ -47,7 +47,7 @@ def test(paths: tuple[Path, ...], jobs: int, verbose: bool) -> int:
 
     A suite's lit.cfg.py is not read: tests have what mlirtri.lit gives them. Exit status 1 where one fails.
     """
-    from mlirtri.testing.machine import Machine
+    from mlirtri.testing.environment import Machine
     from mlirtri.testing.run_lines import FAILURES, lit_files, read_test
 
     machine = Machine.here()
@@ -76,7 +76,7 @@ def update_checks(paths: tuple[Path, ...], jobs: int, check: bool, keep: str | N
     Functions become labels, SSA names and aliases are captured, paths and line numbers are left open. Directives that
     were written by hand are never changed: a prefix that has some, and no markers, is left alone.
     """
-    from mlirtri.testing.machine import Machine
+    from mlirtri.testing.environment import Machine
     from mlirtri.testing.run_lines import lit_files
 
     machine = Machine.here()

@@ -16,7 +16,6 @@ from mlirtri.cli.compare_command import compare
 from mlirtri.cli.difference_commands import diff
 from mlirtri.cli.emit_command import emit
 from mlirtri.cli.lit_commands import LIT_COMMANDS
-from mlirtri.cli.lsp_command import lsp
 from mlirtri.cli.options import (
     arguments_option,
     by_name,
@@ -29,7 +28,7 @@ from mlirtri.cli.options import (
 )
 from mlirtri.cli.repro_command import repro
 from mlirtri.cli.run_command import run
-from mlirtri.cli.serve_command import serve
+from mlirtri.cli.server_commands import lsp, serve
 from mlirtri.cli.terminal import show, waiting
 from mlirtri.cli.trace_command import trace
 from mlirtri.cli.translate_command import translate

@@ -16,5 +16,5 @@
 - `accuracy.py`: absolute and relative errors, units in the last place, the first element that differs.
 - `timing.py`: samples of several calls, round by round.
 - `tuning.py`: the default schedule beside one that a search found.
-- `autotuning.py`: the fastest of several configurations. `configurations.py`: which of them are measured.
+- `autotuning.py`: the fastest of several configurations.
 """

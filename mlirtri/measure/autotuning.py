@@ -7,6 +7,7 @@ do not compile or run are skipped; if all fail, the call raises.
 from __future__ import annotations
 
 import functools
+import math
 import statistics
 import sys
 import threading
@@ -20,7 +21,15 @@ from typing import Any
 
 from mlirtri import settings
 from mlirtri.compiler.versions import versions
-from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, UnknownNameError, did_you_mean
+from mlirtri.errors import (
+    ArgumentMismatchError,
+    KernelError,
+    KernelTypeError,
+    KernelValueError,
+    UnknownNameError,
+    UnknownOptionError,
+    did_you_mean,
+)
 from mlirtri.kernels.arguments import data_for, device_for
 from mlirtri.kernels.configuration import Config
 from mlirtri.kernels.jit import JitFunction
@@ -33,7 +42,6 @@ from mlirtri.language.signature import key_of
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.core.tuning import recall, remember
-from mlirtri.measure.configurations import Pruning, as_pruning
 from mlirtri.measure.copies import copied, restore, written
 from mlirtri.measure.timing import Timed, samples, wait_for
 
@@ -318,3 +326,37 @@ def autotune(
         return AutotunedFunction(function, configs, key, pruning, resets, do_bench, cache_results)
 
     return decorate
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """The choice of configurations to measure."""
+
+    early: Callable[..., Any] | None = None
+    model: Callable[..., float] | None = None
+    top: float | int = field(default=1.0)
+
+    def pruned(self, configs: Sequence[Config], named: dict[str, Any]) -> tuple[Config, ...]:
+        """Return the valid configurations, limited to the `top` best by the model; raises `KernelValueError`."""
+        remaining = tuple(configs) if self.early is None else tuple(self.early(list(configs), dict(named)))
+        if not remaining:
+            raise KernelValueError(
+                "early_config_prune left no configuration", help="let it give at least one of those that it takes"
+            )
+        if self.model is None:
+            return remaining
+        count = max(1, math.floor(self.top * len(remaining))) if isinstance(self.top, float) else self.top
+        ranked = sorted(remaining, key=lambda config: self.model(**{**named, **config.all_kwargs()}))
+        return tuple(ranked[:count])
+
+
+def as_pruning(options: Mapping[str, Any] | None) -> Pruning:
+    """Return `autotune`'s ``prune_configs_by``; raises `UnknownOptionError` for unknown keys."""
+    fields = {"early_config_prune": "early", "perf_model": "model", "top_k": "top"}
+    unknown = [name for name in options or {} if name not in fields]
+    if unknown:
+        raise UnknownOptionError(f"prune_configs_by has no {unknown[0]!r}", help=f"its keys are {', '.join(fields)}")
+    pruning = Pruning(**{fields[name]: value for name, value in (options or {}).items()})
+    if isinstance(pruning.top, bool) or not isinstance(pruning.top, (int, float)) or pruning.top <= 0:
+        raise UnknownOptionError(f"top_k is a number or a fraction, not {pruning.top!r}", help="write top_k=4 or 0.5")
+    return pruning

@@ -7,7 +7,7 @@
 
 - `main.py`: the command. `__main__.py` runs it.
 - `options.py`: its command line. `own_passes.py`: the table of passes, conversions and translations of ours.
-- `pipelines.py`: from options to passes. `pipeline_text.py`: the parsed text of a pipeline.
+- `pipelines.py`: from options, and from the text of a pass pipeline, to passes.
 - `passes.py`: one transformation. `running.py`: the passes of it, dumps, reproducers.
 - `registry.py`: the lists of passes and dialects.
 - `diagnostics.py`: what MLIR reports, printed, or compared with ``expected-error`` comments.

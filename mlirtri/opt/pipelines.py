@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mlirtri.dialect.bindings.mlir import ir
@@ -10,7 +11,6 @@ from mlirtri.errors import UnknownOptionError, did_you_mean
 from mlirtri.lowering.toolchain.mlir_passes import in_module, parse_pipeline
 from mlirtri.opt.options import Options, UsageError
 from mlirtri.opt.own_passes import OWN, TRANSLATIONS, checked, name_of
-from mlirtri.opt.pipeline_text import elements_of
 from mlirtri.opt.registry import new_context, registered_passes
 
 _UNREGISTERED = re.compile(r"'([^']*)' does not refer to a registered pass")
@@ -107,3 +107,38 @@ def _names(options: Options, option: str) -> frozenset[str]:
             if _UNREGISTERED.search(str(error)):
                 raise UsageError(f"--{option}: {_unknown(name, False, str(error))}") from None
     return frozenset(wanted)
+
+
+def elements_of(pipeline: str) -> list[str]:
+    """Return the elements directly below ``builtin.module``; raises `UsageError` for another anchor."""
+    text = pipeline.strip()
+    anchor, bracket, rest = text.partition("(")
+    if not bracket or not rest.endswith(")") or anchor.strip() not in ("builtin.module", "any"):
+        raise UsageError(f"--pass-pipeline={pipeline!r} has to be builtin.module(…)")
+    return list(_split(rest[:-1]))
+
+
+def _split(text: str) -> Iterator[str]:
+    """Yield the parts between commas that stand in no brackets."""
+    depth, start = 0, 0
+    for position, character in enumerate(text):
+        depth += (character in "({[<") - (character in ")}]>" and text[position - 1] != "-")
+        if character == "," and depth == 0:
+            yield text[start:position].strip()
+            start = position + 1
+    if last := text[start:].strip():
+        yield last
+
+
+def leaves(element: str) -> list[str]:
+    """Return the single passes of an element, nested as it was: ``func.func(a)`` and ``func.func(b)``."""
+    anchor, bracket, rest = element.partition("(")
+    if not bracket or "{" in anchor or not rest.endswith(")"):
+        return [element]
+    return [f"{anchor}({leaf})" for part in _split(rest[:-1]) for leaf in leaves(part)]
+
+
+def pass_name(leaf: str) -> str:
+    """Return the name of the pass in a leaf, without nesting and options."""
+    bare = leaf.partition("{")[0]
+    return bare.rpartition("(")[2].rstrip(")").strip()

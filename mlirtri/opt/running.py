@@ -17,8 +17,7 @@ from mlirtri.lowering.toolchain.mlir_passes import in_module, parse_pipeline
 from mlirtri.opt.diagnostics import Report
 from mlirtri.opt.options import Options
 from mlirtri.opt.own_passes import OWN, TRANSLATIONS, function_of, name_of
-from mlirtri.opt.pipeline_text import leaves, pass_name
-from mlirtri.opt.pipelines import Plan
+from mlirtri.opt.pipelines import Plan, leaves, pass_name
 
 
 def run(module: ir.Module, plan: Plan, options: Options, reports: list[Report]) -> None:

@@ -10,6 +10,6 @@ what does not parse, names that the program does not have, and unknown options. 
 - `signless.py`: integers without a sign, called with either
 - `mlir_sources.py`: text, bytecode and files of MLIR, and the resources in its text
 - `stablehlo_program.py`: StableHLO, and JAX through it
-- `onnx_program.py`, `onnx_kernel.py`, `relax_program.py`: ONNX and Relax
+- `onnx_program.py`, `relax_program.py`: ONNX and Relax
 - `report.py`: which operations each pipeline translates
 """

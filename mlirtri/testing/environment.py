@@ -1,4 +1,4 @@
-"""What lit tests see of a machine: the environment variables of their commands, and the features they may require."""
+"""Say what lit tests see of a machine: the variables of their commands, and the features they may require."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
-from mlirtri.testing.tools import native_filecheck, script
+from mlirtri.testing.run_lines import LitTest, Outcome, environment_of, run_test
+from mlirtri.testing.tools import commands, native_filecheck, script
+from mlirtri.testing.update_checks import Update, updated
 
 KEPT = ("HOME", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "VIRTUAL_ENV")
 """Variables of the user's that lit, which starts from a bare environment, has to pass on."""
@@ -53,3 +57,30 @@ def start_server(environment: Mapping[str, str]) -> None:
     """Start `mlirtri serve` for commands of this environment; it ends a minute after the last of them."""
     command = [script("mlirtri") or "mlirtri", "serve", "--detach", "--idle", "60"]
     subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The surroundings of tests; safe to use from several threads."""
+
+    tools: Mapping[str, str]
+    environment: Mapping[str, str]
+    features: frozenset[str]
+
+    @classmethod
+    def here(cls) -> Machine:
+        """Return this machine, with a server started that compiles for all tests.
+
+        Raises `SourceNotAvailableError` without FileCheck.
+        """
+        tools, environment = commands(), environment_of(variables())
+        start_server(environment)
+        return cls(tools, environment, frozenset(features()))
+
+    def run(self, test: LitTest) -> Outcome:
+        """Run a test."""
+        return run_test(test, self.tools, self.environment, self.features)
+
+    def update(self, file: Path, keep: str | None = None) -> Update:
+        """Return what `mlirtri update-checks` makes of a file."""
+        return updated(file, self.tools, self.environment, self.features, keep)

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from mlirtri.testing.filecheck import assert_filecheck
-from mlirtri.testing.machine import Machine
+from mlirtri.testing.environment import Machine
 from mlirtri.testing.run_lines import EXCLUDED, SUFFIXES, has_run_lines, read_test
+from mlirtri.testing.tools import assert_filecheck
 
 _MACHINE: pytest.StashKey[Machine] = pytest.StashKey()
 

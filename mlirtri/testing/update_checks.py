@@ -19,8 +19,8 @@ from pathlib import Path
 
 from mlirtri.errors import KernelError, KernelValueError, SourceNotAvailableError
 from mlirtri.testing.check_lines import check_lines
-from mlirtri.testing.filecheck import failure
 from mlirtri.testing.run_lines import LitTest, failed_command, read_test
+from mlirtri.testing.tools import failure
 
 _BEGIN = ">>> mlirtri update-checks"
 _END = "<<< mlirtri update-checks"

@@ -8,8 +8,7 @@ Read in this order:
 
 - `data.py`: what a page shows.
 - `source_lines.py`: the user's line of each line of a text, by the locations in it.
-- `normal_names.py`: texts with SSA names in order of appearance, so that renamed values are no difference.
-- `unified.py`: differences of two texts, for the command line.
+- `unified.py`: differences of two texts, in which renamed SSA values are none.
 - `mlir_lexer.py`: Pygments' lexer of MLIR. `colours.py`: lines as HTML, each once.
 - `plots.py`: the fusion graph, times and the roofline as SVG.
 - `notebook.py`: texts and tables for cells of notebooks.

@@ -10,9 +10,9 @@ from typing import Any
 
 from mlirtri.trace.colours import LineTable
 from mlirtri.trace.data import Trace, TracedKernel, TracedText
-from mlirtri.trace.normal_names import with_normal_names
 from mlirtri.trace.plots import edge_rows, fusion_graph, roofline, times
 from mlirtri.trace.source_lines import Lines, main_file, source_lines
+from mlirtri.trace.unified import with_normal_names
 
 _FOLDER = Path(__file__).parent
 _AROUND = 400

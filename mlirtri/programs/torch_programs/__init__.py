@@ -9,8 +9,8 @@
 - `graphs.py`: an exported program to a `TorchGraph`, its tensors, and its calling convention
 - `calling_convention.py`: arguments, results and sizes of a call
 - `calling_json.py`: the same as JSON, for kernels that are saved
-- `torch_kernel.py`: the kernel, which also writes the buffers and arguments that the module writes
-- `weight_watch.py`: whether a weight was written since it was packed
+- `torch_kernel.py`: the kernel, which also writes the buffers and arguments that the module writes, and packs weights
+  again that were written
 - `flat_calls.py`: the fast path of calls with tensors alone
 - `backend.py`: the backend of `torch.compile`
 - `compile_report.py`: `mt.torch_report`, what it compiled and what torch runs eagerly

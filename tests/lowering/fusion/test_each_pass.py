@@ -9,7 +9,7 @@ import pytest
 
 from mlirtri.lowering.fusion import linalg_to_fused
 from mlirtri.opt.main import main as opt
-from mlirtri.testing.filecheck import failure
+from mlirtri.testing.tools import failure
 
 FILE = Path(__file__).parents[3] / "lit_tests" / "fused" / "each_pass.mlir"
 REWRITES = re.findall(r'run_rewrite\(\s*"([\w-]+)"', Path(linalg_to_fused.__file__).read_text())

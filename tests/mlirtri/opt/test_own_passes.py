@@ -10,7 +10,7 @@ import pytest
 import mlirtri as mt
 from mlirtri.opt import main as opt
 from mlirtri.opt.own_passes import CONVERSIONS, OWN, REWRITES, TRANSLATIONS, own_names
-from mlirtri.opt.pipeline_text import elements_of, leaves, pass_name
+from mlirtri.opt.pipelines import elements_of, leaves, pass_name
 from mlirtri.opt.registry import available_dialects, registered_passes
 
 ROOT = Path(__file__).parents[3]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mlirtri.testing.check_lines import check_lines
-from mlirtri.testing.filecheck import failure
+from mlirtri.testing.tools import failure
 
 MLIR = """#map = affine_map<(d0) -> (d0)>
 module {

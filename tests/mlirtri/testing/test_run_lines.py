@@ -7,7 +7,7 @@ import pytest
 from mlirtri.cli.main import run_command
 from mlirtri.errors import KernelValueError
 from mlirtri.testing.conditions import holds
-from mlirtri.testing.machine import Machine
+from mlirtri.testing.environment import Machine
 from mlirtri.testing.run_lines import environment_of, lit_files, read_test
 from mlirtri.testing.tools import commands
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mlirtri.errors import KernelError, KernelValueError, SourceNotAvailableError
-from mlirtri.testing.machine import Machine
+from mlirtri.testing.environment import Machine
 from mlirtri.testing.run_lines import environment_of, read_test
 from mlirtri.testing.tools import commands
 
