@@ -14,20 +14,23 @@ from typing import TYPE_CHECKING, Any
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.language.dimensions import dyn
-from mlirtri.language.names import LanguageFunction, Ref, macro
+from mlirtri.language.names import LanguageFunction, Ref, StridedTensor, macro, ptr
 from mlirtri.language.names import Tensor as _Tensor
 
 if TYPE_CHECKING:
+    from mlirtri.kernels.factories import ResultKernel
     from mlirtri.kernels.jit import JitFunction
 
-__all__ = ["GemmWarpPolicy", "Ref", "Tensor", "dynamic", "macro", "prim_func"]
+__all__ = [
+    "GemmWarpPolicy", "Ref", "StridedTensor", "Tensor", "compile", "dyn", "dynamic", "jit", "macro", "prim_func", "ptr"
+]  # fmt: skip
 
 TILE_FUNCTIONS = (
     "Cast", "Kernel", "Parallel", "Pipelined", "Select", "alloc_fragment", "alloc_local", "alloc_shared", "alloc_var",
     "annotate_l2_hit_ratio", "annotate_layout", "atomic_add", "atomic_max", "atomic_min", "cast", "ceildiv", "clamp",
-    "clear", "copy", "cumsum", "disable_warp_group_reg_alloc", "fill", "gemm", "grid", "if_then_else", "infinity",
-    "max", "min", "reduce_absmax", "reduce_abssum", "reduce_max", "reduce_min", "reduce_sum", "serial", "sync_threads",
-    "unroll", "use_swizzle", "vectorized",
+    "clear", "copy", "cumsum", "disable_warp_group_reg_alloc", "empty", "fill", "gemm", "grid", "if_then_else",
+    "infinity", "max", "min", "reduce_absmax", "reduce_abssum", "reduce_max", "reduce_min", "reduce_sum", "reshape",
+    "serial", "sync_threads", "unroll", "use_swizzle", "vectorized", "view",
 )  # fmt: skip
 """The functions that only tile kernels have; `lowering.frontend.tile_language.functions` implements them."""
 ELEMENTWISE = {
@@ -51,12 +54,28 @@ class GemmWarpPolicy(Enum):
     FullCol = 2
 
 
-def Tensor(shape: Any, dtype: Any = "float32") -> Any:
-    """Return the annotation of an array argument: ``T.Tensor((M, N), "float16")``."""
-    return _Tensor(shape, _dtype(dtype))
+class _TensorFactory(type(_Tensor)):
+    def __call__(cls, shape: Any = None, dtype: Any = "float32") -> Any:
+        return _Tensor(shape, _dtype(dtype))
+
+    def __getitem__(cls, parts: Any) -> Any:
+        shape, dtype = parts if isinstance(parts, tuple) and len(parts) == 2 else (parts, None)
+        return _Tensor(shape, _dtype(dtype))
 
 
-def _dtype(dtype: Any) -> DType:
+class Tensor(metaclass=_TensorFactory):
+    """The annotation of an array argument, ``T.Tensor((M, N), "float16")`` or ``T.Tensor[[M, N], "float16"]``.
+
+    In a kernel ``T.Tensor((M, N), "float16", x.data)`` is the memory of `x` in another shape.
+    """
+
+    __mlirtri_name__ = "mlirtri.tile.Tensor"
+
+
+def _dtype(dtype: Any) -> DType | None:
+    if dtype is None or dtype is Any:
+        return None
+    dtype = "float" if dtype is float else dtype
     return as_dtype(_WORDS.get(dtype, dtype) if isinstance(dtype, str) else dtype)
 
 
@@ -72,14 +91,55 @@ def prim_func(function: Callable[..., Any] | None = None, **options: Any) -> Jit
     return partial(jit, **options) if function is None else jit(function, **options)
 
 
+def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Return TileLang's `jit` of a function: of a kernel, or of a function that returns a `prim_func`.
+
+    `out_idx` are the positions of the arguments that calls allocate and return; `target` and `pipeline` are those of
+    `mlirtri.jit`. Options of TileLang's build are accepted: `execution_backend`, `pass_configs`, `compile_flags`.
+    """
+    from mlirtri.kernels.factories import tile_jit  # loads late, as in mlirtri
+
+    return partial(tile_jit, **options) if function is None else tile_jit(function, **options)
+
+
+def compile(function: JitFunction, out_idx: Any = None, **options: Any) -> ResultKernel:
+    """Return a `prim_func` that allocates and returns the arguments at `out_idx`: `tilelang.compile`."""
+    from mlirtri.kernels.factories import with_results  # loads late, as in mlirtri
+
+    return with_results(function, out_idx, **options)
+
+
+lazy_jit = jit
 Buffer = SharedBuffer = FragmentBuffer = LocalBuffer = Tensor
-symbolic = dynamic
+symbolic, dtype = dynamic, DType
 globals().update({name: LanguageFunction(f"tile.{name}") for name in TILE_FUNCTIONS})
 globals().update({name: DTYPES[name] for name in DTYPES})
 globals().update({name: DTYPES[_WORDS[name]] for name in ("float", "half", "double")})
 globals().update({name: LanguageFunction(function or name) for name, function in ELEMENTWISE.items()})
+match_buffer, print = LanguageFunction("match_buffer"), LanguageFunction("device_print")
+
+
+INSTEAD = {
+    **dict.fromkeys(
+        ("get_thread_binding", "get_thread_bindings", "get_lane_idx", "get_warp_idx", "thread_binding"),
+        "a tile kernel says what a block does: write the work of all its threads as `for i in T.Parallel(n)`",
+    ),
+    **dict.fromkeys(
+        ("alloc_barrier", "mbarrier_arrive", "mbarrier_wait_parity", "barrier_arrive", "barrier_wait", "ws",
+         "ptx_wait_group", "cp_async_barrier_noinc", "fence_proxy_async", "wait_wgmma", "warpgroup_arrive"),
+        "barriers and asynchronous copies follow from T.copy in `for k in T.Pipelined(n, num_stages=3)`",
+    ),
+    "const": "annotate the arguments, A: T.Tensor[[int, int], T.float16], and write M, N = A.shape",
+    "Persistent": "write the number of tiles as the grid of T.Kernel",
+    "gemm_sp": "products of sparse tiles are not there: write T.gemm of dense ones",
+    "get_profiler": "`mlirtri bench` measures a kernel, and kernel.stats has its figures",
+    "alloc_reducer": "write T.alloc_fragment, T.clear and T.reduce_sum",
+    "call_extern": "register TensorIR with mt.tensorir and call that",
+}  # fmt: skip
+"""What to write in place of TileLang's names that tile kernels do not have."""
 
 
 def __getattr__(name: str) -> Any:
-    """Raise `AttributeError` for a name that tile kernels do not have."""
-    raise AttributeError(f"module 'mlirtri.tile' has no attribute {name!r}: dir(mlirtri.tile) lists them")
+    """Raise `AttributeError` for a name that tile kernels do not have, with what to write instead."""
+    instead = INSTEAD.get(name, "dir(mlirtri.tile) lists them")
+    raise AttributeError(f"module 'mlirtri.tile' has no attribute {name!r}: {instead}")

@@ -106,7 +106,11 @@ def visit_formatted_value(context: FunctionContext, node: ast.FormattedValue) ->
 
 @handles(ast.Attribute)
 def visit_attribute(context: FunctionContext, node: ast.Attribute) -> Any:
-    return attribute(context, visit(context, node.value), node.attr)
+    owner = visit(context, node.value)
+    if node.attr == "data" and context.b.in_tile_kernel and isinstance(owner, TriValue):
+        # The memory of an array, as `T.Tensor(shape, dtype, x.data)` names it.
+        return owner
+    return attribute(context, owner, node.attr)
 
 
 def attribute(context: FunctionContext, owner: Any, name: str) -> Any:
@@ -134,11 +138,12 @@ def attribute(context: FunctionContext, owner: Any, name: str) -> Any:
 
 
 def _module_attribute(context: FunctionContext, module: ModuleType, name: str) -> Any:
-    if not hasattr(module, name):
-        raise UnknownNameError(
-            f"module {module.__name__!r} has no attribute {name!r}",
-            help=did_you_mean(name, dir(module), count=3).rstrip(),
-        )
+    try:
+        getattr(module, name)
+    except AttributeError as error:
+        message, _, instead = str(error).partition(": ")
+        near = did_you_mean(name, dir(module), count=3).rstrip()
+        raise UnknownNameError(message, help=near or instead if "dir(" in instead else instead or near) from None
     origin = Origin("attribute", module, name)
     full_name, value = f"{module.__name__}.{name}", getattr(module, name)
     return _captured(context.b, context.scope.capture(full_name, value, lambda: getattr(module, name), origin))

@@ -6,6 +6,7 @@
 `programs`, `measure`, `cli` and `mlirtri` itself import it. It loads MLIR, with the first `@jit`; torch and TVM later.
 
 - `jit.py`: the decorator; from a call to its kernel.
+- `factories.py`: TileLang's `jit`, functions that make tile kernels, and results that calls allocate.
 - `graph.py`: `mt.graph`, calls of several kernels recorded and compiled as one.
 - `lookup.py`: from a call's arguments to the kernel that such a call had before.
 - `recompiles.py`: why a function was compiled again, `MLIRTRI_LOG=recompiles`.

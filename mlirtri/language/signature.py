@@ -54,9 +54,12 @@ class Signature:
         try:
             annotations = inspect.get_annotations(self.function, eval_str=True, locals=closure or None)
         except (NameError, AttributeError, SyntaxError, TypeError) as error:
+            is_text = any(isinstance(kind, str) for kind in self.function.__annotations__.values())
             raise KernelTypeError(
-                f"an annotation of {self.function.__name__} does not evaluate: {error}", self.span
-            ) from None
+                f"an annotation of {self.function.__name__} does not evaluate: {error}", self.span,
+                help="leave out `from __future__ import annotations`: text does not find names of the function around"
+                if is_text and isinstance(error, NameError) else None,
+            ) from None  # fmt: skip
         named = {name: _annotation(value, name) for name, value in annotations.items() if name in self.parameters}
         return self._with_one_size_per_name(named)
 

@@ -66,7 +66,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "reduce_abssum": reductions.reduction("sum", "add", absolute=True),
     "ceildiv": elements.ceildiv, "if_then_else": elements.choose, "Select": elements.choose, "cast": elements.cast,
     "Cast": elements.cast, "infinity": elements.infinity, "max": elements.greatest, "min": elements.least,
-    "clamp": elements.clamp,
+    "clamp": elements.clamp, "Tensor": tiles.in_shape, "empty": tiles.empty, "reshape": tiles.reshaped,
+    "view": tiles.reshaped,
 }  # fmt: skip
 """Implementations by name: they take the `Language` and the operands."""
 ATOMIC = {"atomic_add": "add", "atomic_max": "maximum", "atomic_min": "minimum"}
@@ -77,7 +78,24 @@ HINTS = frozenset(
     {"use_swizzle", "annotate_layout", "annotate_l2_hit_ratio", "sync_threads", "disable_warp_group_reg_alloc"}
 )
 """Statements that say how to run on a GPU, and change no result; their arguments are not read."""
-ANYWHERE = frozenset({"Kernel", "ceildiv", "if_then_else", "Select", "cast", "Cast", "infinity", "max", "min", "clamp"})
+ANYWHERE = frozenset(
+    {
+        "Kernel",
+        "ceildiv",
+        "if_then_else",
+        "Select",
+        "cast",
+        "Cast",
+        "infinity",
+        "max",
+        "min",
+        "clamp",
+        "Tensor",
+        "empty",
+        "reshape",
+        "view",
+    }
+)
 """Functions that may stand outside of a tile kernel."""
 TILES = ("tile", "A", "B", "C", "src", "dst")
 """Parameters that are arrays, but for functions that take regions."""

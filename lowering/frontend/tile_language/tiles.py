@@ -11,7 +11,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, Note
 from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.storage import has_memory, with_memory
+from mlirtri.lowering.frontend.language.storage import as_new_array, has_memory, viewed, with_memory
 
 SPELLED_DTYPES = {"float": "float32", "int": "int32", "uint": "uint32", "double": "float64", "half": "float16"}
 """What TVM and TileLang call dtypes, where NumPy means another one by that name or none."""
@@ -46,6 +46,36 @@ def allocate(b: Language, shape: Any, dtype: Any = "float32", scope: Any = None,
     tile = with_memory(b.full(tuple(sizes), 0, dtype_of_tile(dtype)))
     b.tiles[tile.origin.storage] = Tile(space, b.tri.location)
     return tile
+
+
+def empty(b: Language, shape: Any, dtype: Any = "float32") -> TriValue:
+    """Return a new array, which the kernel fills and returns: `T.empty`."""
+    return b.empty(tuple(shape) if isinstance(shape, (tuple, list)) else (shape,), dtype_of_tile(dtype))
+
+
+def reshaped(b: Language, src: Any, shape: Any, dtype: Any = None) -> Any:
+    """Return the memory of an array in another shape: `T.reshape` and `T.view`, which may not change the dtype."""
+    if not isinstance(src, TriValue) or not src.type.rank:
+        raise KernelTypeError(f"T.reshape takes an array, got {describe(src)}", help="write T.reshape(x, (m, n))")
+    if dtype is not None and dtype_of_tile(dtype) != src.type.dtype:
+        raise KernelTypeError(
+            f"this is memory of {src.type.dtype}, not of {dtype_of_tile(dtype)}",
+            help="copy it to a tile of the other dtype, which casts its elements",
+        )
+    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    result = viewed("Tensor.view", src, as_new_array(b.reshape(TriValue(src.value, src.type), sizes)))
+    if has_memory(src) and not has_memory(result):
+        raise KernelTypeError(
+            f"{describe(src)} does not lie in one piece, so that it has no other shape", help="copy it with T.copy"
+        )
+    return result
+
+
+def in_shape(b: Language, shape: Any, dtype: Any = None, data: Any = None, **hints: Any) -> Any:
+    """Return the memory of an array in another shape: ``T.Tensor((m, n), dtype, x.data)``."""
+    if data is None:
+        raise KernelTypeError("T.Tensor in a kernel needs the memory of an array", help="write T.empty(shape, dtype)")
+    return reshaped(b, data, shape, dtype)
 
 
 def variable(b: Language, dtype: Any = "float32", init: Any = 0, scope: Any = None) -> TriValue:

@@ -8,6 +8,8 @@ Gives `scf` loops and branches, loads and stores on whole buffers, scalar `arith
 
 from __future__ import annotations
 
+from functools import partial
+
 from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named, scf
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir.cloning import replace
@@ -37,7 +39,10 @@ def lower_to_loops(module: ir.Module, context: CompileContext, threads: int = 1)
     """Lower `module` in place, with chunks for that many threads; raises `PassFailedError`."""
     to_loops(module, context)
     with module.context, ir.Location.unknown():
-        run_rewrite("loops-in-chunks", lambda module: reduction_chunks.rewrite(module, threads), module, context)
+        # The blocks of a grid are a device's threads already, and copies of tiles for chunks have no room there.
+        splits_grids = not context.target.is_cuda
+        chunks = partial(reduction_chunks.rewrite, threads=threads, splits_grids=splits_grids)
+        run_rewrite("loops-in-chunks", chunks, module, context)
         run_passes(module, TIDY_CHUNKS, context)
     return module
 

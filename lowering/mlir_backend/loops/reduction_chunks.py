@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, memref, operations_named, scf
-from mlirtri.lowering.core.loop_attributes import TRIPS
+from mlirtri.lowering.core.loop_attributes import BLOCKS, TRIPS
 from mlirtri.lowering.dependence.declared_loops import PARALLEL
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.cloning import clone_all, replace
@@ -41,10 +41,11 @@ UNKNOWN_TRIPS = 16
 _REASSOCIATED = "#arith.fastmath<reassoc>"
 
 
-def rewrite(module: ir.Module, threads: int = 1) -> None:
+def rewrite(module: ir.Module, threads: int = 1, splits_grids: bool = True) -> None:
     """Split the loops of every function that are declared parallel or stand in no other loop.
 
-    With one thread, only those that reduce: whoever reads the loops later finds the others independent itself.
+    With one thread, only those that reduce: whoever reads the loops later finds the others independent itself. Loops
+    over the blocks of a tile kernel only if it `splits_grids`.
     """
     if threads > 1:
         for nest in operations_named(module, "scf.parallel"):
@@ -52,12 +53,13 @@ def rewrite(module: ir.Module, threads: int = 1) -> None:
     for function in module.body.operations:
         for region in function.operation.regions:
             for block in region.blocks:
-                _visit(block, threads, is_outermost=True)
+                _visit(block, threads, is_outermost=True, splits_grids=splits_grids)
 
 
-def _visit(block: ir.Block, threads: int, is_outermost: bool) -> None:
+def _visit(block: ir.Block, threads: int, is_outermost: bool, splits_grids: bool) -> None:
     for operation in [view.operation for view in block.operations]:
-        if operation.name == "scf.for" and (is_outermost or PARALLEL in operation.attributes):
+        is_kept = not splits_grids and BLOCKS in operation.attributes
+        if operation.name == "scf.for" and not is_kept and (is_outermost or PARALLEL in operation.attributes):
             chunks = chunks_of(operation, threads)
             if chunks is not None:
                 with ir.InsertionPoint(operation), operation.location:
@@ -69,7 +71,7 @@ def _visit(block: ir.Block, threads: int, is_outermost: bool) -> None:
         if operation.name in ("scf.for", "scf.while", "scf.if"):
             for region in operation.regions:
                 for inner in region.blocks:
-                    _visit(inner, threads, is_outermost and operation.name == "scf.if")
+                    _visit(inner, threads, is_outermost and operation.name == "scf.if", splits_grids)
 
 
 def is_independent(loop: ir.Operation) -> bool:

@@ -147,11 +147,11 @@ def _marked(loops: Sequence[Any], body: Any) -> list[bool]:
     nest = body
     for loop in reversed(loops):
         nest = with_body(loop, nest)
-    nest, marked = prepare(nest), []
-    for _ in loops:
-        marked.append(PARALLEL in nest.annotations)
-        nest = nest.body
-    return marked
+    # Preparing may move a loop inside of others: they are found by their variables.
+    independent = {
+        each.loop_var: PARALLEL in each.annotations for each in nodes_in(prepare(nest), tirx.For)
+    }  # fmt: skip
+    return [independent.get(loop.loop_var, False) for loop in loops]
 
 
 def _shared_buffers(statement: Stmt) -> list[tuple[int, Any]]:
