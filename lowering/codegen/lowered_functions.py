@@ -23,6 +23,7 @@ from mlirtri.lowering.codegen.passes.source_locations import with_spans
 from mlirtri.lowering.codegen.passes.streaming_stores import with_streaming_stores
 from mlirtri.lowering.runtime.torch_threads import TASKS
 from mlirtri.lowering.tir.bfloat16_storage import keep_bfloat16
+from mlirtri.lowering.toolchain.cuda_code import without_code
 from mlirtri.lowering.toolchain.tvm_names import IS_SCHEDULED, SCHEDULE_RULE, IRModule, PrimFunc, Target, tirx, tvm
 from mlirtri.lowering.toolchain.tvm_passes import first_failing, short_message
 
@@ -133,7 +134,8 @@ def device_module(functions: Iterable[Named], target: Target) -> IRModule:
 
 
 def source_of(device: IRModule, target: Target) -> str:
-    text = tvm.get_global_func("target.build.cuda")(device, target).inspect_source()
+    with without_code():
+        text = tvm.get_global_func("target.build.cuda")(device, target).inspect_source()
     # TVM prints infinities and NaN of 16-bit floats by names that no header defines.
     text = re.sub(r"\binff\b", "__int_as_float(0x7f800000)", text)
     return re.sub(r"\bnanf\b(?!\()", "__int_as_float(0x7fc00000)", text)

@@ -6,8 +6,6 @@ executable compiles the source for the device at its first call.
 
 from __future__ import annotations
 
-import os
-import shutil
 from functools import partial
 from typing import Any
 
@@ -27,6 +25,7 @@ from mlirtri.lowering.runtime.cuda_executable import CudaExecutable
 from mlirtri.lowering.runtime.launch_plan import Plan
 from mlirtri.lowering.runtime.planner import make_plan
 from mlirtri.lowering.runtime.tvm_executable import Library
+from mlirtri.lowering.toolchain.cuda_code import code_of
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, tvm
 from mlirtri.lowering.toolchain.tvm_names import Target as TvmTarget
 from mlirtri.lowering.toolchain.tvm_passes import locations_of, prim_funcs, short_message, span_of
@@ -70,7 +69,7 @@ def executable_of(
 ) -> Executable:
     """Return the executable of CUDA functions, compiled at the first launch, and the CPU's beside them.
 
-    `source` is theirs, which the emulated device runs. For a real one TVM makes it again.
+    `source` is theirs. TVM makes the functions that launch it.
     """
     compiled = tvm_target(target)
     make_figures = partial(figures_of, functions, source, compiled)
@@ -80,14 +79,13 @@ def executable_of(
         make_host = partial(host_module, functions, compiled)
         return EmulatedExecutable(plan, len(functions), source, of_kernels, make_host, host, make_figures)
 
-    def make_module() -> Any:
-        # TVM's own default needs the cuda-bindings package.
-        os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc" if shutil.which("nvcc") else "nvrtc")
+    def make_module(source: str) -> Any:
         try:
-            return tvm.tirx.build(cuda_module(functions), target=compiled, pipeline=BUILD_PIPELINE)
+            with code_of(source, target.architecture):
+                return tvm.tirx.build(cuda_module(functions), target=compiled, pipeline=BUILD_PIPELINE)
         except KernelError:
             raise
         except Exception as error:
             raise CodegenError(f"TVM made no CUDA code: {short_message(error)}") from None
 
-    return CudaExecutable(plan, len(functions), make_module, target.architecture, host, make_figures)
+    return CudaExecutable(plan, len(functions), source, make_module, target.architecture, host, make_figures)

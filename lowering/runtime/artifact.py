@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 from mlirtri.errors import ArtifactError
 from mlirtri.lowering.core.launch_figures import LaunchFigures
 from mlirtri.lowering.core.stage import Executable
-from mlirtri.lowering.runtime.cuda_executable import CudaExecutable, answer_with
+from mlirtri.lowering.runtime.cuda_executable import CudaExecutable
 from mlirtri.lowering.runtime.launch_plan import Plan
 from mlirtri.lowering.runtime.linking import SharedLibrary, link, written
 from mlirtri.lowering.runtime.mlir_executable import Convention, MlirExecutable
@@ -35,6 +35,7 @@ from mlirtri.lowering.runtime.stored_tensors import read_tensors, write_tensors
 from mlirtri.lowering.runtime.torch_threads import loading, starter_engine, use_threads
 from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, Library, MachineExecutable, make_executable
 from mlirtri.lowering.toolchain import tvm_runtime
+from mlirtri.lowering.toolchain.cuda_code import code_of
 from mlirtri.lowering.toolchain.nvcc import compiled_by_nvcc, run_nvcc
 
 OBJECT, STARTER, CONSTANTS, SOURCE, FATBIN = (
@@ -106,12 +107,11 @@ def _write_cuda(executable: CudaExecutable, plan: Plan, folder: Path) -> Descrip
             if executable.file.with_name(name).exists():
                 _copied(executable.file.with_name(name), folder)
     else:
-        module = executable.make_module()
+        module = executable.make_module(executable.source)
         file = _named(_link_module(module, folder / "cuda.so"))
-        [source] = [each.inspect_source() for each in module.imports] or [""]
-        (folder / SOURCE).write_text(source, encoding="utf-8")
+        (folder / SOURCE).write_text(executable.source, encoding="utf-8")
         if shutil.which("nvcc"):
-            (folder / FATBIN).write_bytes(run_nvcc(source, executable.architecture, "-fatbin"))
+            (folder / FATBIN).write_bytes(run_nvcc(executable.source, executable.architecture, "-fatbin"))
     host = None if executable.host is None else _write_library(executable.host, folder)
     facts = {"plan": plan.to_json(), "kernels": executable.kernels, "architecture": executable.architecture}
     return {"file": file.name, "host": host, "launches": _figures_to_json(executable.make_figures()), **facts}
@@ -123,15 +123,15 @@ def _read_cuda(folder: Path, description: Description) -> CudaExecutable:
     source, fatbin = (folder / SOURCE).read_text(encoding="utf-8"), folder / FATBIN
     code = fatbin.read_bytes() if fatbin.exists() else None
 
-    def make_module() -> Any:
-        answer_with(source, code, architecture)
-        return tvm_runtime.load_library(file)
+    def make_module(source: str) -> Any:
+        with code_of(source, architecture, code):
+            return tvm_runtime.load_library(file)
 
     host = None
     if description["host"] is not None:
         host = _loaded(folder, description["host"], lambda library: library)
     make_figures = partial(_figures_from_json, description["launches"], source)
-    executable = CudaExecutable(plan, description["kernels"], make_module, architecture, host, make_figures)
+    executable = CudaExecutable(plan, description["kernels"], source, make_module, architecture, host, make_figures)
     executable.file, executable.flops = file, description.get("flops")
     return executable
 

@@ -1,8 +1,4 @@
-"""Run kernels for CUDA, whose library is built or loaded at the first launch: neither needs a GPU before.
-
-A saved kernel has its CUDA source and, where nvcc was on PATH, the code that nvcc made of it. TVM's runtime asks for
-that code by a callback; without TVM's compiler in the process it is ours.
-"""
+"""Run kernels for CUDA, whose library is built or loaded at the first launch: neither needs a GPU before."""
 
 from __future__ import annotations
 
@@ -16,7 +12,6 @@ from mlirtri.lowering.core.launch_figures import LaunchFigures
 from mlirtri.lowering.runtime.launch_plan import Plan
 from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, Library, make_executable
 from mlirtri.lowering.toolchain import tvm_runtime
-from mlirtri.lowering.toolchain.nvcc import run_nvcc
 
 ALIGNMENT = 16
 """Bytes of the widest load or store: tensors aligned to less, such as slices, are copied."""
@@ -30,7 +25,7 @@ class CudaExecutable:
     """Kernels for CUDA, and where there are regions on the CPU, its functions."""
 
     def __init__(
-        self, plan: Plan | None, kernels: int, make_module: Callable[[], Any], architecture: str,
+        self, plan: Plan | None, kernels: int, source: str, make_module: Callable[[str], Any], architecture: str,
         host: Library | None = None, make_figures: Callable[[], tuple[LaunchFigures, ...]] = tuple,
     ):  # fmt: skip
         self.kernels = plan.kernels if plan else kernels
@@ -38,8 +33,10 @@ class CudaExecutable:
         self.plan, self.architecture = plan, architecture
         self.updates_in_place = bool(plan and plan.updates)
         """Whether results that update arguments are those arguments' tensors, written in place."""
+        self.source = source
+        """The CUDA source that runs."""
         self.make_module = make_module
-        """Returns the runtime module of the CUDA functions."""
+        """Returns the runtime module of the CUDA functions, from their source."""
         self.host = host
         self.make_figures = make_figures
         """Returns what each launch takes."""
@@ -49,6 +46,12 @@ class CudaExecutable:
         """The shared library of an artifact that it was loaded from."""
         self._building = threading.Lock()
         self._built: KernelExecutable | None = None
+
+    def with_source(self, source: str) -> CudaExecutable:
+        """Return the executable of another CUDA source with the same kernels, such as an edited one."""
+        return CudaExecutable(
+            self.plan, self.kernels, source, self.make_module, self.architecture, self.host, self.make_figures
+        )
 
     def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Run on CUDA tensors, in the current stream; raises `DeviceError` if TVM has no CUDA runtime."""
@@ -77,7 +80,7 @@ class CudaExecutable:
                 f"this kernel was compiled for CUDA, and TVM finds no CUDA runtime to launch it: {problem}",
                 help=f'{help}; the CUDA source is kernel.ir["cuda"]',
             )
-        module = self.make_module()
+        module = self.make_module(self.source)
         host = self.host.module if self.host is not None else None
 
         def find(name: str) -> Callable:
@@ -85,17 +88,3 @@ class CudaExecutable:
             return host[name] if is_on_host else module[name]
 
         return make_executable(self.plan, find)
-
-
-def answer_with(source: str, code: bytes | None, architecture: str) -> None:
-    """Let TVM's runtime have `code` for `source`; without one, nvcc makes it then."""
-    _CODE[source] = (code, architecture)
-    tvm_runtime.register_missing("tvm_callback_cuda_compile", _code_of)
-
-
-_CODE: dict[str, tuple[bytes | None, str]] = {}
-
-
-def _code_of(source: Any) -> bytes:
-    code, architecture = _CODE.get(str(source), (None, ""))
-    return run_nvcc(str(source), architecture, "-fatbin") if code is None else code

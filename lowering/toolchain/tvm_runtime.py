@@ -12,7 +12,7 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -129,9 +129,3 @@ def why_no_cuda() -> str | None:
 
 def _has_cuda() -> bool:
     return runtime().get_global_func("device_api.cuda", allow_missing=True) is not None
-
-
-def register_missing(name: str, function: Callable[..., Any]) -> None:
-    """Register a function that TVM's runtime calls by name, unless there is one."""
-    if runtime().get_global_func(name, allow_missing=True) is None:
-        runtime().register_global_func(name, function)

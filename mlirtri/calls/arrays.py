@@ -48,6 +48,7 @@ def strided_as_torch(array: np.ndarray) -> torch.Tensor:
 
 def as_array(tensor: torch.Tensor, keeps_rank_0: bool = False) -> Any:
     """Return a result as a NumPy array; of rank 0 as a NumPy scalar, as most of NumPy's functions do, unless kept."""
+    tensor = tensor.cpu()
     if tensor.dtype in _WITHOUT_ARRAYS:
         array = tensor.view(_WITHOUT_ARRAYS[tensor.dtype]).numpy().view(find_stored(tensor.dtype).numpy)
     else:

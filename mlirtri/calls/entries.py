@@ -62,7 +62,7 @@ class Entry:
                 help="pass tensor.detach(), or call the kernel under torch.no_grad()",
             )
         if tensor.device.type != self.device.type:
-            raise self.wrong_device(tensor)
+            tensor = self.moved(value, tensor)
         if tensor.layout is not torch.strided:
             raise KernelTypeError(
                 f"{self.name}(): {self.parameter.name!r} has layout {tensor.layout}",
@@ -166,6 +166,16 @@ class Entry:
         return ArgumentMismatchError(
             f"{self.name}(): {self.parameter.name!r} was compiled for {self.parameter.type}, got {shown}"
         )
+
+    def moved(self, value: Any, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a copy on the kernel's device of what has none of its own: NumPy's values, and tensors of rank 0.
+
+        Raises `DeviceError` for other tensors, as torch does, and without a device.
+        """
+        has_device = isinstance(value, torch.Tensor) and (bool(tensor.shape) or tensor.device.type != "cpu")
+        if has_device or (self.device.type == "cuda" and not torch.cuda.is_available()):
+            raise self.wrong_device(tensor)
+        return tensor.to(self.device)
 
     def wrong_device(self, tensor: Any) -> DeviceError:
         device = self.device.type

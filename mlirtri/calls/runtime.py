@@ -194,7 +194,9 @@ class Runner:
         results = self.allocated(inputs, device)
         late: list[tuple[Any, Any]] = []
         for index, target in zip(leaves, targets, strict=True):
-            if target.is_contiguous() and not any(overlap(target, other) for other in (*inputs, *self.bound, *results)):
+            others = (*inputs, *self.bound, *results)
+            is_there = target.device.type == self.device.type and target.is_contiguous()
+            if is_there and not any(overlap(target, other) for other in others):
                 results[index] = target
             else:
                 late.append((target, results[index]))

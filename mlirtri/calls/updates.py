@@ -108,6 +108,7 @@ def _copy(argument: Any, content: torch.Tensor) -> None:
     if isinstance(argument, torch.Tensor):
         argument.copy_(content.view(argument.dtype) if content.dtype != argument.dtype else content)
         return
+    content = content.cpu()
     array = content.view(torch.int16).numpy() if content.dtype == torch.bfloat16 else content.numpy()
     argument[...] = array.view(argument.dtype) if array.dtype != argument.dtype else array
 
@@ -119,6 +120,8 @@ def share_elements(a: Any, b: Any) -> bool:
             return overlap(a, b)
         if a.device.type != "cpu" or b.device.type != "cpu":
             return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+    if any(isinstance(argument, torch.Tensor) and argument.device.type != "cpu" for argument in (a, b)):
+        return False
     arrays = [_as_bytes(argument) for argument in (a, b)]
     if any(array is None for array in arrays) or not np.may_share_memory(*arrays):  # type: ignore[arg-type]
         return False

@@ -85,8 +85,7 @@ class Observer:
         print(f"{banner}\n{text.rstrip()}\n", file=sys.stderr)
 
     def _overridden(self, stage: Stage, ir: Any, context: CompileContext) -> Any:
-        # Edited CUDA source is for the emulated device; a real one gets what TVM makes at the first launch.
-        is_source = stage.kind == "cuda" and context.target.is_emulated
+        is_source = stage.kind == "cuda"
         if self.override_folder is None or (stage.kind not in RESUMABLE and not is_source):
             return ir
         facts = {

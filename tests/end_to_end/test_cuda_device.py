@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import elements
 import numpy as np
 import pytest
@@ -99,30 +102,11 @@ def test_schedules_are_searched_on_the_device(tmp_path, monkeypatch):
     torch.testing.assert_close(kernel(a, b), product(a, b), rtol=1e-3, atol=1e-2)
 
 
-def called_with_arrays(function, **constants):
-    """Return a function that calls the kernel of `function` on the device with NumPy's arrays, and writes them back."""
-    kernel = mt.jit(function, target=target(), semantics="numpy")
-
-    def call(*arguments):
-        there = [torch.from_numpy(value).cuda() if isinstance(value, np.ndarray) else value for value in arguments]
-        returned = kernel(*there, **constants)
-        for here, value in zip(arguments, there, strict=True):
-            if isinstance(here, np.ndarray):
-                here[...] = value.cpu().numpy()
-        return tuple(map(to_host, returned)) if isinstance(returned, tuple) else to_host(returned)
-
-    return call
-
-
-def to_host(value):
-    return value.cpu().numpy() if isinstance(value, torch.Tensor) else value
-
-
 @pytest.mark.parametrize("name", elements.EXAMPLES)
 def test_element_kernels(name):
     example = elements.EXAMPLES[name]
     arguments = example.make(1)
-    found = example.results(called_with_arrays(example.kernel), arguments)
+    found = example.results(mt.jit(example.kernel, target=target()), arguments)
     for here, there in zip(found, example.results(example.reference, arguments), strict=True):
         np.testing.assert_allclose(here, there, rtol=max(example.tolerance, 1e-4), atol=1e-3)
 
@@ -144,6 +128,52 @@ def test_tile_kernels(name):
 def test_numpy_kernels(name):
     case = KERNELS[name]
     try:
-        check(case, case.dtypes[-1], called_with_arrays(case.function))
+        check(case, case.dtypes[-1], mt.jit(case.function, target=target()))
     except mt.KernelError as error:
         pytest.skip(f"refused: {str(error).splitlines()[0]}")
+
+
+def test_arrays_are_copied_to_the_device_and_back():
+    @mt.jit(target=target())
+    def step(a, scale):
+        a += scale
+        return a.sum(), a * 2
+
+    a = np.arange(12, dtype=np.float32).reshape(3, 4)
+    want = a + 1.5
+    total, twice = step(a, np.float32(1.5))
+    np.testing.assert_array_equal(a, want)
+    assert isinstance(total, np.float32)
+    assert total == want.sum()
+    np.testing.assert_array_equal(twice, want * 2)
+    out = np.empty((3, 4), np.float32)
+    mt.jit(lambda_free, target=target())(a, out=out)
+    np.testing.assert_allclose(out, np.exp(np.sin(a)), rtol=1e-5)
+
+
+def test_tensors_of_the_host_are_refused_but_scalars():
+    scaled = mt.jit(lambda a, s: a * s, target=target())
+    a = torch.ones(3, device="cuda")
+    assert scaled(a, torch.tensor(2.0)).tolist() == [2, 2, 2]
+    with pytest.raises(mt.KernelError, match="'a' is on cpu"):
+        scaled(a.cpu(), torch.tensor(2.0))
+
+
+def test_edited_source_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLIRTRI_OVERRIDE_DIR", str(tmp_path))
+    source = mt.jit(lambda_free).compile(mt.Tensor((64,), mt.float32), target=target()).ir["cuda"]
+    assert "sinf(" in source
+    (tmp_path / "cuda.cu").write_text(source.replace("sinf(", "cosf("))
+    a = torch.randn(64, device="cuda")
+    torch.testing.assert_close(mt.jit(lambda_free, target=target())(a), torch.exp(torch.cos(a)))
+
+
+def test_a_saved_kernel_runs_in_this_process_and_the_next_compiles(tmp_path):
+    a = torch.randn(64, device="cuda")
+    mt.jit(lambda_free).compile(a, target=target()).save(tmp_path / "saved")
+    program = (
+        "import torch, mlirtri as mt; a = torch.ones(64, device='cuda'); f = mt.load('saved');"
+        "torch.testing.assert_close(f(a), torch.exp(torch.sin(a)));"
+        f"g = mt.jit(lambda a: a + 1, target={target()!r}); assert g(a).sum().item() == 128"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
