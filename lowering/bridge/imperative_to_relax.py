@@ -94,12 +94,13 @@ class _Facts:
 def _facts(function: Any, signature: tuple[Dtypes, Dtypes] | None, symbols: Symbols) -> _Facts:
     kinds = (function.type.inputs, function.type.results)
     dtypes = signature or tuple([dtype_of(kind) for kind in group] for group in kinds)
-    shapes = symbols.arguments(kinds[0]), symbols.results(kinds[1], is_whole=True)
-    arguments, results = (
-        tuple(_type(shape, DTYPES[dtype]) for shape, dtype in zip(group, names, strict=True))
-        for group, names in zip(shapes, dtypes, strict=True)
-    )
     updates = {result: argument for argument, result in updates_of(function).items()}
+    arguments = tuple(map(_type, symbols.arguments(kinds[0]), (DTYPES[name] for name in dtypes[0])))
+    # The size program has the call check that an argument's new content has the argument's sizes.
+    results = tuple(
+        arguments[updates[number]] if number in updates else _type(shape, DTYPES[dtypes[1][number]])
+        for number, shape in enumerate(symbols.results(kinds[1], is_whole=True))
+    )
     unique, name = Names([function.sym_name.value]), function.sym_name.value
     name_hints = [
         name_of(argument.location) or f"arg{position}" for position, argument in enumerate(function.arguments)

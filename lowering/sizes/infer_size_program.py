@@ -18,6 +18,7 @@ from mlirtri.lowering.core.size_program import CONSTANT, ELEMENT, SIZE, Conditio
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
 from mlirtri.lowering.mlir.attributes import CHECK, KEEPS_BOUNDS, SIZES, argument_attributes, result_attributes
+from mlirtri.lowering.mlir.imperative import updates_of
 from mlirtri.lowering.sizes import loop_sizes
 from mlirtri.lowering.sizes.conditions import EQUAL, NOT_MORE, Requirement, conditions_of, dim
 from mlirtri.lowering.sizes.size_reader import SizeReader
@@ -147,6 +148,8 @@ def _ask(function: func.FuncOp, requested: _Request) -> list[ir.Value]:
     for left, right, name in _equal_by_name(function):
         requested.conditions.append((EQUAL, f"the signature (size {name!r})", None))
         returned += [left, right, arith.cmpi(_PREDICATES[EQUAL], left, right)]
+    for requirement in _kept_sizes(function, results):
+        returned += _compared(requirement, "an assignment", requested)
     for condition in (condition for operation in operations for condition in conditions_of(operation)):
         returned += _compared(condition, condition.operation.name, requested)
     for condition, why in _conditions_in_regions(function):
@@ -167,6 +170,17 @@ def _equal_by_name(function: func.FuncOp) -> Iterator[tuple[ir.Value, ir.Value, 
                 if name in first:
                     yield size, first[name], name
                 first.setdefault(name, size)
+
+
+def _kept_sizes(function: func.FuncOp, results: list[ir.Value]) -> Iterator[Requirement]:
+    """Yield that the new content of an argument has the argument's sizes."""
+    for number, result in updates_of(function).items():
+        argument, content = function.arguments[number], results[result]
+        for axis, size in enumerate(argument.type.shape):
+            if min(size, content.type.shape[axis]) < 0:
+                owner = content.owner
+                operation = function.operation if isinstance(owner, ir.Block) else owner.operation
+                yield Requirement(dim(content, axis), EQUAL, dim(argument, axis), operation)
 
 
 def _conditions_in_regions(function: func.FuncOp) -> Iterator[tuple[Requirement, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,19 @@ def flat(memory: Any) -> Any:
     if not is_contiguous:
         raise ValueError
     return memory if memory.ndim == 1 else memory.reshape(-1)
+
+
+def may_overlap(shape: Sequence[int], strides: Sequence[int], width: int) -> bool:
+    """Return whether two indices of a strided array may have one address; axes that interleave count as such.
+
+    `width` is that of an element in the unit of the strides.
+    """
+    end = width
+    for stride, size in sorted(zip(strides, shape, strict=True)):
+        if size > 1 and stride < end:
+            return 0 not in shape
+        end += (size - 1) * stride
+    return False
 
 
 class Memory:

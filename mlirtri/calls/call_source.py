@@ -142,7 +142,9 @@ class Variant:
             raise Impossible
         for number in sorted(self.in_place_views):
             strides = f"a{number}.{'strides' if self._is_array(number) else 'stride()'}"
-            known: set[tuple[int, ...]] = set()
+            if number in self.callee.updates:
+                strides = f"({strides}, a{number}.shape)"
+            known: set[Any] = set()
             accept = self.name(f"accept{number}", partial(self.callee.accept, number, known))
             self.guards.append(f"({strides} in {self.name(f'strides{number}', known)} or {accept}(a{number}))")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.calls.call_memory import new_array
+from mlirtri.calls.call_memory import may_overlap, new_array
 from mlirtri.calls.dynamic_shapes import MAX_SHAPES, DynamicShapes, admits
 from mlirtri.dialect.base.dtypes import DTYPES, STORED, DType
 from mlirtri.lowering.core.interface import Interface, Leaf, parts_of
@@ -76,8 +76,11 @@ class Callee:
     def compiled(self, dtype: DType) -> DType | None:
         return compiled_dtype(dtype, self.signless)
 
-    def accept(self, number: int, known: set[tuple[int, ...]], argument: Any) -> bool:
-        """Return whether an argument can be read and written where it lies; its strides are remembered."""
+    def accept(self, number: int, known: set[Any], argument: Any) -> bool:
+        """Return whether an argument can be read and written where it lies; its strides are remembered.
+
+        Those of a written one are with its shape, which decides whether elements share an address.
+        """
         is_array = isinstance(argument, np.ndarray)
         strides, width = (argument.strides, argument.itemsize) if is_array else (argument.stride(), 1)
         wanted = self.interface.parameters[number].strides or ()
@@ -85,11 +88,12 @@ class Callee:
             return False
         if any(fixed is not None and fixed * width != stride for fixed, stride in zip(wanted, strides, strict=True)):
             return False
-        if 0 in strides and number in self.updates:
+        is_written = number in self.updates
+        if is_written and may_overlap(argument.shape, strides, width):
             return False
         if len(known) >= MAX_SHAPES:
             known.clear()
-        known.add(strides)
+        known.add((strides, argument.shape) if is_written else strides)
         return True
 
     def failing(self, index: int, code: int) -> Exception:

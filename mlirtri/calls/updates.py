@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from mlirtri.calls.call_memory import may_overlap
 from mlirtri.errors import ArgumentMismatchError
 from mlirtri.language.arguments import is_dlpack
 from mlirtri.lowering.core.interface import Interface
@@ -27,6 +28,7 @@ class Updates:
         self.ordered = frozenset(interface.ordered)
         """Number of a written parameter to the result that is its new content."""
         self.names = [parameter.name for parameter in interface.parameters]
+        self.strided = [parameter.strides is not None for parameter in interface.parameters]
         self.in_place = {result: parameter for parameter, result in interface.updates} if in_place else {}
         """Results that the executable writes into the argument itself, with the parameter's number."""
 
@@ -58,6 +60,8 @@ class Updates:
 
     def _check_writable(self, name: str, number: int, argument: Any) -> None:
         problem = why_not_writable(argument)
+        if problem is None and self.strided[number] and _interleaves(argument):
+            problem = "may have several elements at one address: an axis steps over fewer elements than others span"
         if problem is None and number in self.ordered and not _lies_in_order(argument):
             problem = "and of which it writes a view in another shape, is not contiguous: NumPy would copy it there"
         if problem:
@@ -88,6 +92,11 @@ def why_not_writable(argument: Any) -> str | None:
     if is_broadcast and 0 not in argument.shape:
         return "has several elements at one address, as broadcasting and expand() make them"
     return "is read-only" if is_array and not argument.flags.writeable else None
+
+
+def _interleaves(argument: Any) -> bool:
+    strides = argument.strides if isinstance(argument, np.ndarray) else argument.stride()
+    return may_overlap(argument.shape, strides, argument.itemsize if isinstance(argument, np.ndarray) else 1)
 
 
 def _lies_in_order(argument: Any) -> bool:

@@ -10,7 +10,7 @@ from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.promotion import rules as promotion
-from mlirtri.errors import KernelTypeError
+from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.language.builder import (
     Language,
     axes_of,
@@ -108,7 +108,22 @@ def _reduced(
     plan = promotion.result_dtypes(b.semantics, name, [b.operand(x)], dtype_or_none(dtype))
     operand = b.tensor(x, plan.compute[0])
     axes = axes_of(axis, operand.type.rank)
+    if name in _WITHOUT_IDENTITY:
+        _require_elements(b, operand, axes)
     return b.tri.cast(b.tri.emit(name, operand, axes=axes, keepdims=bool(keepdims), **attributes), plan.result)
+
+
+_WITHOUT_IDENTITY = ("max", "min", "argmax", "argmin")
+"""Reductions that have no value for no elements."""
+
+
+def _require_elements(b: Language, x: TriValue, axes: Sequence[int]) -> None:
+    """Raise if a reduced axis of a size known at run time only is empty: at the call, where arguments' sizes decide."""
+    for axis in axes:
+        size = x.type.shape[axis]
+        if is_dynamic(size) and not (size.least() or 0) > 0:
+            message = f"a reduction of {x.type} over axis {axis} has no elements and no identity"
+            b.check(b.tri.equal(b.tri.index(size), b.tri.index(0)), KernelValueError, message)
 
 
 for _name in ("sum", "prod", "max", "min", "mean", "any", "all"):

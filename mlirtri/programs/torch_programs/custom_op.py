@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from mlirtri.calls.dynamic_shapes import DynamicShapes
 from mlirtri.compiler.records import COMPILING
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.base.sizes import Size, is_dynamic
@@ -126,8 +127,27 @@ class TorchOperator:
                 interface = None
             if interface is not None and (types := _in_symbols(interface, bound)) is not None:
                 return types
-        leaves = _tensors(self._interface(bound).tree)
-        return [(tuple(leaf.type.shape), leaf.type.dtype) for leaf in leaves]
+        return self._of_example(self._interface(bound), bound)
+
+    def _of_example(self, interface: Interface, bound: dict[str, Any]) -> list[tuple[tuple[Any, ...], DType]]:
+        """Return the types of the results for the sizes of these arguments."""
+        leaves = _tensors(interface.tree)
+        if all(leaf.type.is_static for leaf in leaves):
+            return [(tuple(leaf.type.shape), leaf.type.dtype) for leaf in leaves]
+        if (types := _in_symbols(interface, bound)) is not None:
+            return types
+        # Products and quotients of sizes are the compiled kernel's to say.
+        interface = self.kernel.compile(**{name: _abstract(value, {}) for name, value in bound.items()}).interface
+        inputs = [bound[parameter.name] for parameter in interface.parameters]
+        steps = interface.sizes.elements if interface.sizes is not None else ()
+        if interface.sizes is None or any(isinstance(inputs[step.literals[0]], torch.Tensor) for step in steps):
+            raise KernelTypeError(
+                f"the sizes of the results of {self.kernel.__name__} depend on elements, and torch has to know them",
+                self.kernel.signature.span,
+            )
+        inputs = [value if isinstance(value, torch.Tensor) else torch.tensor(value) for value in inputs]
+        shapes = DynamicShapes(self.kernel.__name__, interface, interface.sizes).results(inputs)
+        return [(shape, leaf.type.dtype) for shape, leaf in zip(shapes, leaves, strict=False)]
 
     def _returned(self, tensors: list[Any]) -> Any:
         if not self.results:

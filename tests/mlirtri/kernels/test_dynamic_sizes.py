@@ -256,3 +256,49 @@ def test_a_slice_of_at_most_one_element_broadcasts(pipeline):
     assert kernel.compiles == 1
     with pytest.raises(mt.KernelError, match="axis 1 of 'a' is 0, which does not fit"):
         kernel(np.ones((2, 0), np.float32))
+
+
+def largest(a: Matrix):
+    return a.max(axis=1)
+
+
+def positions(a: Matrix):
+    return np.argmin(a, axis=1)
+
+
+def largest_part(a: Matrix):
+    return a[a > 0].min()
+
+
+@pytest.mark.parametrize("function", [largest, positions, largest_part])
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_a_reduction_without_identity_over_no_elements_raises_as_numpy_does(function, pipeline):
+    kernel = mt.jit(function, pipeline=pipeline)
+    np.testing.assert_array_equal(kernel(np.ones((2, 3), np.float32)), function(np.ones((2, 3), np.float32)))
+    for shape in ((3, 0), (0, 0)):
+        with pytest.raises(ValueError, match="has no elements and no identity"):
+            kernel(np.ones(shape, np.float32))
+    if function is not largest_part:
+        assert kernel(np.ones((0, 3), np.float32)).shape == (0,)
+
+
+def replaced(a: VECTOR, b: Row):
+    a[...] = b + 1
+
+
+def replaced_by_part(a: VECTOR, b: Row):
+    a[:] = b[1:]
+
+
+@pytest.mark.parametrize("function", [replaced, replaced_by_part])
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_what_replaces_an_argument_has_its_sizes(function, pipeline):
+    kernel, b = mt.jit(function, pipeline=pipeline), np.arange(5, dtype=np.float32)
+    expected = np.zeros(5 if function is replaced else 4, np.float32)
+    a = expected.copy()
+    function(expected, b)
+    kernel(a, b)
+    np.testing.assert_array_equal(a, expected)
+    for count in (len(a) - 1, len(a) + 1):
+        with pytest.raises(mt.KernelError, match=r"'b' is 5 .*'a' is|'a' is .*'b' is 5"):
+            kernel(np.zeros(count, np.float32), b)

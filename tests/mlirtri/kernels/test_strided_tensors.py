@@ -109,6 +109,28 @@ def test_views_take_the_short_call(library, monkeypatch):
         writing(torch.zeros(6).expand(4, 6))
 
 
+@pytest.mark.parametrize("library", [np.asarray, torch.tensor])
+def test_a_written_argument_whose_axes_interleave_is_refused(library):
+    """Its elements would be written before others at their address are read: NumPy reads all of them first."""
+
+    @mt.jit
+    def add(a: FREE, b: mt.Tensor[[M, K], mt.float32]):
+        a[...] = a + b
+
+    memory = library(np.zeros(30, np.float32))
+    for columns, is_allowed in ((2, True), (4, False), (2, True)):
+        shape = (5, columns)
+        view = torch.as_tensor(memory).as_strided(shape, (2, 1))
+        a = view if library is torch.tensor else view.numpy()
+        b = library(np.ones(shape, np.float32))
+        if is_allowed:
+            add(a, b)
+            continue
+        with pytest.raises(mt.KernelError, match="may have several elements at one address"):
+            add(a, b)
+    np.testing.assert_array_equal(np.asarray(memory)[:12], [2] * 10 + [0] * 2)
+
+
 def test_a_stride_that_the_annotation_forbids_says_which_one_would_allow_it():
     kernel, a = mt.jit(read, semantics="numpy"), np.ones((4, 6), np.float32)
     with pytest.raises(

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import mlirtri as mt
 from mlirtri.errors import KernelTypeError, UnknownNameError
@@ -137,6 +138,22 @@ def test_symbolic_sizes_of_an_export():
     for rows, columns in ((2, 5), (7, 3)):
         x, w = torch.randn(rows, columns), torch.randn(columns)
         torch.testing.assert_close(program.module()(x, w), torch.cat([x, x]) * w + 1)
+
+
+@mt.jit
+def sum_and_halves(x: mt.Tensor[[N, M], mt.float32], scale: mt.float32):
+    return x.sum(1) * scale, x.reshape(-1) * 0.5
+
+
+def test_known_sizes_of_fake_tensors_for_a_kernel_of_run_time_sizes():
+    operator = mt.torch_op(new_name(), sum_and_halves)
+    with FakeTensorMode():
+        sums, halves = operator(torch.empty(3, 4), 2.0)
+        assert (sums.shape, halves.shape) == ((3,), (12,))
+    compiled = torch.compile(lambda x: operator(x, 2.0)[0] + 1, fullgraph=True, dynamic=False, backend="aot_eager")
+    for rows in (1, 3):
+        x = torch.randn(rows, 5)
+        torch.testing.assert_close(compiled(x), x.sum(1) * 2 + 1)
 
 
 def test_what_an_operator_does_not_say_is_refused():
