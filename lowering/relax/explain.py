@@ -11,7 +11,7 @@ from typing import Any
 from mlirtri.lowering.core.stage import CompileContext, Edge
 from mlirtri.lowering.relax import relax_to_tir
 from mlirtri.lowering.relax.legalized import block_with
-from mlirtri.lowering.relax.row_fusion import explain_separation
+from mlirtri.lowering.relax.row_fusion import Separations
 from mlirtri.lowering.toolchain.tvm_names import (
     BINDING_LOCATIONS,
     LOCATION,
@@ -34,11 +34,12 @@ def explain(mod: IRModule, context: CompileContext) -> list[Edge]:
     lines = {str(key): str(line) for key, line in ((function.attrs or {}).get(BINDING_LOCATIONS, {})).items()}
     marked = _marked(mod, name, function, calls)
     steps = relax_to_tir.fused(marked, context)
-    by_tvm, final = _groups(steps[0]), _groups(steps[1])
+    groups = _groups(steps[0]), _groups(steps[1])
+    separations = Separations(steps[0], context.target, _calls_in)
     edges = []
     for index, binding in enumerate(calls):
         for producer in _read_by(binding, calls):
-            verdict = _verdict(mod, calls, (producer, index), (by_tvm, final), steps[0], context)
+            verdict = _verdict(mod, calls, (producer, index), groups, separations)
             names = (_shown(calls[producer]), _shown(binding))
             edges.append(Edge("tir", *names, lines.get(binding.var.name, ""), *verdict))
     return edges
@@ -84,8 +85,8 @@ def _number(block: Any) -> set[int]:
 
 
 def _verdict(
-    mod: IRModule, calls: list, edge: tuple[int, int], groups: tuple, before_rows: IRModule, context: Any
-) -> tuple:
+    mod: IRModule, calls: list, edge: tuple[int, int], groups: tuple, separations: Separations
+) -> tuple:  # fmt: skip
     both, (by_tvm, final) = set(edge), groups
     if any(both <= group for group in by_tvm):
         return True, "epilogue", "TVM computes both in one loop nest, or one right behind the other"
@@ -98,8 +99,7 @@ def _verdict(
             return False, "extern", f"{_shown(call).split()[0]} says no op_pattern: nothing looks into it"
     if not all(any(index in group for group in final) for index in edge):
         return True, "folded", "one of both is a view, or known before the kernel runs"
-    reason = explain_separation(before_rows, lambda function: edge[0] in _calls_in(function),
-                           lambda function: edge[1] in _calls_in(function), context.target)  # fmt: skip
+    reason = separations.reason(*edge)
     return False, reason.obstacle.value, str(reason)
 
 

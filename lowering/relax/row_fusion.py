@@ -38,7 +38,6 @@ from mlirtri.lowering.toolchain.tvm_passes import operator_of
 
 Group = tuple[int, ...]
 """Indices of bindings in a dataflow block."""
-Marks = Callable[[PrimFunc], bool]
 
 
 def fuse_rows(mod: IRModule, target: Target) -> IRModule:
@@ -85,26 +84,38 @@ def _check_rows(function: PrimFunc, target: Target) -> None:
         raise NotRows("there are fewer rows than threads", Obstacle.THREADS)
 
 
-def explain_separation(mod: IRModule, is_producer: Marks, is_consumer: Marks, target: Target) -> NotRows:
-    """Return the reason why a producer and a consumer in a module before this pass are not one kernel after it."""
-    for _, function in mod.functions_items():
-        for block in getattr(getattr(function, "body", None), "blocks", ()):
-            if isinstance(block, relax.DataflowBlock):
-                search = _Search(block, mod, target)
-                search.groups()
-                first, second = (
-                    next(
-                        (group for index, group in search.group_of.items() if marks(search.launches[index].function)),
-                        None,
-                    )
-                    for marks in (is_producer, is_consumer)
-                )
-                if first is not None and second is not None:
-                    return search.separation(_union([first, second]))
-                if all(any(marks(callee) for callee in _callees(block, mod)) for marks in (is_producer, is_consumer)):
-                    reason = "one of both takes sizes or gives several results, which rows leave alone"
-                    return NotRows(reason, Obstacle.ARGUMENTS)
-    return NotRows("they are not in one straight piece of the program", Obstacle.ORDER)
+class Separations:
+    """Why calls of a module before this pass are not in one kernel after it; calls have numbers."""
+
+    def __init__(self, mod: IRModule, target: Target, numbers_of: Callable[[PrimFunc], set[int]]):
+        """Find the groups of all blocks; `numbers_of` returns the calls that a function computes."""
+        self._found: list[tuple[_Search, dict[int, Group], set[int]]] = []
+        for _, function in mod.functions_items():
+            for block in getattr(getattr(function, "body", None), "blocks", ()):
+                if isinstance(block, relax.DataflowBlock):
+                    self._found.append(self._of_block(_Search(block, mod, target), mod, numbers_of))
+
+    @staticmethod
+    def _of_block(
+        search: _Search, mod: IRModule, numbers_of: Callable[[PrimFunc], set[int]]
+    ) -> tuple[_Search, dict[int, Group], set[int]]:
+        search.groups()
+        group_of_call: dict[int, Group] = {}
+        for index, group in search.group_of.items():
+            for number in numbers_of(search.launches[index].function):
+                group_of_call.setdefault(number, group)
+        return search, group_of_call, set().union(*map(numbers_of, _callees(search.block, mod)))
+
+    def reason(self, producer: int, consumer: int) -> NotRows:
+        """Return the reason why a producer and a consumer are not one kernel."""
+        for search, group_of_call, calls in self._found:
+            first, second = group_of_call.get(producer), group_of_call.get(consumer)
+            if first is not None and second is not None:
+                return search.separation(_union([first, second]))
+            if {producer, consumer} <= calls:
+                reason = "one of both takes sizes or gives several results, which rows leave alone"
+                return NotRows(reason, Obstacle.ARGUMENTS)
+        return NotRows("they are not in one straight piece of the program", Obstacle.ORDER)
 
 
 class _Kind(Enum):
@@ -139,6 +150,8 @@ class _Search:
         """Calls that only compute indices; their consumers recompute them."""
         self._known: dict[tuple[str, Any], bool] = {}
         """What was found for groups of a form: layers of a network are the same calls again and again."""
+        self._reasons: dict[Any, NotRows] = {}
+        """Why groups of a form are no row kernel."""
 
     def _callees(self) -> dict[str, PrimFunc]:
         return {launch.name: launch.function for launch in self.launches.values()}
@@ -230,6 +243,12 @@ class _Search:
         """Return the reason why the calls of a group cannot be merged."""
         if self._is_circular(group):
             return NotRows("something that is no part of it has to run between them", Obstacle.ORDER)
+        form = self._form(group)
+        if form not in self._reasons:
+            self._reasons[form] = self._reason(group)
+        return self._reasons[form]
+
+    def _reason(self, group: Group) -> NotRows:
         try:
             _check_rows(self.merged(group).function, self.target)
         except NotRows as reason:

@@ -58,7 +58,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class _Extras:
+class Extras:
     """What a comparison does besides."""
 
     repeat: int | None = None
@@ -95,12 +95,13 @@ def compare(
     Raises `KernelTypeError` for what cannot be compared, and errors of arguments that do not fit.
     """
     columns = columns_of(pipelines, target, schedule, variants)
-    extras = _Extras(repeat, beside, profile or why, why, bisect)
-    found = [_compared(each, columns, extras) for each in subjects_of(f, arguments, keywords, columns)]
+    extras = Extras(repeat, beside, profile or why, why, bisect)
+    found = [compared(each, columns, extras) for each in subjects_of(f, arguments, keywords, columns)]
     return found[0] if len(found) == 1 and not isinstance(f, (list, tuple)) else Comparisons(tuple(found))
 
 
-def _compared(subject: Subject, columns: Sequence[Column], extras: _Extras) -> Comparison:
+def compared(subject: Subject, columns: Sequence[Column], extras: Extras) -> Comparison:
+    """Return the comparison of one subject by these columns."""
     named = subject.named
     contenders = [_compiled(subject, column) for column in columns]
     contenders += [_beside(library, subject) for library in libraries.libraries_of(subject, extras.beside)]

@@ -44,6 +44,10 @@ class Subject(Protocol):
         """Return a kernel that was compiled anew; raises the `KernelError` that refuses."""
         ...
 
+    def observe(self) -> None:
+        """Have kernels compiled once from now on, each with the text after each pass."""
+        ...
+
     def call_of(self, kernel: Kernel, values: Mapping[str, Any]) -> Callable[[], Any]:
         """Return a call of the kernel on these values of `named`."""
         ...
@@ -57,10 +61,16 @@ class KernelSubject:
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
     device: str = "cpu"
+    is_observed: bool = False
+    kernels: dict[str, Kernel] = field(default_factory=dict)
+    """Observed kernels, by column."""
 
     @property
     def name(self) -> str:
         return self.function.__name__
+
+    def observe(self) -> None:
+        self.is_observed = True
 
     @cached_property
     def named(self) -> dict[str, Any]:
@@ -88,8 +98,11 @@ class KernelSubject:
     def compile(self, column: Column) -> Kernel:
         options = column.options.over(self.function.options)
         function = self.function.__mlirtri_function__
-        kernels = [compile_function(function, self.specialization, options, {}).kernel for _ in range(TWICE)]
-        return kernels[-1]
+        if not self.is_observed:
+            return [compile_function(function, self.specialization, options, {}).kernel for _ in range(TWICE)][-1]
+        if column.name not in self.kernels:
+            self.kernels[column.name] = _observed(compile_function(function, self.specialization, options, {}).kernel)
+        return self.kernels[column.name]
 
     def call_of(self, kernel: Kernel, values: Mapping[str, Any]) -> Callable[[], Any]:
         arguments = [values[parameter.name] for parameter in self.specialization.tensors]
@@ -116,6 +129,11 @@ class ProgramSubject:
     columns: Sequence[Column] = ()
     kernels: dict[str, Kernel | KernelError] = field(default_factory=dict)
     """What compiling gave, by column."""
+    is_observed: bool = False
+
+    def observe(self) -> None:
+        self.is_observed = True
+        self.kernels.clear()
 
     @property
     def name(self) -> str:
@@ -158,10 +176,15 @@ class ProgramSubject:
         if column.name not in self.kernels:
             try:
                 with column.environment():
-                    self.kernels[column.name] = [self._compiled(column) for _ in range(TWICE)][-1]
+                    self.kernels[column.name] = self._anew(column)
             except KernelError as error:
                 self.kernels[column.name] = error
         return self.kernels[column.name]
+
+    def _anew(self, column: Column) -> Kernel:
+        if self.is_observed:
+            return _observed(self._compiled(column))
+        return [self._compiled(column) for _ in range(TWICE)][-1]
 
     def _compiled(self, column: Column) -> Kernel:
         chosen = {name: getattr(column.options, name) for name in ("pipeline", "target", "schedule")}
@@ -176,6 +199,12 @@ class ProgramSubject:
     def call_of(self, kernel: Kernel, values: Mapping[str, Any]) -> Callable[[], Any]:
         arguments = list(values.values())
         return lambda: kernel(*arguments)
+
+
+def _observed(kernel: Kernel) -> Kernel:
+    """Return the kernel with the compilation that kept the text after each pass as its own."""
+    kernel.compilation = kernel.observed
+    return kernel
 
 
 def subjects_of(

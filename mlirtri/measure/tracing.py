@@ -10,7 +10,7 @@ from mlirtri.errors import KernelError
 from mlirtri.kernels.tracing import traced
 from mlirtri.lowering.pipelines import pipeline_for
 from mlirtri.measure.columns import Column, columns_of
-from mlirtri.measure.comparison import compare
+from mlirtri.measure.comparison import Extras, compared
 from mlirtri.measure.limits import FOOTPRINTS, limits
 from mlirtri.measure.rows import Comparison
 from mlirtri.measure.subjects import KernelSubject, ProgramSubject, subjects_of
@@ -33,7 +33,8 @@ def trace_of(
     kernels: list[TracedKernel] = []
     notes: list[str] = []
     for subject in subjects_of(what, (), arguments, columns):
-        costs = _costs(subject, pipelines, target, schedule) if runs else None
+        subject.observe()
+        costs = _costs(subject, columns) if runs else None
         if isinstance(costs, str):
             notes.append(f"{subject.name} has no costs: {costs}")
             costs = None
@@ -44,12 +45,10 @@ def trace_of(
     return Trace(title, tuple(kernels), roofline, tuple(notes))
 
 
-def _costs(subject: Subject, pipelines: Sequence[Any], target: str | None, schedule: str | None) -> Comparison | str:
+def _costs(subject: Subject, columns: Sequence[Column]) -> Comparison | str:
     """Return the comparison with costs, or why there is none: sizes that are open, values kept between calls."""
-    what = subject.function if isinstance(subject, KernelSubject) else subject.program
-    options = {"pipelines": pipelines, "target": target, "schedule": schedule, "profile": True, "repeat": _ROUNDS}
     try:
-        return compare(what, **options, **subject.keywords)
+        return compared(subject, columns, Extras(repeat=_ROUNDS, beside=(), profile=True))
     except KernelError as error:
         return error.message
 

@@ -1,8 +1,9 @@
-"""Lines of texts as HTML by Pygments, each different line once: the texts after two passes share most of theirs."""
+"""Colours of lines by Pygments, once for all lines that differ in their numbers only: most lines of IR do."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator
 from functools import cache
 from html import escape
 from typing import Any
@@ -17,51 +18,91 @@ from mlirtri.trace.mlir_lexer import MlirLexer
 _LEXERS = {"python": "python", "tvmscript": "python", "llvm": "llvm", "cuda": "cuda", "asm": "gas", "ptx": "ptx"}
 _MOST = 2000
 """Characters of a line beyond which it stays plain."""
+_NUMBER = re.compile(r"^\s*[0-9a-f]+(?=:)|0x[0-9a-f]+|[0-9]+", re.ASCII)
+"""An address that starts a line of assembly, or digits; ``lines.js`` has the same."""
 
 
-class LineTable:
-    """All different lines of a page, as HTML, and their normal forms; numbers stand for them."""
+class ColourTable:
+    """The colours of a page's lines: lines of one kind that are equal but for their numbers share them."""
 
     def __init__(self) -> None:
-        self.html: list[str] = []
-        self._numbers: dict[tuple[str, str], int] = {}
-        self._normal: dict[str, int] = {}
+        self.classes: list[str] = [""]
+        """Pygments' short names of tokens; the first is no colour."""
+        self.runs: list[list[int]] = [[]]
+        """For each pattern of a line: characters and class, again and again, where a number is one character."""
+        self._patterns: dict[tuple[str, str], int] = {}
 
-    def numbers(self, kind: str, lines: Sequence[str]) -> list[int]:
-        """Return the number of each line, coloured as IR of this kind."""
-        return [self._number(kind, line) for line in lines]
+    def number(self, kind: str, line: str) -> int:
+        """Return the number of the line's runs; 0 for a line that stays plain."""
+        if _lexer(kind) is None or len(line) > _MOST:
+            return 0
+        key = kind, _NUMBER.sub("0", line)
+        if key not in self._patterns:
+            self._patterns[key] = len(self.runs)
+            self.runs.append(self._runs_of(kind, line))
+        return self._patterns[key]
 
-    def normal(self, lines: Sequence[str]) -> list[int]:
-        """Return numbers that are the same for the same normal form."""
-        return [self._normal.setdefault(line, len(self._normal)) for line in lines]
+    def _runs_of(self, kind: str, line: str) -> list[int]:
+        positions = _positions_without_numbers(line)
+        runs: list[int] = []
+        start = end = 0
+        for name, text in _tokens(kind, line):
+            end += len(text)
+            if length := positions[end] - positions[start]:
+                runs += [length, self._class_number(name)]
+            start = end
+        return runs
 
-    def _number(self, kind: str, line: str) -> int:
-        key = kind, line
-        if key not in self._numbers:
-            self._numbers[key] = len(self.html)
-            self.html.append(coloured(kind, line))
-        return self._numbers[key]
+    def _class_number(self, name: str) -> int:
+        if name not in self.classes:
+            self.classes.append(name)
+        return self.classes.index(name)
 
 
 def coloured(kind: str, line: str) -> str:
-    """Return one line as HTML: spans whose classes are Pygments' short names."""
-    lexer = _lexer(kind)
-    if lexer is None or len(line) > _MOST:
+    """Return one line as HTML: elements ``i`` whose classes are Pygments' short names."""
+    if _lexer(kind) is None or len(line) > _MOST:
         return escape(line, quote=False)
-    parts: list[tuple[str, str]] = []
+    return "".join(_element(name, escape(text, quote=False)) for name, text in _tokens(kind, line))
+
+
+def _positions_without_numbers(line: str) -> list[int]:
+    """Return for each position in a line the one that it has where each number is one character."""
+    positions = list(range(len(line) + 1))
+    saved = 0
+    done = 0
+    for match in _NUMBER.finditer(line):
+        for position in range(done, match.start() + 1):
+            positions[position] = position - saved
+        for position in range(match.start() + 1, match.end() + 1):
+            positions[position] = match.start() + 1 - saved
+        saved += match.end() - match.start() - 1
+        done = match.end() + 1
+    for position in range(done, len(line) + 1):
+        positions[position] = position - saved
+    return positions
+
+
+def _tokens(kind: str, line: str) -> Iterator[tuple[str, str]]:
+    """Yield the class and the text of each run of equal tokens."""
+    lexer = _lexer(kind)
+    assert lexer is not None
+    last, gathered = "", ""
     for _, token, text in lexer.get_tokens_unprocessed(line):
         name = _class_of(token)
-        if parts and parts[-1][0] == name:
-            parts[-1] = (name, parts[-1][1] + text)
-        else:
-            parts.append((name, text))
-    return "".join(_span(name, escape(text, quote=False)) for name, text in parts)
+        if name != last and gathered:
+            yield last, gathered
+            gathered = ""
+        last, gathered = name, gathered + text
+    if gathered:
+        yield last, gathered
 
 
-def _span(name: str, text: str) -> str:
+def _element(name: str, text: str) -> str:
     return f"<i class={name}>{text}</i>" if name else text
 
 
+@cache
 def _class_of(token: Any) -> str:
     name = STANDARD_TYPES.get(token)
     while name is None:

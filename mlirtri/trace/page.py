@@ -1,4 +1,4 @@
-"""The page: data of all texts as JSON, the plots, and the script that shows them."""
+"""The page: its contents as JSON, texts in compressed pieces, the plots, and the scripts that show them."""
 
 from __future__ import annotations
 
@@ -8,38 +8,51 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mlirtri.trace.colours import LineTable
 from mlirtri.trace.data import Trace, TracedKernel, TracedText
+from mlirtri.trace.pieces import LINES_PER_PIECE, LineTable, PlaceTable, packed_text
 from mlirtri.trace.plots import edge_rows, fusion_graph, roofline, times
 from mlirtri.trace.source_lines import Lines, main_file, source_lines
-from mlirtri.trace.unified import with_normal_names
 
 _FOLDER = Path(__file__).parent
 _AROUND = 400
 """Lines of the user's file that are shown before the first and after the last that any text comes from."""
 
 
+_SCRIPTS = ("lines.js", "difference.js", "pane.js", "search.js", "page.js")
+
+
 def trace_page(trace: Trace) -> str:
     """Return the page of a trace: one file of HTML that needs nothing else."""
-    table = LineTable()
-    places = [_places(kernel) for kernel in trace.kernels]
-    file = main_file([lines for kernel in places for lines in kernel])
-    kernels = [_kernel(kernel, lines, file, table) for kernel, lines in zip(trace.kernels, places, strict=True)]
+    found = [_places(kernel) for kernel in trace.kernels]
+    table, places = LineTable(), PlaceTable(main_file([lines for kernel in found for lines in kernel]))
+    source = _source(places, found, table)
+    bodies: list[str] = []
+    kernels = [
+        _kernel(kernel, lines, places, table, bodies) for kernel, lines in zip(trace.kernels, found, strict=True)
+    ]
+    pieces = table.pieces()
     data = {
         "title": trace.title,
-        "source": _source(file, places, table),
+        "source": source,
         "kernels": kernels,
-        "lines": table.html,
+        "places": places.sets,
+        "lines": len(table.lines),
+        "perPiece": LINES_PER_PIECE,
     }
     return _template().render(
         title=trace.title,
         notes=trace.notes,
         data=_embedded(data),
+        pieces=[("colours", table.colours()), *_named("lines", pieces), *_named("text", bodies)],
         style=(_FOLDER / "page.css").read_text(),
-        script=(_FOLDER / "page.js").read_text(),
+        script="".join((_FOLDER / name).read_text() for name in _SCRIPTS),
         kernels=[_plots(kernel) for kernel in trace.kernels],
         roofline=roofline(trace.kernels, trace.limits),
     )
+
+
+def _named(name: str, pieces: Sequence[str]) -> list[tuple[str, str]]:
+    return [(f"{name}-{number}", piece) for number, piece in enumerate(pieces)]
 
 
 def write_page(trace: Trace, path: Path) -> None:
@@ -79,19 +92,25 @@ def _places(kernel: TracedKernel) -> list[Lines]:
     return [found[number] for number in range(len(kernel.texts))]
 
 
-def _kernel(kernel: TracedKernel, places: Sequence[Lines], file: str | None, table: LineTable) -> dict[str, Any]:
+def _kernel(
+    kernel: TracedKernel, found: Sequence[Lines], places: PlaceTable, table: LineTable, bodies: list[str]
+) -> dict[str, Any]:  # fmt: skip
     return {
         "name": kernel.name,
         "pipeline": kernel.pipeline,
         "signature": kernel.signature,
         "target": kernel.target,
         "failure": kernel.failure,
-        "texts": [_text(text, lines, file, table) for text, lines in zip(kernel.texts, places, strict=True)],
+        "texts": [_text(text, each, places, table, bodies) for text, each in zip(kernel.texts, found, strict=True)],
     }
 
 
-def _text(text: TracedText, places: Lines, file: str | None, table: LineTable) -> dict[str, Any]:
+def _text(
+    text: TracedText, found: Lines, places: PlaceTable, table: LineTable, bodies: list[str]
+) -> dict[str, Any]:  # fmt: skip
+    """Return what the list shows of a text; its lines become one more of `bodies`, packed."""
     lines = text.text.splitlines()
+    bodies.append(packed_text(table.numbers(text.kind, lines), places.numbers(found)))
     return {
         "stage": text.stage,
         "pass": text.pass_name,
@@ -100,40 +119,32 @@ def _text(text: TracedText, places: Lines, file: str | None, table: LineTable) -
         "size": len(text.text),
         "changed": text.changed,
         "upstream": text.is_upstream,
-        "lines": table.numbers(text.kind, lines),
-        "normal": table.normal(with_normal_names(text.kind, text.text)),
-        "from": [_numbers(each, file) for each in places],
+        "rows": len(lines),
+        "widest": max(map(len, lines), default=0),
+        "body": len(bodies) - 1,
     }
 
 
-def _numbers(places: tuple[tuple[str, int], ...], file: str | None) -> Any:
-    """Return the lines of the main file: 0 for none, a number for one, else a list."""
-    numbers = sorted({line for name, line in places if _is_same(name, file)})
-    return 0 if not numbers else numbers[0] if len(numbers) == 1 else numbers
-
-
-def _is_same(name: str, file: str | None) -> bool:
-    return file is not None and (name == file or name.rpartition("/")[2] == file.rpartition("/")[2])
-
-
-def _source(file: str | None, places: Sequence[Sequence[Lines]], table: LineTable) -> dict[str, Any] | None:
-    if file is None:
+def _source(places: PlaceTable, found: Sequence[Sequence[Lines]], table: LineTable) -> dict[str, Any] | None:
+    if places.file is None:
         return None
-    numbers = [
-        line for kernel in places for text in kernel for each in text for name, line in each if _is_same(name, file)
-    ]
-    full = next((name for name in _names(places) if _is_same(name, file) and Path(name).is_file()), file)
+    distinct = {place for kernel in found for text in kernel for each in text for place in each}
+    numbers = [line for name, line in distinct if places.is_main(name)]
+    names = sorted({name for name, _ in distinct if places.is_main(name)})
+    full = next((name for name in names if Path(name).is_file()), places.file)
     try:
         lines = Path(full).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         return None
     first, last = max(1, min(numbers) - _AROUND), min(len(lines), max(numbers) + _AROUND)
+    shown = lines[first - 1 : last]
     kind = "python" if full.endswith(".py") else "mlir"
-    return {"file": file.rpartition("/")[2], "first": first, "lines": table.numbers(kind, lines[first - 1 : last])}
-
-
-def _names(places: Sequence[Sequence[Lines]]) -> list[str]:
-    return list(dict.fromkeys(name for kernel in places for text in kernel for each in text for name, _ in each))
+    return {
+        "file": places.file.rpartition("/")[2],
+        "first": first,
+        "lines": table.numbers(kind, shown),
+        "widest": max(map(len, shown), default=0),
+    }
 
 
 def _plots(kernel: TracedKernel) -> dict[str, Any]:

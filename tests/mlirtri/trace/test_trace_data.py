@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,11 @@ import mlirtri as mt
 from mlirtri.cli.main import run_command
 from mlirtri.lowering.core.stage import Edge
 from mlirtri.measure.tracing import trace_of
-from mlirtri.trace.colours import coloured
+from mlirtri.trace.colours import ColourTable, coloured
 from mlirtri.trace.data import Trace, TracedKernel, TracedText
 from mlirtri.trace.mlir_lexer import MlirLexer
 from mlirtri.trace.page import trace_page
+from mlirtri.trace.pieces import LINES_PER_PIECE, LineTable, unpacked
 from mlirtri.trace.source_lines import source_lines
 from mlirtri.trace.unified import unified_diff
 
@@ -34,6 +36,19 @@ def softmax(a: mt.Tensor[[8, 16], mt.float32]):
 def data_of(page: str):
     text = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1]
     return json.loads(text)
+
+
+def pieces_of(page: str):
+    found = re.findall(r'<script type="application/zlib" id="([^"]*)">(.*?)</script>', page)
+    return {name: unpacked(piece) for name, piece in found}
+
+
+def lines_of(data, pieces, text) -> tuple[list[str], list[list[int]]]:
+    """Return the lines of a text, and the lines of the source that each comes from."""
+    count = -(-data["lines"] // data["perPiece"])
+    table = [line for number in range(count) for line in pieces[f"lines-{number}"]["text"].split("\n")]
+    body = pieces[f"text-{text['body']}"]
+    return [table[number] for number in accumulate(body["lines"])], [data["places"][number] for number in body["from"]]
 
 
 @pytest.fixture(scope="module")
@@ -60,15 +75,52 @@ def test_a_page_has_every_stage_and_pass_and_the_source(page):
 
 
 def test_every_stage_has_lines_of_the_source(page):
-    for kernel in data_of(page.read_text())["kernels"]:
+    data, pieces = data_of(page.read_text()), pieces_of(page.read_text())
+    for kernel in data["kernels"]:
         for text in kernel["texts"]:
-            assert len(text["lines"]) == len(text["from"]) == len(text["normal"])
-            lines = {line for each in text["from"] for line in (each if isinstance(each, list) else [each])} - {0}
+            shown, places = lines_of(data, pieces, text)
+            assert len(shown) == len(places) == text["rows"]
+            assert max(map(len, shown)) == text["widest"]
+            lines = {line for each in places for line in each}
             if text["pass"] is None and text["stage"] in ("llvm", "asm"):
                 # A scheduled function has the line of its outermost block.
                 assert lines & {6, 7}, (kernel["pipeline"], text["stage"])
             elif text["pass"] is None and text["stage"] not in ("ast", "relax"):
                 assert {6, 7} <= lines, (kernel["pipeline"], text["stage"])
+    [tri] = [text for text in data["kernels"][0]["texts"] if text["stage"] == "tri" and text["pass"] is None]
+    shown, places = lines_of(data, pieces, tri)
+    assert [places[number] for number, line in enumerate(shown) if '"tri.exp"' in line or "tri.exp " in line] == [[6]]
+
+
+def test_lines_are_kept_once_and_in_pieces():
+    table = LineTable()
+    lines = [f"%{number} = foo" for number in range(LINES_PER_PIECE + 1)]
+    numbers = table.numbers("mlir", lines)
+    assert numbers == list(range(LINES_PER_PIECE + 1))
+    assert table.numbers("mlir", [lines[7], "%a = bar", lines[7]]) == [7, LINES_PER_PIECE + 1, 7]
+    first, second = map(unpacked, table.pieces())
+    assert first["text"].split("\n") == lines[:LINES_PER_PIECE]
+    assert second["text"].split("\n") == [lines[-1], "%a = bar"]
+    assert set(first["normal"]) == {0}
+    assert second["normal"] == [0, 1]
+
+
+def test_lines_that_differ_in_numbers_share_their_colours():
+    table = ColourTable()
+    number = table.number("mlir", '%10 = foo.bar %2 : tensor<12x4xf32> loc("k":3)')
+    assert table.number("mlir", '%7 = foo.bar %123 : tensor<1x400xf32> loc("k":36)') == number
+    assert table.number("mlir", "%7 = foo.baz %123") != number
+    runs = table.runs[number]
+    line = '%0 = foo.bar %0 : tensor<0x0xf0> loc("k":0)'
+    assert sum(runs[::2]) == len(line)
+    at, found = 0, {}
+    for length, name in zip(runs[::2], runs[1::2], strict=True):
+        found.setdefault(table.classes[name], []).append(line[at : at + length])
+        at += length
+    assert found["nv"] == ["%0", "%0"]
+    assert found["nc"] == ["foo.bar"]
+    assert found["kt"] == ["tensor"]
+    assert table.number("listing", "x") == table.number("mlir", "a" * 3000) == 0
 
 
 def test_the_page_needs_no_network_and_has_the_plots(page):

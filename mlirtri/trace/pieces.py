@@ -1,0 +1,111 @@
+"""The texts of a page in compressed pieces, which the browser opens when it shows something of them.
+
+A page of a network has half a million lines in hundreds of texts, most of them in several. Each different line is kept
+once, in pieces of `LINES_PER_PIECE`; a text is the numbers of its lines, each less the one before, and the user's lines
+that they come from.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from mlirtri.trace.colours import ColourTable
+from mlirtri.trace.unified import with_normal_names
+
+LINES_PER_PIECE = 4096
+Places = tuple[tuple[str, int], ...]
+
+
+def packed(data: Any) -> str:
+    """Return JSON in zlib's format as Base64."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    return base64.b64encode(zlib.compress(text.encode("utf-8", "surrogatepass"), 6)).decode()
+
+
+def unpacked(piece: str) -> Any:
+    """Return what `packed` took."""
+    return json.loads(zlib.decompress(base64.b64decode(piece)).decode("utf-8", "surrogatepass"))
+
+
+class LineTable:
+    """All different lines of a page, with their normal forms and colours; numbers stand for them."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._colours = ColourTable()
+        self._colour_numbers: list[int] = []
+        self._normal_numbers: list[int] = []
+        self._numbers: dict[str, dict[str, int]] = {}
+        self._normal: dict[str, int] = {}
+
+    def numbers(self, kind: str, lines: Iterable[str]) -> list[int]:
+        """Return the number of each line of IR of this kind."""
+        known = self._numbers.setdefault(kind, {})
+        return [known[line] if line in known else self._added(kind, known, line) for line in lines]
+
+    def _added(self, kind: str, known: dict[str, int], line: str) -> int:
+        number = known[line] = len(self.lines)
+        self.lines.append(line)
+        self._colour_numbers.append(self._colours.number(kind, line))
+        normal = with_normal_names(kind, line)[0] if line else ""
+        self._normal_numbers.append(self._normal.setdefault(normal, len(self._normal)))
+        return number
+
+    def pieces(self) -> list[str]:
+        """Return the lines, packed: a text, and for each line its normal form and its colours."""
+        starts = range(0, len(self.lines), LINES_PER_PIECE)
+        return [
+            packed(
+                {
+                    "text": "\n".join(self.lines[start : start + LINES_PER_PIECE]),
+                    "normal": self._normal_numbers[start : start + LINES_PER_PIECE],
+                    "colours": self._colour_numbers[start : start + LINES_PER_PIECE],
+                }
+            )
+            for start in starts
+        ]
+
+    def colours(self) -> str:
+        """Return the names of classes and the runs of each pattern, packed."""
+        return packed({"classes": self._colours.classes, "runs": self._colours.runs})
+
+
+class PlaceTable:
+    """The sets of the main file's lines that lines of texts come from; the first is empty."""
+
+    def __init__(self, file: str | None):
+        self.file = file
+        self.sets: list[tuple[int, ...]] = [()]
+        self._numbers: dict[tuple[int, ...], int] = {(): 0}
+        self._known: dict[Places, int] = {}
+
+    def numbers(self, places: Iterable[Places]) -> list[int]:
+        """Return the number of the set of each line of a text."""
+        return [self._known[each] if each in self._known else self._added(each) for each in places]
+
+    def _added(self, places: Places) -> int:
+        found = tuple(sorted({line for name, line in places if self.is_main(name)}))
+        if found not in self._numbers:
+            self._numbers[found] = len(self.sets)
+            self.sets.append(found)
+        self._known[places] = self._numbers[found]
+        return self._known[places]
+
+    def is_main(self, name: str) -> bool:
+        """Return whether this names the main file, with its folder or without."""
+        return self.file is not None and (name == self.file or _base(name) == _base(self.file))
+
+
+def _base(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def packed_text(lines: Sequence[int], places: Sequence[int]) -> str:
+    """Return a text as the numbers of its lines and of the sets that they come from."""
+    return packed(
+        {"lines": [number - before for before, number in zip([0, *lines], lines, strict=False)], "from": places}
+    )
