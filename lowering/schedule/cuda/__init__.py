@@ -13,7 +13,8 @@ Read in this order:
 - `matmul.py`: products of 16-bit floats and int8 on tensor cores; `operands.py` copies tiles into shared
   memory, `instructions.py` holds the instructions.
 - `element_loops.py`: imperative functions, a launch for each parallel loop; `largest_sizes.py` bounds its sizes.
-- `tile_programs.py`: tile kernels; `tile_statements.py`, `tile_products.py`: the statements and products of a block.
+- `tile_programs.py`: tile kernels; `tile_statements.py`, `tile_products.py`: the statements and products of a block,
+  `whole_copies.py`: copies with edges.
 
 `schedule`, `schedule.meta` and `relax` may import it.
 """

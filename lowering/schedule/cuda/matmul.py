@@ -40,7 +40,7 @@ from mlirtri.lowering.tir.contraction import Contraction, Values, multiply_add, 
 from mlirtri.lowering.tir.primfunc import buffer
 from mlirtri.lowering.tir.products import Product, only_product
 from mlirtri.lowering.tir.statements import index, nodes_in, sequence
-from mlirtri.lowering.tir.tiles import axis_values, for_loop, replaced, zero_of
+from mlirtri.lowering.tir.tiles import axis_values, ceil_div, for_loop, replaced, sized, zero_of
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, Schedule, Stmt, TensorLoad, ir, structural_map, tirx
 
 TOGETHER = 8
@@ -134,7 +134,8 @@ class TensorCoreKernel:
         )
         self.high, self.wide = tile.rows // tile.down // ROWS, tile.columns // tile.across // COLUMNS
         """Instructions per warp: down and across."""
-        self.steps = -(-size_of(contraction.reduced) // depth)
+        self.steps = ceil_div(size_of(contraction.reduced), depth)
+        """An expression where the sum's length is known at run time only."""
         self.stage = self.left.elements + self.right.elements
         """Elements of both tiles of one step."""
         # Halves are bits there: TVM loses memory of bf16 when it widens it. One allocation, because TVM forgets
@@ -193,7 +194,7 @@ class TensorCoreKernel:
 
     @property
     def _copies(self) -> bool:
-        return any(operand.width > 1 for operand in (self.left, self.right))
+        return any(operand.is_vectorized for operand in (self.left, self.right))
 
     def _start_copies(self, step: Any, number: int | None = None) -> Any:
         """Start to copy the tiles of a step, if there is one."""
@@ -204,8 +205,8 @@ class TensorCoreKernel:
             operand.filled(self.tiles, self._tile_offset(slot, side), batch, first, step, thread, self.tile.threads)
             for side, (operand, first) in enumerate(zip((self.left, self.right), (row, column), strict=True))
         ]
-        if number is None:
-            loads = [tirx.IfThenElse(tirx.LT(step, index(self.steps)), sequence(*loads), None)]
+        if number is None or not isinstance(self.steps, int):
+            loads = [tirx.IfThenElse(tirx.LT(step, sized(self.steps)), sequence(*loads), None)]
         elif number >= self.steps:
             loads = []
         if self._copies:

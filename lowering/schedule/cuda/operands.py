@@ -6,16 +6,18 @@ will do: transposed, a convolution's windows, computed. Out-of-bounds elements a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.schedule.cuda.instructions import NARROW, Multiplication, address, copy, put
+from mlirtri.lowering.schedule.cuda.whole_copies import unguarded
 from mlirtri.lowering.tir.bfloat16_storage import BITS, HALF, bits_of
 from mlirtri.lowering.tir.contraction import Axis, Values, depends, size_of
 from mlirtri.lowering.tir.linear_forms import Linear, linear
 from mlirtri.lowering.tir.linear_forms import variable as of_variable
 from mlirtri.lowering.tir.statements import index, loads_in
-from mlirtri.lowering.tir.tiles import axis_values, for_loop, replaced
+from mlirtri.lowering.tir.tiles import axis_values, for_loop, replaced, sized, zero_of
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, tirx
 
 PADDING = 16
@@ -60,18 +62,40 @@ class Operand:
         return self.depth if self.is_along else self.size
 
     @property
-    def width(self) -> int:
-        """Return the number of elements copied at once: as many as are contiguous and aligned in memory."""
-        axis, load = (self.reduced if self.is_along else self.kept)[-1:], self._plain_load
+    def is_vectorized(self) -> bool:
+        return self._width[0] > 1
+
+    @property
+    def _width(self) -> tuple[int, Any]:
+        """Return the number of elements copied at once: as many as are contiguous and aligned in memory.
+
+        With them the condition under which they are; None if they always are. Else elements are copied one by one.
+        """
+        axis, (conditions, load) = (self.reduced if self.is_along else self.kept)[-1:], self._guarded_load
         start = None if load is None or not axis else _start(load.indices[-1], axis[0].variable)
         if load is None or start is None or not self.is_global:
-            return 1
+            return 1, None
         if any(depends(index, axis) for index in load.indices[:-1]):
-            return 1
-        sizes = [axis[0].extent] + ([int(load.source.shape[-1])] if len(load.indices) > 1 else [])
+            return 1, None
+        bounds = [_start_of_bound(condition, axis[0].variable) for condition in conditions if depends(condition, axis)]
+        row = linear(load.source.shape[-1], {}) if len(load.indices) > 1 else Linear()
+        extent = linear(sized(axis[0].extent), {}) if self._is_shared(axis[0]) else Linear()
+        forms = [start, extent, *bounds]
+        if row is None or None in forms:
+            return 1, None
+        known = [form for form in forms if form is not None]
         widths = [bytes_copied // self.kind.bytes for bytes_copied in (16, 8, 4)]
-        steps = [*sizes, start.constant, *start.terms.values()]
-        return next((width for width in widths if all(step % width == 0 for step in steps)), 1)
+        width = next((width for width in widths if all(_is_multiple(form, width) for form in (row, *known))), 1)
+        # A row of run-time length is a multiple of a width or not: the kernel finds out.
+        length = load.source.shape[-1]
+        if width < widths[0] and isinstance(length, tirx.Var):
+            if all(_is_multiple(form, widths[0], length) for form in known):
+                return widths[0], tirx.EQ(tirx.floormod(length, index(widths[0])), index(0))
+        return width, None
+
+    def _is_shared(self, axis: Axis) -> bool:
+        """Return whether the axis has others around it, so that its neighbours may be in different lines."""
+        return isinstance(axis.extent, int) or len(self.reduced if self.is_along else self.kept) > 1
 
     @property
     def _last_index(self) -> Any:
@@ -80,12 +104,13 @@ class Operand:
         return loads[0].indices[-1] if len(loads) == 1 and len(loads[0].indices) else None
 
     @property
-    def _plain_load(self) -> Any:
-        """Return the load if the element is only that; None if it is computed."""
+    def _guarded_load(self) -> tuple[list[Any], Any]:
+        """Return the load that the element is where conditions hold, else 0, and these; None for a computed one."""
         element = self.element
         if isinstance(element, ir.Call) and str(element.op.name).endswith("reinterpret"):
             element = element.args[0]
-        return element if isinstance(element, TensorLoad) and len(element.indices) else None
+        conditions, element = unguarded(element)
+        return conditions, element if isinstance(element, TensorLoad) and len(element.indices) else None
 
     @property
     def stride(self) -> int:
@@ -102,7 +127,18 @@ class Operand:
 
         The tile is at `start` in memory, `first` is its offset in the kept axes, and `step` along the sum.
         """
-        width = self.width
+        width, condition = self._width
+
+        def copied(width: int) -> Any:
+            return self._divided(width, memory, start, batch, first, step, thread, threads)
+
+        if condition is None:
+            return copied(width)
+        return tirx.IfThenElse(condition, copied(width), copied(1))
+
+    def _divided(
+        self, width: int, memory: Any, start: Any, batch: Values, first: Any, step: Any, thread: Any, threads: int
+    ) -> Any:
         per_line = self.length // width
         chunks = self.lines * per_line
 
@@ -113,26 +149,28 @@ class Operand:
                 line, column = tirx.floormod(number, index(self.lines)), tirx.floordiv(number, index(self.lines))
             kept, along = (line, column) if self.is_along else (column, line)
             target = address(memory, start + line * index(self.stride) + column, width)
-            statement = self._copied(target, [first + kept, step * index(self.depth) + along], batch)
+            statement = self._copied(width, target, [first + kept, step * index(self.depth) + along], batch)
             return tirx.IfThenElse(tirx.LT(number, index(chunks)), statement, None) if chunks % threads else statement
 
         return for_loop("iteration", -(-chunks // threads), chunk, tirx.ForKind.UNROLLED)
 
-    def _copied(self, target: Any, position: list[Any], batch: Values) -> Any:
+    def _copied(self, width: int, target: Any, position: list[Any], batch: Values) -> Any:
         values = {**batch, **axis_values(self.kept, position[0]), **axis_values(self.reduced, position[1])}
-        in_bounds = self._is_inside(position)
-        if self.width > 1:
-            return copy(self.width * self.kind.bytes, target, replaced(self._plain_load, values), in_bounds)
+        checks = self._checks(position)
+        if width > 1:
+            conditions, load = self._guarded_load
+            checks += [replaced(condition, values) for condition in conditions]
+            is_present = tirx.all(*checks) if checks else None
+            return copy(width * self.kind.bytes, target, replaced(load, values), is_present)
         value = replaced(self._stored_element(), values)
-        if in_bounds is not None:
-            value = tirx.if_then_else(in_bounds, value, tirx.IntImm(value.ty.dtype, 0))
+        if checks:
+            value = tirx.if_then_else(tirx.all(*checks), value, zero_of(str(value.ty.dtype)))
         return put(target, value)
 
-    def _is_inside(self, positions: list[Any]) -> Any:
-        """Return whether an index of the tile is within the operand's bounds; None if all are."""
+    def _checks(self, positions: list[Any]) -> list[Any]:
+        """Return the conditions under which an index of the tile is within the operand's bounds."""
         pairs = zip(positions, (self.kept, self.reduced), (self.size, self.depth), strict=True)
-        checks = [tirx.LT(position, index(size_of(axes))) for position, axes, size in pairs if size_of(axes) % size]
-        return tirx.all(*checks) if checks else None
+        return [tirx.LT(position, sized(size_of(axes))) for position, axes, size in pairs if not _divides(size, axes)]
 
     def _stored_element(self) -> Any:
         dtype = str(self.element.ty.dtype)
@@ -149,6 +187,30 @@ def _start(position: Any, variable: Any) -> Linear | None:
     """Return what an index has beside a variable that it advances with; None if it does not."""
     form = linear(position, {})
     return form - of_variable(variable) if form is not None and form.factor(variable) == 1 else None
+
+
+def _start_of_bound(condition: Any, variable: Any) -> Linear | None:
+    """Return where a condition ``variable + … < bound`` begins to fail; None for any other condition."""
+    if not isinstance(condition, tirx.LT):
+        return None
+    below, bound = linear(condition.a, {}), linear(condition.b, {})
+    if below is None or bound is None or (below - bound).factor(variable) != 1:
+        return None
+    return bound - below + of_variable(variable)
+
+
+def _is_multiple(form: Linear, width: int, assumed: Any = None) -> bool:
+    """Return whether a sum is a multiple of a width, where the variable `assumed` is one."""
+    rest = form if assumed is None else form.substituted(assumed, Linear())
+    return all(factor % width == 0 for factor in (rest.constant, *rest.terms.values()))
+
+
+def _divides(size: int, axes: Sequence[Axis]) -> bool:
+    """Return whether the number of elements of axes, of which the first may be of run time, is a multiple of a size."""
+    whole = size_of(axes)
+    if not isinstance(whole, int):
+        whole = size_of(axes[1:]) if len(axes) > 1 and not isinstance(axes[0].extent, int) else 1
+    return isinstance(whole, int) and whole % size == 0
 
 
 def narrow(element: Any) -> tuple[str, Any] | None:

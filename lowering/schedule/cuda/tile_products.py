@@ -86,7 +86,7 @@ class _Writer:
         children = with_allocations_inside(list(statement.seq))
         children = flat([with_sum_inside(child, widens=True) or child for child in children])
         children = [self.visit(child) for child in children]
-        return in_tiles(children, self.target, self._product, is_open=False, widens=True)
+        return in_tiles(children, self.target, self._product, is_open=None, widens=True)
 
     def _product(self, contraction: Contraction, _target: Target) -> Any:
         factors = narrow(contraction.left), narrow(contraction.right)
@@ -99,7 +99,8 @@ class _Writer:
             return None
         product = BlockProduct(contraction, left_element, right_element, kind, tile)
         product.place(self._is_global(left_element), self._is_global(right_element))
-        dtype, size = str(product.tiles.dtype), min(product.tile.stages, product.steps) * product.stage
+        steps = product.tile.stages if not isinstance(product.steps, int) else min(product.tile.stages, product.steps)
+        dtype, size = str(product.tiles.dtype), steps * product.stage
         self.sizes[dtype] = max(size, self.sizes.get(dtype, 0))
         product.tiles = self.copies.get(dtype, product.tiles)
         number = index(len(self.finished))
@@ -116,6 +117,8 @@ class _Writer:
     def _tile(self, contraction: Contraction) -> BlockTile | None:
         """Return how the warps divide a product of these rows and columns; None if they cannot."""
         rows, columns, warps = size_of(contraction.rows), size_of(contraction.columns), self.threads // WARP
+        if not isinstance(rows, int) or not isinstance(columns, int):
+            return None
         ways: Sequence[tuple[int, int]] = [(down, warps // down) for down in range(1, warps + 1) if warps % down == 0]
         fitting = [
             (down, across) for down, across in ways

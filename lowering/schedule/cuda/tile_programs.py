@@ -24,6 +24,7 @@ from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
 from mlirtri.lowering.schedule.cpu.loops.nested_products import with_allocations_inside
 from mlirtri.lowering.schedule.cuda.tile_products import with_tensor_cores
 from mlirtri.lowering.schedule.cuda.tile_statements import BlockStatements
+from mlirtri.lowering.schedule.cuda.whole_copies import with_whole_copies
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.linear_forms import range_of
 from mlirtri.lowering.tir.statements import index, nodes_in, sequence, with_body
@@ -96,6 +97,7 @@ def _kernel(statement: Stmt, numbers: list[Any], threads: int, target: Target) -
         raise UnsupportedOperationError(
             "the grid of a tile kernel on CUDA has one to three numbers, which sizes and compile-time values give"
         )
+    body = with_whole_copies(body)
     thread = tirx.Var("thread", "int64")
     ranges = tuple(range_of(loop, {}) for loop in (*blocks, *others))
     mapped: Any = None

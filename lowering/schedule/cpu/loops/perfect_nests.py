@@ -115,11 +115,20 @@ def reading(store: Stmt, buffer: Buffer, value: Any) -> Any:
 
 
 def is_copy(nest: Nest, widens: bool = False) -> bool:
-    """Return whether a nest copies, converts or scales elements; with `widens` also bf16 to fp32 by its bits."""
-    value = nest.store.value
+    """Return whether a nest copies, converts or scales elements.
+
+    With `widens` also bf16 to fp32 by its bits, and elements that are 0 where a condition fails.
+    """
+    value = _guarded(nest.store.value) if widens else nest.store.value
     if nest.names or not (is_scaled(value) or (widens and _is_widened(value))):
         return False
-    return not any(map(loads_in, loads_in(value)[0].indices))
+    return len(loads_in(nest.store.value)) == 1 and not any(map(loads_in, loads_in(value)[0].indices))
+
+
+def _guarded(value: Any) -> Any:
+    """Return the value that is chosen where a condition holds, and is 0 elsewhere; any other value itself."""
+    is_choice = isinstance(value, ir.Call) and str(getattr(value.op, "name", "")).endswith("if_then_else")
+    return value.args[1] if is_choice and is_zero(value.args[2]) else value
 
 
 def _is_widened(value: Any) -> bool:

@@ -61,10 +61,13 @@ def with_products(statement: Stmt, target: Target) -> Any:
     return in_tiles(list(statement.seq), target, open_loops)
 
 
-def in_tiles(statements: list[Any], target: Target, loops: Loops, is_open: bool = True, widens: bool = False) -> Any:
+def in_tiles(
+    statements: list[Any], target: Target, loops: Loops, is_open: bool | None = True, widens: bool = False
+) -> Any:
     """Return a sequence of statements with its products in tiles, which `loops` writes.
 
-    With `is_open` those of a dynamic size only. With `widens` products read bf16 elements, not their fp32 copies.
+    With `is_open` those of a dynamic size only, with None those of any. With `widens` products read bf16 elements, not
+    their fp32 copies, and elements that are 0 where a condition fails.
     """
     return _Sequence(statements, target, loops, is_open, widens).statement()
 
@@ -72,7 +75,7 @@ def in_tiles(statements: list[Any], target: Target, loops: Loops, is_open: bool 
 class _Sequence:
     """A sequence of statements, of which some become products; a fused statement is None."""
 
-    def __init__(self, statements: list[Any], target: Target, loops: Loops, is_open: bool, widens: bool):
+    def __init__(self, statements: list[Any], target: Target, loops: Loops, is_open: bool | None, widens: bool):
         self.statements, self.target, self.loops = statements, target, loops
         self.is_open, self.widens = is_open, widens
         self.nests = [nest_of(statement) for statement in statements]
@@ -269,7 +272,7 @@ class _Sequence:
         return not any(self._writes(number, operand) for operand in operands)
 
 
-def _product(nest: Nest, is_open: bool) -> Product | None:
+def _product(nest: Nest, is_open: bool | None) -> Product | None:
     stored = set(nest.store.indices)  # no list: see `products`
     summed = [variable for variable in nest.variables if variable not in stored]
     if not stored <= set(nest.variables):
@@ -277,7 +280,7 @@ def _product(nest: Nest, is_open: bool) -> Product | None:
     product = product_of(nest.store, nest.axes, summed)
     if product is None or not product.columns or nest.names:
         return None
-    if is_open != any(map(_is_open, nest.axes)):
+    if is_open is not None and is_open != any(map(_is_open, nest.axes)):
         return None
     product = _with_open_sum_first(product)
     if product is None:

@@ -35,12 +35,13 @@ class _Parts:
 def with_sum_inside(loop: Any, widens: bool = False) -> Any:
     """Return the statements of a serial loop over products as one product; None for any other loop.
 
-    With `widens` conversions of bf16 to fp32 count as copies.
+    With `widens` conversions of bf16 to fp32 count as copies, and the loop may have a run-time number of iterations.
     """
     if not isinstance(loop, tirx.For) or not isinstance(loop.body, tirx.SeqStmt) or loop.step is not None:
         return None
     parts = _parts(list(loop.body.seq), widens)
-    if parts is None or not isinstance(loop.extent, tirx.IntImm) or loop.extent.value < 1:
+    is_constant = isinstance(loop.extent, tirx.IntImm)
+    if parts is None or not (loop.extent.value >= 1 if is_constant else widens and not loads_in(loop.extent)):
         return None
     store = _forwarded(parts.product.store, parts.copies)
     target = parts.update.store.buffer
@@ -110,9 +111,10 @@ def _forwarded(store: Any, copies: dict[Any, Nest]) -> Any:
         if nest is None:
             return node
         pairs = zip(nest.store.indices, node.indices, strict=True)
-        return replaced(
-            nest.store.value, {position: value for position, value in pairs if isinstance(position, tirx.Var)}
-        )
+        values = {position: value for position, value in pairs if isinstance(position, tirx.Var)}
+        # A copy may read another one.
+        others = {buffer: other for buffer, other in copies.items() if other is not nest}
+        return _forwarded(replaced(nest.store.value, values), others)
 
     return structural_map(store, (TensorLoad, load), order="post")
 

@@ -76,6 +76,46 @@ def test_halves_go_to_tensor_cores_with_copies_ahead():
     assert "mlirtri_wait_for_all_but_1();" in source
 
 
+K = mt.dyn["K"]
+
+
+@emulated
+def test_a_sum_of_run_time_is_copied_ahead_where_its_rows_are_aligned():
+    @mt.jit(target="cuda:emulated")
+    def kernel(a: T.Tensor((M, K), "float16"), b: T.Tensor((N, K), "float16"), c: T.Tensor((M, N))):
+        with T.Kernel(T.ceildiv(N, 32), T.ceildiv(M, 32), threads=64) as (bx, by):
+            a_shared, b_shared = T.alloc_shared((32, 32), "float16"), T.alloc_shared((32, 32), "float16")
+            sums = T.alloc_fragment((32, 32))
+            for k in T.Pipelined(T.ceildiv(K, 32), num_stages=3):
+                T.copy(a[by * 32, k * 32], a_shared)
+                T.copy(b[bx * 32, k * 32], b_shared)
+                T.gemm(a_shared, b_shared, sums, transpose_B=True)
+            T.copy(sums, c[by * 32, bx * 32])
+
+    for m, n, k in ((40, 50, 72), (33, 1, 41), (64, 32, 160), (1, 2, 0)):
+        a, b, c = torch.randn(m, k).half(), torch.randn(n, k).half(), torch.zeros(m, n)
+        kernel(a, b, c)
+        torch.testing.assert_close(c, a.float() @ b.float().T, rtol=1e-3, atol=1e-3)
+    assert kernel.compiles == 1
+    source = kernel.compile(a, b, c).ir["cuda"]
+    # Rows of 8 k elements lie at multiples of 16 bytes; others are copied by elements.
+    assert source.count("mlirtri_copy_16((&(tiles") == 6
+    assert "mlirtri_wait_for_all_but_1();" in source
+    assert "mlirtri_put_uint16" in source
+
+
+@emulated
+def test_edges_are_zeros_of_the_same_copies():
+    a, b, c = torch.randn(70, 104).half(), torch.randn(104, 90).half(), torch.zeros(70, 90)
+    kernel = mt.jit(EXAMPLES["gemm fp16"].kernel, target="cuda:emulated")
+    kernel(a, b, c, BM=32, BN=32, BK=32)
+    torch.testing.assert_close(c, a.float() @ b.float(), rtol=1e-3, atol=1e-3)
+    source = kernel.compile(a, b, c, BM=32, BN=32, BK=32).ir["cuda"]
+    assert source.count("mlirtri_copy_16((&(tiles") == 3  # rows of 104 halves
+    assert source.count("mlirtri_copy_4((&(tiles") == 3  # rows of 90
+    assert source.count("__syncthreads();") == 3
+
+
 def test_bf16_goes_to_tensor_cores():
     a, b = mt.Tensor((64, 96), mt.bfloat16), mt.Tensor((96, 64), mt.bfloat16)
     kernel = mt.jit(EXAMPLES["gemm fp16"].kernel)

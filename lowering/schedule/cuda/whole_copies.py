@@ -1,0 +1,128 @@
+"""Copies whose parts out of bounds are left out, with the zeros before them, as one copy of a whole tile.
+
+    for i < 64, j < 32: tile[i, j] = 0                                 for i < 64, j < 32:
+    for i < min(64, m - x), j < 32: tile[i, j] = a[x + i, j]   ──►         tile[i, j] = a[x + i, j] if i < m - x else 0
+
+Threads then divide a tile of constant size, without a barrier between, and a product knows its operand's elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
+from mlirtri.lowering.schedule.cpu.loops.perfect_nests import Nest, is_zero, nest_of
+from mlirtri.lowering.tir.statements import depends_on, index, loads_in, sequence, with_body
+from mlirtri.lowering.tir.tiles import zero_of
+from mlirtri.lowering.toolchain.tvm_names import ir, tirx
+
+IF_THEN_ELSE = "if_then_else"
+
+
+def with_whole_copies(statement: Any) -> Any:
+    """Return the statement with each zeroed and then partly copied tile as one copy."""
+    if isinstance(statement, tirx.For):
+        return with_body(statement, with_whole_copies(statement.body))
+    if not isinstance(statement, tirx.SeqStmt):
+        return with_parts(statement, with_whole_copies)
+    statements = [with_whole_copies(child) for child in statement.seq]
+    for first, start in enumerate(statements):
+        second = _next(statements, first)
+        whole = None if second is None else _whole(start, statements[second])
+        if second is not None and whole is not None:
+            statements[first], statements[second] = None, whole
+    return sequence(*(child for child in statements if child is not None))
+
+
+def _next(statements: Sequence[Any], position: int) -> int | None:
+    """Return the position of the next statement that is no allocation."""
+    later = range(position + 1, len(statements))
+    return next((number for number in later if not isinstance(statements[number], tirx.AllocBuffer)), None)
+
+
+def _whole(start: Any, copy: Any) -> Any:
+    """Return a copy into a buffer that `start` zeroes, as a copy of the whole buffer; None for other statements."""
+    if not isinstance(start, tirx.For) or not isinstance(copy, tirx.For):
+        return None
+    zeros, part = nest_of(start), nest_of(copy)
+    if zeros is None or part is None or zeros.names or part.names or not _is_part(zeros, part):
+        return None
+    sizes = [int(axis.extent) for axis in zeros.axes]
+    guards = [
+        guard
+        for axis, size in zip(part.axes, sizes, strict=True)
+        if (guard := _guard(axis.variable, axis.extent, size)) is not None
+    ]
+    store = part.store
+    value = store.value
+    if guards:
+        value = tirx.if_then_else(tirx.all(*guards), value, zero_of(str(value.ty.dtype)))
+    body: Any = tirx.BufferStore(store.buffer, value, store.indices)
+    for loop, size in reversed(list(zip(_loops(copy, len(sizes)), sizes, strict=True))):
+        body = tirx.For(loop.loop_var, index(0), index(size), loop.kind, body, None, loop.annotations)
+    return body
+
+
+def _is_part(zeros: Nest, part: Nest) -> bool:
+    """Return whether a nest stores elements from the first on to a buffer of constant size that another one zeroes."""
+    buffer, indices = part.store.buffer, list(part.store.indices)
+    if not zeros.store.buffer.same_as(buffer) or not zeros.reaches_all() or not is_zero(zeros.store.value):
+        return False
+    variables = part.variables
+    if len(indices) != len(variables) or len(zeros.axes) != len(variables):
+        return False
+    in_order = all(position.same_as(variable) for position, variable in zip(indices, variables, strict=True))
+    if not in_order or not all(isinstance(axis.extent, int) for axis in zeros.axes):
+        return False
+    if any(depends_on(axis.extent, [buffer]) for axis in part.axes if not isinstance(axis.extent, int)):
+        return False
+    return not any(load.source.same_as(buffer) for load in loads_in(part.store.value))
+
+
+def _loops(statement: Any, count: int) -> list[Any]:
+    loops = []
+    while len(loops) < count:
+        if isinstance(statement, tirx.For):
+            loops.append(statement)
+        statement = statement.body
+    return loops
+
+
+def _guard(variable: Any, extent: Any, size: int) -> Any:
+    """Return the condition that a variable below `size` is below an extent; None where it always is."""
+    if isinstance(extent, int | tirx.IntImm):
+        return None if int(extent) >= size else tirx.LT(variable, index(int(extent)))
+    if isinstance(extent, tirx.Max) and _number(extent.b) is not None and int(extent.b) <= 0:
+        return _guard(variable, extent.a, size)
+    if isinstance(extent, tirx.Min):
+        guards = [guard for side in (extent.a, extent.b) if (guard := _guard(variable, side, size)) is not None]
+        return tirx.all(*guards) if guards else None
+    if isinstance(extent, tirx.Sub) and isinstance(extent.b, tirx.Max):
+        whole, least = _number(extent.a), _number(extent.b.b)
+        if whole is not None and least is not None and whole - least >= size:
+            return tirx.LT(variable + extent.b.a, extent.a)
+    return tirx.LT(variable, extent)
+
+
+def _number(expression: Any) -> int | None:
+    return int(expression) if isinstance(expression, tirx.IntImm) else None
+
+
+def unguarded(element: Any) -> tuple[list[Any], Any]:
+    """Return the conditions under which an element is another than 0, and that other element."""
+    conditions: list[Any] = []
+    while isinstance(element, ir.Call) and str(getattr(element.op, "name", "")).endswith(IF_THEN_ELSE):
+        condition, value, other = element.args
+        if not is_zero(other):
+            break
+        conditions += conjuncts(condition)
+        element = value
+    return conditions, element
+
+
+def conjuncts(condition: Any) -> list[Any]:
+    """Return the conditions of which a condition is the conjunction."""
+    if isinstance(condition, tirx.And):
+        return [*conjuncts(condition.a), *conjuncts(condition.b)]
+    return [condition]
