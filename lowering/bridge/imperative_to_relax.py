@@ -17,7 +17,6 @@ from mlirtri.errors import Span, UnsupportedOperationError
 from mlirtri.lowering.bridge.builder import Loops
 from mlirtri.lowering.bridge.loops.loops_to_primfunc import build_imperative
 from mlirtri.lowering.bridge.loops.size_symbols import Symbols
-from mlirtri.lowering.core.loop_attributes import TILE_KERNEL
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir.attributes import strides_of
 from mlirtri.lowering.mlir.constants import global_constant
@@ -157,19 +156,6 @@ def _constant(module: ir.Module, symbol: str) -> Any:
 
 
 def _refuse_cuda(module: ir.Module) -> None:
-    [function] = public_functions(module)
-    if not is_static(function) and TILE_KERNEL not in function.attributes:
-        raise UnsupportedOperationError(
-            "CUDA code is made for known sizes only",
-            span_of(function.location),
-            help="annotate sizes of kernels with int, and compile programs with shapes={…}",
-        )
-    if strides_of(function):
-        raise UnsupportedOperationError(
-            "CUDA code reads row-major arguments only, not a StridedTensor",
-            span_of(function.location),
-            help="annotate it with mt.Tensor, and pass a copy",
-        )
     number = next((operation for operation in all_operations(module) if operation.name.startswith("complex.")), None)
     if number is not None:
         raise UnsupportedOperationError(

@@ -7,7 +7,7 @@ bytes of each buffer, which the emulated device checks accesses against.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import as_dtype
@@ -33,21 +33,37 @@ def host_module(functions: Sequence[Named], target: Target) -> Any:
     """Return the runtime module of the functions' host code; it looks kernels up in the modules that it imports."""
     pipeline, finish_host, _ = tvm.tirx.get_tir_pipeline(BUILD_PIPELINE)
     mod = pipeline(tirx.transform.BindTarget(target)(cuda_module(functions)))
+    spans = {name: {buffer.name: _span(buffer) for buffer in _strided(function)} for name, function in functions}
     most = most_shared_bytes(str(target.attrs["arch"]))
     on_host = {
-        variable: _on_cpu(function, most)
+        variable: _on_cpu(function, most, spans.get(variable.name_hint, {}))
         for variable, function in mod.functions_items()
         if int(function.attrs.get("calling_conv", 0)) != DEVICE_FUNCTION
     }
     return tvm.get_global_func("target.build.llvm")(finish_host()(IRModule(on_host)), target.host)
 
 
-def _on_cpu(function: PrimFunc, most: int) -> PrimFunc:
-    """Return a host function of CUDA tensors as one of the CPU's, whose launches say the sizes of memory."""
+def _strided(function: PrimFunc) -> list[Any]:
+    return [buffer for buffer in function.params if len(getattr(buffer, "strides", None) or ())]
+
+
+def _span(buffer: Any) -> Any:
+    """Return how many elements there are from the first of a strided buffer to behind its last one."""
+    elements: Any = tirx.IntImm("int64", 1)
+    for size, stride in zip(buffer.shape, buffer.strides, strict=True):
+        elements = elements + (size - 1) * stride
+    return elements
+
+
+def _on_cpu(function: PrimFunc, most: int, spans: Mapping[str, Any]) -> PrimFunc:
+    """Return a host function of CUDA tensors as one of the CPU's, whose launches say the sizes of memory.
+
+    `spans` has the elements of strided buffers by name.
+    """
     rules = [
         (tirx.EQ, _compared_with_cpu),
         (tirx.AttrStmt, _attribute_of_cpu),
-        (ir.Call, lambda node: _call(node, most)),
+        (ir.Call, lambda node: _call(node, most, spans)),
     ]
     return function.with_body(structural_map(function.body, rules, order="post"))
 
@@ -64,15 +80,15 @@ def _attribute_of_cpu(node: Any) -> Any:
     return tirx.AttrStmt(node.node, node.attr_key, tirx.IntImm("int32", _CPU), node.body)
 
 
-def _call(node: Any, most: int) -> Any:
+def _call(node: Any, most: int, spans: Mapping[str, Any]) -> Any:
     if _name(node) == _LAUNCH:
-        return _launch(node, most)
+        return _launch(node, most, spans)
     if _name(node) == _PACKED and node.args[0].value == _SET_DEVICE:
         return tirx.call_packed(_SET_DEVICE, tirx.IntImm("int32", _CPU), node.args[2])
     return node
 
 
-def _launch(node: Any, most: int) -> Any:
+def _launch(node: Any, most: int, spans: Mapping[str, Any]) -> Any:
     names = [str(name) for name in node.attrs.launch_params]
     count = len(node.args) - len(names)
     kernel, arguments = node.args[0], list(node.args[1:count])
@@ -80,11 +96,11 @@ def _launch(node: Any, most: int) -> Any:
     sizes = [tirx.Cast("int64", given.get(name, tirx.IntImm("int64", 1))) for name in _SIZES]
     sizes.append(tirx.Cast("int64", given.get(_DYNAMIC_BYTES, tirx.IntImm("int64", 0))))
     sizes.append(tirx.IntImm("int64", most))
-    extents = [_bytes_of(argument, kernel.value) for argument in arguments if not _is_number(argument)]
+    extents = [_bytes_of(argument, kernel.value, spans) for argument in arguments if not _is_number(argument)]
     return tirx.call_packed(kernel.value, *arguments, *sizes, *extents)
 
 
-def _bytes_of(argument: Expr, kernel: str) -> Expr:
+def _bytes_of(argument: Expr, kernel: str, spans: Mapping[str, Any]) -> Expr:
     """Return the bytes of the buffer whose data a launch passes."""
     buffer = argument.args[0] if isinstance(argument, ir.Call) and len(argument.args) else None
     if buffer is None or not hasattr(buffer, "shape"):
@@ -93,7 +109,7 @@ def _bytes_of(argument: Expr, kernel: str) -> Expr:
             help='run the kernel on a device, with target="cuda"',
         )
     size: Any = tirx.IntImm("int64", as_dtype(str(buffer.dtype)).bytes)
-    for extent in buffer.shape:
+    for extent in [spans[buffer.name]] if buffer.name in spans else buffer.shape:
         size = size * tirx.Cast("int64", extent)
     return size
 

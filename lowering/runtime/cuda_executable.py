@@ -17,6 +17,15 @@ ALIGNMENT = 16
 """Bytes of the widest load or store: tensors aligned to less, such as slices, are copied."""
 
 
+def _aligned(tensor: Any) -> Any:
+    """Return a tensor itself, or a copy with its strides; where elements share an address, it is row-major."""
+    if _is_aligned(tensor):
+        return tensor
+    if 0 in tensor.stride():
+        return tensor.clone()
+    return tensor.new_empty_strided(tensor.shape, tensor.stride()).copy_(tensor)
+
+
 def _is_aligned(tensor: Any) -> bool:
     return tensor.data_ptr() % ALIGNMENT == 0
 
@@ -59,7 +68,7 @@ class CudaExecutable:
             with self._building:
                 self._built = self._built or self._build()
         results = [tensor if _is_aligned(tensor) else tensor.new_empty(tensor.shape) for tensor in outputs]
-        aligned = [tensor if _is_aligned(tensor) else tensor.clone() for tensor in inputs]
+        aligned = [_aligned(tensor) for tensor in inputs]
         self._built.launch(aligned, results)
         for number in sorted(set(self.plan.updates.values()) if self.plan else ()):
             if aligned[number] is not inputs[number]:

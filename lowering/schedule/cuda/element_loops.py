@@ -6,13 +6,15 @@
             b[i, j] = a[i, j] * 2                   one thread: x[0] = b[0, 0]
         x = b[0, 0]
 
-The host runs loops of a constant number of iterations around launches. Conditions and bounds that are in device memory
-are read by the launches inside: a branch guards them, and other loops in order are one thread's.
+The host runs loops around launches, and branches, whose bounds and conditions sizes and constants give; a grid has as
+many blocks as the loop's sizes need at that call. Conditions and bounds that are in device memory are read by the
+launches inside: a branch guards them, and other loops in order are one thread's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -20,12 +22,17 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.loops.fusion import fused
 from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
-from mlirtri.lowering.schedule.cuda.largest_sizes import LARGEST_EXTENT, UNBOUNDED, with_largest_sizes
+from mlirtri.lowering.schedule.cuda.largest_sizes import (
+    LARGEST_EXTENT,
+    UNBOUNDED,
+    values_stored_once,
+    with_largest_sizes,
+)
 from mlirtri.lowering.schedule.cuda.tile_programs import bound
 from mlirtri.lowering.schedule.cuda.tile_statements import with_buffers
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.statements import depends_on, index, nodes_in, plus, sequence, substituted
-from mlirtri.lowering.tir.tiles import replaced
+from mlirtri.lowering.tir.tiles import at_least, at_most, quotient, remainder, replaced, sized
 from mlirtri.lowering.toolchain.tvm_names import (
     IMPERATIVE,
     PARALLEL,
@@ -35,6 +42,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     SBlockRealize,
     Schedule,
     Stmt,
+    TensorLoad,
     structural_map,
     tirx,
 )
@@ -52,7 +60,7 @@ def element_loops(function: PrimFunc, target: Target) -> Schedule | None:
     if IMPERATIVE not in (function.attrs or {}):
         return None
     body = with_largest_sizes(fused(prepare(function.body.block.body.block.body)))
-    launches = list(_Offload().statements(_flat(body), ()))
+    launches = list(_Offload(body).statements(_flat(body), ()))
     root = SBlockRealize([], True, SBlock([], [], [], "root", sequence(*launches)))
     module = IRModule({"main": function.with_body(root)})
     return Schedule(tirx.transform.ConvertSSA()(module)["main"], error_render_level="fast")
@@ -61,9 +69,16 @@ def element_loops(function: PrimFunc, target: Target) -> Schedule | None:
 class _Offload:
     """Statements of the host, and the kernels that they launch."""
 
-    def __init__(self) -> None:
+    def __init__(self, body: Any) -> None:
         self.names: dict[Any, Any] = {}
         """By variable that the host cannot read, the element of device memory that holds its value."""
+        self.values: dict[Any, Any] = {}
+        """By array of one element, its value of sizes and constants, where one statement outside of loops stores it."""
+        self._numbers = {
+            store.buffer
+            for store in _flat(body)
+            if isinstance(store, tirx.BufferStore) and store.buffer in values_stored_once(body)
+        }
 
     def statements(self, statements: Sequence[Any], guards: tuple[Any, ...]) -> Iterator[Any]:
         """Yield the host's statements; kernels run where all `guards`, elements of device memory, are true."""
@@ -74,6 +89,10 @@ class _Offload:
             statement = self._renamed(original)
             if isinstance(statement, tirx.AllocBuffer):
                 yield statement
+            elif isinstance(statement, tirx.Bind) and _is_of_host(statement.value):
+                yield statement
+            elif self._is_number(statement):
+                self.values[statement.buffer] = statement.value
             elif isinstance(statement, tirx.Bind):
                 allocation, store = self._kept(statement)
                 yield allocation
@@ -94,10 +113,16 @@ class _Offload:
                 help="use a size that is known at compile time",
             )
 
+    def _is_number(self, statement: Any) -> bool:
+        is_store = isinstance(statement, tirx.BufferStore) and statement.buffer in self._numbers
+        return is_store and _is_of_host(statement.value)
+
     def _renamed(self, statement: Any) -> Any:
-        return (
-            structural_map(statement, (tirx.Var, lambda node: self.names.get(node, node))) if self.names else statement
-        )
+        if not (self.names or self.values):
+            return statement
+        variable = (tirx.Var, lambda node: self.names.get(node, node))
+        load = (TensorLoad, lambda node: self.values.get(node.source, node))
+        return structural_map(statement, [variable, load], order="post")
 
     def _kept(self, binding: Any) -> tuple[Any, Any]:
         """Return an allocation of device memory for a named value, and its store."""
@@ -106,7 +131,13 @@ class _Offload:
         return tirx.AllocBuffer(buffer), tirx.BufferStore(buffer, binding.value, [index(0)])
 
     def _offloaded(self, statement: Any, guards: tuple[Any, ...]) -> Iterator[Any]:
-        if isinstance(statement, tirx.IfThenElse):
+        if isinstance(statement, tirx.IfThenElse) and _is_of_host(statement.condition):
+            arms = [
+                None if arm is None else sequence(*self.statements(_flat(arm), guards))
+                for arm in (statement.then_case, statement.else_case)
+            ]
+            yield tirx.IfThenElse(statement.condition, *arms)
+        elif isinstance(statement, tirx.IfThenElse):
             yield from self._branch(statement, guards)
         elif PARALLEL in statement.annotations:
             yield _grid_stride(statement, guards)
@@ -153,7 +184,18 @@ def _is_offloaded(statement: Stmt) -> bool:
         return True
     if not isinstance(statement, tirx.For):
         return False
-    return PARALLEL in statement.annotations or isinstance(statement.extent, tirx.IntImm)
+    return PARALLEL in statement.annotations or _is_of_host(statement.extent)
+
+
+def _is_of_host(expression: Any) -> bool:
+    """Return whether sizes and constants give an expression; not by a division that has to be guarded."""
+    divisions = nodes_in(expression, tirx.FloorDiv, tirx.FloorMod, tirx.Div, tirx.Mod)
+    return not reads_memory(expression) and all(_is_positive(node.b) for node in divisions)
+
+
+def _is_positive(divisor: Any) -> bool:
+    sides = (divisor.a, divisor.b) if isinstance(divisor, tirx.Max) else (divisor,)
+    return any(isinstance(side, tirx.IntImm) and side.value > 0 for side in sides)
 
 
 def _one_thread(statements: Sequence[Any], guards: tuple[Any, ...]) -> Iterator[Any]:
@@ -166,40 +208,61 @@ def _grid_stride(loop: Any, guards: tuple[Any, ...]) -> Any:
     """Return the launch of a parallel loop, of several where each only contains the next."""
     loops, body = _nest(loop)
     thread, block, step = (tirx.Var(name, "int64") for name in ("thread", "block", "step"))
-    extents = [nested.extent for nested in loops]
-    static = [int(extent) for extent in extents if isinstance(extent, tirx.IntImm)]
-    is_static = len(static) == len(extents)
-    most = prod(static) if is_static else int(loop.annotations.get(LARGEST_EXTENT, UNBOUNDED))
-    blocks = min(MOST_BLOCKS, max(1, -(-most // THREADS)))
-    total = index(prod(static)) if is_static else extents[0]
-    stride, first = blocks * THREADS, plus(block * index(THREADS), thread)
-    element = first if most <= stride else plus(step * index(stride), first)
+    extents = [_size(nested.extent) for nested in loops]
+    total = reduce(_times, extents)
+    # A constant bound of the grid is known, or the host knows its size, or nobody does.
+    most = total if _is_counted(loop) else int(loop.annotations.get(LARGEST_EXTENT, UNBOUNDED))
+    blocks = at_most(at_least(_quotient_above(most, THREADS), 1), MOST_BLOCKS)
+    stride, first = _times(blocks, THREADS), plus(block * index(THREADS), thread)
+    is_once = isinstance(most, int) and most <= stride
+    element = first if is_once else plus(step * sized(stride), first)
     values, rest = [], element
     for extent in reversed(extents[1:]):
-        values.append(tirx.floormod(rest, extent))
-        rest = tirx.floordiv(rest, extent)
+        values.append(remainder(rest, extent))
+        rest = quotient(rest, extent)
     for nested, value in zip(loops, [rest, *reversed(values)], strict=True):
         body = substituted(body, nested.loop_var, plus(nested.min, value))
-    body = tirx.IfThenElse(tirx.LT(element, total), body, None)
-    if element is not first:
-        rounds = tirx.floordiv(total + index(stride - 1), index(stride))
+    body = tirx.IfThenElse(tirx.LT(element, sized(total)), body, None)
+    if not is_once:
+        last = index(stride - 1) if isinstance(stride, int) else stride - index(1)
+        rounds = tirx.floordiv(sized(total) + last, sized(stride))
         body = tirx.For(step, index(0), rounds, tirx.ForKind.SERIAL, body, None, dict(loop.annotations))
     return _launch(body, blocks, THREADS, guards, thread, block)
 
 
+def _times(x: Any, y: Any) -> Any:
+    return x * y if isinstance(x, int) and isinstance(y, int) else sized(x) * sized(y)
+
+
+def _quotient_above(x: Any, y: int) -> Any:
+    return -(-x // y) if isinstance(x, int) else tirx.floordiv(x + index(y - 1), index(y))
+
+
+def _size(extent: Any) -> Any:
+    """Return an extent as a number where it is one, and never less than 0."""
+    if isinstance(extent, tirx.IntImm):
+        return int(extent)
+    return extent if isinstance(extent, tirx.Var) else tirx.max(extent, index(0))
+
+
+def _is_counted(loop: Any) -> bool:
+    return LARGEST_EXTENT not in loop.annotations and _is_of_host(loop.extent)
+
+
 def _nest(loop: Any) -> tuple[list[Any], Any]:
-    """Return a parallel loop with those that it consists of, as far as their extents are constants, and the body."""
+    """Return a parallel loop with those that it consists of, as far as the host knows their extents, and the body."""
     loops, body = [loop], loop.body
-    while isinstance(body, tirx.For) and PARALLEL in body.annotations and isinstance(loop.extent, tirx.IntImm):
+    while isinstance(body, tirx.For) and PARALLEL in body.annotations and _is_counted(loop):
         variables = [outer.loop_var for outer in loops]
-        if not isinstance(body.extent, tirx.IntImm) or depends_on(body.min, variables) or reads_memory(body.min):
+        bounds = (body.min, body.extent)
+        if not all(map(_is_of_host, bounds)) or any(depends_on(each, variables) for each in bounds):
             break
         loops.append(body)
         body = body.body
     return loops, body
 
 
-def _launch(body: Any, blocks: int, threads: int, guards: tuple[Any, ...], thread: Any, block: Any) -> Any:
+def _launch(body: Any, blocks: Any, threads: int, guards: tuple[Any, ...], thread: Any, block: Any) -> Any:
     for guard in reversed(guards):
         body = tirx.IfThenElse(guard, body, None)
     body = _in_registers(_without_names_of_functions(body))

@@ -60,7 +60,7 @@ class _Bounds:
         self.extents: dict[Any, int] = {}
         """By variable of a loop with a varying extent, the largest one."""
         self._analyzer = Analyzer()
-        self._values = _values_stored_once(statement)
+        self._values = values_stored_once(statement)
         rules = [(tirx.Bind, self._name), (tirx.For, self._enter), (tirx.AllocBuffer, self._allocate)]
         structural_walk(statement, rules, order="pre")
 
@@ -84,7 +84,7 @@ class _Bounds:
         return int(self._analyzer.const_int_bound(size).max_value)
 
 
-def _values_stored_once(statement: Stmt) -> dict[Any, Any]:
+def values_stored_once(statement: Stmt) -> dict[Any, Any]:
     """Return the value of each scalar buffer that one statement alone stores."""
     scalars = {
         node.buffer

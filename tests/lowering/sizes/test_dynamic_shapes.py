@@ -232,12 +232,15 @@ class TestKnownShapes:
         with pytest.raises(ArgumentMismatchError):
             known(x, normal(5, 6))
 
-    def test_cuda_code_is_for_known_shapes(self):
+    def test_cuda_code_is_for_known_and_unknown_shapes(self):
         program = mt.from_mlir(ADD)
-        with pytest.raises(UnsupportedOperationError, match="known sizes only"):
-            program.compile(target="cuda:sm_80", pipeline="linalg")
-        shapes = {"x": (64, 4), "y": (64, 4)}
-        assert "__global__" in program.compile(target="cuda:sm_80", pipeline="linalg", shapes=shapes).ir["cuda"]
+        known = program.compile(target="cuda:sm_80", pipeline="linalg", shapes={"x": (64, 4), "y": (64, 4)})
+        assert known.stats["launches"][0].grid == (1, 1, 1)
+        unknown = program.compile(target="cuda:emulated", pipeline="linalg")
+        assert unknown.stats["launches"][-1].grid[0] is None
+        for rows in (2, 9):
+            x, y = normal(rows, 4), normal(rows, 4)
+            check(unknown(x, y), x + y)
 
     def test_shapes_that_do_not_fit(self):
         program = mt.from_mlir(ADD)
