@@ -1,4 +1,4 @@
-"""Decompose argmax/argmin, medians, modes, cumulative extrema, unique elements, and searches.
+"""Decompose argmax/argmin, medians, modes, cumulative extrema, and searches.
 
 Indices of equal elements are eager's where eager specifies them.
 """
@@ -145,40 +145,6 @@ def cumulative_extremum(is_beyond: Callable[[Tensor, Tensor], Tensor]) -> Callab
         )
 
     return scan
-
-
-@decomposes(aten._unique2.default)
-def unique(x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:  # noqa: A002
-    """Return the sorted elements without duplicates, and optionally inverse indices and counts."""
-    if x.numel() == 0:
-        return NotImplemented
-    values, order = torch.sort(x.flatten())
-    result, inverse, counts = _unique_runs(values, return_inverse, return_counts)
-    if return_inverse:
-        inverse = torch.zeros_like(order).scatter(0, order, inverse).view(x.shape)
-    return result, inverse, counts
-
-
-@decomposes(aten.unique_consecutive.default)
-def unique_consecutive(x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Any = None) -> Any:
-    """Return the elements without consecutive duplicates, and optionally inverse indices and counts."""
-    if x.numel() == 0 or dim is not None:
-        return NotImplemented
-    result, inverse, counts = _unique_runs(x.flatten(), return_inverse, return_counts)
-    return result, inverse.view(x.shape) if return_inverse else inverse, counts
-
-
-def _unique_runs(x: Tensor, return_inverse: bool, return_counts: bool) -> tuple[Tensor, Tensor, Tensor]:
-    is_new = torch.cat([torch.ones(1, dtype=torch.bool, device=x.device), x[1:] != x[:-1]])
-    indices = torch.nonzero(is_new)[:, 0]
-    none = torch.empty(0, dtype=torch.int64, device=x.device)
-    run = is_new.long().cumsum(0) - 1
-    inverse = run if return_inverse else none
-    if not return_counts:
-        return x[indices], inverse, none
-    # Give the result the dynamic size of `indices` itself, not an expression of it.
-    counts = torch.zeros_like(run).scatter_add(0, run, torch.ones_like(run))
-    return x[indices], inverse, counts[run[indices]]
 
 
 @decomposes(aten.searchsorted.Tensor)

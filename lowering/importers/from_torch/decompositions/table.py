@@ -39,6 +39,7 @@ from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401
     recurrent,
     reductions,
     special_functions,
+    unique_elements,
     views,
 )
 from mlirtri.lowering.importers.from_torch.decompositions.experts import foreign
