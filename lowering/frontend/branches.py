@@ -20,8 +20,11 @@ from mlirtri.lowering.frontend.language import merging
 from mlirtri.lowering.frontend.language.builder import describe
 from mlirtri.lowering.frontend.language.scf import Arms, condition_of
 from mlirtri.lowering.frontend.language.storage import Storage, current, either, has_memory, with_memory
-from mlirtri.lowering.frontend.operators import condition, predicate_at
+from mlirtri.lowering.frontend.operators import ONLY_TRUTH, condition, predicate_at
 from mlirtri.lowering.frontend.scope import FailedAssignment, Unavailable
+
+Evaluate = Callable[[FunctionContext, ast.expr], Any]
+"""`visit`, or `condition` where only the truth of an operand counts."""
 
 
 @handles(ast.If)
@@ -86,34 +89,40 @@ def select(
 
 @handles(ast.BoolOp)
 def visit_bool_op(context: FunctionContext, node: ast.BoolOp) -> Any:
-    """Return the value of `and` or `or`: that of the first operand that decides, or of the last."""
+    """Return the value of `and` or `or`: that of the first operand that decides, or of the last.
+
+    As a condition only its truth counts: operands of several dtypes are compared with zero.
+    """
     is_or = isinstance(node.op, ast.Or)
-    value = visit(context, node.values[0])
+    evaluate = condition if getattr(node, ONLY_TRUTH, False) else visit
+    value = evaluate(context, node.values[0])
     for operand in node.values[1:]:
         predicate = predicate_at(context, value, node.values[0])
         if isinstance(predicate, TriValue):
-            value = _either(context, is_or, value, predicate, operand)
+            value = _either(context, is_or, value, predicate, operand, evaluate)
         elif predicate == is_or:
             return value
         else:
-            value = visit(context, operand)
+            value = evaluate(context, operand)
     return value
 
 
-def _either(context: FunctionContext, is_or: bool, value: Any, predicate: TriValue, right: ast.expr) -> Any:
+def _either(
+    context: FunctionContext, is_or: bool, value: Any, predicate: TriValue, right: ast.expr, evaluate: Evaluate
+) -> Any:
     b = context.b
     has_effect = any(isinstance(part, (ast.Call, ast.NamedExpr)) for part in ast.walk(right))
     if not has_effect and predicate is value:
         # Without side effects both sides can be computed and combined without a branch.
         with b.guarded(b.tri.logical_not(predicate) if is_or else predicate):
-            other = visit(context, right)
+            other = evaluate(context, right)
         if isinstance(other, TriValue) and other.type == predicate.type:
             combined = (b.tri.logical_or if is_or else b.tri.logical_and)(predicate, other)
             combined = replace(combined, weak=predicate.weak and other.weak)
             return either(combined, (value, other), "the result of `and` or `or`")
         decided = lambda: other  # noqa: E731 - the same value, whichever way it is combined
     else:
-        decided = lambda: visit(context, right)  # noqa: E731
+        decided = lambda: evaluate(context, right)  # noqa: E731
     arms = (lambda: value, decided) if is_or else (decided, lambda: value)
     return select(context, predicate, *arms, right)
 

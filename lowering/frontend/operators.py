@@ -28,6 +28,8 @@ BINARY = {
     ast.BitXor: ("bitwise_xor", operator.xor), ast.LShift: ("left_shift", operator.lshift),
     ast.RShift: ("right_shift", operator.rshift),
 }  # fmt: skip
+ONLY_TRUTH = "only_truth"
+"""The attribute of a node of `and` or `or` of whose value only the truth is used."""
 UNARY = {
     ast.USub: ("negative", operator.neg), ast.Invert: ("bitwise_not", operator.invert),
     ast.UAdd: (None, operator.pos), ast.Not: (None, operator.not_),
@@ -140,7 +142,8 @@ def _numpy_power(b: Language, left: TriValue, right: Any) -> Any:
 
 @handles(ast.UnaryOp)
 def visit_unary_op(context: FunctionContext, node: ast.UnaryOp) -> Any:
-    operand = visit(context, node.operand)
+    evaluate = condition if isinstance(node.op, ast.Not) and isinstance(node.operand, ast.BoolOp) else visit
+    operand = evaluate(context, node.operand)
     name, function = UNARY[type(node.op)]
     if not isinstance(operand, TriValue):
         return fold(function, operand)
@@ -224,6 +227,8 @@ def is_integer(value: Any) -> bool:
 
 def condition(context: FunctionContext, test: ast.expr) -> bool | TriValue:
     """Return the truth value of an expression: a compile-time bool, or a rank-0 bool tensor."""
+    if isinstance(test, ast.BoolOp):
+        setattr(test, ONLY_TRUTH, True)
     return predicate_at(context, visit(context, test), test)
 
 

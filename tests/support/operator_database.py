@@ -1,8 +1,8 @@
 """Runs samples of torch's operator database through `mt.from_torch` and compares them with eager.
 
 ``python -m operator_database --record FILE`` appends one JSON line per sample to FILE and runs none a second time. A
-worker process compiles them, several samples of an operator as one program; a crash or an endless loop is the failure of
-one sample. The database is ``torch.testing._internal.common_methods_invocations.op_db``, which needs the packages
+worker process compiles them, several samples of an operator as one program; a crash or an endless loop is the failure
+of one sample. The database is ``torch.testing._internal.common_methods_invocations.op_db``, which needs the packages
 ``expecttest`` and ``hypothesis``.
 """
 
@@ -186,8 +186,8 @@ def _blame(running: list[Sample], outcome: str, detail: str, options: argparse.N
     """Record the outcome of one sample; mark several as such that run alone."""
     alone = len(running) == 1
     for sample in running:
-        _append(options.record, Outcome(**asdict(sample), pipeline=options.pipeline,
-                                        outcome=outcome if alone else "pending", detail=detail if alone else "alone"))  # fmt: skip
+        found = (outcome, detail) if alone else ("pending", "to be run alone")
+        _append(options.record, Outcome(**asdict(sample), pipeline=options.pipeline, outcome=found[0], detail=found[1]))
 
 
 def _read(stream: Any, lines: queue.Queue[str | None]) -> None:
@@ -251,7 +251,7 @@ class Group:
             # Entries of random operators seed them with one number, which is another one in the second call.
             with mock.patch("torch.manual_seed", lambda seed: torch.default_generator.manual_seed(seed + 1)):
                 again = self._eager(call)
-        except Exception as error:  # noqa: BLE001 - whatever a test of torch raises
+        except Exception as error:
             return None, None, f"eager: {type(error).__name__}: {error}"
         leaves = pytree.tree_leaves((call, expected))
         if any(_is_tensor(leaf) and leaf.layout != torch.strided for leaf in leaves):
@@ -273,8 +273,10 @@ class Group:
         calls = [call for _, call, _ in ready]
         tensors = tuple(leaf.detach() for leaf in pytree.tree_leaves(calls) if _is_tensor(leaf))
         try:
-            results = mt.from_torch(Call(self.entry.op, calls).eval(), tensors).compile(pipeline=self.pipeline)(*tensors)
-        except Exception as error:  # noqa: BLE001 - what no user should see is what is looked for
+            results = mt.from_torch(Call(self.entry.op, calls).eval(), tensors).compile(pipeline=self.pipeline)(
+                *tensors
+            )
+        except Exception as error:
             if len(ready) > 1:
                 middle = len(ready) // 2
                 yield from self._compiled(ready[:middle])
@@ -300,7 +302,7 @@ class Group:
     def _is_nearer(self, call: Any, result: Any, expected: Any) -> bool:
         try:
             wide = self._eager(pytree.tree_map(_widened, call))
-        except Exception:  # noqa: BLE001 - not every operator takes a wider dtype
+        except Exception:
             return False
         triples = zip(*map(pytree.tree_leaves, (result, expected, wide)), strict=True)
         return _difference(result, expected, contents=False) is None and all(
@@ -353,7 +355,9 @@ def summary(record: Path, pipeline: str) -> str:
     """Return the numbers of outcomes."""
     found = outcomes(record, pipeline)
     counts = Counter(each.outcome for each in found.values())
-    return f"{pipeline}: {len(found)} samples, " + ", ".join(f"{number} {name}" for name, number in counts.most_common())
+    return f"{pipeline}: {len(found)} samples, " + ", ".join(
+        f"{number} {name}" for name, number in counts.most_common()
+    )
 
 
 if __name__ == "__main__":

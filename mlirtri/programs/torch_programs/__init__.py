@@ -1,7 +1,8 @@
 """torch modules as programs: `mt.from_torch`, the backend of `torch.compile`, and kernels as torch's operators.
 
 *Takes* a `torch.nn.Module`, an `ExportedProgram`, or Dynamo's graphs. *Gives* kernels that are called like the module.
-*Refuses* what torch does not export, random numbers in `torch.compile`, and calls that differ from the export.
+*Refuses* what torch does not export, random numbers whose count depends on elements, and calls that differ from the
+export.
 `mlirtri/cli` and `mlirtri/__init__.py`, which loads it lazily, import this package.
 
 - `program.py`: `from_torch` and `TorchProgram`
@@ -9,6 +10,7 @@
 - `graphs.py`: an exported program to a `TorchGraph`, its tensors, and its calling convention
 - `calling_convention.py`: arguments, results and sizes of a call
 - `calling_json.py`: the same as JSON, for kernels that are saved
+- `random_draws.py`: random tensors, drawn from torch's generator at each call; `lifted_draws.py` finds them in a graph
 - `torch_kernel.py`: the kernel, which also writes the buffers and arguments that the module writes, and packs weights
   again that were written
 - `flat_calls.py`: the fast path of calls with tensors alone

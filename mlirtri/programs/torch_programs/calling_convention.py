@@ -12,6 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from mlirtri.errors import ArgumentMismatchError
+from mlirtri.programs.torch_programs.random_draws import Draw
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,8 @@ class Calling:
     sizes: Sizes = field(default_factory=Sizes)
     names: tuple[str, ...] = ()
     """Of the arguments that were given in order at the export, which a call may name."""
+    draws: tuple[Draw, ...] = ()
+    """Random tensors, which the function takes after the arguments."""
 
     def flattened(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Return the leaves of the arguments; raises `ArgumentMismatchError`."""

@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from mlirtri.errors import ArtifactError
 from mlirtri.programs.torch_programs.calling_convention import ArgumentLeaf, Calling, Returned, Sizes
+from mlirtri.programs.torch_programs.random_draws import Draw
 
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.USub: operator.neg,
@@ -33,6 +34,7 @@ def calling_json(calling: Calling) -> dict[str, Any]:
         "expressions": [[leaf, axis, _expression_json(size)] for leaf, axis, size in calling.sizes.expressions],
         "ranges": [[_expression_json(size), *map(float, limits)] for size, limits in calling.sizes.ranges.items()],
         "names": list(calling.names),
+        "draws": [[draw.operator, draw.arguments, draw.options] for draw in calling.draws],
     }
 
 
@@ -49,6 +51,7 @@ def calling_of_json(data: dict[str, Any]) -> Calling:
         frozenset(data["persistent"]),
         Sizes(expressions, {_expression(text): (low, high) for text, low, high in data["ranges"]}),
         tuple(data["names"]),
+        tuple(Draw(*draw) for draw in data["draws"]),
     )
 
 

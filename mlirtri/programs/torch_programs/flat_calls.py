@@ -13,7 +13,7 @@ from mlirtri.programs.torch_programs.calling_convention import Calling
 
 def flat_call(calling: Calling, runner: Runner, general: Call) -> Call:
     """Return `general`, made faster for plain tensors or arrays."""
-    if calling.input_updates or calling.buffer_updates or not _takes_leaves(calling):
+    if calling.input_updates or calling.buffer_updates or calling.draws or not _takes_leaves(calling):
         return general
     if any(argument.is_constant for argument in calling.inputs):
         return _with_constants(calling, runner, general)

@@ -17,11 +17,11 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.traceback import preserve_node_meta
 from torch.utils import _pytree as pytree
 
-from mlirtri.errors import KernelValueError
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
-from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph, span_of_node
+from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph
 from mlirtri.programs.torch_programs.calling_convention import ArgumentLeaf, Calling, Returned
 from mlirtri.programs.torch_programs.graphs import bind_attributes, bound_last
+from mlirtri.programs.torch_programs.lifted_draws import lifted
 from mlirtri.programs.torch_programs.program import EXPORTING, TorchProgram
 from mlirtri.programs.torch_programs.torch_kernel import TorchKernel
 
@@ -34,7 +34,6 @@ class TracedFunction:
     """A graph with the kernels compiled from it."""
 
     def __init__(self, graph: torch.fx.GraphModule, name: str, options: Mapping[str, Any]):
-        _refuse_random_numbers(graph)
         self.graph = graph
         self.name = name
         self.options = dict(options)
@@ -108,11 +107,12 @@ def _split_graph(
             module.graph.erase_node(node)
     bound: dict[str, str] = {}
     tensors: dict[str, torch.Tensor] = {}
+    draws = lifted(module, {name: position for name, position in positions.items() if not leaves[position].is_constant})
     bind_attributes(module, bound, tensors)
     bound_last(module.graph, bound)
     _, arguments = pytree.tree_flatten((tuple(leaves), {}))
     _, results = pytree.tree_flatten(list(returned))
-    calling = Calling(arguments, tuple(leaves), results, tuple(returned), {}, {})
+    calling = Calling(arguments, tuple(leaves), results, tuple(returned), {}, {}, draws=tuple(draws))
     return TorchGraph(module, bound), tensors, calling, strides
 
 
@@ -162,16 +162,6 @@ def _copied(graph: torch.fx.Graph) -> torch.fx.Graph:
     copy = torch.fx.Graph()
     copy.output(copy.graph_copy(graph, {}))
     return copy
-
-
-def _refuse_random_numbers(graph: torch.fx.GraphModule) -> None:
-    for node in graph.graph.nodes:
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            raise KernelValueError(
-                f"the graph draws random numbers ({node.target}), which would not be those of eager mode",
-                span_of_node(node),
-                help="call model.eval() where this is dropout, or draw them outside of the compiled function",
-            )
 
 
 def _is_symbolic(node: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -31,6 +32,7 @@ from mlirtri.lowering.importers.from_torch.graph_passes import (
 )
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph, span_of_node
 from mlirtri.programs.torch_programs.calling_convention import ArgumentLeaf, Calling, Returned, Sizes
+from mlirtri.programs.torch_programs.lifted_draws import lifted
 
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
@@ -46,7 +48,9 @@ def split_program(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Ca
     torch_quotients.rewrite(graph)
     torch_empties.rewrite(graph)
     bound, tensors, inputs = _inputs(program, graph)
-    calling = _outputs(program, graph, bound, inputs)
+    positions = {leaf.name: position for position, leaf in enumerate(inputs) if not leaf.is_constant}
+    draws = lifted(program.graph_module, positions)
+    calling = replace(_outputs(program, graph, bound, inputs), draws=tuple(draws))
     for node in [node for node in graph.nodes if node.op == "placeholder"]:
         if not node.users and node.name in bound:
             graph.erase_node(node)

@@ -22,14 +22,13 @@ from mlirtri.errors import (
     ArgumentMismatchError,
     KernelError,
     KernelTypeError,
-    KernelValueError,
     UnsupportedOperationError,
 )
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
-from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph, span_of_node
+from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph
 from mlirtri.lowering.importers.from_torch.tracing.tracing import (
     keep_strides_of_attention,
     replace_prims_views,
@@ -62,7 +61,6 @@ def from_torch(
         with EXPORTING:
             exported = _exported(module, tuple(args), dict(kwargs or {}), dynamic_shapes, strict)
             graph, tensors, calling = split_program(exported)
-        _refuse_dropout(module, graph)
         program = TorchProgram(_name_of(module), graph, tensors, calling)
         program.original = ("torch", module)
         return program
@@ -178,19 +176,6 @@ class _Function(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
-
-
-def _refuse_dropout(module: Any, graph: TorchGraph) -> None:
-    """Refuse a module in training mode that draws random numbers, most likely by mistake."""
-    if not getattr(module, "training", False):
-        return
-    for node in graph.module.graph.nodes:
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            raise KernelValueError(
-                f"the module is in training mode and draws random numbers ({node.target})",
-                span_of_node(node),
-                help="call module.eval() before from_torch",
-            )
 
 
 def _name_of(module: Any) -> str:

@@ -92,6 +92,7 @@ class TorchKernel(Kernel):
         """Call with flat arguments, and return flat results."""
         pairs = zip(self.calling.inputs, leaves, strict=True)
         inputs = [leaf for parameter, leaf in pairs if not parameter.is_constant]
+        inputs += [draw.tensor(leaves) for draw in self.calling.draws]
         if self.calling.input_updates or self.calling.buffer_updates:
             self._check_written(leaves)
         results = self._results(inputs)

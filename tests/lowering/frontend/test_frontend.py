@@ -290,3 +290,23 @@ def test_only_mlir_stages_are_given_out():
     with pytest.raises(errors.UnknownOptionError, match="is not MLIR") as caught:
         kernel.to_mlir("tir")
     assert caught.value.help == "its MLIR stages are tri"
+
+
+def truths(counts, x):
+    out = np.zeros((4, 5), np.int64)
+    for i in range(5):
+        out[0, i] = 1 if i == 3 or (i != 2 and counts[i]) else 0
+        if counts[i] and x[i]:
+            out[1, i] = 1
+        if not (counts[i] or x[i] > 1 or i):
+            out[2, i] = 1
+        k = i
+        while k < 5 and counts[k]:
+            k += 1
+        out[3, i] = k
+    return out
+
+
+def test_operands_of_several_dtypes_in_a_condition():
+    counts, x = np.array([0, 3, 0, 7, 1], np.uint8), np.array([0.0, 1.5, -2.0, 0.0, 4.0])
+    np.testing.assert_array_equal(mt.jit(truths, pipeline="mlir")(counts, x), truths(counts, x))

@@ -10,6 +10,7 @@ returns `NotImplemented`, the operator stays, and torch-mlir lowers or refuses i
   `bessel_functions.py`, `orthogonal_polynomials.py`: elementwise operators
 - `complex_tensors.py`, `complex_functions.py`: complex operands
 - `reductions.py`, `order_statistics.py`, `unique_elements.py`, `counting.py`: reductions, scans, sorting
+- `random_numbers.py`: draws that depend on elements
 - `views.py`, `indexing.py`: shapes, reads and writes
 - `matrices/`: products, factorizations, eigenvalues, Fourier transforms
 - `recurrent.py`, `experts.py`: recurrent layers and grouped products, as loops

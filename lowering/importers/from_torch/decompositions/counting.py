@@ -1,4 +1,4 @@
-"""Decompose counts, and draws by cumulative counts: bincount, histc, repeat_interleave and multinomial.
+"""Decompose counts: bincount, histc and repeat_interleave.
 
 Results of data-dependent, unbounded size are slices of a tensor of `LARGEST_RESULT` elements; a larger result fails a
 run-time assertion.
@@ -76,16 +76,3 @@ def histc(x: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:  # noq
     index = torch.clamp((flat >= edges).long().sum(-1) - 1, max=bins - 1)
     in_range = (flat >= low) & (flat <= high)
     return ((index.unsqueeze(-1) == iota[:bins]) & in_range).long().sum(0).to(x.dtype)
-
-
-@decomposes(aten.multinomial.default)
-def multinomial(x: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Tensor:
-    """Draw indices with probabilities `x`: count the prefix sums below a uniform random fraction of the sum."""
-    if x.dim() != 2 or not replacement or generator is not None:
-        return NotImplemented
-    sums = torch.cumsum(x, 1)
-    drawn = torch.rand(x.shape[0], num_samples, dtype=x.dtype, device=x.device) * sums[:, -1:]
-    below = (sums.unsqueeze(1) <= drawn.unsqueeze(2)).sum(2)
-    # Rounding may make the fraction the whole sum; then the last non-zero weight is drawn.
-    last = torch.where(x > 0, torch.arange(x.shape[1], device=x.device), 0).amax(1, True)
-    return torch.minimum(below, last)

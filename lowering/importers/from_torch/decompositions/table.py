@@ -36,6 +36,7 @@ from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401
     networks,
     order_statistics,
     orthogonal_polynomials,
+    random_numbers,
     recurrent,
     reductions,
     special_functions,

@@ -124,6 +124,18 @@ def test_unique_and_repeat_interleave():
     check(without_repeats, torch.tensor([[3, 1, 1], [2, 2, 3]]), pipeline="mlir")
 
 
+def unique_slices(x, empty):
+    along = [torch.unique(x, dim=dim, return_inverse=True, return_counts=True) for dim in (0, 1)]
+    along += [torch.unique_consecutive(x, dim=dim, return_inverse=True, return_counts=True) for dim in (0, -1)]
+    none = torch.unique(empty, return_inverse=True, return_counts=True), torch.unique(empty, dim=0)
+    return along, none, torch.unique_consecutive(empty)
+
+
+def test_unique_slices():
+    x = torch.tensor([[1, 0, 0, 2], [1, 0, 0, 2], [0, 3, 3, 1], [1, 0, 0, 2], [0, 2, 2, 9]])
+    check(unique_slices, x.unsqueeze(2).expand(5, 4, 2), torch.zeros(0, 3), pipeline="mlir")
+
+
 def bits_and_truths(x, empty, u):
     truths = u.any(0), u.all(0), u.any(), u.all(), empty.any(1), empty.all(1), (empty.float() > 0).all(1)
     return x << 2, x >> 1, torch.bitwise_left_shift(x, 3), truths
