@@ -10,7 +10,7 @@ imports this package.
 - `fold.py`, `unroll.py`: what is known before the graph runs, also how often loops do
 - `repairs.py`: nodes that torch-mlir lowers incorrectly or not at all, rewritten or refused; by family `casts.py`,
   `quantization.py`, `pools.py`, `layers.py`, `indexing.py`, `recurrences.py` with
-  `sequences.py`, `resize.py`, `samples.py` and
+  `sequences.py`, `resize.py`, `samples.py`, `selection.py` and
   `transforms.py`
 - `graph.py`: the model to an `OnnxGraph`, by all of these, with weights as inputs
 - `onnx_to_torch.py`: an `OnnxGraph` to the torch dialect

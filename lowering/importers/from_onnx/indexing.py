@@ -1,8 +1,9 @@
-"""Rewrite scatters by minimum and maximum, padding that wraps round, ranges of 16-bit floats, empty reshapes."""
+"""Rewrite scatters by extrema or of run-time many indices, padding that wraps round, 16-bit ranges, empty reshapes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,53 @@ def _contracted(node: Any, _: Values) -> list[Any]:
     return add.nodes
 
 
+def _gathered(node: Any, values: Values) -> list[Any]:
+    """Gather run-time many slices by one index each."""
+    shape, indices = values.shape(node.input[0]), values.sizes(node.input[1])
+    if shape is None or indices is None or None not in indices or attribute_of(node, "batch_dims", 0):
+        return [node]
+    add, rank = Nodes(node), indices[-1]
+    if rank is None:
+        return [node]
+    rows = add("Reshape", node.input[0], add.constant(np.array([prod(shape[:rank]), *shape[rank:]])))
+    add("Gather", rows, _row_numbers(add, node.input[1], shape[:rank]), axis=0, result=0)
+    return add.nodes
+
+
+def _scattered_slices(node: Any, values: Values) -> list[Any]:
+    """Scatter run-time many slices by one index each."""
+    shape, indices = values.shape(node.input[0]), values.sizes(node.input[1])
+    if shape is None or indices is None or len(indices) != 2 or indices[0] is not None or indices[1] is None:
+        return [node]
+    add, rank = Nodes(node), indices[1]
+    count, width = prod(shape[:rank]), prod(shape[rank:])
+    index = add("Unsqueeze", _row_numbers(add, node.input[1], shape[:rank]), add.constant(np.array([1])))
+    if width != 1:
+        # Multiplied, not expanded, so that the number of rows remains that of the indices.
+        index = add("Mul", index, add.constant(np.ones((1, width), np.int64)))
+    data, updates = (
+        add("Reshape", name, add.constant(np.array([first, width])))
+        for name, first in ((node.input[0], count), (node.input[2], -1))
+    )
+    kept = {a.name: attribute_of(node, a.name, None) for a in node.attribute}
+    scattered = add("ScatterElements", data, index, updates, axis=0, **kept)
+    add("Reshape", scattered, add.constant(np.array(shape)), result=0)
+    return add.nodes
+
+
+def _row_numbers(add: Nodes, indices: str, shape: list[int]) -> str:
+    """Return the row-major number of each index vector; one outside of the shape gets a number past the last."""
+    sizes = np.array(shape)
+    steps = np.array([prod(shape[axis + 1 :]) for axis in range(len(shape))])
+    index = add("Cast", indices, to=TensorProto.INT64)
+    size, zero = add.constant(sizes), add.constant(np.array(0))
+    index = add("Where", add("Less", index, zero), add("Add", index, size), index)
+    is_inside = add("And", add("GreaterOrEqual", index, zero), add("Less", index, size))
+    parts = add("Where", is_inside, add("Mul", index, add.constant(steps)), add.constant(np.array(prod(shape))))
+    return add("ReduceSum", parts, add.constant(np.array([-1])), keepdims=0)
+
+
 INDEXING: dict[str, Callable[[Any, Values], list[Any]]] = {
     "ScatterElements": _scattered, "Pad": _wrapped, "Range": _range, "Reshape": _reshaped, "Einsum": _contracted,
+    "GatherND": _gathered, "ScatterND": _scattered_slices,
 }  # fmt: skip

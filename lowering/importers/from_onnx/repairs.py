@@ -18,6 +18,7 @@ from mlirtri.lowering.importers.from_onnx.quantization import QUANTIZATION
 from mlirtri.lowering.importers.from_onnx.recurrences import RECURRENCES
 from mlirtri.lowering.importers.from_onnx.resize import RESIZES
 from mlirtri.lowering.importers.from_onnx.samples import SAMPLES
+from mlirtri.lowering.importers.from_onnx.selection import SELECTION
 from mlirtri.lowering.importers.from_onnx.transforms import TRANSFORMS
 
 INTEGERS: dict[int, int] = {TensorProto.INT32: 31, TensorProto.INT64: 63}
@@ -167,7 +168,8 @@ def _product_with_vector(node: Any, values: Values) -> list[Any]:
 
 
 RULES: dict[str, Callable[[Any, Values], list[Any]]] = {
-    **CASTS, **INDEXING, **LAYERS, **POOLS, **QUANTIZATION, **RECURRENCES, **RESIZES, **SAMPLES, **TRANSFORMS,
+    **CASTS, **INDEXING, **LAYERS, **POOLS, **QUANTIZATION, **RECURRENCES, **RESIZES, **SAMPLES, **SELECTION,
+    **TRANSFORMS,
     **dict.fromkeys(("Celu", "Elu", "Selu", "Softplus", "Mish", "HardSwish", "LogSoftmax", "Erf"), _in_fp32),
     "MatMul": _product_with_vector, "Slice": _backward_slice, "Softmax": _softmax,
     "LpNormalization": _normalised, "Sign": _signs, "Pow": _powers, "ArgMax": _extremum_index,
