@@ -8,6 +8,7 @@ imports this package.
 - `known_inputs.py`: inputs that decide shapes, as constants
 - `expand.py`: operators replaced by ONNX's own definitions of them
 - `fold.py`, `unroll.py`: what is known before the graph runs, also how often loops do
+- `loops.py`, `torch_loops.py`: loops that remain, with results in buffers that they carry, as torch's
 - `repairs.py`: nodes that torch-mlir lowers incorrectly or not at all, rewritten or refused; by family `casts.py`,
   `quantization.py`, `pools.py`, `layers.py`, `indexing.py`, `recurrences.py` with
   `sequences.py`, `resize.py`, `samples.py`, `selection.py` and

@@ -15,6 +15,7 @@ import onnx
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
+from mlirtri.lowering.importers.from_onnx.loops import copy_constants
 from mlirtri.lowering.importers.from_onnx.nodes import Values, attribute_of, constant, graphs_in, version_of, with_types
 from mlirtri.lowering.importers.from_onnx.unroll import branch_of, unrolled_loop, unrolled_scan
 
@@ -74,6 +75,7 @@ class _Folding:
         values = outer.within(graph)
         nodes: list[Any] = []
         for node in graph.node:
+            copy_constants(node, values)
             folded = self._folded(node, values)
             if folded is None:
                 for inner in graphs_in(node):

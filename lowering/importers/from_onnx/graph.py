@@ -19,7 +19,8 @@ from mlirtri.errors import KernelError, KernelTypeError, UnsupportedOperationErr
 from mlirtri.lowering.importers.from_onnx.casts import store, stored_array
 from mlirtri.lowering.importers.from_onnx.expand import EXPANDED, expand
 from mlirtri.lowering.importers.from_onnx.fold import fold
-from mlirtri.lowering.importers.from_onnx.nodes import DOMAINS, Values, graphs_of, version_of, with_types
+from mlirtri.lowering.importers.from_onnx.loops import separate_names, without_batches
+from mlirtri.lowering.importers.from_onnx.nodes import DOMAINS, Values, graphs_in, graphs_of, version_of, with_types
 from mlirtri.lowering.importers.from_onnx.repairs import repair
 from mlirtri.lowering.importers.normalize.constants import LARGEST_LITERAL
 
@@ -73,6 +74,7 @@ def split_model(model: Any, name: str, file: str) -> tuple[OnnxGraph, dict[str, 
     copy.graph.name = name
     nodes = [node for graph in graphs_of(copy.graph) for node in graph.node]
     _name(nodes)
+    separate_names(copy.graph)
     listing = tuple(f"[{node.name}] {helper.printable_node(node)}".replace("\n", " ") for node in nodes)
     linecache.cache[file] = (0, None, [f"{line}\n" for line in listing], file)
     tensors = _weights(copy.graph)
@@ -132,7 +134,7 @@ def _refuse(graph: Any) -> None:
 
 
 FIRST_SCAN = 9
-"""The version from which on `Scan` has no batch axis; ONNX's converter takes older ones for the same."""
+"""The version from which on `Scan` has no batch axis."""
 OLDEST = 15
 """The version of ONNX's operators from which on torch-mlir takes them for what they are."""
 
@@ -141,19 +143,31 @@ def _converted(model: Any) -> Any:
     version = version_of(model) or OLDEST
     if version >= OLDEST:
         return model
-    scans = [node for graph in graphs_of(model.graph) for node in graph.node if node.op_type == "Scan"]
-    if version < FIRST_SCAN and scans:
-        raise UnsupportedOperationError(
-            f"ONNX cannot convert the Scan {scans[0].name or scans[0].output[0]!r} from version {version}",
-            help=f"export it with opset_version={OLDEST} or later",
-        )
+    if version < FIRST_SCAN:
+        model = with_types(model)
+        _unbatch_scans(model.graph, Values({}, {}, version))
     try:
-        return onnx.version_converter.convert_version(model, OLDEST)
+        model = onnx.version_converter.convert_version(model, OLDEST)
     except Exception as error:  # of a class that only C++ knows
         raise UnsupportedOperationError(
             f"ONNX cannot convert this model from version {version} of its operators: {_first_line(error)}",
             help=f"export it with opset_version={OLDEST} or later",
         ) from None
+    if version < FIRST_SCAN:
+        # The converter takes an axis off the types of all that a Scan reads and gives; they are inferred anew.
+        for graph in graphs_of(model.graph):
+            del graph.value_info[:]
+    return model
+
+
+def _unbatch_scans(graph: Any, outer: Values) -> None:
+    values, nodes = outer.within(graph), []
+    for node in graph.node:
+        for inner in graphs_in(node):
+            _unbatch_scans(inner, values)
+        nodes.extend(without_batches(node, values) if node.op_type == "Scan" else [node])
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
 def _name(nodes: Sequence[Any]) -> None:

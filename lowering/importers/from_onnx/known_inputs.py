@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
-from mlirtri.lowering.importers.from_onnx.nodes import attribute_of, graphs_of, operand
+from mlirtri.lowering.importers.from_onnx.nodes import attribute_of, graphs_in, graphs_of, operand
 
 STRUCTURAL: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(
@@ -29,6 +29,8 @@ STRUCTURAL: dict[str, tuple[int, ...]] = {
     "MelWeightMatrix": (0, 1, 2, 3, 4), "Loop": (0, 1), "Upsample": (1,),
 }  # fmt: skip
 """The operands of each operator that have to be known when it is compiled."""
+SHAPES = {"Expand": (1,), "Reshape": (1,), "ConstantOfShape": (0,), "Range": (0, 1, 2), "Tile": (1,)}
+"""The operands that are sizes: known as well where a Squeeze without axes makes a rank of them."""
 LARGEST = 4096
 """The most elements that such an input may have."""
 
@@ -40,8 +42,10 @@ def structural_inputs(model: Any) -> tuple[str, ...]:
     initial = {tensor.name for tensor in model.graph.initializer}
     inputs = {value.name: value for value in model.graph.input if value.name not in initial}
     names: set[str] = set()
+    has_open_rank = any(node.op_type == "Squeeze" and not operand(node, 1) for node in nodes)
+    shapes = SHAPES if has_open_rank else {}
     for node in nodes:
-        for position in _positions(node, inputs):
+        for position in (*_positions(node, inputs), *shapes.get(node.op_type, ())):
             sources = _sources(operand(node, position), producers, inputs)
             if all(_is_small(inputs[name]) for name in sources):
                 names |= sources
@@ -70,6 +74,7 @@ def _sources(name: str, producers: Mapping[str, Any], inputs: Mapping[str, Any])
             sources.add(value)
         elif value in producers and producers[value].op_type not in ("Shape", "Size"):
             pending.extend(producers[value].input)
+            pending.extend(result.name for graph in graphs_in(producers[value]) for result in graph.output)
     return sources
 
 

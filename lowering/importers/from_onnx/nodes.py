@@ -142,9 +142,30 @@ class Nodes:
 
 
 def with_types(model: Any) -> Any:
-    """Return the model with the types that ONNX infers; raises `ParseError`."""
+    """Return the model with the types that ONNX infers, and those of what loops carry; raises `ParseError`."""
     try:
-        return onnx.shape_inference.infer_shapes(model, data_prop=True)
+        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        while any([_note_carried(graph) for graph in graphs_of(model.graph)]):
+            model = onnx.shape_inference.infer_shapes(model, data_prop=True)
     except (ValueError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ParseError(f"ONNX cannot infer the types of this model: {reason}") from None
+    return model
+
+
+def _note_carried(graph: Any) -> bool:
+    """Note the shapes of values that loops do not change, which ONNX does not infer; return whether there are any."""
+    known = {value.name for value in (*graph.value_info, *graph.output) if value.type.tensor_type.HasField("shape")}
+    notes = {}
+    for node in graph.node:
+        body = attribute_of(node, "body", None) if node.op_type == "Loop" else None
+        pairs = zip(node.output, body.input[2:], body.output[1:], strict=False) if body else ()
+        for name, before, behind in pairs:
+            shape = before.type.tensor_type.shape
+            is_known = all(size.HasField("dim_value") for size in shape.dim) and before.type == behind.type
+            if name and name not in known and is_known and before.type.tensor_type.HasField("shape"):
+                notes[name] = onnx.ValueInfoProto(name=name, type=before.type)
+    kept = [value for value in graph.value_info if value.name not in notes]
+    del graph.value_info[:]
+    graph.value_info.extend([*kept, *notes.values()])
+    return bool(notes)

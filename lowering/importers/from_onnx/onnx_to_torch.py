@@ -14,6 +14,7 @@ from mlirtri.dialect.bindings.mlir import (
 from mlirtri.dialect.definition import new_context
 from mlirtri.errors import PassFailedError, Span, UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.importers.from_onnx import torch_loops
 from mlirtri.lowering.importers.from_onnx.graph import OnnxGraph
 from mlirtri.lowering.importers.from_torch.builder import integer, tensor_op
 from mlirtri.lowering.importers.from_torch.refused import refuse_operators
@@ -38,6 +39,7 @@ def lower(graph: OnnxGraph, context: CompileContext) -> ir.Module:
     module = imported(graph, module_context)
     with module_context, ir.Location.unknown():
         _bitcast(module)
+        torch_loops.rewrite(module)
         _describe(module, graph)
     try:
         return _lowered(module, context)

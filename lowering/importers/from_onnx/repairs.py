@@ -12,6 +12,7 @@ from mlirtri.errors import KernelError, raise_all
 from mlirtri.lowering.importers.from_onnx.casts import CASTS
 from mlirtri.lowering.importers.from_onnx.indexing import INDEXING
 from mlirtri.lowering.importers.from_onnx.layers import LAYERS
+from mlirtri.lowering.importers.from_onnx.loops import scanned, simplified
 from mlirtri.lowering.importers.from_onnx.nodes import FLOATS, Nodes, Values, attribute_of, graphs_in, operand
 from mlirtri.lowering.importers.from_onnx.pools import POOLS
 from mlirtri.lowering.importers.from_onnx.quantization import QUANTIZATION
@@ -173,5 +174,5 @@ RULES: dict[str, Callable[[Any, Values], list[Any]]] = {
     **dict.fromkeys(("Celu", "Elu", "Selu", "Softplus", "Mish", "HardSwish", "LogSoftmax", "Erf"), _in_fp32),
     "MatMul": _product_with_vector, "Slice": _backward_slice, "Softmax": _softmax,
     "LpNormalization": _normalised, "Sign": _signs, "Pow": _powers, "ArgMax": _extremum_index,
-    "ArgMin": _extremum_index,
+    "ArgMin": _extremum_index, "Loop": simplified, "Scan": scanned,
 }  # fmt: skip

@@ -52,7 +52,7 @@ def unrolled_loop(node: Any, values: Values) -> list[Any] | None:
     count, condition = (values.constants.get(operand(node, position)) for position in (0, 1))
     if count is None or count.item() > LARGEST or (operand(node, 1) and condition is None):
         return None
-    if not _goes_on(body, values):
+    if operand(node, 1) and not goes_on(body, values):
         return None
     trips = int(count.item()) if condition is None or condition.item() else 0
     carried = list(node.input[2:])
@@ -69,7 +69,7 @@ def unrolled_loop(node: Any, values: Values) -> list[Any] | None:
     return _finished(add, node, carried, collected, [0] * len(node.output), [0] * len(node.output))
 
 
-def _goes_on(body: Any, values: Values) -> bool:
+def goes_on(body: Any, values: Values) -> bool:
     """Return whether the condition of the body is the one that it is given, or a constant that is true."""
     producers = {name: node for node in body.node for name in node.output}
     name, inner = body.output[0].name, values.within(body)

@@ -68,9 +68,11 @@ def _temporary(allocation: ir.Operation) -> _Temporary | None:
     if writer.name != "scf.parallel" or list(store.operands)[2:] != _indices(writer):
         return None
     readers = [_ancestor(read, writer.block) for read in reads]
-    reader = readers[0]
-    if reader is None or reader.name != "scf.parallel" or any(other != reader for other in readers[1:]):
+    # Each is looked at before any two are compared: the bindings do not compare an operation with None.
+    loops = [reader for reader in readers if reader is not None and reader.name == "scf.parallel"]
+    if len(loops) != len(readers) or any(other != loops[0] for other in loops):
         return None
+    reader = loops[0]
     block = reader.regions[0].blocks[0]
     if not writer.is_before_in_block(reader):
         return None

@@ -15,7 +15,6 @@ from mlirtri.errors import (
     ArgumentMismatchError,
     KernelTypeError,
     ParseError,
-    SeveralErrors,
     UnsupportedOperationError,
 )
 
@@ -194,10 +193,15 @@ def test_errors_name_the_nodes_and_show_their_lines():
 
 
 def test_operators_that_upstream_does_not_lower_are_named():
-    names = ("y", "places", "inverse", "counts")
-    nodes = [helper.make_node("Unique", ["x"], names)]
-    with pytest.raises(SeveralErrors, match=r"no lowering of aten\.unique_dim"):
-        mt.from_onnx(model_of(nodes, {"x": random(6)}, outputs=names, opset=11)).compile()
+    images = [helper.make_tensor_value_info(name, TensorProto.UINT8, [3, 3, 3]) for name in ("y", "z")]
+    nodes = [
+        helper.make_node("ImageDecoder", ["x"], [image.name], pixel_format=order)
+        for image, order in zip(images, ("RGB", "BGR"), strict=True)
+    ]
+    graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info("x", TensorProto.UINT8, [9])], images)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    with pytest.raises(UnsupportedOperationError, match=r"no lowering of onnx\.ImageDecoder on .*, 2 times"):
+        mt.from_onnx(model).compile()
 
 
 def test_inputs_and_outputs_that_are_no_tensors_are_refused():

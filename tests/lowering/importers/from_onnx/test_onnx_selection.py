@@ -69,8 +69,8 @@ def test_too_many_slices_and_long_conditions_are_refused():
     x = random(1024, 32)
     with pytest.raises(UnsupportedOperationError, match="Unique of 1024 slices of 32 elements"):
         rewritten(model_of([helper.make_node("Unique", ["x"], ["y"], axis=0)], {"x": x}))
+    node = helper.make_node("Compress", ["x", "c"], ["y"], axis=0)
     with pytest.raises(UnsupportedOperationError, match="of 2 elements by a condition of 3"):
-        node = helper.make_node("Compress", ["x", "c"], ["y"], axis=0)
         rewritten(model_of([node], {"x": random(2), "c": np.ones(3, bool)}))
     with pytest.raises(UnsupportedOperationError, match=r"NonZero of a tensor of shape \[\]"):
         rewritten(model_of([helper.make_node("NonZero", ["x"], ["y"])], {"x": random()}))
