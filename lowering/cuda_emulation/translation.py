@@ -14,6 +14,8 @@ from mlirtri.lowering.cuda_emulation.ptx import without_ptx
 _SHARED = re.compile(r"__shared__\s+((?:alignas|__align__)\(\d+\)\s+)?([A-Za-z_][\w ]*?)\s+(\w+)((?:\[[^\]]+\])+)\s*;")
 _DYNAMIC = re.compile(r"extern\s+__shared__\s+(?:(?:alignas|__align__)\(\d+\)\s+)?([A-Za-z_][\w ]*?)\s+(\w+)\[\]\s*;")
 _KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\(([^;{]*)\)\s*\{")
+_DOT_PRODUCTS = re.compile(r"#if defined\(__CUDA_ARCH__\) && .*?#endif // __CUDA_ARCH__ >= 610", re.DOTALL)
+"""What TVM writes in front of kernels with vectors of bytes: PTX of dot products, which no kernel of ours calls."""
 _LINE = re.compile(r'^#line (\d+) "(.*)"', re.MULTILINE)
 
 
@@ -42,6 +44,7 @@ def kernels_of(source: str) -> dict[str, KernelText]:
 
 def translated(source: str) -> str:
     """Return the C++ of CUDA source; raises `UnsupportedOperationError` for PTX that is not emulated."""
+    source = _DOT_PRODUCTS.sub(lambda match: "\n" * match.group().count("\n"), source)
     text = _LINE.sub("//", without_ptx(source))
     text = _DYNAMIC.sub(r"\1* \2 = (\1*)emulated::dynamic_shared_memory();", text)
     text = _SHARED.sub(_shared_array, text)

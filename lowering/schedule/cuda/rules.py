@@ -17,6 +17,7 @@ from mlirtri.lowering.codegen.targets import MAX_THREADS, SHARED_BYTES, SHARED_L
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cuda.argmax import argmax
 from mlirtri.lowering.schedule.cuda.element_loops import element_loops
+from mlirtri.lowering.schedule.cuda.elementwise import elementwise
 from mlirtri.lowering.schedule.cuda.matmul import tensor_cores
 from mlirtri.lowering.schedule.cuda.rows import rows
 from mlirtri.lowering.schedule.cuda.scans import scans
@@ -213,6 +214,7 @@ CUDA_RULES = (
     ("Rows", _launchable(rows)),
     ("Argmax", _launchable(argmax)),
     ("Steps", _launchable(steps)),
+    ("Elementwise", _launchable(elementwise)),
     ("TensorCores", _launchable(tensor_cores)),
     ("Matmul", _checked(dlight.gpu.Matmul(), without_tensor_cores=True)),
     ("GEMV", _checked(dlight.gpu.GEMV())),

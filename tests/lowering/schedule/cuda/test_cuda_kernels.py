@@ -40,7 +40,7 @@ CASES = {
     "halves gemv": Case(product, ((120, 250), (250,)), torch.float16, ("Rows",)),
     "batched gemv": Case(product, ((3, 60, 50), (3, 50, 1)), rules=("Rows",)),
     "chain": Case(chain, ((37, 50), (50,)), rules=("Fallback",)),
-    "transpose": Case(transposed, ((37, 50),), rules=("Transpose",)),
+    "transpose": Case(transposed, ((37, 50),), rules=("Elementwise",)),
     "concat": Case(joined, ((37, 50), (37, 20))),
     "attention": Case(attention, ((2, 40, 64),) * 3, rules=("Matmul", "Rows")),
 }
