@@ -10,8 +10,9 @@ Read in this order:
 - `rows.py`: row kernels.
 - `scans.py`: prefix sums along an axis.
 - `argmax.py`: reductions into several results.
+- `elementwise.py`: vectors of memory, and transposes through tiles.
 - `matmul.py`: products of 16-bit floats and int8 on tensor cores; `operands.py` copies tiles into shared
-  memory, `instructions.py` holds the instructions.
+  memory, `instructions.py` holds the instructions. `register_tiles.py`: products of fp32.
 - `element_loops.py`: imperative functions, a launch for each parallel loop; `largest_sizes.py` bounds its sizes.
 - `tile_programs.py`: tile kernels; `tile_statements.py`, `tile_products.py`: the statements and products of a block,
   `whole_copies.py`: copies with edges.

@@ -33,7 +33,7 @@ class Multiplication:
 
     @property
     def bytes(self) -> int:
-        return 2 if "float" in self.dtype else 1
+        return {"float16": 2, "bfloat16": 2, "float32": 4}.get(self.dtype, 1)
 
     @property
     def depth(self) -> int:
@@ -70,7 +70,7 @@ _WAIT = """{function} mlirtri_wait_for_all_but_{pending}() {{
   asm volatile("cp.async.wait_group {pending};");
 }}
 """
-_PUT = """{function} mlirtri_put_{dtype}({dtype}_t* to, {dtype}_t value) {{
+_PUT = """{function} mlirtri_put_{dtype}({type}* to, {type} value) {{
   *to = value;
 }}
 """
@@ -101,7 +101,8 @@ def copy(count: int, target: Any, source: Any, is_present: Any) -> Any:
 def put(target: Any, value: Any) -> Any:
     """Store to shared memory, hidden from TVM."""
     dtype = str(value.ty.dtype)
-    return _call(f"mlirtri_put_{dtype}", _PUT.format(function=_FUNCTION, dtype=dtype), target, value)
+    name = "float" if dtype == "float32" else f"{dtype}_t"
+    return _call(f"mlirtri_put_{dtype}", _PUT.format(function=_FUNCTION, dtype=dtype, type=name), target, value)
 
 
 def commit_copies() -> Any:

@@ -39,7 +39,7 @@ from mlirtri.lowering.tir.bfloat16_storage import BITS, bits_dtype
 from mlirtri.lowering.tir.contraction import Contraction, Values, multiply_add, size_of
 from mlirtri.lowering.tir.primfunc import buffer
 from mlirtri.lowering.tir.products import Product, only_product
-from mlirtri.lowering.tir.statements import index, nodes_in, sequence
+from mlirtri.lowering.tir.statements import index, loads_in, nodes_in, sequence
 from mlirtri.lowering.tir.tiles import axis_values, ceil_div, for_loop, replaced, sized, zero_of
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, Schedule, Stmt, TensorLoad, ir, structural_map, tirx
 
@@ -59,6 +59,8 @@ class BlockTile:
     across: int
     stages: int = 4
     """Pipeline stages: steps whose tiles are in memory at once."""
+    parts: int = 2
+    """Instructions along the sum in each step."""
 
     @property
     def threads(self) -> int:
@@ -86,7 +88,7 @@ def tensor_cores(function: PrimFunc, target: Target) -> Schedule | None:
     if match is None or not _is_narrow(match[-1]) or size_of(match[-1].rows) == 1:
         return None
     schedule = in_tiles(*match, _kernel, target)
-    return schedule if schedule is not None and _is_one_kernel(schedule) else None
+    return schedule if schedule is not None and is_one_kernel(schedule) else None
 
 
 def _is_narrow(product: Product) -> bool:
@@ -102,20 +104,21 @@ def _kernel(contraction: Contraction, _target: Target) -> Any:
     kind = MULTIPLICATIONS.get((left[0], right[0]))
     if kind is None or kind.sums != contraction.dtype:
         return None
-    return TensorCoreKernel(contraction, left[1], right[1], kind, _tile_for(contraction)).written()
+    return TensorCoreKernel(contraction, left[1], right[1], kind, tile_for(contraction, TILES)).written()
 
 
-def _tile_for(contraction: Contraction) -> BlockTile:
+def tile_for(contraction: Contraction, tiles: tuple[BlockTile, ...]) -> BlockTile:
+    """Return the first of `tiles` that fills the device; they are ordered from the largest to the smallest."""
     rows, columns, batch = (size_of(axes) for axes in (contraction.rows, contraction.columns, contraction.batch))
-    for tile in TILES:
+    for tile in tiles:
         is_filled = rows > tile.rows // 2 and columns > tile.columns // 2
         if is_filled and -(-rows // tile.rows) * -(-columns // tile.columns) * batch >= ENOUGH:
             return tile
     # Too little work to fill the device with any tile: choose the most blocks.
-    return next((tile for tile in TILES[2:] if rows > tile.rows // 2), TILES[-1])
+    return next((tile for tile in tiles[2:] if rows > tile.rows // 2), tiles[-1])
 
 
-def _is_one_kernel(schedule: Schedule) -> bool:
+def is_one_kernel(schedule: Schedule) -> bool:
     """Return whether the product's kernel has all blocks: others are not bound to threads."""
     blocks = nodes_in(schedule.mod["main"].body, SBlock)
     return [block.name_hint for block in blocks] == ["root"]
@@ -125,7 +128,7 @@ class TensorCoreKernel:
     def __init__(self, contraction: Contraction, left: Any, right: Any, kind: Multiplication, tile: BlockTile):
         """Take the factors `left` and `right` as they are before they are widened."""
         self.contraction, self.kind, self.tile = contraction, kind, tile
-        depth = 2 * kind.depth
+        depth = tile.parts * kind.depth
         self.left = Operand(
             "left_tile", left, contraction.batch, contraction.rows, contraction.reduced, kind, tile.rows, depth
         )
@@ -142,10 +145,14 @@ class TensorCoreKernel:
         # those that it sees no load or store of.
         dtype = BITS if kind.bytes == 2 else kind.dtype
         self.tiles = buffer("tiles", (tile.stages * self.stage,), dtype, "shared.dyn")
-        self.sums = buffer("sums", (4 * self.high * self.wide,), kind.sums, "local")
-        sizes = {"left_parts": 4 * self.high, "right_parts": 2 * self.wide}
-        self.parts = [buffer(name, (size,), "uint32", "local") for name, size in sizes.items()]
+        self.sums = buffer("sums", (tile.rows * tile.columns // tile.threads,), kind.sums, "local")
+        self.parts = self._registers()
         self.block, self.lane, self.warp = (tirx.Var(name, "int64") for name in ("block", "lane", "warp"))
+
+    def _registers(self) -> list[Any]:
+        """Return the buffers of a thread's elements of both operands."""
+        sizes = {"left_parts": 4 * self.high, "right_parts": 2 * self.wide}
+        return [buffer(name, (size,), "uint32", "local") for name, size in sizes.items()]
 
     def written(self) -> Any:
         body = sequence(
@@ -220,7 +227,7 @@ class TensorCoreKernel:
         waiting = [wait_for_copies(self.tile.stages - 2)] if self._copies else []
         ahead = self._start_copies(step + index(self.tile.stages - 1))
         slot = tirx.floormod(step, index(self.tile.stages))
-        return sequence(*waiting, barrier(), ahead, *(self._multiply(slot, part) for part in range(2)))
+        return sequence(*waiting, barrier(), ahead, *(self._multiply(slot, part) for part in range(self.tile.parts)))
 
     def _multiply(self, slot: Any, part: int) -> Any:
         """Return the products of one instruction's depth of this step."""
@@ -290,7 +297,7 @@ class TensorCoreKernel:
             def one(lane: Any) -> Any:
                 return self._store(batch, high, wide + lane, first + lane)
 
-            if self._stores_pairs():
+            if self._stores_together(2):
                 return self._guarded(for_loop("lane", 2, one, tirx.ForKind.VECTORIZED), high, wide)
             return _unrolled("lane", 2, lambda lane: self._guarded(one(lane), high, wide + lane))
 
@@ -305,12 +312,17 @@ class TensorCoreKernel:
         checks = [tirx.LT(position, index(size)) for position, size, tile in bounds if size % tile]
         return tirx.IfThenElse(tirx.all(*checks), statement, None) if checks else statement
 
-    def _stores_pairs(self) -> bool:
-        """Return whether two columns go into each store: neighbours in memory, with no private value between stores."""
-        columns, private = self.contraction.columns, self.contraction.private
-        is_even = len(columns) == 1 and columns[0].extent % 2 == 0
-        last = [list(store.indices)[-1:] for store in self.contraction.stores]
-        return is_even and not private and all(end and end[0].same_as(columns[0].variable) for end in last)
+    def _stores_together(self, count: int) -> bool:
+        """Return whether `count` columns may go into each store: neighbours, with no private value between stores.
+
+        Nor with bools: TVM writes vectors of them in types that nvcc does not convert.
+        """
+        columns, stores = self.contraction.columns, self.contraction.stores
+        is_even = len(columns) == 1 and columns[0].extent % count == 0
+        has_bools = any(str(load.ty.dtype) == "bool" for store in stores for load in loads_in(store.value))
+        last = [list(store.indices)[-1:] for store in stores]
+        is_along = is_even and all(end and end[0].same_as(columns[0].variable) for end in last)
+        return is_along and not has_bools and not self.contraction.private
 
     def _store(self, batch: Values, row: Any, column: Any, number: Any) -> Any:
         contraction = self.contraction

@@ -19,6 +19,7 @@ from mlirtri.lowering.schedule.cuda.argmax import argmax
 from mlirtri.lowering.schedule.cuda.element_loops import element_loops
 from mlirtri.lowering.schedule.cuda.elementwise import elementwise
 from mlirtri.lowering.schedule.cuda.matmul import tensor_cores
+from mlirtri.lowering.schedule.cuda.register_tiles import register_tiles
 from mlirtri.lowering.schedule.cuda.rows import rows
 from mlirtri.lowering.schedule.cuda.scans import scans
 from mlirtri.lowering.schedule.cuda.tile_programs import tile_programs
@@ -216,6 +217,7 @@ CUDA_RULES = (
     ("Steps", _launchable(steps)),
     ("Elementwise", _launchable(elementwise)),
     ("TensorCores", _launchable(tensor_cores)),
+    ("RegisterTiles", _launchable(register_tiles)),
     ("Matmul", _checked(dlight.gpu.Matmul(), without_tensor_cores=True)),
     ("GEMV", _checked(dlight.gpu.GEMV())),
     ("Reduction", _checked(dlight.gpu.Reduction())),
