@@ -70,7 +70,7 @@ def _moved_inside(loop: Any, around: Ranges) -> Any:
     while isinstance(body, tirx.For) and PARALLEL in body.annotations:
         nest.append(body)
         body = body.body
-    if not nest or not _sums_up(loop, body):
+    if not nest or not sums_up(loop, body):
         return None
     stored = [access.buffer for access in accesses_of(body).all if access.is_store]
     if _bounds_depend_on([loop], [*stored, *(outer.loop_var for outer in nest)]):
@@ -103,7 +103,7 @@ def _all_parallel(nest: Any, depth: int, around: Ranges) -> bool:
     return True
 
 
-def _sums_up(loop: Any, body: Stmt) -> bool:
+def sums_up(loop: Any, body: Stmt) -> bool:
     """Whether the addresses of all stores to outer buffers are invariant in the loop."""
     accesses = accesses_of(body)
     stores = [access for access in accesses.shared if access.is_store]

@@ -19,6 +19,7 @@ from mlirtri.lowering.schedule.cpu.common.strips import Shape, last_strip, rest_
 from mlirtri.lowering.schedule.cpu.loops.accesses import has_expensive_calls
 from mlirtri.lowering.schedule.cpu.loops.checked_reductions import checked
 from mlirtri.lowering.schedule.cpu.loops.clipped_tiles import with_whole_tiles
+from mlirtri.lowering.schedule.cpu.loops.column_strips import with_column_strips
 from mlirtri.lowering.schedule.cpu.loops.first_index import first_index
 from mlirtri.lowering.schedule.cpu.loops.fusion import fused, producer_before
 from mlirtri.lowering.schedule.cpu.loops.index_ranges import in_ranges
@@ -82,6 +83,7 @@ def scheduled(function: PrimFunc, target: Target) -> PrimFunc:
             return block
         whole = with_whole_tiles(block.body) if TILE_KERNEL in (function.attrs or {}) else block.body
         products = with_nested_products(with_products(whole, target), target)
+        products = with_column_strips(products, target, lambda strips, loop: on_threads(strips, work_of(loop)))
         body = _Scheduler(target).visit(with_prefetches(fused(prepare(products))), sizes)
         body = structural_map(body, (tirx.AttrStmt, _bare), order="post")
         return SBlock(
