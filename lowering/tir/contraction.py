@@ -79,6 +79,9 @@ class Contraction(Factors):
     """The initial value of a column's sums in place of 0: an expression, and the axes over which it is summed."""
     packs_left: bool = False
     """Whether the left operand is copied first, by rows: if its elements are computed, or rows are not contiguous."""
+    simple_left: tuple[Any, Any] | None = None
+    """A simpler expression of the left operand, and the elements along the innermost axis of the sum that it holds for.
+    """
     packs_right: bool = True
     """Whether the right operand is copied first. Otherwise it has to be contiguous along the columns."""
     is_right_packed: bool = False

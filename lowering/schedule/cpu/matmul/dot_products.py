@@ -17,7 +17,7 @@ from mlirtri.lowering.codegen.targets import cpu_features, vector_bits
 from mlirtri.lowering.tir.arithmetic import widened_bfloat16
 from mlirtri.lowering.tir.contraction import Axis, Contraction
 from mlirtri.lowering.tir.statements import loads_in
-from mlirtri.lowering.tir.tiles import ceil_div, replaced, sized
+from mlirtri.lowering.tir.tiles import ceil_div, quotient, replaced, sized
 from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, Var, ir, structural_equal, tirx
 
 HALF, BYTE = "bfloat16", "int8"
@@ -63,16 +63,19 @@ def _by_words(contraction: Contraction, left: Any, right: Any, group: int, add: 
     *outer, inner = contraction.reduced
     words = Axis(tirx.Var(inner.variable.name, "int64"), ceil_div(inner.extent, group))
     in_place = not _may_end_inside(inner, group) and _is_contiguous(left, inner.variable)
-    make_left = _word_in_memory if in_place else _word
-    terms = None
-    word = make_left(left, inner, words.variable, group)
+    terms = simple = None
+    word = (_word_in_memory if in_place else _word)(left, inner, words.variable, group)
+    if not in_place and _is_contiguous(left, inner.variable):
+        simple = _word_in_memory(left, inner, words.variable, group), quotient(inner.extent, group)
     if str(left.ty.dtype) != HALF:
-        word = tirx.bitwise_xor(word, tirx.IntImm("int32", -0x7F7F7F80))
+        signs = tirx.IntImm("int32", -0x7F7F7F80)
+        word = tirx.bitwise_xor(word, signs)
+        simple = simple and (tirx.bitwise_xor(simple[0], signs), simple[1])
         signed = tirx.Cast("int32", tirx.reinterpret(BYTE, right))
         terms = (signed * tirx.IntImm("int32", -128), contraction.reduced)
     return replace(
         contraction, reduced=(*outer, words), left=word, right=_word(right, inner, words.variable, group), add=add,
-        packs_left=not in_place, packs_right=True, column_terms=terms,
+        packs_left=not in_place, packs_right=True, column_terms=terms, simple_left=simple,
     )  # fmt: skip
 
 

@@ -48,7 +48,9 @@ def packed_left(contraction: Contraction, target: Target) -> tuple[Contraction, 
         lanes = lanes_for(str(contraction.left.ty.dtype))
         copy = _VectorCopy(contraction, "left", contraction.left, contraction.rows, lanes)
         return replace(contraction, left=copy.load(), packs_left=False), copy.statements(target)
-    load, statements = _copied_rows(contraction, "left", contraction.left, contraction.rows, target)
+    load, statements = _copied_rows(
+        contraction, "left", contraction.left, contraction.rows, target, contraction.simple_left
+    )
     return replace(contraction, left=load, packs_left=False), statements
 
 
@@ -59,9 +61,17 @@ def transposed_right(contraction: Contraction, target: Target) -> tuple[Contract
 
 
 def _copied_rows(
-    contraction: Contraction, name: str, operand: Any, free_axes: Sequence[Axis], target: Target
+    contraction: Contraction,
+    name: str,
+    operand: Any,
+    free_axes: Sequence[Axis],
+    target: Target,
+    simple: tuple[Any, Any] | None = None,
 ) -> tuple[Any, list[Any]]:
-    """Return a load from a copy ``[batch and own axes, sum …]`` of an operand, and the statements of the copy."""
+    """Return a load from a copy ``[batch and own axes, sum …]`` of an operand, and the statements of the copy.
+
+    `simple` is an expression of the operand for that many elements along the innermost axis.
+    """
     axes = [*(axis for axis in contraction.batch if depends(operand, [axis])), *free_axes]
     shape = [size_of(axes), *(axis.extent for axis in contraction.reduced)]
     buffer = temporary(name, str(operand.ty.dtype), shape)
@@ -71,13 +81,18 @@ def _copied_rows(
         return loop_nest(outer, lambda values: along({**axis_values(axes, position), **values}))
 
     def along(values: Values) -> Any:
-        return in_vectors(
-            inner.extent, lanes_for("int32"), lambda position: store({**values, inner.variable: position})
-        )
+        if simple is None:
+            return in_vectors(inner.extent, lanes_for("int32"), lambda position: store(operand, values, position))
+        expression, count = simple
+        # LLVM makes vectors of the loop: its elements are vectors of bytes already.
+        whole = for_loop("word", count, lambda position: store(expression, values, position))
+        rest = for_loop("last", inner.extent - count, lambda position: store(operand, values, sized(count) + position))
+        return sequence(whole, rest)
 
-    def store(values: Values) -> Any:
+    def store(value: Any, values: Values, position: Any) -> Any:
+        values = {**values, inner.variable: position}
         indices = [linearized(axes, values), *(values[axis.variable] for axis in contraction.reduced)]
-        return tirx.BufferStore(buffer, replaced(operand, values), indices)
+        return tirx.BufferStore(buffer, replaced(value, values), indices)
 
     work = size_of(axes) * ceil_div(size_of(contraction.reduced), lanes_for("int32"))
     copy = parallel_loop("row", size_of(axes), row, work * 4, target)
