@@ -35,7 +35,8 @@ def _extremum(op: str):
                 b.fail(f"numpy.{op} with where= needs initial=, as in NumPy")
             return getattr(b, op)(a, axis=axis, keepdims=keepdims)
         initial = b.cast(initial, b.type_of(a).dtype)
-        result = getattr(b, op)(_chosen(b, a, where, initial), axis=axis, keepdims=keepdims)
+        with b.muted():  # there may be no elements
+            result = getattr(b, op)(_chosen(b, a, where, initial), axis=axis, keepdims=keepdims)
         return getattr(b, f"{op}imum")(result, initial)
 
     return function

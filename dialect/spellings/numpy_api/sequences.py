@@ -188,7 +188,9 @@ def counted(b: Builder, x: Any, weights: Any, minlength: Any, dtype: Any, name: 
         out_of_range = b.logical_or(b.less(x, 0), b.greater_equal(x, minlength))
         b.check(out_of_range, KernelValueError, f"{name} met a number that is negative or not below minlength")
     elif helpers.shape_of(b, x)[0] != 0:
-        length = b.size_from(b.add(b.max(x, axis=None), 1))
+        with b.muted():  # there may be no numbers
+            largest = b.maximum(b.max(x, axis=None), b.cast(-1, INT64))
+        length = b.size_from(b.add(largest, 1))
     ones = b.full(helpers.shape_of(b, x), 1, dtype) if weights is None else b.cast(weights, dtype)
     return b.add_at(b.full((length,), 0, dtype), x, ones)
 

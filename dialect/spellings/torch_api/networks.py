@@ -168,7 +168,8 @@ def _(b, input, dim, keepdim=False, *, out=unsupported()):
     if not b.type_of(input).dtype.is_float:
         # Differences of unsigned integers would wrap.
         input = b.cast(input, "float32")
-    highest = b.max(input, axis=axes, keepdims=True)
+    with b.muted():  # there may be no elements
+        highest = b.max(input, axis=axes, keepdims=True)
     # An infinite maximum would give inf - inf.
     shift = b.where(b.isinf(highest), b.full((), 0, b.type_of(highest).dtype), highest)
     result = b.add(b.log(b.sum(b.exp(b.subtract(input, shift)), axis=axes, keepdims=True)), shift)

@@ -268,6 +268,15 @@ def largest_part(a: Matrix):
     return a[a > 0].min()
 
 
+def test_a_reduction_with_an_initial_value_has_one_for_no_elements():
+    @mt.jit
+    def extrema(a: Matrix):
+        return a.max(axis=1, initial=2), np.bincount(a[:, :0].astype(np.int64).reshape(-1)).sum()
+
+    maxima, count = extrema(np.ones((3, 0), np.float32))
+    assert maxima.tolist() == [2, 2, 2] and count == 0
+
+
 @pytest.mark.parametrize("function", [largest, positions, largest_part])
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_a_reduction_without_identity_over_no_elements_raises_as_numpy_does(function, pipeline):

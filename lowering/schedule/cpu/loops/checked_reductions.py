@@ -13,6 +13,7 @@ check finds NaN among the magnitudes' bits, of which it is the largest.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,6 +39,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
     Expr,
     Stmt,
+    Var,
     structural_equal,
     structural_map,
     tirx,
@@ -152,23 +154,33 @@ def _block_sum(reduction: _Reduction) -> _Fast | None:
     if strips is None or singles is None:
         return None
     count = chunks_in(reduction.count, CHAINS * wide)
-    steps = tirx.min(index(STEPS), minus(count, block * index(STEPS)))
     zero = Sum(element, tirx.Add, tirx.FloatImm("float32", -0.0), term)
-    added = sequence(
-        tirx.AllocBuffer(terms),
-        started(zero, terms, wide, CHAINS * wide),
-        tirx.For(step, _ZERO, steps, tirx.ForKind.SERIAL, strips),
-        *_added_to(partial, terms, wide, lanes),
-    )
+
+    def added(steps: Any) -> Any:
+        return sequence(
+            tirx.AllocBuffer(terms),
+            started(zero, terms, wide, CHAINS * wide),
+            tirx.For(step, _ZERO, steps, tirx.ForKind.SERIAL, strips),
+            *_added_to(partial, terms, wide, lanes),
+        )
+
     statement = sequence(
         tirx.AllocBuffer(partial),
         started(sum_of_total, partial, lanes, wide),
-        tirx.For(block, _ZERO, chunks_in(plus(count, index(STEPS - 1)), STEPS), tirx.ForKind.SERIAL, added),
+        *_in_blocks(block, count, added),
         singles,
         combined(sum_of_total, partial, lanes, wide),
         *rest_loop(onto_total, whole_chunks(reduction.count, wide), reduction.count),
     )
     return _Fast(statement, is_special(tirx.BufferLoad(reduction.total, [_ZERO])))
+
+
+def _in_blocks(block: Var, count: Expr, added: Callable[[Expr], Stmt]) -> list[Any]:
+    """Return a loop over whole blocks, whose number of steps is a constant, and the last one."""
+    rest = minus(count, whole_chunks(count, STEPS))
+    whole = tirx.For(block, _ZERO, chunks_in(count, STEPS), tirx.ForKind.SERIAL, added(index(STEPS)))
+    last = substituted(added(rest), block, chunks_in(count, STEPS))
+    return [whole, tirx.IfThenElse(tirx.GT(rest, _ZERO), fresh(last), None)]
 
 
 def _narrow_term(reduction: Sum) -> Expr | None:
