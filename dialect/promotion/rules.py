@@ -40,7 +40,7 @@ def result_dtypes(semantics: str, op: str, operands: Sequence[Operand], dtype: D
     library does not take, `KernelValueError` for a Python int that fits no dtype, `KernelDivisionError` for `// 0`.
     """
     if dtype is not None:
-        return _with_dtype(semantics, op, dtype)
+        return _with_dtype(op, dtype)
     if op in SCALAR_OPS and all(x.weak for x in operands):
         return _python(op, operands)
     if op in LOGICAL or op in ("any", "all"):
@@ -64,7 +64,7 @@ def _logical(semantics: str, op: str, operands: Sequence[Operand]) -> Plan:
     return Plan((BOOL,) * len(operands), result)
 
 
-def _with_dtype(semantics: str, op: str, dtype: DType) -> Plan:
+def _with_dtype(op: str, dtype: DType) -> Plan:
     if dtype.is_bool or (op == "mean" and not dtype.is_inexact):
         raise KernelTypeError(f"{op} does not compute in {dtype}", help="pass a float dtype, or cast the result")
     return Plan((dtype,), dtype)

@@ -45,7 +45,7 @@ class _Description:
     ):
         self.report, self.source, self.line_of = report, source, line_of
         self.name = report.kernel.decode()
-        self.kernel = kernels_of(source).get(self.name, KernelText(self.name, (), 1, 1))
+        self.kernel = kernels_of(source).get(self.name, KernelText(self.name, (), 1))
         self.spans = spans.get(self.name, ())
 
     def error(self) -> DeviceCheckError:

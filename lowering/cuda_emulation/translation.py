@@ -21,11 +21,10 @@ _LINE = re.compile(r'^#line (\d+) "(.*)"', re.MULTILINE)
 
 @dataclass(frozen=True)
 class KernelText:
-    """Where a kernel stands in the CUDA source, and the names of its parameters."""
+    """The names of a kernel's parameters, and where it ends in the CUDA source."""
 
     name: str
     parameters: tuple[str, ...]
-    first_line: int
     last_line: int
 
 
@@ -36,9 +35,9 @@ def kernels_of(source: str) -> dict[str, KernelText]:
     ends = [match.start() for match in matches[1:]] + [len(source)]
     for match, end in zip(matches, ends, strict=True):
         parameters = [part.split()[-1].lstrip("*") for part in match.group(2).split(",") if part.strip()]
-        first, last = source.count("\n", 0, match.start()) + 1, source.count("\n", 0, end) + 1
+        last = source.count("\n", 0, end) + 1
         names = tuple(name.removesuffix("_ptr") for name in parameters)
-        found[match.group(1)] = KernelText(match.group(1), names, first, last)
+        found[match.group(1)] = KernelText(match.group(1), names, last)
     return found
 
 

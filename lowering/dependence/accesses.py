@@ -61,7 +61,7 @@ class BodyAccesses:
         self._visit(block)
         self._yielded(block, {slot: slot for slot in slots})
         for accesses in self.by_slot.values():
-            _mark_updates(accesses, self.forms)
+            _mark_updates(accesses)
             _mark_tickets(accesses, self.forms)
 
     def _visit(self, block: ir.Block) -> None:
@@ -178,7 +178,7 @@ def _adds_positive_constant(write: ir.Operation, forms: IndexForms) -> bool:
     return added.is_constant and added.constant > 0
 
 
-def _mark_updates(accesses: list[Access], forms: IndexForms) -> None:
+def _mark_updates(accesses: list[Access]) -> None:
     """Mark the reads and writes that are parts of ``array[index] = array[index] + x``."""
     writes = {id(access): number for number, access in enumerate(accesses) if access.is_write and access.region}
     for number, read in enumerate(accesses):

@@ -158,7 +158,7 @@ def _texts(compilation: Compilation) -> dict[str, Any]:
     }
 
 
-def read_kernel(entry: Entry, key: Key, target: Target, schedule: str, origins: Origins | None) -> StoredKernel:
+def read_kernel(entry: Entry, target: Target, schedule: str, origins: Origins | None) -> StoredKernel:
     """Return the kernel of an entry.
 
     Raises `Differs` where a captured value is another one now, `DamagedError` where the entry cannot be used.

@@ -87,7 +87,7 @@ class Runner:
         arrays = self.gives_arrays(arguments)
         results = self.allocated(inputs, device, arrays)
         self.launch(inputs, results)
-        self.updates.copy_back(arguments, inputs, results)
+        self.updates.copy_back(arguments, results)
         return self.rebuild(self.interface.tree, results, arrays)
 
     def allocated(self, inputs: list[Any], device: torch.device, arrays: bool = False) -> list[Any]:
@@ -201,7 +201,7 @@ class Runner:
             else:
                 late.append((target, results[index]))
         self.launch(inputs, results)
-        self.updates.copy_back(arguments, inputs, results)
+        self.updates.copy_back(arguments, results)
         for target, result in late:
             target.copy_(result)
         return out

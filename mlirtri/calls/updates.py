@@ -69,7 +69,7 @@ class Updates:
                 f"{name}(): {self.names[number]!r}, which the kernel writes, {problem}", help="pass a copy"
             )
 
-    def copy_back(self, arguments: Sequence[Any], inputs: Sequence[Any], results: Sequence[Any]) -> None:
+    def copy_back(self, arguments: Sequence[Any], results: Sequence[Any]) -> None:
         """Copy results that were written elsewhere into the caller's memory, after the call."""
         for number, result in self.results.items():
             content = results[result]

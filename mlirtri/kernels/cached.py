@@ -138,7 +138,7 @@ def _find(store: Store, request: Request, kernels: Kernels) -> Compiled | None:
     target, schedule, _ = resolved(request.options)
     for entry in store.entries(request.key.digest):
         try:
-            stored = read_kernel(entry, request.key, target, schedule, request.origins)
+            stored = read_kernel(entry, target, schedule, request.origins)
         except Differs:
             continue
         except DamagedError:

@@ -101,7 +101,7 @@ def _find(store: Store, request: StagesRequest, key: Key) -> Compilation | None:
     front = request.front
     for entry in store.entries(key.digest):
         try:
-            stored = read_kernel(entry, key, request.target, request.schedule, None)
+            stored = read_kernel(entry, request.target, request.schedule, None)
         except DamagedError:
             store.set_aside(entry.folder)
             continue

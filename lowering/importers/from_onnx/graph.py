@@ -49,10 +49,8 @@ class OnnxGraph:
     """What errors call the listing of the nodes."""
     listing: tuple[str, ...] = ()
     """The nodes as text, one per line."""
-    stored_inputs: Mapping[str, str] = field(default_factory=dict)
-    """The dtypes of inputs that the function holds as others, by name."""
     stored_outputs: Mapping[int, str] = field(default_factory=dict)
-    """The same of outputs, by position."""
+    """The dtypes of outputs that the function holds as others, by position."""
 
     @property
     def lines(self) -> dict[str, int]:

@@ -279,9 +279,7 @@ def _times(a: ir.Value, b: ir.Value) -> ir.Value:
     return _op("multiply", a.type.shape, a, [a, b])
 
 
-def _rotated(
-    parts: _Parts, times: Callable[[ir.Value, ir.Value], ir.Value], cosines: ir.Value, sines: ir.Value
-) -> _Parts:
+def _rotated(parts: _Parts, times: Product, cosines: ir.Value, sines: ir.Value) -> _Parts:
     a, b = times(parts.real, cosines), times(parts.imaginary, sines)
     c, d = times(parts.imaginary, cosines), times(parts.real, sines)
     return _Parts(_op("add", a.type.shape, a, [a, b]), _op("subtract", c.type.shape, c, [c, d]))

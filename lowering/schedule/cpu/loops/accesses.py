@@ -60,8 +60,6 @@ class LoopAccesses:
     """Buffers that are allocated inside the statement, so that each run of it has its own."""
     is_opaque: bool = False
     """Whether it has side effects other than stores: a call with effects, an assertion, a jump out of it."""
-    has_calls: bool = False
-    """Whether a function such as `exp` is called."""
 
     @property
     def shared(self) -> list[LoopAccess]:
@@ -171,7 +169,6 @@ class _Reader:
         def call(node):
             effect = node.op.get_attr("TCallEffectKind") if isinstance(node.op, ir.Op) else None
             self.result.is_opaque |= effect is None or int(effect) > _PURE
-            self.result.has_calls = True
 
         def let(node):
             self.inner.add(node.var)

@@ -164,8 +164,8 @@ def in_tiles(
 
     `loops` returns the statements of the contraction, or None, which is then returned.
     """
-    function, blocks = schedule.mod["main"], leaf_blocks(schedule)
-    surroundings = surroundings_of(function, schedule, blocks, block, product)
+    blocks = leaf_blocks(schedule)
+    surroundings = surroundings_of(schedule, blocks, block, product)
     statement = loops(_contraction(product, surroundings), target)
     if statement is None:
         return None

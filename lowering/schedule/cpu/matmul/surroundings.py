@@ -38,9 +38,7 @@ class Surroundings:
     """Buffers that are no longer allocated."""
 
 
-def surroundings_of(
-    function: PrimFunc, schedule: Schedule, blocks: list[BlockFacts], block: BlockFacts, product: Product
-) -> Surroundings:
+def surroundings_of(schedule: Schedule, blocks: list[BlockFacts], block: BlockFacts, product: Product) -> Surroundings:
     """Return the elementwise blocks of a function that are computed with its product."""
     position = next(number for number, candidate in enumerate(blocks) if candidate.name == block.name)
     left, right, producers = _with_producers(schedule, blocks[:position], [product.left, product.right])
