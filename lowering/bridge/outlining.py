@@ -20,6 +20,7 @@ from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.attributes import IMPORTED
 from mlirtri.lowering.mlir.cloning import clone_all, needed_by
 from mlirtri.lowering.mlir.imperative import is_imperative_operation, updates_of
+from mlirtri.lowering.mlir.reading import definition
 
 PROFITABLE_SIZE = 4096
 """Smallest size of a product's largest tensor for which its schedule matters."""
@@ -173,7 +174,7 @@ def _plan_inputs(subgraph: Subgraph) -> None:
     inputs: dict[ir.Value, None] = {}
     copied: set[ir.Operation] = set()
     for value in outer:
-        owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
+        owner = definition(value)
         if owner is None or not _is_cheap(owner):
             inputs[value] = None
         elif owner not in copied:

@@ -13,7 +13,7 @@ from typing import Any
 
 from mlirtri.dialect.base.sizes import Size, Symbol, is_dynamic
 from mlirtri.errors import KernelTypeError
-from mlirtri.lowering.core.size_program import CONSTANT, SIGNATURE, SIZE, Condition, SizeProgram, SizeStep
+from mlirtri.lowering.core.size_program import CONSTANT, SIGNATURE, SIZE, Condition, SizeProgram, SizeStep, add_step
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,7 @@ class _Writer:
         self.symbols: dict[Symbol, int] = {}
 
     def add(self, step: SizeStep) -> int:
-        if step not in self.steps:
-            self.steps.append(step)
-        return self.steps.index(step)
+        return add_step(self.steps, step)
 
     def constant(self, number: int) -> int:
         return self.add(SizeStep(CONSTANT, "index", (), (number,)))

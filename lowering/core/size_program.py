@@ -32,6 +32,13 @@ class SizeStep:
     """`SIZE`: argument and axis; `ELEMENT`: argument and indices; `CONSTANT`: the number; else the predicate."""
 
 
+def add_step(steps: list[SizeStep], step: SizeStep) -> int:
+    """Return the index of a step, which is appended where it is missing."""
+    if step not in steps:
+        steps.append(step)
+    return steps.index(step)
+
+
 @dataclass(frozen=True)
 class Condition:
     """A relation between two steps; calls that violate it are refused."""

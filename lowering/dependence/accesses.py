@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.dependence.index_forms import ATOMIC, IndexForms
+from mlirtri.lowering.mlir.reading import only_user
 
 _DYNAMIC = -(1 << 63)
 COMBINING = frozenset(
@@ -184,10 +185,10 @@ def _mark_updates(accesses: list[Access]) -> None:
     for number, read in enumerate(accesses):
         if read.is_write or read.region is None or read.update or len(list(read.operation.results[0].uses)) != 1:
             continue
-        combined = _only_user(read.operation.results[0])
+        combined = only_user(read.operation.results[0])
         if not _combines(combined, read.operation.results[0]):
             continue
-        written = _only_user(combined.results[0])
+        written = only_user(combined.results[0])
         for position in writes.values():
             write = accesses[position]
             if written is not None and write.operation == written and write.region == read.region:
@@ -205,11 +206,6 @@ def _combines(operation: ir.Operation | None, accumulator: ir.Value) -> bool:
     operands = list(operation.operands)
     uses = sum(operand == accumulator for operand in operands)
     return uses == 1 and (operation.name != "tri.subtract" or operands[0] == accumulator)
-
-
-def _only_user(value: ir.Value) -> ir.Operation | None:
-    uses = list(value.uses)
-    return uses[0].owner.operation if len(uses) == 1 else None
 
 
 def _last(block: ir.Block) -> ir.Operation:
@@ -261,7 +257,7 @@ def _following(user: ir.Operation, number: int, value: ir.Value) -> list[ir.Valu
 
 def _extremum(user: ir.Operation) -> ir.Operation | None:
     """Return the `tri.where` of ``where(x > best, x, best)``, Python's `max` and `min`, for it or its comparison."""
-    selection = _only_user(user.results[0]) if user.name in _ORDERED else user
+    selection = only_user(user.results[0]) if user.name in _ORDERED else user
     if selection is None or selection.name != "tri.where":
         return None
     comparison = selection.operands[0].owner

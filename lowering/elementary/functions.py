@@ -10,7 +10,7 @@ reductions are those of W. Cody and W. Waite, "Software Manual for the Elementar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,14 @@ Expr = Any
 Lanes = Any
 """The operations that expressions are built from: one element type, one IR."""
 Function = Callable[..., Expr]
+
+
+def horner(c: Lanes, x: Expr, coefficients: Sequence[float]) -> Expr:
+    """Return the sum of ``coefficients[k] * x**k``, by Horner's rule."""
+    result = c.number(coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        result = c.fma(result, x, c.number(coefficient))
+    return result
 
 
 @dataclass(frozen=True)

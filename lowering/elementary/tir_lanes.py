@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlirtri.lowering.core.cpu import simd_registers
+from mlirtri.lowering.elementary.functions import horner
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 Expr = Any
@@ -103,15 +104,13 @@ class Lanes:
     def difference(self, x: Expr, y: Expr) -> Expr:
         return self.fma(y, self.number(-1.0), x)
 
-    def polynomial(self, x: Expr, coefficients: Sequence[float]) -> Expr:
-        """Return the sum of ``coefficients[k] * x**k``, by Horner's rule."""
-        result = self.number(coefficients[-1])
-        for coefficient in reversed(coefficients[:-1]):
-            result = self.fma(result, x, self.number(coefficient))
-        return result
+    polynomial = horner
 
     def polynomial_by_pairs(self, x: Expr, coefficients: Sequence[float]) -> Expr:
-        """Return the same with a shorter dependence chain and some more products (G. Estrin, 1960)."""
+        """Return the sum of ``coefficients[k] * x**k`` with a shorter dependence chain and some more products.
+
+        The scheme is G. Estrin's, "Organization of computer systems: the fixed plus variable structure computer", 1960.
+        """
         parts = [self.number(coefficient) for coefficient in coefficients]
         while len(parts) > MAX_HORNER_COEFFICIENTS or len(parts) == len(coefficients):
             pairs = zip(parts[::2], parts[1::2], strict=False)

@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from mlirtri.dialect.bindings.mlir import all_operations, bufferization, ir, linalg, operations_named
-from mlirtri.lowering.mlir.aliasing import definition, terminator, viewed
+from mlirtri.lowering.mlir.aliasing import terminator, viewed
 from mlirtri.lowering.mlir.imperative import is_imperative, updates_of
+from mlirtri.lowering.mlir.reading import definition
 
 KEPT = "mlirtri.kept"
 """The attribute that marks the second use."""

@@ -16,7 +16,8 @@ from math import gcd, prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
 from mlirtri.lowering.mlir.index_values import index_constant
-from mlirtri.lowering.mlir.linalg_builder import defined_by, generic, is_zeros, padded, zero
+from mlirtri.lowering.mlir.linalg_builder import generic, is_zeros, padded, zero
+from mlirtri.lowering.mlir.reading import defined_by
 
 CONVOLUTIONS = {
     "linalg.conv_1d_ncw_fcw": linalg.conv_1d_ncw_fcw,

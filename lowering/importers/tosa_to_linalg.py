@@ -9,6 +9,7 @@ from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize import inline_entry, mlir_to_linalg
 from mlirtri.lowering.mlir.attributes import note_signs
+from mlirtri.lowering.mlir.reading import integer_constant
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 TO_LINALG = (
@@ -71,16 +72,9 @@ def _widths(operation: ir.Operation, name: str, segment: int) -> list[int] | Non
     dynamic_widths = iter(list(operation.operands)[start : start + sizes[segment]])
     dynamic = ir.ShapedType.get_dynamic_size()
     static = list(ir.DenseI64ArrayAttr(operation.attributes[name]))
-    widths = [_constant_value(next(dynamic_widths)) if width == dynamic else width for width in static]
+    widths = [integer_constant(next(dynamic_widths)) if width == dynamic else width for width in static]
     constants = [width for width in widths if width is not None]
     return constants if len(constants) == len(widths) else None
-
-
-def _constant_value(value: ir.Value) -> int | None:
-    maker = value.owner
-    if isinstance(maker, ir.Block) or maker.operation.name != "arith.constant":
-        return None
-    return ir.IntegerAttr(maker.attributes["value"]).value
 
 
 def _not_lowered(module: ir.Module) -> Iterator[tuple[ir.Operation, str]]:

@@ -21,7 +21,15 @@ from mlirtri.lowering.linalg.products import multiply_and_add
 from mlirtri.lowering.linalg.reductions import COMBINERS, converted
 from mlirtri.lowering.linalg.rules import INT64, Values, result_and_parameters, rule
 from mlirtri.lowering.mlir import merge_sort
-from mlirtri.lowering.mlir.index_values import index_constant, index_value, loop_nest, size_of, sizes_of  # fmt: skip
+from mlirtri.lowering.mlir.index_values import (
+    at_most_one,
+    index_constant,
+    index_value,
+    loop_nest,
+    size_of,
+    sizes_of,
+    without_first,
+)
 from mlirtri.lowering.mlir.linalg_builder import (  # fmt: skip
     dimensions,
     element_type,
@@ -114,17 +122,6 @@ def _scan(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     return _scan_planes(x, out, axis, combined)
 
 
-def _first(size: int | ir.Value) -> int | ir.Value:
-    """Return 1, or 0 for an axis without elements."""
-    return min(size, 1) if isinstance(size, int) else arith.minsi(size, index_constant(1))
-
-
-def _after_first(size: int | ir.Value) -> int | ir.Value:
-    if isinstance(size, int):
-        return max(size - 1, 0)
-    return arith.maxsi(arith.subi(size, index_constant(1)), index_constant(0))
-
-
 def _scan_rows(x: ir.Value, out: ir.Value, combined) -> ir.Value:
     *batch, size = sizes_of(x)
 
@@ -132,14 +129,14 @@ def _scan_rows(x: ir.Value, out: ir.Value, combined) -> ir.Value:
         def start(first: Values, inner: Values) -> list[ir.Value]:
             element = tensor.extract(x, [*row_index, *first])
             written = tensor.insert(element, inner[0], [*row_index, *first])
-            return loop_nest([_after_first(size)], [written, element], step)[:1]
+            return loop_nest([without_first(size)], [written, element], step)[:1]
 
         def step(position: Values, inner: Values) -> list[ir.Value]:
             target = [*row_index, arith.addi(position[0], index_constant(1))]
             accumulated = combined(inner[1], tensor.extract(x, target))
             return [tensor.insert(accumulated, inner[0], target), accumulated]
 
-        return loop_nest([_first(size)], carried, start)
+        return loop_nest([at_most_one(size)], carried, start)
 
     return loop_nest(batch, [out], row)[0]
 
@@ -156,8 +153,8 @@ def _scan_planes(x: ir.Value, out: ir.Value, axis: int, combined) -> ir.Value:
         accumulated = combined(tensor.extract(carried[0], indices), tensor.extract(x, target))
         return [tensor.insert(accumulated, carried[0], target)]
 
-    [out] = loop_nest([_first(size) if loop == axis else size for loop, size in enumerate(sizes)], [out], copy)
-    later = [_after_first(size) if loop == axis else size for loop, size in enumerate(sizes)]
+    [out] = loop_nest([at_most_one(size) if loop == axis else size for loop, size in enumerate(sizes)], [out], copy)
+    later = [without_first(size) if loop == axis else size for loop, size in enumerate(sizes)]
     return loop_nest(later, [out], step)[0]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import ir
+from mlirtri.lowering.mlir.reading import definition, is_block_argument
 
 SAME_BUFFER = {"tensor.insert": 1, "tensor.insert_slice": 1, "bufferization.materialize_in_destination": 1}
 """Operations whose result is the new content of an operand, with that operand's index."""
@@ -16,15 +17,6 @@ SLICE_ATTRIBUTES = ("static_offsets", "static_sizes", "static_strides")
 """Attributes that, with the operands after the arrays, identify the slice of an operation."""
 VIEWS = ("tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
 """Operations whose result is a view of their first operand."""
-
-
-def is_block_argument(value: ir.Value) -> bool:
-    return not isinstance(value.owner, ir.Operation | ir.OpView)
-
-
-def definition(value: ir.Value) -> ir.Operation | None:
-    """Return the operation that defines a value; None for a block argument."""
-    return None if is_block_argument(value) else value.owner.operation
 
 
 def is_content_of(value: ir.Value, buffer: ir.Value) -> bool:

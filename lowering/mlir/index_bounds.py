@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from mlirtri.dialect.bindings.mlir import ir
+from mlirtri.lowering.mlir.reading import definition
 
 
 class Bounds(NamedTuple):
@@ -162,7 +163,7 @@ def _select(operation: ir.Operation, depth: int) -> _Pair | None:
 
 def _decided(condition: ir.Value, depth: int) -> bool | None:
     """Return whether ``x < y`` holds, if their bounds say so."""
-    comparison = None if isinstance(condition.owner, ir.Block) else condition.owner.operation
+    comparison = definition(condition)
     if comparison is None or comparison.name != "arith.cmpi" or comparison.attributes["predicate"].value != _LESS:
         return None
     x, y = (bounds_of(operand, depth - 1) for operand in comparison.operands)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
+from mlirtri.lowering.mlir.reading import definition
 
 Sizes = Sequence[int | ir.Value]
 """Sizes or offsets: ints where they are static, else `index` values."""
@@ -35,7 +36,7 @@ _INDEX_ARITHMETIC = {"arith.addi": arith.addi, "arith.subi": arith.subi, "arith.
 
 def as_index(value: ir.Value, depth: int = 4) -> ir.Value:
     """Return an int64 as an `index`; sums of loop counters and literals become index arithmetic."""
-    operation = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    operation = definition(value)
     if operation is not None and operation.name == "arith.index_cast":
         return operation.operands[0]
     if operation is not None and operation.name == "arith.constant":
@@ -43,6 +44,23 @@ def as_index(value: ir.Value, depth: int = 4) -> ir.Value:
     if depth and operation is not None and operation.name in _INDEX_ARITHMETIC:
         return _INDEX_ARITHMETIC[operation.name](*(as_index(operand, depth - 1) for operand in operation.operands))
     return arith.index_cast(ir.IndexType.get(), value)
+
+
+def cast_to_index(value: ir.Value) -> ir.Value:
+    """Return an integer as an `index`; an `index` as it is."""
+    return value if isinstance(value.type, ir.IndexType) else arith.index_cast(ir.IndexType.get(), value)
+
+
+def at_most_one(size: int | ir.Value) -> int | ir.Value:
+    """Return 1, or 0 for an axis without elements."""
+    return min(size, 1) if isinstance(size, int) else arith.minsi(size, index_constant(1))
+
+
+def without_first(size: int | ir.Value) -> int | ir.Value:
+    """Return the number of elements of an axis after its first one; 0 for an axis without elements."""
+    if isinstance(size, int):
+        return max(size - 1, 0)
+    return arith.maxsi(arith.subi(size, index_constant(1)), index_constant(0))
 
 
 def size_of(value: ir.Value, axis: int) -> int | ir.Value:

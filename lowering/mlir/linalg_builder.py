@@ -25,7 +25,7 @@ from mlirtri.lowering.mlir.index_values import (
     split_sizes,
     unnamed,
 )
-from mlirtri.lowering.mlir.reading import used_dimensions
+from mlirtri.lowering.mlir.reading import defined_by, used_dimensions
 
 
 def element_type(dtype: DType) -> ir.Type:
@@ -40,13 +40,6 @@ def tensor_type(kind: TensorType) -> ir.RankedTensorType:
 
 def is_tensor(value: ir.Value) -> bool:
     return isinstance(value.type, ir.RankedTensorType)
-
-
-def defined_by(value: ir.Value, name: str) -> ir.Operation | None:
-    """Return the defining operation of a value if it has that name, else None."""
-    owner = value.owner
-    is_made = not isinstance(owner, ir.Block) and owner.operation.name == name
-    return owner.operation if is_made else None
 
 
 def is_zeros(array: ir.Value) -> bool:

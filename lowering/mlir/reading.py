@@ -1,4 +1,4 @@
-"""Read MLIR types, numbers and affine expressions for the bridge: static shapes, TVM's names of dtypes, indices."""
+"""Read MLIR: types, constants, definitions and users of values, affine expressions; TVM's names of dtypes."""
 
 from __future__ import annotations
 
@@ -35,6 +35,34 @@ def shape_of(kind: ir.Type) -> tuple[int, ...]:
     if not kind.has_rank or not kind.has_static_shape:
         raise UnsupportedOperationError(f"the shape of {kind} is dynamic", help="give every dimension a size")
     return tuple(kind.shape)
+
+
+def is_block_argument(value: ir.Value) -> bool:
+    return not isinstance(value.owner, ir.Operation | ir.OpView)
+
+
+def definition(value: ir.Value) -> ir.Operation | None:
+    """Return the operation that defines a value; None for a block argument."""
+    return None if is_block_argument(value) else value.owner.operation
+
+
+def defined_by(value: ir.Value, name: str) -> ir.Operation | None:
+    """Return the defining operation of a value if it has that name, else None."""
+    operation = definition(value)
+    return operation if operation is not None and operation.name == name else None
+
+
+def only_user(value: ir.Value) -> ir.Operation | None:
+    """Return the operation that uses a value once, if nothing else does."""
+    uses = list(value.uses)
+    return uses[0].owner.operation if len(uses) == 1 else None
+
+
+def integer_constant(value: ir.Value) -> int | None:
+    """Return the number of an integer or index `arith.constant`; None for other values."""
+    constant = defined_by(value, "arith.constant")
+    number = None if constant is None else constant.attributes["value"]
+    return ir.IntegerAttr(number).value if isinstance(number, ir.IntegerAttr) else None
 
 
 def scalar_constant(attribute: ir.Attribute) -> int | float | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, linalg, tensor
 from mlirtri.lowering.mlir.aliasing import is_inside
-from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir.index_values import cast_to_index, index_constant
 from mlirtri.lowering.mlir.reading import kept_axes
 
 EQUAL, NOT_MORE = "==", "<="
@@ -188,7 +188,7 @@ def _reshape(operation: ir.Operation) -> Iterator[Requirement]:
     for axis in range(source.type.rank):
         count = arith.muli(count, dim(source, axis))
     for position, size in enumerate(operation.results[0].type.shape):
-        requested = _as_index(tensor.extract(shape, [index_constant(position)]))
+        requested = cast_to_index(tensor.extract(shape, [index_constant(position)]))
         product = arith.muli(product, requested)
         yield Requirement(index_constant(0), NOT_MORE, requested, operation)
         if size >= 0:
@@ -296,10 +296,6 @@ def slice_of(operation: ir.Operation) -> tuple[Values, Values, Values]:
     for name, count in zip(("offsets", "sizes", "strides"), counts[first:], strict=True):
         parts.append(mixed(operation.attributes[f"static_{name}"], [next(operands) for _ in range(count)]))
     return parts[0], parts[1], parts[2]
-
-
-def _as_index(value: ir.Value) -> ir.Value:
-    return value if isinstance(value.type, ir.IndexType) else arith.index_cast(ir.IndexType.get(), value)
 
 
 def _is_tensor(value: ir.Value) -> bool:

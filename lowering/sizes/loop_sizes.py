@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from mlirtri.dialect.bindings.mlir import all_operations, arith, bufferization, ir, operations_named
 from mlirtri.lowering.mlir.aliasing import is_inside, terminator
+from mlirtri.lowering.mlir.reading import defined_by, integer_constant
 from mlirtri.lowering.sizes.conditions import dim
 
 Predicate = tuple[ir.Value, bool]
@@ -197,15 +198,11 @@ def _tensor_of_sizes(value: ir.Value) -> ir.Value | None:
     common = None
     axes = [axis for axis, size in enumerate(value.type.shape) if size < 0]
     for axis, size in zip(axes, value.owner.operands, strict=True):
-        operation = None if isinstance(size.owner, ir.Block) else size.owner.operation
-        if operation is None or operation.name != "tensor.dim" or isinstance(operation.operands[1].owner, ir.Block):
+        operation = defined_by(size, "tensor.dim")
+        if operation is None or integer_constant(operation.operands[1]) != axis:
             return None
-        source, axis_constant = operation.operands[0], operation.operands[1].owner
-        if (
-            axis_constant.name != "arith.constant"
-            or axis_constant.attributes["value"].value != axis
-            or source.type != value.type
-        ):
+        source = operation.operands[0]
+        if source.type != value.type:
             return None
         if common is not None and common != source:
             return None

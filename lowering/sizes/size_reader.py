@@ -6,7 +6,7 @@ A value has no step where it is not arithmetic on the sizes of the arguments and
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.core.size_program import CONSTANT, ELEMENT, OPERATIONS, SIZE, SizeStep
+from mlirtri.lowering.core.size_program import CONSTANT, ELEMENT, OPERATIONS, SIZE, SizeStep, add_step
 from mlirtri.lowering.mlir.reading import kept_axes
 
 
@@ -33,11 +33,6 @@ class SizeReader:
             pending.pop()
         return self._known[value]
 
-    def _add(self, step: SizeStep) -> int:
-        if step not in self.steps:
-            self.steps.append(step)
-        return self.steps.index(step)
-
     def _new_step(self, value: ir.Value) -> int | None:
         if isinstance(value.owner, ir.Block):
             return None
@@ -52,13 +47,13 @@ class SizeReader:
         if len(operands) < len(operation.operands):
             return None
         literals = (operation.attributes["predicate"].value,) if "predicate" in operation.attributes else ()
-        return self._add(SizeStep(operation.name, kind, tuple(operands), literals))
+        return add_step(self.steps, SizeStep(operation.name, kind, tuple(operands), literals))
 
     def _literal(self, operation: ir.Operation, kind: str) -> int | None:
         if kind not in _KINDS:
             return None
         literal = operation.attributes["value"].value
-        return self._add(SizeStep(CONSTANT, kind, (), (int(literal) if kind == "i1" else literal,)))
+        return add_step(self.steps, SizeStep(CONSTANT, kind, (), (int(literal) if kind == "i1" else literal,)))
 
     def _of_argument(self, operation: ir.Operation, kind: str) -> int | None:
         source, *indices = operation.operands
@@ -70,7 +65,7 @@ class SizeReader:
             name, (source, position) = ELEMENT, traced_element(source, position)
         if source not in self.arguments:
             return None
-        return self._add(SizeStep(name, kind, (), (self.arguments[source], *position)))
+        return add_step(self.steps, SizeStep(name, kind, (), (self.arguments[source], *position)))
 
 
 def traced_element(source: ir.Value, indices: list[int]) -> tuple[ir.Value, list[int]]:

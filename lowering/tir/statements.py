@@ -6,7 +6,17 @@ from collections.abc import Collection, Sequence
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, structural_walk, tirx, tvm
+from mlirtri.lowering.core.loop_attributes import BLOCKS
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    Stmt,
+    TensorLoad,
+    structural_map,
+    structural_walk,
+    tirx,
+    tvm,
+)
 
 
 def index(value: int) -> Any:
@@ -93,6 +103,11 @@ def nodes_in(node: Any, *kinds: type) -> list[Any]:
     return nodes
 
 
+def is_load(expression: Expr, buffer: Buffer) -> bool:
+    """Return whether an expression is a load from a buffer."""
+    return isinstance(expression, TensorLoad) and expression.source.same_as(buffer)
+
+
 def loads_in(node: Any) -> list[TensorLoad]:
     """Return the loads in a statement or expression, in program order."""
     return nodes_in(node, TensorLoad)
@@ -117,3 +132,12 @@ def with_body(loop: Any, body: Any, *, kind: Any = None) -> Any:
     """Return the loop with another body."""
     kind = loop.kind if kind is None else kind
     return tirx.For(loop.loop_var, loop.min, loop.extent, kind, body, None, loop.annotations, loop.step)
+
+
+def split_grid(statement: Stmt) -> tuple[list[Any], Stmt]:
+    """Return the loops over blocks around a tile kernel's statement, outermost first, and the body of a block."""
+    loops: list[Any] = []
+    while isinstance(statement, tirx.For) and BLOCKS in statement.annotations:
+        loops.append(statement)
+        statement = statement.body
+    return loops, statement

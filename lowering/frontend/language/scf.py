@@ -10,6 +10,7 @@ from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.definition import mlir_type
+from mlirtri.lowering.mlir.reading import integer_constant
 
 INT64 = DTYPES["int64"]
 
@@ -55,18 +56,11 @@ def runs_always() -> bool:
     """Return whether each call reaches the insertion point: around it are only loops of constant bounds that run."""
     operation = ir.InsertionPoint.current.block.owner
     while operation.name == "scf.for":
-        lower, upper = (_constant(bound) for bound in list(operation.operands)[:2])
+        lower, upper = (integer_constant(bound) for bound in list(operation.operands)[:2])
         if lower is None or upper is None or lower >= upper:
             return False
         operation = operation.operation.parent
     return operation.name == "func.func"
-
-
-def _constant(bound: ir.Value) -> int | None:
-    owner = bound.owner
-    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
-        return None
-    return ir.IntegerAttr(owner.attributes["value"]).value
 
 
 def while_loop(

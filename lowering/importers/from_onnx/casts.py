@@ -158,9 +158,8 @@ def _power_of_two(add: Nodes, value: str) -> str:
 CASTS: dict[str, Callable[[Any, Values], list[Any]]] = {"Cast": _cast, "CastLike": _cast, "BitCast": _bits}
 
 
-def store(graph: Any) -> tuple[dict[str, str], dict[int, str]]:
-    """Change the types of `graph`, and return the dtypes of inputs by name and of outputs by position that changed."""
-    inputs = {value.name: _dtype(value) for value in graph.input if _kind(value) in STORED}
+def store(graph: Any) -> dict[int, str]:
+    """Change the types of `graph`, and return the dtypes of the outputs that changed, by position."""
     outputs = {position: _dtype(value) for position, value in enumerate(graph.output) if _kind(value) in STORED}
     for inner in graphs_of(graph):
         for value in (*inner.input, *inner.output):
@@ -173,7 +172,7 @@ def store(graph: Any) -> tuple[dict[str, str], dict[int, str]]:
         for tensor in (*inner.initializer, *filter(None, map(_value, inner.node))):
             if tensor.data_type in STORED:
                 tensor.CopyFrom(numpy_helper.from_array(stored_array(numpy_helper.to_array(tensor)), tensor.name))
-    return inputs, outputs
+    return outputs
 
 
 def _kind(value: Any) -> int:

@@ -78,12 +78,12 @@ def split_model(model: Any, name: str, file: str) -> tuple[OnnxGraph, dict[str, 
     tensors = _weights(copy.graph)
     try:
         copy = _simplified(copy)
-        stored = store(copy.graph)
+        stored_outputs = store(copy.graph)
         copy = with_types(copy)
     except onnx.shape_inference.InferenceError as error:
         raise KernelTypeError(f"ONNX cannot infer the shapes of this model: {_first_line(error)}") from None
     tensors = {name: stored_array(array) for name, array in tensors.items()}
-    return OnnxGraph(copy, tuple(tensors), file, listing, *stored), tensors
+    return OnnxGraph(copy, tuple(tensors), file, listing, stored_outputs), tensors
 
 
 def _simplified(model: Any) -> Any:

@@ -12,6 +12,7 @@ from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, scf, tensor
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir.reading import definition
 
 CONTROL = ("stablehlo.while", "stablehlo.case", "stablehlo.if")
 
@@ -50,14 +51,14 @@ def _while(operation: ir.Operation) -> Sequence[ir.Value]:
 
 def _count_of(operation: ir.Operation) -> _Count | None:
     test, body = (region.blocks[0] for region in operation.regions)
-    compare = _producer(terminator(test).operands[0])
+    compare = definition(terminator(test).operands[0])
     if compare is None or compare.name != "stablehlo.compare" or "LT" not in str(compare.attributes[_DIRECTION]):
         return None
     counter = compare.operands[0]
     if not isinstance(counter.owner, ir.Block) or counter.owner != test:
         return None
     position = ir.BlockArgument(counter).arg_number
-    step = _producer(terminator(body).operands[position])
+    step = definition(terminator(body).operands[position])
     if step is None or step.name != "stablehlo.add" or not _counts_up(step, body.arguments[position]):
         return None
     start, stop = _constant(operation.operands[position]), _constant(compare.operands[1])
@@ -158,12 +159,8 @@ def _yield(block: ir.Block) -> None:
         ir.Operation.create("scf.yield", operands=values)
 
 
-def _producer(value: ir.Value) -> ir.Operation | None:
-    return None if isinstance(value.owner, ir.Block) else value.owner.operation
-
-
 def _constant(value: ir.Value) -> int | None:
-    maker = _producer(value)
+    maker = definition(value)
     if maker is None or maker.name != "stablehlo.constant":
         return None
     kind = ir.RankedTensorType(value.type)

@@ -18,6 +18,7 @@ from mlirtri.dialect.bindings.mlir import (
     tensor,
 )
 from mlirtri.lowering.importers.from_stablehlo.shape_operands import shape_elements
+from mlirtri.lowering.importers.from_stablehlo.sort_and_scatter import start_index
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.mlir.index_values import index_constant, index_value, offsets_in, size_of, sizes_of, split_sizes
 from mlirtri.lowering.mlir.linalg_builder import generic
@@ -246,7 +247,7 @@ def _gathered(operation: ir.Operation, slice_sizes: list[Size]) -> ir.Value:
         for axis, loop in zip(window_axes, window_loops, strict=True):
             position[axis] = loop
         for column, axis in enumerate(dimensions.start_index_map):
-            start = _start(indices, batch_loops, column, dimensions.index_vector_dim)
+            start = start_index(indices, batch_loops, column, dimensions.index_vector_dim)
             offset = None if axis in skipped else position[axis]
             position[axis] = _clamped(start, offset, slice_sizes[axis], size_of(operand, axis))
         pairs = zip(dimensions.operand_batching_dims, dimensions.start_indices_batching_dims, strict=True)
@@ -257,13 +258,6 @@ def _gathered(operation: ir.Operation, slice_sizes: list[Size]) -> ir.Value:
     out = tensor.empty(sizes, _element(operand))
     [result] = generic([], [out], [ir.AffineMap.get_identity(rank)], ["parallel"] * rank, element)
     return result
-
-
-def _start(indices: ir.Value, loops: Sequence[ir.Value], column: int, vector_dimension: int) -> ir.Value:
-    position = list(loops)
-    if vector_dimension < indices.type.rank:
-        position.insert(vector_dimension, index_constant(column))
-    return arith.index_cast(ir.IndexType.get(), tensor.extract(indices, position))
 
 
 def _clamped(start: ir.Value, offset: ir.Value | None, slice_size: Size, length: Size) -> ir.Value:

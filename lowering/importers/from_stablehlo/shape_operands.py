@@ -15,6 +15,7 @@ from math import prod
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, operations_named, tensor
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir.reading import definition, integer_constant
 
 ASSERTION = "shape_assertion"
 """The target of the custom call that JAX asserts sizes by."""
@@ -69,9 +70,8 @@ def shape_elements(value: ir.Value) -> list[int | ir.Value]:
     """Return the elements of a shape operand as integers or `index` values, at the insertion point."""
     sizes: list[int | ir.Value] = []
     for element in _elements(value, MOST_STEPS):
-        owner = _owner(element)
-        if owner is not None and owner.name == "arith.constant":
-            sizes.append(ir.IntegerAttr(owner.attributes["value"]).value)
+        if (number := integer_constant(element)) is not None:
+            sizes.append(number)
         elif isinstance(element.type, ir.IndexType):
             sizes.append(element)
         else:
@@ -80,18 +80,14 @@ def shape_elements(value: ir.Value) -> list[int | ir.Value]:
 
 
 def _written_out(value: ir.Value) -> ir.Value:
-    if not value.type.has_static_shape or not value.type.shape[0] or _owner(value) is None:
+    if not value.type.has_static_shape or not value.type.shape[0] or definition(value) is None:
         return value
     return tensor.from_elements(value.type, _elements(value, MOST_STEPS))
 
 
-def _owner(value: ir.Value) -> ir.Operation | None:
-    return None if isinstance(value.owner, ir.Block) else value.owner.operation
-
-
 def _elements(value: ir.Value, steps: int) -> Elements:
     """Return the elements in row-major order, as scalars."""
-    operation = _owner(value)
+    operation = definition(value)
     if operation is not None and steps > 0 and _is_small(operation):
         rule = _RULES.get(operation.name)
         if (elements := rule(operation, steps - 1) if rule is not None else None) is not None:

@@ -77,7 +77,7 @@ def _target_index(loop_indices: list[ir.Value], indices: ir.Value, dimensions: A
     skipped = (*dimensions.inserted_window_dims, *dimensions.input_batching_dims)
     target = [index_constant(0) if axis in skipped else next(window) for axis in range(rank)]
     for column, dimension in enumerate(dimensions.scattered_dims_to_operand_dims):
-        start = _start(indices, scattered, column, dimensions.index_vector_dim)
+        start = start_index(indices, scattered, column, dimensions.index_vector_dim)
         target[dimension] = arith.addi(target[dimension], start)
     batches = zip(dimensions.input_batching_dims, dimensions.scatter_indices_batching_dims, strict=True)
     for dimension, of_indices in batches:
@@ -85,7 +85,8 @@ def _target_index(loop_indices: list[ir.Value], indices: ir.Value, dimensions: A
     return target
 
 
-def _start(indices: ir.Value, scattered: list[ir.Value], column: int, vector_dim: int) -> ir.Value:
+def start_index(indices: ir.Value, scattered: Sequence[ir.Value], column: int, vector_dim: int) -> ir.Value:
+    """Return one index of a start, whose indices stand along axis `vector_dim` of the start indices."""
     position = list(scattered)
     if vector_dim < indices.type.rank:
         position.insert(vector_dim, index_constant(column))

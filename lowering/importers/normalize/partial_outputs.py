@@ -13,6 +13,7 @@ from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operatio
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.mlir.index_values import index_constant, loop_nest
+from mlirtri.lowering.mlir.linalg_builder import maps_of
 from mlirtri.lowering.mlir.reading import affine_index
 
 
@@ -29,7 +30,7 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
 def _writes_each_element_once(generic: ir.Operation) -> bool:
     """Return whether the same set of loops indexes every output completely, one loop per axis."""
     inputs = len(generic.operands) - len(generic.results)
-    outputs, maps = list(generic.operands)[inputs:], _maps(generic)[inputs:]
+    outputs, maps = list(generic.operands)[inputs:], maps_of(generic)[inputs:]
     loops = [_loops_of(value.type, mapping) for value, mapping in zip(outputs, maps, strict=True)]
     return None not in loops and len(set(loops)) <= 1
 
@@ -44,12 +45,8 @@ def _loops_of(kind: ir.RankedTensorType, mapping: ir.AffineMap) -> frozenset[int
     return frozenset(loops) if len(set(loops)) == len(loops) else None
 
 
-def _maps(generic: ir.Operation) -> list[ir.AffineMap]:
-    return [attribute.value for attribute in generic.attributes["indexing_maps"]]
-
-
 def _loops(generic: ir.Operation) -> list[ir.Value]:
-    maps, operands = _maps(generic), list(generic.operands)
+    maps, operands = maps_of(generic), list(generic.operands)
     inputs = len(operands) - len(generic.results)
     body = generic.regions[0].blocks[0]
 

@@ -23,8 +23,17 @@ from mlirtri.lowering.mlir import merge_sort
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.attributes import ERROR
 from mlirtri.lowering.mlir.cloning import inlined, replace
-from mlirtri.lowering.mlir.index_values import index_constant, index_value, loop_nest, size_of, sizes_of
+from mlirtri.lowering.mlir.index_values import (
+    at_most_one,
+    index_constant,
+    index_value,
+    loop_nest,
+    size_of,
+    sizes_of,
+    without_first,
+)
 from mlirtri.lowering.mlir.linalg_builder import generic
+from mlirtri.lowering.mlir.reading import definition
 
 Values = list[ir.Value]
 Combine = Callable[[ir.Value, ir.Value], ir.Value]
@@ -109,7 +118,7 @@ def _sort(operation: ir.Operation) -> Values:
 
 def _order_by_field(block: ir.Block) -> merge_sort.Overtakes | None:
     compared = terminator(block).operands[0]
-    operation = None if isinstance(compared.owner, ir.Block) else compared.owner.operation
+    operation = definition(compared)
     if operation is None or operation.name not in ("arith.cmpf", "arith.cmpi"):
         return None
     arguments, operands = list(block.arguments), list(operation.operands)
@@ -172,7 +181,8 @@ def _scan_line(
     def line(indices: Values, carried: Values) -> Values:
         def begin(zero: Values, inner: Values) -> Values:
             first = tensor.extract(source, [*indices, *zero]) if inclusive else tensor.extract(start, indices)
-            return loop_nest([_less_one(size)], [tensor.insert(first, inner[0], [*indices, *zero]), first], step)[:1]
+            written = tensor.insert(first, inner[0], [*indices, *zero])
+            return loop_nest([without_first(size)], [written, first], step)[:1]
 
         def step(position: Values, inner: Values) -> Values:
             next_indices = [*indices, arith.addi(position[0], index_constant(1))]
@@ -181,7 +191,7 @@ def _scan_line(
             )
             return [tensor.insert(accumulated, inner[0], next_indices), accumulated]
 
-        return loop_nest([_one_at_most(size)], carried, begin)
+        return loop_nest([at_most_one(size)], carried, begin)
 
     return loop_nest(batch, [out], line)[0]
 
@@ -206,8 +216,8 @@ def _scan_planes(
         )
         return [tensor.insert(accumulated, carried[0], next_indices)]
 
-    begun = loop_nest([_one_at_most(size) if loop == axis else size for loop, size in enumerate(sizes)], [out], begin)
-    return loop_nest([_less_one(size) if loop == axis else size for loop, size in enumerate(sizes)], begun, step)[0]
+    begun = loop_nest([at_most_one(size) if loop == axis else size for loop, size in enumerate(sizes)], [out], begin)
+    return loop_nest([without_first(size) if loop == axis else size for loop, size in enumerate(sizes)], begun, step)[0]
 
 
 def _last(scanned: ir.Value, start: ir.Value, axis: int) -> ir.Value:
@@ -230,16 +240,6 @@ def _last(scanned: ir.Value, start: ir.Value, axis: int) -> ir.Value:
     out = tensor.empty(sizes_of(start), start.type.element_type)
     [result] = generic([start], [out], [identity, identity], ["parallel"] * rank, body)
     return result
-
-
-def _one_at_most(size: int | ir.Value) -> int | ir.Value:
-    return min(size, 1) if isinstance(size, int) else arith.minsi(size, index_constant(1))
-
-
-def _less_one(size: int | ir.Value) -> int | ir.Value:
-    if isinstance(size, int):
-        return max(size - 1, 0)
-    return arith.maxsi(arith.subi(size, index_constant(1)), index_constant(0))
 
 
 def scatter(

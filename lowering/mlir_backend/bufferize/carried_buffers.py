@@ -24,7 +24,6 @@ from mlirtri.dialect.bindings.mlir import (
 )
 from mlirtri.lowering.mlir.aliasing import (
     ends_in,
-    is_block_argument,
     is_content_of,
     is_inside,
     is_read_only,
@@ -35,6 +34,7 @@ from mlirtri.lowering.mlir.aliasing import (
     terminator,
 )
 from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir.reading import is_block_argument
 
 LOOPS = ("scf.for", "scf.while")
 

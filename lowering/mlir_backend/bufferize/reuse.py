@@ -8,18 +8,10 @@ Destinations without content (``tensor.empty``) become existing buffers.
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import arith, bufferization, ir, linalg, operations_named, tensor
-from mlirtri.lowering.mlir.aliasing import (
-    SLICE_ATTRIBUTES,
-    VIEWS,
-    ends_in,
-    is_block_argument,
-    is_inside,
-    is_read_only,
-    terminator,
-    viewed,
-)
+from mlirtri.lowering.mlir.aliasing import SLICE_ATTRIBUTES, VIEWS, ends_in, is_inside, is_read_only, terminator, viewed
 from mlirtri.lowering.mlir.index_values import index_value, sizes_of
 from mlirtri.lowering.mlir.linalg_builder import cast_to, insert_slice
+from mlirtri.lowering.mlir.reading import is_block_argument
 
 
 def splats_to_fills(module: ir.Module) -> None:

@@ -17,6 +17,7 @@ from mlirtri.dialect.bindings.locations import name_of, span_of, spans_in
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, linalg, public_functions
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir.readable_names import name_of_structured
+from mlirtri.lowering.mlir.reading import integer_constant
 
 LOOPS = ("scf.for", "scf.parallel", "scf.forall", "scf.while", "affine.for", "affine.parallel")
 COPIES = ("memref.copy", "bufferization.materialize_in_destination")
@@ -163,19 +164,12 @@ def _iterations(operation: ir.Operation) -> int | None:
     if operation.name.startswith("linalg."):
         return _domain(operation)
     if operation.name == "scf.for":
-        bounds = [_constant(value) for value in list(operation.operands)[:3]]
+        bounds = [integer_constant(value) for value in list(operation.operands)[:3]]
         if None in bounds:
             return None
         lower, upper, step = (bound or 0 for bound in bounds)
         return max(0, -(-(upper - lower) // step)) if step else None
     return None if operation.name in LOOPS else 1
-
-
-def _constant(value: ir.Value) -> int | None:
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
-        return None
-    return ir.IntegerAttr(owner.attributes["value"]).value
 
 
 def _domain(operation: ir.Operation) -> int | None:

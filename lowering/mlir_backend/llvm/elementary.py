@@ -6,7 +6,6 @@ for floor and ceil. The C library's functions would be called per element; all o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from mlirtri.dialect.bindings.mlir import arith, ir, memref, operations_named
 from mlirtri.lowering.elementary.circular import SCALAR_FUNCTIONS, quarters
 from mlirtri.lowering.elementary.double import FUNCTIONS
+from mlirtri.lowering.elementary.functions import horner
 from mlirtri.lowering.mlir.cloning import replace
 
 _WIDTHS = {"float32": 32, "float64": 64}
@@ -64,7 +64,7 @@ def _intrinsic(name: str, *operands: ir.Value) -> ir.Value:
 
 
 class Scalars:
-    """Operations on one number, with the interface of `vector_lanes.Lanes`."""
+    """Operations on one number, with the interface of `elementary.tir_lanes.Lanes`."""
 
     scales = False
     product, quotient, sum, difference = map(staticmethod, (arith.mulf, arith.divf, arith.addf, arith.subf))
@@ -97,13 +97,7 @@ class Scalars:
     def integral(self, value: int) -> ir.Value:
         return arith.constant(self.integer, value)
 
-    def polynomial(self, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
-        result = self.number(coefficients[-1])
-        for coefficient in reversed(coefficients[:-1]):
-            result = self.fma(result, x, self.number(coefficient))
-        return result
-
-    polynomial_by_pairs = polynomial
+    polynomial = polynomial_by_pairs = horner
 
     def between(self, x: ir.Value, low: float, high: float) -> ir.Value:
         lower, upper = self.number(low), self.number(high)

@@ -13,8 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, memref, operations_named
-from mlirtri.lowering.mlir.aliasing import between, is_block_argument
+from mlirtri.lowering.mlir.aliasing import between
 from mlirtri.lowering.mlir.cloning import clone_all
+from mlirtri.lowering.mlir.reading import is_block_argument
+from mlirtri.lowering.mlir_backend.loops.loop_memory import is_whole
 
 FREE = ("memref.alloc", "memref.alloca", "memref.dealloc", "memref.load", "memref.dim")
 """Operations besides arithmetic that may stand between the copy and its reader."""
@@ -96,7 +98,7 @@ def _ancestor(operation: ir.Operation, block: ir.Block) -> ir.Operation | None:
 def _is_copied_in(temporary: _Temporary) -> bool:
     """Return whether the writer only copies from a buffer, which the reader can read itself."""
     load = _loaded_by_copy(temporary.store)
-    if load is None or not _is_whole(buffer := load.operands[0]):
+    if load is None or not is_whole(buffer := load.operands[0]):
         return False
     if not all(_keeps(operation, buffer) for operation in between(temporary.writer, temporary.reader)):
         return False
@@ -118,7 +120,7 @@ def _is_copied_out(temporary: _Temporary) -> bool:
     if list(temporary.writer.operands) != list(temporary.reader.operands):  # the loops' bounds
         return False
     buffer, inner = stores[0].operands[1], between(temporary.writer, temporary.reader)
-    if not _is_whole(buffer) or any(_is_result_of(buffer, operation) for operation in inner):
+    if not is_whole(buffer) or any(_is_result_of(buffer, operation) for operation in inner):
         return False
     if not all(_keeps(operation, buffer) and not _accesses("memref.load", operation, buffer) for operation in inner):
         return False
@@ -146,13 +148,6 @@ def _loaded_by_copy(store: ir.Operation) -> ir.Operation | None:
 def _accesses(name: str, nest: ir.Operation, buffer: ir.Value) -> list[ir.Operation]:
     position = 1 if name == "memref.store" else 0
     return [access for access in all_operations_in(nest) if access.name == name and access.operands[position] == buffer]
-
-
-def _is_whole(buffer: ir.Value) -> bool:
-    """Return whether `buffer` is no view, so that nothing else aliases it."""
-    if is_block_argument(buffer):
-        return buffer.owner.owner.operation.name == "func.func"
-    return buffer.owner.name in ("memref.alloc", "memref.alloca")
 
 
 def _is_result_of(value: ir.Value, operation: ir.Operation) -> bool:

@@ -15,7 +15,8 @@ from mlirtri.lowering.dependence.accesses import Access, Interval
 from mlirtri.lowering.dependence.declared_loops import PARALLEL
 from mlirtri.lowering.dependence.distances import bounds_of, distance
 from mlirtri.lowering.dependence.index_forms import IndexForms
-from mlirtri.lowering.mlir.aliasing import is_block_argument, is_inside
+from mlirtri.lowering.mlir.aliasing import is_inside
+from mlirtri.lowering.mlir.reading import integer_constant, is_block_argument, only_user
 from mlirtri.lowering.mlir_backend.loops.carried_reductions import Combination, combination_of
 
 _PURE = ("arith.", "math.", "complex.", "scf.")
@@ -47,7 +48,7 @@ def memory_of(loop: ir.Operation) -> LoopMemory | None:
             if is_block_argument(buffer) or buffer.owner.name not in ("memref.alloc", "memref.alloca"):
                 return None
         elif any(access.name == "memref.store" for access in group):
-            if not _is_whole(buffer) or not _add(memory, buffer, group, forms):
+            if not is_whole(buffer) or not _add(memory, buffer, group, forms):
                 return None
     return memory
 
@@ -88,7 +89,7 @@ def _unclamped(index: ir.Value, size: int) -> ir.Value:
     """Return an index before it was moved into its axis; what is declared parallel has passed the check without."""
     while not is_block_argument(index):
         operation = index.owner.operation
-        bound = constant(operation.operands[-1]) if len(operation.operands) else None
+        bound = integer_constant(operation.operands[-1]) if len(operation.operands) else None
         is_clamp = (operation.name == "arith.minsi" and bound == size - 1) or (
             operation.name == "arith.maxsi" and bound == 0
         )
@@ -96,15 +97,6 @@ def _unclamped(index: ir.Value, size: int) -> ir.Value:
             break
         index = operation.operands[0]
     return index
-
-
-def constant(value: ir.Value) -> int | None:
-    """Return the number of an `arith.constant`; None for other values."""
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.operation.name != "arith.constant":
-        return None
-    attribute = owner.operation.attributes["value"]
-    return ir.IntegerAttr(attribute).value if isinstance(attribute, ir.IntegerAttr) else None
 
 
 def indices_of(access: ir.Operation) -> list[ir.Value]:
@@ -128,23 +120,18 @@ def _combination(group: Sequence[ir.Operation]) -> Combination | None:
 def _updates(group: Sequence[ir.Operation]) -> Iterator[tuple[ir.Operation, ir.Operation, Combination]]:
     """Yield the loads and stores that together are ``h[i] = h[i] + x``, with how they combine."""
     for load in group:
-        step = _only_user(load.results[0]) if load.name == "memref.load" else None
+        step = only_user(load.results[0]) if load.name == "memref.load" else None
         combination = None if step is None else combination_of(step, load.results[0])
         if step is None or combination is None:
             continue
-        store = _only_user(step.results[0])
+        store = only_user(step.results[0])
         if store is None or store not in group or store.block != load.block:
             continue
         if store.operands[0] == step.results[0] and indices_of(store) == indices_of(load):
             yield load, store, combination
 
 
-def _only_user(value: ir.Value) -> ir.Operation | None:
-    uses = list(value.uses)
-    return uses[0].owner.operation if len(uses) == 1 else None
-
-
-def _is_whole(buffer: ir.Value) -> bool:
+def is_whole(buffer: ir.Value) -> bool:
     """Return whether a buffer is no view, so that nothing else aliases it."""
     if is_block_argument(buffer):
         return buffer.owner.owner.operation.name == "func.func"

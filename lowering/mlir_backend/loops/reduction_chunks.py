@@ -19,8 +19,9 @@ from mlirtri.lowering.dependence.declared_loops import PARALLEL
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.cloning import clone_all, replace
 from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir.reading import integer_constant
 from mlirtri.lowering.mlir_backend.loops.carried_reductions import ROUNDED, Combination, reduction_of
-from mlirtri.lowering.mlir_backend.loops.loop_memory import LoopMemory, constant, memory_of
+from mlirtri.lowering.mlir_backend.loops.loop_memory import LoopMemory, memory_of
 
 CHUNKS = 64
 """Chunks of a loop that is long enough; a power of 2."""
@@ -357,7 +358,7 @@ def _has_loops(loop: ir.Operation) -> bool:
 
 
 def _constant_trips(loop: ir.Operation) -> int | None:
-    lower, upper, step = map(constant, list(loop.operands)[:3])
+    lower, upper, step = map(integer_constant, list(loop.operands)[:3])
     return None if lower is None or upper is None or not step else max(0, -((lower - upper) // step))
 
 
@@ -368,6 +369,6 @@ def _trips(lower: ir.Value, upper: ir.Value, step: ir.Value) -> ir.Value:
 
 def _ceildiv(value: ir.Value, divisor: ir.Value) -> ir.Value:
     """Return the quotient of numbers that are not negative, rounded up."""
-    if constant(divisor) == 1:
+    if integer_constant(divisor) == 1:
         return value
     return arith.divsi(arith.addi(value, arith.subi(divisor, index_constant(1))), divisor)

@@ -13,9 +13,10 @@ from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, public_functions
 from mlirtri.errors import Span
 from mlirtri.lowering.dependence.declared_loops import PARALLEL
-from mlirtri.lowering.mlir.aliasing import is_block_argument, is_inside
+from mlirtri.lowering.mlir.aliasing import is_inside
+from mlirtri.lowering.mlir.reading import integer_constant, is_block_argument
 from mlirtri.lowering.mlir_backend.loops.carried_reductions import reduction_of
-from mlirtri.lowering.mlir_backend.loops.loop_memory import constant, memory_of
+from mlirtri.lowering.mlir_backend.loops.loop_memory import memory_of
 from mlirtri.lowering.mlir_backend.loops.reduction_chunks import CHUNKS, chunks_of
 
 _LOOPS = ("scf.for", "scf.while", "scf.parallel")
@@ -104,7 +105,7 @@ def _even_block(bounds: Sequence[ir.Value], threads: int) -> str:
 
 
 def _count(bounds: Sequence[ir.Value]) -> int | None:
-    lower, upper, step = map(constant, bounds)
+    lower, upper, step = map(integer_constant, bounds)
     return None if lower is None or upper is None or not step else max(0, -((lower - upper) // step))
 
 
@@ -170,14 +171,14 @@ def _name(buffer: ir.Value) -> str:
 def _bounds(bounds: Sequence[Sequence[ir.Value]]) -> tuple[str, ...]:
     texts = []
     for lower, upper, step in bounds:
-        suffix = "" if constant(step) == 1 else f" step {_text(step)}"
+        suffix = "" if integer_constant(step) == 1 else f" step {_text(step)}"
         texts.append(f"{_text(lower)}..{_text(upper)}{suffix}")
     return tuple(texts)
 
 
 def _text(value: ir.Value) -> str:
     """Return a bound as text: a constant, the name of a variable, or `?`."""
-    number = constant(value)
+    number = integer_constant(value)
     if number is not None:
         return str(number)
     if is_block_argument(value):

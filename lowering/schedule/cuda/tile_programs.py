@@ -17,7 +17,7 @@ from typing import Any
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.codegen.targets import SHARED_LIMITS
-from mlirtri.lowering.core.loop_attributes import BLOCKS, TILE_KERNEL
+from mlirtri.lowering.core.loop_attributes import TILE_KERNEL
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.loops.accesses import is_scalar
 from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
@@ -27,7 +27,7 @@ from mlirtri.lowering.schedule.cuda.tile_statements import BlockStatements
 from mlirtri.lowering.schedule.cuda.whole_copies import with_whole_copies
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.linear_forms import range_of
-from mlirtri.lowering.tir.statements import index, nodes_in, sequence, with_body
+from mlirtri.lowering.tir.statements import index, nodes_in, sequence, split_grid, with_body
 from mlirtri.lowering.tir.tiles import at_least, sized
 from mlirtri.lowering.toolchain.tvm_names import (
     PARALLEL,
@@ -53,7 +53,7 @@ def tile_programs(function: PrimFunc, target: Target) -> Schedule | None:
         return None
     body = function.body.block.body.block.body
     statements = with_allocations_inside(list(body.seq) if isinstance(body, tirx.SeqStmt) else [body])
-    has_grid = [bool(_grid(statement)[0]) for statement in statements]
+    has_grid = [bool(split_grid(statement)[0]) for statement in statements]
     numbers = _numbers(statements)
     launched = [statement for statement in statements if statement not in numbers]
     # Without a loop over blocks, or with tiles outside of it, all statements are one block.
@@ -78,17 +78,8 @@ def _numbers(statements: Sequence[Stmt]) -> list[Stmt]:
     return [statement for statement in statements if is_number(statement)]
 
 
-def _grid(statement: Stmt) -> tuple[list[Any], Any]:
-    """Return the loops over blocks around a statement, outermost first, and the body of a block."""
-    loops: list[Any] = []
-    while isinstance(statement, tirx.For) and BLOCKS in statement.annotations:
-        loops.append(statement)
-        statement = statement.body
-    return loops, statement
-
-
 def _kernel(statement: Stmt, numbers: list[Any], threads: int, target: Target) -> Any:
-    loops, body = _grid(statement)
+    loops, body = split_grid(statement)
     if not loops and isinstance(statement, tirx.For) and all(_marked([statement], statement.body)):
         # Beside the tile kernels: a whole array, with a block for each index of its first axis.
         loops, body = [statement], statement.body

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.schedule.rows.nests import BlockNest
-from mlirtri.lowering.tir.statements import loads_in
+from mlirtri.lowering.tir.statements import is_load, loads_in
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, TensorLoad, ir, structural_equal, structural_map, tirx
 
 _NODES = {
@@ -44,8 +44,8 @@ def reducer_of(nest: BlockNest) -> Reducer | None:
     if make.__name__ not in _NODES:
         return None
     first, second, neutral = value.a, value.b, _NODES[make.__name__]
-    term = second if _is_load(first, result) else first
-    if not (_is_load(first, result) or _is_load(second, result)) or _reads(term, result):
+    term = second if is_load(first, result) else first
+    if not (is_load(first, result) or is_load(second, result)) or _reads(term, result):
         return None
     dtype = str(value.ty.dtype)
     number = None if neutral is None else tirx.const(neutral, dtype)
@@ -54,19 +54,19 @@ def reducer_of(nest: BlockNest) -> Reducer | None:
 
 def _extremum(value: Any, result: Any) -> Reducer | None:
     """Return the reducer of ``select(a < b or isnan(a), a, b)``, where the result so far is a or b."""
-    first = _is_load(value.true_value, result)
+    first = is_load(value.true_value, result)
     term = value.false_value if first else value.true_value
-    if not (first or _is_load(value.false_value, result)) or _reads(term, result):
+    if not (first or is_load(value.false_value, result)) or _reads(term, result):
         return None
     comparison = value.condition.a if isinstance(value.condition, tirx.Or) else value.condition
     if not isinstance(comparison, tirx.LT | tirx.GT | tirx.LE | tirx.GE):
         return None
-    if not all(_is_load(side, result) or structural_equal(side, term) for side in (comparison.a, comparison.b)):
+    if not all(is_load(side, result) or structural_equal(side, term) for side in (comparison.a, comparison.b)):
         return None
 
     def combine(left: Any, right: Any) -> Any:
         def visit(node: Any) -> Any:
-            if _is_load(node, result):
+            if is_load(node, result):
                 return left
             return right if structural_equal(node, term) else node
 
@@ -81,12 +81,8 @@ def _kept_extremum(value: Any, comparison: Any, result: Any) -> Any:
     names = [str(getattr(call.op, "name", "")) for call in calls]
     if names != ["tirx.isnan"] or not structural_equal(calls[0].args[0], value.true_value):
         return None
-    is_left = _is_load(comparison.a, result) == _is_load(value.true_value, result)
+    is_left = is_load(comparison.a, result) == is_load(value.true_value, result)
     return tirx.Max if is_left == isinstance(comparison, tirx.GT | tirx.GE) else tirx.Min
-
-
-def _is_load(expression: Expr, buffer: Buffer) -> bool:
-    return isinstance(expression, TensorLoad) and expression.source.same_as(buffer)
 
 
 def _reads(expression: Expr, buffer: Buffer) -> bool:

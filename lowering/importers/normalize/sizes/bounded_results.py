@@ -11,7 +11,8 @@ from mlirtri.dialect.bindings.mlir import arith, func, ir, public_functions, ten
 from mlirtri.lowering.core.size_program import OPERATIONS
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.attributes import LENGTHS, argument_attributes, result_attributes, set_signature
-from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir.index_values import index_constant, mixed_sizes
+from mlirtri.lowering.mlir.reading import integer_constant
 from mlirtri.lowering.sizes.conditions import dim
 from mlirtri.lowering.sizes.infer_size_program import size_values_of
 from mlirtri.lowering.sizes.loop_sizes import DESTINATION_STYLE
@@ -99,10 +100,8 @@ def _upper_bound(value: ir.Value, depth: int) -> ir.Value | None:
         return value if is_index else arith.index_cast(ir.IndexType.get(), value)
     operation = value.owner.operation
     if operation.name == "tensor.dim":
-        axis = operation.operands[1].owner.operation if not isinstance(operation.operands[1].owner, ir.Block) else None
-        if axis is None or axis.name != "arith.constant":
-            return None
-        return _size_bound(operation.operands[0], axis.attributes["value"].value, depth - 1)
+        axis = integer_constant(operation.operands[1])
+        return None if axis is None else _size_bound(operation.operands[0], axis, depth - 1)
     if operation.name == "arith.index_cast":
         return _upper_bound(operation.operands[0], depth - 1)
     bounds = (
@@ -156,11 +155,6 @@ def _return_bounded(function: func.FuncOp, bounds: dict[ResultAxis, ir.Value]) -
 def _inserted(value: ir.Value, largest: dict[int, ir.Value]) -> ir.Value:
     kind, rank = value.type, value.type.rank
     sizes = [largest[axis] if axis in largest else dim(value, axis) for axis in range(rank) if kind.shape[axis] < 0]
-    destination = tensor.EmptyOp(_mixed(kind, sizes), kind.element_type).result
+    destination = tensor.EmptyOp(mixed_sizes(kind, sizes), kind.element_type).result
     inner_sizes = [dim(value, axis) for axis in range(rank) if kind.shape[axis] < 0]
     return tensor.insert_slice(value, destination, [], inner_sizes, [], [0] * rank, list(kind.shape), [1] * rank)
-
-
-def _mixed(kind: ir.RankedTensorType, sizes: list[ir.Value]) -> list[int | ir.Value]:
-    unknown = iter(sizes)
-    return [size if size >= 0 else next(unknown) for size in kind.shape]

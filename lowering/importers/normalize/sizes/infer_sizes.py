@@ -11,6 +11,7 @@ from mlirtri.errors import ArgumentMismatchError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.sizes import bounded_results, guards, reshapes, shape_elements
 from mlirtri.lowering.mlir.attributes import argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir.reading import definition
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 FACTS = (
@@ -102,7 +103,7 @@ def _join_known_parts(module: ir.Module) -> None:
 
 
 def _before_cast(value: ir.Value) -> ir.Value:
-    operation = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    operation = definition(value)
     return operation.operands[0] if operation is not None and operation.name == "tensor.cast" else value
 
 

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from math import prod
 
 from mlirtri.dialect.bindings.locations import span_of
-from mlirtri.dialect.bindings.mlir import arith, func, ir, operations_named, tensor
+from mlirtri.dialect.bindings.mlir import func, ir, operations_named, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.size_program import CONSTANT
-from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir.index_values import cast_to_index, index_constant
+from mlirtri.lowering.mlir.reading import definition
 from mlirtri.lowering.sizes.conditions import dim
 from mlirtri.lowering.sizes.infer_size_program import SizeValues, size_values_of
 
@@ -84,20 +85,16 @@ def _factors(inferred: SizeValues, position: int) -> Size:
 
 def _result_sizes(reshape: ir.Operation) -> list[ir.Value]:
     shape, result = reshape.operands[1], reshape.results[0]
-    operation = None if isinstance(shape.owner, ir.Block) else shape.owner.operation
+    operation = definition(shape)
     sizes = []
     for axis, size in enumerate(result.type.shape):
         if size >= 0:
             sizes.append(index_constant(size))
         elif operation is not None and operation.name == "tensor.from_elements":
-            sizes.append(_as_index(operation.operands[axis]))
+            sizes.append(cast_to_index(operation.operands[axis]))
         else:
-            sizes.append(_as_index(tensor.extract(shape, [index_constant(axis)])))
+            sizes.append(cast_to_index(tensor.extract(shape, [index_constant(axis)])))
     return sizes
-
-
-def _as_index(value: ir.Value) -> ir.Value:
-    return value if isinstance(value.type, ir.IndexType) else arith.index_cast(ir.IndexType.get(), value)
 
 
 def _replace(reshape: ir.Operation, before: list[Size], after: list[Size]) -> None:

@@ -11,6 +11,7 @@ from math import prod
 from mlirtri.dialect.bindings.mlir import arith, ir, operations_named, tensor
 from mlirtri.lowering.mlir.cloning import inlined
 from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir.reading import definition
 from mlirtri.lowering.sizes.size_reader import traced_element
 
 MAX_ELEMENTS = 64
@@ -40,7 +41,7 @@ def rewrite(module: ir.Module) -> bool:
 
 
 def _traced(value: ir.Value, indices: list[int], depth: int) -> ir.Value | None:
-    operation = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    operation = definition(value)
     if operation is None or depth == 0 or (rule := _RULES.get(operation.name)) is None:
         return None
     return rule(operation, indices, depth - 1)

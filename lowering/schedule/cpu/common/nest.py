@@ -194,11 +194,6 @@ def accesses_in(statement: Stmt, flat: Mapping[Buffer, Buffer]) -> tuple[FlatAcc
     return tuple(accesses)
 
 
-def is_load(expression: Expr, buffer: Buffer) -> bool:
-    """Whether an expression is a load from a buffer."""
-    return isinstance(expression, TensorLoad) and expression.source.same_as(buffer)
-
-
 def unflattened(statement: Stmt, flat: Mapping[Buffer, Buffer]) -> Stmt:
     """Return the statement on the buffers themselves, with their own indices."""
     analyzer = Analyzer()

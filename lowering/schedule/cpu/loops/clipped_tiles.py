@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.lowering.core.loop_attributes import BLOCKS, STAGES
+from mlirtri.lowering.core.loop_attributes import STAGES
 from mlirtri.lowering.schedule.cpu.loops.interchange import prepare, with_parts
 from mlirtri.lowering.schedule.cpu.loops.nested_products import with_allocations_inside
 from mlirtri.lowering.schedule.cpu.loops.perfect_nests import nest_of
@@ -25,6 +25,7 @@ from mlirtri.lowering.tir.statements import (
     loads_in,
     nodes_in,
     sequence,
+    split_grid,
     substituted,
     with_body,
 )
@@ -37,20 +38,11 @@ MOST_COPIES = 4
 def with_whole_tiles(statement: Stmt) -> Any:
     """Return a statement with the clipped blocks and steps of its tile kernels apart from the others."""
     if isinstance(statement, tirx.For):
-        grid, body = _grid(statement)
+        grid, body = split_grid(statement)
         return _blocks(grid, body) if grid else with_body(statement, with_whole_tiles(statement.body))
     if isinstance(statement, tirx.SeqStmt):
         return sequence(*(with_whole_tiles(child) for child in with_allocations_inside(list(statement.seq))))
     return with_parts(statement, with_whole_tiles)
-
-
-def _grid(statement: Any) -> tuple[list[Any], Any]:
-    """Return the loops over blocks around a statement, outermost first, and the body of a block."""
-    loops: list[Any] = []
-    while isinstance(statement, tirx.For) and BLOCKS in statement.annotations:
-        loops.append(statement)
-        statement = statement.body
-    return loops, statement
 
 
 def _blocks(grid: Sequence[Any], body: Any) -> Any:

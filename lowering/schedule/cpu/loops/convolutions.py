@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.nest import is_load, with_accesses
+from mlirtri.lowering.schedule.cpu.common.nest import with_accesses
 from mlirtri.lowering.schedule.cpu.convolution.channels_first import (
     convolution_loops,
     is_channels_first,
@@ -22,7 +22,7 @@ from mlirtri.lowering.schedule.cpu.convolution.channels_first import (
 )
 from mlirtri.lowering.tir.contraction import Contraction
 from mlirtri.lowering.tir.products import Product
-from mlirtri.lowering.tir.statements import index, plus
+from mlirtri.lowering.tir.statements import index, is_load, plus
 from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, TensorLoad, structural_equal, tirx
 
 

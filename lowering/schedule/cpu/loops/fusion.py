@@ -159,7 +159,7 @@ def _with_scalars(statement: Stmt) -> Any:
         users = [
             position
             for position, statement in enumerate(statements)
-            if statement is not allocation and _uses(statement, allocation.buffer)
+            if statement is not allocation and is_user(statement, allocation.buffer)
         ]
         loop = statements[users[0]] if len(users) == 1 else None
         if not isinstance(loop, tirx.For) or is_scalar(allocation.buffer):
@@ -170,14 +170,15 @@ def _with_scalars(statement: Stmt) -> Any:
     return sequence(*map(_with_scalars, statements))
 
 
-def _uses(statement: Stmt, buffer: Buffer) -> bool:
+def is_user(statement: Stmt, buffer: Buffer) -> bool:
+    """Return whether a statement uses a buffer and is not its allocation."""
     return not isinstance(statement, tirx.AllocBuffer) and depends_on(statement, [buffer])
 
 
 def _in_scalar(loop: Any, buffer: Buffer) -> Any:
     """Return the loop with a scalar buffer for `buffer`, used inside only; None where that is not equivalent."""
     body = list(loop.body.seq) if isinstance(loop.body, tirx.SeqStmt) else [loop.body]
-    users = [position for position, statement in enumerate(body) if _uses(statement, buffer)]
+    users = [position for position, statement in enumerate(body) if is_user(statement, buffer)]
     first = body[users[0]]
     if len(users) == 1 and isinstance(first, tirx.For):
         inner = _in_scalar(first, buffer)

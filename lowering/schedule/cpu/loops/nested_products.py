@@ -20,6 +20,7 @@ from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.tile_sizes import lanes_for
 from mlirtri.lowering.schedule.cpu.loops.accesses import is_parallel
+from mlirtri.lowering.schedule.cpu.loops.fusion import is_user
 from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED, marked, with_parts
 from mlirtri.lowering.schedule.cpu.loops.products import in_tiles
 from mlirtri.lowering.schedule.cpu.loops.shared_copies import with_copies_outside
@@ -129,17 +130,13 @@ def with_allocations_inside(statements: list[Any]) -> list[Any]:
         if not isinstance(statement, tirx.AllocBuffer):
             kept.append(statement)
             continue
-        users = [other for other in range(number + 1, len(statements)) if _uses(statements[other], statement.buffer)]
+        users = [other for other in range(number + 1, len(statements)) if is_user(statements[other], statement.buffer)]
         inner = _allocating(statements[users[0]], statement) if len(users) == 1 else None
         if inner is None:
             kept.append(statement)
         else:
             statements[users[0]] = inner
     return kept
-
-
-def _uses(statement: Stmt, buffer: Buffer) -> bool:
-    return not isinstance(statement, tirx.AllocBuffer) and depends_on(statement, [buffer])
 
 
 def _allocating(loop: Any, allocation: Any) -> Any:
@@ -151,7 +148,7 @@ def _allocating(loop: Any, allocation: Any) -> Any:
         return None if inner is None else with_body(loop, inner)
     if not isinstance(loop.body, tirx.SeqStmt):
         return None
-    first = next((child for child in loop.body.seq if _uses(child, allocation.buffer)), None)
+    first = next((child for child in loop.body.seq if is_user(child, allocation.buffer)), None)
     if first is None or not _overwrites(first, allocation.buffer):
         return None
     return with_body(loop, tirx.SeqStmt([allocation, *loop.body.seq]))

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.common.nest import is_load
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip_loop
 from mlirtri.lowering.schedule.cpu.loops.accesses import accesses_of, is_scalar
-from mlirtri.lowering.tir.statements import depends_on, fresh, index, new_buffer, plus, sequence, whole_chunks
+from mlirtri.lowering.tir.statements import depends_on, fresh, index, is_load, new_buffer, plus, sequence, whole_chunks
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, TensorLoad, structural_equal, structural_map, tirx
 
 PARTIAL_VECTORS = 4

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.schedule.cpu.loops.perfect_nests import Nest, is_copy, is_zero, nest_of
-from mlirtri.lowering.tir.statements import depends_on, index, loads_in, sequence, with_body
+from mlirtri.lowering.tir.statements import depends_on, index, is_load, loads_in, sequence, with_body
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import Buffer, TensorLoad, structural_equal, structural_map, tirx
 
@@ -90,17 +90,13 @@ def _adds(store: Any, sums: Buffer) -> bool:
     value = store.value
     if not isinstance(value, tirx.Add) or store.buffer.same_as(sums):
         return False
-    old, new = (value.a, value.b) if _loads(value.a, store.buffer) else (value.b, value.a)
+    old, new = (value.a, value.b) if is_load(value.a, store.buffer) else (value.b, value.a)
     return (
-        _loads(old, store.buffer)
-        and _loads(new, sums)
+        is_load(old, store.buffer)
+        and is_load(new, sums)
         and all(map(structural_equal, old.indices, store.indices))
         and len(loads_in(value)) == 2
     )
-
-
-def _loads(value: Any, buffer: Buffer) -> bool:
-    return isinstance(value, TensorLoad) and value.source.same_as(buffer)
 
 
 def _forwarded(store: Any, copies: dict[Any, Nest]) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, is_load
+from mlirtri.lowering.schedule.cpu.common.nest import FlatNest
 from mlirtri.lowering.schedule.cpu.nests.accumulator_dtypes import (
     INT32_MAX,
     accumulator_dtype,
@@ -17,7 +17,7 @@ from mlirtri.lowering.schedule.cpu.nests.accumulator_dtypes import (
     result_of,
     stored_at_once,
 )
-from mlirtri.lowering.tir.statements import buffer_like, depends_on, index, new_buffer, sequence
+from mlirtri.lowering.tir.statements import buffer_like, depends_on, index, is_load, new_buffer, sequence
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
     Expr,

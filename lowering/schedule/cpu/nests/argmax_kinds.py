@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.common.nest import NestAxis, is_load
+from mlirtri.lowering.schedule.cpu.common.nest import NestAxis
 from mlirtri.lowering.schedule.cpu.nests.accumulator_dtypes import INT32_MAX
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, final_values, loads_of
 from mlirtri.lowering.tir.linear_forms import linear
-from mlirtri.lowering.tir.statements import depends_on
+from mlirtri.lowering.tir.statements import depends_on, is_load
 from mlirtri.lowering.toolchain.tvm_names import Buffer, ir, structural_equal, tirx
 
 _POSITIONS = [(3, 7), (7, 3), (5, 5)]
