@@ -191,7 +191,7 @@ class Pipeline:
     def replace(self, name: str, stage: Stage) -> Pipeline:
         """Return the pipeline with another stage instead of `name`."""
         old = self.find(name)
-        return replace(self, stages=tuple(stage if each is old else each for each in self.stages))
+        return replace(self, stages=tuple(stage if present is old else present for present in self.stages))
 
     def until(self, name: str) -> Pipeline:
         """Return the pipeline up to this stage. Its kernels are read, and called where the stage makes code."""

@@ -47,16 +47,16 @@ def _figures(name: str, function: PrimFunc, source: str) -> LaunchFigures:
 
 def _buffers(function: PrimFunc) -> int | None:
     """Return the bytes of the buffers that the function takes; None if a size is known at run time only."""
-    found: dict[str, int | None] = {}
+    by_name: dict[str, int | None] = {}
     parameters = {str(parameter.name) for parameter in function.params}
 
     def note(node: Any) -> None:
         name = getattr(node.data, "name", "")
         if name in parameters:
-            found[name] = _bytes(node.buffer)
+            by_name[name] = _bytes(node.buffer)
 
     structural_walk(function.body, (tirx.DeclBuffer, note))
-    sizes = list(found.values())
+    sizes = list(by_name.values())
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 

@@ -136,13 +136,13 @@ class _Writer:
 def merged(first: SizeProgram, second: SizeProgram) -> SizeProgram:
     """Return the sizes of both programs and their conditions, those of `first` first, each once."""
     writer = _Writer(first)
-    places: list[int] = []
+    positions: list[int] = []
     for step in second.steps:
-        places.append(writer.add(replace(step, operands=tuple(places[operand] for operand in step.operands))))
+        positions.append(writer.add(replace(step, operands=tuple(positions[operand] for operand in step.operands))))
     seen = {(frozenset((c.left, c.right)), c.relation) for c in first.conditions if c.relation == "=="}
     for condition in second.conditions:
-        moved = replace(condition, left=places[condition.left], right=places[condition.right])
+        moved = replace(condition, left=positions[condition.left], right=positions[condition.right])
         if (frozenset((moved.left, moved.right)), moved.relation) not in seen:
             writer.conditions.append(moved)
-    sizes = (*first.sizes, *((result, axis, places[step]) for result, axis, step in second.sizes))
+    sizes = (*first.sizes, *((result, axis, positions[step]) for result, axis, step in second.sizes))
     return SizeProgram(tuple(writer.steps), sizes, tuple(writer.conditions))

@@ -67,7 +67,7 @@ def _parsed(statement: str) -> _Statement:
         sections[-1].append(first)
         sections += [[other] for other in others]
     text = "".join(match.group(1) for match in _STRING.finditer("".join(sections[0])))
-    operands = [each for section in sections[1:3] for each in _expressions("".join(section))]
+    operands = [expression for section in sections[1:3] for expression in _expressions("".join(section))]
     return _Statement(text.replace("\\n", "\n").replace("\\t", " "), tuple(operands))
 
 

@@ -53,22 +53,22 @@ class _Description:
         line = self.report.line or self.line_of(self.report.place)
         other = self.report.other_line or (self.line_of(self.report.other_place) if self.report.other_place else None)
         notes = [self.note("CUDA source", line), self.note("the other one", other)]
-        found = [note for note in notes if note is not None]
-        error = DeviceCheckError(f"{check}: {describe(self)}", self.span(line), help=help_text, notes=found)
+        known = [note for note in notes if note is not None]
+        error = DeviceCheckError(f"{check}: {describe(self)}", self.span(line), help=help_text, notes=known)
         error.check = check
         return error
 
     def span(self, line: int | None) -> Span | None:
         """Return the Python expression that a line of the CUDA source computes, or the kernel's own."""
-        at = python_line(self.source, line or self.kernel.last_line)
+        location = python_line(self.source, line or self.kernel.last_line)
         # Text to read, from which a source may have been edited, has the names of files without their folders.
-        files = [span.file for span in self.spans if at and span.file.endswith(at[0])]
-        on_line = [span for span in self.spans if files and (span.file, span.line) == (files[0], at[1])]
-        if on_line or at is None:
+        files = [span.file for span in self.spans if location and span.file.endswith(location[0])]
+        on_line = [span for span in self.spans if files and (span.file, span.line) == (files[0], location[1])]
+        if on_line or location is None:
             return (on_line or [None])[-1]
-        file = files[0] if files else at[0]
-        text = linecache.getline(file, at[1])
-        return Span(file, at[1], len(text) - len(text.lstrip()) + 1)
+        file = files[0] if files else location[0]
+        text = linecache.getline(file, location[1])
+        return Span(file, location[1], len(text) - len(text.lstrip()) + 1)
 
     def note(self, what: str, line: int | None) -> Note | None:
         lines = self.source.splitlines()
@@ -110,56 +110,58 @@ def _thread(thread: Sequence[int], block: Sequence[int] | None) -> str:
     return shown if block is None else f"{shown} of block ({', '.join(map(str, block))})"
 
 
-def _out_of_bounds(at: _Description) -> str:
-    size = f"{at.report.bytes} bytes of " if at.report.bytes else ""
-    return f"kernel {at.name}: {at.thread()} {at.did()} {size}{at.buffer()}"
+def _out_of_bounds(case: _Description) -> str:
+    size = f"{case.report.bytes} bytes of " if case.report.bytes else ""
+    return f"kernel {case.name}: {case.thread()} {case.did()} {size}{case.buffer()}"
 
 
-def _misaligned(at: _Description) -> str:
-    return f"{_out_of_bounds(at)}, which is no multiple of {at.report.bytes}"
+def _misaligned(case: _Description) -> str:
+    return f"{_out_of_bounds(case)}, which is no multiple of {case.report.bytes}"
 
 
-def _race(at: _Description) -> str:
-    did = "wrote" if at.report.other_is_write else "read"
-    blocks = list(at.report.block) == list(at.report.other_block)
+def _race(case: _Description) -> str:
+    did = "wrote" if case.report.other_is_write else "read"
+    blocks = list(case.report.block) == list(case.report.other_block)
     between = "with no barrier between" if blocks else "in another block of the same launch"
-    return f"kernel {at.name}: {at.thread()} {at.did()} {at.buffer()}, which {at.other_thread()} {did}, {between}"
+    other = f"which {case.other_thread()} {did}, {between}"
+    return f"kernel {case.name}: {case.thread()} {case.did()} {case.buffer()}, {other}"
 
 
-def _uninitialized(at: _Description) -> str:
-    return f"kernel {at.name}: {at.thread()} reads {at.buffer()}, which nothing has written in this block"
+def _uninitialized(case: _Description) -> str:
+    return f"kernel {case.name}: {case.thread()} reads {case.buffer()}, which nothing has written in this block"
 
 
-def _copy_too_early(at: _Description) -> str:
-    copier = f"{at.other_thread()} has not waited for"
-    return f"kernel {at.name}: {at.thread()} {at.did()} {at.buffer()}, whose asynchronous copy {copier}"
+def _copy_too_early(case: _Description) -> str:
+    copier = f"{case.other_thread()} has not waited for"
+    return f"kernel {case.name}: {case.thread()} {case.did()} {case.buffer()}, whose asynchronous copy {copier}"
 
 
-def _copy_never_awaited(at: _Description) -> str:
-    return f"kernel {at.name}: {at.thread()} ends without waiting for its asynchronous copy to {at.buffer()}"
+def _copy_never_awaited(case: _Description) -> str:
+    return f"kernel {case.name}: {case.thread()} ends without waiting for its asynchronous copy to {case.buffer()}"
 
 
-def _barrier_missed(at: _Description) -> str:
-    report = at.report
+def _barrier_missed(case: _Description) -> str:
+    report = case.report
     counts = f"{report.threads} of {report.all_threads} threads of block ({', '.join(map(str, report.block))})"
-    return f"kernel {at.name}: {counts} wait at a barrier that {_thread(report.other_thread, None)} has missed"
+    return f"kernel {case.name}: {counts} wait at a barrier that {_thread(report.other_thread, None)} has missed"
 
 
-def _barriers_differ(at: _Description) -> str:
-    other = f"{_thread(at.report.other_thread, None)} waits at another one"
-    return f"kernel {at.name}: {at.thread()} waits at a barrier, and {other}"
+def _barriers_differ(case: _Description) -> str:
+    other = f"{_thread(case.report.other_thread, None)} waits at another one"
+    return f"kernel {case.name}: {case.thread()} waits at a barrier, and {other}"
 
 
-def _lanes_missed(at: _Description) -> str:
-    return f"kernel {at.name}: {at.thread()} waits for lanes of its warp that do not take part"
+def _lanes_missed(case: _Description) -> str:
+    return f"kernel {case.name}: {case.thread()} waits for lanes of its warp that do not take part"
 
 
-def _too_much_shared(at: _Description) -> str:
-    return f"kernel {at.name}: its shared arrays take {at.report.bytes} bytes, of {at.report.extent} that a block has"
+def _too_much_shared(case: _Description) -> str:
+    sizes = f"{case.report.bytes} bytes, of {case.report.extent} that a block has"
+    return f"kernel {case.name}: its shared arrays take {sizes}"
 
 
-def _trap(at: _Description) -> str:
-    return f"kernel {at.name}: {at.thread()} stops at a trap"
+def _trap(case: _Description) -> str:
+    return f"kernel {case.name}: {case.thread()} stops at a trap"
 
 
 _FAILURES: Mapping[int, tuple[str, Callable[[_Description], str], str | None]] = {

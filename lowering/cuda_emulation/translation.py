@@ -30,15 +30,15 @@ class KernelText:
 
 def kernels_of(source: str) -> dict[str, KernelText]:
     """Return each kernel that the source defines, by name."""
-    found = {}
+    kernels = {}
     matches = list(_KERNEL.finditer(source))
     ends = [match.start() for match in matches[1:]] + [len(source)]
     for match, end in zip(matches, ends, strict=True):
         parameters = [part.split()[-1].lstrip("*") for part in match.group(2).split(",") if part.strip()]
         last = source.count("\n", 0, end) + 1
         names = tuple(name.removesuffix("_ptr") for name in parameters)
-        found[match.group(1)] = KernelText(match.group(1), names, last)
-    return found
+        kernels[match.group(1)] = KernelText(match.group(1), names, last)
+    return kernels
 
 
 def translated(source: str) -> str:

@@ -34,8 +34,8 @@ class Distances:
     def nearest(self, step: int) -> int | None:
         """Return the multiple of `step` in the interval that is nearest to 0 and not 0; None if there is none."""
         candidates = [self._first(step, 1), self._first(step, -1)]
-        found = [distance for distance in candidates if distance is not None]
-        return min(found, key=abs, default=None)
+        known = [distance for distance in candidates if distance is not None]
+        return min(known, key=abs, default=None)
 
     def _first(self, step: int, sign: int) -> int | None:
         near, far = (self.least, self.most) if sign > 0 else (self.most, self.least)
@@ -70,13 +70,13 @@ def distance(first: Access, second: Access, bounds: LoopBounds, forms: IndexForm
     Of several the nearest. The unit is the induction variable's, so that a step of 2 gives 2.
     """
     limit = None if bounds.extent is None else max(0, bounds.extent - 1)
-    found = Distances(None if limit is None else -limit, limit)
+    distances = Distances(None if limit is None else -limit, limit)
     if first.region is not None and second.region is not None:
         for here, there in zip(first.region, second.region, strict=True):
-            found = found.intersected(_on_axis(here, there, bounds.variable, forms))
-    if found.least is not None and found.most is not None and found.least > found.most:
+            distances = distances.intersected(_on_axis(here, there, bounds.variable, forms))
+    if distances.least is not None and distances.most is not None and distances.least > distances.most:
         return None
-    return found.nearest(bounds.step)
+    return distances.nearest(bounds.step)
 
 
 def _on_axis(here: Interval, there: Interval, variable: Symbol, forms: IndexForms) -> Distances:

@@ -42,9 +42,9 @@ def mark(mod: IRModule) -> IRModule:
 
 
 def _has_while(statement: Any) -> bool:
-    found: list[Any] = []
-    structural_walk(statement, (tirx.While, found.append), order="pre")
-    return bool(found)
+    loops: list[Any] = []
+    structural_walk(statement, (tirx.While, loops.append), order="pre")
+    return bool(loops)
 
 
 def _marked_loop(loop: Any) -> Any:

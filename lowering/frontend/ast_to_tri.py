@@ -143,24 +143,24 @@ def _checks(builder: Language, results: list[TriValue]) -> tuple[RuntimeCheck, .
 
     A lone check is a bool. Of several one result holds the number of the first that fails, and 0 if none does.
     """
-    tri, found = builder.tri, []
+    tri, checks = builder.tri, []
     for status, *check in builder.pending_checks:
         value = status.value if isinstance(status, Storage) else status
         # An abandoned attempt at a loop leaves checks that nothing writes.
         if not _is_false(value):
-            found.append((value, *check))
-    if not found:
+            checks.append((value, *check))
+    if not checks:
         return ()
-    code = found[0][0]
-    if len(found) > 1:
+    code = checks[0][0]
+    if len(checks) > 1:
         code = tri.constant(0, INT32)
-        for number, (value, *_) in reversed(list(enumerate(found, 1))):
+        for number, (value, *_) in reversed(list(enumerate(checks, 1))):
             code = tri.where(value, tri.constant(number, INT32), code)
     results.append(code)
     last = len(results) - 1
     return tuple(
         RuntimeCheck(last, error, message, span_of(location), number)
-        for number, (_, error, message, location) in enumerate(found, 1)
+        for number, (_, error, message, location) in enumerate(checks, 1)
     )
 
 

@@ -118,8 +118,8 @@ class _Translation:
             self.unknown.append((operation, operation.name))
             return lambda state: None
         if CHECK in operation.attributes:
-            found = self.checks.get((operation.attributes[CHECK].value, span_of(operation.location)))
-            evaluate = evaluate if found is None else _raising(evaluate, found)
+            check = self.checks.get((operation.attributes[CHECK].value, span_of(operation.location)))
+            evaluate = evaluate if check is None else _raising(evaluate, check)
         results = list(operation.results)
         # Several results share one location, so a name in it names none of them.
         names = [name_of(operation.location)] if len(results) == 1 else []

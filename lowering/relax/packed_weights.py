@@ -94,9 +94,9 @@ class _Packing:
     def _bindings(self, binding: Any) -> Iterator[Any]:
         if operator_of(binding) == "relax.call_tir" and isinstance(binding.value.args[1], relax.Tuple):
             call, arguments = binding.value, list(binding.value.args[1].fields)
-            found = self._rewritten(call.args[0].name_hint, arguments)
-            if found is not None:
-                position, layout, order, callee = found
+            rewritten = self._rewritten(call.args[0].name_hint, arguments)
+            if rewritten is not None:
+                position, layout, order, callee = rewritten
                 key = (arguments[position], layout.shape, order)
                 if key not in self.packed:
                     yield self._pack(key, layout)
@@ -108,13 +108,13 @@ class _Packing:
 
     def _rewritten(self, name: str, arguments: list[Any]) -> Any:
         """Return how a function reads one of its arguments packed; None where none is a weight to pack."""
-        places = tuple(number for number, argument in enumerate(arguments) if argument in self.weights)
-        if not places or name not in self.functions:
+        positions = tuple(number for number, argument in enumerate(arguments) if argument in self.weights)
+        if not positions or name not in self.functions:
             return None
         if name not in self.rewritten:
             self.rewritten[name] = self._rewrite(name)
-        found = self.rewritten[name]
-        return found if found is not None and found[0] in places else None
+        rewritten = self.rewritten[name]
+        return rewritten if rewritten is not None and rewritten[0] in positions else None
 
     def _rewrite(self, name: str) -> tuple[int, WeightLayout, tuple[int, ...], Any] | None:
         function = self.functions[name]
@@ -127,7 +127,7 @@ class _Packing:
         if position is None or layout is None or _loads(function, right.source) != 1:
             return None
         axes = [layout.column, *layout.reduced]
-        order = tuple(next((n for n, axis in enumerate(axes) if axis.variable.same_as(at)), -1) for at in right.indices)
+        order = tuple(next((n for n, axis in enumerate(axes) if axis.variable.same_as(i)), -1) for i in right.indices)
         callee = self.builder.add_func(_reading_packed(function, position, layout, order), f"{name}_packed")
         return position, layout, order, callee
 
@@ -173,7 +173,7 @@ def _reading_packed(function: PrimFunc, position: int, layout: WeightLayout, ord
     def loaded(node: Any) -> Any:
         if not node.source.same_as(weight):
             return node
-        by_axis = {axis: at for axis, at in zip(order, node.indices, strict=True)}
+        by_axis = {axis: i for axis, i in zip(order, node.indices, strict=True)}
         column, *reduced = (by_axis[axis] for axis in range(len(layout.reduced) + 1))
         return load(packed, layout.indices(column, reduced))
 

@@ -256,12 +256,12 @@ _FIGURES = ("kernel", "grid", "block", "shared_bytes", "barriers", "bytes")
 
 def _figures_to_json(figures: Sequence[LaunchFigures]) -> list[dict[str, Any]]:
     """Return the figures of launches as JSON."""
-    return [{name: getattr(each, name) for name in _FIGURES} for each in figures]
+    return [{name: getattr(launch, name) for name in _FIGURES} for launch in figures]
 
 
 def _figures_from_json(data: Sequence[dict[str, Any]], source: str) -> tuple[LaunchFigures, ...]:
     """Return the figures that `_figures_to_json` wrote, of kernels of a CUDA source."""
-    return tuple(_figures_of(each, source) for each in data)
+    return tuple(_figures_of(launch, source) for launch in data)
 
 
 def _figures_of(data: dict[str, Any], source: str) -> LaunchFigures:

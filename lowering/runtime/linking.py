@@ -69,10 +69,10 @@ def _link_here(objects: Sequence[Path], library: Path, libraries: Sequence[str])
             "compiled kernels cannot be written to files here without a C compiler, which links them",
             help="install one (gcc or clang), or name it in CC",
         )
-    needed = [*(Path(each).name for each in libraries), *_SYSTEM]
+    needed = [*(Path(dependency).name for dependency in libraries), *_SYSTEM]
     data, undefined = shared_object([path.read_bytes() for path in objects], needed)
     loaded = [ctypes.CDLL(name) for name in (*libraries, *_SYSTEM)]
-    if missing := [name for name in undefined if not any(hasattr(each, name) for each in loaded)]:
+    if missing := [name for name in undefined if not any(hasattr(handle, name) for handle in loaded)]:
         raise CodegenError(f"nothing defines {', '.join(missing)}, which the compiled code calls")
     library.write_bytes(data)
 

@@ -33,9 +33,9 @@ def prepared(plan: Plan) -> Preparation | None:
     first = plan.arguments - plan.bound
     steps = [step for number, step in enumerate(plan.steps) if number in marked]
     rest = [step for number, step in enumerate(plan.steps) if number not in marked]
-    made = {value for step in steps for value in step.outputs}
+    computed = {value for step in steps for value in step.outputs}
     read = {value for step in rest for value in step.inputs} | set(plan.results)
-    passed = sorted(made & read)
+    passed = sorted(computed & read)
     kept = tuple(value - first for value in range(first, plan.arguments) if value in read or _is_updated(plan, value))
     once = _numbered(plan, [*range(first, plan.arguments)], steps, tuple(passed))
     arguments = [*range(first), *(first + position for position in kept), *passed]
@@ -54,14 +54,14 @@ def _once(plan: Plan) -> frozenset[int]:
             results.update(step.inputs)
     marked = set()
     fixed = {*range(plan.arguments - plan.bound, plan.arguments), *plan.constants}
-    made: set[int] = set()
+    computed: set[int] = set()
     for number, step in enumerate(plan.steps):
         if step.is_copy or not fixed.issuperset(step.inputs) or results & set(step.outputs):
             continue
-        if step.is_once or (step.is_view and made & set(step.inputs)):
+        if step.is_once or (step.is_view and computed & set(step.inputs)):
             marked.add(number)
             fixed.update(step.outputs)
-            made.update(step.outputs)
+            computed.update(step.outputs)
     return frozenset(marked)
 
 

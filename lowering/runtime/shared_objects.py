@@ -259,8 +259,8 @@ class _Library:
     def _symbol_table(self) -> bytes:
         rows = [
             # Any section but none: the loader adds the library's address.
-            struct.pack(_SYMBOL, self.names[each], each.info, 0, int(each.section is not None), each.address, 0)
-            for each in self.numbers
+            struct.pack(_SYMBOL, self.names[symbol], symbol.info, 0, int(symbol.section is not None), symbol.address, 0)
+            for symbol in self.numbers
         ]
         return bytes(24) + b"".join(rows)
 

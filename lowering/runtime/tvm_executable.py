@@ -63,9 +63,9 @@ class KernelExecutable:
         from mlirtri.lowering.runtime.tensor_launches import new_tensors  # loads torch
 
         once = self.preparation.once
-        made = new_tensors([once.values[number] for number in once.results])
-        self.launch_once(bound, made)
-        return (*(bound[position] for position in self.preparation.kept), *made)
+        tensors = new_tensors([once.values[number] for number in once.results])
+        self.launch_once(bound, tensors)
+        return (*(bound[position] for position in self.preparation.kept), *tensors)
 
     @property
     def peak_bytes(self) -> int | None:
@@ -102,12 +102,12 @@ def _launch_of_plan(plan: Plan, store: Store, kernel: Callable[[str], Callable])
 
 def _made_late(make: Callable[[], Launch]) -> Launch:
     """Return a launch that is made when it is first called: calls with arrays alone never need it."""
-    made: list[Launch] = []
+    launches: list[Launch] = []
 
     def launch(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        if not made:
-            made.append(make())
-        made[0](inputs, outputs)
+        if not launches:
+            launches.append(make())
+        launches[0](inputs, outputs)
 
     return launch
 

@@ -42,8 +42,8 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Lower `module` in place; raises `UnsupportedOperationError`."""
     with module.context, ir.Location.unknown():
         if is_imperative(module):
-            found = [(function.operation, "a loop, a branch or an update") for function in public_functions(module)]
-            refuse(found, "SPIR-V", HELP)
+            refused = [(function.operation, "a loop, a branch or an update") for function in public_functions(module)]
+            refuse(refused, "SPIR-V", HELP)
         _refuse_types(module)
         run_passes(module, TO_GENERIC, context)
         run_rewrite("innermost-axis-first", _put_innermost_first, module, context)
@@ -71,14 +71,16 @@ def _put_innermost_first(module: ir.Module) -> None:
         parallel = [number for number, kind in enumerate(kinds) if "parallel" in str(kind)]
         others = [number for number in range(len(kinds)) if number not in parallel]
         order = [*reversed(parallel), *others]
-        place = {old: new for new, old in enumerate(order)}
-        permutation = ir.AffineMap.get(len(kinds), 0, [ir.AffineExpr.get_dim(place[old]) for old in range(len(kinds))])
+        position = {old: new for new, old in enumerate(order)}
+        permutation = ir.AffineMap.get(
+            len(kinds), 0, [ir.AffineExpr.get_dim(position[old]) for old in range(len(kinds))]
+        )
         maps = [_composed(map_attribute.value, permutation) for map_attribute in operation.attributes["indexing_maps"]]
-        operation.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in maps])
+        operation.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(mapping) for mapping in maps])
         operation.attributes["iterator_types"] = ir.ArrayAttr.get([kinds[old] for old in order])
         for index in operations_named(operation, "linalg.index"):
             old = ir.IntegerAttr(index.attributes["dim"]).value
-            index.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), place[old])
+            index.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), position[old])
 
 
 def _composed(map_: ir.AffineMap, permutation: ir.AffineMap) -> ir.AffineMap:
@@ -96,7 +98,7 @@ def _refuse_host_code(module: ir.Module) -> None:
     left = []
     for function in public_functions(module):
         operations = [operation.operation for operation in function.entry_block.operations]
-        left += [(each, _reason(each.name)) for each in operations if each.name not in _HOST]
+        left += [(step, _reason(step.name)) for step in operations if step.name not in _HOST]
     refuse(left, "SPIR-V", HELP)
 
 

@@ -82,12 +82,12 @@ def lower(module: ir.Module, context: CompileContext) -> Code:
         except PassFailedError as error:
             raise _refused(error) from None
         run_passes(module, FINISH, context)
-        text = "\n".join(each.get_asm(use_name_loc_as_prefix=True) for each in _modules(module))
+        text = "\n".join(kernel.get_asm(use_name_loc_as_prefix=True) for kernel in _modules(module))
         dispatches, temporaries = _dispatches(module)
         run_rewrite("binaries-of-spirv-modules", _keep_spirv_alone, module, context)
         run_passes(module, SERIALIZE, context)
-        found = operations_named(module, "gpu.binary")
-        binaries = {binary.attributes["sym_name"].value: _words(binary) for binary in found}
+        operations = operations_named(module, "gpu.binary")
+        binaries = {binary.attributes["sym_name"].value: _words(binary) for binary in operations}
     moved = module.operation.attributes
     size = ir.IntegerAttr(moved["mlirtri.bytes"]).value if "mlirtri.bytes" in moved else None
     launched = {dispatch.kernel: binaries[dispatch.kernel] for dispatch in dispatches}
@@ -104,14 +104,14 @@ def _dispatches(module: ir.Module) -> tuple[tuple[Dispatch, ...], tuple[int, ...
             numbers[operation.results[0]] = len(numbers)
             kind = operation.results[0].type
             temporaries.append(prod(kind.shape) * bytes_of(kind.element_type))
-    found = []
+    dispatches = []
     for launch in operations_named(module, "gpu.launch_func"):
         sizes, operands = list(launch.operands)[: len(_SIZES)], list(launch.operands)[len(_SIZES) :]
         x, y, z, *_ = [ir.IntegerAttr(size.owner.attributes["value"]).value for size in sizes]
         _refuse_constants(launch, [operand for operand in operands if operand not in numbers])
         kernel, entry_point = re.findall(r"[^@:\"]+", str(launch.attributes["kernel"]))
-        found.append(Dispatch(kernel, entry_point, (x, y, z), tuple(numbers[operand] for operand in operands)))
-    return tuple(found), tuple(temporaries)
+        dispatches.append(Dispatch(kernel, entry_point, (x, y, z), tuple(numbers[operand] for operand in operands)))
+    return tuple(dispatches), tuple(temporaries)
 
 
 def _refuse_constants(launch: ir.Operation, others: Sequence[ir.Value]) -> None:
@@ -132,7 +132,7 @@ def _modules(module: ir.Module) -> list[ir.Operation]:
 
 def _keep_spirv_alone(module: ir.Module) -> None:
     """Put each `spirv.module` into the `gpu.module` that it was made of, in place of the kernel."""
-    converted = {each.attributes["sym_name"].value.removeprefix(_PREFIX): each for each in _modules(module)}
+    converted = {kernel.attributes["sym_name"].value.removeprefix(_PREFIX): kernel for kernel in _modules(module)}
     for function in public_functions(module):
         function.operation.erase()
     for gpu_module in operations_named(module, "gpu.module"):

@@ -66,7 +66,7 @@ def recorded(
     function: FunctionType, constants: Mapping[str, Any], captures: Iterable[Capture]
 ) -> tuple[list[tuple[Path, Description]], Reached]:
     """Return the path and the description of each captured value, in order; raises `NoDescription`."""
-    reached, found, inlined = Reached(function, constants), [], [function]
+    reached, described, inlined = Reached(function, constants), [], [function]
     for capture in captures:
         if capture.origin is None:
             raise NoDescription(f"{capture.name} is no value of Python's")
@@ -79,11 +79,11 @@ def recorded(
             continue
         path = _path(kind, owner, capture.origin.name, reached)
         reached.add(capture.value, path)
-        found.append((path, _described(capture)))
-    for each in inlined:
-        path = reached.path_of(each)
-        found += [([*path, ["global", name]], ["absent"]) for name in builtins_of(each)]
-    return _unique(found), reached
+        described.append((path, _described(capture)))
+    for callee in inlined:
+        path = reached.path_of(callee)
+        described += [([*path, ["global", name]], ["absent"]) for name in builtins_of(callee)]
+    return _unique(described), reached
 
 
 def _described(capture: Capture) -> Description:
@@ -100,9 +100,9 @@ def _path(kind: str, owner: Any, name: str, reached: Reached) -> Path:
     return [*reached.path_of(owner), [kind, name]]
 
 
-def _unique(found: list[tuple[Path, Description]]) -> list[tuple[Path, Description]]:
+def _unique(captures: list[tuple[Path, Description]]) -> list[tuple[Path, Description]]:
     by_path: dict[str, tuple[Path, Description]] = {}
-    for path, description in found:
+    for path, description in captures:
         by_path.setdefault(str(path), (path, description))
     return list(by_path.values())
 
@@ -125,11 +125,11 @@ class Differs(Exception):
 
 
 def captures_now(
-    function: FunctionType, constants: Mapping[str, Any], found: Iterable[tuple[Path, Description]]
+    function: FunctionType, constants: Mapping[str, Any], described: Iterable[tuple[Path, Description]]
 ) -> list[Capture]:
     """Return the captures of this process that stand for the recorded ones; raises `Differs`."""
     captures = []
-    for path, description in found:
+    for path, description in described:
         try:
             capture = _capture_at(function, constants, path)
             current = ["absent"] if capture.value is _ABSENT else describe(capture.value)

@@ -82,8 +82,8 @@ def _describe_object(value: Any) -> Description:
         return describe_function(function, tuple(getattr(value, "references", ())))
     if isinstance(value, type) and hasattr(value, "_fields"):
         return ["class", value.__module__, value.__qualname__, list(value._fields)]
-    if (place := _place_of(value)) is not None:
-        return ["library", *place]
+    if (module := _place_of(value)) is not None:
+        return ["library", *module]
     if type(value).__module__.partition(".")[0] == "mlirtri":
         return _describe_ours(value)
     if not isinstance(value, type) or value in (bool, int, float, complex):
@@ -142,11 +142,11 @@ def _place_of(value: Any) -> tuple[str, str] | None:
     name = getattr(value, "__name__", None)
     if not isinstance(name, str) or (not callable(value)):
         return None
-    for place in (getattr(value, "__module__", None), *_PLACES):
-        if not isinstance(place, str) or place.partition(".")[0] not in _OWNERS:
+    for module in (getattr(value, "__module__", None), *_PLACES):
+        if not isinstance(module, str) or module.partition(".")[0] not in _OWNERS:
             continue
-        if getattr(sys.modules.get(place), name, None) is value:
-            return place, name
+        if getattr(sys.modules.get(module), name, None) is value:
+            return module, name
     return None
 
 

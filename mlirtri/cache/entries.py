@@ -107,7 +107,7 @@ def kernel_writer(
         "kernel": key.name,
         "name": stored.name,
         "facts": key.facts,
-        "captures": [list(each) for each in captured],
+        "captures": [list(capture) for capture in captured],
         "pipeline": stored.pipeline.name,
         "stages": described_stages(stored.pipeline),
         "semantics": stored.semantics,
@@ -124,7 +124,7 @@ def kernel_writer(
         (folder / STAGES).write_text(texts, encoding="utf-8")
         return {**manifest, "executable": _write_executable(executable, folder / ARTIFACT)}
 
-    entry = digest_of([list(each) for each in captured])[:16]
+    entry = digest_of([list(capture) for capture in captured])[:16]
     return lambda: store.write(key.digest, entry, fill)
 
 
@@ -152,7 +152,7 @@ def _texts(compilation: Compilation) -> dict[str, Any]:
         name: {
             "text": record.readable(),
             "complete": record.complete(),
-            "passes": [[each.name, each.text, each.changed, None, each.is_ours] for each in passes.get(name, ())],
+            "passes": [[step.name, step.text, step.changed, None, step.is_ours] for step in passes.get(name, ())],
         }
         for name, record in compilation.records.items()
     }
@@ -188,7 +188,7 @@ def read_kernel(entry: Entry, target: Target, schedule: str, origins: Origins | 
 def _records(entry: Entry, stages: Sequence[Stage], context: CompileContext) -> dict[str, StageRecord]:
     texts, seconds = json.loads(entry.files[STAGES]), entry.manifest["seconds"]
     context.passes = {
-        name: [PassRecord(*each) for each in stage["passes"]] for name, stage in texts.items() if stage["passes"]
+        name: [PassRecord(*fields) for fields in stage["passes"]] for name, stage in texts.items() if stage["passes"]
     }
     context.keep_passes = entry.manifest["keeps_passes"]
     by_name = {stage.name: stage for stage in stages}

@@ -50,13 +50,13 @@ def explain_miss(store: Store, key: Key, origins: Origins | None) -> str:
 
 
 def _all(store: Store) -> list[Entry]:
-    found = []
+    misses = []
     for folder in store.all_folders():
         try:
-            found.append(read(folder))
+            misses.append(read(folder))
         except (DamagedError, OSError):
             continue
-    return found
+    return misses
 
 
 def differing(entry: Entry, facts: Mapping[str, Any]) -> list[str]:

@@ -192,12 +192,12 @@ class Store:
 
     def refused(self) -> dict[str, str]:
         """Return the reason by the name of each kernel that is not kept."""
-        found = {}
+        refusals = {}
         for file in sorted((self.root / "refused").glob("*.json")):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 row = json.loads(file.read_text(encoding="utf-8"))
-                found[str(row["kernel"])] = str(row["reason"])
-        return found
+                refusals[str(row["kernel"])] = str(row["reason"])
+        return refusals
 
     def _make_room(self, added: int) -> None:
         if self._size is None:
@@ -306,14 +306,14 @@ def find_entries(store: Store, text: str) -> list[Entry]:
 
     Raises `UnknownOptionError` for none.
     """
-    found = []
+    entries = []
     for folder in store.all_folders():
         with contextlib.suppress(DamagedError, OSError):
             entry = read(folder)
             names = (entry.manifest["kernel"], entry.manifest["kernel"].rpartition(".")[2])
             key = f"{folder.parent.name}/{folder.name}"
             if text in names or key.startswith(text) or entry.name.startswith(text):
-                found.append(entry)
-    if not found:
+                entries.append(entry)
+    if not entries:
         raise UnknownOptionError(f"the disk cache has no entry {text!r}", help="`mlirtri cache ls` lists them")
-    return found
+    return entries

@@ -61,10 +61,10 @@ class Memory:
 
     def fresh(self) -> tuple[Any, ...]:
         """Return a new entry."""
-        made: _Made = {}
+        items: _Made = {}
         for name, make in self.items.items():
-            made[name] = make(made)
-        return tuple(made.values())
+            items[name] = make(items)
+        return tuple(items.values())
 
     def keep(self, name: str, type_: TensorType, compiled: DType | None) -> None:
         """Keep an array of rank 0 under a name; raises `KeyError` for a dtype that NumPy lacks."""

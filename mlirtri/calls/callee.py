@@ -119,14 +119,14 @@ class Callee:
         if gives_tensors:
             from mlirtri.calls.torch_guards import contiguous_strides
 
-            made = tuple((shape, contiguous_strides(shape)) for shape in shapes)
+            results = tuple((shape, contiguous_strides(shape)) for shape in shapes)
         else:
             leaves = self.interface.leaves
-            made = tuple((shape, new_array(shape, leaf.dtype)) for shape, leaf in zip(shapes, leaves, strict=True))
+            results = tuple((shape, new_array(shape, leaf.dtype)) for shape, leaf in zip(shapes, leaves, strict=True))
         if len(known) >= MAX_SHAPES:
             known.clear()
-        known[key] = made
-        return made
+        known[key] = results
+        return results
 
 
 def _leaves(tree: Any) -> list[Leaf]:

@@ -54,7 +54,7 @@ def _row(store: Store, folder: Path) -> dict[str, Any]:
     row = {"entry": f"{folder.parent.name[:12]}/{folder.name[:8]}", "bytes": size_of(folder), "used": last_use(folder)}
     try:
         manifest = read(folder).manifest
-        arguments = ", ".join(_parameter(each) for each in manifest["interface"]["parameters"])
+        arguments = ", ".join(_parameter(parameter) for parameter in manifest["interface"]["parameters"])
         return {**row, "kernel": manifest["kernel"], "pipeline": manifest["pipeline"], "arguments": arguments}
     except (DamagedError, OSError, KeyError, TypeError) as problem:
         return {**row, "kernel": "", "pipeline": "", "arguments": str(problem)}

@@ -85,22 +85,22 @@ def compare(
     ways = {"pipelines": pipelines or COMPARED_PIPELINES, "target": targets or None, "schedule": schedules or None}
     what = files[0] if len(files) == 1 else list(files)
     with waiting(f"compiling and running {', '.join(files)}"):
-        found = compared(what, **ways, variants=dict(variants) or None, **extras, **by_name(arguments))
+        comparison = compared(what, **ways, variants=dict(variants) or None, **extras, **by_name(arguments))
     if output or form:
-        _write(_text(found, form), output)
+        _write(_text(comparison, form), output)
     if baseline is None:
         if not output and not form:
-            show(found)
+            show(comparison)
         return 0
     from mlirtri.measure.changes import changes_since
 
-    changes = changes_since(baseline, found)
+    changes = changes_since(baseline, comparison)
     print(changes, file=sys.stderr if form and not output else sys.stdout)
     return int(changes.is_worse)
 
 
-def _text(found: Any, form: str | None) -> str:
-    return str(found) if form is None else getattr(found, f"to_{form}")()
+def _text(comparison: Any, form: str | None) -> str:
+    return str(comparison) if form is None else getattr(comparison, f"to_{form}")()
 
 
 def _write(text: str, output: str | None) -> None:

@@ -21,10 +21,10 @@ def read_inputs(given: Sequence[str]) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     for text in given:
         name, equals, file = text.rpartition("=")
-        found = {name: _only(file, read_arrays(Path(file)))} if equals else read_arrays(Path(text))
-        if repeated := sorted(found.keys() & arrays.keys()):
+        contents = {name: _only(file, read_arrays(Path(file)))} if equals else read_arrays(Path(text))
+        if repeated := sorted(contents.keys() & arrays.keys()):
             raise UnknownOptionError(f"--input {repeated[0]} is given twice")
-        arrays |= found
+        arrays |= contents
     return arrays
 
 

@@ -30,10 +30,10 @@ def diff(before: str, after: str, kind: str | None, context: int) -> int:
     from mlirtri.trace.unified import unified_diff
 
     kind = kind or _KINDS.get(Path(before).suffix, "")
-    found = unified_diff(kind, _read(before), _read(after), (before, after), context)
-    if found:
-        print(found)
-    return int(bool(found))
+    difference = unified_diff(kind, _read(before), _read(after), (before, after), context)
+    if difference:
+        print(difference)
+    return int(bool(difference))
 
 
 def _read(name: str) -> str:
@@ -73,14 +73,14 @@ def pass_differences(kernel: Kernel, stages: Sequence[str], from_pass: str | Non
 def _by_pass(kernel: Kernel, stage: str) -> list[str]:
     from mlirtri.trace.unified import unified_diff
 
-    kind, found = kernel.compilation.records[stage].stage.kind, []
+    kind, differences = kernel.compilation.records[stage].stage.kind, []
     passes = kernel.passes[stage]
     previous, name = _start(kernel, stage), f"{stage}: before"
     for step, text in passes.items():
         if previous is not None and (changed := unified_diff(kind, previous, text, (name, f"{stage}: {step}"))):
-            found.append(changed)
+            differences.append(changed)
         previous, name = text, f"{stage}: {step}"
-    return found
+    return differences
 
 
 def _between(kernel: Kernel, stage: str, from_pass: str | None, to_pass: str | None) -> str:

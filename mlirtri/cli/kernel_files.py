@@ -30,7 +30,7 @@ def compile_program(
     if start is not None:
         kernel = _resume(file, start, options, stages)
         # Data of a shape is made for sizes that the IR leaves open.
-        of_open_sizes = [each.name for each in kernel.interface.parameters if not each.type.is_static]
+        of_open_sizes = [parameter.name for parameter in kernel.interface.parameters if not parameter.type.is_static]
         if not set(arguments) <= set(of_open_sizes):
             raise UnknownOptionError(
                 "--arg does not apply with --from: the IR has types of its own",

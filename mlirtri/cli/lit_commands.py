@@ -54,9 +54,9 @@ def test(paths: tuple[Path, ...], jobs: int, verbose: bool) -> int:
     tests = [read_test(file) for path in paths for file in lit_files(path)]
     counts: dict[str, int] = {}
     with ThreadPoolExecutor(jobs) as pool:
-        for each, outcome in zip(tests, pool.map(machine.run, tests), strict=True):
+        for lit_test, outcome in zip(tests, pool.map(machine.run, tests), strict=True):
             counts[outcome.status] = counts.get(outcome.status, 0) + 1
-            print(f"{outcome.status}: {each.file}")
+            print(f"{outcome.status}: {lit_test.file}")
             if outcome.status in FAILURES or (verbose and outcome.output):
                 print(outcome.output)
     print(", ".join(f"{count} {status}" for status, count in counts.items()) or "no test was found")
@@ -94,7 +94,7 @@ def update_checks(paths: tuple[Path, ...], jobs: int, check: bool, keep: str | N
     for error in errors:
         print(error, file=sys.stderr)
     updates = [result for result in results if not isinstance(result, KernelError)]
-    changed = [_report(each, check) for each in updates]
+    changed = [_report(item, check) for item in updates]
     return int(bool(errors) or (check and any(changed)))
 
 

@@ -54,9 +54,9 @@ def passes_table(pipelines: list[str], target: str | None) -> Table:
         shown = name
         for stage, passes in compilation.context.passes.items():
             theirs = "MLIR" if compilation.records[stage].stage.kind == "mlir" else "TVM"
-            for each in passes:
-                whose = "ours" if each.is_ours else theirs
-                table.add_row(shown, stage, each.name, whose, "yes" if each.changed else "")
+            for step in passes:
+                whose = "ours" if step.is_ours else theirs
+                table.add_row(shown, stage, step.name, whose, "yes" if step.changed else "")
                 shown = ""
         table.add_section()
     return table
@@ -88,7 +88,7 @@ def timing_table(compilation: Compilation) -> Table:
     """Return the stages and passes of a compilation, the longest first; a stage's time holds that of its passes."""
     rows = [(record.seconds, name, "") for name, record in compilation.records.items()]
     for stage, passes in compilation.context.passes.items():
-        rows += [(each.seconds, stage, each.name) for each in passes if each.seconds is not None]
+        rows += [(step.seconds, stage, step.name) for step in passes if step.seconds is not None]
     total = sum(record.seconds for record in compilation.records.values())
     table = new_table("ms", "%", "stage", "pass")
     for seconds, stage, name in sorted(rows, key=lambda row: -row[0]):

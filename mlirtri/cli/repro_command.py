@@ -57,9 +57,9 @@ def repro(file, output, inputs, expected, arguments, pipeline, target, schedule)
         kernel = compiled(file, None, typed, pipeline, target, schedule)
         values = data_of(kernel, arrays, given)
         facts = [_input(name, value, name in arrays) for name, value in values.items()]
-        _, found = results_of(kernel, values)
+        _, results = results_of(kernel, values)
         if expected is not None:
-            failure = compared(expected, found, expected_results(file, None, expected, arrays, given))
+            failure = compared(expected, results, expected_results(file, None, expected, arrays, given))
     except Exception as error:  # whatever it is, it is what has to be reported
         failure = f"{type(error).__name__}: {error}"
     if failure is None:
@@ -80,7 +80,7 @@ def repro(file, output, inputs, expected, arguments, pipeline, target, schedule)
 def _words(
     inputs: tuple[str, ...], expected: str | None, arguments: Any, pipeline: Any, target: Any, schedule: Any
 ) -> Iterator[str]:
-    yield from (f"--input={each}" for each in inputs)
+    yield from (f"--input={file}" for file in inputs)
     yield from (f"--arg={name}={_shown(value)}" for name, value in arguments)
     named = {"check-against": expected, "pipeline": pipeline, "target": target, "schedule": schedule}
     yield from (f"--{name}={value}" for name, value in named.items() if value is not None)
@@ -117,8 +117,8 @@ def _versions() -> list[str]:
     from mlirtri.compiler.versions import versions
 
     machine = f"Python {platform.python_version()}, {platform.platform()}, {platform.machine()}"
-    found: Any = versions()
-    named = found.items() if isinstance(found, Mapping) else [("versions", found)]
+    installed: Any = versions()
+    named = installed.items() if isinstance(installed, Mapping) else [("versions", installed)]
     return [machine, *(f"{name}: {value}" for name, value in named)]
 
 

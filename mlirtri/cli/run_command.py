@@ -139,13 +139,13 @@ def _read(expected: str) -> dict[str, np.ndarray]:
     return read_arrays(Path(expected))
 
 
-def compared(name: str, found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> str | None:
+def compared(name: str, actual: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> str | None:
     """Return the first difference between results, or None where they agree."""
     from mlirtri.measure.accuracy import first_difference
 
-    if found.keys() != expected.keys():
-        return f"differs from {name}: it has {', '.join(expected)}, and this {', '.join(found)}"
-    for key, array in found.items():
+    if actual.keys() != expected.keys():
+        return f"differs from {name}: it has {', '.join(expected)}, and this {', '.join(actual)}"
+    for key, array in actual.items():
         other = expected[key]
         if other.dtype.kind == "V":
             other = other.view(array.dtype)

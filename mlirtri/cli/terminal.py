@@ -16,10 +16,10 @@ def table(*headings: str) -> Any:
     """Return an empty table without lines, whose long cells wrap."""
     from rich.table import Table
 
-    made = Table(box=None, pad_edge=False)
+    empty = Table(box=None, pad_edge=False)
     for heading in headings:
-        made.add_column(heading, overflow="fold")
-    return made
+        empty.add_column(heading, overflow="fold")
+    return empty
 
 
 def show(renderable: RenderableType, stderr: bool = False) -> None:

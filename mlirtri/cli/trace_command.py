@@ -33,9 +33,9 @@ def trace(files, output, pipelines, no_run, arguments, target, schedule) -> None
     what = files[0] if len(files) == 1 else list(files)
     names = pipelines or COMPARED_PIPELINES
     with waiting(f"compiling {', '.join(files)}"):
-        found = trace_of(what, by_name(arguments), names, target, schedule, runs=not no_run)
-        write_page(found, Path(output))
-    refused = [kernel.failure for kernel in found.kernels if kernel.failure]
-    print(f"{output}: {', '.join(kernel.pipeline for kernel in found.kernels)}, {Path(output).stat().st_size:,} bytes")
-    if refused and len(refused) == len(found.kernels):
+        page = trace_of(what, by_name(arguments), names, target, schedule, runs=not no_run)
+        write_page(page, Path(output))
+    refused = [kernel.failure for kernel in page.kernels if kernel.failure]
+    print(f"{output}: {', '.join(kernel.pipeline for kernel in page.kernels)}, {Path(output).stat().st_size:,} bytes")
+    if refused and len(refused) == len(page.kernels):
         raise KernelError(f"no pipeline compiles it: {refused[0]}")

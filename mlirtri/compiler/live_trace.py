@@ -38,9 +38,9 @@ class LiveTrace:
         self._write(context, f"stage {stage.name!r} failed: {error}")
 
     def _add_passes(self, stage: str, kind: str, context: CompileContext) -> None:
-        for each in context.passes.get(stage, ()):
+        for step in context.passes.get(stage, ()):
             self._texts.append(
-                TracedText(stage, each.name, kind, each.text, each.seconds, each.changed, is_upstream=not each.is_ours)
+                TracedText(stage, step.name, kind, step.text, step.seconds, step.changed, is_upstream=not step.is_ours)
             )
 
     def _write(self, context: CompileContext, failure: str | None) -> None:
@@ -48,7 +48,7 @@ class LiveTrace:
 
         signature = self.kernel
         if context.interface is not None:
-            types = ", ".join(f"{each.name}: {each.type}" for each in context.interface.parameters)
+            types = ", ".join(f"{parameter.name}: {parameter.type}" for parameter in context.interface.parameters)
             signature = f"{self.kernel}({types})"
         kernel = TracedKernel(
             self.kernel, self.pipeline, signature, str(context.target), tuple(self._texts), failure=failure

@@ -61,7 +61,7 @@ def _buffers(interface: Interface, convention: Convention) -> list[_Buffer]:
             f"in{number}_{_word(parameter.name)}", parameter.type, number in written, _meaning(parameter.name, bound)
         )
         for number, (parameter, bound) in enumerate(
-            [*((each, False) for each in interface.parameters), *((each, True) for each in interface.bound)]
+            [*((tensor, False) for tensor in interface.parameters), *((tensor, True) for tensor in interface.bound)]
         )
     ]
     checks = {check.index: f"0, or else {check.error.__name__}: {check.message}" for check in interface.checks}

@@ -65,8 +65,8 @@ def compile_cached(request: Request, kernels: Kernels) -> Compiled:
 
     Raises the `KernelError` of the stage that refuses, `CacheMissError` where a compilation is not allowed.
     """
-    if (found := find_on_disk(request, kernels)) is not None:
-        return found
+    if (stored := find_on_disk(request, kernels)) is not None:
+        return stored
     store = _store_for(request)
     if store is None:
         return _compiled(request, kernels)
@@ -75,8 +75,8 @@ def compile_cached(request: Request, kernels: Kernels) -> Compiled:
     is_kept = False
     try:
         # Another process may have written it while this one waited.
-        if lock.acquire() and (found := _find(store, request, kernels)) is not None:
-            return found
+        if lock.acquire() and (stored := _find(store, request, kernels)) is not None:
+            return stored
         compiled = _compiled(request, kernels)
         is_kept = keep(store, key.name, lock, lambda: _writer(store, request, compiled))
         return compiled
@@ -98,10 +98,10 @@ def find_on_disk(request: Request, kernels: Kernels) -> Compiled | None:
     except NoDescription as problem:
         _refuse(store, request, str(problem))
         return None
-    found = _find(store, request, kernels)
-    if found is None:
+    stored = _find(store, request, kernels)
+    if stored is None:
         log_miss(store, key, request.origins)
-    return found
+    return stored
 
 
 def keep_on_disk(request: Request, compiled: Compiled) -> None:

@@ -49,7 +49,7 @@ class StagesRequest:
         if settings.get("MLIRTRI_OVERRIDE_DIR") is not None:
             raise NoDescription("MLIRTRI_OVERRIDE_DIR is set, and files there may replace stages")
         *_, (stage, record) = self.front.records.items()
-        bound = [[each.name, str(each.type)] for each in self.front.context.interface.bound]
+        bound = [[parameter.name, str(parameter.type)] for parameter in self.front.context.interface.bound]
         facts: Mapping[str, Any] = {
             "kernel": self.name,
             "language": self.source,
@@ -80,15 +80,15 @@ def compile_stages(request: StagesRequest) -> Compilation:
         store.refuse(request.name, str(problem))
         log(f"{request.name} is not kept: {problem}")
         return request.compile_rest()
-    if (found := _find(store, request, key)) is not None:
-        return found
+    if (stored := _find(store, request, key)) is not None:
+        return stored
     log_miss(store, key, None)
     lock = store.lock(key.digest)
     is_kept = False
     try:
         # Another process may have written it while this one waited.
-        if lock.acquire() and (found := _find(store, request, key)) is not None:
-            return found
+        if lock.acquire() and (stored := _find(store, request, key)) is not None:
+            return stored
         compilation = request.compile_rest()
         is_kept = _keep(store, request, key, compilation, lock)
         return compilation

@@ -40,8 +40,8 @@ def tile_jit(function: Callable[..., Any], out_idx: Any = None, **options: Any) 
         return with_results(function, out_idx, **kept)
     if "prim_func" in getattr(getattr(function, "__code__", None), "co_names", ()):
         return KernelFactory(function, out_idx, kept)
-    made = jit(function, **kept)
-    return made if out_idx is None else with_results(made, out_idx)
+    function_of_tiles = jit(function, **kept)
+    return function_of_tiles if out_idx is None else with_results(function_of_tiles, out_idx)
 
 
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,12 +66,12 @@ class KernelFactory:
         """Return the kernel of these values, the same for the same values."""
         key = (arguments, tuple(sorted(keywords.items())))
         try:
-            made = self._made.get(key)
+            kernel = self._made.get(key)
         except TypeError:  # a list among the values has no hash
-            key, made = repr(key), self._made.get(repr(key))
-        if made is None:
-            made = self._made[key] = self._make(arguments, keywords)
-        return made
+            key, kernel = repr(key), self._made.get(repr(key))
+        if kernel is None:
+            kernel = self._made[key] = self._make(arguments, keywords)
+        return kernel
 
     def _make(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> ResultKernel:
         function = self.__wrapped__(*arguments, **keywords)  # type: ignore[attr-defined]
@@ -94,8 +94,8 @@ def with_results(function: JitFunction, out_idx: Any = None, **options: Any) -> 
     if not isinstance(function, JitFunction):
         raise KernelTypeError(f"{function!r} is no kernel", help="decorate it with @T.prim_func")
     chosen = Options(**{name: value for name, value in _options(options).items()})
-    made = JitFunction(function.__mlirtri_function__, chosen.over(function.options))
-    return ResultKernel(made, _positions(made, out_idx))
+    with_options = JitFunction(function.__mlirtri_function__, chosen.over(function.options))
+    return ResultKernel(with_options, _positions(with_options, out_idx))
 
 
 def _positions(function: JitFunction, out_idx: Any) -> tuple[int, ...]:
@@ -131,8 +131,8 @@ class ResultKernel:
             hide_frames(error)
             raise
         self.function(*arguments)
-        made = [arguments[position] for position in self.results]
-        return made[0] if len(made) == 1 else tuple(made)
+        results = [arguments[position] for position in self.results]
+        return results[0] if len(results) == 1 else tuple(results)
 
     def _with_results(self, names: Sequence[str], inputs: tuple[Any, ...]) -> list[Any]:
         read = [position for position in range(len(names)) if position not in self.results]
@@ -145,8 +145,8 @@ class ResultKernel:
         kinds: list[Any] = [self.function.signature.annotations.get(name) for name in names]
         sizes = _sizes({kinds[position]: array for position, array in given.items()})
         first = next((array for array in inputs if hasattr(array, "shape")), None)
-        made = {position: _empty(kinds[position], names[position], sizes, first) for position in self.results}
-        return [given[position] if position in given else made[position] for position in range(len(names))]
+        results = {position: _empty(kinds[position], names[position], sizes, first) for position in self.results}
+        return [given[position] if position in given else results[position] for position in range(len(names))]
 
     def compile(self, *arguments: Any, **options: Any) -> Kernel:
         """Return the compiled kernel; arguments that are annotated with all their sizes may be left out."""

@@ -86,8 +86,8 @@ class JitFunction:
             if keywords:
                 result = self._lookup.run_named(arguments, keywords)
             else:
-                found = self._lookup.finders.get(tuple(map(type, arguments)))
-                result = UNKNOWN if found is None else found[0](*arguments)
+                finder = self._lookup.finders.get(tuple(map(type, arguments)))
+                result = UNKNOWN if finder is None else finder[0](*arguments)
             return self._found_and_run(arguments, keywords) if result is UNKNOWN else result
         except KernelError as error:
             hide_frames(error)

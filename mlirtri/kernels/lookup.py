@@ -96,8 +96,8 @@ class Lookup:
     def run_named(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Return the result of a call with keywords whose key is known, else `UNKNOWN`."""
         values = (*arguments, *keywords.values())
-        found = self.finders.get((tuple(map(type, values)), tuple(keywords)))
-        return UNKNOWN if found is None else found[0](*values)
+        finder = self.finders.get((tuple(map(type, values)), tuple(keywords)))
+        return UNKNOWN if finder is None else finder[0](*values)
 
     def remember(
         self, signature: Signature, arguments: tuple[Any, ...], keywords: dict[str, Any], entry: Entry
@@ -131,10 +131,10 @@ def _finder(
     names: dict[str, Any] = {"unknown": UNKNOWN, "tick": tick, "known": (known := {}), "known_get": known.get}
     facts: list[str] = []
     for name, source in sources.items():
-        found = _facts(source, values[int(source[1:])], signature.annotations.get(name))
-        if found is None:
+        own_facts = _facts(source, values[int(source[1:])], signature.annotations.get(name))
+        if own_facts is None:
             return None
-        facts += found
+        facts += own_facts
     for position, name in enumerate(parameters):
         # Defaults are the same at every call.
         names[f"default{position}"] = signature.parameters[name].default

@@ -261,8 +261,8 @@ def _plain(error: KernelError) -> KernelError:
 def _begun(job: Job) -> Compiled | Elaborated:
     """Return the kernel if nothing has to be sent for it, else the compilation after its front end."""
     request = job.request
-    if (found := find_on_disk(request, job.kernels)) is not None:
-        return found
+    if (stored := find_on_disk(request, job.kernels)) is not None:
+        return stored
     elaborated = elaborate(request.function, request.specialization, request.options)
     if (known := elaborated.known(job.kernels)) is not None:
         return known

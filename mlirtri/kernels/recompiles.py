@@ -75,8 +75,8 @@ class Explanation:
     """False for a kernel that was in a cache."""
 
     def __str__(self) -> str:
-        made = "compiled" if self.is_compiled else "found in a cache"
-        head = f"{self.function}: kernel {self.number} was {made}"
+        origin = "compiled" if self.is_compiled else "found in a cache"
+        head = f"{self.function}: kernel {self.number} was {origin}"
         if self.number == 1:
             return f"{head}: it is the first one"
         if not self.changes:
@@ -125,12 +125,12 @@ class History:
         values: dict[tuple[str, str], dict[str, Fact]] = {}
         for fact in (fact for facts in self._facts for fact in facts):
             values.setdefault(fact.field, {})[fact.value] = fact
-        (parameter, what), found = max(values.items(), key=lambda item: len(item[1]))
-        shown = ", ".join([*found][:4]) + (", …" if len(found) > 4 else "")
-        advice = next((fact.advice for fact in found.values() if fact.advice), "")
+        (parameter, what), causes = max(values.items(), key=lambda item: len(item[1]))
+        shown = ", ".join([*causes][:4]) + (", …" if len(causes) > 4 else "")
+        advice = next((fact.advice for fact in causes.values() if fact.advice), "")
         warnings.warn(
             f"{self.function} has more than {limit} kernels (MLIRTRI_MAX_KERNELS) and drops the least recently used: "
-            f"the {what} of {parameter!r} had {len(found)} values ({shown}); {advice or 'use fewer of them'}",
+            f"the {what} of {parameter!r} had {len(causes)} values ({shown}); {advice or 'use fewer of them'}",
             SpecializationWarning,
             stacklevel=settings.users_stacklevel(),
         )
@@ -147,7 +147,7 @@ def _differences(old: Mapping[Any, Fact], new: Mapping[Any, Fact]) -> tuple[Chan
         if before is None or after is None or before.value != after.value:
             fact = after or before
             assert fact is not None
-            old_value, new_value = (_MISSING if each is None else each.value for each in (before, after))
+            old_value, new_value = (_MISSING if side is None else side.value for side in (before, after))
             changes.append(Change(fact.parameter, fact.what, old_value, new_value, fact.advice))
     return tuple(changes)
 

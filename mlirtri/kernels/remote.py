@@ -139,7 +139,7 @@ def _compiled(task: Task) -> Answer:
     )  # fmt: skip
     with more_frames(FRAMES_OF_REGIONS):
         compilation = run_stages(parse(task.kind, task.text), task.stages, context, observer)
-    records = {name: (each.seconds, each.readable(), each.complete()) for name, each in compilation.records.items()}
+    records = {name: (stage.seconds, stage.readable(), stage.complete()) for name, stage in compilation.records.items()}
     params = {name: value for name, value in context.params.items() if name not in task.params}
     return Answer(records, context.passes, context.warnings, params, _files_of(compilation))
 

@@ -32,9 +32,9 @@ def texts_of(compilation: Compilation) -> tuple[TracedText, ...]:
         kind = record.stage.kind
         texts += [
             TracedText(
-                name, each.name, kind, _short(each.text), each.seconds, each.changed, is_upstream=not each.is_ours
+                name, step.name, kind, _short(step.text), step.seconds, step.changed, is_upstream=not step.is_ours
             )
-            for each in compilation.context.passes.get(name, ())
+            for step in compilation.context.passes.get(name, ())
         ]
         complete = record.complete() if kind == "mlir" else None
         texts.append(TracedText(name, None, kind, _short(record.readable()), record.seconds, complete=complete))

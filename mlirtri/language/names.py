@@ -266,13 +266,13 @@ def _stride(stride: Any) -> int | Dyn | None:
 class _StridedTensorFactory(_TensorFactory):
     @public
     def __call__(cls, shape: Any = None, strides: Any = None, dtype: Any = None) -> _Tensor:
-        made = _make(shape, dtype)
-        if not isinstance(strides, tuple | list) or made.shape is None or len(strides) != len(made.shape):
+        size = _make(shape, dtype)
+        if not isinstance(strides, tuple | list) or size.shape is None or len(strides) != len(size.shape):
             raise KernelTypeError(
                 f"a StridedTensor has a list of sizes and as long a list of strides, got {shape!r} and {strides!r}",
                 help="write StridedTensor[[M, K], [dyn, 1], float32]",
             )
-        return replace(made, strides=tuple(map(_stride, strides)))
+        return replace(size, strides=tuple(map(_stride, strides)))
 
     def __getitem__(cls, parts: Any) -> _Tensor:
         return cls(*parts) if isinstance(parts, tuple) else cls(parts)

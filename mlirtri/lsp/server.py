@@ -112,7 +112,7 @@ def inlay_hints(server: KernelServer, parameters: lsp.InlayHintParams) -> list[l
     uri, shown = parameters.text_document.uri, parameters.range
     names = server.analysis(uri).assigned(shown.start.line + 1, shown.end.line + 1)
     kind = lsp.InlayHintKind.Type
-    return [lsp.InlayHint(server.range_of(uri, each.span).end, f": {each.text}", kind=kind) for each in names]
+    return [lsp.InlayHint(server.range_of(uri, name.span).end, f": {name.text}", kind=kind) for name in names]
 
 
 def code_lenses(server: KernelServer, parameters: lsp.CodeLensParams) -> list[lsp.CodeLens]:
@@ -123,9 +123,9 @@ def code_lenses(server: KernelServer, parameters: lsp.CodeLensParams) -> list[ls
         if kernel.name in seen:
             continue
         seen.add(kernel.name)
-        place = server.range_of(uri, kernel.span)
+        range_of_kernel = server.range_of(uri, kernel.span)
         commands = [lsp.Command(stage, COMMAND, arguments=[uri, kernel.name, stage]) for stage in stages_of(kernel)]
-        lenses += [lsp.CodeLens(place, command) for command in commands]
+        lenses += [lsp.CodeLens(range_of_kernel, command) for command in commands]
     return lenses
 
 
@@ -157,8 +157,8 @@ def _diagnostic(server: KernelServer, uri: str, error: KernelError) -> lsp.Diagn
 
 
 def _related(error: KernelError, shown: Span) -> Iterator[lsp.DiagnosticRelatedInformation]:
-    places = [(error.message, error.span), *((note.message, note.span) for note in error.notes)]
-    for message, span in places:
+    notes = [(error.message, error.span), *((note.message, note.span) for note in error.notes)]
+    for message, span in notes:
         if span is None or span == shown or not Path(span.file).is_absolute():
             continue
         start = lsp.Position(span.line - 1, span.column - 1)

@@ -38,12 +38,12 @@ class Accuracy:
 def accuracy(actual: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> Accuracy:
     """Return the accuracy of several results, which have the shapes of the expected ones."""
     pairs = list(zip(actual, expected, strict=True))
-    errors = [absolute_error(found, exact) for found, exact in pairs]
+    errors = [absolute_error(result, exact) for result, exact in pairs]
     relative = [_relative(error, exact) for error, (_, exact) in zip(errors, pairs, strict=True)]
-    ulps = [_ulps_by_size(found, exact) for found, exact in pairs if is_float(found)]
-    large, small = max((each[0] for each in ulps), default=None), max((each[1] for each in ulps), default=0.0)
+    ulps = [_ulps_by_size(result, exact) for result, exact in pairs if is_float(result)]
+    large, small = max((entry[0] for entry in ulps), default=None), max((entry[1] for entry in ulps), default=0.0)
     named = [(f"result[{number}]" if len(pairs) > 1 else "result", *pair) for number, pair in enumerate(pairs)]
-    first = next((text for each in named if (text := first_difference(*each)) is not None), None)
+    first = next((text for item in named if (text := first_difference(*item)) is not None), None)
     cancels = large is not None and small > large
     return Accuracy(max(errors, default=0.0), max(relative, default=0.0), large, cancels, first)
 
@@ -61,7 +61,7 @@ def first_difference(name: str, actual: np.ndarray, expected: np.ndarray) -> str
         differs = np.asarray(actual != expected)
     if not differs.any():
         return None
-    index = tuple(int(each) for each in np.unravel_index(int(np.argmax(differs)), actual.shape))
+    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(differs)), actual.shape))
     share = f"{int(differs.sum())} of {actual.size} elements differ"
     return f"{name}[{', '.join(map(str, index))}] is {actual[index]}, not {expected[index]} ({share})"
 

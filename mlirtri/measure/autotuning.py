@@ -252,7 +252,7 @@ class _Measuring:
         saved = 1 - 1 / usable_cpus()
         fastest = inf
         for config, job in jobs.items():
-            left = {each: jobs[each] for each in jobs if each not in results}
+            left = {option: jobs[option] for option in jobs if option not in results}
             # The first one loads the compilers.
             if len(results) > 1 and fastest * len(left) * saved > WORKERS_START:
                 results.update(zip(left, compile_all(list(left.values()), Means()), strict=True))

@@ -77,8 +77,8 @@ def _first_wrong_pass(kernel: Kernel, stage: str, before: str | None, judge: Jud
     for name in passes.changed:
         text = passes[name]
         # What a pass leaves is IR of its own stage, or still of the one before.
-        verdicts = [judge(text, each) for each in (stage, before) if each is not None]
-        verdict = next((each for each in verdicts if each is not None), None)
+        verdicts = [judge(text, candidate) for candidate in (stage, before) if candidate is not None]
+        verdict = next((candidate for candidate in verdicts if candidate is not None), None)
         if verdict is False:
             return name
     return None
@@ -95,12 +95,12 @@ def _judge(contender: Any, subject: Any, expected: list[np.ndarray], names: Sequ
                 values = copied(named)
                 # By position: the readable text of a pass has no names.
                 parameters = kernel.interface.parameters
-                arguments = [values[each.name] for each in parameters[: len(resumed.interface.parameters)]]
-                found = leaves(resumed(*arguments)) + [host_array(values[name]) for name in names]
+                arguments = [values[parameter.name] for parameter in parameters[: len(resumed.interface.parameters)]]
+                results = leaves(resumed(*arguments)) + [host_array(values[name]) for name in names]
             except (KernelError, KeyError):
                 continue
-            if [each.shape for each in found] == [each.shape for each in expected]:
-                return accuracy(found, expected).difference is None
+            if [array.shape for array in results] == [array.shape for array in expected]:
+                return accuracy(results, expected).difference is None
         return None
 
     return judge

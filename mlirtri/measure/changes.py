@@ -60,12 +60,13 @@ class Changes:
         return "\n".join(lines or ["nothing changed beyond noise"])
 
 
-def changes_since(baseline: str | Path, found: Comparison | Comparisons) -> Changes:
+def changes_since(baseline: str | Path, new: Comparison | Comparisons) -> Changes:
     """Return what differs from the JSON file of an earlier comparison; raises a `KernelError` if it is none."""
-    earlier = {_key(each): each for each in _read(Path(baseline))}
-    comparisons = list(found) if isinstance(found, Comparisons) else [found]
-    pairs = [(each, earlier[_key(strict(vars(each)))]) for each in comparisons if _key(strict(vars(each))) in earlier]
-    is_same = all(each.machine == before.get("machine") for each, before in pairs)
+    earlier = {_key(comparison): comparison for comparison in _read(Path(baseline))}
+    comparisons = list(new) if isinstance(new, Comparisons) else [new]
+    keys = [_key(strict(vars(comparison))) for comparison in comparisons]
+    pairs = [(comparison, earlier[key]) for comparison, key in zip(comparisons, keys, strict=True) if key in earlier]
+    is_same = all(comparison.machine == before.get("machine") for comparison, before in pairs)
     changes: list[Change] = []
     timed: list[tuple[Comparison, Row, Mapping[str, Any]]] = []
     for comparison, before in pairs:
@@ -76,8 +77,8 @@ def changes_since(baseline: str | Path, found: Comparison | Comparisons) -> Chan
                 timed.append((comparison, row, rows[row.name]))
     if is_same:
         changes += _slower_or_faster(timed)
-    now = {(each.kernel, row.name) for each in comparisons for row in each.rows}
-    then = [(each["kernel"], row["name"]) for each in earlier.values() for row in each["rows"]]
+    now = {(comparison.kernel, row.name) for comparison in comparisons for row in comparison.rows}
+    then = [(comparison["kernel"], row["name"]) for comparison in earlier.values() for row in comparison["rows"]]
     return Changes(
         tuple(changes), is_same, tuple(f"{kernel}, {row}" for kernel, row in then if (kernel, row) not in now)
     )
@@ -91,7 +92,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
     except ValueError:
         data = None
     data = [data] if isinstance(data, dict) else data
-    if not isinstance(data, list) or not all(isinstance(each, dict) and "rows" in each for each in data):
+    if not isinstance(data, list) or not all(isinstance(row, dict) and "rows" in row for row in data):
         raise KernelTypeError(f"{path} is no comparison", help="write one with `mlirtri compare … --json`")
     return data
 
@@ -108,17 +109,17 @@ def _of_row(comparison: Comparison, row: Row, before: Mapping[str, Any]) -> list
         return [change(f"is refused: {row.refusal.splitlines()[0]}", True)]
     if before["refusal"]:
         return [] if row.refusal else [change("is no longer refused", False)]
-    found = []
+    lines = []
     for name in ("kernels", "bytes"):
         old, new = before[name], getattr(row, name)
         if None not in (old, new) and old != new:
-            found.append(change(f"{name} {old} → {new}", new > old))
+            lines.append(change(f"{name} {old} → {new}", new > old))
     old_error, new_error = before.get("max_relative"), strict(row.max_relative)
     if old_error is not None and new_error is not None and old_error != new_error:
-        found.append(
+        lines.append(
             change(f"max rel {_digits(old_error)} → {_digits(new_error)}", float(new_error) > float(old_error))
         )
-    return found
+    return lines
 
 
 def _digits(value: Any) -> str:
@@ -131,14 +132,14 @@ def _slower_or_faster(timed: Sequence[tuple[Comparison, Row, Mapping[str, Any]]]
         for comparison, row, before in timed
         if row.rounds and before.get("rounds")
     ]
-    found = []
+    lines = []
     for rank, (chance, comparison, row, before) in enumerate(sorted(tests, key=lambda test: test[0])):
         if chance > SIGNIFICANCE / (len(tests) - rank):
             break
         old, new = statistics.median(before["rounds"]), statistics.median(row.rounds)
         text = f"{shown_seconds(old)} → {shown_seconds(new)} ({new / old:.2f}×, p = {chance:.1g})"
-        found.append(Change(comparison.kernel, row.name, text, new > old))
-    return found
+        lines.append(Change(comparison.kernel, row.name, text, new > old))
+    return lines
 
 
 def probability(before: Sequence[float], after: Sequence[float]) -> float:

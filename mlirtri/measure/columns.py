@@ -60,7 +60,7 @@ def columns_of(
     pipelines = [pipelines] if isinstance(pipelines, str) else list(pipelines)
     wheres, schedule_names = _several(targets), _several(schedules)
     changes = {"": {}} if not variants else {name: dict(values) for name, values in variants.items()}
-    made: dict[Any, Column] = {}
+    columns: dict[Any, Column] = {}
     for target, pipeline, schedule, (label, values) in product(wheres, pipelines, schedule_names, changes.items()):
         name = pipeline if isinstance(pipeline, str) else pipeline.name
         chosen = "default" if name in WITHOUT_TVM else schedule
@@ -69,8 +69,8 @@ def columns_of(
         parts += [str(target)] if len(wheres) > 1 else []
         parts += [str(schedule)] if len(schedule_names) > 1 and name not in WITHOUT_TVM else []
         parts += [label] if label else []
-        made.setdefault((options, tuple(variables.items())), Column(" ".join(parts), options, variables))
-    return tuple(made.values())
+        columns.setdefault((options, tuple(variables.items())), Column(" ".join(parts), options, variables))
+    return tuple(columns.values())
 
 
 def _several(values: Several) -> list[Any]:
@@ -78,7 +78,7 @@ def _several(values: Several) -> list[Any]:
 
 
 def _of_variant(options: Options, values: Mapping[str, Any]) -> tuple[Options, dict[str, str]]:
-    names = [each.name for each in fields(Options) if each.name not in ("pipeline", "print_ir")]
+    names = [option.name for option in fields(Options) if option.name not in ("pipeline", "print_ir")]
     variables = {name: str(value) for name, value in values.items() if name.startswith(PREFIX)}
     for name in values:
         if name not in names and name not in SETTINGS:

@@ -96,8 +96,9 @@ def compare(
     """
     columns = columns_of(pipelines, target, schedule, variants)
     extras = Extras(repeat, beside, profile or why, why, bisect)
-    found = [compared(each, columns, extras) for each in subjects_of(f, arguments, keywords, columns)]
-    return found[0] if len(found) == 1 and not isinstance(f, (list, tuple)) else Comparisons(tuple(found))
+    comparisons = [compared(subject, columns, extras) for subject in subjects_of(f, arguments, keywords, columns)]
+    is_one = len(comparisons) == 1 and not isinstance(f, (list, tuple))
+    return comparisons[0] if is_one else Comparisons(tuple(comparisons))
 
 
 def compared(subject: Subject, columns: Sequence[Column], extras: Extras) -> Comparison:
@@ -198,16 +199,17 @@ def _reference(
 ) -> tuple[str, list[np.ndarray] | None]:
     if isinstance(subject, KernelSubject):
         semantics, values = subject.specialization.semantics, subject.copies(is_wide=True)
-        eager = next((each for each in contenders if each.row.name == semantics and each.result is not None), None)
+        plain = (contender for contender in contenders if contender.row.name == semantics)
+        eager = next((contender for contender in plain if contender.result is not None), None)
         if eager is not None and eager.result is not None:
             wide = _first_run(Contender(Row(""), values, call=subject.plain(values)))
             if wide.result is not None and _shapes(wide.result) == _shapes(eager.result):
                 return f"{semantics} in float64", wide.with_written(names)
             return semantics, eager.with_written(names)
-    pipelines = [each for each in contenders if each.kernel is not None]
-    others = [each for each in contenders if each.kernel is None]
+    pipelines = [contender for contender in contenders if contender.kernel is not None]
+    others = [contender for contender in contenders if contender.kernel is None]
     order = [*pipelines, *others] if isinstance(subject, KernelSubject) else [*others, *pipelines]
-    first = next((each for each in order if each.result is not None), None)
+    first = next((contender for contender in order if contender.result is not None), None)
     if first is None:
         return "nothing, since nothing ran", None
     since = ", since the plain function does not run" if isinstance(subject, KernelSubject) else ""
@@ -226,21 +228,21 @@ def _with_errors(contender: Contender, names: Sequence[str], expected: list[np.n
     if _shapes(results) != _shapes(expected):
         refusal = f"results have shapes {_shapes(results)}, but {reference} gives {_shapes(expected)}"
         return replace(row, refusal=refusal)
-    found = accuracy(results, expected)
+    errors = accuracy(results, expected)
     return replace(
-        row, max_error=found.max_error, max_relative=found.max_relative, max_ulp=found.max_ulp, cancels=found.cancels,
-        difference=found.difference,
+        row, max_error=errors.max_error, max_relative=errors.max_relative, max_ulp=errors.max_ulp,
+        cancels=errors.cancels, difference=errors.difference,
     )  # fmt: skip
 
 
 def _time(contenders: Sequence[Contender], named: Mapping[str, Any], names: Sequence[str], repeat: int | None) -> None:
     running = [contender for contender in contenders if contender.runs]
     calls = [
-        Timed(each.call, partial(restore, each.values, named, names) if names else None)
-        for each in running
-        if each.call is not None
+        Timed(contender.call, partial(restore, contender.values, named, names) if names else None)
+        for contender in running
+        if contender.call is not None
     ]
-    has_gpu = any(each.column is not None and each.column.target.is_cuda for each in running)
+    has_gpu = any(contender.column is not None and contender.column.target.is_cuda for contender in running)
     with torch.no_grad(), np.errstate(all="ignore"):
         rounds = samples(calls, repeat, wait=wait_for("cuda" if has_gpu and torch.cuda.is_available() else "cpu"))
     for contender, seconds in zip(running, rounds, strict=True):

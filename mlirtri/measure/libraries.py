@@ -128,7 +128,7 @@ def _by_onnxruntime(subject: Subject, values: Mapping[str, Any]) -> Call:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = _threads()
     session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-    names = [each.name for each in session.get_inputs()]
+    names = [operand.name for operand in session.get_inputs()]
     feed = dict(zip(names, map(host_array, values.values()), strict=True))
     return lambda: tuple(session.run(None, feed))
 

@@ -53,15 +53,15 @@ def limits() -> Limits:
         data = json.loads(path.read_text())
         return Limits(data["flops"], {int(size): rate for size, rate in data["bytes_by_footprint"].items()})
     except (OSError, ValueError, KeyError):
-        found = _measured()
+        measured = _measured()
     try:
         path = cache_folder() / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(found)))
+        path.write_text(json.dumps(asdict(measured)))
     except OSError:
         # A read-only folder: measured again by the next process.
         pass
-    return found
+    return measured
 
 
 def _measured() -> Limits:

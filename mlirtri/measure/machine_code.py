@@ -74,18 +74,18 @@ def _holds(span: tuple[int, int], other: tuple[int, int]) -> bool:
 
 def _instructions(assembly: str) -> list[tuple[list[str], str]]:
     """Return labels and text of each instruction."""
-    found: list[tuple[list[str], str]] = []
+    instructions: list[tuple[list[str], str]] = []
     labels: list[str] = []
     for line in assembly.splitlines():
         if match := _DISASSEMBLED.match(line):
-            found.append(([match["address"], *labels], match["text"].strip()))
+            instructions.append(([match["address"], *labels], match["text"].strip()))
             labels = []
         elif match := _LABEL.match(line):
             labels.append(match["name"])
         elif line.startswith(("\t", " ")) and not line.strip().startswith((".", "#", ";")):
-            found.append((labels, line.strip()))
+            instructions.append((labels, line.strip()))
             labels = []
-    return found
+    return instructions
 
 
 def _facts(texts: Sequence[str]) -> LoopCode:

@@ -62,7 +62,7 @@ def _launches(contender: Any, subject: Any, prepare: Callable[[], None]) -> list
         call()
         rounds.append(clocks.seconds)
     # The first calls also run what runs once.
-    rounds = [each for each in rounds if len(each) == len(rounds[-1])]
+    rounds = [launches for launches in rounds if len(launches) == len(rounds[-1])]
     costs = _costs_by_function(kernel)
     times = [statistics.median(seconds) for seconds in zip(*rounds, strict=True)]
     return [_cost(costs[name], seconds) for name, seconds in zip(clocks.names[-len(times) :], times, strict=True)]
@@ -117,7 +117,7 @@ def _costs_by_function(kernel: Kernel) -> dict[str, LaunchCost]:
     for step in plan.steps:
         if step.kernel is None:
             continue
-        name, moved = str(step.kernel), sum(plan.values[each].bytes for each in {*step.inputs, *step.outputs})
+        name, moved = str(step.kernel), sum(plan.values[value].bytes for value in {*step.inputs, *step.outputs})
         text = str(before.get(name, ""))
         line = location[1] if (location := _LOCATION.search(text)) else ""
         threads = kernel.target.threads if "T.parallel(" in str(after.get(name, "")) else 1

@@ -80,13 +80,13 @@ def _template() -> Any:
 def _facts(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
     return [
         {
-            "title": title(each),
-            "tables": [_html_table(*table) for table in _tables(each) if table[1]],
-            "bars": _bars(each.rows),
-            "sentences": sentences(each),
-            "machine": each.machine,
+            "title": title(comparison),
+            "tables": [_html_table(*table) for table in _tables(comparison) if table[1]],
+            "bars": _bars(comparison.rows),
+            "sentences": sentences(comparison),
+            "machine": comparison.machine,
         }
-        for each in comparisons
+        for comparison in comparisons
     ]
 
 

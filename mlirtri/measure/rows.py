@@ -138,7 +138,7 @@ class Comparisons:
     def __getitem__(self, key: int | str) -> Comparison:
         if isinstance(key, int):
             return self.comparisons[key]
-        names = {each.kernel: each for each in self.comparisons}
+        names = {comparison.kernel: comparison for comparison in self.comparisons}
         if key not in names:
             raise KeyError(f"no kernel {key!r}; the kernels are {', '.join(names)}")
         return names[key]
@@ -147,8 +147,8 @@ class Comparisons:
         from rich.console import Group
 
         parts: list[Any] = []
-        for each in self.comparisons:
-            parts += [each.__rich__(), ""]
+        for comparison in self.comparisons:
+            parts += [comparison.__rich__(), ""]
         return Group(*parts[:-1])
 
     def __str__(self) -> str:
@@ -161,7 +161,7 @@ class Comparisons:
 
     def to_json(self) -> str:
         """Return a list of what `Comparison.to_json` gives."""
-        return json.dumps([strict(asdict(each)) for each in self.comparisons], indent=2)
+        return json.dumps([strict(asdict(comparison)) for comparison in self.comparisons], indent=2)
 
     def to_csv(self) -> str:
         from mlirtri.measure.reports import as_csv

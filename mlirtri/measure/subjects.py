@@ -155,16 +155,17 @@ class ProgramSubject:
         if (kernel := self.first) is None:
             return {}
         parameters, given = kernel.interface.parameters, dict(self.keywords)
-        given = dict(zip((each.name for each in parameters), self.arguments, strict=False)) | given
+        given = dict(zip((parameter.name for parameter in parameters), self.arguments, strict=False)) | given
         if isinstance(self.program, Graph) or self.keywords or self.arguments:
-            absent = {each.name: Tensor(each.type.shape, each.type.dtype) for each in parameters if each.type.is_static}
+            known = [parameter for parameter in parameters if parameter.type.is_static]
+            absent = {parameter.name: Tensor(parameter.type.shape, parameter.type.dtype) for parameter in known}
             if isinstance(self.program, Graph):
                 given = absent | given
             ordered = kernel.ordered((), given)
         else:
             ordered = tuple(None for _ in parameters)
         pairs = zip(parameters, ordered, strict=True)
-        return {each.name: data_for(each.name, each.type, value, self.device) for each, value in pairs}
+        return {p.name: data_for(p.name, p.type, value, self.device) for p, value in pairs}
 
     def compile(self, column: Column) -> Kernel:
         kernel = self._kernel(column)
@@ -215,12 +216,12 @@ def subjects_of(
     Of several kernels each takes the keyword arguments that it has parameters for.
     """
     objects = list(what) if isinstance(what, (list, tuple)) else [what]
-    found = [(each, isinstance(one, str | Path)) for one in objects for each in _objects(one)]
-    if not found:
+    objects_of_files = [(found, isinstance(named, str | Path)) for named in objects for found in _objects(named)]
+    if not objects_of_files:
         raise KernelTypeError("there is nothing to compare", help=f"give {_KINDS}")
     device = device_for(columns[0].target) if columns else "cpu"
-    given = _Given(arguments, keywords, columns, device, is_shared=len(found) > 1)
-    return [_subject(*each, given, is_file) for each, is_file in found]
+    given = _Given(arguments, keywords, columns, device, is_shared=len(objects_of_files) > 1)
+    return [_subject(*found, given, is_file) for found, is_file in objects_of_files]
 
 
 def _objects(what: Any) -> list[tuple[Any, str | None]]:

@@ -59,8 +59,8 @@ def _traced(subject: Subject, column: Column, costs: Comparison | None) -> Trace
             kernel = subject.compile(column)
     except KernelError as error:
         return replace(_stages_before(subject, column), pipeline=column.name, failure=str(error))
-    found = traced(kernel, costs[column.name].launches if costs is not None else ())
-    return replace(found, pipeline=column.name)
+    result = traced(kernel, costs[column.name].launches if costs is not None else ())
+    return replace(result, pipeline=column.name)
 
 
 def _stages_before(subject: Subject, column: Column) -> TracedKernel:

@@ -32,7 +32,7 @@ _SEVERAL = 3
 
 def why_slower(contenders: Sequence[Any]) -> list[str]:
     """Return sentences on the slowest kernel against the fastest; none where fewer than two ran."""
-    ran = [each for each in contenders if each.runs and each.kernel is not None and each.row.run_seconds]
+    ran = [row for row in contenders if row.runs and row.kernel is not None and row.row.run_seconds]
     if len(ran) < 2:
         return ["--why needs two rows that ran"]
     ran.sort(key=lambda each: each.row.run_seconds)
@@ -82,11 +82,11 @@ def _memory(slow: Any, fast: Any) -> Iterator[str]:
             f"it moves {after:,} bytes, not {before:,}: what lies between two kernels is written and read again. "
             "To change it: fewer kernels, as above"
         )
-    copies = [each for each in slow.row.launches if _LAYOUT.search(each.name)]
-    known = {each.line for each in fast.row.launches if _LAYOUT.search(each.name)}
-    for each in [launch for launch in copies if launch.line not in known][:_SEVERAL]:
+    copies = [launch for launch in slow.row.launches if _LAYOUT.search(launch.name)]
+    known = {launch.line for launch in fast.row.launches if _LAYOUT.search(launch.name)}
+    for launch in [launch for launch in copies if launch.line not in known][:_SEVERAL]:
         yield (
-            f"{each.name} ({each.line}) copies into another layout ({shown_seconds(each.seconds)}). "
+            f"{launch.name} ({launch.line}) copies into another layout ({shown_seconds(launch.seconds)}). "
             "To change it: give the argument in the layout that it is read in, or make it contiguous once"
         )
 
@@ -94,7 +94,7 @@ def _memory(slow: Any, fast: Any) -> Iterator[str]:
 def _rules(slow: Any, fast: Any) -> Iterator[str]:
     for step in slow.kernel.warnings[:_SEVERAL]:
         yield f'a rule fell back: {step}. To change it: report it; schedule="meta" searches without the rule'
-    schedules = [_schedule(each.kernel) for each in (slow, fast)]
+    schedules = [_schedule(contender.kernel) for contender in (slow, fast)]
     if schedules[0] == "none" and schedules[1] != "none":
         yield 'its loops have no schedule. To change it: schedule="default"'
 
@@ -104,7 +104,7 @@ def _schedule(kernel: Kernel) -> str | None:
 
 
 def _code(slow: Any, fast: Any) -> Iterator[str]:
-    pair = [(each, _longest(each.row.launches)) for each in (slow, fast)]
+    pair = [(contender, _longest(contender.row.launches)) for contender in (slow, fast)]
     loops = [_loop(each.kernel, launch) for each, launch in pair]
     mine, other = loops
     if mine is None or other is None:

@@ -52,7 +52,7 @@ def _plan(pipeline: str | None, passes: list[str]) -> Plan:
         raise UsageError(f"--{translations[0]} gives no MLIR: it comes last")
     for translation in translations:
         checked(translation)
-    elements = [_checked(each, context, is_alone=pipeline is None) for each in given if each not in translations]
+    elements = [_checked(option, context, is_alone=pipeline is None) for option in given if option not in translations]
     return Plan(tuple(elements), translations[0] if translations else None)
 
 

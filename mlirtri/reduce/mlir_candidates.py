@@ -32,9 +32,9 @@ def candidates(text: str) -> Iterator[str]:
         for dropped in chunks(count):
             yield from _changed(text, lambda copy, number=number, dropped=dropped: _drop_from(copy, number, dropped))
     for function, position in _positions(module, _results):
-        yield from _changed(text, lambda copy, at=(function, position): _drop_result(copy, *at))
+        yield from _changed(text, lambda copy, path=(function, position): _drop_result(copy, *path))
     for function, position in _positions(module, _arguments):
-        yield from _changed(text, lambda copy, at=(function, position): _drop_argument(copy, *at))
+        yield from _changed(text, lambda copy, path=(function, position): _drop_argument(copy, *path))
     yield from _smaller_shapes(text)
 
 
@@ -63,21 +63,21 @@ def _changed(text: str, change: Callable[[ir.Module], bool]) -> Iterator[str]:
 
 def _blocks(module: ir.Module) -> list[ir.Block]:
     """Return all blocks, outer ones first."""
-    found: list[ir.Block] = []
+    blocks: list[ir.Block] = []
 
     def visit(operation: ir.Operation) -> None:
         for region in operation.regions:
             for block in region.blocks:
-                found.append(block)
+                blocks.append(block)
                 for inner in block.operations:
                     visit(inner.operation)
 
     visit(module.operation)
-    return found
+    return blocks
 
 
 def _functions(module: ir.Module) -> list[ir.Operation]:
-    return [each.operation for each in module.body.operations if each.operation.name == "func.func"]
+    return [operation.operation for operation in module.body.operations if operation.operation.name == "func.func"]
 
 
 def _results(function: ir.Operation) -> int:
@@ -103,7 +103,7 @@ def _drop_functions(module: ir.Module, dropped: range) -> bool:
 def _drop_from(module: ir.Module, number: int, dropped: range) -> bool:
     """Drop operations of a block, with what stands for their results."""
     block = _blocks(module)[number]
-    operations = [each.operation for each in block.operations]
+    operations = [operation.operation for operation in block.operations]
     for position in reversed(dropped):
         for result in operations[position].results:
             if not any(True for _ in result.uses):

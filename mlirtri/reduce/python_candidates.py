@@ -108,7 +108,7 @@ def _operands(node: ast.AST) -> list[ast.expr]:
         return [node.operand]
     if isinstance(node, ast.Call):
         own = [node.func.value] if isinstance(node.func, ast.Attribute) and not _is_module(node.func.value) else []
-        return [*own, *(each for each in node.args if not isinstance(each, (ast.Constant, ast.Tuple)))]
+        return [*own, *(argument for argument in node.args if not isinstance(argument, (ast.Constant, ast.Tuple)))]
     if isinstance(node, ast.IfExp):
         return [node.body, node.orelse]
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and not _is_type(node.value):

@@ -29,8 +29,8 @@ def smallest(
     return program
 
 
-def _first(found: Iterator[Program], fails: Callable[[Program], bool], end: float) -> Program | None:
-    for candidate in found:
+def _first(candidates: Iterator[Program], fails: Callable[[Program], bool], end: float) -> Program | None:
+    for candidate in candidates:
         if time.monotonic() > end:
             return None
         if fails(candidate):

@@ -150,7 +150,9 @@ def write_suite(folder: Path) -> list[Path]:
     The workflow stands where GitHub reads it: in the repository around the folder, else in the folder.
     Raises `UnknownOptionError` where a file is there already, and writes nothing then.
     """
-    root = next((each for each in (folder.resolve(), *folder.resolve().parents) if (each / ".git").exists()), None)
+    root = next(
+        (parent for parent in (folder.resolve(), *folder.resolve().parents) if (parent / ".git").exists()), None
+    )
     base = folder if root is None else root
     within = "." if root is None else folder.resolve().relative_to(root).as_posix()
     workflow = WORKFLOW.format(name=WORKFLOW_NAME, folder=shlex.quote(within), version=metadata.version("mlirtri"))

@@ -71,23 +71,23 @@ def read_test(file: Path) -> LitTest:
     """Return the test of a file; raises `SourceNotAvailableError` for one without RUN lines."""
     if not file.is_file():
         raise SourceNotAvailableError(f"there is no file {file}")
-    found: dict[str, list[RunLine]] = {"RUN": [], "REQUIRES": [], "UNSUPPORTED": [], "XFAIL": []}
+    directives: dict[str, list[RunLine]] = {"RUN": [], "REQUIRES": [], "UNSUPPORTED": [], "XFAIL": []}
     for number, line in enumerate(file.read_text(errors="replace").split("\n"), 1):
         match = _KEYWORD.match(line)
         if match is None:
             continue
         keyword, text = match[1], match[2].strip()
-        lines = found[keyword]
+        lines = directives[keyword]
         if keyword == "RUN" and lines and lines[-1].text.endswith("\\"):
             lines[-1] = RunLine(lines[-1].line, f"{lines[-1].text[:-1].rstrip()} {text}")
         else:
             lines.append(RunLine(number, text))
-    if not found["RUN"]:
+    if not directives["RUN"]:
         raise SourceNotAvailableError(f"{file} has no RUN line", help="write // RUN: mlirtri-opt %s | FileCheck %s")
-    requires, unsupported, expected = (_conditions(found[each]) for each in ("REQUIRES", "UNSUPPORTED", "XFAIL"))
+    requires, unsupported, expected = (_conditions(directives[name]) for name in ("REQUIRES", "UNSUPPORTED", "XFAIL"))
     # A star is lit's way to say: everywhere.
     expected = tuple("true" if condition == "*" else condition for condition in expected)
-    return LitTest(file, tuple(found["RUN"]), requires, unsupported, expected)
+    return LitTest(file, tuple(directives["RUN"]), requires, unsupported, expected)
 
 
 def _conditions(lines: list[RunLine]) -> tuple[str, ...]:
@@ -145,9 +145,9 @@ def failed_command(
         )  # fmt: skip
     if run.returncode == 0:
         return None
-    place = re.search(r"^mlirtri-run-line: (\d*) \d+\n", run.stderr, re.MULTILINE)
-    line = int(place[1] or 0) if place else 0
-    stderr = run.stderr.replace(place[0], "") if place else run.stderr
+    marker = re.search(r"^mlirtri-run-line: (\d*) \d+\n", run.stderr, re.MULTILINE)
+    line = int(marker[1] or 0) if marker else 0
+    stderr = run.stderr.replace(marker[0], "") if marker else run.stderr
     text = next((command.text for command in test.commands if command.line == line), "")
     return f"{test.file}:{line}: exit status {run.returncode} of: {text}\n{run.stdout}{stderr}".rstrip("\n")
 

@@ -41,13 +41,13 @@ def filecheck() -> str | None:
 
 def commands() -> dict[str, str]:
     """Return the path of each command that RUN lines name; raises `SourceNotAvailableError` for a missing one."""
-    found = {"mlirtri-opt": script("mlirtri-opt"), "mlirtri": script("mlirtri"), "FileCheck": filecheck()}
-    missing = [name for name, path in found.items() if path is None]
+    paths = {"mlirtri-opt": script("mlirtri-opt"), "mlirtri": script("mlirtri"), "FileCheck": filecheck()}
+    missing = [name for name, path in paths.items() if path is None]
     if missing:
         raise SourceNotAvailableError(
             f"{' and '.join(missing)}: not installed beside {sys.executable}", help='pip install "mlirtri[lit]"'
         )
-    return {name: path.replace("\\", "/") for name, path in found.items() if path is not None}
+    return {name: path.replace("\\", "/") for name, path in paths.items() if path is not None}
 
 
 def command_pattern(name: str) -> str:

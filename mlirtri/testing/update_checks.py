@@ -102,13 +102,13 @@ def updated(
 
 def _lines(file: Path, prefix: str, texts: list[str], keep: str | None) -> tuple[str, ...]:
     """Return the directives of all texts that one prefix checks; raises `KernelValueError` where they differ."""
-    found = {tuple(check_lines(text, prefix, keep)) for text in texts}
-    if len(found) > 1:
+    variants = {tuple(check_lines(text, prefix, keep)) for text in texts}
+    if len(variants) > 1:
         raise KernelValueError(
             f"{file}: commands with the prefix {prefix} print different texts",
             help=f"give each a prefix of its own: FileCheck %s --check-prefix={prefix}2",
         )
-    return found.pop()
+    return variants.pop()
 
 
 def _texts(test: LitTest, tools: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, list[str]]:
@@ -118,14 +118,14 @@ def _texts(test: LitTest, tools: Mapping[str, str], environment: Mapping[str, st
         recorder = _RECORDER.replace("{folder}", shlex.quote(folder))
         if report := failed_command(test, others, environment, recorder):
             raise KernelValueError(report)
-        found: dict[str, list[str]] = {}
+        texts: dict[str, list[str]] = {}
         for call in sorted(Path(folder).iterdir()):
             arguments, text = (call / "arguments").read_text().split("\n"), (call / "text").read_text(errors="replace")
             if str(test.file.resolve()) in arguments:
-                found.setdefault(_prefix(arguments, test.file), []).append(text)
-    if not found:
+                texts.setdefault(_prefix(arguments, test.file), []).append(text)
+    if not texts:
         raise SourceNotAvailableError(f"{test.file}: no command shows its text to FileCheck %s")
-    return found
+    return texts
 
 
 def _prefix(arguments: list[str], file: Path) -> str:
@@ -151,12 +151,12 @@ def _blocks(text: str, file: Path) -> dict[str, str | None]:
     ends = re.findall(rf"^[^\n]*{_END} (\S+)", text, re.MULTILINE)
     if begins != ends or len({*begins}) != len(begins):
         raise KernelError(f"{file}: markers do not match: {_BEGIN}: {begins}, {_END}: {ends}")
-    found = {}
+    blocks = {}
     for prefix in begins:
         match = _pattern_of(prefix).search(text if text.endswith("\n") else f"{text}\n")
         options = match[1] if match else None
-        found[prefix] = shlex.split(options)[0] if options else None
-    return found
+        blocks[prefix] = shlex.split(options)[0] if options else None
+    return blocks
 
 
 def _without_blocks(text: str) -> str:

@@ -38,6 +38,6 @@ def texts_html(texts: Iterable[tuple[str, str, str, str]]) -> str:
 
 def table_html(headings: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """Return a table of texts."""
-    head = "".join(f"<th>{escape(each)}</th>" for each in headings)
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
     rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>" for line in lines)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"

@@ -19,15 +19,15 @@ def fusion_graph(edges: Sequence[Edge]) -> str:
     nodes = list(dict.fromkeys(name for edge in edges for name in (edge.producer, edge.consumer)))
     if not nodes:
         return ""
-    place = {name: number * _ROW + 22 for number, name in enumerate(nodes)}
+    heights = {name: number * _ROW + 22 for number, name in enumerate(nodes)}
     parts = [
         f'<text x="{_LEFT - 14}" y="{y + 4}" text-anchor="end">{escape(name)}</text>'
         f'<circle cx="{_LEFT}" cy="{y}" r="4"/>'
-        for name, y in place.items()
+        for name, y in heights.items()
     ]
-    reach = max((abs(place[edge.consumer] - place[edge.producer]) for edge in edges), default=_ROW)
+    reach = max((abs(heights[edge.consumer] - heights[edge.producer]) for edge in edges), default=_ROW)
     for number, edge in enumerate(edges):
-        start, end = place[edge.producer], place[edge.consumer]
+        start, end = heights[edge.producer], heights[edge.consumer]
         bend = _LEFT + 24 + 0.55 * abs(end - start)
         kind = "fused" if edge.is_fused else "apart"
         line = edge.line.rpartition("/")[2]
@@ -42,9 +42,9 @@ def fusion_graph(edges: Sequence[Edge]) -> str:
 
 def times(kernel: TracedKernel) -> str:
     """Return the stages one behind the other in the time that they took, and below them the launched kernels."""
-    stages = [(each.stage, each.seconds) for each in kernel.texts if each.pass_name is None and each.seconds]
+    stages = [(text.stage, text.seconds) for text in kernel.texts if text.pass_name is None and text.seconds]
     rows = [("compile", stages)] if stages else []
-    launches = [(each.name, each.seconds) for each in kernel.launches if each.seconds]
+    launches = [(launch.name, launch.seconds) for launch in kernel.launches if launch.seconds]
     rows += [("run", launches)] if launches else []
     parts = []
     for number, (label, bars) in enumerate(rows):

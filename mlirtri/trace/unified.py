@@ -18,8 +18,8 @@ def unified_diff(kind: str, before: str, after: str, names: tuple[str, str], con
     """Return a unified diff of two texts of one kind, which shows them as they are; empty where none differs."""
     old, new = before.splitlines(), after.splitlines()
     # Names help to find the lines that belong together, unless all have changed.
-    found = [difference(kind, before, after, with_stems) for with_stems in (True, False)]
-    steps = min(found, key=lambda each: sum(step[0] != " " for step in each))
+    differences = [difference(kind, before, after, with_stems) for with_stems in (True, False)]
+    steps = min(differences, key=lambda edits: sum(step[0] != " " for step in edits))
     lines = [line for hunk in _hunks(steps, context) for line in _shown(hunk, old, new)]
     return "\n".join([f"--- {names[0]}", f"+++ {names[1]}", *lines]) if lines else ""
 

@@ -111,7 +111,7 @@ def scaled_sum(b, combine, input, other, alpha):
     dtype = b.type_of(combine(input, other)).dtype
     if not dtype.is_half or (alpha == 1 and type(alpha) is int):
         return combine(input, scaled(b, other, alpha))
-    first, second, factor = (b.cast(b.cast(each, dtype), "float32") for each in (input, other, alpha))
+    first, second, factor = (b.cast(b.cast(operand, dtype), "float32") for operand in (input, other, alpha))
     return b.cast(combine(first, b.multiply(second, factor)), dtype)
 
 

@@ -46,17 +46,17 @@ def _applied_at(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def at(a, indices, b, /):
         if isinstance(indices, tuple):
-            places = [np.asarray(part) for part in np.broadcast_arrays(*indices)]
+            positions = [np.asarray(part) for part in np.broadcast_arrays(*indices)]
         else:
-            places = [np.asarray(indices)]
-        if places[0].ndim != 1:
+            positions = [np.asarray(indices)]
+        if positions[0].ndim != 1:
             refuse("the indices are one array of rank 1, or a tuple of arrays of rank 1")
-        count = places[0].shape[0]
-        values = np.broadcast_to(b, (count, *a.shape[len(places) :]))
+        count = positions[0].shape[0]
+        values = np.broadcast_to(b, (count, *a.shape[len(positions) :]))
         if function(a.reshape(-1)[:1], np.ravel(b)[:1] if np.ndim(b) else b).dtype != a.dtype:
             refuse("the values are of a wider dtype than the array: cast them first")
         for i in range(count):
-            where = tuple([part[i] for part in places])
+            where = tuple([part[i] for part in positions])
             a[where] = function(a[where], values[i])
 
     return at

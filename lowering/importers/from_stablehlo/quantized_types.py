@@ -66,8 +66,8 @@ class _Quantization:
     def is_same(self, other: _Quantization) -> bool:
         """Return whether equal integers are equal numbers; a transposition changes the axis."""
         mine, others = (
-            (each.signed, each.bits, each.limits, each.expressed, each.scales, each.zero_points)
-            for each in (self, other)
+            (kind.signed, kind.bits, kind.limits, kind.expressed, kind.scales, kind.zero_points)
+            for kind in (self, other)
         )
         return mine == others
 
@@ -100,7 +100,7 @@ class _Plan:
 
     @property
     def all(self) -> list[_Quantization]:
-        return [each for each in (*self.operands, *self.results) if each is not None]
+        return [quantized for quantized in (*self.operands, *self.results) if quantized is not None]
 
 
 def rewrite(module: ir.Module) -> None:
@@ -148,9 +148,9 @@ def _mixed(plans: Sequence[_Plan]) -> Iterator[tuple[ir.Operation, str]]:
         if plan.operation.name not in STRUCTURAL or not plan.operands:
             continue
         arguments = [_quantization(kind) for kind in _types(plan.operation)]
-        inside = [each for each in arguments if each is not None]
-        known = [each for each in plan.operands if each is not None]
-        if any(not any(each.is_same(other) for other in known) for each in inside):
+        inside = [quantized for quantized in arguments if quantized is not None]
+        known = [quantized for quantized in plan.operands if quantized is not None]
+        if any(not any(quantized.is_same(other) for other in known) for quantized in inside):
             yield plan.operation, f"{plan.operation.name} with other quantised types in its region"
 
 
@@ -171,7 +171,7 @@ def _store_integers(operation: ir.Operation) -> None:
 def _is_stored(plan: _Plan) -> bool:
     if plan.operation.name in STRUCTURAL:
         return True
-    return plan.operation.name in MOVES and all(each.is_same(plan.all[0]) for each in plan.all)
+    return plan.operation.name in MOVES and all(quantized.is_same(plan.all[0]) for quantized in plan.all)
 
 
 def _computed(plan: _Plan) -> list[ir.Value]:

@@ -60,14 +60,14 @@ class TimedNests:
 
     def insert(self, module: ir.Module, context: CompileContext) -> ir.Module:
         """Insert clocks around each nest of the public functions, in place."""
-        found = [operation for function in public_functions(module) for operation in nests_of(function)]
-        self.nests = [_nest(operation) for operation in found]
+        operations = [operation for function in public_functions(module) for operation in nests_of(function)]
+        self.nests = [_nest(operation) for operation in operations]
         # Two times of two 64-bit integers each: seconds and nanoseconds.
-        self._times = (ctypes.c_int64 * (4 * len(found)))()
+        self._times = (ctypes.c_int64 * (4 * len(operations)))()
         address = ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value or 0
         start = ctypes.addressof(self._times)
         with module.context, ir.Location.unknown():
-            for number, operation in enumerate(found):
+            for number, operation in enumerate(operations):
                 memory = start + 32 * number
                 _read_clock(operation, address, memory, is_after=False)
                 _read_clock(operation, address, memory + 16, is_after=True)
@@ -93,7 +93,7 @@ def _read_clock(operation: ir.Operation, function: int, memory: int, is_after: b
 def nests_of(function: ir.OpView) -> list[ir.Operation]:
     """Return the nests of a function, in order."""
     operations = [operation.operation for block in function.regions[0].blocks for operation in block.operations]
-    return [each for each in operations if each.name in (*LOOPS, *COPIES) or _is_structured(each)]
+    return [nest for nest in operations if nest.name in (*LOOPS, *COPIES) or _is_structured(nest)]
 
 
 def _is_structured(operation: ir.Operation) -> bool:
@@ -102,16 +102,16 @@ def _is_structured(operation: ir.Operation) -> bool:
 
 def count(functions: Sequence[ir.OpView]) -> tuple[int, int | None]:
     """Return the number of nests of bufferized functions but fills, and the bytes that they read and write."""
-    nests = [each for function in functions for each in nests_of(function) if each.name != "linalg.fill"]
-    sizes = [_bytes(each) for each in nests]
+    nests = [nest for function in functions for nest in nests_of(function) if nest.name != "linalg.fill"]
+    sizes = [_bytes(nest) for nest in nests]
     return len(nests), None if None in sizes else sum(size or 0 for size in sizes)
 
 
 def _nest(operation: ir.Operation) -> Nest:
-    named = [name_of(operation.location), *(name_of(each.location) for each in all_operations_in(operation))]
+    named = [name_of(operation.location), *(name_of(inner.location) for inner in all_operations_in(operation))]
     kind = name_of_structured(operation) if _is_structured(operation) else operation.name.rpartition(".")[2]
     label = next((name for name in named if name), None)
-    spans = [span for each in (operation, *all_operations_in(operation)) for span in spans_in(each)]
+    spans = [span for inner in (operation, *all_operations_in(operation)) for span in spans_in(inner)]
     span = span_of(operation.location) or next(iter(spans), None)
     line = f"{span.file.rpartition('/')[2]}:{span.line}" if span else ""
     return Nest(f"{kind} {label}" if label else kind, line, _bytes(operation), _flops(operation, 1))
@@ -119,10 +119,10 @@ def _nest(operation: ir.Operation) -> Nest:
 
 def _bytes(operation: ir.Operation) -> int | None:
     """Return the bytes of every array from outside that the nest names, once each."""
-    inside = {result for each in all_operations_in(operation) for result in each.results}
+    inside = {result for inner in all_operations_in(operation) for result in inner.results}
     outside: list[ir.Value] = []
-    for each in all_operations_in(operation):
-        for value in each.operands:
+    for inner in all_operations_in(operation):
+        for value in inner.operands:
             if isinstance(value.type, ir.MemRefType) and value not in inside and value not in outside:
                 outside.append(value)
     sizes = [_size(value.type) for value in outside]
@@ -148,8 +148,8 @@ def _flops(operation: ir.Operation, times: int | None) -> int | None:
     total = 0
     for region in operation.regions:
         for block in region.blocks:
-            for each in block.operations:
-                part = _flops(each.operation, times * inner)
+            for step in block.operations:
+                part = _flops(step.operation, times * inner)
                 if part is None:
                     return None
                 total += part
@@ -157,7 +157,7 @@ def _flops(operation: ir.Operation, times: int | None) -> int | None:
 
 
 def _arithmetic_in(operation: ir.Operation) -> Iterator[bool]:
-    return (each.name in ARITHMETIC for each in all_operations_in(operation))
+    return (inner.name in ARITHMETIC for inner in all_operations_in(operation))
 
 
 def _iterations(operation: ir.Operation) -> int | None:

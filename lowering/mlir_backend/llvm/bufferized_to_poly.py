@@ -50,7 +50,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_passes(module, PREPARE, context)
             if not any(map(_is_hidden, all_operations(module))):
                 fuses = single_assignment.may_be_fused(module)
-                run_passes(module, [each for each in OPTIMIZE if fuses or each.name != FUSION], context)
+                run_passes(module, [step for step in OPTIMIZE if fuses or step.name != FUSION], context)
     return module
 
 

@@ -102,13 +102,13 @@ def may_be_fused(module: ir.Module) -> bool:
 
 def _accesses(nest: ir.Operation) -> list[tuple[ir.Value, bool, bool]]:
     """Return the buffers that a nest accesses, whether each is written, and whether by all counters in order."""
-    found = []
+    accesses = []
     for operation in all_operations(nest):
         if operation.name in ("affine.load", "affine.store"):
             is_store = operation.name == "affine.store"
             buffer, *indices = list(operation.operands)[is_store:]
-            found.append((buffer, is_store, indices == _counters(operation, nest) and _is_identity(operation)))
-    return found
+            accesses.append((buffer, is_store, indices == _counters(operation, nest) and _is_identity(operation)))
+    return accesses
 
 
 def _is_identity(operation: ir.Operation) -> bool:

@@ -145,7 +145,7 @@ class _Offload:
             inner = list(self.statements(_flat(statement.body), guards))
             # Memory is allocated once, not in each iteration.
             yield from filter(_is_constant_array, inner)
-            inner = [each for each in inner if not _is_constant_array(each)]
+            inner = [child for child in inner if not _is_constant_array(child)]
             yield tirx.For(statement.loop_var, statement.min, statement.extent, statement.kind, sequence(*inner))
 
     def _branch(self, branch: Any, guards: tuple[Any, ...]) -> Iterator[Any]:

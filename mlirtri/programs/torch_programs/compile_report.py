@@ -78,10 +78,10 @@ class TorchReport:
     def __str__(self) -> str:
         lines = [f"{_count(len(self.graphs), 'graph')} reached mlirtri"]
         for graph in self.graphs:
-            at = f" at {graph.span}" if graph.span else ""
-            made = f"{_count(graph.kernels(), 'kernel')}, {graph.seconds:.2f} s"
-            end = f"refused: {graph.refused}" if graph.refused else made
-            lines.append(f"  {graph.name}{at}: {_count(graph.operators, 'operator')}, {end}")
+            location = f" at {graph.span}" if graph.span else ""
+            compiled = f"{_count(graph.kernels(), 'kernel')}, {graph.seconds:.2f} s"
+            end = f"refused: {graph.refused}" if graph.refused else compiled
+            lines.append(f"  {graph.name}{location}: {_count(graph.operators, 'operator')}, {end}")
         for frame in self.frames:
             if frame.refused:
                 lines.append(f"{frame.span}: {frame.name} runs eagerly: {frame.refused}")

@@ -238,7 +238,7 @@ class _Gradient:
         values = dict(zip(context.names, context.saved_tensors, strict=True)) | context.constants
         values |= {name: incoming[number].contiguous() for name, number in self.incoming.items()}
         given = self.operator.overload(*[values[name] for name in self.needed])
-        found = iter([given] if self.operator.results == 1 else given)
+        results = iter([given] if self.operator.results == 1 else given)
         count = sum(context.differentiable)
         if self.operator.results != count:
             kernel = self.operator.kernel
@@ -246,7 +246,7 @@ class _Gradient:
                 f"{kernel.__name__} returns {self.operator.results} gradients, and {self.of.name} has {count} "
                 "floating-point tensors", kernel.signature.span,
             )  # fmt: skip
-        return tuple(next(found) if is_differentiable else None for is_differentiable in context.differentiable)
+        return tuple(next(results) if is_differentiable else None for is_differentiable in context.differentiable)
 
 
 def _is_differentiable(value: Any) -> bool:

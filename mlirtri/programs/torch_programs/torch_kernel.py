@@ -67,7 +67,7 @@ class TorchKernel(Kernel):
 
     def _watching(self, call: Call) -> Call:
         """Return the call that looks first whether a weight, of which it has a copy, was written in the meantime."""
-        watch = WeightWatch([each for each in self.params.values() if isinstance(each, torch.Tensor)])
+        watch = WeightWatch([weight for weight in self.params.values() if isinstance(weight, torch.Tensor)])
 
         def watched(*arguments: Any, **keywords: Any) -> Any:
             if watch.is_changed():

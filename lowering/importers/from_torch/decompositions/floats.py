@@ -189,7 +189,7 @@ def scaled_sum(sign: int) -> Callable[..., Any]:
         if kind not in (torch.float16, torch.bfloat16) or alpha == 1:
             return NotImplemented
         like = x if isinstance(x, Tensor) else y
-        first, second = (_wide(_as_tensor(each, like.to(kind)).to(kind)) for each in (x, y))
+        first, second = (_wide(_as_tensor(operand, like.to(kind)).to(kind)) for operand in (x, y))
         return (first + second * (sign * rounded(float(alpha), kind))).to(kind)
 
     return apply
@@ -213,7 +213,7 @@ def xlogy(x: Any, y: Any) -> Tensor:
     kind = torch.result_type(x, y)
     kind = kind if kind.is_floating_point else torch.get_default_dtype()
     like = x if isinstance(x, Tensor) else y
-    x, y = (_as_tensor(each, like.to(kind)).to(kind) for each in (x, y))
+    x, y = (_as_tensor(operand, like.to(kind)).to(kind) for operand in (x, y))
     zero = torch.zeros((), dtype=kind, device=like.device)
     return torch.where(torch.isnan(y), y, torch.where(x == 0, zero, x * torch.log(y)))
 

@@ -123,7 +123,7 @@ def _both(reduction: _Reduction, fast: _Fast, exact: Stmt, alone: Stmt | None) -
 def _onto_total(reduction: _Reduction) -> tuple[Any, Sum]:
     """Return the loop and its sum with `total` in place of the scalar buffer."""
     scalar, total = reduction.sum.scalar, reduction.total
-    body = with_accesses(reduction.loop.body, lambda buffer, at: (total, at) if buffer.same_as(scalar) else None)
+    body = with_accesses(reduction.loop.body, lambda buffer, index: (total, index) if buffer.same_as(scalar) else None)
     return with_body(reduction.loop, body), replace(reduction.sum, scalar=total)
 
 

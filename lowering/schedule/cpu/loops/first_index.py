@@ -113,23 +113,23 @@ def _found(first: Buffer, position: Expr, flags: Buffer, lanes: int) -> Stmt:
     number, numbers = new_buffer("number", "int32", 1), new_buffer("numbers", "int32", 1, width)
 
     def numbered(start: int, lane: Any) -> Stmt:
-        at = [_ZERO, plus(index(start), lane)]
+        indices = [_ZERO, plus(index(start), lane)]
         value = tirx.Select(
-            tirx.NE(tirx.BufferLoad(flags, at), _NO), tirx.Cast("int32", at[1]), tirx.IntImm("int32", width)
+            tirx.NE(tirx.BufferLoad(flags, indices), _NO), tirx.Cast("int32", indices[1]), tirx.IntImm("int32", width)
         )
-        return tirx.BufferStore(numbers, value, at)
+        return tirx.BufferStore(numbers, value, indices)
 
     vectors = [
         for_loop("lane", lanes, lambda lane, start=start: numbered(start, lane), tirx.ForKind.VECTORIZED)
         for start in range(0, width, lanes)
     ]
     smallest = Sum(number, tirx.Min, None, tirx.BufferLoad(number, [_ZERO]))
-    found = position + tirx.Cast("int64", tirx.BufferLoad(number, [_ZERO]))
+    position_of_match = position + tirx.Cast("int64", tirx.BufferLoad(number, [_ZERO]))
     return sequence(
         tirx.AllocBuffer(number),
         tirx.AllocBuffer(numbers),
         tirx.BufferStore(number, tirx.IntImm("int32", width), [_ZERO]),
         *vectors,
         combined(smallest, numbers, lanes, width),
-        tirx.BufferStore(first, tirx.min(tirx.BufferLoad(first, [_ZERO]), found), [_ZERO]),
+        tirx.BufferStore(first, tirx.min(tirx.BufferLoad(first, [_ZERO]), position_of_match), [_ZERO]),
     )

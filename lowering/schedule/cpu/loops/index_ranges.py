@@ -49,9 +49,9 @@ def in_ranges(loop: Any, count: Any) -> Any:
         return fresh(tirx.For(step, index(0), length, tirx.ForKind.SERIAL, shifted, None, dict(loop.annotations)))
 
     outside = new_buffer("outside", "int64", 1)
-    found = tirx.BufferLoad(outside, [index(0)])
-    note = tirx.BufferStore(outside, found | _is_outside(sizes), [index(0)])
-    branch = tirx.IfThenElse(tirx.EQ(found, index(0)), part(_without_checks(loop.body, sizes)), part(loop.body))
+    flag = tirx.BufferLoad(outside, [index(0)])
+    note = tirx.BufferStore(outside, flag | _is_outside(sizes), [index(0)])
+    branch = tirx.IfThenElse(tirx.EQ(flag, index(0)), part(_without_checks(loop.body, sizes)), part(loop.body))
     clear = tirx.BufferStore(outside, index(0), [index(0)])
     body = sequence(tirx.AllocBuffer(outside), clear, part(note), branch)
     return tirx.For(block, index(0), chunks_in(count + index(BLOCK - 1), BLOCK), tirx.ForKind.SERIAL, body)
@@ -65,7 +65,7 @@ def _checked_indices(loop: Any) -> Sizes:
     """Return the integers that the body reads from memory, and compares with a size and with 0 or less."""
     body = list(loop.body.seq) if isinstance(loop.body, tirx.SeqStmt) else [loop.body]
     stored = {store.buffer for store in nodes_in(loop.body, tirx.BufferStore)}
-    names = [each.var for each in body if isinstance(each, tirx.Bind)]
+    names = [statement.var for statement in body if isinstance(statement, tirx.Bind)]
     least: dict[Any, int] = {}
     for test in nodes_in(loop.body, tirx.GE):
         if isinstance(test.b, tirx.IntImm) and any(test.a.same_as(name) for name in names) and test.b.value > 0:
@@ -73,13 +73,13 @@ def _checked_indices(loop: Any) -> Sizes:
             least[test.a] = min(size, least.get(test.a, size))
     tests = [test for test in nodes_in(loop.body, tirx.LT) if isinstance(test.b, tirx.IntImm) and test.b.value <= 0]
     sizes = {}
-    for each in body:
-        load = each.value if isinstance(each, tirx.Bind) else None
-        is_checked = isinstance(load, TensorLoad) and each.var in least and load.source not in stored
-        if not is_checked or not any(test.a.same_as(each.var) for test in tests):
+    for statement in body:
+        load = statement.value if isinstance(statement, tirx.Bind) else None
+        is_checked = isinstance(load, TensorLoad) and statement.var in least and load.source not in stored
+        if not is_checked or not any(test.a.same_as(statement.var) for test in tests):
             continue
         if len(load.indices) == 1 and not depends_on(load.indices[0], names) and linear(load.indices[0], {}):
-            sizes[each.var] = (load, least[each.var])
+            sizes[statement.var] = (load, least[statement.var])
     return sizes
 
 

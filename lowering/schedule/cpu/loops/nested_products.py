@@ -92,16 +92,16 @@ def flat(statements: Sequence[Any]) -> list[Any]:
 
 def _has_product(loop: Any) -> bool:
     """Return whether a loop contains a nest of three loops that is large enough for a product."""
-    found: list[bool] = []
+    products: list[bool] = []
 
     def visit(node: Any) -> None:
         work, depth = 1, 0
         while isinstance(node, tirx.For) and isinstance(node.extent, tirx.IntImm):
             work, depth, node = work * node.extent.value, depth + 1, node.body
-        found.append(depth >= 3 and work >= LEAST_WORK and isinstance(node, tirx.BufferStore))
+        products.append(depth >= 3 and work >= LEAST_WORK and isinstance(node, tirx.BufferStore))
 
     structural_walk(loop.body, (tirx.For, visit))
-    return any(found)
+    return any(products)
 
 
 def _loops(contraction: Contraction, target: Target) -> Any:
