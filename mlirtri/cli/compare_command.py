@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from mlirtri.cli.options import arguments_option, by_name, schedules_option
+from mlirtri.cli.options import Arguments, arguments_option, by_name, schedules_option
 from mlirtri.cli.terminal import show, waiting
 from mlirtri.errors import KernelError
 from mlirtri.lowering.pipelines import COMPARED_PIPELINES, PIPELINE_STAGES
@@ -59,21 +59,10 @@ def _forms(command: Any) -> Any:
 @click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write there, not to stdout.")
 @click.option("--baseline", metavar="FILE", help="Instead, changes since that --json beyond noise; status 1 if worse.")
 def compare(
-    files,
-    arguments,
-    pipelines,
-    targets,
-    schedules,
-    variants,
-    beside,
-    repeat,
-    profile,
-    why,
-    bisect,
-    form,
-    output,
-    baseline,
-) -> int:
+    files: tuple[str, ...], arguments: Arguments, pipelines: tuple[str, ...], targets: tuple[str, ...],
+    schedules: tuple[str, ...], variants: tuple[tuple[str, Any], ...], beside: tuple[str, ...], repeat: int | None,
+    profile: bool, why: bool, bisect: bool, form: str | None, output: str | None, baseline: str | None,
+) -> int:  # fmt: skip
     """Compile kernels by every pipeline, run them on random data beside torch or NumPy, and show what each way costs.
 
     A FILE is Python (FILE.py::name, FILE.py::a,b or 'FILE.py::*'), MLIR, StableHLO, TOSA, ONNX or torch.export's. With

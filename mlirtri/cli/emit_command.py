@@ -14,6 +14,7 @@ from mlirtri.cli.difference_commands import (
     pipeline_difference,
 )
 from mlirtri.cli.options import (
+    Arguments,
     arguments_option,
     by_name,
     file_argument,
@@ -53,21 +54,10 @@ COMMENTS = {"python": "#", "tvmscript": "#", "asm": "#", "llvm": ";"}
 @target_option
 @schedule_option
 def emit(
-    file,
-    stages,
-    pass_name,
-    complete,
-    explain_fusion,
-    tasks,
-    as_json,
-    timing,
-    start,
-    arguments,
-    pipeline,
-    target,
-    schedule,
-    **difference,
-) -> None:
+    file: str, stages: tuple[str, ...], pass_name: str | None, complete: bool, explain_fusion: bool, tasks: bool,
+    as_json: bool, timing: bool, start: str | None, arguments: Arguments, pipeline: str | None, target: str | None,
+    schedule: str | None, **difference: Any,
+) -> None:  # fmt: skip
     """Print the IR of a kernel, stage by stage; of several, as FILE::a,b or FILE::*, one after the other.
 
     FILE.py is imported; the kernel's name may be left out when it has only one. Parameters annotated with a whole

@@ -17,6 +17,7 @@ from mlirtri.cli.difference_commands import diff
 from mlirtri.cli.emit_command import emit
 from mlirtri.cli.lit_commands import LIT_COMMANDS
 from mlirtri.cli.options import (
+    Arguments,
     arguments_option,
     by_name,
     file_argument,
@@ -88,7 +89,16 @@ def commands() -> None:
 @pipeline_option
 @target_option
 @schedule_option
-def build(file, output, ir, start, arguments, pipeline, target, schedule) -> None:
+def build(
+    file: str,
+    output: str,
+    ir: bool,
+    start: str | None,
+    arguments: Arguments,
+    pipeline: str | None,
+    target: str | None,
+    schedule: str | None,
+) -> None:
     """Compile a kernel (FILE is what `emit` takes) and save it as a folder that runs without the compiler."""
     from mlirtri.cli.kernel_files import compile_program, saved_files
 
@@ -105,7 +115,10 @@ def build(file, output, ir, start, arguments, pipeline, target, schedule) -> Non
 @click.option("--seconds", type=click.FloatRange(0), default=60.0, show_default=True, help="For all of them.")
 @click.option("--compare", "stages", metavar="STAGE", multiple=True, help="Show it default | tuned. Again for more.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
-def tune(file, arguments, pipeline, target, trials, seconds, stages, as_json) -> None:
+def tune(
+    file: str, arguments: Arguments, pipeline: str | None, target: str | None, trials: int, seconds: float,
+    stages: tuple[str, ...], as_json: bool,
+) -> None:  # fmt: skip
     """Search for faster schedules of a kernel by measuring; what is found serves --schedule meta from then on.
 
     With --trials 0 a schedule is taken unmeasured, so that CUDA code can be looked at where there is no GPU.
@@ -129,7 +142,7 @@ def tune(file, arguments, pipeline, target, trials, seconds, stages, as_json) ->
 @click.option("--passes", is_flag=True, help="Instead, the passes of a sample kernel, and whose they are.")
 @pipeline_option
 @target_option
-def stages(passes, pipeline, target) -> None:
+def stages(passes: bool, pipeline: str | None, target: str | None) -> None:
     """List the stages of each pipeline: what their text is, AKG's name for them, and the file of its lowering."""
     from mlirtri.cli.reports import passes_table, stages_table
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +14,11 @@ from mlirtri.lowering.pipelines import PIPELINE_STAGES
 if TYPE_CHECKING:
     from mlirtri.kernels.options import Options
     from mlirtri.lowering.core.target import Target
+
+
+Arguments = tuple[tuple[str, Any], ...]
+"""What ``--arg`` gives to a command: names with values."""
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Argument(click.ParamType):
@@ -28,7 +33,7 @@ class Argument(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-def by_name(arguments: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def by_name(arguments: Arguments) -> dict[str, Any]:
     """Return the values of ``--arg`` by name; raises `UnknownOptionError` for a name that is given twice."""
     values = dict(arguments)
     if len(values) != len(arguments):
@@ -38,27 +43,28 @@ def by_name(arguments: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def file_argument(metavar: str = "FILE[::KERNEL]") -> Any:
+def file_argument(metavar: str = "FILE[::KERNEL]") -> Decorator:
+    """Return the decorator that adds the argument `file` to a command."""
     return click.argument("file", metavar=metavar)
 
 
-def arguments_option(command: Any) -> Any:
+def arguments_option(command: Callable[..., Any]) -> Callable[..., Any]:
     text = "An argument: a=f32[2,3] is a tensor, n=i32:5 or n=i32:1..9 a run-time number, n=3 a value. Again for more."
     return click.option("--arg", "arguments", type=Argument(), multiple=True, help=text)(command)
 
 
-def start_option(command: Any) -> Any:
+def start_option(command: Callable[..., Any]) -> Callable[..., Any]:
     text = "FILE is IR of this stage, MLIR or TVMScript; the file - is stdin."
     return click.option("--from", "start", metavar="STAGE", help=text)(command)
 
 
-def pipeline_option(command: Any) -> Any:
+def pipeline_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--pipeline", type=click.Choice(list(PIPELINE_STAGES)), help="The pipeline; by default linalg."
     )(command)
 
 
-def target_option(command: Any) -> Any:
+def target_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--target", metavar="TARGET", help="cpu, gpu, cuda, cuda:sm_NN, cuda:emulated or spirv.")(
         command
     )
@@ -74,17 +80,18 @@ class Schedule(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-def schedule_option(command: Any) -> Any:
+def schedule_option(command: Callable[..., Any]) -> Callable[..., Any]:
     text = "default, none, meta or meta:trials=N,seconds=S."
     return click.option("--schedule", type=Schedule(), help=text)(command)
 
 
-def schedules_option(command: Any) -> Any:
+def schedules_option(command: Callable[..., Any]) -> Callable[..., Any]:
     text = "default, none, meta or meta:trials=N,seconds=S; again for more."
     return click.option("--schedule", "schedules", type=Schedule(), multiple=True, help=text)(command)
 
 
 def options_of(pipeline: str | None, target: str | Target | None, schedule: str | None) -> Options:
+    """Return the options of a compilation, None for those that the command line leaves out."""
     from mlirtri.kernels.options import Options
 
     return Options(target, pipeline, schedule)

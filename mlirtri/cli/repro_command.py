@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlirtri.cli.options import (
+    Arguments,
     arguments_option,
     by_name,
     file_argument,
@@ -42,7 +43,10 @@ if TYPE_CHECKING:
 @pipeline_option
 @target_option
 @schedule_option
-def repro(file, output, inputs, expected, arguments, pipeline, target, schedule) -> None:
+def repro(
+    file: str, output: Path, inputs: tuple[str, ...], expected: str | None, arguments: Arguments,
+    pipeline: str | None, target: str | None, schedule: str | None,
+) -> None:  # fmt: skip
     """Run a kernel that fails, as `run` does, and pack the failure into one file.
 
     It has the command, the error, the versions, the types and ranges of the arguments, the IR of the last stage that

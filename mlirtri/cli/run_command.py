@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlirtri.cli.options import (
+    Arguments,
     arguments_option,
     by_name,
     file_argument,
@@ -43,7 +44,10 @@ _PIPELINES = (*PIPELINE_STAGES, INTERPRETER)
 @target_option
 @click.option("--emulate", is_flag=True, help="Run CUDA on an emulated device, which checks every access; no GPU.")
 @schedule_option
-def run(file, inputs, output, expected, start, arguments, pipeline, target, emulate, schedule) -> int:
+def run(
+    file: str, inputs: tuple[str, ...], output: Path | None, expected: str | None, start: str | None,
+    arguments: Arguments, pipeline: str | None, target: str | None, emulate: bool, schedule: str | None,
+) -> int:  # fmt: skip
     """Compile a kernel, run it once and print what comes out.
 
     FILE is what `emit` takes. Arguments without --input are random, the same for each name in every run, whichever

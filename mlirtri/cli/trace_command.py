@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from mlirtri.cli.options import arguments_option, by_name, schedule_option, target_option
+from mlirtri.cli.options import Arguments, arguments_option, by_name, schedule_option, target_option
 from mlirtri.cli.terminal import waiting
 from mlirtri.errors import KernelError
 from mlirtri.lowering.pipelines import COMPARED_PIPELINES, PIPELINE_STAGES
@@ -22,7 +22,10 @@ _PIPELINE = click.Choice(list(PIPELINE_STAGES))
 @arguments_option
 @target_option
 @schedule_option
-def trace(files, output, pipelines, no_run, arguments, target, schedule) -> None:
+def trace(
+    files: tuple[str, ...], output: str, pipelines: tuple[str, ...], no_run: bool, arguments: Arguments,
+    target: str | None, schedule: str | None,
+) -> None:  # fmt: skip
     """Write a page with every stage and pass of kernels, by all pipelines side by side. FILE is what `compare` takes.
 
     The page is one file and needs no network. A pipeline that refuses the kernel shows its stages up to there.

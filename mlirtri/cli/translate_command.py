@@ -33,7 +33,10 @@ def _directions(command: Any) -> Any:
 @pipeline_option
 @target_option
 @click.argument("file", metavar="FILE[::FUNCTION]")
-def translate(direction, complete, inline, bytecode, report, as_json, output, pipeline, target, file) -> int | None:
+def translate(
+    direction: str | None, complete: bool, inline: bool, bytecode: bool, report: bool, as_json: bool,
+    output: Path | None, pipeline: str | None, target: str | None, file: str,
+) -> int:  # fmt: skip
     """Print one IR's program in another IR; the file - is stdin. TVMScript is trusted like a Python program.
 
     Without a direction, files of ONNX, StableHLO, TOSA, torch.export and TVMScript become MLIR, MLIR becomes Relax.
