@@ -90,15 +90,9 @@ def commands() -> None:
 @target_option
 @schedule_option
 def build(
-    file: str,
-    output: str,
-    ir: bool,
-    start: str | None,
-    arguments: Arguments,
-    pipeline: str | None,
-    target: str | None,
-    schedule: str | None,
-) -> None:
+    file: str, output: str, ir: bool, start: str | None, arguments: Arguments, pipeline: str | None,
+    target: str | None, schedule: str | None,
+) -> None:  # fmt: skip
     """Compile a kernel (FILE is what `emit` takes) and save it as a folder that runs without the compiler."""
     from mlirtri.cli.kernel_files import compile_program, saved_files
 

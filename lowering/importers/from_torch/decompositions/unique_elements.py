@@ -104,4 +104,5 @@ def _without_repetitions(x: Tensor, return_inverse: bool, return_counts: bool) -
 
 def _nothing(x: Tensor, shape: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Return the results for a tensor without elements; inverse indices have `shape`."""
-    return x.clone(), *(torch.zeros(size, dtype=torch.int64, device=x.device) for size in (shape, (0,)))
+    inverse, counts = (torch.zeros(size, dtype=torch.int64, device=x.device) for size in (shape, (0,)))
+    return x.clone(), inverse, counts
