@@ -40,7 +40,7 @@ test-forced: $(VENV)/.test  ## the tests with every schedule rule used that fits
 fuzz: $(VENV)/.test  ## random programs in all pipelines for two minutes; failures are reduced to tests in build/fuzz
 	PYTHONPATH=tests/support $(BIN)/python -m fuzz $(FUZZ_FLAGS)
 
-fuzz-hostile: $(VENV)/.test  ## damaged inputs of every door for a minute; findings are kept in build/hostile
+fuzz-hostile: $(VENV)/.test  ## damaged inputs of every entry point for a minute; findings are kept in build/hostile
 	PYTHONPATH=tests/support $(BIN)/python -m fuzz.hostile $(FUZZ_FLAGS)
 
 lit: $(VENV)/.test  ## the lit tests only

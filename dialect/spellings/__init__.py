@@ -13,5 +13,5 @@ Read in this order:
 - `kernel_api/`: methods of arrays and tensors, `math`, `cmath`, `mlirtri.*`, updates in place.
 - `registry.py`: imports all of them; lookup by name and by identity.
 
-The frontend, the front door and the documentation pages may import it. It loads neither torch nor MLIR.
+The frontend, `mlirtri` and the documentation pages may import it. It loads neither torch nor MLIR.
 """

@@ -11,5 +11,5 @@ Read in this order:
 - `relax_calls.py`, `tensorir_calls.py`: calls of Relax operators and of TensorIR functions, with TVM loaded.
 - `vdevices.py`: the devices of a Relax module, and its PrimFuncs by device.
 
-The frontend, `lowering.linalg`, the bridge, `lowering.relax`, the schedules, codegen and the front door may import it.
+The frontend, `lowering.linalg`, the bridge, `lowering.relax`, the schedules, codegen and `mlirtri` may import it.
 """

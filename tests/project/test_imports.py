@@ -170,7 +170,7 @@ LAYERS = (
         },
     ),
     Section(
-        "The front door",
+        "What users import and run",
         shared=(
             "errors settings dialect dialect.base dialect.bindings lowering.core lowering.toolchain lowering.pipelines"
         ),
@@ -289,7 +289,7 @@ def test_the_walk_without_tvm_imports_none_of_it():
     ],
 )
 def test_a_wrong_import_is_seen(statement):
-    """A module of `dialect` that imports the front door, in each way that there is."""
+    """A module of `dialect` imports `mlirtri.kernels`, in each way that there is."""
     files = modules()
     below = {package_of(name, files) for _, name in imported(statement, files)}
     assert below == {"kernels"}

@@ -1,6 +1,6 @@
-"""Send damaged inputs through every door, each in a worker process with limits of time and memory.
+"""Send damaged inputs through every entry point, each in a worker process with limits of time and memory.
 
-    PYTHONPATH=tests/support python -m fuzz.hostile --seconds 600 --doors mlir,onnx --seed 1 --out findings/
+    PYTHONPATH=tests/support python -m fuzz.hostile --seconds 600 --entries mlir,onnx --seed 1 --out findings/
 
 An input is read, compiled and called. It has to be right or to end in a `KernelError`. Anything else is a finding:
 another exception, the end of the process, more than the limits. Findings are written to ``--out``, and
@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from fuzz.hostile.doors import DOORS, SECONDS
+from fuzz.hostile.entries import ENTRIES, SECONDS
 from fuzz.hostile.mutations import mutated, with_other_fields
 from fuzz.hostile.seeds import ROOT, SEEDS, TEXT, with_mutated_members
 
@@ -31,12 +31,12 @@ SLOW = 20.0
 WORKER = "from fuzz.hostile.__main__ import serve; serve()"
 
 
-def outcome_of(door: str, data: bytes, report: Any) -> tuple[str, str]:
+def outcome_of(entry: str, data: bytes, report: Any) -> tuple[str, str]:
     """Return the kind of an input's end, and what identifies it."""
     from mlirtri.errors import CompilerBugError, KernelError
 
     try:
-        DOORS[door](data, report)
+        ENTRIES[entry](data, report)
     except CompilerBugError as error:
         return "bug", f"{error.message[:300]}"
     except KernelError as error:
@@ -50,7 +50,7 @@ def outcome_of(door: str, data: bytes, report: Any) -> tuple[str, str]:
 
 
 def serve() -> None:
-    """The worker: for each (door, data) it sends phases, then the outcome with its processor seconds."""
+    """The worker: for each (entry, data) it sends phases, then the outcome with its processor seconds."""
     from mlirtri.lowering.toolchain.worker_process import message_pipes
 
     requests, answer = message_pipes()
@@ -61,10 +61,10 @@ def serve() -> None:
     import warnings
 
     warnings.simplefilter("ignore")
-    for door, data in requests:
+    for entry, data in requests:
         start = time.process_time()
         answer(
-            ("outcome", *outcome_of(door, data, lambda phase: answer(("phase", phase))), time.process_time() - start)
+            ("outcome", *outcome_of(entry, data, lambda phase: answer(("phase", phase))), time.process_time() - start)
         )
 
 
@@ -80,27 +80,27 @@ class Driver:
         self.findings: collections.Counter[tuple[str, str, str]] = collections.Counter()
         self.slowest: dict[str, float] = collections.defaultdict(float)
 
-    def run(self, door: str, data: bytes) -> None:
-        kind, what, seconds = self._outcome(door, data)
-        self.slowest[door] = max(self.slowest[door], seconds)
+    def run(self, entry: str, data: bytes) -> None:
+        kind, what, seconds = self._outcome(entry, data)
+        self.slowest[entry] = max(self.slowest[entry], seconds)
         if seconds > SLOW and kind in ("refused", "right"):
             kind, what = "slow", f"{what} {seconds:.0f} s"
-        self.counts[door][kind] += 1
+        self.counts[entry][kind] += 1
         if kind in ("refused", "right"):
             return
-        self.findings[door, kind, what] += 1
-        if self.findings[door, kind, what] <= 2:
-            name = f"{door}-{kind}-{hashlib.sha1(data).hexdigest()[:8]}"
+        self.findings[entry, kind, what] += 1
+        if self.findings[entry, kind, what] <= 2:
+            name = f"{entry}-{kind}-{hashlib.sha1(data).hexdigest()[:8]}"
             self.out.mkdir(parents=True, exist_ok=True)
             (self.out / name).write_bytes(data)
             print(f"{name}: {what}", flush=True)
 
-    def _outcome(self, door: str, data: bytes) -> tuple[str, str, float]:
+    def _outcome(self, entry: str, data: bytes) -> tuple[str, str, float]:
         if not self.worker.is_running:
             self.worker.start()
         phase, start = "reading", time.monotonic()
         try:
-            self.worker.send((door, data))
+            self.worker.send((entry, data))
             while True:
                 message = self.worker.receive(max(start + SECONDS - time.monotonic(), 0.1))
                 if message[0] == "outcome":
@@ -115,29 +115,29 @@ class Driver:
             return "death", f"status {status} {phase}", time.monotonic() - start
 
     def report(self) -> None:
-        for door, counts in self.counts.items():
-            print(f"{door:12} {sum(counts.values()):6} inputs, slowest {self.slowest[door]:.1f} s: {dict(counts)}")
-        for (door, kind, what), count in self.findings.most_common():
-            print(f"{count:4} {door} {kind}: {what}")
+        for entry, counts in self.counts.items():
+            print(f"{entry:12} {sum(counts.values()):6} inputs, slowest {self.slowest[entry]:.1f} s: {dict(counts)}")
+        for (entry, kind, what), count in self.findings.most_common():
+            print(f"{count:4} {entry} {kind}: {what}")
 
 
-def _next_input(door: str, seeds: list[bytes], random: Random) -> bytes:
+def _next_input(entry: str, seeds: list[bytes], random: Random) -> bytes:
     data = random.choice(seeds)
-    if door == "pt2-members":
+    if entry == "pt2-members":
         return with_mutated_members(data, lambda content, is_text: mutated(content, random, is_text), random.choice)
-    if door == "onnx-fields":
+    if entry == "onnx-fields":
         import onnx
 
         model = onnx.load_model_from_string(data)
         with_other_fields(model, random)
         return model.SerializeToString()
-    return mutated(data, random, door in TEXT)
+    return mutated(data, random, entry in TEXT)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--doors", default=",".join(SEEDS))
+    parser.add_argument("--entries", default=",".join(SEEDS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("build/hostile"))
     parser.add_argument("--again", type=Path, help="run one finding in this process")
@@ -145,12 +145,12 @@ def main() -> None:
     if options.again:
         print(outcome_of(options.again.name.rsplit("-", 2)[0], options.again.read_bytes(), print))
         return
-    random, doors, driver = Random(options.seed), options.doors.split(","), Driver(options.out)
-    seeds = {door: SEEDS[door]() for door in doors}
+    random, entries, driver = Random(options.seed), options.entries.split(","), Driver(options.out)
+    seeds = {entry: SEEDS[entry]() for entry in entries}
     end = time.monotonic() + options.seconds
     while time.monotonic() < end:
-        for door in doors:
-            driver.run(door, _next_input(door, seeds[door], random))
+        for entry in entries:
+            driver.run(entry, _next_input(entry, seeds[entry], random))
     driver.worker.stop()
     driver.report()
 

@@ -1,4 +1,4 @@
-"""Valid inputs of every door: those of the tests, and a few small models."""
+"""Valid inputs of every entry point: those of the tests, and a few small models."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ SEEDS: dict[str, Callable[[], list[bytes]]] = {
     ),
 }
 TEXT = frozenset({"mlir", "stablehlo", "tosa", "relax", "stages", "tvm-stages", "manifest", "arguments", "opt"})
-"""Doors that take text."""
+"""Entry points that take text."""
 
 
 def with_mutated_members(

@@ -1,4 +1,4 @@
-"""Read, compile and call an input of each door; what comes back is an outcome, a refusal, or an exception."""
+"""Read, compile and call an input of each entry point; what comes back is an outcome, a refusal, or an exception."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _opt(data: bytes, report: Any) -> None:
         raise RuntimeError(f"status {finished.returncode}: {finished.stderr[-300:]}")
 
 
-DOORS = {
+ENTRIES = {
     "mlir": _by("from_mlir"), "bytecode": _by("from_mlir"), "stablehlo": _by("from_stablehlo"),
     "tosa": _by("from_tosa"), "onnx": _by("from_onnx"), "onnx-fields": _by("from_onnx"), "pt2": _archive,
     "pt2-members": _archive, "relax": _text_by("from_relax"), "stages": _stage, "tvm-stages": _tvm_stage,
