@@ -41,7 +41,7 @@ def torch_plan(op: str, operands: Sequence[Operand]) -> Plan:
 
 
 def torch_common_dtype(op: str, operands: Sequence[Operand]) -> DType:
-    """Return the common dtype.
+    """Return the dtype to which torch promotes the operands of an operation.
 
     Tensors of rank 1 and more come first, then rank 0, then Python scalars: a later one only adds its category.
 

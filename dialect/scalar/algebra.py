@@ -124,6 +124,7 @@ def bit_not(x: Scalar) -> Scalar:
 
 
 def absolute(x: Scalar) -> Scalar:
+    """Return |x|; that of the smallest integer wraps to itself."""
     if x.dtype.is_float:
         return Scalar(math.absf(x.value), x.dtype)
     # |INT_MIN| wraps to INT_MIN in both libraries; math.absi calls that poison, so select instead.

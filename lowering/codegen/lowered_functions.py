@@ -134,6 +134,7 @@ def device_module(functions: Iterable[Named], target: Target) -> IRModule:
 
 
 def source_of(device: IRModule, target: Target) -> str:
+    """Return the CUDA source of device functions."""
     with without_code():
         text = tvm.get_global_func("target.build.cuda")(device, target).inspect_source()
     # TVM prints infinities and NaN of 16-bit floats by names that no header defines.

@@ -32,6 +32,8 @@ def _reported_sizes() -> dict[int, int]:
 
 @dataclass(frozen=True)
 class Registers:
+    """The vector registers of a CPU: their width in bits, and how many there are."""
+
     bits: int
     count: int
 

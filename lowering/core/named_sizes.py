@@ -89,7 +89,7 @@ def _is_one_name(size: Size) -> bool:
 
 
 class _Writer:
-    """Writes steps, each once."""
+    """A size program that is being built: steps, of which equal ones are the same, and conditions."""
 
     def __init__(self, program: SizeProgram | None = None):
         self.steps = list(program.steps) if program else []

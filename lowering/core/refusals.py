@@ -71,6 +71,7 @@ def too_large(label: str, kind: ir.ShapedType, location: ir.Location | None) -> 
 
 
 def bytes_of(element: ir.Type) -> int:
+    """Return the bytes of an element; an `index` has 8."""
     if isinstance(element, ir.ComplexType):
         return 2 * bytes_of(element.element_type)
     if isinstance(element, (ir.IntegerType, ir.FloatType)):

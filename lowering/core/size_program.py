@@ -56,7 +56,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class SizeProgram:
-    """Steps in SSA order."""
+    """Sizes of results as arithmetic on sizes of arguments: steps in SSA order, and conditions on them."""
 
     steps: tuple[SizeStep, ...]
     sizes: tuple[tuple[int, int, int], ...]

@@ -26,6 +26,8 @@ _HELP = (
 
 @dataclass(frozen=True)
 class Budget:
+    """How long a search for schedules may take."""
+
     trials: int = 64
     """Schedules measured per PrimFunc; 0 measures none and takes the first valid one of the search space."""
     seconds: float = 60.0

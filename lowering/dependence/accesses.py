@@ -1,4 +1,4 @@
-"""What the body of a loop reads and writes of each loop-carried value, and which of these are reductions.
+"""List what a loop's body reads and writes of each loop-carried value, and find which of these are reductions.
 
 A loop-carried array is written by `tri.insert_slice` and read by `tri.extract_slice`; any other use reads all of it.
 """

@@ -1,4 +1,4 @@
-"""The numbers of iterations that lie between two accesses of the same element.
+"""Compute dependence distances: the numbers of iterations between two accesses of the same element.
 
 Access A of iteration I and access B of iteration I + d touch a common element where their intervals overlap on each
 axis. With equal coefficients c of the induction variable, intervals of m and n indices that begin at c I + p and at

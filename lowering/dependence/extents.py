@@ -1,4 +1,4 @@
-"""Tests whether two intervals of one axis overlap in any iterations: one ends before the other, or strides part them.
+"""Test whether two intervals of one axis overlap in any iterations: one ends before the other, or strides part them.
 
 Both are sound for any bounds: an interval's extremes come from the bounds of the loops, which may be linear forms of
 values that no iteration changes; of ``q = x // c`` it is known that ``c q <= x <= c q + c - 1``. The second is the GCD

@@ -1,4 +1,4 @@
-"""Indices as linear forms of induction variables and of values that are opaque, in `tri` IR and in `arith`.
+"""Write indices as linear forms of induction variables and opaque values, from `tri` IR and from `arith`.
 
 Two values that are computed by equal operations from equal operands have one form, wherever they stand.
 """

@@ -23,6 +23,8 @@ from mlirtri.lowering.frontend.updates import write
 
 @dataclass(frozen=True)
 class Method:
+    """A method of an array, before it is called: the array, and the function that the method's name stands for."""
+
     tensor: TriValue
     spelling: Spelling
 

@@ -20,6 +20,8 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 @dataclass(frozen=True)
 class KernelTree:
+    """The syntax tree of a kernel's function, and what it is compiled for."""
+
     function: Callable[..., Any]
     symbol: str
     file: str

@@ -42,7 +42,7 @@ def guard(module: ir.Module) -> None:
 
 
 def release(module: ir.Module) -> None:
-    """Erase the second uses."""
+    """Erase the uses that kept values from being fused."""
     for operation in all_operations(module):
         if operation.name == "bufferization.dealloc_tensor" and KEPT in operation.attributes:
             operation.erase()

@@ -63,6 +63,8 @@ class Line:
 
 
 class Breakpoint:
+    """Stop in the debugger, as `breakpoint()` in a kernel asks."""
+
     def __call__(self, state: Any) -> None:
         builtins.breakpoint()
 

@@ -86,6 +86,7 @@ def iterators(rank: int, axes: Collection[int]) -> list[str]:
 
 
 def converted(value: ir.Value, type_: TensorType, dtype: DType) -> ir.Value:
+    """Return a tensor cast to a dtype, element by element."""
     if type_.dtype == dtype:
         return value
     identity = ir.AffineMap.get_identity(type_.rank)

@@ -98,6 +98,7 @@ def outside(value: ir.Value, branch: ir.Operation) -> ir.Value | None:
 
 
 def is_inside(value: ir.Value, branch: ir.Operation) -> bool:
+    """Return whether a value is defined in a region of an operation, at any depth."""
     operation = value.owner.owner if is_block_argument(value) else value.owner.operation.parent
     while operation is not None and operation.operation != branch:
         operation = operation.operation.parent

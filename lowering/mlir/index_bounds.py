@@ -10,6 +10,8 @@ from mlirtri.lowering.mlir.reading import definition
 
 
 class Bounds(NamedTuple):
+    """The smallest and the largest value of an integer, both included."""
+
     low: int
     high: int
 

@@ -33,6 +33,7 @@ def element_type(dtype: DType) -> ir.Type:
 
 
 def tensor_type(kind: TensorType) -> ir.RankedTensorType:
+    """Return MLIR's type of a tensor; sizes known at run time only are dynamic."""
     return ir.RankedTensorType.get(
         [DYNAMIC if is_dynamic(size) else size for size in kind.shape], element_type(kind.dtype)
     )
@@ -43,6 +44,7 @@ def is_tensor(value: ir.Value) -> bool:
 
 
 def is_zeros(array: ir.Value) -> bool:
+    """Return whether a tensor is a `linalg.fill` of a constant zero."""
     fill = defined_by(array, "linalg.fill")
     constant = None if fill is None else defined_by(fill.operands[0], "arith.constant")
     return constant is not None and constant.attributes["value"].value == 0

@@ -111,6 +111,7 @@ def affine_index(
 
 
 def used_dimensions(mapping: ir.AffineMap) -> set[int]:
+    """Return the numbers of the dimensions that the results of an affine map depend on."""
     positions: set[int] = set()
     pending = list(mapping.results)
     while pending:

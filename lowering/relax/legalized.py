@@ -84,6 +84,7 @@ CALL_TIR = ir.Op.get("relax.call_tir")
 
 
 def locate_blocks(mod: IRModule) -> IRModule:
+    """Annotate blocks of TIR functions with the lines of their calls; each call gets a function of its own."""
     functions = relax_functions(mod)
     if not any(BINDING_LOCATIONS in (function.attrs or {}) for _, function in functions):
         return mod
@@ -158,6 +159,7 @@ def with_location(function: PrimFunc, location: str | None) -> PrimFunc:
 
 
 def fold_empty_loops(mod: IRModule) -> IRModule:
+    """Remove empty loops from TIR functions: of reductions the loops, else the whole nest."""
     changed = {}
     for gv, function in mod.functions_items():
         if isinstance(function, PrimFunc):

@@ -39,7 +39,7 @@ class Library:
 
 @dataclass(frozen=True)
 class KernelExecutable:
-    """Straight-line launches."""
+    """A kernel without branches: launches of compiled functions, one after the other."""
 
     kernels: int
     bytes: int | None

@@ -62,6 +62,7 @@ def groups_of(extent: Any, lanes: int, body: Callable[[Any, int], Any]) -> Any:
 
 
 def in_lanes(count: int, body: Callable[[Any], Any]) -> Any:
+    """Return ``body(lane)`` in a vectorised loop over `count` lanes, or for the only lane."""
     if count == 1:
         return body(index(0))
     return for_loop("lane", count, body, tirx.ForKind.VECTORIZED)

@@ -40,6 +40,8 @@ _MESSAGE_LINES = 6
 
 @dataclass(frozen=True)
 class Pass:
+    """A pass on a module: its name, what runs it, and why it runs."""
+
     name: str
     run: Callable[[IRModule], IRModule]
     why: str = ""

@@ -85,7 +85,7 @@ def runtime_library() -> ctypes.CDLL:
 
 @cache
 def machine_library() -> ctypes.CDLL:
-    """Load Relax's virtual machine."""
+    """Return the library with Relax's virtual machine, which is loaded at the first call."""
     runtime()
     return _loaded("tvm_runtime_extra")
 

@@ -138,7 +138,7 @@ class ExecutorPool:
         self._last = time.monotonic()
 
     def submit(self, tag: Any, function: Callable[..., Any], *arguments: Any) -> None:
-        """Submit a call."""
+        """Start a call as soon as a worker is free; `finished` gives its result beside `tag`."""
         self._tags[self._executor.submit(function, *arguments)] = tag
         self._last = time.monotonic()
 

@@ -43,6 +43,8 @@ class ProcessTimedOut(ProcessDied):
 
 @dataclass(frozen=True)
 class Limits:
+    """What a worker may use for one request."""
+
     seconds: float = math.inf
     """Processor time."""
     bytes: int | None = None

@@ -1,4 +1,4 @@
-"""`mlirtri cache`: look at the disk cache, check it, and make room."""
+"""`mlirtri cache`: look at the disk cache, check it, and free its space."""
 
 from __future__ import annotations
 

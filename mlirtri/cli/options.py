@@ -22,6 +22,8 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Argument(click.ParamType):
+    """The type of ``--arg``: a name and a value."""
+
     name = "NAME=VALUE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -71,6 +73,8 @@ def target_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Schedule(click.ParamType):
+    """The type of ``--schedule``."""
+
     name = "SCHEDULE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:

@@ -1,4 +1,4 @@
-"""A document to its diagnostics and to the types of its expressions, by the stages up to `tri`: no TVM is loaded."""
+"""Find the diagnostics of a document and the types of its expressions, by the stages up to `tri`: no TVM is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of a file, saved or not, to the kernels in it and the arguments that comments give them.
+"""Find the kernels in the text of a file, saved or not, and the arguments that comments give them.
 
 A kernel whose parameters have no whole types is checked for the arguments of a comment above it, or of a lit test::
 
@@ -45,7 +45,7 @@ class CheckedKernel:
 
 @dataclass
 class Document:
-    """What a text defines."""
+    """The kernels that a text defines, and the errors of reading it."""
 
     kernels: list[CheckedKernel] = field(default_factory=list)
     errors: list[KernelError] = field(default_factory=list)

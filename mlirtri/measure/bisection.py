@@ -27,8 +27,8 @@ Judge = Callable[[str, str], bool | None]
 
 
 @dataclass(frozen=True)
-class Found:
-    """Where numbers change."""
+class FirstDifference:
+    """The first stage, and the first pass in it, whose text computes other numbers."""
 
     stage: str | None
     """The stage whose text is the first wrong one; None if all that can be run are right."""
@@ -59,7 +59,7 @@ def bisected(
     return notes or ["no row has an element that rounding does not explain: there is nothing to bisect"]
 
 
-def first_wrong(kernel: Kernel, judge: Judge) -> Found:
+def first_wrong(kernel: Kernel, judge: Judge) -> FirstDifference:
     """Return the first stage, and the first pass in it, that the judge calls wrong."""
     right = None
     for name, record in kernel.compilation.records.items():
@@ -67,9 +67,9 @@ def first_wrong(kernel: Kernel, judge: Judge) -> Found:
             continue
         verdict = judge(record.complete(), name)
         if verdict is False:
-            return Found(name, _first_wrong_pass(kernel, name, right, judge), right)
+            return FirstDifference(name, _first_wrong_pass(kernel, name, right, judge), right)
         right = name if verdict else right
-    return Found(None, before=right)
+    return FirstDifference(None, before=right)
 
 
 def _first_wrong_pass(kernel: Kernel, stage: str, before: str | None, judge: Judge) -> str | None:

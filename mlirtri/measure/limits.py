@@ -27,7 +27,7 @@ _SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Limits:
-    """The machine's roofline."""
+    """What this machine can do at most: the two limits of its roofline."""
 
     flops: float
     """Floating-point operations per second of a large product of fp32 matrices."""

@@ -19,14 +19,14 @@ Wait = Callable[[], None]
 
 @dataclass(frozen=True)
 class Timed:
-    """A call to time."""
+    """A call to time, and what restores its arguments before."""
 
     call: Callable[[], Any]
     prepare: Callable[[], Any] | None = None
     """Runs before each call and is not timed: restores what the call writes."""
 
     def prepared(self) -> Any:
-        """Prepare, then call."""
+        """Restore what the call writes, and call; return the results."""
         if self.prepare is not None:
             self.prepare()
         return self.call()

@@ -1,4 +1,4 @@
-"""Diagnostics of `mlirtri-opt`: collected, printed as mlir-opt prints them, or held against the test's comments."""
+"""Diagnostics of `mlirtri-opt`: collected, printed as mlir-opt prints them, or compared with the comments of a test."""
 
 from __future__ import annotations
 

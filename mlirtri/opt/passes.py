@@ -1,4 +1,4 @@
-"""The part of `mlirtri-opt` that speaks MLIR: one transformation."""
+"""Parse a file, run passes on it and print it, with the diagnostics of MLIR: one run of `mlirtri-opt`."""
 
 from __future__ import annotations
 

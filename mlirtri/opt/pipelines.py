@@ -1,4 +1,4 @@
-"""From the command line of `mlirtri-opt` to the passes to run, upstream's and ours."""
+"""Parse the passes of a command line of `mlirtri-opt`, upstream's and ours."""
 
 from __future__ import annotations
 

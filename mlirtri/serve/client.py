@@ -1,4 +1,4 @@
-"""Asks a server to do what a command line says: the same output, exit status and signals, without the imports."""
+"""Ask a server to do what a command line says: the same output, exit status and signals, without the imports."""
 
 from __future__ import annotations
 

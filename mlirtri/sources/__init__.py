@@ -1,4 +1,4 @@
-"""From files to what is in them: kernels and graphs of Python files, programs of other files.
+"""Load what files hold: kernels and graphs of Python files, programs of other files.
 
 *Takes* ``FILE.py``, ``FILE.py::name``, or the path of a program.
 *Gives* a `JitFunction`, a `Graph` or a `Program`.

@@ -1,4 +1,4 @@
-"""From a file to the program in it: MLIR, StableHLO, TOSA, ONNX, torch, or Relax."""
+"""Load the program of a file: MLIR, StableHLO, TOSA, ONNX, torch, or Relax."""
 
 from __future__ import annotations
 

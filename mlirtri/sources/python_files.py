@@ -1,4 +1,4 @@
-"""From ``FILE.py::name`` to the kernel or graph that it names.
+"""Load the kernel or graph that ``FILE.py::name`` names.
 
 A Python file is imported, so its top level runs; its prints go to stderr.
 """

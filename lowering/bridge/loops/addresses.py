@@ -119,7 +119,7 @@ def decided(operation: ir.Operation, operands: Sequence[Scalar]) -> bool | None:
 
 
 def plain_arithmetic(operation: ir.Operation, operands: Sequence[Scalar], bounds: Bounds) -> Scalar:
-    """Build plain arithmetic, simplified."""
+    """Return the TIR of an integer operation whose result has these bounds, simplified."""
     expression = {**_RING, **_QUOTIENTS}[operation.name](*(operand.expression for operand in operands))
     scalar = joined(expression, operands, bounds)
     if scalar.reads:

@@ -68,6 +68,7 @@ class LoopTranslation:
 
 
 def sequence(statements: Sequence[Any]) -> Any:
+    """Return statements in order as one; without any, a statement that does nothing."""
     if not statements:
         return tirx.Evaluate(tirx.IntImm("int32", 0))
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))

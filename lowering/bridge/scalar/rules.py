@@ -72,6 +72,7 @@ def dtype_name(expression: Expr) -> str:
 
 
 def cast(expression: Expr, dtype: str) -> Expr:
+    """Return an expression in another dtype; constants stay constants."""
     if dtype_name(expression) == dtype:
         return expression
     if isinstance(expression, tirx.FloatImm) and dtype.startswith(("float", "bfloat")):

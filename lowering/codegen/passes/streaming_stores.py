@@ -34,6 +34,7 @@ _TYPES = {"float16": "half", "float32": "float", "float64": "double"}
 
 
 def with_streaming_stores(function: PrimFunc) -> PrimFunc:
+    """Return the function with non-temporal stores into large buffers that it does not read."""
     large: list[Any] = []
 
     def note(node: Any) -> None:

@@ -93,6 +93,7 @@ BREAKPOINT = "mlirtri.breakpoint"
 
 
 def emit_breakpoint(location: ir.Location | None) -> None:
+    """Emit the call that stops in the debugger where the interpreter runs it, and declare its function."""
     block = ir.InsertionPoint.current.block
     module = block.owner
     while module.name != "builtin.module":

@@ -28,6 +28,8 @@ _VERSION = count(1)
 
 @dataclass(eq=False)
 class Storage:
+    """The memory of an array or a view: its content as an SSA value, and what is known of writes to it."""
+
     value: TriValue
     """Its current content."""
     argument: int | None = None

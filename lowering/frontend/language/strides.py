@@ -37,6 +37,7 @@ def keeps_memory(shape: Sequence[Any], steps: Sequence[Step], contiguous: bool =
 
 
 def row_major(shape: Sequence[int]) -> Layout:
+    """Return the sizes of a shape with their row-major strides in elements."""
     layout: Layout = []
     stride = 1
     for size in reversed(shape):

@@ -27,7 +27,7 @@ _TO_INTEGER = ("arith.fptosi", "arith.fptoui")
 
 
 def rewrite(module: ir.Module) -> None:
-    """Insert the assertions."""
+    """Assert before gathers that indices are inside, before integer divisions that the divisor is not 0."""
     # The module itself stands in no block, so that nothing can be inserted before it.
     for operation in all_operations(module)[1:]:
         with operation.location, ir.InsertionPoint(operation):

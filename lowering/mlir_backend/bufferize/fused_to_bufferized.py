@@ -95,12 +95,14 @@ def lower(module: ir.Module, context: CompileContext, takes_strides: bool = Fals
 
 
 def note_counts(module: ir.Module, kernels: int, moved: int | None) -> None:
+    """Set the module's attributes for the number of loop nests and the bytes that they move."""
     for name, number in zip(COUNTS, (kernels, moved), strict=True):
         if number is not None:
             module.operation.attributes[name] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
 
 
 def refuse_strides(module: ir.Module) -> None:
+    """Raise `UnsupportedOperationError` for a function with an argument that need not be row-major."""
     for function in public_functions(module):
         if strides_of(function):
             raise UnsupportedOperationError(

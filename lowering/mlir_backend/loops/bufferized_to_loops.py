@@ -64,6 +64,7 @@ def to_loops(module: ir.Module, context: CompileContext) -> ir.Module:
 
 
 def copies_to_linalg(module: ir.Module) -> None:
+    """Replace each `memref.copy` by `linalg.copy`, which becomes loops."""
     for copy in operations_named(module, "memref.copy"):
         source, target = copy.operands
         with ir.InsertionPoint(copy), copy.location:

@@ -1,4 +1,4 @@
-"""Imperative kernels for CUDA: each parallel loop is a launch with a grid-stride loop, what is between one thread's.
+"""Schedule imperative kernels for CUDA: a launch with a grid-stride loop per parallel loop, of one thread between them.
 
     x = 0                                       one thread: x[0] = 0
     for step in range(9):  # in order           host: for step in range(9):

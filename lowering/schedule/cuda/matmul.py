@@ -125,6 +125,8 @@ def is_one_kernel(schedule: Schedule) -> bool:
 
 
 class TensorCoreKernel:
+    """A product on tensor cores as statements: copies into shared memory, fragments, products, the epilogue."""
+
     def __init__(self, contraction: Contraction, left: Any, right: Any, kind: Multiplication, tile: BlockTile):
         """Take the factors `left` and `right` as they are before they are widened."""
         self.contraction, self.kind, self.tile = contraction, kind, tile

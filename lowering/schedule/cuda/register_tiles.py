@@ -60,6 +60,8 @@ def _kernel(contraction: Contraction, _target: Target) -> Any:
 
 
 class RegisterTileKernel(TensorCoreKernel):
+    """The statements of a product of fp32, whose tile of sums is in the registers of each thread."""
+
     def _registers(self) -> list[Any]:
         tile = self.tile
         self.rows, self.columns = tile.rows // tile.down // DOWN, tile.columns // tile.across // ACROSS

@@ -180,7 +180,7 @@ class Trials:
 
 
 class Built:
-    """One schedule, compiled."""
+    """A schedule of the search, compiled to a function that can be timed."""
 
     def __init__(self, trials: Trials, library: Any):
         self.library = library

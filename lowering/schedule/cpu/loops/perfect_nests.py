@@ -55,6 +55,7 @@ class Nest:
 
 
 def nest_of(statement: Stmt) -> Nest | None:
+    """Return a perfect nest of loops around one store; None for any other statement."""
     axes: list[Axis] = []
     while isinstance(statement, tirx.For):
         extent = statement.extent
@@ -108,6 +109,8 @@ def axis_of(position: Any, axes: Mapping[Any, Any]) -> Any:
 
 
 def reading(store: Stmt, buffer: Buffer, value: Any) -> Any:
+    """Return a store with `value` in place of the loads from a buffer."""
+
     def load(node: Any) -> Any:
         return value if node.source.same_as(buffer) else node
 
@@ -140,6 +143,7 @@ def _is_widened(value: Any) -> bool:
 
 
 def contains_let(node: Any) -> bool:
+    """Return whether an expression binds a variable."""
     lets: list[Any] = []
     structural_walk(node, (tirx.Let, lets.append))
     return bool(lets)
