@@ -84,7 +84,7 @@ CALL_TIR = ir.Op.get("relax.call_tir")
 
 
 def locate_blocks(mod: IRModule) -> IRModule:
-    """Annotate blocks of TIR functions with the lines of their calls; each call gets a function of its own."""
+    """Annotate blocks of TIR functions with the line of their call; calls on several lines get a clone each."""
     functions = relax_functions(mod)
     if not any(BINDING_LOCATIONS in (function.attrs or {}) for _, function in functions):
         return mod
