@@ -168,12 +168,20 @@ def test_edited_source_runs(tmp_path, monkeypatch):
     torch.testing.assert_close(mt.jit(lambda_free, target=target())(a), torch.exp(torch.cos(a)))
 
 
-def test_a_saved_kernel_runs_in_this_process_and_the_next_compiles(tmp_path):
+PROGRAM = """
+import torch
+import mlirtri as mt
+
+a = torch.ones(64, device="cuda")
+loaded = mt.load("saved")
+torch.testing.assert_close(loaded(a), torch.exp(torch.sin(a)))
+plus = mt.jit(lambda a: a + 1, target="TARGET")
+assert plus(a).sum().item() == 128
+"""
+
+
+def test_a_process_loads_a_kernel_and_then_compiles_one(tmp_path):
     a = torch.randn(64, device="cuda")
     mt.jit(lambda_free).compile(a, target=target()).save(tmp_path / "saved")
-    program = (
-        "import torch, mlirtri as mt; a = torch.ones(64, device='cuda'); f = mt.load('saved');"
-        "torch.testing.assert_close(f(a), torch.exp(torch.sin(a)));"
-        f"g = mt.jit(lambda a: a + 1, target={target()!r}); assert g(a).sum().item() == 128"
-    )
-    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
+    (tmp_path / "program.py").write_text(PROGRAM.replace("TARGET", target()))
+    subprocess.run([sys.executable, "program.py"], cwd=tmp_path, check=True)
