@@ -123,7 +123,7 @@ class Driver:
 
 def _next_input(entry: str, seeds: list[bytes], random: Random) -> bytes:
     data = random.choice(seeds)
-    if entry == "pt2-members":
+    if entry.endswith("-members"):
         return with_mutated_members(data, lambda content, is_text: mutated(content, random, is_text), random.choice)
     if entry == "onnx-fields":
         import onnx

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +113,118 @@ def _opt(data: bytes, report: Any) -> None:
         raise RuntimeError(f"status {finished.returncode}: {finished.stderr[-300:]}")
 
 
+def _kernel() -> Any:
+    import numpy as np
+
+    import mlirtri as mt
+
+    def rows(a, b):
+        return np.exp(a @ b).sum(axis=1) / 3
+
+    return mt.jit(rows), (np.ones((4, 3), np.float32), np.ones((3, 5), np.float32))
+
+
+def _in_folder(run: Callable[[Path], None]) -> None:
+    """Call `run` in a folder of its own, which is also the disk cache's, with the environment restored afterwards."""
+    import os
+    import tempfile
+
+    before, here = dict(os.environ), os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            os.chdir(folder)
+            os.environ["MLIRTRI_CACHE_DIR"] = str(Path(folder, "cache"))
+            run(Path(folder))
+        finally:
+            os.chdir(here)
+            os.environ.clear()
+            os.environ.update(before)
+
+
+def _override(data: bytes, report: Any) -> None:
+    """An edited stage in place of a kernel's own."""
+    import os
+
+    name, _, text = data.partition(b"\n")
+
+    def run(folder: Path) -> None:
+        pipeline, _, file = name.decode("utf-8", "replace").partition(" ")
+        folder.joinpath("edited").mkdir()
+        folder.joinpath("edited", Path(file).name or "fused.mlir").write_bytes(text)
+        os.environ["MLIRTRI_OVERRIDE_DIR"] = "edited"
+        function, arguments = _kernel()
+        function.compile(*arguments, pipeline=pipeline)(*arguments)
+
+    _in_folder(run)
+
+
+def _environment(data: bytes, report: Any) -> None:
+    """Settings of any names and values."""
+    import os
+
+    def run(folder: Path) -> None:
+        for line in data.decode("utf-8", "replace").replace("\0", "").splitlines():
+            name, _, value = line.partition("=")
+            # Folders are written to, and caches: none outside of this one.
+            if name.startswith("MLIRTRI_") and not value.startswith(("/", "~")) and ".." not in value:
+                os.environ[name] = value
+        function, arguments = _kernel()
+        function(*arguments)
+
+    _in_folder(run)
+
+
+def _unpacked(data: bytes, folder: Path) -> None:
+    import io
+    import zipfile
+
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        archive.extractall(folder)
+
+
+def _saved(data: bytes, report: Any) -> None:
+    """The folder of a saved kernel."""
+    import mlirtri as mt
+
+    def run(folder: Path) -> None:
+        _unpacked(data, folder / "saved")
+        mt.load(folder / "saved")(*_kernel()[1])
+
+    _in_folder(run)
+
+
+def _cached(data: bytes, report: Any) -> None:
+    """A disk cache with a damaged entry, which another process would read: the result is right all the same."""
+    import subprocess
+
+    def run(folder: Path) -> None:
+        _unpacked(data, folder / "cache")
+        program = folder / "program.py"
+        program.write_text(CACHED)
+        command = [sys.executable, "program.py"]
+        finished = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False, text=True)
+        if finished.returncode:
+            raise RuntimeError(f"status {finished.returncode}: {finished.stderr[-300:]}")
+
+    _in_folder(run)
+
+
+CACHED = """
+import numpy as np
+import mlirtri as mt
+
+@mt.jit(pipeline="mlir")
+def rows(a, b):
+    return np.exp(a @ b).sum(axis=1) / 3
+
+a, b = np.ones((4, 3), np.float32), np.ones((3, 5), np.float32)
+np.testing.assert_allclose(rows(a, b), np.exp(a @ b).sum(axis=1) / 3, rtol=1e-6)
+"""
+
 ENTRIES = {
     "mlir": _by("from_mlir"), "bytecode": _by("from_mlir"), "stablehlo": _by("from_stablehlo"),
     "tosa": _by("from_tosa"), "onnx": _by("from_onnx"), "onnx-fields": _by("from_onnx"), "pt2": _archive,
     "pt2-members": _archive, "relax": _text_by("from_relax"), "stages": _stage, "tvm-stages": _tvm_stage,
-    "manifest": _manifest, "arguments": _argument, "opt": _opt,
+    "manifest": _manifest, "arguments": _argument, "opt": _opt, "overrides": _override, "environment": _environment,
+    "saved-members": _saved, "cache-members": _cached,
 }  # fmt: skip

@@ -155,6 +155,62 @@ def _dumps() -> list[bytes]:
     return seeds
 
 
+def _overrides() -> list[bytes]:
+    seeds = []
+    for pipeline in ("linalg", "mlir"):
+        for seed in _stages(("linalg", "fused", "bufferized", "relax", "scheduled"), pipeline)():
+            stage, _, text = seed.partition(b"\n")
+            suffix = b"py" if stage in (b"relax", b"scheduled") else b"mlir"
+            if b"rows" in text:
+                seeds.append(b"%s %s.%s\n%s" % (pipeline.encode(), stage, suffix, text))
+    return seeds
+
+
+def _settings() -> list[bytes]:
+    from mlirtri.settings import SETTINGS
+
+    values = ("1", "0", "2", "dumps", "fused,linalg", "mlir", "cpu", "recompiles", "linalg", "cuda:sm_80", "4294967296")
+    lines = [f"{name}={value}".encode() for name in SETTINGS for value in values]
+    return [*lines, *(b"\n".join(lines[start :: len(values) * 3]) for start in range(len(values)))]
+
+
+def _zipped(folder: Path) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                archive.write(path, str(path.relative_to(folder)))
+    return file.getvalue()
+
+
+def _saved() -> list[bytes]:
+    import tempfile
+
+    from fuzz.hostile.entries import _kernel
+
+    seeds = []
+    function, arguments = _kernel()
+    for pipeline in ("linalg", "mlir"):
+        with tempfile.TemporaryDirectory() as folder:
+            function.compile(*arguments, pipeline=pipeline).save(Path(folder, "saved"))
+            seeds.append(_zipped(Path(folder, "saved")))
+    return seeds
+
+
+def _cached() -> list[bytes]:
+    import subprocess
+    import sys
+    import tempfile
+
+    from fuzz.hostile.entries import CACHED
+
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "program.py").write_text(CACHED)
+        environment = {**os.environ, "MLIRTRI_CACHE_DIR": str(Path(folder, "cache"))}
+        subprocess.run([sys.executable, "program.py"], cwd=folder, env=environment, check=True)
+        return [_zipped(Path(folder, "cache"))]
+
+
 SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "mlir": _mlir,
     "bytecode": _bytecode,
@@ -173,8 +229,15 @@ SEEDS: dict[str, Callable[[], list[bytes]]] = {
         [b"--canonicalize --cse\n" + text for text in _mlir()]
         + [b"--pass-pipeline=builtin.module(func.func(canonicalize,cse),inline)\n" + text for text in _mlir()[:8]]
     ),
+    "overrides": _overrides,
+    "environment": _settings,
+    "saved-members": _saved,
+    "cache-members": _cached,
 }
-TEXT = frozenset({"mlir", "stablehlo", "tosa", "relax", "stages", "tvm-stages", "manifest", "arguments", "opt"})
+TEXT = frozenset({
+    "mlir", "stablehlo", "tosa", "relax", "stages", "tvm-stages", "manifest", "arguments", "opt", "overrides",
+    "environment",
+})  # fmt: skip
 """Entry points that take text."""
 
 
