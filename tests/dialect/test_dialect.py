@@ -125,7 +125,7 @@ def test_verifiers_say_what_is_wrong(operation, message):
 
 
 @pytest.mark.parametrize(("raised", "expected"), [(KeyboardInterrupt, KeyboardInterrupt), (ValueError, RuntimeError)])
-def test_control_c_in_a_walk_of_operations_is_no_error_of_the_compiler(monkeypatch, raised, expected):
+def test_control_c_while_operations_are_visited_is_no_error_of_the_compiler(monkeypatch, raised, expected):
     class Interrupted:
         @property
         def ADVANCE(self):

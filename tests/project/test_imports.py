@@ -250,7 +250,7 @@ def found() -> dict[tuple[str, str], list[str]]:
     return edges()
 
 
-def test_every_package_stands_in_the_walk():
+def test_every_package_has_a_row():
     files = modules()
     assert {package_of(module, files) for module in files} == set(rows())
 
@@ -262,7 +262,7 @@ def test_each_import_is_in_the_table(found):
     assert wrong == [], "move the code, or put the edge into LAYERS if the order allows it"
 
 
-def test_the_walk_has_no_edge_that_runs_back():
+def test_the_table_has_no_edge_that_runs_back():
     order = list(rows())
     own = {(above, below) for section in LAYERS for above, row in section.packages.items() for below in row.split()}
     assert {(above, below) for above, below in own if order.index(below) >= order.index(above)} == set()
@@ -273,7 +273,7 @@ def test_no_row_names_an_edge_that_is_gone(found):
     assert own - set(found) == set()
 
 
-def test_the_walk_without_tvm_imports_none_of_it():
+def test_stages_without_tvm_import_none_of_it():
     files = modules()
     users = {package_of(module, files) for module, file in files.items() if "toolchain.tvm_names" in file.read_text()}
     assert [user for user in users if not any(f"{user}.".startswith(f"{each}.") for each in TVM)] == []

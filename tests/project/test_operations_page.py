@@ -56,7 +56,7 @@ def test_dtypes_come_from_the_type_rule(name, words):
     assert reference._dtype_words(reference.accepted_dtypes(OPS[name])) == words
 
 
-def test_dtype_words_name_what_no_word_covers():
+def test_dtypes_are_named_by_group_and_the_rest_one_by_one():
     chosen = [DTYPES[name] for name in ("int8", "int16", "int32", "int64", "uint8", "float32")]
     assert reference._dtype_words(chosen) == "signed integers, uint8, float32"
 

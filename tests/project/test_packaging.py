@@ -65,12 +65,12 @@ def test_every_folder_of_python_files_is_a_package():
     assert [str(folder) for folder in folders if not (folder / "__init__.py").is_file()] == []
 
 
-def test_no_test_lies_inside_a_package():
+def test_no_test_is_inside_a_package():
     # pytest would import it as a member of a top-level `dialect`, a second copy of mlirtri.dialect.
     assert [name for name in files_on_disk() if re.search(r"/(test_\w+|\w+_test|conftest)\.py$", name)] == []
 
 
-def test_no_module_takes_the_place_of_a_public_name():
+def test_no_module_shadows_a_public_name():
     # Importing mlirtri.compare as a module, wherever that happens, would put the module where mt.compare was.
     import mlirtri
 

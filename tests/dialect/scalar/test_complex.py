@@ -261,7 +261,7 @@ def test_matmul(shapes, dtype):
 
 
 @pytest.mark.parametrize("shapes", [((20, 30), (30, 25)), ((2, 20, 30), (2, 30, 25)), ((3, 20, 30), (1, 30, 25))])
-def test_large_matmul_is_four_real_ones(shapes):
+def test_large_complex_matmul_is_four_real_ones(shapes):
     x, y = (random.standard_normal(shape) + 1j * random.standard_normal(shape) for shape in shapes)
     # Of a cancelling sum the error is that of the terms.
     assert np.abs(apply("matmul", x, y) - x @ y).max() < 1e-13

@@ -86,6 +86,6 @@ def running(x):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_running_sums_of_halves_are_carried_in_fp32(dtype):
+def test_prefix_sums_of_fp16_are_carried_in_fp32(dtype):
     x = torch.rand(2048).to(dtype)
     torch.testing.assert_close(running(x), torch.cumsum(x, 0), rtol=torch.finfo(dtype).eps, atol=0)

@@ -35,7 +35,7 @@ def test_a_while_whose_condition_is_an_expression_stays_one():
     assert result == 1
 
 
-def test_a_while_that_hands_on_other_values_than_it_carries():
+def test_a_while_that_yields_other_values_than_it_carries():
     """The length of a Collatz sequence; the next number is computed before the condition decides."""
     text = f"""
     func.func @k(%n: memref<i64>, %last: memref<i64>, %length: memref<i64>) {{

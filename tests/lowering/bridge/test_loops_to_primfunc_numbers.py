@@ -216,7 +216,7 @@ def test_everything_without_a_rule_is_refused_at_once():
     assert caught.value.span.line == 5
 
 
-def test_places_in_memory_are_plain_arithmetic_and_numbers_wrap():
+def test_addresses_are_plain_arithmetic_and_numbers_wrap():
     """What is known to lie between bounds needs no wider arithmetic, no check of its sign and no guard of a divisor."""
     text = f"""
     func.func @k(%x: memref<30xi64>, %y: memref<5x6xi64>) {{

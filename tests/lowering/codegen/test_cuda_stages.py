@@ -121,7 +121,7 @@ def test_one_thread_is_right_for_what_no_rule_takes(monkeypatch):
 
 @pytest.mark.nvcc
 @needs_nvcc
-def test_nvcc_takes_infinities_of_halves():
+def test_nvcc_takes_infinities_of_fp16():
     for dtype in ("float16", "bfloat16"):
 
         def make(emit, a, dtype=dtype):

@@ -28,7 +28,7 @@ def from_any_place(kernel, arguments, expected):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32])
-def test_large_results_go_past_the_caches_to_any_place(dtype):
+def test_large_results_bypass_the_caches_at_any_address(dtype):
     @mt.jit
     def total(a, b):
         return a + b

@@ -48,7 +48,7 @@ def gated(x, w):
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
-def test_calls_stand_between_operations_of_the_language(pipeline):
+def test_calls_may_be_between_operations_of_the_language(pipeline):
     x, w = torch.from_numpy(array(3, 6)), torch.from_numpy(array(6, 8))
     left, right = (F.gelu(x @ w) + 1).split(4, 1)
     found = gated.compile(x, w, pipeline=pipeline)(x, w)
@@ -170,7 +170,7 @@ def refused(function, error, message, *arguments, **options):
     return caught.value
 
 
-def test_an_unknown_name_is_met_with_near_ones():
+def test_an_unknown_name_is_refused_with_similar_ones():
     error = refused(lambda x: R.nn.geluu(x), UnknownNameError, "relax.nn.geluu is not a function of Relax's library")
     assert "'nn.gelu'" in error.help
     error = refused(lambda x: mt.relax.relu(x), UnknownNameError, "relax.relu is not a function")
@@ -184,7 +184,7 @@ def test_a_wrong_call_shows_the_signature():
     refused(lambda x: R.nn.softmax(x, axes=0), KernelTypeError, "unexpected keyword argument 'axes'")
 
 
-def test_wrong_operands_are_met_with_relaxs_own_words():
+def test_wrong_operands_show_relaxs_own_message():
     refused(lambda x: R.matmul(x, x), KernelTypeError, "relax.matmul: Matmul requires the reduction length")
     refused(lambda x: R.nn.softmax(x, axis=7), KernelTypeError, "axis 7 is out of range")
     refused(lambda x: R.nn.softmax(x, axis=x), KernelTypeError, "Expected `int`")

@@ -320,7 +320,7 @@ def test_functions_that_kernels_cannot_call():
     assert "plain = mlirtri.tensorir(plain)" in error.help
 
 
-def test_where_such_calls_cannot_stand():
+def test_where_such_calls_are_refused():
     refused(lambda x: twice(x), "a call of TensorIR", error=UnsupportedOperationError, pipeline="mlir")
 
     def loops(x):

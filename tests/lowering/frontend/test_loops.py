@@ -255,7 +255,7 @@ def test_programs(function, arguments, pipeline):
     check_program(function, arguments, pipeline)
 
 
-def test_a_loop_is_one_function_and_grows_with_its_turns_only():
+def test_a_loop_is_one_function_whose_time_grows_with_its_iterations_only():
     def scan(a, n):
         for i in range(1, n):
             a[i] += a[i - 1]

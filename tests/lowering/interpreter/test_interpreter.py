@@ -67,7 +67,7 @@ def test_it_computes_what_python_does(kernel):
 
 @pytest.mark.parametrize("dtype", ["float16", pytest.param("bfloat16", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", STRAIGHT)
-def test_rows_on_halves_are_computed_in_fp32_and_rounded(tmp_path, name, dtype):
+def test_rows_of_fp16_are_computed_in_fp32_and_rounded(tmp_path, name, dtype):
     """The references of the table run natively on the other dtypes (test_dialect.py); halves are widened for them."""
     arrays = operands_of(DIALECT[name], dtype)
     if not arrays:
@@ -186,7 +186,7 @@ def test_a_debugger_stops_at_lines_of_the_kernel_and_of_what_it_calls(kernel):
     assert "(4,)" in printed
 
 
-def test_a_debugger_stops_at_every_turn_of_a_loop(kernel):
+def test_a_debugger_stops_at_every_iteration_of_a_loop(kernel):
     module, arguments = kernel
     compiled = mt.jit(module.total, pipeline="interpreter")
     compiled.compile(*arguments)

@@ -135,7 +135,7 @@ def test_products_in_loops_have_no_axis_of_size_1(tmp_path, pipeline, left, righ
         assert "linalg.matmul" not in linalg_and_fused([x, y, TWO], body)[0]
 
 
-def test_locations_go_through_loops():
+def test_locations_survive_loops():
     file = 'loc("s"("/home/me/k.py":3:4))'
     text = tri_text([V, V, THREE], _dot).replace("loc(unknown)", file)
     with new_context():

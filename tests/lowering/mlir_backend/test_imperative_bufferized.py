@@ -62,7 +62,7 @@ def test_carried_arrays_stay_in_their_buffers(name, buffers):
     assert "memref<" not in "".join(re.findall(r"iter_args\(.*", bufferized(text)))
 
 
-def test_while_writes_straight_into_the_result():
+def test_while_writes_into_the_result_without_a_copy():
     text = bufferized(carried.WHILE)
     assert not re.search(r"alloc|copy", text)
     assert "memref" not in "".join(re.findall(r"scf.while.*", text))
@@ -74,7 +74,7 @@ def test_old_content_is_copied_for_those_who_still_read_it():
     assert text.count("memref.copy") <= 3  # the last one is the sum's
 
 
-def test_arrays_that_take_turns_are_copied_once_each():
+def test_arrays_that_are_swapped_in_each_iteration_are_copied_once_each():
     loop = bufferized(carried.PING_PONG).partition("scf.for")[2].partition("\n    }\n")[0]
     assert loop.count("memref.copy") == 2
     assert loop.count("memref.alloca") == 1
@@ -137,13 +137,13 @@ def test_straight_line_code_is_not_imperative():
             assert is_imperative(ir.Module.parse(text))
 
 
-def test_updates_are_known_in_later_rooms():
+def test_updates_are_known_in_later_stages():
     module = lower_to(programs.OLD, "bufferized")
     assert list(module.operation.attributes["mlirtri.updates"]) == [0, 1]
     assert "memref<8xf64> {mlirtri.updated_by = 1 : i64}" in print_module(module)
 
 
-def test_rooms_resume_from_their_text():
+def test_stages_resume_from_their_text():
     text = print_complete(lower_to(programs.TRIANGLE, "bufferized"))
     context = CompileContext("f", as_target("cpu"), stage="llvmdialect")
     with ir.Context():
@@ -151,7 +151,7 @@ def test_rooms_resume_from_their_text():
     assert resumed == print_module(lower_to(programs.TRIANGLE, "llvmdialect"))
 
 
-def test_loops_lose_no_operation_to_unknown_places():
+def test_loops_lose_no_operation_to_unknown_locations():
     module = lower_to(programs.JACOBI, "llvmdialect", {**LOWERINGS, "llvmdialect": bufferized_to_loops.lower_to_loops})
     assert operations_named(module, "scf.parallel")
     assert all("unknown" not in str(one.location) for one in operations_named(module, "memref.store"))

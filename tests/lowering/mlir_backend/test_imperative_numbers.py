@@ -128,7 +128,7 @@ def test_results_inserted_later(busy):
     np.testing.assert_array_equal(b, y)
 
 
-def test_arrays_that_take_turns():
+def test_arrays_that_are_swapped_in_each_iteration():
     x, old = vector(), vector() + 1
     results = [np.zeros(8), np.zeros(8)]
     run(carried.PING_PONG, [x, old], results)

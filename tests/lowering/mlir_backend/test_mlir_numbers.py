@@ -71,7 +71,7 @@ def test_half_arithmetic_rounds_once_per_operation(kind, operation, random):
     np.testing.assert_array_equal(result, to_numpy(step + x))
 
 
-def test_what_llvm_calls_to_round_fp64_to_halves_is_part_of_the_code():
+def test_the_function_that_rounds_fp64_to_fp16_is_part_of_the_code():
     def angle(y, x):
         return np.arctan2(y, x)
 
@@ -121,7 +121,7 @@ def test_comparisons_give_bool_and_bool_selects():
     np.testing.assert_array_equal(number, less.astype(np.int64))
 
 
-def test_maximum_hands_nan_on():
+def test_maximum_propagates_nan():
     x = np.array([1.0, np.nan, np.nan, 2.0], dtype=np.float32)
     y = np.array([np.nan, 1.0, np.nan, 3.0], dtype=np.float32)
     (result,) = run(elementwise(["f32"] * 2, "f32", "%r = arith.maximumf %x0, %x1 : f32"), [x, y], [((4,), "float32")])

@@ -37,7 +37,7 @@ from mlirtri.lowering.mlir_backend.llvm import llvmdialect_to_asm
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
-def test_places_of_extrema_are_looked_for_once_the_extremum_is_known(dtype):
+def test_argmax_is_searched_for_once_the_maximum_is_known(dtype):
     def places(a):
         return torch.argmax(a, 1), torch.argmin(a, 0)
 
@@ -182,7 +182,7 @@ def test_convolution_with_compound_indices(random):
 
 
 @pytest.mark.parametrize("stage", ["bufferized", "llvmdialect"])
-def test_locations_survive_every_room(stage):
+def test_locations_survive_every_stage(stage):
     assert '"/src/k.py":4:11' in print_complete(lower_to(ADD_TWICE, stage)[0])
 
 

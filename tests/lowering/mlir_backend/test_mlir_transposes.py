@@ -65,7 +65,7 @@ def test_axes_between():
     assert torch.equal(permuted(value), turned_round + turned_round.to(torch.int32))
 
 
-def test_places_of_maxima_are_looked_for_in_vectors():
+def test_argmax_is_searched_for_in_vectors():
     largest = mt.jit(lambda a: torch.argmax(a, 1), pipeline="mlir")
     value = torch.randn(5, 33, generator=torch.Generator().manual_seed(0))
     value[1, 7], value[2] = torch.nan, -torch.inf

@@ -207,7 +207,7 @@ def channel_softmax(x):
     "shape", [(2, 5, 3, 7), (1, 33, 9, 15), (2, 64, 12, 12), (3, 40, 1, 130), (5, 1, 4, 6)], ids=str
 )
 @pytest.mark.parametrize("pipeline", ["linalg", "relax"])
-def test_rows_that_lie_side_by_side(shape, pipeline, monkeypatch):
+def test_rows_that_are_adjacent_in_memory(shape, pipeline, monkeypatch):
     """Softmax over channels: each lane of a vector is a row."""
     monkeypatch.setenv("MLIRTRI_FORCE_SCHEDULES", "1")
     x, w = torch.randn(shape), torch.randn(shape[1])

@@ -57,7 +57,7 @@ def test_little_work_starts_no_threads(monkeypatch):
     assert "T.parallel" in much
 
 
-def test_several_callers_and_torch_take_turns():
+def test_several_callers_and_torch_use_the_threads_alternately():
     generator = torch.Generator().manual_seed(0)
     given = [torch.randn(2, SIZE, generator=generator) for _ in range(3)]
     expected = [eager(a, b) for a, b in given]
@@ -150,7 +150,7 @@ def _extents_of_tasks(function, iterations: int) -> list[int]:
 
 
 @needs_torch_threads
-def test_a_caller_that_waits_for_its_threads_in_vain_goes_on_alone():
+def test_a_caller_whose_threads_never_come_runs_the_loop_alone():
     caller, others = threading.get_ident(), threading.Event()
     launched = two_threads()
 

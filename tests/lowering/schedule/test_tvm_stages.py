@@ -278,7 +278,7 @@ def test_cheap_blocks_are_inlined_in_steps_linear_in_the_number_of_blocks(monkey
     assert len(asked) <= 10 * count * (1 + shared)
 
 
-def test_a_scalar_constant_stands_in_the_loops_of_pipeline_relax():
+def test_a_scalar_constant_is_in_the_loops_of_pipeline_relax():
     def kernel(a):
         return a * 1.5 + 0.5
 

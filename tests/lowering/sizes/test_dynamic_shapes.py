@@ -45,7 +45,7 @@ class TestOneCompile:
         x, y = normal(n, m), normal(m, k)
         check(kernel(MATMUL, pipeline)(x, y), x @ y)
 
-    def test_product_of_halves(self, pipeline):
+    def test_product_of_fp16(self, pipeline):
         """Its sums are cells of bf16, as the text says."""
         x, y = (torch.from_numpy(normal(*each)).bfloat16() for each in ((3, 5), (5, 4)))
         product = kernel(MATMUL.replace("f32", "bf16"), pipeline)(x, y)
@@ -336,7 +336,7 @@ def test_slices_of_lengths_that_a_loop_makes_are_checked(pipeline):
         kernel(x, np.ones(4000, np.float32), np.ones(2, np.float32))
 
 
-def test_a_loop_without_turns_asks_for_no_sizes():
+def test_a_loop_without_iterations_asks_for_no_sizes():
     text = SLICES_OF_A_LOOP.replace("linalg.add ins(%b, %x", "linalg.add ins(%b, %y")
     kernel = mt.from_mlir(text).compile(pipeline="mlir")
     x, y = np.ones(6, np.float32), np.ones(5, np.float32)

@@ -100,7 +100,7 @@ def test_numbers_on_a_vulkan_device(name, device):
     np.testing.assert_allclose(found, expected, rtol=1e-2 if expected.dtype == np.float16 else 1e-5)
 
 
-def test_threads_go_along_the_innermost_axis():
+def test_threads_are_along_the_innermost_axis():
     text = compiled(*CASES["chain"][:2]).ir["gpu"]
     assert "memref.load %arg0[%block_id_y, %thread_id_x]" in text
     assert "known_grid_size = array<i32: 1, 37, 1>" in text

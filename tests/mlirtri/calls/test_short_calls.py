@@ -90,7 +90,7 @@ def launches(kernel, monkeypatch):
     return count
 
 
-def test_plain_tensors_go_straight_in(kernel, launches, a, b):
+def test_plain_tensors_take_the_short_call(kernel, launches, a, b):
     out = torch.empty(8)
     assert torch.equal(kernel(a, b), a + b)
     assert torch.equal(kernel(a, a), a + a)
@@ -105,7 +105,7 @@ def test_plain_tensors_go_straight_in(kernel, launches, a, b):
     assert launches == [0]
 
 
-def test_launches_in_a_row_go_straight_in(launches, a, b):
+def test_several_launches_take_the_short_call(launches, a, b):
     a, b = torch.outer(a, b), torch.outer(b, a)
     kernel = chained.compile(a, b)
     kernel(a, b)
@@ -131,7 +131,7 @@ def test_results_that_nobody_reads_have_memory_of_their_own(launches, a):
     assert launches == [0]
 
 
-def test_unsigned_integers_go_straight_in(launches):
+def test_unsigned_integers_take_the_short_call(launches):
     a, b = torch.arange(8, dtype=torch.uint8) * 30, torch.full((8,), 77, dtype=torch.uint8)
     kernel = add.compile(a, b)
     kernel(a, b)
@@ -152,7 +152,7 @@ def test_unsigned_integers_go_straight_in(launches):
         kernel(a, b, out=out.view(torch.int8))
 
 
-def test_a_number_goes_straight_in(a):
+def test_a_number_takes_the_short_call(a):
     kernel = scaled.compile(a, 1.5)
     for factor in (2.0, -0.0, float("inf"), 3, True, np.float64(0.5), torch.tensor(4.0, dtype=torch.float64)):
         assert torch.equal(kernel(a, factor).nan_to_num(), (a * factor).nan_to_num())

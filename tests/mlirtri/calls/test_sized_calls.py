@@ -42,7 +42,7 @@ def kernel():
 
 
 @pytest.mark.parametrize("kind", [torch.Tensor, np.ndarray])
-def test_shapes_that_were_seen_go_the_short_way(kernel, general, kind):
+def test_known_shapes_take_the_short_call(kernel, general, kind):
     for shape in ((3, 7), (7, 3), (3, 7), (1, 1), (7, 3), (300, 5)) * 2:
         a, b = torch.randn(shape), torch.randn(shape)
         found = kernel(a, b) if kind is torch.Tensor else kernel(a.numpy(), b.numpy())
@@ -59,7 +59,7 @@ def test_empty_tensors_stay_empty(kernel):
         assert kernel(torch.ones(0, 4), torch.ones(0, 4)).shape == (0, 4)
 
 
-def test_the_rest_goes_the_general_way_and_is_right_or_refused(kernel):
+def test_other_arguments_take_the_general_call_and_are_right_or_refused(kernel):
     a, b = torch.randn(5, 6), torch.randn(5, 6)
     kernel(a, b)
     kernel(a, b)
@@ -80,7 +80,7 @@ def test_the_rest_goes_the_general_way_and_is_right_or_refused(kernel):
     assert isinstance(kernel(a, b.numpy()), torch.Tensor)
 
 
-def test_several_results_of_shapes_that_were_seen_go_the_short_way(general):
+def test_several_results_of_known_shapes_take_the_short_call(general):
     kernel, a, b = mt.from_mlir(BOTH).compile(), torch.randn(5, 6), torch.randn(5, 6)
     for shape in ((3, 7), (7, 3), (3, 7), (300, 5), (7, 3), (2, 4)) * 2:
         a, b = torch.randn(shape), torch.randn(shape)

@@ -13,7 +13,7 @@ def test_broken_import_names_the_line(run, tmp_path):
     assert "broken_module.py:3:1: error: broken_module.py does not import: SystemExit: 3" in err
 
 
-def test_syntax_error_names_the_place(run, tmp_path):
+def test_syntax_error_names_the_location(run, tmp_path):
     file = tmp_path / "unfinished.py"
     file.write_text("def f(:\n    pass\n")
     _, _, err = run("emit", str(file))

@@ -61,7 +61,7 @@ DEEP = {
 
 
 @pytest.mark.parametrize("name", DEEP)
-def test_deep_nesting_is_refused_at_its_place(name):
+def test_deep_nesting_is_refused_at_its_location(name):
     with pytest.raises(ParseError, match=f"more than {DEEPEST} brackets deep") as caught:
         mt.from_mlir(DEEP[name])
     line = DEEP[name].count("\n", 0, DEEP[name].find("%0 =")) + 1 if "%0" in DEEP[name] else 1
@@ -92,7 +92,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_broken_text_is_refused_at_its_place(name):
+def test_broken_text_is_refused_at_its_location(name):
     text, message = BROKEN[name]
     with pytest.raises(ParseError, match=message) as caught:
         mt.from_mlir(text)

@@ -215,7 +215,7 @@ def test_the_same_content_is_the_same_kernel(x):
     assert second.compiles == 0
 
 
-def test_one_body_in_two_places_is_two_kernels(x):
+def test_one_body_at_two_locations_is_two_kernels(x):
     def shifted(a):
         return a + 9
 

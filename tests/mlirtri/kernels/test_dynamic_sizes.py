@@ -207,7 +207,7 @@ def test_a_size_of_annotations_is_the_size_that_an_argument_has():
         other.compile()
 
 
-def test_a_place_that_needs_a_constant_says_so():
+def test_where_a_constant_is_needed_the_error_says_so():
     @mt.jit
     def unpacked(a: mt.Tensor[[M, 2], mt.float32]):
         x, y = a

@@ -108,7 +108,7 @@ def test_an_operation_that_reads_a_value_twice_is_one_reader():
     assert reasons == {"2 operations read it, and each would compute it"}
 
 
-def test_what_takes_constants_goes_along_with_rows():
+def test_operations_with_constants_fuse_into_rows():
     @mt.jit
     def centred(x):
         return x - torch.mean(x, dim=1, keepdim=True)

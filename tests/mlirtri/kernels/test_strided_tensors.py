@@ -37,7 +37,7 @@ def _no_copies():
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
-def test_views_are_read_where_they_lie_with_one_compile(pipeline):
+def test_views_are_read_without_a_copy_with_one_compile(pipeline):
     kernel, random = mt.jit(read, pipeline=pipeline, semantics="numpy"), np.random.default_rng(0)
     for shape, part in (((10, 14), np.s_[::2, ::2]), ((7, 9), np.s_[1:, 3:]), ((40, 60), np.s_[::3, ::4]),
                         ((5, 5), np.s_[::5, :]), ((6, 4), np.s_[:, :])):  # fmt: skip

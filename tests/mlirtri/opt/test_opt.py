@@ -274,7 +274,7 @@ def test_irdl_file_defines_a_dialect(call, tmp_path):
     assert call(GOOD, f"--irdl-file={definition}")[0] == 0  # tri is there beside it
 
 
-def test_our_own_irdl_file_stands_in_for_the_dialect(call):
+def test_our_irdl_file_defines_the_dialect_without_our_code(call):
     assert call(GOOD, f"--irdl-file={IRDL_FILE}")[0] == 0
 
 

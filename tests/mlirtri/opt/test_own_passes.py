@@ -127,7 +127,7 @@ def test_a_reproducer_holds_the_ir_and_the_passes(call, tmp_path):
     assert not file.exists(), "a reproducer of what did not fail is removed"
 
 
-def test_bytecode_goes_out_and_in(call, kernel, tmp_path):
+def test_bytecode_is_exported_and_imported(call, kernel, tmp_path):
     binary = tmp_path / "out.mlirbc"
     assert call(kernel.to_mlir("linalg"), "--emit-bytecode", "-o", str(binary))[0] == 0
     assert binary.read_bytes().startswith(opt.BYTECODE)

@@ -164,7 +164,7 @@ func.func @g(%x: tensor<4xf32>) -> tensor<4xf32> {
     assert "<text>:6:8" in str(caught.value)
 
 
-def test_a_call_of_a_function_without_a_body_is_refused_at_its_place():
+def test_a_call_of_a_function_without_a_body_is_refused_at_its_location():
     text = """func.func private @g(f32) -> f32
 func.func @f(%x: f32) -> f32 {
   %y = call @g(%x) : (f32) -> f32

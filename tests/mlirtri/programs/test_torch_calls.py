@@ -219,7 +219,7 @@ def test_other_weights_while_a_first_call_runs(monkeypatch: pytest.MonkeyPatch):
     torch.testing.assert_close(kernel(x), other(x).detach())
 
 
-def test_numbers_that_are_part_of_the_program_are_compared_on_the_short_way(monkeypatch):
+def test_constants_of_the_program_are_compared_in_the_short_call(monkeypatch):
     """``a * s`` of a module that was exported with a number took 20 us, ten times as long as one of tensors."""
     kernel = warm(lambda x, s, y: x * s + y, X, 2, Y)
     wanted = X * 2 + Y

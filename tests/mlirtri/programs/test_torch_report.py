@@ -56,7 +56,7 @@ def test_graphs_forward_and_backward():
     assert str(report).startswith("2 graphs reached mlirtri\n  forward")
 
 
-def test_a_graph_break_is_told_with_its_line():
+def test_a_graph_break_is_reported_with_its_line():
     with warnings.catch_warnings():
         warnings.simplefilter("error", NotCompiledWarning)
         torch.compile(doubled, backend="mlirtri")(torch.ones(3))

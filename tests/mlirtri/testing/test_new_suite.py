@@ -38,7 +38,7 @@ def test_a_new_suite_passes(tmp_path, monkeypatch, capsys):
     assert run.stdout.count("FAIL: t ::") == len(files), run.stdout
 
 
-def test_the_workflow_stands_at_the_root_of_a_repository(tmp_path):
+def test_the_workflow_is_at_the_root_of_a_repository(tmp_path):
     (tmp_path / ".git").mkdir()
     write_suite(tmp_path / "tests" / "ir")
     workflow = (tmp_path / ".github" / "workflows" / "mlirtri-lit.yml").read_text()

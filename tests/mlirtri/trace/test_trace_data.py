@@ -92,7 +92,7 @@ def test_every_stage_has_lines_of_the_source(page):
     assert [places[number] for number, line in enumerate(shown) if '"tri.exp"' in line or "tri.exp " in line] == [[6]]
 
 
-def test_lines_are_kept_once_and_in_pieces():
+def test_lines_are_kept_once_and_in_compressed_chunks():
     table = LineTable()
     lines = [f"%{number} = foo" for number in range(LINES_PER_PIECE + 1)]
     numbers = table.numbers("mlir", lines)

@@ -31,7 +31,7 @@ def with_numbers(x, index, flags):
     return rounded, added, torch.polygamma(1, torch.tensor([-3, 0, 4], dtype=torch.int8) + index)
 
 
-def test_numbers_beside_halves_and_sums_of_booleans():
+def test_numbers_beside_fp16_and_sums_of_booleans():
     x = torch.linspace(0.03, 7.9, 64, dtype=torch.float16)
     arguments = x, torch.tensor([1, 1, 3]), torch.tensor([True, True, True, False])
     results = mt.from_torch(with_numbers, arguments).compile(pipeline="mlir")(*arguments)

@@ -284,7 +284,7 @@ def test_activations_and_roundings_of_halves_neither_overflow_nor_cancel(kind, p
 @pytest.mark.parametrize(
     ("layer", "shape"), [(torch.nn.LayerNorm(300), (4, 300)), (torch.nn.GroupNorm(3, 12), (2, 12, 35))]
 )
-def test_norms_of_halves_are_rounded_once(layer, shape, kind):
+def test_norms_of_fp16_are_rounded_once(layer, shape, kind):
     x = (torch.randn(shape, generator=GENERATOR) + 3).to(kind)
     layer = copy.deepcopy(layer).to(kind)
     for parameter in layer.parameters():

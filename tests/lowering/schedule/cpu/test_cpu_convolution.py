@@ -56,7 +56,7 @@ def test_they_are_tiles(case):
     assert "Convolution" in rules_of(tir_to_scheduled.lower(mod, context_for()))
 
 
-def test_pieces_of_rows_that_are_padded_in_place_are_left_to_others():
+def test_chunks_of_rows_that_are_padded_in_place_are_left_to_other_rules():
     image, weights, options = CASES["in pieces, strided"]
     mod = tir_of(module(_convolved(image, weights, options), image, weights))
     assert "mlirtri.schedule_failures" not in tir_to_scheduled.lower(mod, context_for()).script()

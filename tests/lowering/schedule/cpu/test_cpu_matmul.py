@@ -244,7 +244,7 @@ def _of_transposed(x, w):
 
 
 @pytest.mark.parametrize(("function", "threads", "inner"), [(_of_transposed, 1, ()), (_of_few_columns, 2, (3,))])
-def test_rows_of_run_time_go_in_tiles(function, threads, inner, monkeypatch):
+def test_rows_of_run_time_sizes_are_tiled(function, threads, inner, monkeypatch):
     class Product(torch.nn.Module):
         def forward(self, x, w):
             return function(x, w)
@@ -263,7 +263,7 @@ OPEN_SIZES = [(0, 3, 4), (3, 0, 4), (3, 4, 0), (1, 1, 1), (2, 17, 5), (16, 33, 7
 
 
 @pytest.mark.parametrize(("dtype", "threads"), [("f32", 1), ("bf16", 2)])
-def test_any_size_of_run_time_goes_in_tiles(dtype, threads, monkeypatch):
+def test_any_size_of_run_time_is_tiled(dtype, threads, monkeypatch):
     """Rows, columns and sums that end inside of tiles, vectors and blocks, and none of each."""
     monkeypatch.setenv("MLIRTRI_NUM_THREADS", str(threads))
     kernel = mt.from_mlir(_OPEN_PRODUCT.replace("TYPE", dtype)).compile()
@@ -276,7 +276,7 @@ def test_any_size_of_run_time_goes_in_tiles(dtype, threads, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int32])
-def test_integers_of_any_size_of_run_time_go_in_tiles(dtype):
+def test_integers_of_any_size_of_run_time_are_tiled(dtype):
     """Sums wrap as those of known sizes do."""
 
     class Product(torch.nn.Module):

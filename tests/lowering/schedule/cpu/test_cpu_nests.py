@@ -192,7 +192,7 @@ def channels_behind(x):
     (of_two_kinds, (40, 5), torch.float32),
     (channels_behind, (2, 3, 5, 7), torch.float32), (channels_behind, (2, 7, 4, 9), torch.int64),
 ])  # fmt: skip
-def test_results_of_a_few_places_are_vectors_of_each_mixed(kernel, shape, dtype):
+def test_results_of_few_columns_are_interleaved_vectors(kernel, shape, dtype):
     x = (torch.randn(shape, dtype=torch.float64) * 9).to(dtype)
     made = jit(kernel).compile(x)
     text = made.ir["scheduled"]

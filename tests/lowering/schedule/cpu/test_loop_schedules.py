@@ -55,7 +55,7 @@ def test_products_in_every_order(order, sizes):
     )
 
 
-def test_sums_at_constant_places_are_no_product_of_matrices():
+def test_sums_at_constant_indices_are_no_product_of_matrices():
     a, b, c = random(9), random(2, 9), random(9, 9)
     body = """
 for i in range(9):
@@ -317,7 +317,7 @@ def test_text_reads_back_as_it_was_printed(body):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int16])
-def test_transposes_of_run_time_sizes_go_in_squares(dtype):
+def test_transposes_of_run_time_sizes_use_square_tiles(dtype):
     """Those that no square fits into do not; the last squares reach back into those before."""
 
     class Turned(torch.nn.Module):

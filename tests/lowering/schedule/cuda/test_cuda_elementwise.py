@@ -93,7 +93,7 @@ def test_numbers_are_torchs(function, shape, dtype):
 
 
 @pytest.mark.parametrize("function", [transposed, transposed_sum], ids=lambda function: function.__name__)
-def test_transposes_go_through_tiles(function):
+def test_transposes_use_tiles_in_shared_memory(function):
     kernel = check(function, (40, 130), torch.float32)
     assert rules_of(kernel) == ["Elementwise"]
     assert "__shared__" in kernel.ir["cuda"]

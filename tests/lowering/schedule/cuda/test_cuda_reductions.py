@@ -171,7 +171,7 @@ def test_a_tile_says_that_rows_fit_shared_memory(monkeypatch):
     check(softmax, random(2, 12000))
 
 
-def test_barriers_stand_between_phases():
+def test_barriers_are_between_phases():
     source = kernel_for(softmax, (8, 1000)).ir["cuda"]
     body = source[source.index("__syncthreads") :]
     # One before each of the halvings of two reductions over 256 threads, and before what reads their results.
@@ -211,6 +211,6 @@ def test_attention_keeps_its_products_apart_from_the_rows_between_them():
     assert "Rows" in rules(kernel)
 
 
-def test_a_thread_goes_through_a_window():
+def test_a_thread_loops_over_a_window():
     program = mt.from_torch(torch.nn.MaxPool2d(2), (torch.zeros(1, 4, 8, 8),))
     assert "Argmax" not in rules(program.compile(target="cuda"))

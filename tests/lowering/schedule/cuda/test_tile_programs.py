@@ -63,7 +63,7 @@ def test_sizes_of_run_time():
 
 
 @emulated
-def test_halves_go_to_tensor_cores_with_copies_ahead():
+def test_fp16_products_use_tensor_cores_with_copies_ahead():
     example = EXAMPLES["gemm fp16"]
     a, b, c = torch.randn(64, 96).half(), torch.randn(96, 64).half(), torch.zeros(64, 64)
     kernel = mt.jit(example.kernel, target="cuda:emulated")
@@ -116,7 +116,7 @@ def test_edges_are_zeros_of_the_same_copies():
     assert source.count("__syncthreads();") == 3
 
 
-def test_bf16_goes_to_tensor_cores():
+def test_bf16_products_use_tensor_cores():
     a, b = mt.Tensor((64, 96), mt.bfloat16), mt.Tensor((96, 64), mt.bfloat16)
     kernel = mt.jit(EXAMPLES["gemm fp16"].kernel)
     source = kernel.compile(a, b, mt.Tensor((64, 64), mt.float32), BM=32, BN=32, BK=32, target="cuda").ir["cuda"]
