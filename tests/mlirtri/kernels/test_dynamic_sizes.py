@@ -274,7 +274,8 @@ def test_a_reduction_with_an_initial_value_has_one_for_no_elements():
         return a.max(axis=1, initial=2), np.bincount(a[:, :0].astype(np.int64).reshape(-1)).sum()
 
     maxima, count = extrema(np.ones((3, 0), np.float32))
-    assert maxima.tolist() == [2, 2, 2] and count == 0
+    assert maxima.tolist() == [2, 2, 2]
+    assert count == 0
 
 
 @pytest.mark.parametrize("function", [largest, positions, largest_part])
