@@ -130,7 +130,8 @@ def _in_folder(run: Callable[[Path], None]) -> None:
     import tempfile
 
     before, here = dict(os.environ), os.getcwd()
-    with tempfile.TemporaryDirectory() as folder:
+    # A cache is written in the background, too.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         try:
             os.chdir(folder)
             os.environ["MLIRTRI_CACHE_DIR"] = str(Path(folder, "cache"))
