@@ -9,6 +9,7 @@ export.
 - `archives.py`: archives of `torch.export.save`, which may hold data alone
 - `graphs.py`: an exported program to a `TorchGraph`, its tensors, and its calling convention
 - `calling_convention.py`: arguments, results and sizes of a call
+- `caches.py`: the caches of `transformers` as arguments and results
 - `calling_json.py`: the same as JSON, for kernels that are saved
 - `random_draws.py`: random tensors, drawn from torch's generator at each call; `lifted_draws.py` finds them in a graph
 - `torch_kernel.py`: the kernel, which also writes the buffers and arguments that the module writes, and packs weights

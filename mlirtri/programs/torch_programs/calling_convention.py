@@ -124,9 +124,10 @@ class Calling:
             leaves, structure = pytree.tree_flatten((args, self._ordered(kwargs)))
         if structure != self.arguments:
             self._refuse_names(name, args, kwargs)
+            wanted, given = _shown(self.arguments), _shown(structure)
             raise ArgumentMismatchError(
-                f"{name}() was exported for arguments of the structure {_shown(self.arguments)}, "
-                f"got {_shown(structure)}",
+                f"{name}() was exported for arguments of the structure {wanted}, got {given}"
+                + " with other tensors or settings inside" * (wanted == given),
                 help="export the module again with arguments like these",
             )
         for parameter, leaf in zip(self.inputs, leaves, strict=True):

@@ -36,6 +36,7 @@ from mlirtri.lowering.importers.from_torch.tracing.tracing import (
 )
 from mlirtri.programs.params import why_not_held
 from mlirtri.programs.program import Program
+from mlirtri.programs.torch_programs.caches import register_caches
 from mlirtri.programs.torch_programs.calling_convention import Calling
 from mlirtri.programs.torch_programs.graphs import split_program
 from mlirtri.programs.torch_programs.torch_kernel import TorchKernel
@@ -57,6 +58,7 @@ def from_torch(
     `dynamic_shapes` and `strict` are those of `torch.export.export`. A kernel is called like the module, and returns
     what the module returns. Raises `UnsupportedOperationError` for what torch cannot export.
     """
+    register_caches()
     try:
         with EXPORTING:
             exported = _exported(module, tuple(args), dict(kwargs or {}), dynamic_shapes, strict)
