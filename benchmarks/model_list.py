@@ -40,6 +40,12 @@ SIZES: dict[str, int] = {
 }
 """Values for whichever of these settings a configuration has."""
 
+LEFT_OUT = object()
+"""In place of a value: a configuration that has this setting and refuses it."""
+MAMBA_HEADS = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_n_groups": 1}
+STAGES = {"hidden_sizes": [8, 16, 32, 64], "depths": [1] * 4, "num_hidden_layers": LEFT_OUT}
+SHIFTED = {"embed_dim": 16, "depths": [1, 2], "num_heads": [2, 4], "window_size": 4, "patch_size": 2}
+
 TEXT = """
     albert afmoe apertus arcee bamba bart bert bert-generation big_bird biogpt bitnet blenderbot blenderbot-small
     bloom camembert codegen cohere cohere2 convbert cpmant ctrl data2vec-text deberta deberta-v2 
@@ -111,7 +117,8 @@ def _configuration(name: str) -> Any:
     kind = CONFIG_MAPPING[name]
     plain = kind()
     taken = {key: size for key, size in SIZES.items() if _is_size(plain, key)}
-    configuration = kind(**{**taken, **SPECIAL.get(name, {})})
+    settings = {**taken, **SPECIAL.get(name, {})}
+    configuration = kind(**{key: value for key, value in settings.items() if value is not LEFT_OUT})
     configuration.use_cache = False
     return configuration
 
@@ -163,12 +170,24 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "attn_layers": ["local"] * 2,
     },
     "mamba2": {"num_heads": 8, "head_dim": 8, "n_groups": 2},
-    "funnel": {"block_sizes": [1, 1], "num_hidden_layers": None},
+    "bamba": {**MAMBA_HEADS, "attn_layer_indices": [1]},
+    "granitemoehybrid": {**MAMBA_HEADS, "layer_types": ["mamba", "attention"]},
+    "falcon": {"head_dim": LEFT_OUT},
+    "falcon_h1": {**MAMBA_HEADS, "mamba_d_ssm": 64},
+    "funnel": {"block_sizes": [1, 1], "num_hidden_layers": LEFT_OUT, "block_repeats": [1, 1]},
+    "prophetnet": {"num_hidden_layers": LEFT_OUT, "num_encoder_layers": 2, "num_decoder_layers": 2},
+    "xlnet": {"max_position_embeddings": LEFT_OUT},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
+    "luke": {"entity_vocab_size": 50, "entity_emb_size": 32},
+    "zamba": {"layers_block_type": ["mamba", "hybrid"] * 2, "num_hidden_layers": 4},
+    "zamba2": {"layers_block_type": ["mamba", "hybrid"], "num_hidden_layers": 2},
     "gpt_neo": {"num_layers": 2, "attention_types": [[["global", "local"], 1]]},
-    "lilt": {"hidden_size": 36, "num_attention_heads": 6},
-    "convnext": {"hidden_sizes": [8, 16, 32, 64], "depths": [1, 1, 1, 1]},
-    "convnextv2": {"hidden_sizes": [8, 16, 32, 64], "depths": [1, 1, 1, 1]},
-    "dinov3_convnext": {"hidden_sizes": [8, 16, 32, 64], "depths": [1, 1, 1, 1]},
+    "lilt": {"hidden_size": 48, "num_attention_heads": 4},
+    **dict.fromkeys(("convnext", "convnextv2", "dinov3_convnext"), STAGES),
+    "efficientnet": {"depth_coefficient": 0.1, "width_coefficient": 0.25, "hidden_dim": 320},
+    "hiera": {"image_size": [32] * 2, "embed_dim": 16, "depths": [1] * 3, "num_heads": [1, 2, 4], "num_query_pool": 2},
+    "mobilevitv2": {"patch_size": 2},
+    **dict.fromkeys(("swin", "swinv2"), SHIFTED),
     "resnet": {"hidden_sizes": [16, 32], "depths": [1, 1], "embedding_size": 16},
     "regnet": {"hidden_sizes": [16, 32], "depths": [1, 1], "embedding_size": 16, "groups_width": 8},
     "bit": {"hidden_sizes": [16, 32], "depths": [1, 1], "embedding_size": 16, "num_groups": 4},

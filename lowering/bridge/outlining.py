@@ -1,8 +1,9 @@
 """Outline loops between straight-line tensor code: each such subgraph becomes a function that the kernel calls.
 
 Products then keep the schedules of straight-line code. What a subgraph alone needs (constants, empty tensors, scalars)
-is cloned into it. A function is compiled whole if it updates arguments, has sizes of run time or complex numbers at an
-subgraph's boundary, or has nothing profitable to outline.
+is cloned into it. A scalar that one subgraph computes for another is a tensor of rank 0 between them. A function is
+compiled whole if it updates arguments, has sizes of run time or complex numbers at a subgraph's boundary, or has
+nothing profitable to outline.
 
     %y = conv(%x); %z = scf.for … %y   ──►   %y = conv(%x); %z = call @main_loops_0(%y)
 """
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from mlirtri.dialect.bindings.locations import name_of
-from mlirtri.dialect.bindings.mlir import all_operations_in, func, ir, public_functions
+from mlirtri.dialect.bindings.mlir import all_operations_in, arith, func, ir, public_functions, tensor
 from mlirtri.lowering.external.calls import KIND, OUTLINED_LOOPS
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.attributes import IMPORTED
@@ -23,7 +24,7 @@ from mlirtri.lowering.mlir.imperative import is_imperative_operation, updates_of
 from mlirtri.lowering.mlir.reading import definition
 
 PROFITABLE_SIZE = 4096
-"""Smallest size of a product's largest tensor for which its schedule matters."""
+"""Elements of the largest tensors of all products together from which on their schedules matter."""
 LITERALS = ("arith.constant", "tensor.empty", "linalg.fill")
 
 
@@ -46,15 +47,16 @@ def outline(module: ir.Module) -> dict[str, ir.Module]:
         return {}
     marked = _marked(block)
     straight = [item.operation for item in block.operations if item.operation not in marked]
-    if not any(map(_profits_from_schedule, straight)):
+    if sum(map(_scheduled_size, straight)) < PROFITABLE_SIZE:
         return {}
     order, subgraphs = _in_order(block, marked)
-    for subgraph in subgraphs:
-        _plan_inputs(subgraph)
-    for subgraph in subgraphs:
-        _plan_outputs(subgraph, subgraphs, marked)
+    _plan(subgraphs, marked)
     if not _can_be_called(subgraphs, block):
         return {}
+    if scalars := [value for subgraph in subgraphs for value in subgraph.outputs if _is_carried(value.type)]:
+        for value in scalars:
+            _carry(value, subgraphs)
+        _plan(subgraphs, {operation for subgraph in subgraphs for operation in subgraph.operations})
     end = terminator(block)
     for item in order:
         for operation in item.operations if isinstance(item, Subgraph) else [item]:
@@ -68,11 +70,59 @@ def outline(module: ir.Module) -> dict[str, ir.Module]:
     return modules
 
 
+def _plan(subgraphs: Sequence[Subgraph], marked: set[ir.Operation]) -> None:
+    for subgraph in subgraphs:
+        _plan_inputs(subgraph)
+    for subgraph in subgraphs:
+        _plan_outputs(subgraph, subgraphs, marked)
+
+
 def _can_be_called(subgraphs: Sequence[Subgraph], block: ir.Block) -> bool:
-    """Return whether all inputs and outputs are static tensors, and every subgraph has an output."""
+    """Return whether all inputs and outputs are static tensors or scalars, and every subgraph has an output."""
+    if not all(_is_static_tensor(argument.type) for argument in block.arguments):
+        return False
     boundary = [value for subgraph in subgraphs for value in (*subgraph.inputs, *subgraph.outputs)]
-    are_static = all(_is_static_tensor(value.type) for value in (*block.arguments, *boundary))
-    return are_static and all(subgraph.outputs for subgraph in subgraphs)
+    are_passed = all(_is_static_tensor(value.type) or _is_carried(value.type) for value in boundary)
+    return are_passed and all(subgraph.outputs for subgraph in subgraphs)
+
+
+def _is_carried(kind: ir.Type) -> bool:
+    return isinstance(kind, ir.IntegerType | ir.FloatType | ir.IndexType)
+
+
+def _carry(value: ir.Value, subgraphs: Sequence[Subgraph]) -> None:
+    """Pass a scalar from the subgraph that computes it to those that read it, as a tensor of rank 0.
+
+    Straight-line code reads no scalars: what does is part of a subgraph.
+    """
+    owner, uses = value.owner.operation, list(value.uses)
+    [source] = [subgraph for subgraph in subgraphs if owner in subgraph.operations]
+    is_index = isinstance(value.type, ir.IndexType)
+    kind = ir.IntegerType.get_signless(64) if is_index else value.type
+    with owner.location, _after(owner):
+        element = arith.index_cast(kind, value) if is_index else value
+        carried = tensor.from_elements(ir.RankedTensorType.get((), kind), [element])
+    made = [element.owner.operation] if is_index else []
+    source.operations += [*made, carried.owner.operation]
+    for subgraph in subgraphs:
+        inside = {nested for operation in subgraph.operations for nested in all_operations_in(operation)}
+        readers = [use for use in uses if use.owner.operation in inside]
+        if subgraph is source or not readers:
+            continue
+        with owner.location, ir.InsertionPoint(subgraph.operations[0]):
+            read = tensor.extract(carried, [])
+            made = [read.owner.operation]
+            if is_index:
+                read = arith.index_cast(value.type, read)
+                made.append(read.owner.operation)
+        for use in readers:
+            use.owner.operands[use.operand_number] = read
+        subgraph.operations[:0] = made
+
+
+def _after(operation: ir.Operation) -> ir.InsertionPoint:
+    following = [view.operation for view in operation.block.operations]
+    return ir.InsertionPoint(following[following.index(operation) + 1])
 
 
 def _erase(subgraphs: Sequence[Subgraph], block: ir.Block) -> None:
@@ -86,14 +136,20 @@ def _erase(subgraphs: Sequence[Subgraph], block: ir.Block) -> None:
             operation.erase()
 
 
-def _profits_from_schedule(operation: ir.Operation) -> bool:
-    """Return whether `operation` is a product or convolution of some size, or compiled elsewhere."""
+def _scheduled_size(operation: ir.Operation) -> int:
+    """Return the elements of the largest tensor of a product or convolution, 0 of others.
+
+    What is compiled elsewhere counts as large enough by itself.
+    """
     if operation.name == "func.call":
-        return True
+        return PROFITABLE_SIZE
+    if not operation.name.startswith("linalg.") or not _is_product(operation):
+        return 0
     kinds = [value.type for value in (*operation.operands, *operation.results)]
-    sizes = [prod(kind.shape) for kind in kinds if isinstance(kind, ir.RankedTensorType)]
-    if not operation.name.startswith("linalg.") or max(sizes, default=0) < PROFITABLE_SIZE:
-        return False
+    return max((prod(kind.shape) for kind in kinds if isinstance(kind, ir.RankedTensorType)), default=0)
+
+
+def _is_product(operation: ir.Operation) -> bool:
     if operation.name != "linalg.generic":
         return any(word in operation.name for word in ("matmul", "conv", "mmt4d", "contract"))
     iterators = str(operation.attributes["iterator_types"])

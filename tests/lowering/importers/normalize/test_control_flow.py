@@ -189,6 +189,41 @@ def test_products_beside_loops_stay_straight_line_code(pipeline):
     assert text.count('T.sblock("matmul")') == 2
 
 
+def test_scalars_pass_between_outlined_loops():
+    """An index and a number that one loop ends with: the next one, behind a product, begins with them."""
+    text = OUTLINED_LOOPS.replace("%q = scf.for", "%q, %half, %last = scf.for")
+    text = text.replace(
+        f"iter_args(%x = %p) -> {SQUARE} {{",
+        f"iter_args(%x = %p, %h = %zero, %l = %c0) -> ({SQUARE}, f32, index) {{\n"
+        "    %first = tensor.extract %x[%c0, %c1] : " + SQUARE,
+    ).replace(f"scf.yield %y : {SQUARE}", f"scf.yield %y, %first, %i : {SQUARE}, f32, index")
+    text = text.replace(
+        "%i = %c0 to %turns step %c1 iter_args(%x = %zero)", "%i = %last to %turns step %c1 iter_args(%x = %half)"
+    )
+    kernel = mt.from_mlir(text).compile()
+    a, b = (RNG.random((64, 64), np.float32) for _ in range(2))
+    for turns in (1, 3):
+        squares = (a @ b + turns * a) @ b
+        found, total = kernel(a, b, np.array(turns))
+        np.testing.assert_allclose(found, squares, rtol=1e-4)
+        half = (a @ b + (turns - 1) * a)[0, 1]
+        np.testing.assert_allclose(total, half + squares[turns - 1 : turns, 1].sum(), rtol=1e-4)
+    assert kernel.stats["kernels"] == 4
+
+
+def test_many_small_products_are_not_compiled_with_the_loops_around_them():
+    """Sixteen products of 16x16 matrices are as much to schedule as one of 64x64."""
+    text = OUTLINED_LOOPS.replace("64x64", "16x16")
+    product = text[text.index("  %s = ") : text.index("  %k = ")]
+    more = [product.replace("%s =", f"%s{number} =").replace("%q", f"%s{number - 1}") for number in range(1, 15)]
+    text = text.replace(product, product.replace("%s =", "%s0 =") + "".join(more) + product.replace("%q", "%s14"))
+    kernel = mt.from_mlir(text).compile()
+    assert kernel.stats["kernels"] > 15
+    a, b = (RNG.random((16, 16), np.float32) / 8 for _ in range(2))
+    wanted = (a @ b + 2 * a) @ np.linalg.matrix_power(b.astype(np.float64), 16)
+    np.testing.assert_allclose(kernel(a, b, np.array(2))[0], wanted, rtol=1e-4)
+
+
 def test_small_products_are_compiled_with_the_loops_around_them():
     kernel = mt.from_mlir(OUTLINED_LOOPS.replace("64x64", "8x8")).compile()
     assert kernel.stats["kernels"] == 1
