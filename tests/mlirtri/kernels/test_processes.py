@@ -21,7 +21,7 @@ from mlirtri.cli.main import run_command
 from mlirtri.compiler.last_failures import keep_failures, last_failures
 from mlirtri.compiler.records import COMPILING
 from mlirtri.errors import KernelMemoryError, UnknownOptionError
-from mlirtri.lowering.core import tuning_file
+from mlirtri.lowering.core import tuning
 
 SIGNLESS = "func.func @f(%a: tensor<4xi8>) -> tensor<4xi8> { return %a : tensor<4xi8> }"
 
@@ -260,9 +260,9 @@ def test_a_home_that_cannot_be_written_costs_only_what_would_be_kept(monkeypatch
     monkeypatch.setenv("HOME", "/dev/null")
     keep_failures("kernel", [])
     assert last_failures() is None
-    assert tuning_file.recall("key") is None
+    assert tuning.recall("key") is None
     with pytest.warns(UserWarning, match="what was measured is not kept"):
-        tuning_file.remember("key", {})
+        tuning.remember("key", {})
 
 
 def test_a_user_without_a_home(monkeypatch):
@@ -274,9 +274,9 @@ def test_a_user_without_a_home(monkeypatch):
     monkeypatch.setattr("pwd.getpwuid", no_home)
     keep_failures("kernel", [])
     assert last_failures() is None
-    assert tuning_file.recall("key") is None
+    assert tuning.recall("key") is None
     with pytest.warns(UserWarning, match="XDG_CACHE_HOME names another folder"):
-        tuning_file.remember("key", {})
+        tuning.remember("key", {})
     monkeypatch.setenv("MLIRTRI_DUMP_DIR", "~/dumps")
     with pytest.raises(UnknownOptionError, match="MLIRTRI_DUMP_DIR=~/dumps is not a folder"):
         mt.jit(lambda a: a).compile(np.ones(3, np.float32))
@@ -288,7 +288,7 @@ def test_the_folder_of_another_user_that_does_not_exist(monkeypatch, capsys):
     assert run_command(["env"]) == 0
     assert "~no-such-user/tuning (not a file)" in capsys.readouterr().out
     with pytest.raises(UnknownOptionError, match="MLIRTRI_TUNING_FILE=~no-such-user/tuning is not a file"):
-        tuning_file.recall("key")
+        tuning.recall("key")
 
 
 def test_a_worker_ends_with_its_parent_while_it_computes():
