@@ -63,7 +63,7 @@ def loops_of(module: ir.Module, context: CompileContext) -> Loops:
 
 def _loops(module: ir.Module, context: CompileContext, inputs: int, *signature: Any) -> tuple[PrimFunc, tuple]:
     """Return the imperative PrimFunc of the module's function, and the constant arrays that follow its inputs."""
-    fused_to_bufferized.lower(module, context, takes_strides=True)
+    fused_to_bufferized.lower(module, context)
     bufferized_to_loops.lower_to_loops(module, context)
     [function] = public_functions(module)
     built = build_imperative(function.operation, inputs, *signature)

@@ -30,6 +30,8 @@ KEEPS_BOUNDS = "mlirtri.guarded"
 """
 STRIDES = "mlirtri.strides"
 """Attribute of an argument that need not be row-major: the stride of each axis in elements, `DYNAMIC` at run time."""
+ARGUMENT_STRIDES = "mlirtri.argument_strides"
+"""Attribute of a bufferized module: for each argument that is not row-major, its number and its strides."""
 STATE = "mlirtri.state"
 """Attribute of a result: the name of the bound argument that takes its value at the next call."""
 IMPORTED = "mlirtri.imported"
@@ -58,6 +60,31 @@ def strides_of(function: func.FuncOp) -> dict[int, tuple[int | None, ...]]:
         position: tuple(None if stride == dynamic else stride for stride in ir.DenseI64ArrayAttr(attributes[STRIDES]))
         for position, attributes in enumerate(argument_attributes(function))
         if STRIDES in attributes
+    }
+
+
+def note_strides(module: ir.Module, function: func.FuncOp) -> None:
+    """Record on the module the strides of the function's arguments: memrefs are row-major until strides are passed."""
+    dynamic = ir.ShapedType.get_dynamic_size()
+    arrays = [
+        ir.DenseI64ArrayAttr.get([position, *(dynamic if stride is None else stride for stride in strides)])
+        for position, strides in sorted(strides_of(function).items())
+    ]
+    if arrays:
+        module.operation.attributes[ARGUMENT_STRIDES] = ir.ArrayAttr.get(arrays)
+
+
+def noted_strides(module: ir.Module) -> dict[int, tuple[int | None, ...]]:
+    """Return what `note_strides` has recorded, as `strides_of` returns it."""
+    attributes = module.operation.attributes
+    arrays = (
+        [list(ir.DenseI64ArrayAttr(each)) for each in attributes[ARGUMENT_STRIDES]]
+        if (ARGUMENT_STRIDES in attributes)
+        else []
+    )
+    dynamic = ir.ShapedType.get_dynamic_size()
+    return {
+        position: tuple(None if stride == dynamic else stride for stride in strides) for position, *strides in arrays
     }
 
 

@@ -6,7 +6,7 @@ Straight-line tensor code of static shapes is not; anything else, at any stage, 
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir, public_functions
-from mlirtri.lowering.mlir.attributes import strides_of
+from mlirtri.lowering.mlir.attributes import noted_strides, strides_of
 
 UPDATED_BY = "mlirtri.updated_by"
 """Attribute of a function's argument: the index of the result that is the argument's new content."""
@@ -27,7 +27,8 @@ def is_imperative(module: ir.Module) -> bool:
     # The type of an unused argument shows in no operation.
     arguments = [argument for function in functions for argument in function.regions[0].blocks[0].arguments]
     if (
-        any(map(strides_of, functions))
+        noted_strides(module)
+        or any(map(strides_of, functions))
         or any(_needs_loops(argument.type) for argument in arguments)
         or any(map(is_imperative_operation, operations))
     ):

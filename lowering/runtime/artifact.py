@@ -234,8 +234,8 @@ def _write_mlir(executable: MlirExecutable, folder: Path) -> Description:
 
 def _read_mlir(folder: Path, description: Description) -> MlirExecutable:
     facts = description["convention"]
-    sizes = tuple((buffer, axis) for buffer, axis in facts["sizes"])
-    convention = replace(Convention(**facts), updates=tuple(facts["updates"]), sizes=sizes)
+    sizes, strides = (tuple((buffer, axis) for buffer, axis in facts[name]) for name in ("sizes", "strides"))
+    convention = replace(Convention(**facts), updates=tuple(facts["updates"]), sizes=sizes, strides=strides)
     # The library finds the runtime that the process has loaded by its name.
     _threads(convention)
     library = SharedLibrary(folder / description["file"])

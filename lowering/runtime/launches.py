@@ -38,9 +38,11 @@ class Launch:
 
     function: Callable[..., Any]
     operands: tuple[Operand, ...]
-    """Inputs, then outputs. Behind them a function of pointers takes `sizes`."""
+    """Inputs, then outputs. Behind them a function of pointers takes `sizes` and `strides`."""
     sizes: tuple[tuple[int, int], ...] = ()
     """(operand, axis) of each size that is known at run time only."""
+    strides: tuple[tuple[int, int], ...] = ()
+    """The same of strides, in elements."""
     last_uses: tuple[int, ...] = ()
     """Intermediates that no later launch reads."""
 

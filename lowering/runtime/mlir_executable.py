@@ -22,7 +22,7 @@ _Packed = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 class Convention:
     """How a compiled function is called: bare pointers, the inputs first, then the outputs that are no updated input.
 
-    Behind the pointers come the sizes that are known at run time only.
+    Behind the pointers come the sizes that are known at run time only, and behind them the strides.
     """
 
     symbol: str
@@ -32,6 +32,8 @@ class Convention:
     """Positions of outputs that have no pointer: their memory is that of an input."""
     sizes: tuple[tuple[int, int], ...] = ()
     """Each the number of a pointer and an axis of what it points to."""
+    strides: tuple[tuple[int, int], ...] = ()
+    """The same of strides, in elements."""
     gives_status: bool = False
     """Whether it returns 1 where it got no memory, else 0."""
     has_threads: bool = False
@@ -59,7 +61,7 @@ class MlirExecutable:
         self._arguments = convention.arguments
         self._gives_status = convention.gives_status
         self._updates = frozenset(convention.updates)
-        self._sizes = convention.sizes
+        self._sizes, self._strides = convention.sizes, convention.strides
         self._frames = threading.local()
         address = code.raw_lookup(convention.symbol)
         if not address:
@@ -67,7 +69,7 @@ class MlirExecutable:
         self._function = _Packed(address)
 
     def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Run on contiguous torch tensors of the compiled shapes and dtypes; writes every output in full."""
+        """Run on torch tensors of the compiled shapes, strides and dtypes; writes every output in full."""
         try:
             pointers, table = self._frames.frame
         except AttributeError:
@@ -79,10 +81,12 @@ class MlirExecutable:
         for tensor in self._with_memory(outputs) if self._updates else outputs:
             pointers[position] = tensor.data_ptr()
             position += 1
-        if self._sizes:
+        if self._sizes or self._strides:
             tensors = [*inputs, *self._with_memory(outputs)]
-            for buffer, axis in self._sizes:
-                pointers[position] = tensors[buffer].shape[axis]
+            numbers = [tensors[buffer].shape[axis] for buffer, axis in self._sizes]
+            numbers += [tensors[buffer].stride(axis) for buffer, axis in self._strides]
+            for number in numbers:
+                pointers[position] = number
                 position += 1
         self._function(table)
         if self._gives_status and pointers[self._arguments]:
@@ -94,7 +98,7 @@ class MlirExecutable:
             *(Operand(ARGUMENT, number) for number in range(inputs)),
             *(Operand(RESULT, number) for number in range(outputs) if number not in self._updates),
         ]
-        step = Launch(self._function, tuple(operands), self._sizes)
+        step = Launch(self._function, tuple(operands), self._sizes, self._strides)
         return Launches(
             (step,), {}, {}, lambda tensor: tensor, checks=False, takes_pointers=True, gives_status=self._gives_status
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.mlir import ir, operations_named, public_functions
 from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.mlir.attributes import noted_strides
 from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.spirv.environment import entry_point, target_environment
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
@@ -42,7 +43,8 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Lower `module` in place; raises `UnsupportedOperationError`."""
     with module.context, ir.Location.unknown():
         if is_imperative(module):
-            refused = [(function.operation, "a loop, a branch or an update") for function in public_functions(module)]
+            what = "an argument that is not row-major" if noted_strides(module) else "a loop, a branch or an update"
+            refused = [(function.operation, what) for function in public_functions(module)]
             refuse(refused, "SPIR-V", HELP)
         _refuse_types(module)
         run_passes(module, TO_GENERIC, context)

@@ -69,7 +69,11 @@ def launch_pointers(variant: Variant, step: Launch) -> None:
             variant.launching.append(f"q[{slot}] = {name}.shape[{axis}]")
         else:
             fixed[slot] = lambda _made, size=tensor.shape[axis]: size
-    slots = len(located) + len(step.sizes) + variant.launches.gives_status
+    for slot, (buffer, axis) in enumerate(step.strides, len(located) + len(step.sizes)):
+        name, _, is_array, _ = located[buffer]
+        stride = f"{name}.strides[{axis}] // {name}.itemsize" if is_array else f"{name}.stride({axis})"
+        variant.launching.append(f"q[{slot}] = {stride}")
+    slots = len(located) + len(step.sizes) + len(step.strides) + variant.launches.gives_status
     variant.memory.items |= {"q": lambda _made: (ctypes.c_void_p * slots)(), "t": partial(_table, slots, fixed)}
     variant.launching.append(f"{variant.name('launch0', step.function)}(t)")
     if variant.launches.gives_status:

@@ -69,8 +69,6 @@ class Callee:
             raise Impossible
         if any(type_.is_static and not type_.size for type_ in types):
             raise Impossible
-        if launches.takes_pointers and any(parameter.strides is not None for parameter in interface.parameters):
-            raise Impossible
         return launches
 
     def compiled(self, dtype: DType) -> DType | None:

@@ -34,13 +34,14 @@ from mlirtri.lowering.mlir.attributes import (
     SIGNATURE,
     STATE,
     argument_attributes,
+    noted_strides,
     result_attributes,
 )
 from mlirtri.lowering.mlir.imperative import updates_of
 from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import UPDATES
 from mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect import kernel_of
 from mlirtri.lowering.sizes.infer_size_program import is_static, size_program
-from mlirtri.lowering.sizes.size_arguments import unknown_sizes
+from mlirtri.lowering.sizes.size_arguments import unknown_sizes, unknown_strides
 
 
 def interface_of(kind: str, module: Any, path: Path) -> tuple[str, Interface, str]:
@@ -183,6 +184,7 @@ def _signature_before_buffers(module: Any, function: Any, path: Path) -> Any:
     buffers = len(signature.inputs) + len(returned)
     if function.operation.name == "llvm.func":
         buffers += len(unknown_sizes([kind.shape for kind in (*signature.inputs, *returned)]))
+        buffers += len(unknown_strides(noted_strides(module)))
     if buffers != len(function.regions[0].blocks[0].arguments):
         raise ParseError(f"{SIGNATURE} has not as many types as the function has buffers", span)
     return signature

@@ -83,7 +83,8 @@ def _word(name: str) -> str:
 
 def _parameters(buffers: Sequence[_Buffer], convention: Convention) -> list[str]:
     pointers = [f"{buffer.element} *{buffer.name}" for buffer in buffers]
-    return [*pointers, *(f"int64_t {buffers[buffer].name}_size{axis}" for buffer, axis in convention.sizes)]
+    sizes = [f"int64_t {buffers[buffer].name}_size{axis}" for buffer, axis in convention.sizes]
+    return [*pointers, *sizes, *(f"int64_t {buffers[number].name}_stride{axis}" for number, axis in convention.strides)]
 
 
 def _header(name: str, signature: str, buffers: Sequence[_Buffer], convention: Convention) -> str:
@@ -96,6 +97,8 @@ def _header(name: str, signature: str, buffers: Sequence[_Buffer], convention: C
     ]
     if convention.sizes:
         facts.append("Sizes come after the pointers: NAME_sizeAXIS for those that are known at run time only.")
+    if convention.strides:
+        facts.append("Strides come last, in elements: NAME_strideAXIS; such an array need not be in row-major order.")
     if convention.gives_status:
         facts.append("Returns 0, or 1 where there was no memory for temporaries; results are undefined then.")
     comment = "\n".join(f" * {_comment(fact)}" for fact in facts)
@@ -139,6 +142,7 @@ def _sample_shapes(name: str, interface: Interface, convention: Convention) -> l
 def _example(buffers: Sequence[_Buffer], shapes: Sequence[tuple[int, ...]], convention: Convention) -> str:
     arguments: list[Any] = [buffer.name for buffer in buffers]
     arguments += [shapes[buffer][axis] for buffer, axis in convention.sizes]
+    arguments += [prod(shapes[buffer][axis + 1 :]) for buffer, axis in convention.strides]
     arrays = [
         f"static {buffer.element.removeprefix('const ')} {buffer.name}[{max(1, prod(shape) * buffer.parts)}];"
         for buffer, shape in zip(buffers, shapes, strict=True)

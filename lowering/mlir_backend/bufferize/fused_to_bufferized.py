@@ -19,7 +19,7 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.calls import refuse_without_tvm
 from mlirtri.lowering.fusion.cost_guard import RESHAPES
 from mlirtri.lowering.mlir.aliasing import is_content_of, may_share
-from mlirtri.lowering.mlir.attributes import SIGNATURE, strides_of
+from mlirtri.lowering.mlir.attributes import SIGNATURE, note_strides
 from mlirtri.lowering.mlir.imperative import UPDATED_BY, is_imperative, updates_of
 from mlirtri.lowering.mlir_backend.bufferize import carried_buffers, destinations, reuse, timed_nests
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
@@ -58,14 +58,12 @@ TO_MEMREF = (
 )
 
 
-def lower(module: ir.Module, context: CompileContext, takes_strides: bool = False) -> ir.Module:
+def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Bufferize `module` in place; raises `PassFailedError` and `UnsupportedOperationError`.
 
-    The memrefs are row-major: a caller that `takes_strides` reads arguments that are not by index.
+    The memrefs are row-major. An attribute of the module has the strides of arguments that are not.
     """
     refuse_without_tvm(module)
-    if not takes_strides:
-        refuse_strides(module)
     count, moved, imperative = count_kernels(module), count_bytes(module), is_imperative(module)
     with module.context, ir.Location.unknown():
         note_signature(module)
@@ -101,22 +99,12 @@ def note_counts(module: ir.Module, kernels: int, moved: int | None) -> None:
             module.operation.attributes[name] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
 
 
-def refuse_strides(module: ir.Module) -> None:
-    """Raise `UnsupportedOperationError` for a function with an argument that need not be row-major."""
-    for function in public_functions(module):
-        if strides_of(function):
-            raise UnsupportedOperationError(
-                "MLIR's code reads row-major arguments only, not a StridedTensor",
-                span_of(function.location),
-                help='use pipeline="linalg" or "relax", or annotate it with mt.Tensor: it is copied then',
-            )
-
-
 def note_signature(module: ir.Module) -> None:
     """Record the signature, which alone tells later stages which buffers are results and what shapes they have."""
     if len(functions := public_functions(module)) != 1:
         return
     module.operation.attributes[SIGNATURE] = functions[0].attributes["function_type"]
+    note_strides(module, functions[0])
     if updates := updates_of(functions[0]):
         pairs = [number for pair in sorted(updates.items()) for number in pair]
         module.operation.attributes[UPDATES] = ir.DenseI64ArrayAttr.get(pairs)

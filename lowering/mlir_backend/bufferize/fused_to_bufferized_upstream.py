@@ -6,9 +6,12 @@ of strided memory become structured operations, since upstream's are calls of a 
 
 from __future__ import annotations
 
+from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir, public_functions
+from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.calls import refuse_without_tvm
+from mlirtri.lowering.mlir.attributes import strides_of
 from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.mlir_backend.bufferize import destinations, timed_nests
 from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import (
@@ -17,7 +20,6 @@ from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import (
     TO_MEMREF,
     note_counts,
     note_signature,
-    refuse_strides,
     results_to_arguments,
     strided_copies_to_linalg,
 )
@@ -27,7 +29,7 @@ from mlirtri.lowering.toolchain.mlir_passes import run_passes, run_rewrite
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Bufferize `module` in place; raises `PassFailedError` and `UnsupportedOperationError`."""
     refuse_without_tvm(module)
-    refuse_strides(module)
+    _refuse_strides(module)
     imperative = is_imperative(module)
     with module.context, ir.Location.unknown():
         note_signature(module)
@@ -38,3 +40,13 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("strided-copies-to-linalg", strided_copies_to_linalg, module, context)
         note_counts(module, *timed_nests.count(public_functions(module)))
     return module
+
+
+def _refuse_strides(module: ir.Module) -> None:
+    for function in public_functions(module):
+        if strides_of(function):
+            raise UnsupportedOperationError(
+                "upstream's passes read row-major arguments only, not a StridedTensor",
+                span_of(function.location),
+                help="use another pipeline, or annotate it with mt.Tensor: it is copied then",
+            )

@@ -1,8 +1,8 @@
 """Lower loop nests over memrefs to MLIR's LLVM dialect, mostly by upstream passes.
 
 Takes the bufferized module. Gives one `llvm.func` per function, whose arguments are bare pointers, none of which
-overlaps another that is written, and behind them the sizes that are known at run time only. The public function is
-renamed to `symbol_of` its kernel, and returns whether its allocations succeeded, if it has any.
+overlaps another that is written, and behind them the sizes and strides that are known at run time only. The public
+function is renamed to `symbol_of` its kernel, and returns whether its allocations succeeded, if it has any.
 Refuses buffers larger than `core.refusals` allows.
 """
 
@@ -14,6 +14,7 @@ from mlirtri.errors import Span
 from mlirtri.lowering.core.refusals import refuse_large_buffers
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir import narrow_floats
+from mlirtri.lowering.mlir.attributes import noted_strides
 from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.mlir_backend.llvm import allocations, elementary, pairs, thread_chunks, tiles, transposes
 from mlirtri.lowering.mlir_backend.loops import argmax, order
@@ -129,7 +130,7 @@ def locate_calls(module: ir.Module) -> None:
 
 def sizes_to_arguments(module: ir.Module) -> None:
     for function in public_functions(module):
-        size_arguments.pass_sizes(function)
+        size_arguments.pass_sizes(function, noted_strides(module))
 
 
 def _pass_empty_buffers_flat(function: ir.OpView) -> None:

@@ -17,13 +17,13 @@ from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import execution_engine, ir, operations_named, public_functions, to_llvm_ir
 from mlirtri.errors import CodegenError, Note
 from mlirtri.lowering.core.stage import Code, CompileContext
-from mlirtri.lowering.mlir.attributes import SIGNATURE
+from mlirtri.lowering.mlir.attributes import SIGNATURE, noted_strides
 from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import COUNTS, UPDATES
 from mlirtri.lowering.mlir_backend.llvm.allocations import gives_status
 from mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect import symbol_of
 from mlirtri.lowering.runtime.mlir_executable import Convention, MlirExecutable
 from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library
-from mlirtri.lowering.sizes.size_arguments import unknown_sizes
+from mlirtri.lowering.sizes.size_arguments import unknown_sizes, unknown_strides
 
 
 def lower(module: ir.Module, context: CompileContext) -> Code:
@@ -38,7 +38,10 @@ def lower(module: ir.Module, context: CompileContext) -> Code:
     arguments = len(ir.TypeAttr(function.attributes["function_type"]).value.inputs)
     sizes = _sizes_to_pass(attributes, updates)
     symbol = function.attributes["sym_name"].value
-    convention = Convention(symbol, arguments, tuple(updates), sizes, gives_status(function), bool(libraries))
+    strides = unknown_strides(noted_strides(module))
+    convention = Convention(
+        symbol, arguments, tuple(updates), sizes, strides, gives_status(function), has_threads=bool(libraries)
+    )
     executable = MlirExecutable(engine, convention, kernels, bytes_moved)
     return Code(_disassemble(engine) or _llvm_ir(module), executable)
 

@@ -12,7 +12,7 @@ import mlirtri as mt
 from mlirtri.calls.runtime import Runner
 
 M, K, DYN = mt.dyn["M"], mt.dyn["K"], mt.dyn
-PIPELINES = ("linalg", "relax", "interpreter")
+PIPELINES = ("linalg", "relax", "mlir", "poly", "interpreter")
 FREE = mt.StridedTensor[[M, K], [DYN, DYN], mt.float32]
 
 
@@ -65,7 +65,7 @@ def test_views_are_written_where_they_lie(pipeline):
     np.testing.assert_array_equal(tensor.numpy(), expected)
 
 
-@pytest.mark.parametrize("pipeline", ["linalg", "interpreter"])
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir", "interpreter"])
 def test_strides_of_compile_time_compile_again(pipeline):
     @mt.jit(pipeline=pipeline)
     def doubled(a: mt.StridedTensor[[4, int], [int, 1], mt.float64]):
@@ -80,12 +80,13 @@ def test_strides_of_compile_time_compile_again(pipeline):
     np.testing.assert_array_equal(doubled(frozen), frozen * 2)
 
 
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
 @pytest.mark.parametrize("library", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
-def test_views_take_the_short_call(library, monkeypatch):
+def test_views_take_the_short_call(library, pipeline, monkeypatch):
     calls, own = [], Runner.__call__
     monkeypatch.setattr(Runner, "__call__", lambda self, *given: calls.append(self.name) or own(self, *given))
     whole = np.random.default_rng(0).random((9, 14), np.float32)
-    reading, writing = mt.jit(read, semantics="numpy"), mt.jit(write)
+    reading, writing = mt.jit(read, semantics="numpy", pipeline=pipeline), mt.jit(write, pipeline=pipeline)
     for part in (np.s_[::2, ::2], np.s_[1:, 3:], np.s_[:, :], np.s_[::2, ::2]):
         for memory in (whole, np.asfortranarray(whole)):
             a, b = memory[part], whole[part].T.copy()
@@ -139,8 +140,8 @@ def test_a_stride_that_the_annotation_forbids_says_which_one_would_allow_it():
         kernel(a, np.ones((6, 8), np.float32)[:, ::2])
     with pytest.raises(mt.KernelError, match="negative or between elements"):
         kernel(a[::-1], np.ones((6, 4), np.float32))
-    with pytest.raises(mt.KernelError, match=r"(?s)MLIR's code reads row-major arguments only.*mt.Tensor"):
-        kernel.compile(a, a.T.copy(), pipeline="mlir")
+    with pytest.raises(mt.KernelError, match=r"(?s)upstream's passes read row-major arguments only.*mt.Tensor"):
+        kernel.compile(a, a.T.copy(), pipeline="upstream")
     with pytest.raises(mt.KernelError, match="as long a list of strides"):
         mt.StridedTensor[[M, K], [1], mt.float32]
     with pytest.raises(mt.KernelError, match="-1 is not a stride"):
@@ -150,3 +151,17 @@ def test_a_stride_that_the_annotation_forbids_says_which_one_would_allow_it():
         "  b: float32[$dyn[K], $dyn[M]] strides [$dyn, 1]",
     ]
     assert "a_stride0" in kernel.compile().ir["tir"], "abstract arguments need not be given"
+
+
+def test_strides_of_a_saved_kernel_are_its_last_arguments(tmp_path):
+    kernel = mt.jit(write, pipeline="mlir", semantics="numpy").compile()
+    kernel.save(tmp_path / "write")
+    ours, expected = np.zeros((6, 9), np.float32), np.zeros((6, 9), np.float32)
+    mt.load(tmp_path / "write")(ours[::2, ::3])
+    write(expected[::2, ::3])
+    np.testing.assert_array_equal(ours, expected)
+    header = (tmp_path / "write" / "kernel.h").read_text()
+    assert "int64_t in0_a_size1,\n    int64_t in0_a_stride0,\n    int64_t in0_a_stride1);" in header
+    resumed = mt.resume("write.mlir", "tri", text=kernel.ir["tri"], pipeline="mlir")
+    resumed(ours[::2, ::3])
+    np.testing.assert_array_equal(ours, expected)
