@@ -36,6 +36,7 @@ from mlirtri.lowering.mlir.attributes import (
     argument_attributes,
     noted_strides,
     result_attributes,
+    strides_of,
 )
 from mlirtri.lowering.mlir.imperative import updates_of
 from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import UPDATES
@@ -110,7 +111,16 @@ def _of_mlir(module: Any, path: Path) -> tuple[str, Interface]:
     if function.operation.name == "llvm.func":
         symbol = kernel_of(symbol)
     interface = _with_attributes(function, Interface.of_types(names, inputs, results, updates))
-    return symbol, replace(interface, sizes=_sizes(module, function))
+    return symbol, replace(_with_strides(module, function, interface), sizes=_sizes(module, function))
+
+
+def _with_strides(module: Any, function: Any, interface: Interface) -> Interface:
+    """Return the interface with the strides of arguments that are read and written where they lie."""
+    strides = noted_strides(module)
+    if function.operation.name == "func.func":
+        strides |= strides_of(function)
+    parameters = [replace(each, strides=strides.get(number)) for number, each in enumerate(interface.parameters)]
+    return replace(interface, parameters=tuple(parameters)) if strides else interface
 
 
 def _sizes(module: Any, function: Any) -> SizeProgram | None:

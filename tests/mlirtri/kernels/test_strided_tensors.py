@@ -165,3 +165,17 @@ def test_strides_of_a_saved_kernel_are_its_last_arguments(tmp_path):
     resumed = mt.resume("write.mlir", "tri", text=kernel.ir["tri"], pipeline="mlir")
     resumed(ours[::2, ::3])
     np.testing.assert_array_equal(ours, expected)
+
+
+def test_a_dump_of_known_strides_resumes_with_them():
+    @mt.jit(semantics="numpy", pipeline="mlir")
+    def doubled(a: mt.StridedTensor[[4, 6], [int, int], mt.float32]):
+        return a * 2
+
+    a = np.random.default_rng(0).random((8, 12), np.float32)[::2, ::2]
+    kernel = doubled.compile(a)
+    for stage in ("tri", "fused", "bufferized", "llvmdialect"):
+        resumed = mt.resume("doubled.mlir", stage, text=kernel.ir[stage], pipeline="mlir")
+        np.testing.assert_array_equal(resumed(a), a * 2)
+        with pytest.raises(mt.KernelError, match=r"compiled for the strides \[24, 2\], got \[6, 1\]"):
+            resumed(a.copy())
