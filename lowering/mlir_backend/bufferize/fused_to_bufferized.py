@@ -15,6 +15,7 @@ from math import prod
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import bufferization, func, ir, linalg, memref, operations_named, public_functions
 from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.core.loop_attributes import TILE_KERNEL
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.calls import refuse_without_tvm
 from mlirtri.lowering.fusion.cost_guard import RESHAPES
@@ -81,8 +82,11 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("results-to-arguments", results_to_arguments, module, context)
         if imperative:
             run_rewrite("while-carries-everything", carried_buffers.carry_every_value, module, context)
-            run_rewrite("compute-in-destinations", destinations.rewrite, module, context)
+            if not _keeps_tiles(module, context):
+                run_rewrite("compute-in-destinations", destinations.rewrite, module, context)
             run_rewrite("one-buffer-per-carried-value", carried_buffers.rewrite, module, context)
+        if _keeps_tiles(module, context):
+            run_rewrite("tiles-apart", tiles_apart, module, context)
         run_passes(module, FROM_LOOPS if imperative else FROM_TENSORS, context)
         run_passes(module, TO_MEMREF, context)
         run_rewrite("strided-copies-to-linalg", strided_copies_to_linalg, module, context)
@@ -90,6 +94,24 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             # Loops over tensors say nothing of the memory that they touch.
             note_counts(module, *timed_nests.count(public_functions(module)))
     return module
+
+
+def _keeps_tiles(module: ir.Module, context: CompileContext) -> bool:
+    """Return whether tiles stay apart from the arrays that they are copied to: on CUDA their memory is nearer."""
+    is_tile_kernel = any(TILE_KERNEL in function.attributes for function in public_functions(module))
+    return context.target.is_cuda and is_tile_kernel
+
+
+def tiles_apart(module: ir.Module) -> None:
+    """Allocate an array of constant size for each use of an empty one: none becomes a part of what it is copied to."""
+    for empty in operations_named(module, "tensor.empty"):
+        kind = empty.results[0].type
+        if not kind.has_static_shape:
+            continue
+        for use in list(empty.results[0].uses):
+            with ir.InsertionPoint(use.owner), use.owner.location:
+                use.owner.operands[use.operand_number] = bufferization.alloc_tensor(kind, [])
+        empty.operation.erase()
 
 
 def note_counts(module: ir.Module, kernels: int, moved: int | None) -> None:

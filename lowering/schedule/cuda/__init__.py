@@ -15,7 +15,7 @@ Read in this order:
   memory, `instructions.py` holds the instructions. `register_tiles.py`: products of fp32.
 - `element_loops.py`: imperative functions, a launch for each parallel loop; `largest_sizes.py` bounds its sizes.
 - `tile_programs.py`: tile kernels; `tile_statements.py`, `tile_products.py`: the statements and products of a block,
-  `whole_copies.py`: copies with edges.
+  `fragments.py`: tiles in registers, `whole_copies.py`: copies with edges, `live_ranges.py`: a buffer for each.
 
 `schedule`, `schedule.meta` and `relax` may import it.
 """

@@ -74,6 +74,10 @@ _PUT = """{function} mlirtri_put_{dtype}({type}* to, {type} value) {{
   *to = value;
 }}
 """
+_EXCHANGE = """{function} mlirtri_exchange_{dtype}_{distance}({ctype}* value) {{
+  *value = __shfl_xor_sync(0xffffffffu, *value, {distance});
+}}
+"""
 _FRAGMENTS = """{function} mlirtri_fragments{way}(unsigned* to, const void* from) {{
   unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(from));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{%0, %1, %2, %3}}, [%4];"
@@ -103,6 +107,17 @@ def put(target: Any, value: Any) -> Any:
     dtype = str(value.ty.dtype)
     name = "float" if dtype == "float32" else f"{dtype}_t"
     return _call(f"mlirtri_put_{dtype}", _PUT.format(function=_FUNCTION, dtype=dtype, type=name), target, value)
+
+
+EXCHANGED = {"float32": "float", "int32": "int"}
+"""CUDA's names of the dtypes that threads exchange."""
+
+
+def exchange(value: Any, distance: int) -> Any:
+    """Replace a thread's value, a buffer of one element, by that of the thread of its warp `distance` bits away."""
+    dtype = str(value.dtype)
+    code = _EXCHANGE.format(function=_FUNCTION, dtype=dtype, ctype=EXCHANGED[dtype], distance=distance)
+    return _call(f"mlirtri_exchange_{dtype}_{distance}", code, address(value, tirx.IntImm("int64", 0), 1))
 
 
 def commit_copies() -> Any:

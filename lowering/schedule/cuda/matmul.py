@@ -130,6 +130,8 @@ class TensorCoreKernel:
     def __init__(self, contraction: Contraction, left: Any, right: Any, kind: Multiplication, tile: BlockTile):
         """Take the factors `left` and `right` as they are before they are widened."""
         self.contraction, self.kind, self.tile = contraction, kind, tile
+        self.registers: dict[Any, Any] = {}
+        """Buffers of the epilogue that are in registers, in the order of the sums."""
         depth = tile.parts * kind.depth
         self.left = Operand(
             "left_tile", left, contraction.batch, contraction.rows, contraction.reduced, kind, tile.rows, depth
@@ -334,6 +336,8 @@ class TensorCoreKernel:
         }
 
         def load(node: Any) -> Any:
+            if node.source in self.registers:
+                return tirx.BufferLoad(self.registers[node.source], [number])
             if node.source.same_as(contraction.result):
                 sum_element = tirx.BufferLoad(self.sums, [number])
                 return sum_element if sum_element.ty == node.ty else tirx.Cast(str(node.ty.dtype), sum_element)
@@ -345,6 +349,9 @@ class TensorCoreKernel:
         statements = [tirx.AllocBuffer(each) for each in private.values()]
         for store in contraction.stores:
             value = replaced(structural_map(store.value, (TensorLoad, load), order="post"), values)
+            if store.buffer in self.registers:
+                statements.append(tirx.BufferStore(self.registers[store.buffer], value, [number]))
+                continue
             if store.buffer not in private:
                 indices = [replaced(position, values) for position in store.indices]
                 statements.append(tirx.BufferStore(store.buffer, value, indices))

@@ -17,6 +17,7 @@ from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
 from mlirtri.lowering.schedule.cpu.loops.nested_products import flat, with_allocations_inside
 from mlirtri.lowering.schedule.cpu.loops.products import in_tiles
 from mlirtri.lowering.schedule.cpu.loops.summed_products import with_sum_inside
+from mlirtri.lowering.schedule.cuda.fragments import Fragments, Layout
 from mlirtri.lowering.schedule.cuda.instructions import COLUMNS, FIRST_ARCHITECTURE, MULTIPLICATIONS, ROWS
 from mlirtri.lowering.schedule.cuda.matmul import BlockTile, TensorCoreKernel
 from mlirtri.lowering.schedule.cuda.operands import narrow
@@ -26,7 +27,7 @@ from mlirtri.lowering.tir.contraction import Contraction, Values, multiply_add, 
 from mlirtri.lowering.tir.primfunc import buffer
 from mlirtri.lowering.tir.statements import index, loads_in, nodes_in, sequence
 from mlirtri.lowering.tir.tiles import for_loop
-from mlirtri.lowering.toolchain.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import structural_equal, tirx
 
 LEAST_STAGES, MOST_STAGES = 2, 4
 """Steps of a sum whose copies are in shared memory at once."""
@@ -42,21 +43,23 @@ class BlockBody:
     products: tuple[Finished, ...]
 
 
-def with_tensor_cores(statement: Any, thread: Any, threads: int, target: Target, scope: str) -> BlockBody:
+def with_tensor_cores(
+    statement: Any, thread: Any, threads: int, target: Target, scope: str, fragments: Fragments
+) -> BlockBody:
     """Return a block's statement with its products of halves and int8 on tensor cores.
 
-    `scope` is that of the copies of their operands, ``shared`` or ``shared.dyn``.
+    `scope` is that of the copies of their operands, ``shared`` or ``shared.dyn``; `fragments` are in registers.
     """
     if int(re.sub(r"\D", "", target.architecture)) < FIRST_ARCHITECTURE:
         return BlockBody(statement, ())
     tiles = {node.buffer for node in nodes_in(statement, tirx.AllocBuffer)}
     stages = [int(loop.annotations[STAGES]) for loop in nodes_in(statement, tirx.For) if STAGES in loop.annotations]
     steps = min(max([LEAST_STAGES, *stages]), MOST_STAGES)
-    first = _Writer(thread, threads, target, scope, tiles, steps)
+    first = _Writer(thread, threads, target, scope, tiles, steps, fragments)
     first.visit(statement)
     # One product at a time: they share the memory of the largest.
     copies = {dtype: buffer("tiles", [size], dtype, scope) for dtype, size in first.sizes.items()}
-    writer = _Writer(thread, threads, target, scope, tiles, steps, copies)
+    writer = _Writer(thread, threads, target, scope, tiles, steps, fragments, copies)
     written = writer.visit(statement)
     return BlockBody(sequence(*map(tirx.AllocBuffer, copies.values()), written), tuple(writer.finished))
 
@@ -70,6 +73,7 @@ class _Writer:
     tiles: set[Any]
     """Buffers of the block, which are in shared memory."""
     stages: int
+    fragments: Fragments
     copies: dict[str, Any] = field(default_factory=dict)
     """Shared memory for copies of operands, by dtype."""
     sizes: dict[str, int] = field(default_factory=dict)
@@ -103,12 +107,18 @@ class _Writer:
         dtype, size = str(product.tiles.dtype), steps * product.stage
         self.sizes[dtype] = max(size, self.sizes.get(dtype, 0))
         product.tiles = self.copies.get(dtype, product.tiles)
+        product.registers = self.fragments.registers
         number = index(len(self.finished))
         reads = [load.source for node in (left_element, right_element, *contraction.stores) for load in loads_in(node)]
         writes = [store.buffer for store in contraction.stores]
         outer = [each for each in (*reads, *writes) if not each.same_as(contraction.result)]
         kept = {each for each in outer if each not in set(contraction.private)}
-        self.finished.append(Finished(tuple(kept & set(reads)), (*(kept & set(writes)), product.tiles)))
+        at = [axes[0].variable for axes in (contraction.rows, contraction.columns) if len(axes) == 1]
+        known = Finished(
+            tuple(kept & set(reads)), (*(kept & set(writes)), product.tiles),
+            Layout(tile.rows, tile.columns, tile.down, tile.across), tuple(_at_their_place(contraction.stores, at)),
+        )  # fmt: skip
+        self.finished.append(known)
         return tirx.AttrStmt(index(0), NUMBER, number, product.statement(self.thread))
 
     def _is_global(self, element: Any) -> bool:
@@ -127,9 +137,23 @@ class _Writer:
         ]  # fmt: skip
         if not fitting:
             return None
+        if self.fragments.full_rows:
+            fitting = [way for way in fitting if way[1] == 1] or fitting
         # Warps that are as high as wide read the least.
         down, across = min(fitting, key=lambda way: abs(rows // way[0] - columns // way[1]))
         return BlockTile(rows, columns, down, across, self.stages)
+
+
+def _at_their_place(stores: Sequence[Any], at: Sequence[Any]) -> list[Any]:
+    """Return the buffers that the stores of an element access at its row and column, and nowhere else."""
+    accesses = [(store.buffer, store.indices) for store in stores]
+    accesses += [(load.source, load.indices) for store in stores for load in loads_in(store.value)]
+    elsewhere = {each for each, indices in accesses if not _are(indices, at)}
+    return [each for each in {each for each, _ in accesses} if each not in elsewhere]
+
+
+def _are(indices: Sequence[Any], variables: Sequence[Any]) -> bool:
+    return len(indices) == len(variables) == 2 and all(map(structural_equal, indices, variables))
 
 
 class BlockProduct(TensorCoreKernel):

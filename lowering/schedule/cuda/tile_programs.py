@@ -12,6 +12,7 @@ block runs the others in order. Products of halves and int8 go to tensor cores (
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -22,7 +23,11 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.loops.accesses import is_scalar
 from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
 from mlirtri.lowering.schedule.cpu.loops.nested_products import with_allocations_inside
-from mlirtri.lowering.schedule.cuda.tile_products import with_tensor_cores
+from mlirtri.lowering.schedule.cuda.fragments import Fragments, Layout, Uses
+from mlirtri.lowering.schedule.cuda.instructions import ROWS
+from mlirtri.lowering.schedule.cuda.live_ranges import with_casts_at_use, with_separate_buffers
+from mlirtri.lowering.schedule.cuda.phases import WARP
+from mlirtri.lowering.schedule.cuda.tile_products import BlockBody, with_tensor_cores
 from mlirtri.lowering.schedule.cuda.tile_statements import BlockStatements
 from mlirtri.lowering.schedule.cuda.whole_copies import with_whole_copies
 from mlirtri.lowering.tir.arithmetic import reads_memory
@@ -42,6 +47,8 @@ from mlirtri.lowering.toolchain.tvm_names import (
 )
 
 AXES = "xyz"
+KEPT = ("float32", "int32")
+"""Dtypes of tiles in registers."""
 MOST_BLOCKS = 65535
 """Blocks along the axes y and z."""
 
@@ -88,20 +95,9 @@ def _kernel(statement: Stmt, numbers: list[Any], threads: int, target: Target) -
         raise UnsupportedOperationError(
             "the grid of a tile kernel on CUDA has one to three numbers, which sizes and compile-time values give"
         )
-    body = with_whole_copies(body)
+    body = with_casts_at_use(with_whole_copies(with_separate_buffers(body)))
     thread = tirx.Var("thread", "int64")
-    ranges = tuple(range_of(loop, {}) for loop in (*blocks, *others))
-    mapped: Any = None
-    for scope in SHARED_LIMITS:
-        block = with_tensor_cores(body, thread, threads, target, scope)
-        inner = prepare(block.statement, ranges)
-        for loop in reversed(others):
-            inner = with_body(loop, inner)
-        mapped = BlockStatements(thread, threads, block.products, scope).written(sequence(*numbers, inner))
-        if _shared_bytes(mapped) <= SHARED_LIMITS[scope]:
-            break
-    else:
-        raise _too_large(mapped)
+    mapped = _block(body, numbers, _Block(thread, threads, target, tuple(blocks), tuple(others)))
     mapped = bound(thread, threads, "threadIdx.x", mapped)
     # The innermost axis of the grid is x.
     extents = [_constant(loop.extent) for loop in blocks]
@@ -119,6 +115,70 @@ def _kernel(statement: Stmt, numbers: list[Any], threads: int, target: Target) -
     if not blocks:
         mapped = bound(tirx.Var("block", "int64"), 1, "blockIdx.x", mapped)
     return mapped
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The threads of a block, and the loops of the grid: over blocks, and those that a block runs in order."""
+
+    thread: Any
+    threads: int
+    target: Target
+    blocks: tuple[Any, ...]
+    others: tuple[Any, ...]
+
+
+def _block(body: Any, numbers: Sequence[Any], block: _Block) -> Any:
+    """Return the statement of a thread of a block; raises `UnsupportedOperationError` where its tiles have no room."""
+    thread, threads, target = block.thread, block.threads, block.target
+    ranges = tuple(range_of(loop, {}) for loop in (*block.blocks, *block.others))
+    mapped: Any = None
+    for scope in SHARED_LIMITS:
+        known = with_tensor_cores(body, thread, threads, target, scope, Fragments())
+        inner = prepare(known.statement, ranges)
+        fragments = _fragments(inner, known, threads)
+        if fragments.layouts:
+            known = with_tensor_cores(body, thread, threads, target, scope, fragments)
+            inner = prepare(known.statement, ranges)
+        for loop in reversed(block.others):
+            inner = with_body(loop, inner)
+        statements = BlockStatements(thread, threads, known.products, scope, fragments)
+        mapped = statements.written(sequence(*numbers, inner))
+        if _shared_bytes(mapped) <= SHARED_LIMITS[scope]:
+            return mapped
+    raise _too_large(mapped)
+
+
+def _fragments(statement: Any, block: BlockBody, threads: int) -> Fragments:
+    """Return the results of products that can stay in registers, in the layouts of these products."""
+    layouts = _layouts(block, {node.buffer for node in nodes_in(statement, tirx.AllocBuffer)})
+    uses = Uses(tuple(layouts))
+    uses.visit(statement)
+    warps, fragments = threads // WARP, Fragments()
+    kept = {tile: found for tile, found in layouts.items() if tile not in uses.rejected}
+    all_full = all(found.rows % (ROWS * warps) == 0 for product in block.products if (found := product.layout))
+    fragments.full_rows = bool(uses.reduced & set(kept)) and all_full
+    for tile, layout in kept.items():
+        if fragments.full_rows:
+            fragments.add(tile, Layout(layout.rows, layout.columns, warps, 1))
+        elif tile not in uses.reduced:
+            fragments.add(tile, layout)
+    return fragments
+
+
+def _layouts(block: BlockBody, allocated: set[Any]) -> dict[Any, Layout]:
+    """Return the layouts of the tiles that products write, but of those that a product accesses in another order."""
+    layouts: dict[Any, Layout] = {}
+    for product in block.products:
+        for result in product.results:
+            shape = [_constant(size) for size in result.shape]
+            is_whole = product.layout is not None and shape == [product.layout.rows, product.layout.columns]
+            if is_whole and result in allocated and str(result.dtype) in KEPT:
+                layouts[result] = product.layout
+    for product in block.products:
+        for accessed in {*product.reads, *product.writes} - set(product.results):
+            layouts.pop(accessed, None)
+    return layouts
 
 
 def _independent(loops: Sequence[Any], body: Any) -> tuple[list[Any], list[Any]]:

@@ -7,12 +7,13 @@ since the last one, or writes what was read or written, in loops also by the ite
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri.lowering.schedule.cpu.loops.accesses import is_scalar
 from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED
+from mlirtri.lowering.schedule.cuda.fragments import Fragments, Layout
 from mlirtri.lowering.schedule.cuda.instructions import barrier
 from mlirtri.lowering.tir.linear_forms import largest_extent
 from mlirtri.lowering.tir.primfunc import buffer as declare
@@ -43,6 +44,10 @@ class Finished:
 
     reads: tuple[Any, ...]
     writes: tuple[Any, ...]
+    layout: Layout | None = None
+    """How warps divide the result of a product."""
+    results: tuple[Any, ...] = ()
+    """Buffers that are accessed at the row and the column of each element of the product alone."""
 
 
 @dataclass
@@ -62,15 +67,18 @@ class _Pending:
 class BlockStatements:
     """Writes the statements of one block."""
 
-    def __init__(self, thread: Any, threads: int, finished: Sequence[Finished], scope: str):
+    def __init__(self, thread: Any, threads: int, finished: Sequence[Finished], scope: str, fragments: Fragments):
         self.thread, self.threads, self.finished, self.scope = thread, threads, finished, scope
+        self.fragments = fragments
         self.private: set[Any] = set()
         """Buffers of which each thread has its own."""
 
     def written(self, statement: Stmt) -> Any:
         """Return the statement on the threads of a block, with the memory that they share in shared memory."""
+        statement = _in_registers(statement, self.fragments.registers)
         statement = _without_unused(statement, {buffer for known in self.finished for buffer in known.writes})
-        self.private = _private_buffers(statement)
+        self.private = _private_buffers(statement) | set(self.fragments.layouts)
+        self.private |= set(self.fragments.registers.values())
         mapped, _ = self._visit(statement, _Pending())
         return _in_scopes(mapped, self.private, self.scope)
 
@@ -168,6 +176,8 @@ class BlockStatements:
     def _mapped(self, statement: Any) -> Any:
         if self._finished_of(statement) is not None:
             return statement.body.body
+        if self.fragments.touched_by(statement):
+            return self.fragments.mapped(statement, self.thread)
         if isinstance(statement, tirx.For) and PARALLEL in statement.annotations:
             return self._divided(statement)
         _, writes = self._accesses(statement)
@@ -239,6 +249,15 @@ def _private_buffers(statement: Stmt) -> set[Any]:
     stored = {node.buffer for loop in divided for node in nodes_in(loop, tirx.BufferStore)} - inside
     scalars = {node.buffer for node in nodes_in(statement, tirx.AllocBuffer) if is_scalar(node.buffer)}
     return (scalars - stored) | inside
+
+
+def _in_registers(statement: Any, registers: Mapping[Any, Any]) -> Any:
+    """Return the statement with registers allocated in place of the tiles that are in them."""
+
+    def allocate(node: Any) -> Any:
+        return tirx.AllocBuffer(registers[node.buffer]) if node.buffer in registers else node
+
+    return structural_map(statement, (tirx.AllocBuffer, allocate), order="post") if registers else statement
 
 
 def _without_unused(statement: Any, used: set[Any]) -> Any:

@@ -205,9 +205,17 @@ class _Sequence:
         if nest is None or not nest.reaches_all() or not is_copy(nest, self.widens):
             return None
         [load] = loads_in(nest.store.value)
+        if self.widens and self._narrows(nest, load):
+            # The wider array may then stay where it is, in registers.
+            return None
         if any(self._writes(number, load.source) for number in range(stores[0] + 1, position)):
             return None
         return stores[0]
+
+    def _narrows(self, nest: Nest, load: Any) -> bool:
+        """Return whether a nest copies an array of this sequence in a narrower dtype."""
+        is_local = any(load.source.same_as(allocation) for allocation in self.allocated)
+        return is_local and int(nest.store.buffer.dtype.bits) < int(load.source.dtype.bits)
 
     def _writes(self, position: int, buffer: Buffer) -> bool:
         buffers: list[Any] = []

@@ -113,7 +113,7 @@ def test_edges_are_zeros_of_the_same_copies():
     source = kernel.compile(a, b, c, BM=32, BN=32, BK=32).ir["cuda"]
     assert source.count("mlirtri_copy_16((&(tiles") == 3  # rows of 104 halves
     assert source.count("mlirtri_copy_4((&(tiles") == 3  # rows of 90
-    assert source.count("__syncthreads();") == 3
+    assert source.count("__syncthreads();") == 1  # in the loop
 
 
 def test_bf16_products_use_tensor_cores():

@@ -1,0 +1,72 @@
+"""Tiles in registers: which statements take the layout of a product's sums, and numbers on the emulated device."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import pytest
+import torch
+from tiles import EXAMPLES
+
+import mlirtri as mt
+import mlirtri.tile as T
+
+emulated = pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
+
+
+def shared_floats(source: str) -> list[int]:
+    """The sizes of a kernel's fp32 arrays in shared memory."""
+    return [int(size) for size in re.findall(r"__shared__ alignas\(64\) float \w+\[(\d+)\]", source)]
+
+
+@emulated
+def test_attention_keeps_its_scores_and_results_in_registers():
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 1, 128, 32).half() for _ in range(3))
+    out = torch.zeros_like(q)
+    kernel = mt.jit(EXAMPLES["flash attention fp16"].kernel, target="cuda:emulated")
+    kernel(q, k, v, out, BM=64, BN=32)
+    expected = EXAMPLES["flash attention fp16"].reference(q, k, v)
+    torch.testing.assert_close(out.float(), expected, rtol=2e-3, atol=2e-3)
+    source = kernel.compile(q, k, v, out, BM=64, BN=32).ir["cuda"]
+    # Maxima, sums and factors of the rows alone.
+    assert set(shared_floats(source)) == {64}
+    assert source.count("mlirtri_exchange_float32_1((&") == 2  # the maximum and the sum of a row
+
+
+def fused(a, b, bias, c, BM=32, BN=32, BK=32, reduces="rows"):
+    with T.Kernel(T.ceildiv(b.shape[1], BN), T.ceildiv(a.shape[0], BM), threads=64) as (bx, by):
+        a_shared, b_shared = T.alloc_shared((BM, BK), a.dtype), T.alloc_shared((BK, BN), b.dtype)
+        sums, extra = T.alloc_fragment((BM, BN)), T.alloc_fragment((BM,) if reduces == "rows" else (BN,))
+        for k in T.Pipelined(T.ceildiv(a.shape[1], BK), num_stages=2):
+            T.copy(a[by * BM, k * BK], a_shared)
+            T.copy(b[k * BK, bx * BN], b_shared)
+            T.gemm(a_shared, b_shared, sums)
+        for i, j in T.Parallel(BM, BN):
+            sums[i, j] = T.max(sums[i, j] + bias[bx * BN + j], 0)
+        if reduces == "rows":
+            T.reduce_absmax(sums, extra, dim=1)
+        else:
+            T.reduce_sum(sums, extra, dim=0)
+        for i, j in T.Parallel(BM, BN):
+            sums[i, j] = sums[i, j] - extra[i if reduces == "rows" else j]
+        T.copy(sums, c[by * BM, bx * BN])
+
+
+@emulated
+@pytest.mark.parametrize(("reduces", "m", "kept"), [("rows", 64, True), ("rows", 50, True), ("columns", 64, False)])
+def test_what_takes_the_layout_of_sums(reduces, m, kept):
+    torch.manual_seed(0)
+    a, b, bias, c = torch.randn(m, 48).half(), torch.randn(48, 32).half(), torch.randn(32), torch.zeros(m, 32)
+    kernel = mt.jit(fused, target="cuda:emulated")
+    kernel(a, b, bias, c, reduces=reduces)
+    sums = torch.relu(a.float() @ b.float() + bias)
+    padded = torch.cat([sums, torch.relu(bias).expand(-m % 32, -1)])
+    tiles = padded.view(-1, 32, 32)
+    extra = tiles.amax(2, keepdim=True) if reduces == "rows" else tiles.sum(1, keepdim=True)
+    torch.testing.assert_close(c, (tiles - extra).reshape(-1, 32)[:m], rtol=1e-3, atol=2e-2)
+    source = kernel.compile(a, b, bias, c, reduces=reduces).ir["cuda"]
+    # A column's sum is of rows that many threads have.
+    assert ("mlirtri_exchange_float32_2" in source) == kept
+    assert 1024 not in shared_floats(source) or not kept
