@@ -15,6 +15,6 @@ Only `pages` imports it.
 - `program_files.py`: compiles, translates and reports on programs of files.
 - `cache_commands.py`: `mlirtri cache`. `server_commands.py`: `mlirtri serve` and `mlirtri lsp`.
 - `lit_commands.py`: `mlirtri init-lit`, `test`, `update-checks`, `reduce`. `terminal.py`: tables on stdout.
-- `reports.py`: the tables of `mlirtri stages` and `mlirtri env`. `sample_kernel.py`: what it shows the passes of.
+- `reports.py`: the tables of `mlirtri stages` and `mlirtri env`.
 - `doctor.py`: the checks of `mlirtri doctor`.
 """

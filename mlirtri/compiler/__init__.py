@@ -7,7 +7,7 @@
 
 - `records.py`: what a compilation leaves behind: text, time and IR of each stage. `versions.py`: of what made it.
 - `compile_lock.py`: one compilation at a time, without full garbage collections.
-- `stage_loop.py`: the loop over the stages. `tuning_bar.py`: what it shows while schedules are searched for.
+- `stage_loop.py`: the loop over the stages, with a progress bar while schedules are searched for.
 - `printing.py`: the texts of a stage, and the way back from text.
 - `isolation.py`: parses MLIR that others wrote in another process first.
 - `observe.py`: the hook between stages, made from arguments and settings.

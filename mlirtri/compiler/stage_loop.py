@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlirtri.compiler.last_failures import keep_failures
 from mlirtri.compiler.printing import settle
 from mlirtri.compiler.records import COMPILING, Compilation, StageRecord
-from mlirtri.compiler.tuning_bar import TuningBar
 from mlirtri.compiler.user_stages import check_result
 from mlirtri.errors import CompilerBugError, KernelError, KernelValueError
 from mlirtri.lowering.core.stage import CompileContext, Stage
 from mlirtri.lowering.pipelines import LazyLowering, Pipeline
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from mlirtri.lowering.schedule.meta.process import Trial
 
 Hook = Callable[[Stage, Any, CompileContext], Any]
 """Called after each stage with its IR; gives the IR to go on with (the same, or another that was read from a file)."""
@@ -77,3 +82,45 @@ def record_of(stage: Stage, ir: Any, seconds: float) -> StageRecord:
         record.complete()
         record.ir = None
     return record
+
+
+class TuningBar:
+    """The progress of a search for schedules (`schedule="meta"`), on a terminal: a bar per function.
+
+    It is called with each `Trial`, until the compile loop closes it.
+    """
+
+    def __init__(self) -> None:
+        self._progress: Progress | None = None
+        self._bars: dict[str, TaskID] = {}
+
+    def __call__(self, trial: Trial) -> None:
+        if not sys.stderr.isatty():
+            return
+        progress = self._progress or self._start()
+        if trial.name not in self._bars:
+            self._bars[trial.name] = progress.add_task(trial.name, total=trial.wanted, times="")
+        progress.update(self._bars[trial.name], completed=trial.done, times=_times_of(trial))
+
+    def _start(self) -> Progress:
+        from rich.console import Console  # late, as below: only a search for schedules has a bar
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            TextColumn("{task.fields[times]}"),
+        )  # fmt: skip
+        self._progress = Progress(*columns, console=Console(stderr=True))
+        self._progress.start()
+        return self._progress
+
+    def close(self) -> None:
+        """Leave the last state of the bars on the screen."""
+        if self._progress is not None:
+            self._progress.stop()
+        self._progress, self._bars = None, {}
+
+
+def _times_of(trial: Trial) -> str:
+    shown = [(trial.best, ""), (trial.default, "default ")]
+    return ", ".join(f"{name}{seconds * 1e6:.1f} µs" for seconds, name in shown if seconds is not None)

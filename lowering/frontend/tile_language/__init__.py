@@ -9,7 +9,7 @@ Read in this order:
 - `tiles.py`: allocation of tiles, and what is known of each: its memory space and its line.
 - `regions.py`: regions of arrays, `copy` and `atomic_add` of tiles, whose parts out of bounds are left out.
 - `guards.py`: elements out of bounds, which read zero and are not written.
-- `products.py`: `gemm`. `reductions.py`: reductions and prefix sums.
+- `reductions.py`: `gemm`, reductions and prefix sums.
 - `elements.py`: functions of elements, casts, sizes.
 - `functions.py`: the table of all functions by name.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.language.builder import Language
-from mlirtri.lowering.frontend.tile_language import elements, products, reductions, regions, tiles
+from mlirtri.lowering.frontend.tile_language import elements, reductions, regions, tiles
 from mlirtri.lowering.frontend.tile_language.regions import Region, is_index
 
 PREFIX = "mlirtri.tile."
@@ -58,7 +58,7 @@ COPY_HINTS = ("coalesced_width", "disable_tma", "eviction_policy", "loop_layout"
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Kernel": _kernel,
     **{f"alloc_{space}": partial(tiles.allocate, space=space) for space in ("shared", "fragment", "local")},
-    "alloc_var": tiles.variable, "clear": tiles.fill, "fill": tiles.fill, "copy": _copy, "gemm": products.gemm,
+    "alloc_var": tiles.variable, "clear": tiles.fill, "fill": tiles.fill, "copy": _copy, "gemm": reductions.gemm,
     "cumsum": reductions.cumsum,
     "reduce_max": reductions.reduction("max", "maximum"), "reduce_min": reductions.reduction("min", "minimum"),
     "reduce_sum": reductions.reduction("sum", "add"),
@@ -78,25 +78,11 @@ HINTS = frozenset(
     {"use_swizzle", "annotate_layout", "annotate_l2_hit_ratio", "sync_threads", "disable_warp_group_reg_alloc"}
 )
 """Statements that say how to run on a GPU, and change no result; their arguments are not read."""
-ANYWHERE = frozenset(
-    {
-        "Kernel",
-        "ceildiv",
-        "if_then_else",
-        "Select",
-        "cast",
-        "Cast",
-        "infinity",
-        "max",
-        "min",
-        "clamp",
-        "Tensor",
-        "empty",
-        "reshape",
-        "view",
-    }
-)
-"""Functions that may stand outside of a tile kernel."""
+ANYWHERE = frozenset({
+    "Kernel", "ceildiv", "if_then_else", "Select", "cast", "Cast", "infinity", "max", "min", "clamp", "Tensor", "empty",
+    "reshape", "view",
+})  # fmt: skip
+"""Functions that may be called outside of a tile kernel."""
 TILES = ("tile", "A", "B", "C", "src", "dst")
 """Parameters that are arrays, but for functions that take regions."""
 LOOPS = {

@@ -1,10 +1,12 @@
-"""Reductions of a tile along an axis into another tile, and prefix sums along one."""
+"""Combine elements of tiles along an axis: `T.gemm`, reductions into another tile, prefix sums."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from typing import Any
 
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.language.builder import Language
@@ -38,3 +40,45 @@ def cumsum(b: Language, src: TriValue, dst: TriValue | None = None, dim: int = 0
     ordered = b.flip(src, (axis,)) if reverse else src
     sums = b.scan(ordered, "sum", axis)
     assign(b, target, b.flip(sums, (axis,)) if reverse else sums)
+
+
+def gemm(
+    b: Language, A: TriValue, B: TriValue, C: TriValue, transpose_A: bool = False, transpose_B: bool = False,
+    policy: Any = None, clear_accum: bool = False, k_pack: int = 1, wg_wait: int = 0,
+) -> None:  # fmt: skip
+    """Add the product of two tiles to a third, in the third's dtype; hints of TileLang are accepted."""
+    left, right, target = (_matrix(b, tile) for tile in (A, B, C))
+    left = b.transpose(left, (1, 0)) if transpose_A else left
+    right = b.transpose(right, (1, 0)) if transpose_B else right
+    (m, k), (inner, n) = left.type.shape, right.type.shape
+    if k != inner or target.type.shape != (m, n):
+        pairs = ((A, transpose_A), (B, transpose_B))
+        shown = " and ".join(f"{tile.type}{' transposed' * bool(flag)}" for tile, flag in pairs)
+        raise KernelTypeError(
+            f"T.gemm of {shown} cannot be added to {C.type}", help="the shapes are (m, k), (k, n), (m, n)",
+            notes=allocation_notes(b, A, B, C),
+        )  # fmt: skip
+    dtype = C.type.dtype
+    product = b.matmul(b.tensor(left, dtype), b.tensor(right, dtype))
+    value = product if clear_accum or _is_zero(C) else b.add(target, product)
+    assign(b, C, value if C.type.rank == 2 else b.reshape(value, C.type.shape))
+
+
+def _is_zero(tile: TriValue) -> bool:
+    """Return whether a tile was filled with zeros just before."""
+    owner = tile.value.owner
+    while not isinstance(owner, ir.Block) and owner.operation.name == "tri.broadcast_to":
+        owner = owner.operation.operands[0].owner
+    if isinstance(owner, ir.Block) or owner.operation.name != "tri.constant":
+        return False
+    value = owner.operation.attributes["value"]
+    return isinstance(value, ir.FloatAttr | ir.IntegerAttr) and value.value == 0
+
+
+def _matrix(b: Language, tile: TriValue) -> TriValue:
+    """Return a tile of two axes; leading axes of size 1 are left out."""
+    shape = tile.type.shape
+    leading = len(shape) - 2
+    if leading < 0 or any(size != 1 for size in shape[:leading]):
+        raise KernelTypeError(f"T.gemm multiplies tiles of two axes, got {tile.type}", notes=allocation_notes(b, tile))
+    return b.reshape(tile, shape[leading:]) if leading else tile

@@ -233,7 +233,7 @@ def test_unmeasured_schedules_of_cuda_need_no_device_and_are_beside_the_default(
         chain.compile(*tensors, target="cuda", schedule="meta")
     assert "trials=0" in str(caught.value)
     found = mt.tune(chain, *tensors, target="cuda", trials=0)
-    assert [rule for _, *rule in found.rules] == [["Matmul", "MetaSchedule"]]
+    assert [rule for _, *rule in found.rules] == [["RegisterTiles", "MetaSchedule"]]
     assert found.speedup is None
     assert json.loads(file.read_text())["seconds"] is None
     assert "not measured" in str(found)
