@@ -119,7 +119,7 @@ def dft_arguments(size, dtype, rng):
 
 
 def convolve(signal, kernel):
-    """Where a kernel lies wholly within a signal; true convolution, so the kernel is turned round."""
+    """Where a kernel lies wholly within a signal; true convolution, so the kernel is flipped."""
     n = signal.shape[0] - kernel.shape[0] + 1
     out = np.zeros(n, dtype=signal.dtype)
     for k in range(kernel.shape[0]):

@@ -271,11 +271,8 @@ class Variant:
         """Return whether a result of rank 0 is read by the call itself: its memory is nobody else's."""
         if type_.shape or kept_dtype(type_.dtype) is None or index in self.callee.updates.values():
             return False
-        return (
-            not self.gives_tensors
-            or index in self.interface.numbers
-            or all(leaf.index != index for leaf in self.callee.leaves)
-        )
+        is_number = index in self.interface.numbers
+        return not self.gives_tensors or is_number or all(leaf.index != index for leaf in self.callee.leaves)
 
     def _new_result(self, index: int, type_: TensorType) -> str:
         if self.gives_tensors:
@@ -340,11 +337,8 @@ class Variant:
             if not any(line.startswith("arena = ") for line in self.launching):
                 self.launching.append(f"arena = {self.name('new_arena', self.launches.new_arena)}()")
             self.launching.append(f"{name} = {self.name(f'{name}_within', scratch.within)}(arena)")
-        return (
-            name
-            if operand.shape is None
-            else f"{name}.reshape({self.name(f'{name}_{len(self.names)}', operand.shape)})"
-        )
+        shape = operand.shape
+        return name if shape is None else f"{name}.reshape({self.name(f'{name}_{len(self.names)}', shape)})"
 
     def _copy(self, index: int, operand: Operand) -> None:
         name, type_, is_array, fixed = self.located(operand)

@@ -199,7 +199,7 @@ def _compared_rows(add: Nodes, rows: str, length: int, size: int, is_float: bool
     is_less = add("And", is_less, add("Not", is_same))
     if not is_float:
         return is_same, is_less
-    # Slices with NaN that look the same are told apart by their positions.
+    # Slices with NaN that look the same are distinguished by their positions.
     nans = add("ReduceMax", add("Cast", add("IsNaN", here), to=TensorProto.INT32), last, keepdims=0)
     is_odd = add("And", is_same, add("Cast", nans, to=TensorProto.BOOL))
     diagonal, before = add.constant(np.eye(length, dtype=bool)), add.constant(np.tri(length, k=-1, dtype=bool))
