@@ -82,11 +82,10 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("results-to-arguments", results_to_arguments, module, context)
         if imperative:
             run_rewrite("while-carries-everything", carried_buffers.carry_every_value, module, context)
-            if not _keeps_tiles(module, context):
-                run_rewrite("compute-in-destinations", destinations.rewrite, module, context)
+            if _keeps_tiles(module, context):
+                run_rewrite("tiles-apart", tiles_apart, module, context)
+            run_rewrite("compute-in-destinations", destinations.rewrite, module, context)
             run_rewrite("one-buffer-per-carried-value", carried_buffers.rewrite, module, context)
-        if _keeps_tiles(module, context):
-            run_rewrite("tiles-apart", tiles_apart, module, context)
         run_passes(module, FROM_LOOPS if imperative else FROM_TENSORS, context)
         run_passes(module, TO_MEMREF, context)
         run_rewrite("strided-copies-to-linalg", strided_copies_to_linalg, module, context)

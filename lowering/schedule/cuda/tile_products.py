@@ -1,4 +1,6 @@
-"""Products of tiles on tensor cores: all warps of a block compute one, from copies of its operands in shared memory.
+"""Products of tiles: all warps of a block compute one, from copies of its operands in shared memory.
+
+Those of halves and int8 go to tensor cores, those of fp32 to register tiles.
 
 A pipelined loop that only adds products becomes one product with a longer sum, whose copies are asynchronous and some
 steps ahead. Other products are copied and multiplied where they stand. What no instruction takes stays a loop.
@@ -22,6 +24,7 @@ from mlirtri.lowering.schedule.cuda.instructions import COLUMNS, FIRST_ARCHITECT
 from mlirtri.lowering.schedule.cuda.matmul import BlockTile, TensorCoreKernel
 from mlirtri.lowering.schedule.cuda.operands import narrow
 from mlirtri.lowering.schedule.cuda.phases import WARP
+from mlirtri.lowering.schedule.cuda.register_tiles import ACROSS, DOWN, FLOATS, VECTOR, RegisterTileKernel
 from mlirtri.lowering.schedule.cuda.tile_statements import NUMBER, Finished
 from mlirtri.lowering.tir.contraction import Contraction, Values, multiply_add, size_of
 from mlirtri.lowering.tir.primfunc import buffer
@@ -93,46 +96,66 @@ class _Writer:
         return in_tiles(children, self.target, self._product, is_open=None, widens=True)
 
     def _product(self, contraction: Contraction, _target: Target) -> Any:
-        factors = narrow(contraction.left), narrow(contraction.right)
         is_plain = contraction.add is multiply_add or contraction.dtype == "int32"
-        if factors[0] is None or factors[1] is None or not is_plain or contraction.batch:
+        if not is_plain or contraction.batch:
             return None
-        (left, left_element), (right, right_element) = factors[0], factors[1]
-        kind, tile = MULTIPLICATIONS.get((left, right)), self._tile(contraction)
-        if kind is None or kind.sums != contraction.dtype or tile is None:
+        product = self._on_tensor_cores(contraction) or self._of_floats(contraction)
+        if product is None:
             return None
-        product = BlockProduct(contraction, left_element, right_element, kind, tile)
-        product.place(self._is_global(left_element), self._is_global(right_element))
+        product.place(*(self._is_global(operand.element) for operand in (product.left, product.right)))
         steps = product.tile.stages if not isinstance(product.steps, int) else min(product.tile.stages, product.steps)
         dtype, size = str(product.tiles.dtype), steps * product.stage
         self.sizes[dtype] = max(size, self.sizes.get(dtype, 0))
         product.tiles = self.copies.get(dtype, product.tiles)
         product.registers = self.fragments.registers
         number = index(len(self.finished))
-        reads = [load.source for node in (left_element, right_element, *contraction.stores) for load in loads_in(node)]
+        self.finished.append(self._finished(contraction, product))
+        return tirx.AttrStmt(index(0), NUMBER, number, product.statement(self.thread))
+
+    def _on_tensor_cores(self, contraction: Contraction) -> _InBlock | None:
+        factors = narrow(contraction.left), narrow(contraction.right)
+        if factors[0] is None or factors[1] is None:
+            return None
+        (left, left_element), (right, right_element) = factors[0], factors[1]
+        kind, tile = MULTIPLICATIONS.get((left, right)), self._tile(contraction, ROWS, 2 * COLUMNS)
+        if kind is None or kind.sums != contraction.dtype or tile is None:
+            return None
+        return BlockProduct(contraction, left_element, right_element, kind, tile)
+
+    def _of_floats(self, contraction: Contraction) -> _InBlock | None:
+        factors, tile = (contraction.left, contraction.right), self._tile(contraction, VECTOR * DOWN, VECTOR * ACROSS)
+        is_float = contraction.dtype == "float32" and all(str(factor.ty.dtype) == "float32" for factor in factors)
+        return BlockFloatProduct(contraction, *factors, FLOATS, tile) if is_float and tile is not None else None
+
+    def _finished(self, contraction: Contraction, product: _InBlock) -> Finished:
+        read = (product.left.element, product.right.element, *contraction.stores)
+        reads = [load.source for node in read for load in loads_in(node)]
         writes = [store.buffer for store in contraction.stores]
         outer = [each for each in (*reads, *writes) if not each.same_as(contraction.result)]
         kept = {each for each in outer if each not in set(contraction.private)}
+        tile, results = product.tile, tuple(self._results(contraction, product))
+        layout = Layout(tile.rows, tile.columns, tile.down, tile.across) if results else None
+        return Finished(tuple(kept & set(reads)), (*(kept & set(writes)), product.tiles), layout, results)
+
+    def _results(self, contraction: Contraction, product: _InBlock) -> list[Any]:
+        """Return the buffers that may be in registers as the sums of the product are."""
+        if isinstance(product, BlockFloatProduct):
+            return []
         at = [axes[0].variable for axes in (contraction.rows, contraction.columns) if len(axes) == 1]
-        known = Finished(
-            tuple(kept & set(reads)), (*(kept & set(writes)), product.tiles),
-            Layout(tile.rows, tile.columns, tile.down, tile.across), tuple(_at_their_place(contraction.stores, at)),
-        )  # fmt: skip
-        self.finished.append(known)
-        return tirx.AttrStmt(index(0), NUMBER, number, product.statement(self.thread))
+        return _at_their_place(contraction.stores, at)
 
     def _is_global(self, element: Any) -> bool:
         return not any(load.source in self.tiles for load in loads_in(element))
 
-    def _tile(self, contraction: Contraction) -> BlockTile | None:
-        """Return how the warps divide a product of these rows and columns; None if they cannot."""
+    def _tile(self, contraction: Contraction, high: int, wide: int) -> BlockTile | None:
+        """Return how the warps divide a product into parts of `high` rows and `wide` columns; None if they cannot."""
         rows, columns, warps = size_of(contraction.rows), size_of(contraction.columns), self.threads // WARP
         if not isinstance(rows, int) or not isinstance(columns, int):
             return None
         ways: Sequence[tuple[int, int]] = [(down, warps // down) for down in range(1, warps + 1) if warps % down == 0]
         fitting = [
             (down, across) for down, across in ways
-            if rows % (ROWS * down) == 0 and columns % (2 * COLUMNS * across) == 0
+            if rows % (high * down) == 0 and columns % (wide * across) == 0
             and rows * columns // self.threads <= MOST_SUMS
         ]  # fmt: skip
         if not fitting:
@@ -156,7 +179,7 @@ def _are(indices: Sequence[Any], variables: Sequence[Any]) -> bool:
     return len(indices) == len(variables) == 2 and all(map(structural_equal, indices, variables))
 
 
-class BlockProduct(TensorCoreKernel):
+class _InBlock(TensorCoreKernel):
     """A product as one statement of a block, whose threads have other statements, too."""
 
     def place(self, left_is_global: bool, right_is_global: bool) -> None:
@@ -178,3 +201,11 @@ class BlockProduct(TensorCoreKernel):
 
     def _tile_position(self) -> tuple[Values, Any, Any]:
         return {}, index(0), index(0)
+
+
+class BlockProduct(_InBlock):
+    """A product on tensor cores in a block."""
+
+
+class BlockFloatProduct(_InBlock, RegisterTileKernel):
+    """A product of fp32 in a block, with a tile of sums for each thread."""

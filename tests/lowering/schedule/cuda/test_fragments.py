@@ -70,3 +70,16 @@ def test_what_takes_the_layout_of_sums(reduces, m, kept):
     # A column's sum is of rows that many threads have.
     assert ("mlirtri_exchange_float32_2" in source) == kept
     assert 1024 not in shared_floats(source) or not kept
+
+
+@emulated
+def test_products_of_floats_are_tiles_of_sums_in_registers():
+    torch.manual_seed(0)
+    a, b, c = torch.randn(70, 52), torch.randn(52, 90), torch.zeros(70, 90)
+    kernel = mt.jit(EXAMPLES["gemm fp32"].kernel, target="cuda:emulated")
+    kernel(a, b, c, BM=32, BN=64, BK=16)
+    torch.testing.assert_close(c, a @ b, rtol=1e-4, atol=1e-4)
+    source = kernel.compile(a, b, c, BM=32, BN=64, BK=16).ir["cuda"]
+    assert re.search(r"float left_part_ptr\[\d+\]", source)
+    assert "mlirtri_copy_16((&(tiles" in source  # rows of 52 floats
+    assert "mlirtri_copy_8((&(tiles" in source  # rows of 90
