@@ -18,6 +18,7 @@ Read in this order:
 - `transposes.py`: loops whose loads and stores are contiguous along different loops.
 - `perfect_nests.py`: nests around one store.
 - `products.py`: matrix products of dynamic sizes as contractions. `nested_products.py`: those of static sizes in loops.
+- `named_products.py`: names for products of sizes in indices.
 - `column_strips.py`: sums over rows, for all columns.
 - `summed_products.py`: loops over products as one product with a longer sum.
 - `clipped_tiles.py`: tile kernels whose last blocks and steps are clipped, apart from the others.

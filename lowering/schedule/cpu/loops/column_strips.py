@@ -18,7 +18,6 @@ from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip_
 from mlirtri.lowering.schedule.cpu.loops.accesses import accesses_of, is_parallel
 from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED, sums_up, with_parts
 from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, fit_of
-from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
 from mlirtri.lowering.tir.statements import (
     chunks_in,
@@ -26,14 +25,13 @@ from mlirtri.lowering.tir.statements import (
     fresh,
     index,
     minus,
-    nodes_in,
     plus,
     sequence,
     substituted,
     whole_chunks,
     with_body,
 )
-from mlirtri.lowering.toolchain.tvm_names import PARALLEL, Stmt, structural_equal, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import PARALLEL, Stmt, tirx
 
 ROWS = 4
 """Rows that are added per load and store of the sums."""
@@ -59,9 +57,8 @@ class _Strips:
         """Return a statement; `is_threaded` says that there is one thread, or that a loop around is on all of them."""
         if not isinstance(statement, tirx.For):
             return with_parts(statement, lambda part: self.visit(part, around, is_threaded))
-        named, names = _named_products(statement)
-        if lanes := _lanes(named, around):
-            return sequence(*names, self._strips(named, lanes, is_threaded))
+        if lanes := _lanes(statement, around):
+            return self._strips(statement, lanes, is_threaded)
         inner = (*around, range_of(statement, {}))
         return with_body(statement, self.visit(statement.body, inner, is_threaded or PARALLEL in statement.annotations))
 
@@ -86,23 +83,6 @@ class _Strips:
         if isinstance(count, tirx.IntImm):
             return finished
         return tirx.IfThenElse(tirx.GE(count, index(least)), finished, fresh(loop))
-
-
-def _named_products(loop: Any) -> tuple[Any, list[Any]]:
-    """Return a loop with names for products of sizes that it does not change, so that strides are known, and these."""
-    inner = [node.loop_var for node in nodes_in(loop, tirx.For)] + [node.var for node in nodes_in(loop, tirx.Bind)]
-    names: list[Any] = []
-
-    def named(node: Any) -> Any:
-        is_known = isinstance(node.a, tirx.IntImm) or isinstance(node.b, tirx.IntImm)
-        if is_known or str(node.ty) != "int64" or reads_memory(node) or depends_on(node, inner):
-            return node
-        known = next((each for each in names if structural_equal(each.value, node)), None)
-        if known is None:
-            names.append(known := tirx.Bind(tirx.Var("start", "int64"), node))
-        return known.var
-
-    return structural_map(loop, (tirx.Mul, named), order="post"), names
 
 
 def _lanes(loop: Any, around: Ranges) -> int:

@@ -24,6 +24,7 @@ from mlirtri.lowering.schedule.cpu.loops.first_index import first_index
 from mlirtri.lowering.schedule.cpu.loops.fusion import fused, producer_before
 from mlirtri.lowering.schedule.cpu.loops.index_ranges import in_ranges
 from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED, prepare, with_parts
+from mlirtri.lowering.schedule.cpu.loops.named_products import with_named_products
 from mlirtri.lowering.schedule.cpu.loops.nested_products import with_nested_products
 from mlirtri.lowering.schedule.cpu.loops.prefetches import with_prefetches
 from mlirtri.lowering.schedule.cpu.loops.products import with_products
@@ -83,8 +84,9 @@ def scheduled(function: PrimFunc, target: Target) -> PrimFunc:
             return block
         whole = with_whole_tiles(block.body) if TILE_KERNEL in (function.attrs or {}) else block.body
         products = with_nested_products(with_products(whole, target), target)
-        products = with_column_strips(products, target, lambda strips, loop: on_threads(strips, work_of(loop)))
-        body = _Scheduler(target).visit(with_prefetches(fused(prepare(products))), sizes)
+        named = with_named_products(products)
+        strips = with_column_strips(named, target, lambda strips, loop: on_threads(strips, work_of(loop)))
+        body = _Scheduler(target).visit(with_prefetches(fused(prepare(strips))), sizes)
         body = structural_map(body, (tirx.AttrStmt, _bare), order="post")
         return SBlock(
             block.iter_vars, block.reads, block.writes, block.name_hint, body, block.init, block.alloc_buffers,

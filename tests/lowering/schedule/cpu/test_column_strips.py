@@ -33,6 +33,20 @@ def test_sums_over_rows(function, threads, monkeypatch):
                 np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
+def test_the_chunks_of_a_sum_of_all_elements_are_in_vectors():
+    @mt.jit(semantics="numpy")
+    def total(a: mt.Tensor[[M, K], mt.float32]):
+        return a.sum(), np.abs(a).max(initial=0)
+
+    kernel, generator = total.compile(), np.random.default_rng(0)
+    chunks = kernel.ir["scheduled"].partition("start: T.let[T.int64]")[2]
+    assert "T.vectorized" in chunks.partition("temporary_1[i")[0]
+    for shape in ((0, 4), (1, 1), (63, 3), (64, 129), (65, 1000), (1000, 7)):
+        a = generator.random(shape, np.float32)
+        for got, want in zip(kernel(a), (a.sum(dtype=np.float64), np.abs(a).max(initial=0)), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
 def test_a_product_of_matrices_has_its_own_tiles():
     @mt.jit(semantics="numpy")
     def product(a: mt.Tensor[[M, K], mt.float32], b: mt.Tensor[[K, 512], mt.float32]):
