@@ -6,6 +6,7 @@ The schedule rules share it with the stages: `llvm` reuses what a rule has lower
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,16 +22,35 @@ from mlirtri.lowering.codegen.passes.host_functions import (
 )
 from mlirtri.lowering.codegen.passes.source_locations import with_spans
 from mlirtri.lowering.codegen.passes.streaming_stores import with_streaming_stores
+from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.runtime.torch_threads import TASKS
 from mlirtri.lowering.tir.bfloat16_storage import keep_bfloat16
 from mlirtri.lowering.toolchain.cuda_code import without_code
 from mlirtri.lowering.toolchain.tvm_names import IS_SCHEDULED, SCHEDULE_RULE, IRModule, PrimFunc, Target, tirx, tvm
 from mlirtri.lowering.toolchain.tvm_passes import first_failing, short_message
 
+_LLVM_MODULE = renewed(threading.RLock())
+"""Held while a module is compiled at a lookup, or printed: both use the module's LLVM context, which has no lock."""
 _REMEMBERED = 256
 """The number of lowered functions kept until they are built."""
 _NOT_LOWERED = ("global_symbol", SCHEDULE_RULE, IS_SCHEDULED)
 """Attributes that a function has only before or only after its schedule is accepted."""
+
+
+def find_in(module: Any) -> Callable[[str], Callable]:
+    """Return the lookup of compiled functions of a module of TVM's, for several threads."""
+
+    def find(name: str) -> Callable:
+        with _LLVM_MODULE:
+            return module[name]
+
+    return find
+
+
+def assembly_of(module: Any) -> str:
+    """Return the assembly of a module of TVM's, which another thread may look functions up in meanwhile."""
+    with _LLVM_MODULE:
+        return module.inspect_source("s")
 
 
 @dataclass(frozen=True)

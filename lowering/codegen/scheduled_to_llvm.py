@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from mlirtri.errors import CodegenError, KernelError
-from mlirtri.lowering.codegen.lowered_functions import Named, built, host_ready, on_failing_line
+from mlirtri.lowering.codegen.lowered_functions import Named, built, find_in, host_ready, on_failing_line
 from mlirtri.lowering.codegen.passes.source_locations import named_file
 from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.stage import Code, CompileContext
@@ -33,7 +33,7 @@ def lower(mod: IRModule, context: CompileContext) -> Code:
     long = tuple(name for name, function in functions if IMPERATIVE in (function.attrs or {}))
     library = Library(module, context.target.threads, is_for_torchs_threads(text), long)
     with loading(library.has_loops, library.threads):
-        executable = make_executable(plan, module.__getitem__, library)
+        executable = make_executable(plan, find_in(module), library)
     return Code(named_file(stable_text(text), _files(mod)), executable, module)
 
 

@@ -14,5 +14,6 @@ returns `NotImplemented`, the operator stays, and torch-mlir lowers or refuses i
 - `views.py`, `indexing.py`: shapes, reads and writes
 - `matrices/`: products, factorizations, eigenvalues, Fourier transforms
 - `recurrent.py`, `experts.py`: recurrent layers and grouped products, as loops
-- `networks.py`, `images.py`, `quantized.py`, `foreach.py`: networks and optimizers
+- `images/`: pools, samples at coordinates, changes of size
+- `networks.py`, `quantized.py`, `foreach.py`: networks and optimizers
 """

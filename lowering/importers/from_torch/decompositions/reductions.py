@@ -171,3 +171,13 @@ decomposes(aten.amax.default)(extremum(aten.amax.default))
 decomposes(aten.amin.default)(extremum(aten.amin.default))
 for _operator in (aten.cumsum.default, aten.cumprod.default):
     decomposes(_operator)(cumulative(_operator))
+for _operator in (
+    aten.mean.default,
+    aten.prod.default,
+    aten.prod.dim_int,
+    aten.linalg_vector_norm.default,
+    aten.norm.Scalar,
+    aten.norm.ScalarOpt_dim,
+    aten._adaptive_avg_pool3d.default,
+):
+    decomposes(_operator)(in_float32(_operator))

@@ -30,7 +30,6 @@ from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401
     counting,
     floats,
     foreach,
-    images,
     indexing,
     integers,
     networks,
@@ -44,6 +43,11 @@ from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401
     views,
 )
 from mlirtri.lowering.importers.from_torch.decompositions.experts import foreign
+from mlirtri.lowering.importers.from_torch.decompositions.images import (  # noqa: F401 - they register their rules
+    grid_samples,
+    pools,
+    resampling,
+)
 from mlirtri.lowering.importers.from_torch.decompositions.matrices import (  # noqa: F401 - they register their rules
     fourier,
     householder,

@@ -1,18 +1,15 @@
-"""Pooling and grid sampling of images.
+"""Pooling of images along the last axes.
 
-torch-mlir ignores NaN in max pools; torch's decomposition of grid samples rounds coordinates differently from eager.
+torch-mlir ignores NaN in max pools.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import reduce
-from itertools import product
 from typing import Any
 
 import torch
-from torch._decomp.decompositions import grid_sampler_2d
 
 from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
 from mlirtri.lowering.importers.from_torch.decompositions.integers import NARROW_INTEGERS
@@ -80,6 +77,8 @@ def max_pool_with_indices(operator: Any, rank: int) -> Callable[..., Any]:
     """Return the rule of max pools along the last `rank` axes, with the index of the last NaN or first maximum."""
 
     def pool(x: Tensor, *window: Any, **options: Any) -> Any:
+        if x.dtype == torch.int64:
+            return pool_of_integers(x, rank, *window, **options)
         if x.dtype in NARROW_INTEGERS:
             values, indices = operator(x.double(), *window, **options)
             return values.to(x.dtype), indices
@@ -113,6 +112,91 @@ def max_pool_with_indices(operator: Any, rank: int) -> Callable[..., Any]:
 
 
 _REENTRY = threading.local()
+
+
+def pool_of_integers(
+    x: Tensor,
+    rank: int,
+    kernel: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    ceil_mode: bool = False,
+) -> Any:
+    """Return the maxima of windows of int64, which float64 does not hold, and their first indices."""
+    if not all(isinstance(size, int) for size in x.shape):
+        return NotImplemented
+    kernel = _full(kernel, rank)
+    steps, pads, gaps = _full(stride or kernel, rank), _full(padding, rank), _full(dilation, rank)
+    elements, indices = x, torch.zeros([1] * x.dim(), dtype=torch.int64, device=x.device)
+    lead = x.dim() - rank
+    for i, (size, length, step, pad, gap) in enumerate(zip(x.shape[lead:], kernel, steps, pads, gaps, strict=True)):
+        count = _count(size, length, step, pad, gap, ceil_mode)
+        position = (torch.arange(count) * step - pad).unsqueeze(1) + torch.arange(length) * gap
+        elements, indices = _with_windows(elements, indices, lead + 2 * i, size, position)
+    order = [*range(lead), *range(lead, lead + 2 * rank, 2), *range(lead + 1, lead + 2 * rank, 2)]
+    elements, indices = (_collapse_last(each.permute(order), rank) for each in (elements, indices))
+    values = torch.amax(elements, -1)
+    index = torch.argmax((elements == values.unsqueeze(-1)).int(), -1, True)
+    return values, indices.expand(elements.shape).gather(-1, index).squeeze(-1)
+
+
+def _with_windows(elements: Tensor, indices: Tensor, axis: int, size: int, position: Tensor) -> tuple[Tensor, Tensor]:
+    """Replace an axis by those of `position`, [windows, elements]; outside is the least integer."""
+    along = [*[1] * axis, *position.shape, *[1] * (elements.dim() - axis - 1)]
+    is_inside, inside = (position >= 0) & (position < size), torch.clamp(position, 0, size - 1)
+    shape = [*elements.shape[:axis], *position.shape, *elements.shape[axis + 1 :]]
+    read = elements.index_select(axis, inside.flatten()).view(shape)
+    read = torch.where(is_inside.view(along), read, torch.iinfo(elements.dtype).min)
+    return read, indices.unsqueeze(axis) * size + inside.view(along)
+
+
+def _full(sizes: Sequence[int], rank: int) -> list[int]:
+    return list(sizes) * rank if len(sizes) == 1 else list(sizes)
+
+
+def _count(size: int, length: int, step: int, pad: int, gap: int, ceil_mode: bool) -> int:
+    """Return the number of windows along an axis; the last one begins inside of the axis or its padding."""
+    span = size + 2 * pad - gap * (length - 1) - 1
+    count = -(-span // step) + 1 if ceil_mode else span // step + 1
+    return count - 1 if ceil_mode and (count - 1) * step >= size + pad else count
+
+
+def fractional_max_pool(rank: int) -> Callable[..., Any]:
+    """Return the rule of max pools over windows at pseudo-random positions (Graham, Fractional max-pooling, 2014)."""
+
+    def pool(x: Tensor, kernel: Sequence[int], counts: Sequence[int], samples: Tensor) -> Any:
+        if not all(isinstance(size, int) for size in x.shape):
+            return NotImplemented
+        if x.dim() == rank + 1:
+            values, indices = pool(x.unsqueeze(0), kernel, counts, samples)
+            return values.squeeze(0), indices.squeeze(0)
+        sizes, lengths, shape = x.shape[2:], _full(kernel, rank), [*x.shape[:2], *[1] * (2 * rank)]
+        index = torch.zeros(shape, dtype=torch.int64, device=x.device)
+        for i, (size, length, count) in enumerate(zip(sizes, lengths, _full(counts, rank), strict=True)):
+            # Eager reads the samples of two axes in the order of width and height.
+            sample = samples[..., rank - 1 - i if rank == 2 else i]
+            starts = _starts(sample, size, length, count)
+            position = starts.unsqueeze(-1) + torch.arange(length, device=x.device)
+            along = [*x.shape[:2], *[1] * i, count, *[1] * (rank - 1), length, *[1] * (rank - 1 - i)]
+            index = index * size + position.view(along)
+        index = _collapse_last(index, rank)
+        elements = x.flatten(2).gather(2, index.flatten(2)).view(index.shape)
+        chosen = _first_largest(elements)
+        return elements.gather(-1, chosen).squeeze(-1), index.gather(-1, chosen).squeeze(-1)
+
+    return pool
+
+
+def _starts(sample: Tensor, size: int, length: int, count: int) -> Tensor:
+    """Return where the windows begin along an axis, [batch, channels, count]; the last one ends with the axis."""
+    last = torch.full((*sample.shape, 1), size - length, dtype=torch.int64, device=sample.device)
+    if count == 1:
+        return last
+    sample = sample.unsqueeze(-1)
+    step = (size - length) / (count - 1)
+    iota = torch.arange(count - 1, device=sample.device).to(sample.dtype)
+    return torch.cat([((sample + iota) * step).long() - (sample * step).long(), last], -1)
 
 
 def avg_pool(operator: Any, rank: int) -> Callable[..., Tensor]:
@@ -188,94 +272,11 @@ def _pair(sizes: Sequence[int]) -> list[int]:
     return list(sizes) * 2 if len(sizes) == 1 else list(sizes)
 
 
-NEAREST, ZEROS, BORDER = 1, 0, 1
-"""torch's codes of a mode and of two paddings."""
-
-
-@decomposes(torch.ops.aten.grid_sampler_2d.default)
-def sample_2d(x: Tensor, grid: Tensor, mode: int, padding: int, aligned: bool) -> Tensor:
-    """Sample the image at the grid's coordinates, which torch's decomposition rounds differently from eager."""
-    if mode != NEAREST or padding not in (ZEROS, BORDER):
-        return grid_sampler_2d(x, grid, mode, padding, aligned)
-    batch, channels, height, width = x.shape
-    column, column_is_inside = _nearest_pixel(grid[..., 0], width, padding, aligned)
-    row, row_is_inside = _nearest_pixel(grid[..., 1], height, padding, aligned)
-    is_inside = (column_is_inside & row_is_inside).unsqueeze(1)
-    index = (row * width + column).flatten(1).unsqueeze(1)
-    result = x.flatten(2).gather(2, index.expand(batch, channels, index.shape[2]))
-    result = result.view(batch, channels, grid.shape[1], grid.shape[2])
-    return torch.where(is_inside, result, torch.zeros((), dtype=x.dtype, device=x.device))
-
-
-def _nearest_pixel(position: Tensor, size: Any, padding: int, aligned: bool) -> tuple[Tensor, Tensor]:
-    index = (position + 1) * (size - 1) * 0.5 if aligned else ((position + 1) * size - 1) * 0.5
-    if padding == BORDER:
-        last = torch.full((), size - 1, dtype=position.dtype, device=position.device)
-        index = torch.minimum(torch.clamp(index, min=0), last)
-    index = torch.round(index)
-    is_inside = (index >= 0) & (index < size)
-    return torch.where(
-        is_inside, index, torch.zeros((), dtype=position.dtype, device=position.device)
-    ).long(), is_inside
-
-
-@decomposes(torch.ops.aten.grid_sampler_3d.default)
-def sample_3d(x: Tensor, grid: Tensor, mode: int, padding: int, aligned: bool) -> Tensor:
-    """Sample a volume (`grid_sampler_3d`): the nearest element, or the eight around, weighted by distance."""
-    sizes = x.shape[2:]
-    indices = [_source_coordinate(grid[..., 2 - axis], sizes[axis], padding, aligned) for axis in range(3)]
-    if mode == NEAREST:
-        return _gather_pixels(x, [torch.round(index) for index in indices])
-    firsts = [torch.floor(index) for index in indices]
-    samples = []
-    for corner in product((0, 1), repeat=3):
-        position = [first + step for first, step in zip(firsts, corner, strict=True)]
-        parts = [
-            index - first if step else first + 1 - index
-            for index, first, step in zip(indices, firsts, corner, strict=True)
-        ]
-        samples.append(_gather_pixels(x, position) * (parts[2] * parts[1] * parts[0]).unsqueeze(1))
-    return reduce(torch.add, samples)
-
-
-def _gather_pixels(x: Tensor, position: list[Tensor]) -> Tensor:
-    flat_index, is_inside = torch.zeros_like(position[0]).long(), torch.ones_like(position[0], dtype=torch.bool)
-    for index, size in zip(position, x.shape[2:], strict=True):
-        in_bounds = (index >= 0) & (index < size)
-        flat_index = flat_index * size + torch.where(in_bounds, index, 0.0).long()
-        is_inside = is_inside & in_bounds
-    shape = (*x.shape[:2], *flat_index.shape[1:])
-    flat_index = torch.where(is_inside, flat_index, 0).flatten(1).unsqueeze(1).expand(*x.shape[:2], -1)
-    return torch.where(is_inside.unsqueeze(1), x.flatten(2).gather(2, flat_index).view(shape), 0.0).to(x.dtype)
-
-
-def _source_coordinate(position: Tensor, size: Any, padding: int, aligned: bool) -> Tensor:
-    index = (position + 1) / 2 * (size - 1) if aligned else ((position + 1) * size - 1) / 2
-    if padding == ZEROS:
-        return index
-    if padding != BORDER:
-        low, span = (0.0, size - 1.0) if aligned else (-0.5, float(size))
-        if span == 0:
-            return torch.zeros_like(index)
-        away = torch.abs(index - low)
-        extra, is_even = torch.fmod(away, span), torch.remainder(torch.floor(away / span), 2) == 0
-        index = torch.where(is_even, extra + low, span - extra + low)
-    return torch.clamp(index, 0, size - 1)
-
-
 decomposes(aten.adaptive_max_pool2d.default)(adaptive_max_pool(aten.max_pool2d_with_indices.default, 2))
 decomposes(aten.adaptive_max_pool3d.default)(adaptive_max_pool(aten.max_pool3d_with_indices.default, 3))
 decomposes(aten.max_pool2d_with_indices.default)(max_pool_with_indices(aten.max_pool2d_with_indices.default, 2))
 decomposes(aten.max_pool3d_with_indices.default)(max_pool_with_indices(aten.max_pool3d_with_indices.default, 3))
-for _operator in (
-    aten.mean.default,
-    aten.prod.default,
-    aten.prod.dim_int,
-    aten.linalg_vector_norm.default,
-    aten.norm.Scalar,
-    aten.norm.ScalarOpt_dim,
-    aten._adaptive_avg_pool3d.default,
-):
-    decomposes(_operator)(in_float32(_operator))
 decomposes(aten.avg_pool2d.default)(avg_pool(aten.avg_pool2d.default, 2))
 decomposes(aten.avg_pool3d.default)(avg_pool(aten.avg_pool3d.default, 3))
+decomposes(aten.fractional_max_pool2d.default)(fractional_max_pool(2))
+decomposes(aten.fractional_max_pool3d.default)(fractional_max_pool(3))
