@@ -21,7 +21,7 @@ from mlirtri.lowering.importers.from_torch.decompositions.table import decomposi
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph
 from mlirtri.programs.torch_programs.calling_convention import ArgumentLeaf, Calling, Returned
 from mlirtri.programs.torch_programs.graphs import bind_attributes, bound_last
-from mlirtri.programs.torch_programs.lifted_draws import lifted
+from mlirtri.programs.torch_programs.lifted_draws import lifted, refuse_draws_of_elements
 from mlirtri.programs.torch_programs.program import EXPORTING, TorchProgram
 from mlirtri.programs.torch_programs.torch_kernel import TorchKernel
 
@@ -34,6 +34,7 @@ class TracedFunction:
     """A graph with the kernels compiled from it."""
 
     def __init__(self, graph: torch.fx.GraphModule, name: str, options: Mapping[str, Any]):
+        refuse_draws_of_elements(graph.graph)
         self.graph = graph
         self.name = name
         self.options = dict(options)

@@ -24,6 +24,7 @@ def lifted(module: torch.fx.GraphModule, positions: dict[str, int]) -> list[Draw
     `positions` has the argument of each placeholder that is one. Raises `KernelError` for what is not `Draw`.
     """
     _refuse_branches(module)
+    refuse_draws_of_elements(module.graph)
     draws: list[Draw] = []
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     for node in [node for node in module.graph.nodes if is_random(node)]:
@@ -55,14 +56,18 @@ def _refuse_branches(module: torch.fx.GraphModule) -> None:
                     )
 
 
+def refuse_draws_of_elements(graph: torch.fx.Graph) -> None:
+    """Raise `KernelValueError` for an operator of which elements say how much it draws."""
+    for node in graph.nodes:
+        if is_random(node) and (str(node.target) not in DRAWING or node.kwargs.get("generator") is not None):
+            raise KernelValueError(
+                f"the number of random numbers that {node.target} draws depends on elements",
+                span_of_node(node),
+                help=_OUTSIDE,
+            )
+
+
 def _draw(node: Node, positions: dict[str, int]) -> Draw:
-    assert isinstance(node.target, torch._ops.OpOverload)
-    if str(node.target) not in DRAWING or node.kwargs.get("generator") is not None:
-        raise KernelValueError(
-            f"the number of random numbers that {node.target} draws depends on elements",
-            span_of_node(node),
-            help=_OUTSIDE,
-        )
     options = {"dtype": node.kwargs["dtype"]} if node.kwargs.get("dtype") is not None else {}
     try:
         return Draw(str(node.target), [_term(each, positions) for each in node.args],

@@ -342,6 +342,24 @@ def _scaled(z: Tensor, factor: float) -> Tensor:
     return torch.complex(z.real * factor, z.imag * factor)
 
 
+@decomposes_complex(aten.ldexp.Tensor)
+def ldexp(z: Tensor, exponent: Tensor) -> Tensor:
+    """Return the product with a power of 2, as eager computes it."""
+    return z * torch.pow(2.0, exponent)
+
+
+@decomposes_complex(aten.logaddexp.default)
+def logaddexp(z: Tensor, other: Tensor) -> Tensor:
+    """Return ``log(exp(z) + exp(other))``, with the exponential of the difference to the one of larger real part."""
+    is_smaller = z.real < other.real
+    small, large = torch.where(is_smaller, z, other), torch.where(is_smaller, other, z)
+    is_endless = torch.isinf(large.real) & (small.real == large.real)
+    endless = torch.where(large.real < 0, large, torch.log(torch.exp(small) + torch.exp(large)))
+    result = torch.where(is_endless, endless, torch.log1p(torch.exp(small - large)) + large)
+    is_nan = torch.isnan(z) | torch.isnan(other)
+    return torch.complex(torch.where(is_nan, math.nan, result.real), torch.where(is_nan, math.nan, result.imag))
+
+
 @decomposes_complex(aten.sgn.default)
 def sign(z: Tensor) -> Tensor:
     """Return ``z / |z|``, and 0 for 0."""

@@ -88,11 +88,14 @@ def trunc(x: Tensor) -> Tensor:
 
 
 def in_float32_if_half(operator: Any) -> Callable[..., Any]:
-    """Return the rule that computes float16 and bfloat16 in float32, where torch-mlir's lowering overflows."""
+    """Return the rule that computes float16 and bfloat16 in float32, where torch-mlir overflows or rounds each step."""
 
-    def apply(x: Tensor, *numbers: Any, **options: Any) -> Any:
+    def apply(x: Tensor, *operands: Any, **options: Any) -> Any:
         wide = _wide(x)
-        return NotImplemented if wide is x else operator(wide, *numbers, **options).to(x.dtype)
+        if wide is x:
+            return NotImplemented
+        others = [_wide(other) if isinstance(other, Tensor) else other for other in operands]
+        return operator(wide, *others, **options).to(x.dtype)
 
     return apply
 
@@ -237,15 +240,20 @@ def logcumsumexp(x: Tensor, dim: int) -> Tensor:
 
 @decomposes(aten.arange.start_step)
 def arange(start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
-    """Return ``start + i * step``: of floats computed in float64 and rounded once, as eager; of narrow integers."""
+    """Return ``start + i * step``: of floats computed in float64 and rounded once, as eager; of integers."""
     numbers = (start, end, step)
     kind = dtype or (torch.get_default_dtype() if float in map(type, numbers) else torch.int64)
     if kind in NARROW_INTEGERS and kind != torch.int32 and all(type(number) is int for number in numbers):
         return torch.arange(start, end, step, device=options.get("device")).to(kind)
-    if not kind.is_floating_point or not all(type(number) in (int, float) for number in numbers):
+    if kind.is_complex or not all(type(number) in (int, float) for number in numbers):
         return NotImplemented
     count = max(0, math.ceil((end - start) / step))
     device = options.get("device")
+    if not kind.is_floating_point:
+        if float not in map(type, numbers):
+            return NotImplemented
+        # Eager counts by the floats, and steps by their whole parts.
+        return (torch.arange(count, device=device) * int(step) + int(start)).to(kind)
     return (torch.arange(count, device=device).to(torch.float64) * float(step) + float(start)).to(kind)
 
 
@@ -317,6 +325,8 @@ def div_with_rounding(x: Any, y: Any, *, rounding_mode: str | None = None) -> Te
     return divide_integers(x, y, rounding_mode=rounding_mode)
 
 
+for _operator in (aten.logaddexp.default, aten.logaddexp2.default):
+    decomposes(_operator)(in_float32_if_half(_operator))
 decomposes(aten.sigmoid.default)(in_float32_if_half(aten.sigmoid.default))
 decomposes(aten.round.decimals)(in_float32_if_half(aten.round.decimals))
 decomposes(aten.fmax.default)(ignoring_nan(torch.maximum))

@@ -161,6 +161,9 @@ def write_through_masks(x: Tensor, indices: Indices, values: Tensor, accumulate:
 def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     """Return the elements of `x` where the mask is true."""
     x, mask = torch.broadcast_tensors(torch.atleast_1d(x), torch.atleast_1d(mask))
+    if type(x.numel()) is int and x.numel() == 1:
+        # torch's trace bounds the length by 2 at least.
+        x, mask = x.flatten().expand(2), torch.cat([mask.flatten(), torch.zeros_like(mask.flatten())])
     return read_through_masks(x, [mask])
 
 

@@ -238,3 +238,70 @@ decomposes(aten.special_xlog1py.self_scalar)(in_float64_binary(xlog1py))
 decomposes(aten.special_zeta.default)(in_float64_binary(zeta))
 decomposes(aten.special_zeta.other_scalar)(in_float64_binary(zeta))
 decomposes(aten.special_zeta.self_scalar)(in_float64_binary(zeta))
+
+
+GAMMA_TERMS = 20000
+"""The largest number of terms of an incomplete gamma function."""
+
+
+def _gamma_parts(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the lower and upper regularized incomplete gamma functions in float64, and where the lower is exact.
+
+    The lower one is a series where ``x < a + 1``, the upper one a continued fraction elsewhere (NIST Digital Library of
+    Mathematical Functions, 8.7.1 and 8.9.2), by the algorithm of Lentz.
+    """
+    is_plain = (a > 0) & (x > 0) & torch.isfinite(a) & torch.isfinite(x)
+    a, x = torch.where(is_plain, a, 1.0), torch.where(is_plain, x, 1.0)
+    is_lower = x < a + 1
+    factor = torch.exp(a * torch.log(x) - x - torch.lgamma(a))
+    lower = factor * _gamma_series(a, torch.where(is_lower, x, 0.0))
+    upper = factor * _gamma_fraction(a, torch.where(is_lower, a + 2, x))
+    return torch.where(is_lower, lower, 1 - upper), torch.where(is_lower, 1 - lower, upper), is_plain
+
+
+def _gamma_series(a: Tensor, x: Tensor) -> Tensor:
+    def is_open(k: Tensor, term: Tensor, total: Tensor, a: Tensor, x: Tensor) -> Tensor:
+        return (k < GAMMA_TERMS) & (term > total * 1e-17).any()
+
+    def add(k: Tensor, term: Tensor, total: Tensor, a: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+        term = term * x / (a + k)
+        return k + 1, term, total + term
+
+    first = 1 / a
+    return while_loop(is_open, add, (torch.ones((), dtype=torch.float64, device=a.device), first, first), (a, x))[2]
+
+
+def _gamma_fraction(a: Tensor, x: Tensor) -> Tensor:
+    def is_open(k: Tensor, value: Tensor, ratio: Tensor, c: Tensor, d: Tensor, a: Tensor, x: Tensor) -> Tensor:
+        return (k < GAMMA_TERMS) & (torch.abs(ratio - 1) > 1e-16).any()
+
+    def step(k: Tensor, value: Tensor, ratio: Tensor, c: Tensor, d: Tensor, a: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+        numerator, denominator = k * (a - k), x - a + 1 + 2 * k
+        d = 1 / (denominator + numerator * d)
+        c = denominator + numerator / c
+        return k + 1, value * c * d, c * d, c, d
+
+    first = 1 / (x - a + 1)
+    start = torch.ones((), dtype=torch.float64, device=a.device), first, first * 0 + 2, first * 0 + 1e300, first
+    return while_loop(is_open, step, start, (a, x))[1]
+
+
+def incomplete_gamma(is_upper: bool) -> Callable[..., Tensor]:
+    """Return the rule of `igamma` or `igammac`, in float64, with eager's limits."""
+
+    def apply(a: Tensor, x: Tensor) -> Tensor:
+        kind = torch.promote_types(a.dtype, x.dtype)
+        a, x = torch.broadcast_tensors(a.double(), x.double())
+        lower, upper, is_plain = _gamma_parts(a, x)
+        limit = torch.where((a == 0) | torch.isinf(x), 1.0, 0.0)
+        limit = torch.where(torch.isinf(a), torch.where(torch.isinf(x), math.nan, 0.0), limit)
+        limit = torch.where((a == 0) & (x == 0), math.nan, limit)
+        limit = torch.where((a >= 0) & (x >= 0), limit, math.nan)
+        result = torch.where(is_plain, upper, 1 - limit) if is_upper else torch.where(is_plain, lower, limit)
+        return result.to(kind)
+
+    return apply
+
+
+decomposes(aten.igamma.default)(incomplete_gamma(False))
+decomposes(aten.igammac.default)(incomplete_gamma(True))

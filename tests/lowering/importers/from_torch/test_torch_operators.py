@@ -372,3 +372,23 @@ def test_writes_through_masks(pipeline):
 
 def test_inverses_of_empty_batches():
     check(torch.linalg.inv, torch.zeros(0, 3, 3))
+
+
+def sums_of_exponentials(z, w, b, c, one):
+    complex_ones = torch.logaddexp(z, w), torch.ldexp(z, w)
+    halves = torch.logaddexp2(b, c), torch.logaddexp(b, c), torch.linalg.matrix_exp(b.float()).bfloat16()
+    ranges = torch.arange(0.0, -8.0, -4.0, dtype=torch.uint8), torch.arange(1.5, 9.2, 2.7, dtype=torch.int32)
+    return complex_ones, halves, ranges, one.masked_select(one > 0), one.masked_select(one > 9)
+
+
+def test_sums_of_exponentials_ranges_and_single_elements():
+    torch.manual_seed(0)
+    z, w = torch.randn(2, 5, dtype=torch.complex64)
+    check(sums_of_exponentials, z, w, *torch.randn(2, 4, 4).bfloat16(), torch.tensor(1.0), pipeline="mlir")
+
+
+def test_exponentials_of_matrices_of_halves():
+    # Eager's own are off by their size.
+    a = torch.randn(2, 3, 3).half() / 4
+    result = mt.from_torch(torch.linalg.matrix_exp, (a,)).compile(pipeline="mlir")(a)
+    torch.testing.assert_close(result, torch.linalg.matrix_exp(a.float()).half(), rtol=2e-3, atol=2e-3)

@@ -50,3 +50,17 @@ def test_second_kinds_left_of_their_pole():
     x = torch.tensor([-1.0, -30.0, torch.inf, torch.nan])
     kernel = mt.from_torch(bessel_functions, (x,)).compile(pipeline="mlir")
     assert agrees(kernel(x)[2:5], bessel_functions(x)[2:5]) is None
+
+
+def test_incomplete_gamma_functions():
+    end, none = torch.inf, torch.nan
+    a = torch.tensor([0.0, 0, 0.5, 1, 2, 10, 100, end, 3, end, -1, 5, none, 1e-3, 50, 200, 1000, 0.1])
+    x = torch.tensor([0.0, 1, 0, 2, 0.1, 12, 99, 1, end, end, 1, -1, 1, 1e-4, 20, 260, 1030, 5])
+
+    def gammas(a, x):
+        return [each(a.to(kind), x.to(kind)) for each in (torch.igamma, torch.igammac) for kind in kinds]
+
+    kinds = torch.float32, torch.float64, torch.bfloat16
+    results = mt.from_torch(gammas, (a, x)).compile(pipeline="mlir")(a, x)
+    for result, expected in zip(results, gammas(a, x), strict=True):
+        torch.testing.assert_close(result, expected, equal_nan=True)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
+from mlirtri.lowering.importers.from_torch.decompositions.reductions import HALVES
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -69,13 +70,14 @@ def trilinear(
     for operand, axes in ((x, expand1), (y, expand2), (z, expand3)):
         for axis in sorted(axes):
             operand = operand.unsqueeze(axis)
-        expanded.append(operand)
+        # Halves are rounded once.
+        expanded.append(operand.float() if operand.dtype in HALVES else operand)
     product = expanded[0] * expanded[1] * expanded[2]
     for axis in {*expand1} & {*expand2} & {*expand3}:
         # An axis that all three tensors expand has size 0 in eager.
         product = product.narrow(axis, 0, 0)
     # Integers are summed in their own dtype.
-    return product.sum(list(sumdim)).to(x.dtype) if sumdim else product
+    return (product.sum(list(sumdim)) if sumdim else product).to(x.dtype)
 
 
 @decomposes(aten.addmv.default)

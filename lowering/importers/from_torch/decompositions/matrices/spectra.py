@@ -14,6 +14,7 @@ import torch
 
 from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes, while_loop
 from mlirtri.lowering.importers.from_torch.decompositions.matrices.linear_algebra import DTYPES, qr
+from mlirtri.lowering.importers.from_torch.decompositions.reductions import HALVES
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -76,6 +77,8 @@ def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
 @decomposes(aten.linalg_matrix_exp.default)
 def matrix_exp(a: Tensor) -> Any:
     """Return the exponential: the Taylor polynomial of the matrix scaled by a power of 2, then squared repeatedly."""
+    if a.dtype in HALVES:
+        return matrix_exp(a.float()).to(a.dtype)
     if not _is_supported(a) or 0 in a.shape:
         return a.clone() if _is_supported(a) else NotImplemented
     wide = _wide(a)
