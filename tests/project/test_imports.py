@@ -84,9 +84,11 @@ LAYERS = (
             "lowering.importers": "lowering.importers.normalize",
             "lowering.importers.from_torch.tracing": "",
             "lowering.importers.from_torch": "lowering.importers.normalize",
+            "lowering.importers.from_torch.decompositions.images": "lowering.importers.from_torch",
             "lowering.importers.from_torch.decompositions.matrices": "lowering.importers.from_torch",
             "lowering.importers.from_torch.decompositions": (
-                "lowering.importers.from_torch lowering.importers.from_torch.decompositions.matrices"
+                "lowering.importers.from_torch lowering.importers.from_torch.decompositions.images "
+                "lowering.importers.from_torch.decompositions.matrices"
             ),
             "lowering.importers.from_torch.graph_passes": (
                 "lowering.importers.from_torch lowering.importers.from_torch.decompositions"

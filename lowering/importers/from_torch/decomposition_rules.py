@@ -49,6 +49,23 @@ def _is_complex(argument: Any) -> bool:
     return argument.dtype.is_complex if isinstance(argument, torch.Tensor) else type(argument) is complex
 
 
+HALVES = (torch.float16, torch.bfloat16)
+"""Dtypes that eager computes in float32."""
+
+
+def in_float32(operator: Any) -> Callable[..., Any]:
+    """Return the rule that computes float16 and bfloat16 in float32 and rounds the results once."""
+
+    def compute(x: torch.Tensor, *arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Any:
+        kind = dtype or x.dtype
+        if kind not in HALVES:
+            return NotImplemented
+        result = operator(x.to(kind).float(), *arguments, **options)
+        return result.to(kind) if isinstance(result, torch.Tensor) else tuple(operand.to(kind) for operand in result)
+
+    return compute
+
+
 def rounded(number: float, dtype: torch.dtype) -> float:
     """Return a Python float rounded to a float dtype, as eager rounds it before it compares."""
     if dtype not in (torch.float32, torch.float16, torch.bfloat16):

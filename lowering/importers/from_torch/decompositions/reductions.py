@@ -10,27 +10,11 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import HALVES, decomposes, in_float32
 from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import sum_of_complex
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
-
-
-HALVES = (torch.float16, torch.bfloat16)
-
-
-def in_float32(operator: Any) -> Callable[..., Any]:
-    """Return the rule that computes float16 and bfloat16 in float32 and rounds the results once."""
-
-    def compute(x: Tensor, *arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Any:
-        kind = dtype or x.dtype
-        if kind not in HALVES:
-            return NotImplemented
-        result = operator(x.to(kind).float(), *arguments, **options)
-        return result.to(kind) if isinstance(result, Tensor) else tuple(operand.to(kind) for operand in result)
-
-    return compute
 
 
 def cumulative(operator: Any) -> Callable[..., Tensor]:

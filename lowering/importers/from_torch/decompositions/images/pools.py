@@ -11,9 +11,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
-from mlirtri.lowering.importers.from_torch.decompositions.integers import NARROW_INTEGERS
-from mlirtri.lowering.importers.from_torch.decompositions.reductions import in_float32
+from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes, in_float32
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -79,10 +77,10 @@ def max_pool_with_indices(operator: Any, rank: int) -> Callable[..., Any]:
     def pool(x: Tensor, *window: Any, **options: Any) -> Any:
         if x.dtype == torch.int64:
             return pool_of_integers(x, rank, *window, **options)
-        if x.dtype in NARROW_INTEGERS:
+        if not x.is_floating_point():
             values, indices = operator(x.double(), *window, **options)
             return values.to(x.dtype), indices
-        if getattr(_REENTRY, "inside", False) or not x.dtype.is_floating_point:
+        if getattr(_REENTRY, "inside", False):
             return NotImplemented
         if x.dim() == rank + 1:
             values, indices = pool(x.unsqueeze(0), *window, **options)

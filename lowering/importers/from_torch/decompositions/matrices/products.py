@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
-from mlirtri.lowering.importers.from_torch.decompositions.reductions import HALVES
+from mlirtri.lowering.importers.from_torch.decomposition_rules import HALVES, decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

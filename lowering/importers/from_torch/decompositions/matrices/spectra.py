@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes, while_loop
+from mlirtri.lowering.importers.from_torch.decomposition_rules import HALVES, decomposes, while_loop
 from mlirtri.lowering.importers.from_torch.decompositions.matrices.linear_algebra import DTYPES, qr
-from mlirtri.lowering.importers.from_torch.decompositions.reductions import HALVES
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
