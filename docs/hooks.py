@@ -1,8 +1,11 @@
-"""What `mkdocs build` does to a page first: paths of the repository are no links on the site."""
+"""What `mkdocs build` does besides: links out of ``docs/`` become text, and the gallery's traces are made."""
 
 import re
+import runpy
+from pathlib import Path
 
 OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+[^)]+\)")
+GALLERY = Path(__file__).parent / "gallery"
 
 
 def on_page_markdown(markdown: str, page, **_) -> str:
@@ -13,3 +16,19 @@ def on_page_markdown(markdown: str, page, **_) -> str:
         return match[1] if match[0].count("../") >= depth else match[0]
 
     return OUTSIDE.sub(text_alone, markdown)
+
+
+def on_post_build(config, **_) -> None:
+    """Write the traces beside the gallery's page."""
+    for source in sorted(GALLERY.glob("*.py")):
+        write_trace(source, Path(config["site_dir"]) / "gallery" / f"{source.stem}.html")
+
+
+def write_trace(source: Path, page: Path) -> None:
+    """Write the trace of a file's program, or of its kernel, by all pipelines."""
+    from mlirtri.lowering.pipelines import COMPARED_PIPELINES
+    from mlirtri.measure.tracing import trace_of
+    from mlirtri.trace.page import write_page
+
+    what = runpy.run_path(str(source)).get("program", str(source))
+    write_page(trace_of(what, {}, COMPARED_PIPELINES, None, None), page)

@@ -63,6 +63,19 @@ def asks_for_differences(options: dict[str, Any]) -> bool:
     return options["is_diff"]
 
 
+def stages_with_passes(kernel: Kernel, *passes: str | None) -> list[str]:
+    """Return the stages that have all of these passes; raises `UnknownOptionError` if none has."""
+    wanted = {name for name in passes if name is not None}
+    found = [stage for stage in kernel.ir if wanted <= {*kernel.passes.get(stage, {})}]
+    if not found:
+        every = list(dict.fromkeys(name for stage in kernel.ir for name in kernel.passes.get(stage, {})))
+        hints = "".join(did_you_mean(name, every) for name in sorted(wanted - {*every}))
+        raise UnknownOptionError(
+            f"no stage has {' and '.join(sorted(wanted))}", help=f"{hints}its passes are {', '.join(every)}"
+        )
+    return found
+
+
 def pass_differences(kernel: Kernel, stages: Sequence[str], from_pass: str | None, to_pass: str | None) -> str:
     """Return what the passes of these stages changed, one after the other, or what lies between two of one stage."""
     if from_pass or to_pass:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from mlirtri.cli.difference_commands import (
     difference_options,
     pass_differences,
     pipeline_difference,
+    stages_with_passes,
 )
 from mlirtri.cli.options import (
     Arguments,
@@ -40,6 +42,7 @@ COMMENTS = {"python": "#", "tvmscript": "#", "asm": "#", "llvm": ";"}
 @file_argument("FILE[::KERNEL,…]")
 @click.option("--stage", "stages", multiple=True, help="A stage to print, or all (the default). Again for more.")
 @click.option("--pass", "pass_name", help="The IR after this pass; all for each that changed something.")
+@click.option("--kernel", "function", metavar="NAME", help="With --stage=asm: one kernel, with lines of the source.")
 @click.option("--complete", is_flag=True, help="The text that loses nothing: with locations and constants.")
 @click.option("--explain-fusion", is_flag=True, help="Instead, which operations became one kernel, and why not others.")
 @click.option(
@@ -54,8 +57,8 @@ COMMENTS = {"python": "#", "tvmscript": "#", "asm": "#", "llvm": ";"}
 @target_option
 @schedule_option
 def emit(
-    file: str, stages: tuple[str, ...], pass_name: str | None, complete: bool, explain_fusion: bool, tasks: bool,
-    as_json: bool, timing: bool, start: str | None, arguments: Arguments, pipeline: str | None, target: str | None,
+    file: str, stages: tuple[str, ...], pass_name: str | None, function: str | None, complete: bool,
+    explain_fusion: bool, tasks: bool, as_json: bool, timing: bool, start: str | None, arguments: Arguments, pipeline: str | None, target: str | None,
     schedule: str | None, **difference: Any,
 ) -> None:  # fmt: skip
     """Print the IR of a kernel, stage by stage; of several, as FILE::a,b or FILE::*, one after the other.
@@ -71,12 +74,8 @@ def emit(
     from mlirtri.cli.reports import timing_table
     from mlirtri.sources.python_files import each_kernel
 
-    if as_json and not explain_fusion:
-        raise click.UsageError("--json is for --explain-fusion; IR is text")
-    if (explain_fusion or tasks) and (stages or pass_name or complete):
-        report = "--explain-fusion" if explain_fusion else "--tasks"
-        raise click.UsageError(f"{report} prints no stage: leave out --stage, --pass and --complete")
     named = [name for text in stages for name in text.split(",") if name and name != "all"]
+    _check_combination(named, stages, pass_name, function, complete, explain_fusion, tasks, as_json)
     everything = not named or any("all" in text.split(",") for text in stages)
     options, texts = options_of(pipeline, target, schedule), []
     for spec in [file] if start else each_kernel(file):
@@ -87,6 +86,9 @@ def emit(
             print(compile_program(spec, start, by_name(arguments), options).tasks)
             continue
         kernel = compile_program(spec, start, by_name(arguments), options, None if everything else named)
+        if function:
+            print(_listing(kernel, function))
+            continue
         if timing:
             show(timing_table(kernel.observed), stderr=True)
         names = list(kernel.ir) if everything else [kernel.pipeline.find(name).name for name in named]
@@ -95,6 +97,20 @@ def emit(
         if len(texts) > 1:
             print(banner)
         print(text.rstrip("\n"))
+
+
+def _check_combination(
+    named: list[str], stages: tuple[str, ...], pass_name: str | None, function: str | None, complete: bool,
+    explain_fusion: bool, tasks: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Raise `UsageError` for options that do not go together."""
+    if as_json and not explain_fusion:
+        raise click.UsageError("--json is for --explain-fusion; IR is text")
+    if (explain_fusion or tasks) and (stages or pass_name or complete):
+        report = "--explain-fusion" if explain_fusion else "--tasks"
+        raise click.UsageError(f"{report} prints no stage: leave out --stage, --pass and --complete")
+    if function and named != ["asm"]:
+        raise click.UsageError("--kernel is for --stage=asm")
 
 
 def _print_differences(
@@ -106,7 +122,8 @@ def _print_differences(
     named = [name for text in stages for name in text.split(",") if name and name != "all"]
     if asked["pipelines"] is None:
         kernel = compile_program(file, start, arguments, options, named or None)
-        chosen = [kernel.pipeline.find(name).name for name in named] or list(kernel.ir)
+        chosen = [kernel.pipeline.find(name).name for name in named]
+        chosen = chosen or stages_with_passes(kernel, asked["from_pass"], asked["to_pass"])
         text = pass_differences(kernel, chosen, asked["from_pass"], asked["to_pass"])
     else:
         names = asked["pipelines"].split(",")
@@ -115,6 +132,14 @@ def _print_differences(
         kernels = [compile_program(file, start, arguments, replace(options, pipeline=name), named) for name in names]
         text = pipeline_difference(kernels, named[0])
     print(text or "nothing differs but names")
+
+
+def _listing(kernel: Kernel, name: str) -> str:
+    from mlirtri.trace.listing import listing
+
+    records = kernel.compilation.records
+    scheduled = records["scheduled"].complete() if "scheduled" in records else ""
+    return listing(records["asm"].complete(), name, linecache.getline, scheduled)
 
 
 def _explain(kernel: Kernel, as_json: bool) -> None:

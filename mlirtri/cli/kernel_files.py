@@ -11,9 +11,11 @@ from typing import Any
 from mlirtri.cli.program_files import compile_file
 from mlirtri.compiler.dumps import read_text
 from mlirtri.errors import UnknownOptionError
+from mlirtri.kernels.jit import JitFunction
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.options import Options, resolved
 from mlirtri.kernels.session import recorded_options, resume
+from mlirtri.language.arguments import semantics_of
 from mlirtri.lowering.core.stage import Stage
 from mlirtri.lowering.pipelines import CUDA, TARGET_STAGES, Pipeline, pipeline_of_graph
 from mlirtri.sources.program_files import is_program
@@ -47,7 +49,7 @@ def compile_program(
             raise UnknownOptionError("--arg does not apply to a graph: its arguments have types")
         until = _until(pipeline_of_graph(resolved(options.over(graph.options))[2]), stages)
         return graph.compile(options.target, until, options.schedule)
-    function = load_kernel(file)
+    function = _by_its_library(load_kernel(file))
     arguments = checked_arguments(function, arguments)
     _, _, pipeline = resolved(options.over(function.options))
     keywords = {"target": options.target, "schedule": options.schedule, **arguments}
@@ -57,6 +59,13 @@ def compile_program(
         if "cuda" in kernel.ir:
             return kernel
     return function.compile(pipeline=_until(pipeline, stages), **keywords)
+
+
+def _by_its_library(function: JitFunction) -> JitFunction:
+    """Return the kernel with NumPy's semantics where it is written in NumPy alone: no argument says it here."""
+    if function.options.semantics is not None or semantics_of((), function.__mlirtri_function__) == "torch":
+        return function
+    return JitFunction(function.__mlirtri_function__, replace(function.options, semantics="numpy"))
 
 
 def _resume(file: str, start: str, options: Options, stages: Sequence[str] | None) -> Kernel:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import click
@@ -11,6 +14,8 @@ from mlirtri.cli.terminal import waiting
 from mlirtri.errors import KernelError
 from mlirtri.lowering.pipelines import COMPARED_PIPELINES, PIPELINE_STAGES
 
+_SECONDS = 0.3
+"""Between two looks at the files."""
 _PIPELINE = click.Choice(list(PIPELINE_STAGES))
 
 
@@ -19,17 +24,22 @@ _PIPELINE = click.Choice(list(PIPELINE_STAGES))
 @click.option("--html", "output", metavar="FILE", default="trace.html", show_default=True, help="The page to write.")
 @click.option("--pipeline", "pipelines", type=_PIPELINE, multiple=True, help="Only this; again for more.")
 @click.option("--no-run", is_flag=True, help="Compile only: no times of kernels and no roofline.")
+@click.option("--watch", is_flag=True, help="Write it again whenever a file changes, until Control-C.")
 @arguments_option
 @target_option
 @schedule_option
 def trace(
-    files: tuple[str, ...], output: str, pipelines: tuple[str, ...], no_run: bool, arguments: Arguments,
+    files: tuple[str, ...], output: str, pipelines: tuple[str, ...], no_run: bool, watch: bool, arguments: Arguments,
     target: str | None, schedule: str | None,
 ) -> None:  # fmt: skip
     """Write a page with every stage and pass of kernels, by all pipelines side by side. FILE is what `compare` takes.
 
-    The page is one file and needs no network. A pipeline that refuses the kernel shows its stages up to there.
+    The page is one file and needs no network. A pipeline that refuses the kernel shows its stages up to there. With
+    --watch the files are FILE and all Python in its folder; reloading the page keeps the place that is looked at.
     """
+    if watch:
+        _watch([Path(file.partition("::")[0]) for file in files])
+        return
     from mlirtri.measure.tracing import trace_of
     from mlirtri.trace.page import write_page
 
@@ -42,3 +52,29 @@ def trace(
     print(f"{output}: {', '.join(kernel.pipeline for kernel in page.kernels)}, {Path(output).stat().st_size:,} bytes")
     if refused and len(refused) == len(page.kernels):
         raise KernelError(f"no pipeline compiles it: {refused[0]}")
+
+
+def _watch(files: list[Path]) -> None:
+    """Run this command, without --watch, in a process of its own now and after each change."""
+    command = [sys.executable, "-m", "mlirtri.cli", *(each for each in sys.argv[1:] if each != "--watch")]
+    seen: dict[Path, float] = {}
+    try:
+        while True:
+            if (now := _changed_at(files)) != seen:
+                seen = now
+                subprocess.run(command, check=False)
+            time.sleep(_SECONDS)
+    except KeyboardInterrupt:
+        return
+
+
+def _changed_at(files: list[Path]) -> dict[Path, float]:
+    """Return when each file changed, with all Python in the folders of Python files."""
+    beside = {other for file in files if file.suffix == ".py" for other in file.parent.glob("*.py")}
+    found: dict[Path, float] = {}
+    for file in {*files, *beside}:
+        try:
+            found[file] = file.stat().st_mtime
+        except OSError:
+            continue  # an editor is replacing it
+    return found

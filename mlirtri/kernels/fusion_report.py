@@ -29,16 +29,28 @@ class FusionReport:
 
     kernel: str
     edges: tuple[Edge, ...]
+    has_loops: bool = False
+    """Whether it has loops of its own, which are compiled as they stand."""
 
     @property
     def fused(self) -> int:
         """Return the number of fused edges."""
         return sum(edge.is_fused for edge in self.edges)
 
+    @property
+    def why_empty(self) -> str:
+        """Return a sentence on a kernel without edges."""
+        if self.has_loops:
+            reason = "its loops are compiled as they stand, and no array operation beside them reads another's result"
+            return f"{self.kernel}: {reason}; `mlirtri emit --tasks` shows what its loops became"
+        return f"{self.kernel}: no operation reads what another one computes, so there is nothing to fuse"
+
     def to_json(self) -> str:
         return json.dumps({"kernel": self.kernel, "edges": [asdict(edge) for edge in self.edges]}, indent=2)
 
-    def __rich__(self) -> Table:
+    def __rich__(self) -> Table | str:
+        if not self.edges:
+            return escape(self.why_empty)
         table = Table(box=None, pad_edge=False)
         for heading in ("stage", "producer", "consumer", "line", "fused", "kind", "why"):
             table.add_column(heading, overflow="fold")
@@ -50,6 +62,8 @@ class FusionReport:
         return table
 
     def _repr_html_(self) -> str:
+        if not self.edges:
+            return f"<p>{self.why_empty}</p>"
         from mlirtri.trace.notebook import table_html
         from mlirtri.trace.plots import edge_rows, fusion_graph
 
@@ -62,7 +76,7 @@ class FusionReport:
         return f"{_STYLE}<div class='mlirtri-fusion'>{''.join(graphs)}{table_html(headings, rows)}</div>"
 
     def __str__(self) -> str:
-        lines = []
+        lines = [] if self.edges else [self.why_empty]
         for edge in self.edges:
             verdict = "fused" if edge.is_fused else "apart"
             lines.append(f"{edge.stage}: {edge.producer} -> {edge.consumer}: {verdict} ({edge.kind}): {edge.reason}")
@@ -81,4 +95,10 @@ def explain_fusion(kernel: str, compilation: Compilation) -> FusionReport:
             from mlirtri.lowering.relax import explain as explain_tir  # loads TVM
 
             edges += explain_tir.explain(records["relax"].ir, context)
-    return FusionReport(kernel, tuple(edges))
+    return FusionReport(kernel, tuple(edges), _has_loops(compilation))
+
+
+def _has_loops(compilation: Compilation) -> bool:
+    """Return whether the first text of MLIR has loops."""
+    first = next((record.readable() for record in compilation.records.values() if record.stage.kind == "mlir"), "")
+    return "scf.for " in first or "scf.while " in first or "tri.parallel" in first

@@ -16,6 +16,7 @@ from mlirtri.measure.tables import (
     cells,
     compile_cells,
     launch_cells,
+    overview,
     sentences,
     shown_columns,
     title,
@@ -42,7 +43,7 @@ def as_csv(comparisons: Sequence[Comparison]) -> str:
 
 def as_markdown(comparisons: Sequence[Comparison]) -> str:
     """Return the tables and sentences of the terminal as GitHub's Markdown."""
-    parts = []
+    parts = [_markdown(*overview(comparisons))] if len(comparisons) > 1 else []
     for comparison in comparisons:
         parts += [f"### `{title(comparison)}`", _markdown(HEADINGS, [cells(row) for row in comparison.rows])]
         if launches := launch_cells(comparison.rows):
@@ -61,12 +62,12 @@ def _markdown(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 def page(comparisons: Sequence[Comparison]) -> str:
     """Return a page of HTML that needs no other file."""
-    return _template().render(is_page=True, comparisons=_facts(comparisons))
+    return _template().render(is_page=True, overview=_overview(comparisons), comparisons=_facts(comparisons))
 
 
 def fragment(comparisons: Sequence[Comparison]) -> str:
     """Return the same for a cell of a notebook."""
-    return _template().render(is_page=False, comparisons=_facts(comparisons))
+    return _template().render(is_page=False, overview=_overview(comparisons), comparisons=_facts(comparisons))
 
 
 @cache
@@ -75,6 +76,10 @@ def _template() -> Any:
 
     loader = PackageLoader("mlirtri.measure", ".")
     return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True).get_template("report.html")
+
+
+def _overview(comparisons: Sequence[Comparison]) -> dict[str, Any] | None:
+    return _html_table(*overview(comparisons)) if len(comparisons) > 1 else None
 
 
 def _facts(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:

@@ -146,13 +146,17 @@ class Comparisons:
     def __rich__(self) -> Group:
         from rich.console import Group
 
+        from mlirtri.measure.tables import overview_table
+
         parts: list[Any] = []
         for comparison in self.comparisons:
             parts += [comparison.__rich__(), ""]
-        return Group(*parts[:-1])
+        return Group(*parts, overview_table(self.comparisons))
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.comparisons))
+        from mlirtri.measure.tables import text_of
+
+        return text_of(self.__rich__())
 
     def _repr_html_(self) -> str:
         from mlirtri.measure.reports import fragment

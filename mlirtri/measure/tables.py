@@ -17,8 +17,13 @@ LAUNCH_HEADINGS = ("", "kernel", "time", "share", "bytes", "flops", "roofline", 
 
 def as_text(comparison: Comparison) -> str:
     """Return the tables as text of up to 160 columns."""
+    return text_of(as_tables(comparison))
+
+
+def text_of(tables: Group) -> str:
+    """Return tables as text of up to 160 columns."""
     text = io.StringIO()
-    Console(file=text, width=160, no_color=True, highlight=False).print(as_tables(comparison))
+    Console(file=text, width=160, no_color=True, highlight=False).print(tables)
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
 
@@ -30,6 +35,30 @@ def as_tables(comparison: Comparison) -> Group:
         parts += [_table(LAUNCH_HEADINGS, launches, left=(0, 1, 8)), ""]
     parts += [_compile_table(comparison.rows), ""]
     return Group(*parts, *map(escape, sentences(comparison)))
+
+
+def overview(comparisons: Sequence[Comparison]) -> tuple[list[str], list[list[str]]]:
+    """Return headings and lines of a table with the run time of each kernel by each row; `*` marks the shortest."""
+    names = list(dict.fromkeys(row.name for comparison in comparisons for row in comparison.rows))
+    lines = []
+    for comparison in comparisons:
+        rows = {row.name: row for row in comparison.rows}
+        shortest = min((row.run_seconds for row in comparison.rows if row.run_seconds is not None), default=None)
+        lines.append([comparison.kernel, *(_time_of(rows.get(name), shortest) for name in names)])
+    return ["run", *names], lines
+
+
+def _time_of(row: Row | None, shortest: float | None) -> str:
+    if row is None:
+        return ""
+    if row.run_seconds is None:
+        return "refused" if row.refusal else ""
+    return f"{shown_seconds(row.run_seconds)}{' *' if row.run_seconds == shortest else ''}"
+
+
+def overview_table(comparisons: Sequence[Comparison]) -> Table:
+    """Return `overview` for the terminal."""
+    return _table(*overview(comparisons))
 
 
 def title(comparison: Comparison) -> str:

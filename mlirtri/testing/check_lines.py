@@ -17,8 +17,9 @@ CAPTURED = "[^ ,:)]+"
 """The same for FileCheck, short since it is on every line."""
 _BANNER = re.compile(r"^(?://|#|;) (===== .* =====)$", re.MULTILINE)
 """What stands above each of several stages."""
-_FILE = re.compile(r"(?:/[\w.+@-]+)*/([\w.+@-]+\.(?:py|mlir|onnx|pt2|stablehlo|tosa)\"?)(:\d+)?")
-"""A file on this machine, with a line."""
+_SOURCE = r"[\w.+@-]+\.(?:py|mlir|onnx|pt2|stablehlo|tosa)"
+_FILE = re.compile(rf"(?:/[\w.+@-]+)*/({_SOURCE}\"?)(:\d+)?|(?<![\w./+@-])({_SOURCE})(?=:\d)(:\d+)")
+"""A file on this machine, with a line; or without its folder, with one."""
 _LONG = re.compile(r'(dense(?:_resource)?<)[^<>]{200,}(>)|"(?:0x)[0-9A-Fa-f]{64,}"')
 _BLOCK = re.compile(r"(\.LBB)\d+_\d+")
 
@@ -84,9 +85,11 @@ def literal(text: str) -> str:
 
 
 def _loosened(match: re.Match[str]) -> str:
-    file, line, before, after, block = match.groups()
+    file, line, name, _, before, after, block = match.groups()
     if block is not None:
         return f"{block}{{{{[0-9]+_[0-9]+}}}}"
+    if name is not None:
+        return f"{name}:{{{{[0-9]+}}}}"
     if file is None:
         return f"{before or ''}{{{{.*}}}}{after or ''}"
     # A line moves with every edit above it; the column stays.

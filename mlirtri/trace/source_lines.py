@@ -18,7 +18,7 @@ _ALIAS_USE = re.compile(r"#loc\d*")
 _OWN = re.compile(r"\bloc\(((?:[^()]|\([^()]*\))*)\)\s*$")
 _BLOCK_PLACE = re.compile(r'"mlirtri\.loc": "([^"]+?):(\d+):\d+"')
 _FUNCTION_PLACES = re.compile(r'"mlirtri\.lines": \[([^\]]*)\]')
-_LISTED = re.compile(r'"([^"]+?):(\d+):\d+"')
+LISTED = re.compile(r'"([^"]+?):(\d+):\d+"')
 
 
 def source_lines(kind: str, text: str, complete: str | None = None) -> Lines:
@@ -82,7 +82,7 @@ def _of_tvmscript(text: str, complete: str) -> Lines:
         listed = _FUNCTION_PLACES.search("\n".join(lines[start:end]))
         if listed is None:
             continue
-        function = tuple(dict.fromkeys((file, int(line)) for file, line in _LISTED.findall(listed[1])))
+        function = tuple(dict.fromkeys((file, int(line)) for file, line in LISTED.findall(listed[1])))
         for number in range(start, end):
             places[number] = function if lines[number].strip() else ()
     for number, line in enumerate(lines):

@@ -51,7 +51,7 @@ def test_the_nests_of_a_softmax_add_up_to_its_bytes_and_the_reasons_name_them():
     nests = [launch for launch in found["mlir"].launches if not launch.name.startswith("fill")]
     assert len(nests) == found["mlir"].kernels == 4
     assert sum(launch.flops for launch in nests) == found["linalg"].launches[0].flops == 4 * 64 * 128
-    if found["mlir"].run_seconds > found["linalg"].run_seconds:
+    if found["mlir"].run_min > 1.05 * found["linalg"].run_min:
         assert any("it runs 4 kernels, not 1" in note for note in found.notes)
 
 

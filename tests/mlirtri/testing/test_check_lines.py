@@ -113,8 +113,19 @@ def test_a_text_passes_its_directives_and_a_changed_one_does_not(text, other):
         (ASSEMBLY, {"LBB0_1": "LBB3_2", "Ltmp0": "Ltmp9"}),
         (CUDA, {"/tmp/q.py:4": "/q.py:9", '4 "/tmp/': '9 "/'}),
         (ERROR, {"/home/me/k.py:7": "/k.py:12"}),
+        (TVMSCRIPT.replace("/tmp/", ""), {"q.py:4": "q.py:19"}),
+        (ERROR.replace("/home/me/", ""), {"k.py:7": "k.py:12"}),
     ],
-    ids=["mlir", "tvmscript", "llvm", "assembly", "cuda", "error"],
+    ids=[
+        "mlir",
+        "tvmscript",
+        "llvm",
+        "assembly",
+        "cuda",
+        "error",
+        "tvmscript without folders",
+        "error without folders",
+    ],
 )
 def test_names_paths_and_numbers_that_move_are_left_open(text, changes):
     directives = check_lines(text, "CHECK")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
+import sys
 from itertools import accumulate
 from pathlib import Path
 
@@ -231,3 +234,34 @@ def test_kernels_side_by_side(tmp_path):
     kernels = [double.compile(np.ones(3), pipeline=name) for name in ("relax", "mlir")]
     path = kernels[0].trace(tmp_path / "t.html", kernels[1])
     assert [kernel["pipeline"] for kernel in data_of(path.read_text())["kernels"]] == ["relax", "mlir"]
+
+
+def test_watching_writes_the_page_again_after_a_change(tmp_path):
+    (tmp_path / "k.py").write_text(KERNEL)
+    command = [sys.executable, "-m", "mlirtri.cli", "trace", "k.py", "--pipeline=mlir", "--no-run", "--watch"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline().startswith("trace.html: mlir, ")
+            (tmp_path / "k.py").write_text(KERNEL.replace("def softmax", "def normal"))
+            assert process.stdout.readline().startswith("trace.html: mlir, ")
+            assert data_of((tmp_path / "trace.html").read_text())["title"].startswith("normal(")
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+def test_assembly_of_one_kernel_has_the_lines_of_the_source(tmp_path, capsys):
+    (tmp_path / "k.py").write_text(KERNEL)
+    spec = f"{tmp_path}/k.py"
+    assert run_command(["emit", spec, "--stage=asm", "--kernel=softmax", "--pipeline=mlir"]) == 0
+    found = capsys.readouterr().out
+    assert found.startswith("mlirtri_softmax:\n")
+    block = found.partition("; k.py:6: e = np.exp(a - a.max(axis=1)[:, None])\n")[2].partition("\n;")[0]
+    assert "maxps" in block
+    assert run_command(["emit", spec, "--stage=asm", "--kernel=max_sub"]) == 0
+    found = capsys.readouterr().out
+    assert "max_sub_exp_sum_div_compute_:" in found
+    assert "; k.py:7: return e / e.sum(axis=1)[:, None]" in found
+    assert "__tvm_ffi_max" not in found
+    assert run_command(["emit", spec, "--stage=asm", "--kernel=other"]) == 1
+    assert "no kernel 'other'" in capsys.readouterr().err
