@@ -58,8 +58,8 @@ COMMENTS = {"python": "#", "tvmscript": "#", "asm": "#", "llvm": ";"}
 @schedule_option
 def emit(
     file: str, stages: tuple[str, ...], pass_name: str | None, function: str | None, complete: bool,
-    explain_fusion: bool, tasks: bool, as_json: bool, timing: bool, start: str | None, arguments: Arguments, pipeline: str | None, target: str | None,
-    schedule: str | None, **difference: Any,
+    explain_fusion: bool, tasks: bool, as_json: bool, timing: bool, start: str | None, arguments: Arguments,
+    pipeline: str | None, target: str | None, schedule: str | None, **difference: Any,
 ) -> None:  # fmt: skip
     """Print the IR of a kernel, stage by stage; of several, as FILE::a,b or FILE::*, one after the other.
 
