@@ -7,6 +7,7 @@ Scan(v, x : float[100, n]) { … }                        ──►   the same, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -78,6 +79,39 @@ def separate_names(graph: Any, outer: frozenset[str] = frozenset()) -> None:
             for inner_node in inner.node:
                 inner_node.output[:] = [names.get(name, name) for name in inner_node.output]
             separate_names(inner, taken)
+
+
+def for_loop(
+    add: Nodes,
+    count: int | str,
+    carried: Sequence[str],
+    kinds: Sequence[tuple[int, Sequence[int]]],
+    body: Callable[..., list[str]],
+    part: str = "loop",
+) -> list[str]:
+    """Create a Loop of `count` iterations, a number or the name of one, and return the names of its results.
+
+    `kinds` are the element types and shapes of the carried values. ``body(inner, index, *carried)`` creates the nodes
+    of an iteration by `inner`, and returns the names of the carried values behind it.
+    """
+    inner = Nodes(helper.make_node("Loop", [], [], name=f"{add.node.name}.{part}"))
+    names = [f"{inner.node.name}.{name}" for name in ("index", "goes", *(f"carried{n}" for n in range(len(carried))))]
+    types = [(TensorProto.INT64, []), (TensorProto.BOOL, []), *kinds]
+    yielded = body(inner, names[0], *names[2:])
+    results = [inner("Identity", name) for name in (names[1], *yielded)]
+    graph = helper.make_graph(
+        inner.nodes, part,
+        [helper.make_tensor_value_info(name, *kind) for name, kind in zip(names, types, strict=True)],
+        [helper.make_tensor_value_info(name, *kind) for name, kind in zip(results, types[1:], strict=True)],
+    )  # fmt: skip
+    trips = add.constant(np.array(count)) if isinstance(count, int) else count
+    return add.several("Loop", trips, "", *carried, count=len(carried), part=part, body=graph)
+
+
+def stored(add: Nodes, buffer: str, index: str, value: str) -> str:
+    """Return `buffer` with `value` at `index`, a scalar, along the first axis."""
+    row = add("Reshape", index, add.constant(np.array([1, 1])))
+    return add("ScatterND", buffer, row, add("Unsqueeze", value, add.constant(np.array([0]))))
 
 
 def simplified(node: Any, values: Values) -> list[Any]:

@@ -112,6 +112,23 @@ def _quantised_product(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
+def _integer_convolution(node: Any, values: Values) -> list[Any]:
+    """Convolve in float64, which is exact, with a zero point for each filter; torch-mlir takes one for all."""
+    zero, filters = operand(node, 3), values.shape(node.input[1])
+    if not zero or values.shape(zero) in ([], [1]) or filters is None:
+        return [node]
+    add = Nodes(node)
+    column = add.constant(np.array([-1, *[1] * (len(filters) - 1)]))
+    source, weights, zero = (add("Cast", name, to=TensorProto.DOUBLE) for name in (*node.input[:2], zero))
+    if operand(node, 2):
+        source = add("Sub", source, add("Cast", node.input[2], to=TensorProto.DOUBLE))
+    weights = add("Sub", weights, add("Reshape", zero, column))
+    kept = {a.name: attribute_of(node, a.name, None) for a in node.attribute}
+    add("Cast", add("Conv", source, weights, **kept), to=TensorProto.INT32, result=0)
+    return add.nodes
+
+
 QUANTIZATION: dict[str, Callable[[Any, Values], list[Any]]] = {
     "QuantizeLinear": _quantised, "DequantizeLinear": _dequantised, "QLinearMatMul": _quantised_product,
+    "ConvInteger": _integer_convolution,
 }  # fmt: skip

@@ -10,6 +10,7 @@ from onnx import TensorProto
 
 from mlirtri.errors import KernelError, raise_all
 from mlirtri.lowering.importers.from_onnx.casts import CASTS
+from mlirtri.lowering.importers.from_onnx.detection import DETECTION
 from mlirtri.lowering.importers.from_onnx.indexing import INDEXING
 from mlirtri.lowering.importers.from_onnx.layers import LAYERS
 from mlirtri.lowering.importers.from_onnx.loops import scanned, simplified
@@ -169,8 +170,8 @@ def _product_with_vector(node: Any, values: Values) -> list[Any]:
 
 
 RULES: dict[str, Callable[[Any, Values], list[Any]]] = {
-    **CASTS, **INDEXING, **LAYERS, **POOLS, **QUANTIZATION, **RECURRENCES, **RESIZES, **SAMPLES, **SELECTION,
-    **TRANSFORMS,
+    **CASTS, **DETECTION, **INDEXING, **LAYERS, **POOLS, **QUANTIZATION, **RECURRENCES, **RESIZES, **SAMPLES,
+    **SELECTION, **TRANSFORMS,
     **dict.fromkeys(("Celu", "Elu", "Selu", "Softplus", "Mish", "HardSwish", "LogSoftmax", "Erf"), _in_fp32),
     "MatMul": _product_with_vector, "Slice": _backward_slice, "Softmax": _softmax,
     "LpNormalization": _normalised, "Sign": _signs, "Pow": _powers, "ArgMax": _extremum_index,
