@@ -94,7 +94,11 @@ LAYERS = (
                 "lowering.importers.from_torch lowering.importers.from_torch.decompositions"
             ),
             "lowering.importers.from_onnx": "lowering.importers.from_torch lowering.importers.normalize",
-            "lowering.importers.from_stablehlo": "lowering.importers.normalize",
+            "lowering.importers.from_stablehlo": (
+                "lowering.importers.from_torch lowering.importers.from_torch.decompositions "
+                "lowering.importers.from_torch.decompositions.matrices lowering.importers.from_torch.graph_passes "
+                "lowering.importers.from_torch.tracing lowering.importers.normalize"
+            ),
             "lowering.importers.from_relax": "lowering.importers.normalize",
             "lowering.fusion": "",
             "lowering.mlir_backend": "",

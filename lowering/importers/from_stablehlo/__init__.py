@@ -1,7 +1,7 @@
 """StableHLO and CHLO → `linalg`, by upstream's lowering and ours of what upstream leaves.
 
 *Takes* a module of `stablehlo` and `chlo` as JAX or another tool wrote it. *Gives* the normal form of `normalize`.
-*Refuses*, in one report, custom calls, communication between devices and tokens, and quantised types without one scale
+*Refuses*, in one report, other custom calls, communication between devices and tokens, and quantised types without one scale
 per tensor or per slice of an axis.
 
 - `chlo_to_stablehlo.py`: the stage `stablehlo`: one function of `stablehlo` alone
@@ -11,6 +11,7 @@ per tensor or per slice of an axis.
 - `dynamic_operations.py`: pads, slices, gathers and others of sizes known at run time only
 - `windows.py`: windows and convolutions of such sizes
 - `fft.py`: Fourier transforms → products with matrices
+- `lapack_calls.py`: JAX's calls of LAPACK → programs of torch's operators on matrices
 - `linear_algebra.py`: triangular systems and Cholesky factors
 - `control_flow.py`: `while`, `if` and `case` → `scf`
 - `accumulators.py`: fp32 accumulators for fp16 and bf16

@@ -8,6 +8,7 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named, public_functions, tensor
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.from_stablehlo import quantized_types
+from mlirtri.lowering.importers.from_stablehlo.lapack_calls import keep_options
 from mlirtri.lowering.importers.normalize import inline_entry
 from mlirtri.lowering.mlir.attributes import argument_attributes, note_signs, result_attributes, set_signature
 from mlirtri.lowering.mlir.cloning import replace
@@ -49,6 +50,8 @@ def _note_signs(module: ir.Module) -> None:
 
 def _drop_foreign_attributes(module: ir.Module) -> None:
     for operation in all_operations(module):
+        if operation.name == "stablehlo.custom_call":
+            keep_options(operation)
         for name in [name for name in operation.attributes if name.startswith(FOREIGN)]:
             del operation.attributes[name]
         if operation.name == "func.func" and len(operation.regions[0].blocks):

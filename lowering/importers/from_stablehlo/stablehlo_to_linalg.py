@@ -12,6 +12,7 @@ from mlirtri.lowering.importers.from_stablehlo import (
     control_flow,
     dynamic_operations,
     fft,
+    lapack_calls,
     linear_algebra,
     shape_operands,
     sort_and_scatter,
@@ -44,6 +45,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("signless-resources", lambda module: _without_signs(module, context), module, context)
     module = run_isolated(module, TO_LINALG, context)
     with module.context, ir.Location.unknown():
+        run_rewrite("lapack-calls", lambda module: lapack_calls.rewrite(module, context), module, context)
         run_rewrite("windows", windows.rewrite, module, context)
         run_rewrite("matrices", linear_algebra.rewrite, module, context)
         run_rewrite("widen-accumulators", accumulators.rewrite, module, context)

@@ -24,16 +24,21 @@ ASSUMPTION = "torch.assume_strict_symbolic_shapes"
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Lower `module`; raises `UnsupportedOperationError`."""
-    try:
-        lowered = _lowered(module, context)
-    except PassFailedError as error:
-        refuse_operators(module, error, _lowered, context)
+    lowered = to_linalg(module, context)
     with lowered.context, ir.Location.unknown():
         for operation in lowered.body.operations:
             if ASSUMPTION in operation.attributes:
                 del operation.attributes[ASSUMPTION]
         run_rewrite("run-time checks", checks.rewrite, lowered, context)
     return mlir_to_linalg.lower(lowered, context)
+
+
+def to_linalg(module: ir.Module, context: CompileContext) -> ir.Module:
+    """Lower `module` to linalg with torch's assertions, before the normal form; raises as `lower`."""
+    try:
+        return _lowered(module, context)
+    except PassFailedError as error:
+        refuse_operators(module, error, _lowered, context)
 
 
 def _lowered(module: ir.Module, context: CompileContext) -> ir.Module:

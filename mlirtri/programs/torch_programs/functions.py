@@ -19,10 +19,11 @@ from torch.utils import _pytree as pytree
 
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph
+from mlirtri.lowering.importers.from_torch.tracing.tracing import EXPORTING
 from mlirtri.programs.torch_programs.calling_convention import ArgumentLeaf, Calling, Returned
 from mlirtri.programs.torch_programs.graphs import bind_attributes, bound_last
 from mlirtri.programs.torch_programs.lifted_draws import lifted, refuse_draws_of_elements
-from mlirtri.programs.torch_programs.program import EXPORTING, TorchProgram
+from mlirtri.programs.torch_programs.program import TorchProgram
 from mlirtri.programs.torch_programs.torch_kernel import TorchKernel
 
 aten = torch.ops.aten

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import threading
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
@@ -25,11 +24,11 @@ from mlirtri.errors import (
     UnsupportedOperationError,
 )
 from mlirtri.kernels.kernel import Kernel
-from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph
 from mlirtri.lowering.importers.from_torch.tracing.tracing import (
+    EXPORTING,
     keep_strides_of_attention,
     replace_prims_views,
     traceable,
@@ -40,9 +39,6 @@ from mlirtri.programs.torch_programs.caches import register_caches
 from mlirtri.programs.torch_programs.calling_convention import Calling
 from mlirtri.programs.torch_programs.graphs import split_program
 from mlirtri.programs.torch_programs.torch_kernel import TorchKernel
-
-EXPORTING = renewed(threading.RLock())
-"""torch.export keeps what it is at in globals."""
 
 
 def from_torch(

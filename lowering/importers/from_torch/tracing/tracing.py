@@ -7,6 +7,7 @@ traced. Views of `prims` cannot be functionalised, those of ATen can.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,10 +16,13 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.importers.from_torch.tracing.functions import FUNCTIONS
 from mlirtri.lowering.importers.from_torch.tracing.quantized_tensors import QuantisedTensors
 
 aten, prims = torch.ops.aten, torch.ops.prims
+EXPORTING = renewed(threading.RLock())
+"""torch.export keeps what it is at in globals."""
 
 
 @contextmanager

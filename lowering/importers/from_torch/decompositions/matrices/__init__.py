@@ -7,5 +7,6 @@ package around this one imports every module.
 - `products.py`: products of matrices and vectors, by dtype
 - `linear_algebra.py`: LU, Cholesky, QR, solving, inverses, determinants; `householder.py`: reflectors
 - `spectra.py`: eigenvalues, singular values and what is computed from them
+- `lapack.py`: what routines of LAPACK return, for programs that call them
 - `fourier.py`: discrete Fourier transforms
 """
