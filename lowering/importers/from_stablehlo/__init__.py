@@ -1,8 +1,8 @@
 """StableHLO and CHLO → `linalg`, by upstream's lowering and ours of what upstream leaves.
 
 *Takes* a module of `stablehlo` and `chlo` as JAX or another tool wrote it. *Gives* the normal form of `normalize`.
-*Refuses*, in one report, other custom calls, communication between devices and tokens, and quantised types without one scale
-per tensor or per slice of an axis.
+*Refuses*, in one report, other custom calls, communication between devices and tokens, and quantised types without one
+scale per tensor or per slice of an axis.
 
 - `chlo_to_stablehlo.py`: the stage `stablehlo`: one function of `stablehlo` alone
 - `quantized_types.py`: quantised types → storage integers, and floats to compute in
