@@ -10,6 +10,7 @@ Read in this order:
 - `destinations.py`: results are computed in their destination buffers, or in separate ones.
 - `carried_buffers.py`: loop-carried tensors keep one buffer.
 - `reuse.py`: fewer buffers and copies.
+- `reshaped_updates.py`: arrays that are updated in another shape are not copied.
 - `fused_to_bufferized_upstream.py`: the stage of pipeline `upstream`, by upstream's passes alone.
 - `timed_nests.py`: loop nests as kernels: how many, what they move, how long each takes.
 

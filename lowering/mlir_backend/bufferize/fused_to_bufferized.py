@@ -22,7 +22,13 @@ from mlirtri.lowering.fusion.cost_guard import RESHAPES
 from mlirtri.lowering.mlir.aliasing import is_content_of, may_share
 from mlirtri.lowering.mlir.attributes import SIGNATURE, note_strides
 from mlirtri.lowering.mlir.imperative import UPDATED_BY, is_imperative, updates_of
-from mlirtri.lowering.mlir_backend.bufferize import carried_buffers, destinations, reuse, timed_nests
+from mlirtri.lowering.mlir_backend.bufferize import (
+    carried_buffers,
+    destinations,
+    reshaped_updates,
+    reuse,
+    timed_nests,
+)
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 UPDATES = "mlirtri.updates"
@@ -87,6 +93,8 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_rewrite("compute-in-destinations", destinations.rewrite, module, context)
             run_rewrite("one-buffer-per-carried-value", carried_buffers.rewrite, module, context)
         run_passes(module, FROM_LOOPS if imperative else FROM_TENSORS, context)
+        if imperative:
+            run_rewrite("updates-in-another-shape", reshaped_updates.rewrite, module, context)
         run_passes(module, TO_MEMREF, context)
         run_rewrite("strided-copies-to-linalg", strided_copies_to_linalg, module, context)
         if imperative:
