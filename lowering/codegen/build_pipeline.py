@@ -27,6 +27,14 @@ _NOT_FOR_STATEMENTS = ("s_tir.CompactBufferAllocation", "tirx.RemoveNoOp", "s_ti
 
 Their buffers need no compaction, LLVM does the rest, and these passes take most of the time of run-time sized tiles.
 """
+_NOT_ON_A_CPU = (
+    "s_tir.LowerCrossThreadReduction", "s_tir.LiftThreadBinding", "s_tir.UnifyThreadBinding", "s_tir.LowerAutoCopy",
+    "s_tir.ManifestSharedMemoryLocalStage", "s_tir.InjectPermutedLayout", "s_tir.InjectSoftwarePipeline",
+    "s_tir.TransformMmaBufferLayout", "s_tir.InjectVirtualThread", "s_tir.InjectDoubleBuffer", "s_tir.VerifyVTCMLimit",
+    "s_tir.LowerVtcmAlloc", "s_tir.ThreadSync", "s_tir.InferFragment", "s_tir.LowerThreadAllreduce",
+    "s_tir.MergeSharedMemoryAllocations",
+)  # fmt: skip
+"""TVM passes for the threads and memories of a device: on a CPU's loops they take a tenth of the lowering's time."""
 _NOT_FOR_TILES = _NOT_FOR_STATEMENTS[:1]
 """What tiled products skip: under a condition on ``task % chunks`` TVM's compaction leaves the loop's variable in the
 shape of a buffer that is allocated outside of the loop."""
@@ -67,6 +75,8 @@ def _with_statements_in_place(lowering):
         is_tiled = any(TILED_PRODUCT in (function.attrs or {}) for function in functions)
         disabled = _NOT_FOR_TILES if is_tiled else ()
         disabled = _NOT_FOR_STATEMENTS if is_imperative or has_exact_buffers else disabled
+        if not is_cuda:
+            disabled = (*disabled, *_NOT_ON_A_CPU)
         if any(TILE_KERNEL in (function.attrs or {}) for function in functions):
             # Their barriers are written, those that one thread needs left out.
             disabled = (*disabled, "s_tir.ThreadSync")

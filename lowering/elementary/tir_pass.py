@@ -80,7 +80,9 @@ def _rewritten(mod: IRModule, *rewrites: Any) -> IRModule:
     functions = {}
     for name, function in mod.functions_items():
         if isinstance(function, PrimFunc) and is_for_cpu(function):
-            function = function.with_body(structural_map(function.body, list(rewrites), order="post"))
+            body = structural_map(function.body, list(rewrites), order="post")
+            # A new function costs a walk through its body.
+            function = function if body.same_as(function.body) else function.with_body(body)
         functions[name] = function
     return IRModule(functions, attrs=mod.attrs)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
@@ -95,16 +96,31 @@ def _parse_file(file: str, text: str) -> ast.Module:
 
 def _find(tree: ast.Module, code: CodeType, name: str) -> list[_Definition]:
     definitions: list[_Definition] = []
-    for node in ast.walk(tree):
+    for node in _around(tree, code.co_firstlineno):
         if name == "<lambda>" and isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
             parameters = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
             if parameters == list(code.co_varnames[: code.co_argcount]):
                 definitions.append(node)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            if code.co_firstlineno in (first, node.lineno):
+            if code.co_firstlineno in (_first_line(node), node.lineno):
                 definitions.append(node)
     return definitions
+
+
+def _around(tree: ast.AST, line: int) -> Iterator[ast.AST]:
+    """Yield the nodes of a tree that have text on this line, in the order of `ast.walk`; a file has many others."""
+    nodes = deque([tree])
+    while nodes:
+        node = nodes.popleft()
+        last = getattr(node, "end_lineno", None)
+        if last is None or _first_line(node) <= line <= last:
+            nodes.extend(ast.iter_child_nodes(node))
+            yield node
+
+
+def _first_line(node: Any) -> int:
+    """Return the line on which a node begins, its decorators included."""
+    return min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
 
 
 def _of_code(definitions: list[_Definition], code: CodeType) -> list[_Definition]:

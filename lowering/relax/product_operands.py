@@ -12,19 +12,17 @@ from mlirtri.lowering.schedule.cpu.convolution.channels_first import is_channels
 from mlirtri.lowering.schedule.cpu.convolution.channels_last import is_padded_channels_last
 from mlirtri.lowering.schedule.cpu.convolution.depthwise import is_depthwise
 from mlirtri.lowering.schedule.cpu.convolution.padded_images import padded
-from mlirtri.lowering.tir.blocks import leaf_blocks
+from mlirtri.lowering.tir.blocks import blocks_of
 from mlirtri.lowering.tir.products import OP_PATTERN, PRODUCT, find_product
 from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (
-    SCHEDULE_ERRORS,
     Analyzer,
     BlockBuilder,
     IRModule,
     PrimFunc,
     Range,
     SBlock,
-    Schedule,
     TensorLoad,
     ir,
     read_write_region,
@@ -144,11 +142,10 @@ class _Folding:
 
 def _only_block(function: PrimFunc) -> Any:
     try:
-        schedule = Schedule(function)
-        blocks = leaf_blocks(schedule)
-    except (ValueError, TypeError, *SCHEDULE_ERRORS):  # opaque or symbolic loops, or no blocks
+        blocks = blocks_of(function)
+    except (ValueError, TypeError):  # opaque or symbolic loops, or no blocks
         return None
-    return (blocks[0], schedule.get(blocks[0].handle)) if len(blocks) == 1 else None
+    return blocks[0] if len(blocks) == 1 else None
 
 
 def _is_mover(facts: Any, block: Any) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlirtri.lowering.tir.arithmetic import rounded_to_bfloat16, widened_bfloat16
+from mlirtri.lowering.tir.statements import with_function_body
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, TensorLoad, ir, structural_map, structural_walk, tirx
 
 HALF, BITS = "bfloat16", "uint16"
@@ -53,7 +54,8 @@ def keep_bfloat16(function: PrimFunc) -> PrimFunc:
         ((tirx.Bind, tirx.Let), _bits_bound),
     ]  # fmt: skip
     variables = (tirx.Var, _Variables(buffers).replace)
-    return function.with_body(structural_map(function.body, rules, with_def_region_kind=variables, order="post"))
+    body = structural_map(function.body, rules, with_def_region_kind=variables, order="post")
+    return with_function_body(function, body)
 
 
 class _Variables:

@@ -14,11 +14,13 @@ from mlirtri.lowering.tir.statements import nodes_in
 from mlirtri.lowering.toolchain.tvm_names import (
     SCHEDULE_ERRORS,
     Analyzer,
+    PrimFunc,
     Range,
     SBlock,
     SBlockRealize,
     Schedule,
     TensorLoad,
+    WalkResult,
     ir,
     structural_walk,
     tirx,
@@ -116,9 +118,27 @@ def leaf_blocks(schedule: Schedule) -> list[BlockFacts]:
     return [block_facts(schedule, handle) for handle in schedule.get_child_blocks(schedule.get_sblock("root"))]
 
 
+def blocks_of(function: PrimFunc) -> list[tuple[BlockFacts, Any]]:
+    """Return the facts of `leaf_blocks`, without handles, and the blocks: no schedule is made, which takes longer."""
+    body = function.body
+    if not isinstance(body, SBlockRealize) or body.block.name_hint != "root":
+        raise NotStaticLoopsError("the function is one block")
+    blocks: list[Any] = []
+
+    def note(block: Any) -> Any:
+        blocks.append(block)
+        return WalkResult.SKIP
+
+    structural_walk(body.block.body, (SBlock, note), order="pre")
+    return [(_remembered_facts(block), block) for block in blocks]
+
+
 def block_facts(schedule: Schedule, handle: Any) -> BlockFacts:
     """Return the facts of one block, computed once for all rules."""
-    block = schedule.get(handle)
+    return replace(_remembered_facts(schedule.get(handle)), handle=handle)
+
+
+def _remembered_facts(block: Any) -> BlockFacts:
     # The block is the same object for as long as it is remembered.
     key = block.__chandle__()
     entry = _KNOWN.get(key)
@@ -126,7 +146,7 @@ def block_facts(schedule: Schedule, handle: Any) -> BlockFacts:
         if len(_KNOWN) >= _REMEMBERED:
             _KNOWN.clear()
         entry = _KNOWN[key] = block, _facts(block)
-    return replace(entry[1], handle=handle)
+    return entry[1]
 
 
 def _facts(block: Any) -> BlockFacts:

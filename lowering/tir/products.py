@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.tir.arithmetic import TWICE_AS_WIDE
-from mlirtri.lowering.tir.blocks import BlockFacts, leaf_blocks
+from mlirtri.lowering.tir.blocks import BlockFacts, blocks_of, leaf_blocks
 from mlirtri.lowering.tir.contraction import Axis, Factors, is_unit, multiply_add
 from mlirtri.lowering.tir.statements import nodes_in
 from mlirtri.lowering.toolchain.tvm_names import (
@@ -44,10 +44,18 @@ class Product(Factors):
 
 def only_product(function: PrimFunc) -> tuple[Schedule, BlockFacts, Product] | None:
     """Return a schedule of the function, its only reduction, and that as a product; None if none or several."""
+    if not _has_only_product(function):
+        return None
     schedule = Schedule(function, error_render_level="fast")
     reductions = [block for block in leaf_blocks(schedule) if not block.is_spatial]
     product = find_product(reductions[0], schedule.get(reductions[0].handle)) if len(reductions) == 1 else None
     return None if product is None else (schedule, reductions[0], product)
+
+
+def _has_only_product(function: PrimFunc) -> bool:
+    """Return whether there is one reduction, a product; no schedule is made, since four rules ask of each function."""
+    reductions = [(facts, block) for facts, block in blocks_of(function) if not facts.is_spatial]
+    return len(reductions) == 1 and find_product(*reductions[0]) is not None
 
 
 def find_product(facts: BlockFacts, block: Any) -> Product | None:
@@ -166,15 +174,14 @@ def mark_products(mod: IRModule) -> IRModule:
 
 
 def _is_product(function: PrimFunc) -> bool:
-    schedule = Schedule(function)
     try:
-        blocks = leaf_blocks(schedule)
+        blocks = blocks_of(function)
     except ValueError:  # opaque or symbolic loops
         return False
     if len(blocks) != 1:
         return False
-    block = schedule.get(blocks[0].handle)
-    return find_product(blocks[0], block) is not None or _is_vector_product(blocks[0], block)
+    facts, block = blocks[0]
+    return find_product(facts, block) is not None or _is_vector_product(facts, block)
 
 
 def _is_vector_product(facts: BlockFacts, block: Any) -> bool:

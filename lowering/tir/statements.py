@@ -88,6 +88,11 @@ def fresh(statement: Any) -> Any:
     return structural_map(statement, (tirx.Var, lambda variable: names.get(variable, variable))) if names else statement
 
 
+def with_function_body(function: Any, body: Any) -> Any:
+    """Return the PrimFunc with this body; the same PrimFunc where it has it: TVM walks through a new one's body."""
+    return function if body.same_as(function.body) else function.with_body(body)
+
+
 def sequence(*statements: Any) -> Any:
     """Return the statements as one flat `SeqStmt`, so that an allocation is visible to all statements after it."""
     flat: list[Any] = []

@@ -6,7 +6,7 @@
 `kernels`, `programs`, `measure` and `cli` import it. It loads MLIR, but for `records.py`, its lock and `versions.py`.
 
 - `records.py`: what a compilation leaves behind: text, time and IR of each stage. `versions.py`: of what made it.
-- `compile_lock.py`: one compilation at a time, without full garbage collections.
+- `compile_lock.py`: one compilation at a time, without full garbage collections, as exports of torch are.
 - `stage_loop.py`: the loop over the stages, with a progress bar while schedules are searched for.
 - `printing.py`: the texts of a stage, and the way back from text.
 - `isolation.py`: parses MLIR that others wrote in another process first.

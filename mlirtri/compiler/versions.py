@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import lru_cache
 from hashlib import blake2b
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,14 @@ _FOLDERS = ("mlirtri", "dialect", "lowering")
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
     """Return the versions of the libraries that determine the generated code."""
-    return {name: version(name) for name in ("mlirtri", "apache-tvm", "apache-tvm-ffi", "torch-mlir")}
+    return {name: _version(name) for name in ("mlirtri", "apache-tvm", "apache-tvm-ffi", "torch-mlir")}
+
+
+def _version(package: str) -> str:
+    """Return the version of an installed package, from the line that has it: the whole of it is parsed as an e-mail."""
+    metadata = distribution(package)
+    line = re.search(r"^Version: *(\S+)", metadata.read_text("METADATA") or "", re.MULTILINE)
+    return line[1] if line else metadata.version
 
 
 @lru_cache(maxsize=1)

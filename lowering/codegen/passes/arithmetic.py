@@ -7,6 +7,7 @@ from typing import Any
 
 from mlirtri.lowering.elementary.tir_pass import is_for_cpu
 from mlirtri.lowering.tir.arithmetic import TWICE_AS_WIDE, is_update, reads_memory
+from mlirtri.lowering.tir.statements import with_function_body
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, ir, register_pure_operator, structural_map, tirx
 
 _NODES = {"add": tirx.Add, "sub": tirx.Sub, "mul": tirx.Mul}
@@ -32,7 +33,7 @@ def _rewritten(mod: IRModule, rules: Any, only_cpu: bool = True) -> IRModule:
     functions = {}
     for name, function in mod.functions_items():
         if isinstance(function, PrimFunc) and (is_for_cpu(function) or not only_cpu):
-            function = function.with_body(structural_map(function.body, rules, order="post"))
+            function = with_function_body(function, structural_map(function.body, rules, order="post"))
         functions[name] = function
     return IRModule(functions, attrs=mod.attrs)
 
@@ -123,14 +124,23 @@ def fence_products(mod: IRModule) -> IRModule:
     """
     rules = [
         (tirx.BufferStore, _fenced),
-        (tirx.Bind, lambda bind: tirx.Bind(bind.var, _fenced_sums(bind.value))),
+        (tirx.Bind, _fenced_bind),
         (tirx.While, lambda loop: tirx.While(_fenced_sums(loop.condition), loop.body)),
-        (
-            tirx.IfThenElse,
-            lambda branch: tirx.IfThenElse(_fenced_sums(branch.condition), branch.then_case, branch.else_case),
-        ),
+        (tirx.IfThenElse, _fenced_branch),
     ]
     return _rewritten(mod, rules)
+
+
+def _fenced_bind(bind: Any) -> Any:
+    value = _fenced_sums(bind.value)
+    return bind if value.same_as(bind.value) else tirx.Bind(bind.var, value)
+
+
+def _fenced_branch(branch: Any) -> Any:
+    condition = _fenced_sums(branch.condition)
+    if condition.same_as(branch.condition):
+        return branch
+    return tirx.IfThenElse(condition, branch.then_case, branch.else_case)
 
 
 def _fenced(store: Any) -> Any:
@@ -140,6 +150,8 @@ def _fenced(store: Any) -> Any:
     if isinstance(value, tirx.Mul) and _is_float(value):
         # A stored product may be forwarded to a load and added there.
         value = _fence(value)
+    if value.same_as(store.value):
+        return store
     return tirx.BufferStore(store.buffer, value, store.indices, span=store.span)
 
 
@@ -148,7 +160,7 @@ def _fenced_sums(value: Any) -> Any:
 
 
 def _with_fences(sum_: Any) -> Any:
-    if not _is_float(sum_):
+    if not _is_float(sum_) or not (isinstance(sum_.a, tirx.Mul) or isinstance(sum_.b, tirx.Mul)):
         return sum_
     return type(sum_)(*(_fence(operand) for operand in (sum_.a, sum_.b)))
 

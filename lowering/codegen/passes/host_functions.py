@@ -13,6 +13,7 @@ from math import prod
 from typing import Any
 
 from mlirtri.errors import CodegenError
+from mlirtri.lowering.tir.statements import with_function_body
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, ir, structural_map, structural_walk, tirx
 
 _SCOPE = "compute_scope"
@@ -150,7 +151,7 @@ def in_even_tasks(function: PrimFunc, tasks: int) -> PrimFunc:
         is_even = isinstance(node.extent, tirx.IntImm) and node.extent.value % tasks == 0
         return _over_tasks(node, tasks) if node.kind == tirx.ForKind.PARALLEL and tasks > 1 and not is_even else node
 
-    return function.with_body(structural_map(function.body, (tirx.For, loop), order="post"))
+    return with_function_body(function, structural_map(function.body, (tirx.For, loop), order="post"))
 
 
 def _over_tasks(loop: Any, tasks: int) -> Any:

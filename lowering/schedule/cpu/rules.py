@@ -24,7 +24,7 @@ from mlirtri.lowering.schedule.cpu.nests.elementwise import element_loops
 from mlirtri.lowering.schedule.cpu.nests.reductions import reduction_loops
 from mlirtri.lowering.schedule.cpu.nests.windows import is_window
 from mlirtri.lowering.schedule.cpu.rows.rule import rows
-from mlirtri.lowering.tir.blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
+from mlirtri.lowering.tir.blocks import BlockFacts, blocks_of, divide_loops, inline_cheap, leaf_blocks, loop_of
 from mlirtri.lowering.tir.statements import fresh, sequence
 from mlirtri.lowering.toolchain.tvm_names import SCHEDULE_ERRORS, VIEW, PrimFunc, Schedule, tvm
 from mlirtri.lowering.toolchain.tvm_text import with_names_as_printed
@@ -56,7 +56,7 @@ def reduction(function: PrimFunc, target: Target) -> Schedule | None:
 
 def window(function: PrimFunc, target: Target) -> Schedule | None:
     """Schedule a reduction over a small window; `nests.windows` writes the loops."""
-    if all(block.is_spatial for block in leaf_blocks(Schedule(function, error_render_level="fast"))):
+    if all(facts.is_spatial for facts, _ in blocks_of(function)):
         return None
     schedule = _with_cheap_inlined(function)
     reduced = [block for block in leaf_blocks(schedule) if not block.is_spatial]

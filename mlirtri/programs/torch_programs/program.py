@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from mlirtri.compiler.compile_lock import COLLECTIONS
 from mlirtri.compiler.records import COMPILING
 from mlirtri.errors import (
     ArgumentMismatchError,
@@ -56,7 +57,7 @@ def from_torch(
     """
     register_caches()
     try:
-        with EXPORTING:
+        with EXPORTING, COLLECTIONS:
             exported = _exported(module, tuple(args), dict(kwargs or {}), dynamic_shapes, strict)
             graph, tensors, calling = split_program(exported)
         program = TorchProgram(_name_of(module), graph, tensors, calling)

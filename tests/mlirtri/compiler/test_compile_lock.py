@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 
 import pytest
 
-from mlirtri.compiler.compile_lock import CompileLock
+from mlirtri.compiler.compile_lock import COLLECTIONS, CompileLock
 
 
 @pytest.fixture
@@ -28,6 +29,24 @@ def test_full_collections_wait_until_the_outermost_statement_ends(thresholds):
         assert gc.get_stats()[2]["collections"] == full
         del garbage
     assert gc.get_threshold() == thresholds
+
+
+def test_full_collections_wait_for_all_who_hold_them_back(thresholds):
+    """Held back by an export, then by a compilation of another thread, which ends first."""
+    with COLLECTIONS:
+        raised = gc.get_threshold()
+        with CompileLock():
+            pass
+        assert gc.get_threshold() == raised != thresholds
+    assert gc.get_threshold() == thresholds
+
+
+def test_a_forked_process_collects(thresholds):
+    with COLLECTIONS:
+        child = os.fork()
+        if not child:
+            os._exit(0 if gc.get_threshold() == thresholds else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_thresholds_that_a_program_sets_meanwhile_stay(thresholds):

@@ -10,12 +10,12 @@ from typing import Any
 from mlirtri.lowering.schedule.cpu.rows.rule import runs_along_memory
 from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, find_rows, nests_of, with_plain_indices
 from mlirtri.lowering.schedule.rows.plan import RowPlan, make_plan
-from mlirtri.lowering.tir.blocks import leaf_blocks
+from mlirtri.lowering.tir.blocks import blocks_of
 from mlirtri.lowering.tir.contraction import Values, size_of
 from mlirtri.lowering.tir.products import Product, find_product
 from mlirtri.lowering.tir.statements import index, loads_in
 from mlirtri.lowering.tir.tiles import replaced
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, PrimFunc, Schedule, TensorLoad, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, PrimFunc, TensorLoad, structural_map, tirx
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,14 @@ class Chain:
 
 def chain_of(function: PrimFunc) -> Chain | None:
     """Return the chain that a PrimFunc is; None where it is none."""
-    schedule = Schedule(with_plain_indices(function))
+    function = with_plain_indices(function)
     try:
-        blocks = {block.name: block for block in leaf_blocks(schedule)}
-        nests = nests_of(schedule.mod["main"])
+        blocks = {facts.name: (facts, block) for facts, block in blocks_of(function)}
+        nests = nests_of(function)
         products = {
             n: product
             for n, nest in enumerate(nests)
-            if nest.is_reduction
-            and (product := find_product(blocks[nest.name], schedule.get(blocks[nest.name].handle))) is not None
+            if nest.is_reduction and (product := find_product(*blocks[nest.name])) is not None
         }
         if len(products) != 2:
             return None
