@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from mlirtri.lowering.core.launch_figures import most_shared_bytes
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.toolchain import tvm_names
 
@@ -12,6 +13,11 @@ SHARED_BYTES = 48 * 1024
 """Shared memory per block on every CUDA device since sm_75, without opting in to more."""
 SHARED_LIMITS = {"shared": SHARED_BYTES, "shared.dyn": 96 * 1024}
 """Shared memory that a block may declare, and may request at launch (99 KiB on the smallest device since sm_80)."""
+
+
+def shared_limits(target: Target) -> dict[str, int]:
+    """Return the shared memory that a block may declare, and may request at launch, on an architecture."""
+    return {**SHARED_LIMITS, "shared.dyn": max(SHARED_LIMITS["shared.dyn"], most_shared_bytes(target.architecture))}
 
 
 @lru_cache(maxsize=8)

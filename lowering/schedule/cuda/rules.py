@@ -7,13 +7,13 @@ any other error is a mistake of the rule. `OneThread` takes everything.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
 from mlirtri.errors import CodegenError
 from mlirtri.lowering.codegen.lowered_functions import device_module, source_of
-from mlirtri.lowering.codegen.targets import MAX_THREADS, SHARED_BYTES, SHARED_LIMITS
+from mlirtri.lowering.codegen.targets import MAX_THREADS, SHARED_BYTES, SHARED_LIMITS, shared_limits
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cuda.argmax import argmax
 from mlirtri.lowering.schedule.cuda.element_loops import element_loops
@@ -108,7 +108,7 @@ def _launchable(rule: Rule) -> Rule:
     def apply(function: PrimFunc, target: Target) -> Schedule | None:
         schedule = rule(function, target)
         if schedule is not None:
-            check_launch(schedule.mod["main"])
+            check_launch(schedule.mod["main"], target)
         return schedule
 
     return apply
@@ -161,14 +161,15 @@ def one_thread(function: PrimFunc, _target: Target) -> Schedule:
     return schedule
 
 
-def check_launch(function: PrimFunc) -> None:
-    """Raise `CodegenError` unless every block runs on threads within the limits of a launch."""
+def check_launch(function: PrimFunc, target: Target | None = None) -> None:
+    """Raise `CodegenError` unless every block runs on threads within the limits of a launch, on any device or one."""
     _check_bound(function)
-    target = tvm.target.Target.current()
-    device = device_module([("kernel", function)], target)
+    limits = SHARED_LIMITS if target is None else shared_limits(target)
+    current = tvm.target.Target.current()
+    device = device_module([("kernel", function)], current)
     for _, kernel in device.functions_items():
-        _check_limits(kernel)
-    source_of(device, target)
+        _check_limits(kernel, limits)
+    source_of(device, current)
 
 
 def _check_bound(function: PrimFunc) -> None:
@@ -186,9 +187,9 @@ def _check_bound(function: PrimFunc) -> None:
     structural_walk(function.body, [(tirx.For, skip_threads), (SBlock, refuse)], order="pre")
 
 
-def _check_limits(kernel: PrimFunc) -> None:
+def _check_limits(kernel: PrimFunc, limits: Mapping[str, int]) -> None:
     extents: dict[str, int] = {}
-    shared = dict.fromkeys(SHARED_LIMITS, 0)
+    shared = dict.fromkeys(limits, 0)
 
     def note(attribute):
         # Numbers of blocks that are known at run time only are checked by the driver.
@@ -204,7 +205,7 @@ def _check_limits(kernel: PrimFunc) -> None:
     threads = prod(extent for tag, extent in extents.items() if tag.startswith("threadIdx"))
     if threads > MAX_THREADS or any(extent > MAX_GRID.get(tag, threads) for tag, extent in extents.items()):
         raise LaunchLimitError(f"a launch of {extents} is too large")
-    if any(size > SHARED_LIMITS[scope] for scope, size in shared.items()):
+    if any(size > limits[scope] for scope, size in shared.items()):
         raise LaunchLimitError(f"{sum(shared.values())} bytes of shared memory are too many")
 
 

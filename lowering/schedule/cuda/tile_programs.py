@@ -17,7 +17,7 @@ from math import prod
 from typing import Any
 
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.codegen.targets import SHARED_LIMITS
+from mlirtri.lowering.codegen.targets import SHARED_LIMITS, shared_limits
 from mlirtri.lowering.core.loop_attributes import TILE_KERNEL
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.loops.accesses import is_scalar
@@ -133,7 +133,8 @@ def _block(body: Any, numbers: Sequence[Any], block: _Block) -> Any:
     thread, threads, target = block.thread, block.threads, block.target
     ranges = tuple(range_of(loop, {}) for loop in (*block.blocks, *block.others))
     mapped: Any = None
-    for scope in SHARED_LIMITS:
+    limits = shared_limits(target)
+    for scope, limit in limits.items():
         known = with_tensor_cores(body, thread, threads, target, scope, Fragments())
         inner = prepare(known.statement, ranges)
         fragments = _fragments(inner, known, threads)
@@ -144,9 +145,9 @@ def _block(body: Any, numbers: Sequence[Any], block: _Block) -> Any:
             inner = with_body(loop, inner)
         statements = BlockStatements(thread, threads, known.products, scope, fragments)
         mapped = statements.written(sequence(*numbers, inner))
-        if _shared_bytes(mapped) <= SHARED_LIMITS[scope]:
+        if _shared_bytes(mapped) <= limit:
             return mapped
-    raise _too_large(mapped)
+    raise _too_large(mapped, limits["shared.dyn"])
 
 
 def _fragments(statement: Any, block: BlockBody, threads: int) -> Fragments:
@@ -217,13 +218,13 @@ def _shared_bytes(statement: Stmt) -> int:
     return sum(size for size, _ in _shared_buffers(statement))
 
 
-def _too_large(statement: Stmt) -> UnsupportedOperationError:
+def _too_large(statement: Stmt, limit: int) -> UnsupportedOperationError:
     """Return the error of tiles that are larger together than the shared memory of a block."""
     largest = sorted(_shared_buffers(statement), key=lambda entry: -entry[0])
     shown = ", ".join(f"{buffer.dtype}{[int(size) for size in buffer.shape]} {size}" for size, buffer in largest)
     return UnsupportedOperationError(
         f"the tiles of a block take {_shared_bytes(statement)} bytes of shared memory, and a block has "
-        f"{SHARED_LIMITS['shared.dyn']}: {shown}",
+        f"{limit}: {shown}",
         help="use smaller blocks, or fewer tiles",
     )
 
