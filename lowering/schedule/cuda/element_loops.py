@@ -28,10 +28,12 @@ from mlirtri.lowering.schedule.cuda.largest_sizes import (
     values_stored_once,
     with_largest_sizes,
 )
+from mlirtri.lowering.schedule.cuda.row_blocks import SHORTEST, divided_row, on_block
+from mlirtri.lowering.schedule.cuda.row_blocks import THREADS as ROW_THREADS
 from mlirtri.lowering.schedule.cuda.tile_programs import bound
 from mlirtri.lowering.schedule.cuda.tile_statements import with_buffers
 from mlirtri.lowering.tir.arithmetic import reads_memory
-from mlirtri.lowering.tir.statements import depends_on, index, nodes_in, plus, sequence, substituted
+from mlirtri.lowering.tir.statements import depends_on, fresh, index, nodes_in, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import at_least, at_most, quotient, remainder, replaced, sized
 from mlirtri.lowering.toolchain.tvm_names import (
     IMPERATIVE,
@@ -140,7 +142,7 @@ class _Offload:
         elif isinstance(statement, tirx.IfThenElse):
             yield from self._branch(statement, guards)
         elif PARALLEL in statement.annotations:
-            yield _grid_stride(statement, guards)
+            yield _row_blocks(statement, guards) or _grid_stride(statement, guards)
         else:
             inner = list(self.statements(_flat(statement.body), guards))
             # Memory is allocated once, not in each iteration.
@@ -228,6 +230,26 @@ def _grid_stride(loop: Any, guards: tuple[Any, ...]) -> Any:
         rounds = tirx.floordiv(sized(total) + last, sized(stride))
         body = tirx.For(step, index(0), rounds, tirx.ForKind.SERIAL, body, None, dict(loop.annotations))
     return _launch(body, blocks, THREADS, guards, thread, block)
+
+
+def _row_blocks(loop: Any, guards: tuple[Any, ...]) -> Any:
+    """Return the launch of a parallel loop over rows, with a block for each long one; None for others."""
+    thread, block, step = (tirx.Var(name, "int64") for name in ("thread", "block", "step"))
+    rows = divided_row(loop) if _is_counted(loop) and len(_nest(loop)[0]) == 1 else None
+    if rows is None or not _is_of_host(rows[1]):
+        return None
+    body, length = rows
+    count = _size(loop.extent)
+    blocks = at_most(at_least(count, 1), MOST_BLOCKS)
+    row = plus(step * sized(blocks), block)
+    body = tirx.IfThenElse(tirx.LT(row, sized(count)), substituted(body, loop.loop_var, plus(loop.min, row)), None)
+    rounds = tirx.floordiv(sized(count) + sized(blocks) - index(1), sized(blocks))
+    body = on_block(tirx.For(step, index(0), rounds, tirx.ForKind.SERIAL, body), thread)
+    for guard in reversed(guards):
+        body = tirx.IfThenElse(guard, body, None)
+    threads = bound(thread, ROW_THREADS, "threadIdx.x", _without_names_of_functions(body))
+    short = fresh(_grid_stride(loop, guards))
+    return tirx.IfThenElse(tirx.GE(length, index(SHORTEST)), bound(block, blocks, "blockIdx.x", threads), short)
 
 
 def _times(x: Any, y: Any) -> Any:

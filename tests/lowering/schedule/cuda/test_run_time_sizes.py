@@ -114,6 +114,16 @@ def test_the_grid_depends_on_the_sizes():
     assert kernel.stats["kernels"] == 1
 
 
+def test_a_long_row_has_a_block_of_threads():
+    kernel = mt.jit(rows, target="cuda:sm_90", semantics="numpy").compile()
+    blocks, threads, *_ = kernel.stats["launches"]
+    assert (blocks.threads, blocks.grid[0], threads.threads, threads.barriers) == (128, None, 256, 0)
+    assert blocks.barriers > 0
+    assert "if m >= T.int64(64)" in kernel.ir["scheduled"], "short rows have one thread"
+    columns = mt.jit(lambda a: a.sum(0), target="cuda:sm_90", semantics="numpy").compile(Matrix)
+    assert all(launch.threads in (1, 256) for launch in columns.stats["launches"])
+
+
 @pytest.mark.nvcc
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
