@@ -300,3 +300,29 @@ def test_arguments_of_a_call_are_checked():
     assert "__global__" in graph.compile().ir["cuda"]
     with pytest.raises(DeviceError):
         graph(torch.ones(2))
+
+
+def test_sizes_of_run_time_on_cuda_and_saved(tmp_path):
+    rows, columns = mt.dyn["M"], mt.dyn["N"]
+    with mt.graph("layer", semantics="numpy") as graph:
+        x = graph.argument("x", mt.Tensor((rows, 64), mt.float32))
+        w = graph.argument("w", mt.Tensor((64, columns), mt.float32))
+        total = graph.argument("total", mt.Tensor((rows,), mt.float32))
+        h = matmul(normalize(x), w)
+        accumulate(total, h)
+        graph.returns(h=h, scaled=scale(h, 2.0))
+    random = np.random.default_rng(0)
+    emulated, saved = graph.compile(target="cuda:emulated"), graph.compile()
+    saved.save(tmp_path / "layer")
+    graph.compile(target="cuda:sm_90").save(tmp_path / "layer_on_cuda")
+    assert mt.load(tmp_path / "layer_on_cuda").interface.parameters[0].name == "x"
+    for kernel in (emulated, mt.load(tmp_path / "layer")):
+        for m, n in ((3, 5), (1, 1), (0, 2), (70, 33)):
+            x, w = random.random((m, 64), np.float32), random.random((64, n), np.float32)
+            total = np.ones(m, np.float32)
+            results = kernel(x, w, total)
+            centred = x - x.mean(1, keepdims=True)
+            expected = centred / np.sqrt((centred * centred).mean(1, keepdims=True) + 1e-5) @ w
+            np.testing.assert_allclose(results["h"], expected, rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(results["scaled"], expected * 4, rtol=1e-4, atol=1e-3)
+            np.testing.assert_allclose(total, 1 + expected.sum(1), rtol=1e-4, atol=1e-3)
