@@ -202,7 +202,7 @@ def _common_rows(blocks: list[BlockFacts]) -> int:
         rows += 1
     # Reductions along contiguous memory keep their last dimension inside.
     down = [block for block in blocks if not block.is_spatial and not _reads_along_rows(block)]
-    return min([rows, *(len(block.writes[0].axes) - 1 for block in down)])
+    return max(0, min([rows, *(len(block.writes[0].axes) - 1 for block in down)]))
 
 
 def _is_row(block: BlockFacts, dimension: int, last: BlockFacts) -> bool:

@@ -315,3 +315,20 @@ def test_a_block_with_buffers_of_its_own_runs_on_several_threads(monkeypatch):
     kernel = remainders.compile(x, pipeline="relax")
     assert "T.parallel" in kernel.ir["scheduled"]
     assert torch.equal(kernel(x), x % 3)
+
+
+class _ConstantRows(torch.nn.Module):
+    """Two tables, one of which is read at constant indices: its check reduces constants to a tensor of rank 0."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.kinds = torch.nn.Embedding(9, 8), torch.nn.Embedding(2, 8)
+
+    def forward(self, words):
+        return self.words(words) + self.kinds(torch.zeros(1, 16, dtype=torch.int64))
+
+
+def test_checks_of_constant_indices_have_a_schedule():
+    module, words = _ConstantRows().eval(), torch.arange(16).reshape(1, 16) % 9
+    kernel = mlirtri.from_torch(module, (words,)).compile()
+    torch.testing.assert_close(kernel(words), module(words))
