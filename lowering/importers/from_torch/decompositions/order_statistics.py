@@ -48,6 +48,12 @@ LONGEST_MODE_ROW = 1 << 12
 """The longest row whose mode is found by comparing all pairs of elements."""
 
 
+@decomposes(aten.topk.default)
+def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:  # noqa: A002
+    """Return the largest or smallest elements in order, which is one of the orders that `sorted=False` allows."""
+    return NotImplemented if sorted else torch.topk(x, k, dim, largest)
+
+
 @decomposes(aten.median.dim)
 def median(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """Return the lower median and its index; NaN if any element is NaN."""

@@ -322,6 +322,15 @@ def test_negative_axes_of_scatters_and_axes_of_rank_0_tensors():
     check(written_along_the_last_axis, FLOATS, index, FLOATS[:, :3].clone(), torch.tensor(3.5))
 
 
+def largest_in_any_order(x):
+    return [torch.topk(x, count, dim, sorted=False)[0].sum(dim) for count, dim in ((2, 1), (1, 1), (2, 0))]
+
+
+def test_largest_elements_without_an_order():
+    check(largest_in_any_order, FLOATS)
+    check(lambda x: torch.topk(x, 1, -1, sorted=False), FLOATS[:, :1])
+
+
 def narrow(u, i, steps):
     full = torch.full_like(u, 250), u**0, i.bool() ** 0, i**0.5, u**0.5
     shifts = u << steps, i >> steps, u.to(torch.int16) << steps, u.clone().__ilshift__(1), i >> 2
