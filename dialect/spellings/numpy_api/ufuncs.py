@@ -326,3 +326,29 @@ def _(
 
 for _op in ("add", "multiply", "maximum", "minimum"):
     register(f"numpy.{_op}.accumulate", _accumulate(_REDUCTIONS[_op]), "scan")
+
+
+def _reduce_bits(op: str):
+    def function(
+        b, array, /, axis=0, dtype=None, out=unsupported(), *, keepdims=False, initial=unsupported(),
+        where=unsupported(True),
+    ):  # fmt: skip
+        array = as_array(b, array)
+        array = array if dtype is None else b.cast(array, numpy_dtype(b, dtype))
+        axis = helpers.one_axis(b, axis, helpers.rank_of(b, array))
+        size = helpers.shape_of(b, array)[axis]
+        if not isinstance(size, int) or not size:
+            b.fail(f"numpy.{op}.reduce takes an axis of a known size, at least one", help="write a loop")
+        while size > 1:
+            # The first half with the last: of an odd size the element between them is left for the next step.
+            half = size // 2
+            first, last = b.cut(array, axis, slice(0, half)), b.cut(array, axis, slice(size - half, size))
+            parts = getattr(b, op)(first, last), b.cut(array, axis, slice(half, size - half))
+            array, size = b.concatenate(parts, axis) if size % 2 else parts[0], size - half
+        return array if keepdims else b.squeeze(array, axis)
+
+    return function
+
+
+for _op in ("bitwise_and", "bitwise_or", "bitwise_xor"):
+    register(f"numpy.{_op}.reduce", _reduce_bits(_op), f"{_op} cut concatenate squeeze cast")

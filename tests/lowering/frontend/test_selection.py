@@ -27,6 +27,12 @@ def composed(a, f):
     return first, second, np.argwhere(a), np.unwrap(f * 4), differences[0], differences[1]
 
 
+def bits(a, f):
+    whole = a.astype(np.int16)
+    along = np.bitwise_xor.reduce(whole), np.bitwise_or.reduce(whole, axis=1, keepdims=True)
+    return *along, np.bitwise_and.reduce(whole, axis=-1), np.bitwise_xor.reduce(f > 1)
+
+
 def added(t, i):
     square = t[:3] * 1
     square.index_add_(0, i, t[:3])
@@ -43,7 +49,7 @@ def same(result, expected):
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
 @pytest.mark.parametrize(
-    ("function", "arguments"), [(selected, (A, F)), (composed, (A, F[[0, 2, 3]])), (added, (T, INDEX))]
+    ("function", "arguments"), [(selected, (A, F)), (composed, (A, F[[0, 2, 3]])), (bits, (A, F)), (added, (T, INDEX))]
 )
 def test_selected_elements_and_sums_at_indices(function, arguments, pipeline):
     for result, expected in zip(mt.jit(function, pipeline=pipeline)(*arguments), function(*arguments), strict=True):
