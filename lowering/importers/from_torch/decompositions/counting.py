@@ -1,4 +1,4 @@
-"""Decompose counts: bincount, histc and repeat_interleave.
+"""Decompose counts and reductions of segments: bincount, histograms, repeat_interleave and segment_reduce.
 
 Results of data-dependent, unbounded size are slices of a tensor of `LARGEST_RESULT` elements; a larger result fails a
 run-time assertion.
@@ -6,6 +6,7 @@ run-time assertion.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -76,3 +77,88 @@ def histc(x: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:  # noq
     index = torch.clamp((flat >= edges).long().sum(-1) - 1, max=bins - 1)
     in_range = (flat >= low) & (flat <= high)
     return ((index.unsqueeze(-1) == iota[:bins]) & in_range).long().sum(0).to(x.dtype)
+
+
+@decomposes(aten.histogram.bin_ct)
+def histogram(
+    x: Tensor,
+    bins: int = 100,
+    *,
+    range: Any = None,
+    weight: Tensor | None = None,
+    density: bool = False,  # noqa: A002
+) -> tuple[Tensor, Tensor]:
+    """Return the counts, or sums of weights, in `bins` equal ranges, and the edges of the ranges."""
+    if range is not None:
+        low, high = (torch.full((), float(each), dtype=x.dtype, device=x.device) for each in range)
+    elif x.numel() == 0:
+        low, high = (torch.full((), each, dtype=x.dtype, device=x.device) for each in (0.0, 1.0))
+    else:
+        low, high = x.amin(), x.amax()
+    is_one = low == high
+    low, high = torch.where(is_one, low - 0.5, low), torch.where(is_one, high + 0.5, high)
+    iota = torch.arange(bins + 1, device=x.device)
+    step = (high - low) / bins
+    edges = torch.where(iota < (bins + 1) // 2, low + step * iota, high - step * (bins - iota))
+    return histogram_of_edges(x, edges, weight=weight, density=density)
+
+
+@decomposes(aten.histogram.bins_tensor)
+def histogram_of_edges(
+    x: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return the counts, or sums of weights, between neighbouring edges, of which the last is inside; and the edges."""
+    flat, count = x.reshape(-1, 1), bins.shape[0] - 1
+    is_inside = (flat >= bins[0]) & (flat <= bins[-1])
+    index = torch.clamp((flat >= bins).long().sum(1, True) - 1, max=count - 1)
+    is_in_bin = (index == torch.arange(count, device=x.device)) & is_inside
+    weights = torch.ones_like(flat) if weight is None else weight.reshape(-1, 1)
+    sums = torch.where(is_in_bin, weights, 0.0).sum(0)
+    if density:
+        sums = sums / sums.sum() / (bins[1:] - bins[:-1])
+    return sums, bins.clone()
+
+
+_START = {"sum": 0.0, "mean": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
+
+
+@decomposes(aten.segment_reduce.default)
+def segment_reduce(
+    x: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = None,
+    indices: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: float | None = None,
+) -> Any:
+    """Return a reduction of each of the segments along `axis`, which follow each other."""
+    if indices is not None or (lengths is None and offsets is None):
+        return NotImplemented
+    if offsets is not None:
+        starts, ends = offsets[..., :-1], offsets[..., 1:]
+    else:
+        assert lengths is not None
+        ends = torch.cumsum(lengths, -1)
+        starts = ends - lengths
+        if not unsafe:
+            is_valid = (lengths >= 0).all() & (ends[..., -1] == x.shape[axis]).all()
+            aten._assert_async.msg(is_valid, "segment_reduce takes lengths that add up to the size of the axis")
+    position = torch.arange(x.shape[axis], device=x.device)
+    is_inside = (position >= starts.unsqueeze(-1)) & (position < ends.unsqueeze(-1))
+    is_inside = is_inside.view(*is_inside.shape, *[1] * (x.dim() - axis - 1))
+    start = _START[reduce] if initial is None else initial
+    elements = torch.where(is_inside, x.unsqueeze(axis), _START[reduce])
+    if reduce in ("max", "min"):
+        extreme, join = (torch.amax, torch.maximum) if reduce == "max" else (torch.amin, torch.minimum)
+        return join(extreme(elements, axis + 1), torch.full((), start, dtype=x.dtype, device=x.device))
+    if reduce == "prod":
+        return torch.prod(elements, axis + 1) * start
+    total = torch.sum(elements, axis + 1) + start
+    if reduce == "sum":
+        return total
+    count = is_inside.long().sum(axis + 1)
+    mean = torch.where(count > 0, total / torch.clamp(count, min=1).to(x.dtype), total)
+    return mean if initial is not None else torch.where(count > 0, mean, math.nan)
