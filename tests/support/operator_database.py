@@ -325,7 +325,12 @@ def _widened(leaf: Any) -> Any:
 def _distance(x: torch.Tensor, best: torch.Tensor) -> float:
     if not x.numel():
         return 0.0
-    return float((x.to(best.dtype) - best).abs().nan_to_num(0.0).max()) if best.dtype != torch.bool else 0.0
+    if best.dtype == torch.bool:
+        return 0.0
+    distance = (x.to(best.dtype) - best).abs()
+    # A NaN that the computation in a wider dtype does not have is as far as can be.
+    distance = torch.where(torch.isnan(x) & ~torch.isnan(best), torch.inf, distance)
+    return float(distance.nan_to_num(0.0, posinf=torch.inf).max())
 
 
 def _difference(result: Any, expected: Any, contents: bool = True) -> str | None:
