@@ -16,7 +16,7 @@ from mlirtri.errors import PassFailedError, Span, UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.from_onnx import torch_loops
 from mlirtri.lowering.importers.from_onnx.graph import OnnxGraph
-from mlirtri.lowering.importers.from_torch.builder import integer, tensor_op
+from mlirtri.lowering.importers.from_torch.builder import cast, element_of, integer, tensor_op
 from mlirtri.lowering.importers.from_torch.refused import refuse_operators
 from mlirtri.lowering.mlir.attributes import (
     BOUND,
@@ -39,6 +39,7 @@ def lower(graph: OnnxGraph, context: CompileContext) -> ir.Module:
     module = imported(graph, module_context)
     with module_context, ir.Location.unknown():
         _bitcast(module)
+        _cast_to_16_bits(module)
         torch_loops.rewrite(module)
         _describe(module, graph)
     try:
@@ -87,6 +88,27 @@ def _bitcast(module: ir.Module) -> None:
                 view = tensor_op("view.dtype", kind, source, integer(0))
                 operation.results[0].replace_all_uses_with(view)
                 operation.erase()
+
+
+SIXTEEN_BITS = {4: "ui16", 5: "si16"}
+"""ONNX's numbers of 16-bit integers, to which torch-mlir lowers no casts."""
+
+
+def _cast_to_16_bits(module: ir.Module) -> None:
+    """Cast to a signed integer by torch's operator, and view its bits as those of an unsigned one."""
+    for operation in operations_named(module, "torch.operator"):
+        if ir.StringAttr(operation.attributes["name"]).value != "onnx.Cast":
+            continue
+        [source], kind = operation.operands, operation.results[0].type
+        element = SIXTEEN_BITS.get(ir.IntegerAttr(operation.attributes["torch.onnx.to"]).value)
+        if element is None or element_of(source) in (element, "ui64"):
+            continue
+        with operation.location, ir.InsertionPoint(operation):
+            value = cast(cast(source, "si32"), "si16")
+            if element == "ui16":
+                value = tensor_op("view.dtype", kind, value, integer(0))
+            operation.results[0].replace_all_uses_with(value)
+            operation.erase()
 
 
 def _line(name: str | None, lines: dict[str, int]) -> int:

@@ -147,3 +147,11 @@ def test_repairs_reach_into_branches():
     ]
     node = helper.make_node("If", ["c"], ["y"], then_branch=arms[0], else_branch=arms[1])
     check(model_of([node], {"c": condition, "x": x}), {"c": condition, "x": x})
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_numbers_are_quantised_to_16_bits(pipeline):
+    scale, zeros = {"s": np.float32(0.5)}, {"a": np.uint16(40000), "b": np.int16(-9)}
+    nodes = [helper.make_node("QuantizeLinear", ["x", "s", zero], [f"y{zero}"]) for zero in zeros]
+    x = np.float32([-3e4, -7.3, 0, 1.25, 12345, 3e4])
+    check(model_of(nodes, {"x": x}, scale | zeros, ("ya", "yb"), opset=21), {"x": x}, pipeline)
