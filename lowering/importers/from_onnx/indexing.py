@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.layers import known, static_shape
+from mlirtri.lowering.importers.from_onnx.loops import for_loop
 from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Values, attribute_of, operand
 
 MOST_UPDATES = 64
-"""The most updates along the axis of a scatter, each of which becomes a choice."""
+"""The most updates along the axis of a scatter, each of which becomes a choice; more are a loop."""
 _EXTREMA = {b"min": "Min", b"max": "Max"}
 
 
@@ -28,10 +28,7 @@ def _scattered(node: Any, values: Values) -> list[Any]:
     others = [size for position, size in enumerate(shape) if position != axis]
     is_narrower = others != [size for position, size in enumerate(updates) if position != axis]
     if is_narrower or updates[axis] > MOST_UPDATES:
-        raise UnsupportedOperationError(
-            f"node {node.name!r} is a ScatterElements by {extremum.lower()} of {updates} updates into {shape}",
-            help=f"scatter into all of the other axes, at most {MOST_UPDATES} along axis {axis}",
-        )
+        return _scattered_in_turn(node, values, axis, extremum)
     add, result = Nodes(node), node.input[0]
     line = [-1 if position == axis else 1 for position in range(len(shape))]
     positions = add.constant(np.arange(shape[axis]).reshape(line))
@@ -44,6 +41,31 @@ def _scattered(node: Any, values: Values) -> list[Any]:
         is_here = add("Equal", add("Gather", index, only, axis=axis), positions)
         result = add("Where", is_here, add(extremum, result, update), result)
     add("Identity", result, result=0)
+    return add.nodes
+
+
+def _scattered_in_turn(node: Any, values: Values, axis: int, extremum: str) -> list[Any]:
+    """Update one element after the other, in a loop over the flat tensors."""
+    shape, updates = (static_shape(node, node.input[position], values) for position in (0, 1))
+    steps = [prod(shape[position + 1 :]) for position in range(len(shape))]
+    steps[axis], step = 0, steps[axis]
+    add, line, zero = Nodes(node), np.array([-1]), np.array([0])
+    index = add("Cast", node.input[1], to=TensorProto.INT64)
+    index = add("Mul", add("Mod", index, add.constant(np.array(shape[axis]))), add.constant(np.array(step)))
+    others = np.tensordot(steps, np.indices(updates), 1) if 0 not in updates else np.zeros(updates, np.int64)
+    index = add("Add", index, add.constant(others.astype(np.int64)))
+    data, index, new = (add("Reshape", name, add.constant(line)) for name in (node.input[0], index, node.input[2]))
+
+    def update(inner: Nodes, number: str, buffer: str) -> list[str]:
+        position, value = (
+            inner("Unsqueeze", inner("Gather", name, number, axis=0), inner.constant(zero)) for name in (index, new)
+        )
+        value = inner(extremum, inner("Gather", buffer, position, axis=0), value)
+        return [inner("ScatterElements", buffer, position, value, axis=0)]
+
+    kind = values.element(node.input[0]), [prod(shape)]
+    [result] = for_loop(add, prod(updates), [data], [kind], update)
+    add("Reshape", result, add.constant(np.array(shape)), result=0)
     return add.nodes
 
 
