@@ -94,7 +94,7 @@ def for_loop(
     `kinds` are the element types and shapes of the carried values. ``body(inner, index, *carried)`` creates the nodes
     of an iteration by `inner`, and returns the names of the carried values behind it.
     """
-    inner = Nodes(helper.make_node("Loop", [], [], name=f"{add.node.name}.{part}"))
+    inner = Nodes(helper.make_node("Loop", [], [], name=add.label(part)))
     names = [f"{inner.node.name}.{name}" for name in ("index", "goes", *(f"carried{n}" for n in range(len(carried))))]
     types = [(TensorProto.INT64, []), (TensorProto.BOOL, []), *kinds]
     yielded = body(inner, names[0], *names[2:])

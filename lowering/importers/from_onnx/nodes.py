@@ -114,24 +114,25 @@ class Nodes:
         self, operator: str, *inputs: str, part: str = "", result: int | None = None, **attributes: Any
     ) -> str:
         """Create a node with one result and return its name, that of a `result` of the replaced node if one is said."""
-        label = self._label(part or operator.lower())
+        label = self.label(part or operator.lower())
         name = label if result is None else self.node.output[result]
         self.nodes.append(helper.make_node(operator, list(inputs), [name], name=label, **attributes))
         return name
 
     def several(self, operator: str, *inputs: str, count: int, part: str = "", **attributes: Any) -> list[str]:
         """Create a node with `count` results and return their names."""
-        label = self._label(part or operator.lower())
+        label = self.label(part or operator.lower())
         names = [f"{label}.{position}" for position in range(count)]
         self.nodes.append(helper.make_node(operator, list(inputs), names, name=label, **attributes))
         return names
 
     def constant(self, value: Any, part: str = "constant") -> str:
-        name = self._label(part)
+        name = self.label(part)
         self.nodes.append(constant(name, np.asarray(value)))
         return name
 
-    def _label(self, part: str) -> str:
+    def label(self, part: str) -> str:
+        """Return a name that no other node of this object has."""
         label = stem = f"{self.node.name}.{part}"
         number = 1
         while label in self._names:

@@ -81,7 +81,7 @@ class _Layer:
         reads_cells = bool(lengths) and len(node.output) > 2 and bool(node.output[2])
         self.has_steps = node.op_type == "LSTM" and (bool(operand(node, 7)) or reads_cells)
         if self.has_steps:
-            check_steps(node, self.shape[0])
+            check_steps(node)
 
     def direction(self, number: int, is_backward: bool) -> list[str]:
         """Return the output and the final states of one direction."""
@@ -104,7 +104,8 @@ class _Layer:
         initial = [name or self._zeros((1, self.shape[1], self.hidden)) for name in parts[4 : 4 + states]]
         if self.has_steps:
             weights = [*parts[:3], parts[6]]
-            every = lstm_steps(self.add, source, weights, initial, self.shape[0], self.hidden)
+            shape = [*self.shape[:2], self.hidden]
+            every = lstm_steps(self.add, source, weights, initial, shape, self.values.element(self.node.input[0]))
             return [every[0], *(self._final(*pair) for pair in zip(every, initial, strict=True))]
         attributes, chosen = dict(self.attributes), attribute_of(self.node, "activations", None)
         if chosen is not None:

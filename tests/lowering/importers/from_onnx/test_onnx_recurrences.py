@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
-from onnx_models import check_rewritten, model_of, random, rewritten
+from onnx_models import check, check_rewritten, model_of, random, rewritten
 
 import mlirtri as mt
 from mlirtri.errors import UnsupportedOperationError
@@ -92,8 +92,15 @@ def test_an_lstm_with_peepholes_matches_the_reference(direction):
     check_rewritten([node_of("LSTM", inputs, outputs, direction)], inputs, gone=("LSTM",), outputs=tuple(outputs))
 
 
-@pytest.mark.parametrize(("steps", "attributes"), [(65, {}), (2, {"clip": 1.0}), (2, {"input_forget": 1})])
-def test_peepholes_that_are_not_written_out_are_refused(steps, attributes):
-    inputs = operands("LSTM", steps, 1, 1, holes=True)
+@pytest.mark.parametrize(("pipeline", "direction"), [("linalg", "forward"), ("mlir", "bidirectional")])
+def test_a_long_lstm_with_peepholes_is_a_loop(pipeline, direction):
+    count = 2 if direction == "bidirectional" else 1
+    inputs, outputs = operands("LSTM", 65, 2, count, holes=True), ("y", "h", "c")
+    check(model_of([node_of("LSTM", inputs, list(outputs), direction)], inputs, None, outputs), inputs, pipeline)
+
+
+@pytest.mark.parametrize("attributes", [{"clip": 1.0}, {"input_forget": 1}])
+def test_peepholes_of_other_cells_are_refused(attributes):
+    inputs = operands("LSTM", 2, 1, 1, holes=True)
     with pytest.raises(UnsupportedOperationError, match="peepholes"):
         mt.from_onnx(model_of([node_of("LSTM", inputs, ["y"], **attributes)], inputs))
