@@ -28,7 +28,6 @@ class Measurement:
 MEASUREMENTS = (
     Measurement("one sample each, half of them in float32, the others in eleven more dtypes, `linalg`", 1303, 27, 3),
     Measurement("one sample each of operators and dtypes drawn from all, `mlir`", 223, 9, 1),
-    MEASURED,
 )
 
 OUTSIDE = (
@@ -74,8 +73,8 @@ def section() -> str:
         "\nRefused:\n",
         *(f"- {cause}: {operators}." for cause, operators in REFUSED),
         "\nOne `grid_sample` of float64 takes more than a minute to compile.\n",
-        "`tests/support/operator_database.py` runs samples and records the outcomes. It needs the packages `expecttest`",
-        "and `hypothesis`:\n",
+        "`tests/support/operator_database.py` runs samples and records the outcomes. It needs the packages",
+        "`expecttest` and `hypothesis`:\n",
         "```sh",
         "PYTHONPATH=tests/support python -m operator_database --record build/operators.jsonl --dtype float32",
         "```",
