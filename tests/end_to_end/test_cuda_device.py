@@ -185,3 +185,41 @@ def test_a_process_loads_a_kernel_and_then_compiles_one(tmp_path):
     mt.jit(lambda_free).compile(a, target=target()).save(tmp_path / "saved")
     (tmp_path / "program.py").write_text(PROGRAM.replace("TARGET", target()))
     subprocess.run([sys.executable, "program.py"], cwd=tmp_path, check=True)
+
+
+def chain_of(x, y):
+    return torch.tanh(x + y) * x
+
+
+def softmax_of(x, y):
+    return torch.softmax(x, -1)
+
+
+def total_of(x, y):
+    return torch.sum(x)
+
+
+def columns_of(x, y):
+    return torch.sum(x, 0)
+
+
+def product_of(x, y):
+    return x @ y.T
+
+
+def scan_of(x, y):
+    return torch.cumsum(x, -1)
+
+
+@pytest.mark.parametrize(
+    "function", [chain_of, softmax_of, total_of, columns_of, product_of, scan_of], ids=lambda f: f.__name__
+)
+def test_sizes_of_run_time(function):
+    rows, columns = mt.dyn["N"], mt.dyn["K"]
+    annotation = mt.Tensor[[rows, columns], mt.float32]
+    function.__annotations__ = {"x": annotation, "y": annotation}
+    kernel = mt.jit(function, target=target())
+    for shape in ((1, 1), (3, 70), (64, 1024), (37, 131), (5, 70000), (1000, 8)):
+        x, y = (torch.randn(shape, device="cuda") for _ in range(2))
+        torch.testing.assert_close(kernel(x, y), function(x, y), rtol=1e-4, atol=2e-3)
+    assert kernel.compiles == 1
