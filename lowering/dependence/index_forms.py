@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from mlirtri.dialect.base.sizes import Size, Symbol
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.mlir.attributes import CLAMP
+from mlirtri.lowering.mlir.reading import defined_by, definition
 
 ATOMIC = "mlirtri.atomic"
 """Attribute of the read and the write of an atomic update."""
@@ -138,17 +139,16 @@ class IndexForms:
 
     def _upper(self, value: ir.Value, lower: Size) -> Size:
         """Return an upper bound; a loop whose indices fail their check is not started: ``select(failed, lower, n)``."""
-        owner = value.owner
-        if not isinstance(owner, ir.Block) and owner.operation.name == "arith.select":
-            _, empty, upper = owner.operation.operands
+        if (select := defined_by(value, "arith.select")) is not None:
+            _, empty, upper = select.operands
             if self.of(empty) == lower:
                 return self.of(upper)
         return self.of(value)
 
     def _is_checked(self, operands: list[ir.Value]) -> bool:
         """Return whether a selection moves an index that is outside of its axis to 0, beside a check that raises."""
-        owner = operands[0].owner
-        if isinstance(owner, ir.Block) or owner.operation.name not in _COMPARISONS:
+        comparison = definition(operands[0])
+        if comparison is None or comparison.name not in _COMPARISONS:
             return False
         moved = self.of(operands[1])
         return moved.is_constant and moved.constant == 0 and len(list(operands[0].uses)) > 1

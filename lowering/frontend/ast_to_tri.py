@@ -43,6 +43,7 @@ from mlirtri.lowering.frontend.python_to_ast import KernelTree, span_of_node
 from mlirtri.lowering.frontend.scope import Scope
 from mlirtri.lowering.mlir.attributes import argument_attributes
 from mlirtri.lowering.mlir.imperative import UPDATED_BY
+from mlirtri.lowering.mlir.reading import defined_by
 
 INT32 = DTYPES["int32"]
 
@@ -165,10 +166,8 @@ def _checks(builder: Language, results: list[TriValue]) -> tuple[RuntimeCheck, .
 
 
 def _is_false(value: TriValue) -> bool:
-    owner = value.value.owner
-    if isinstance(owner, ir.Block) or owner.operation.name != "tri.constant":
-        return False
-    return not owner.operation.attributes["value"].value
+    constant = defined_by(value.value, "tri.constant")
+    return constant is not None and not constant.attributes["value"].value
 
 
 def argument_value(value: ir.Value, type_: TensorType, parameter: TensorParameter, number: int) -> TriValue:

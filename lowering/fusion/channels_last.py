@@ -13,7 +13,7 @@ from math import prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
 from mlirtri.lowering.mlir.linalg_builder import generic, is_zeros, iterators_of, maps_of, padded, zero
-from mlirtri.lowering.mlir.reading import defined_by
+from mlirtri.lowering.mlir.reading import defined_by, definition
 
 CONVOLUTIONS = {
     "linalg.conv_1d_ncw_fcw": linalg.conv_1d_nwc_wcf,
@@ -66,8 +66,8 @@ def _channels_last_image(operation: ir.Operation) -> ir.Value | None:
         if len(pad.operands) != 1 or _pad_constant(pad) is None:
             return None
         value = pad.operands[0]
-    owner = value.owner
-    transpose = None if isinstance(owner, ir.Block) else _transpose_of(owner.operation)
+    moved = definition(value)
+    transpose = None if moved is None else _transpose_of(moved)
     return transpose[0] if transpose is not None and transpose[1] == _to_channels_first(value.type.rank) else None
 
 

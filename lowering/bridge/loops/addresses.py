@@ -14,6 +14,7 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.bridge.loops.values import Bounds, Scalar, joined
 from mlirtri.lowering.bridge.scalar.rules import dtype_name
+from mlirtri.lowering.mlir.reading import defined_by
 from mlirtri.lowering.tir.statements import nodes_in
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, tirx
 
@@ -105,8 +106,7 @@ def is_plain(operation: ir.Operation, bounds: Bounds) -> bool:
 
 def _is_of_index(operation: ir.Operation) -> bool:
     """Return whether an index is divided by a constant: signed and unsigned division then agree."""
-    divisor = operation.operands[1].owner
-    is_constant = not isinstance(divisor, ir.Block) and divisor.name == "arith.constant"
+    is_constant = defined_by(operation.operands[1], "arith.constant") is not None
     return is_constant and operation.name.endswith("ui") and isinstance(operation.results[0].type, ir.IndexType)
 
 

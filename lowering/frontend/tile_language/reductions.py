@@ -11,6 +11,7 @@ from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.language.builder import Language
 from mlirtri.lowering.frontend.tile_language.tiles import allocation_notes, assign
+from mlirtri.lowering.mlir.reading import defined_by
 
 
 def reduction(name: str, combine: str, absolute: bool = False) -> Callable[..., None]:
@@ -66,12 +67,11 @@ def gemm(
 
 def _is_zero(tile: TriValue) -> bool:
     """Return whether a tile was filled with zeros just before."""
-    owner = tile.value.owner
-    while not isinstance(owner, ir.Block) and owner.operation.name == "tri.broadcast_to":
-        owner = owner.operation.operands[0].owner
-    if isinstance(owner, ir.Block) or owner.operation.name != "tri.constant":
-        return False
-    value = owner.operation.attributes["value"]
+    filled = tile.value
+    while (broadcast := defined_by(filled, "tri.broadcast_to")) is not None:
+        filled = broadcast.operands[0]
+    constant = defined_by(filled, "tri.constant")
+    value = None if constant is None else constant.attributes["value"]
     return isinstance(value, ir.FloatAttr | ir.IntegerAttr) and value.value == 0
 
 

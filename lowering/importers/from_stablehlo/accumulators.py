@@ -9,6 +9,7 @@ from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, linalg, ten
 from mlirtri.lowering.mlir.cloning import clone, replace
 from mlirtri.lowering.mlir.index_values import sizes_of
 from mlirtri.lowering.mlir.linalg_builder import dimensions, generic
+from mlirtri.lowering.mlir.reading import defined_by
 
 NAMED = ("linalg.dot", "linalg.matvec", "linalg.vecmat", "linalg.matmul", "linalg.batch_matmul")
 CONVOLUTIONS = ("linalg.conv_", "linalg.depthwise_conv_")
@@ -51,9 +52,9 @@ def _addend(operation: ir.Operation) -> ir.Value | None:
 
 def _start(out: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
     """Return the initial value in fp32; a constant stays one, by which later stages recognise products."""
-    fill = getattr(out.owner, "operation", None)
-    initial = getattr(fill.operands[0].owner, "operation", None) if fill and fill.name == "linalg.fill" else None
-    if initial is None or initial.name != "arith.constant":
+    fill = defined_by(out, "linalg.fill")
+    initial = None if fill is None else defined_by(fill.operands[0], "arith.constant")
+    if initial is None:
         return _converted(out, kind)
     value = arith.constant(kind.element_type, ir.FloatAttr(initial.attributes["value"]).value)
     return linalg.fill(value, outs=[tensor.empty(sizes_of(out), kind.element_type)])

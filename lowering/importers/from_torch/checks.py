@@ -14,6 +14,7 @@ from mlirtri.errors import ProgramDivisionError, ProgramIndexError
 from mlirtri.lowering.mlir.attributes import ERROR
 from mlirtri.lowering.mlir.index_bounds import bounds_of
 from mlirtri.lowering.mlir.index_values import index_value, size_of
+from mlirtri.lowering.mlir.reading import definition
 
 DIVISION_MESSAGE = "ZeroDivisionError: an integer is divided by zero"
 INDEX_MESSAGE = "an index is out of bounds"
@@ -73,9 +74,9 @@ def _divisor(operation: ir.Operation) -> ir.Value | None:
     """Return the divisor of an integer division, which torch-mlir may compute in floats."""
     if operation.name in DIVISIONS:
         return operation.operands[1]
-    if operation.name != "arith.divf" or isinstance(operation.operands[1].owner, ir.Block):
+    conversion = definition(operation.operands[1]) if operation.name == "arith.divf" else None
+    if conversion is None:
         return None
-    conversion = operation.operands[1].owner.operation
     is_integer = conversion.name in _FROM_INTEGER and _is_rounded(operation.results[0])
     return conversion.operands[0] if is_integer else None
 
@@ -100,9 +101,9 @@ def _check_divisor(divisor: ir.Value) -> None:
 
 def _is_data(value: ir.Value) -> bool:
     """Return whether an integer depends on elements or numbers, and not on sizes and loop counters alone."""
-    if isinstance(value.owner, ir.Block):
+    operation = definition(value)
+    if operation is None:
         return isinstance(value.type, ir.IntegerType)
-    operation = value.owner.operation
     if operation.name == "tensor.dim":
         return False
     return operation.name == "tensor.extract" or any(map(_is_data, operation.operands))

@@ -28,7 +28,7 @@ from mlirtri.lowering.mlir.attributes import (
 from mlirtri.lowering.mlir.cloning import clone_all, leading_to, needed_by
 from mlirtri.lowering.mlir.index_values import index_value, size_of
 from mlirtri.lowering.mlir.linalg_builder import generalize, generic
-from mlirtri.lowering.mlir.reading import used_dimensions
+from mlirtri.lowering.mlir.reading import defined_by, used_dimensions
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 MAX_CHECKS = 8
@@ -90,10 +90,8 @@ def _attributes(failure: Failure) -> dict[str, ir.Attribute]:
 
 
 def _refuse_certain(operation: ir.Operation) -> None:
-    if operation.name != "cf.assert" or isinstance(operation.operands[0].owner, ir.Block):
-        return
-    condition = operation.operands[0].owner.operation
-    if condition.name == "arith.constant" and not ir.BoolAttr(condition.attributes["value"]).value:
+    condition = defined_by(operation.operands[0], "arith.constant") if operation.name == "cf.assert" else None
+    if condition is not None and not ir.BoolAttr(condition.attributes["value"]).value:
         raise error_class(_error_of(operation))(operation.attributes["msg"].value, span_of(operation.location))
 
 
@@ -102,9 +100,8 @@ def _error_of(operation: ir.Operation) -> str:
 
 
 def _as_tensor(value: ir.Value, kind: ir.Type) -> ir.Value:
-    if not isinstance(value.owner, ir.Block) and value.owner.operation.name == "tensor.extract":
-        return value.owner.operation.operands[0]
-    return tensor.from_elements(kind, [value])
+    extract = defined_by(value, "tensor.extract")
+    return tensor.from_elements(kind, [value]) if extract is None else extract.operands[0]
 
 
 def _failures_in(block: ir.Block) -> list[Failure]:

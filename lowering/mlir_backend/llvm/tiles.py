@@ -15,6 +15,7 @@ from math import prod
 from mlirtri.dialect.bindings.mlir import apply_transform, ir, linalg, memref, operations_named
 from mlirtri.lowering.core.cpu import simd_registers
 from mlirtri.lowering.mlir.linalg_builder import dimensions, loop_extents, maps_of, plain_accesses, set_maps
+from mlirtri.lowering.mlir.reading import definition
 from mlirtri.lowering.mlir_backend.llvm.windows import order_loops, with_even_columns, with_views
 
 MARK = "mlirtri.contraction"
@@ -138,9 +139,8 @@ def _is_sum_of_products(generic: ir.Operation) -> bool:
 
 
 def _narrow(value: ir.Value) -> ir.Value:
-    owner = value.owner
-    is_widened = not isinstance(owner, ir.Block) and owner.operation.name in WIDENING
-    return owner.operation.operands[0] if is_widened else value
+    cast = definition(value)
+    return value if cast is None or cast.name not in WIDENING else cast.operands[0]
 
 
 def _with_contiguous_right(generic: ir.Operation, loops: Contraction) -> ir.Operation:

@@ -13,7 +13,7 @@ from mlirtri.dialect.bindings.mlir import arith, ir, math
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.lowering.importers.normalize.arithmetic.rules import compare, literal, total, width_of
 from mlirtri.lowering.mlir.narrow_floats import to_odd_float32
-from mlirtri.lowering.mlir.reading import scalar_constant
+from mlirtri.lowering.mlir.reading import defined_by, scalar_constant
 
 
 @total("arith.fptosi", "arith.fptoui")
@@ -118,13 +118,9 @@ def _copied_sign(operation: ir.Operation) -> Sequence[ir.Value]:
 def _extreme(operation: ir.Operation) -> Sequence[ir.Value] | None:
     """Order 0.0 above -0.0, which compare equal. Accumulators keep the form that schedules match."""
     x, y = operation.operands
-    if any(_is_literal(operand) or _is_accumulator(operand) for operand in (x, y)):
+    if any(defined_by(operand, "arith.constant") or _is_accumulator(operand) for operand in (x, y)):
         return None
     return [(_largest if operation.name == "arith.maximumf" else _smallest)(x, y)]
-
-
-def _is_literal(value: ir.Value) -> bool:
-    return isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name == "arith.constant"
 
 
 def _is_accumulator(value: ir.Value) -> bool:
@@ -194,10 +190,10 @@ def _is_normal(operation: ir.Operation) -> Sequence[ir.Value] | None:
 def _plain_power(operation: ir.Operation) -> Sequence[ir.Value] | None:
     """Lower powers of 1, 2 and -1 to arithmetic that is rounded once, as C's function is."""
     x, exponent = operation.operands
-    owner = exponent.owner
-    if isinstance(owner, ir.Block) or owner.operation.name != "arith.constant":
+    constant = defined_by(exponent, "arith.constant")
+    if constant is None:
         return None
-    power = scalar_constant(owner.operation.attributes["value"])
+    power = scalar_constant(constant.attributes["value"])
     if power == 2.0:
         return [arith.mulf(x, x)]
     if power == -1.0:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.bindings.mlir import arith, ir
-from mlirtri.lowering.mlir.reading import scalar_constant
+from mlirtri.lowering.mlir.reading import defined_by, scalar_constant
 
 Rule = Callable[[ir.Operation], Sequence[ir.Value] | None]
 RULES: Registry[str, Rule] = Registry("rule of defined arithmetic")
@@ -35,9 +35,8 @@ def width_of(kind: ir.Type) -> int:
 
 def known_integer(value: ir.Value) -> int | None:
     """Return the value of an integer constant; None for any other value."""
-    if not isinstance(value.owner, ir.Operation | ir.OpView) or value.owner.operation.name != "arith.constant":
-        return None
-    constant = scalar_constant(value.owner.operation.attributes["value"])
+    operation = defined_by(value, "arith.constant")
+    constant = None if operation is None else scalar_constant(operation.attributes["value"])
     return None if constant is None or isinstance(constant, float) else int(constant)
 
 

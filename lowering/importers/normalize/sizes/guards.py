@@ -11,7 +11,7 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.mlir import arith, func, ir, operations_named, public_functions, scf, tensor
 from mlirtri.lowering.mlir.index_bounds import bounds_of
 from mlirtri.lowering.mlir.index_values import index_constant
-from mlirtri.lowering.mlir.reading import kept_axes
+from mlirtri.lowering.mlir.reading import defined_by, kept_axes
 from mlirtri.lowering.sizes import loop_sizes
 from mlirtri.lowering.sizes.conditions import EQUAL, conditions_of, dim, slice_of
 from mlirtri.lowering.sizes.infer_size_program import size_values_of
@@ -88,7 +88,7 @@ def _is_inside(offset: ir.Value, length: int, size: int) -> bool:
 
 
 def _clamped(value: ir.Value, largest: ir.Value) -> ir.Value:
-    if not isinstance(value.owner, ir.Block) and value.owner.operation.name == "tensor.dim":
+    if defined_by(value, "tensor.dim") is not None:
         return arith.minsi(value, largest)
     return arith.maxsi(arith.minsi(value, largest), index_constant(0))
 

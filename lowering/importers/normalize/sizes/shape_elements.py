@@ -11,7 +11,7 @@ from math import prod
 from mlirtri.dialect.bindings.mlir import arith, ir, operations_named, tensor
 from mlirtri.lowering.mlir.cloning import inlined
 from mlirtri.lowering.mlir.index_values import index_constant
-from mlirtri.lowering.mlir.reading import definition
+from mlirtri.lowering.mlir.reading import definition, integer_constant
 from mlirtri.lowering.sizes.size_reader import traced_element
 
 MAX_ELEMENTS = 64
@@ -28,7 +28,7 @@ def rewrite(module: ir.Module) -> bool:
         if not isinstance(extract.results[0].type, (ir.IntegerType, ir.IndexType)):
             continue
         source, *operands = extract.operands
-        indices = [index for operand in operands if (index := _constant_index(operand)) is not None]
+        indices = [index for operand in operands if (index := integer_constant(operand)) is not None]
         if len(indices) < len(operands) or not _is_small(source.type):
             continue
         with ir.InsertionPoint(extract), extract.location:
@@ -121,12 +121,6 @@ def _read(value: ir.Value, access: ir.AffineMap, indices: list[int]) -> list[int
 
 def _is_small(kind: ir.RankedTensorType) -> bool:
     return kind.has_static_shape and 0 < prod(kind.shape) <= MAX_ELEMENTS
-
-
-def _constant_index(value: ir.Value) -> int | None:
-    if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.constant":
-        return None
-    return value.owner.operation.attributes["value"].value
 
 
 _RULES: dict[str, Callable[[ir.Operation, list[int], int], ir.Value | None]] = {
