@@ -62,5 +62,5 @@ def tasks(kernel: str, compilation: Compilation) -> TaskReport:
             module = tri_to_linalg.lower(module, context)
         if stage != "fused":
             module = linalg_to_fused.lower(module, context) or module
-        module = fused_to_bufferized.lower(module, context, takes_strides=True) or module
+        module = fused_to_bufferized.lower(module, context) or module
         return TaskReport(kernel, tasks_of(to_loops(module, context), context.target.threads))

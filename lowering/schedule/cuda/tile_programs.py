@@ -173,9 +173,10 @@ def _layouts(block: BlockBody, allocated: set[Any]) -> dict[Any, Layout]:
     for product in block.products:
         for result in product.results:
             shape = [_constant(size) for size in result.shape]
-            is_whole = product.layout is not None and shape == [product.layout.rows, product.layout.columns]
-            if is_whole and result in allocated and str(result.dtype) in KEPT:
-                layouts[result] = product.layout
+            layout = product.layout
+            is_kept = result in allocated and str(result.dtype) in KEPT
+            if layout is not None and shape == [layout.rows, layout.columns] and is_kept:
+                layouts[result] = layout
     for product in block.products:
         for accessed in {*product.reads, *product.writes} - set(product.results):
             layouts.pop(accessed, None)
