@@ -64,9 +64,9 @@ bounds that the files name, and none is refused. Three are outside: `cumprod` an
 compiled ones are.
 
 JAX's calls of LAPACK are no part of these programs. Of 20 functions of `jax.numpy.linalg` and `jax.scipy.linalg` (JAX
-0.10.2) 17 compile and 3 are refused: `eig`, `schur` and `hessenberg`. Their results of float32 are within 1.2e-6 of JAX's,
-relative to the largest number, but for the signs of vectors and the bases of null spaces. Nine of them were run in
-float64, complex64 and complex128 as well (within 1.4e-14, 4.5e-7 and 1.7e-15), and six in pipeline `mlir`.
+0.10.2) 17 compile and 3 are refused: `eig`, `schur` and `hessenberg`. Their results of float32 are within 1.2e-6 of
+JAX's, relative to the largest number, but for the signs of vectors and the bases of null spaces. Nine of them were run
+in float64, complex64 and complex128 as well (within 1.4e-14, 4.5e-7 and 1.7e-15), and six in pipeline `mlir`.
 
 """
 
@@ -141,7 +141,7 @@ were run in pipeline `linalg`: 1784 gave the expected numbers, 9 were refused, a
 | refused | why |
 |---|---|
 | `ImageDecoder` (9 tests) | a decoder of files, not a tensor program |
-| `LSTM` with peepholes or lengths, and with other activations, clipped, or with coupled gates | torch-mlir has no lowering |
+| `LSTM` with peepholes or lengths, and other activations, clipping or coupled gates | torch-mlir has no lowering |
 | a loop that collects results, of an unknown number of iterations | the length of its buffers is not known |
 | `Unique` of slices, of more than 2^24 elements in all pairs of slices | it compares all pairs |
 | `ai.onnx.ml`, training, strings, sequences, optional values | not tensor programs |
