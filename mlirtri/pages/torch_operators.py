@@ -28,11 +28,12 @@ class Measurement:
 MEASUREMENTS = (
     Measurement("one sample each, half of them in float32, the others in eleven more dtypes, `linalg`", 1303, 27, 3),
     Measurement("one sample each of operators and dtypes drawn from all, `mlir`", 223, 9, 1),
+    Measurement("one sample each of 367 operators, most of them in six dtypes, drawn anew, `linalg`", 1533, 7, 12),
 )
 
 OUTSIDE = (
-    ("eager is itself outside of it, compared with a wider dtype", "`pow` and `linalg.cond` of complex64, "
-     "`interpolate` of float16 in mode area"),
+    ("eager is itself farther off, compared with a wider dtype", "`pow` and `linalg.cond` of complex64, `matrix_exp`, "
+     "`interpolate`, `batch_norm`, `instance_norm`, `bilinear`, `addbmm` and `adaptive_avg_pool3d` of halves"),
     ("why was not found out", "`conv_transpose3d` of complex64, up to 5.5e-6 off in 3 of 648 elements"),
 )  # fmt: skip
 
@@ -72,7 +73,8 @@ def section() -> str:
         *(f"- {cause}: {operators}." for cause, operators in NOT_COMPARED),
         "\nRefused:\n",
         *(f"- {cause}: {operators}." for cause, operators in REFUSED),
-        "\nOne `grid_sample` of float64 takes more than a minute to compile.\n",
+        "\nOne `grid_sample` of float64 takes more than a minute to compile, one `svd_lowrank` of complex64 more than",
+        "two beside other work.\n",
         "`tests/support/operator_database.py` runs samples and records the outcomes. It needs the packages",
         "`expecttest` and `hypothesis`:\n",
         "```sh",
