@@ -19,7 +19,6 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.core.tuning import budget_of
 from mlirtri.lowering.external.vdevices import is_for, targets_in
 from mlirtri.lowering.schedule.cpu.rules import CPU_RULES
-from mlirtri.lowering.schedule.cuda.rules import CUDA_RULES
 from mlirtri.lowering.tir.blocks import NotApplicableError, NotStaticLoopsError
 from mlirtri.lowering.toolchain.tvm_names import (
     IS_SCHEDULED,
@@ -61,7 +60,11 @@ def lower(mod: IRModule, context: CompileContext) -> IRModule:
 
 
 def _rules(target: Target) -> tuple[tuple[str, Rule], ...]:
-    return CUDA_RULES if target.is_cuda else CPU_RULES
+    if not target.is_cuda:
+        return CPU_RULES
+    from mlirtri.lowering.schedule.cuda.rules import CUDA_RULES  # late: a compilation for CPUs needs none of its files
+
+    return CUDA_RULES
 
 
 def _is_scheduled(function: PrimFunc) -> bool:

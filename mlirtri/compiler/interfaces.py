@@ -40,7 +40,6 @@ from mlirtri.lowering.mlir.attributes import (
 )
 from mlirtri.lowering.mlir.imperative import updates_of
 from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import UPDATES
-from mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect import kernel_of
 from mlirtri.lowering.sizes.infer_size_program import is_static, size_program
 from mlirtri.lowering.sizes.size_arguments import unknown_sizes, unknown_strides
 
@@ -109,6 +108,8 @@ def _of_mlir(module: Any, path: Path) -> tuple[str, Interface]:
     updates = _updates_of_mlir(module, function)
     symbol = function.attributes["sym_name"].value
     if function.operation.name == "llvm.func":
+        from mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect import kernel_of  # late: with 12 files
+
         symbol = kernel_of(symbol)
     interface = _with_attributes(function, Interface.of_types(names, inputs, results, updates))
     return symbol, replace(_with_strides(module, function, interface), sizes=_sizes(module, function))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from mlirtri import settings
+from mlirtri.compiler.compile_lock import COLLECTIONS
 from mlirtri.compiler.records import COMPILING
 from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError
 from mlirtri.kernels.cached import Request, compile_cached
@@ -104,8 +105,11 @@ class JitFunction:
         key = self._key(known)
         entry = self._entries.get(key)
         if entry is None or not entry.is_current():
-            entry = self._compile_entry(key, known)
-        result = entry.call(arguments, out)
+            with COLLECTIONS:  # over the first call, which writes its own code, too
+                entry = self._compile_entry(key, known)
+                result = entry.call(arguments, out)
+        else:
+            result = entry.call(arguments, out)
         if known is arguments:
             self._lookup.remember(self.signature, given, keywords, entry)
         return result

@@ -24,7 +24,9 @@ def test_full_collections_wait_until_the_outermost_statement_ends(thresholds):
     full = gc.get_stats()[2]["collections"]
     with lock:
         with lock:
-            assert gc.get_threshold()[:2] == thresholds[:2]
+            young, middle, _ = gc.get_threshold()
+            assert young > thresholds[0]
+            assert middle == thresholds[1]
         garbage = [[number] for number in range(200_000)]
         assert gc.get_stats()[2]["collections"] == full
         del garbage
@@ -39,6 +41,13 @@ def test_full_collections_wait_for_all_who_hold_them_back(thresholds):
             pass
         assert gc.get_threshold() == raised != thresholds
     assert gc.get_threshold() == thresholds
+
+
+def test_collections_that_are_off_stay_off(thresholds):
+    gc.set_threshold(0, 7, 9)
+    with COLLECTIONS:
+        assert gc.get_threshold()[0] == 0
+    assert gc.get_threshold() == (0, 7, 9)
 
 
 def test_a_forked_process_collects(thresholds):
