@@ -174,7 +174,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "granitemoehybrid": {**MAMBA_HEADS, "layer_types": ["mamba", "attention"]},
     "falcon": {"head_dim": LEFT_OUT},
     "falcon_h1": {**MAMBA_HEADS, "mamba_d_ssm": 64},
-    "funnel": {"block_sizes": [1, 1], "num_hidden_layers": LEFT_OUT, "block_repeats": [1, 1]},
+    "funnel": {"block_sizes": [1, 1], "num_hidden_layers": LEFT_OUT, "architectures": ["FunnelModel"]},
     "prophetnet": {"num_hidden_layers": LEFT_OUT, "num_encoder_layers": 2, "num_decoder_layers": 2},
     "xlnet": {"max_position_embeddings": LEFT_OUT},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},

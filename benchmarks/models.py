@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
 import resource
 import time
 from collections.abc import Callable, Mapping
@@ -36,13 +38,15 @@ HEAD = """# Models
 Architectures from their libraries' configurations, tiny and with random weights, through `mt.from_torch` on a CPU.
 `python -m benchmarks.models` runs them, and `--write` writes this page. A number is the largest difference to eager
 torch, as a part of the largest number of the results. What is refused or late has its reason below. What
-`torch.export` refuses is not counted.
+`torch.export` refuses is not counted. Models of `benchmarks/model_list.py` that the page lacks were not run yet.
 
 """
 
 
 def measured(model: Model, pipeline: str) -> dict[str, Any]:
     """Compile and run one model: seconds, launches, the difference to eager, or who refused it and why."""
+    # Seconds of a compilation, not of a look into the disk cache.
+    os.environ["MLIRTRI_CACHE"] = "0"
     torch.manual_seed(0)
     torch.set_num_threads(1)
     resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 5))
@@ -102,7 +106,8 @@ def _difference(found: torch.Tensor, wanted: torch.Tensor) -> float:
 
 
 def _line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:200]
+    """Return the first line of the message, with files of libraries named from their packages."""
+    return re.sub(r"\S*site-packages/", "", str(error).strip().splitlines()[0])[:200]
 
 
 def run(names: list[str], pipelines: list[str]) -> dict[str, Any]:

@@ -45,3 +45,10 @@ def test_every_image_has_the_size_of_its_model(model_list, monkeypatch, name):
     monkeypatch.setattr(model_list, "_configuration", lambda name: name)
     _, arguments = model_list._image(name)
     assert arguments["pixel_values"].shape == (1, 3, *[model_list.IMAGE_SIZES.get(name, 32)] * 2)
+
+
+def test_refusals_name_files_from_their_packages(model_list):
+    line = importlib.import_module("benchmarks.models")._line(
+        ValueError("/opt/venv/lib/python3.11/site-packages/timm/layers.py:3:1: error: no\nmore")
+    )
+    assert line == "timm/layers.py:3:1: error: no"
