@@ -46,8 +46,6 @@ FROM_TENSORS = (
         BUFFERIZE(IDENTITY_LAYOUT),
         "tensors become buffers; copies only where a value would be overwritten while it is still needed",
     ),
-    Pass("canonicalize", "drops views of views and copies of a buffer onto itself"),
-    Pass("cse", "equal views are made once"),
 )
 FROM_LOOPS = (
     FROM_TENSORS[0],
@@ -55,13 +53,14 @@ FROM_LOOPS = (
         BUFFERIZE(f"{IDENTITY_LAYOUT} allow-return-allocs-from-loops=true"),
         "tensors become buffers, which loops and updates write in place; copies as above",
     ),
-    *FROM_TENSORS[2:],
 )
 TO_MEMREF = (
     Pass("func.func(promote-buffers-to-stack{max-alloc-size-in-bytes=1024})", "small buffers need no malloc"),
-    Pass("buffer-deallocation-pipeline", "every buffer that is allocated is freed"),
+    Pass(
+        "buffer-deallocation-pipeline",
+        "every buffer that is allocated is freed; equal views are made once, and nothing dead is left",
+    ),
     Pass("convert-bufferization-to-memref", "what bufferization still says about buffers becomes plain memref"),
-    Pass("canonicalize", "leaves nothing dead"),
 )
 
 

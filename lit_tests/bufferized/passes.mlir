@@ -1,0 +1,51 @@
+// Passes of stage bufferized that few programs need: each function changes if its pass is dropped.
+// RUN: mlirtri-opt --fused-to-bufferized --split-input-file %s | FileCheck %s
+
+// compute-in-destinations: the product reads its part of the array where it lies, not a copy of it.
+// CHECK-LABEL: func.func @reads_its_destination
+// CHECK: scf.for
+// CHECK: %[[PART:.*]] = memref.subview %{{.*}}[4] [4] [1]
+// CHECK-NEXT: linalg.mul ins(%[[PART]], %{{.*}}) outs(%[[NEW:.*]] : memref<4xf32>)
+// CHECK-NEXT: linalg.copy {{.*}}ins(%[[NEW]] : {{.*}}) outs(%[[PART]]
+func.func @reads_its_destination(%a: tensor<8xf32>, %b: tensor<4xf32>) -> tensor<8xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %empty = tensor.empty() : tensor<8xf32>
+  %copy = linalg.copy ins(%a : tensor<8xf32>) outs(%empty : tensor<8xf32>) -> tensor<8xf32>
+  %all = scf.for %i = %c0 to %c4 step %c1 iter_args(%x = %copy) -> (tensor<8xf32>) {
+    %first = tensor.empty() : tensor<4xf32>
+    %sum = linalg.add ins(%b, %b : tensor<4xf32>, tensor<4xf32>) outs(%first : tensor<4xf32>) -> tensor<4xf32>
+    %second = tensor.empty() : tensor<4xf32>
+    %part = tensor.extract_slice %x[4] [4] [1] : tensor<8xf32> to tensor<4xf32>
+    %product = linalg.mul ins(%part, %b : tensor<4xf32>, tensor<4xf32>) outs(%second : tensor<4xf32>) -> tensor<4xf32>
+    %half = tensor.insert_slice %product into %x[4] [4] [1] : tensor<4xf32> into tensor<8xf32>
+    %whole = tensor.insert_slice %sum into %half[0] [4] [1] : tensor<4xf32> into tensor<8xf32>
+    scf.yield %whole : tensor<8xf32>
+  }
+  return %all : tensor<8xf32>
+}
+
+// -----
+
+// convert-bufferization-to-memref: a function that may return its argument returns a copy, which is a clone at first.
+// CHECK-LABEL: func.func private @one_of_both
+// CHECK-NOT: bufferization.
+// CHECK: memref.copy
+// CHECK-LABEL: func.func @calls
+// CHECK-NOT: bufferization.
+// CHECK: return
+func.func private @one_of_both(%a: tensor<8xf32>, %is_doubled: i1) -> tensor<8xf32> {
+  %empty = tensor.empty() : tensor<8xf32>
+  %sum = linalg.add ins(%a, %a : tensor<8xf32>, tensor<8xf32>) outs(%empty : tensor<8xf32>) -> tensor<8xf32>
+  %chosen = arith.select %is_doubled, %sum, %a : tensor<8xf32>
+  return %chosen : tensor<8xf32>
+}
+func.func @calls(%a: tensor<8xf32>) -> tensor<8xf32> {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %first = tensor.extract %a[%c0] : tensor<8xf32>
+  %is_negative = arith.cmpf olt, %first, %zero : f32
+  %result = func.call @one_of_both(%a, %is_negative) : (tensor<8xf32>, i1) -> tensor<8xf32>
+  return %result : tensor<8xf32>
+}
