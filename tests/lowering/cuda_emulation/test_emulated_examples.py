@@ -17,8 +17,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler"),
 ]
-OPEN_SIZES = {"dynamic gemm"}
-"""Examples of sizes known at run time only, for which there is no CUDA code."""
 
 
 @pytest.mark.parametrize("name", elements.EXAMPLES)
@@ -30,7 +28,7 @@ def test_element_kernels(name):
         np.testing.assert_allclose(here, there, rtol=example.tolerance, atol=example.tolerance)
 
 
-@pytest.mark.parametrize("name", [name for name in tiles.EXAMPLES if name not in OPEN_SIZES])
+@pytest.mark.parametrize("name", tiles.EXAMPLES)
 def test_tile_kernels(name):
     example = tiles.EXAMPLES[name]
     torch.manual_seed(0)
