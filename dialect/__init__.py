@@ -1,6 +1,7 @@
 """The `tri` dialect and the vocabulary around it: dtypes, the op table, dtype promotion and library spellings.
 
-Depends on MLIR's bindings and `mlirtri.errors`, but neither on TVM nor on the lowerings.
+The folder installs as `mlirtri.dialect`. Depends on MLIR's bindings and `mlirtri.errors`, but neither on TVM nor on the
+lowerings.
 *Gives* the dialect to MLIR contexts, and to the frontend the meaning of NumPy, torch and `math` calls.
 *Refuses* operands that an operation does not take, with `KernelTypeError` and `KernelValueError`.
 

@@ -9,11 +9,11 @@
 This import loads none of MLIR, TVM and torch: MLIR loads with the first compilation, torch with the first call that has
 tensors of its own or is not in the disk cache, TVM with the first compilation by a pipeline that uses it.
 
-The front door, in reading order: `errors`, `settings`, `trace` (pages of stages and passes), `language` (names and
-signatures), `tile` (tile kernels), `relax` (TVM's operators), `kernels` (`@jit`), `compiler` (the loop over the
-stages), `cache` (kernels on disk), `calls`, `programs`, `sources` (what files hold), `measure`, `testing`, `lit`,
-`reduce`, `serve`, `lsp`, `cli`, `opt`, `pages`. The
-vocabulary is `mlirtri.dialect`, the lowerings are `mlirtri.lowering`.
+The packages of this folder, in reading order: `errors`, `settings`, `trace` (pages of stages and passes), `language`
+(names and signatures), `tile` (tile kernels), `relax` (TVM's operators), `kernels` (`@jit`), `compiler` (the loop over
+the stages), `cache` (kernels on disk), `calls`, `programs`, `sources` (what files hold), `measure`, `testing`, `lit`,
+`reduce`, `serve`, `lsp`, `cli`, `opt`, `pages`. The dialect and its op table are `mlirtri.dialect`, in the folder
+`dialect/` beside this one; the lowerings are `mlirtri.lowering`, in `lowering/`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A row has a type rule, a NumPy reference, and one lowering to linalg:
 
 * `scalar`: an elementwise op has a rule for one element, written with the algebra of `dialect.scalar`;
 * `decompose`: a composite op is written with other ops of the table;
-* `structured`: any other op has a rule in `lowering.linalg` (a test finds a missing one);
+* `structured`: an op that has a rule of its own in `lowering.linalg` (a test finds a missing one);
 * `derived`: a function of the language that has no operation: the frontend writes it with others.
 
 `relax` names the Relax operator of the `relax` pipeline; without one that pipeline uses the lowering to linalg.

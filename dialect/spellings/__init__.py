@@ -1,7 +1,7 @@
 """Spellings: the functions, methods and attributes of NumPy, torch, `math` and mlirtri, written with table ops.
 
 A spelling is the name under which a library has a function (`numpy.sum`, `torch.sum`, `Tensor.sum`), with what a call
-of it means: its signature, and the table ops that compute it. Elsewhere in the code the word means nothing else.
+of it means: its signature, and the table ops that compute it.
 
 *Takes* the name of a library function, or the function itself. *Gives* a `Spelling`, which is called with a builder and
 the arguments of the call. *Refuses* arguments that do not bind and parameters that are not supported.

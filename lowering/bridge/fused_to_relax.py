@@ -22,8 +22,8 @@ from mlirtri.lowering.bridge.outlining import outline
 from mlirtri.lowering.bridge.scalar.body import BODY_OPERATIONS
 from mlirtri.lowering.bridge.scalar.rules import SCALAR_RULES
 from mlirtri.lowering.bridge.structured import elementwise, is_structured, structured
-from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.untranslatable import refuse
 from mlirtri.lowering.external.calls import is_declaration
 from mlirtri.lowering.external.vdevices import devices_of
 from mlirtri.lowering.mlir.imperative import is_imperative

@@ -10,9 +10,10 @@ Read in this order:
   arguments of a call by parameter.
 - `size_program.py`: sizes of results, computed on the host from sizes of arguments.
 - `named_sizes.py`: the sizes that a signature names, as conditions of a size program.
-- `refusals.py`: operations without a translation and tensors larger than memory, as errors. It reads MLIR.
+- `untranslatable.py`: operations without a translation and tensors larger than memory, as errors. It reads MLIR.
+  Errors of indices, types and syntax are raised by `frontend`.
 - `forks.py`: locks and threads of forked processes. `recursion.py`: Python's limit of recursion.
-- `tracebacks.py`: public functions, whose errors show the user's frames alone.
+- `tracebacks.py`: the decorator of public functions; it removes our frames from the tracebacks of their errors.
 - `loop_attributes.py`: attributes of loops and of tile kernels, from MLIR to TIR.
 
 Every package of `lowering` and of `mlirtri` may import it.

@@ -20,7 +20,7 @@ from mlirtri.dialect.bindings.mlir import func, ir, operations_named
 from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.dialect.definition import mlir_type, type_of
 from mlirtri.errors import Note, UnsupportedSyntaxError
-from mlirtri.lowering.core.refusals import refuse
+from mlirtri.lowering.core.untranslatable import refuse
 
 KIND = "mlirtri.external"
 """Attribute of a declaration: one of `NAMES`."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named, public_functions
-from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.untranslatable import refuse
 from mlirtri.lowering.importers.normalize import inline_entry, mlir_to_linalg
 from mlirtri.lowering.mlir.attributes import note_signs
 from mlirtri.lowering.mlir.reading import integer_constant

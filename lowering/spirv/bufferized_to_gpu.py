@@ -8,8 +8,8 @@ Refuses what the host would have to compute: loops, branches, scalars.
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named, public_functions
-from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.untranslatable import refuse
 from mlirtri.lowering.mlir.attributes import noted_strides
 from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.spirv.environment import entry_point, target_environment

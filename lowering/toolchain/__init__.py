@@ -1,4 +1,4 @@
-"""How MLIR's and TVM's passes are run, and the two doors to TVM.
+"""How MLIR's and TVM's passes are run, and the only two modules that import TVM.
 
 *Takes* modules, lists of passes and the compile context.
 *Gives* modules; the context records the text after every pass.
@@ -15,5 +15,5 @@ Read in this order:
   `tvm_loading.py`: what makes that import cheap.
 - `tvm_passes.py`: TVM's passes, one by one. `tvm_text.py`: TVMScript to read, and back.
 
-Every package may import it; only those right of `relax` import the files that load TVM.
+Every package may import it; only packages of stage `relax` and later import the files that load TVM.
 """

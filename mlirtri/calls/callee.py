@@ -1,4 +1,4 @@
-"""What a written call needs to know of its kernel. Loads neither torch nor TVM."""
+"""What the generated source of a call (`short_calls.py`) needs to know of its kernel. Loads neither torch nor TVM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mlirtri.lowering.runtime.launches import Launches
 
 
 class Impossible(Exception):
-    """There is no short call for such arguments."""
+    """There is no generated call for such arguments: they take the general one."""
 
 
 _SIGNED = {"uint8": "int8", "uint16": "int16", "uint32": "int32", "uint64": "int64", **dict.fromkeys(STORED, "int8")}

@@ -3,7 +3,8 @@
 *Takes* the input of a first stage, a `Pipeline` and a `CompileContext`.
 *Gives* a `Compilation`: text and time of every stage, and the executable that the last one made.
 *Refuses* what a stage refuses, and IR text that does not parse or does not fit the kernel (`ParseError`).
-`kernels`, `programs`, `measure` and `cli` import it. It loads MLIR, but for `records.py`, its lock and `versions.py`.
+`kernels`, `programs`, `measure` and `cli` import it. All files but `records.py`, `compile_lock.py` and `versions.py`
+load MLIR.
 
 - `records.py`: what a compilation leaves behind: text, time and IR of each stage. `versions.py`: of what made it.
 - `compile_lock.py`: one compilation at a time, without full garbage collections, as exports of torch are.

@@ -12,7 +12,7 @@ from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.promotion.rules import Operand, result_dtypes
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.functions import in_floats
+from mlirtri.dialect.spellings.numpy_api.composed_functions import in_floats
 from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, arrays, as_array, is_complex, numpy_dtype
 
 BOOL, COMPLEX128 = DTYPES["bool"], DTYPES["complex128"]

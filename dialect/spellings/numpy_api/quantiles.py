@@ -9,7 +9,7 @@ from typing import Any
 
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.functions import inexact_of
+from mlirtri.dialect.spellings.numpy_api.composed_functions import inexact_of
 from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, as_array
 
 ORDERED = (

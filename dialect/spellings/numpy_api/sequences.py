@@ -10,7 +10,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.functions import in_floats
+from mlirtri.dialect.spellings.numpy_api.composed_functions import in_floats
 from mlirtri.dialect.spellings.numpy_api.ufuncs import (
     COMPLEX128,
     FLOAT64,

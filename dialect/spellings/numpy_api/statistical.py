@@ -7,7 +7,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.functions import inexact_of
+from mlirtri.dialect.spellings.numpy_api.composed_functions import inexact_of
 from mlirtri.dialect.spellings.numpy_api.sequences import lined, without_nan
 from mlirtri.dialect.spellings.numpy_api.ufuncs import COMPLEX128, FLOAT64, INT64, as_array, is_complex, numpy_dtype
 

@@ -9,7 +9,7 @@ from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.spellings.base import einsum as labelled
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.functions import numbers_of, within
+from mlirtri.dialect.spellings.numpy_api.composed_functions import numbers_of, within
 from mlirtri.dialect.spellings.numpy_api.linear_algebra import vector_norm
 from mlirtri.dialect.spellings.numpy_api.products import cross, einsum, kron, tensordot
 

@@ -23,7 +23,7 @@ from mlirtri.lowering.bridge.loops import control as loop_control
 from mlirtri.lowering.bridge.loops.statements import STATEMENTS, LoopTranslation, sequence
 from mlirtri.lowering.bridge.scalar.rules import SCALAR_RULES
 from mlirtri.lowering.core.loop_attributes import TILE_KERNEL
-from mlirtri.lowering.core.refusals import refuse
+from mlirtri.lowering.core.untranslatable import refuse
 from mlirtri.lowering.mlir.reading import dtype_of, is_shaped
 from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, LOCATION, PrimFunc, Range, SBlock, SBlockRealize, tirx

@@ -1,8 +1,9 @@
 """Checks that indices known at run time only are inside of their axes.
 
-An index is outside where a linear form is positive: ``i - n + 1`` for ``a[i]`` of n elements. What the bounds of the
-symbols decide needs no check. An index that every iteration of a counted loop evaluates is checked once before the
-loop, in its worst iteration; if that one is outside, the loop is skipped, and its accesses need no clamps:
+An index is out of bounds where a linear form of the symbols is positive: ``i - n + 1`` for ``a[i]`` of n elements. What
+the bounds of the symbols decide needs no check. An index that every iteration of a counted loop evaluates is checked
+once before the loop, in its worst iteration; if that one is outside, the loop is skipped, and its accesses need no
+clamps:
 
     for i in range(lower, upper): a[2 * i]   ──►   wrong = upper > lower and 2 * (upper - 1) >= n
                                                    for i in range(lower, lower if wrong else upper): a[2 * i]

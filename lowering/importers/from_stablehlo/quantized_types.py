@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir, public_functions, quant
-from mlirtri.lowering.core.refusals import refuse
+from mlirtri.lowering.core.untranslatable import refuse
 from mlirtri.lowering.mlir.attributes import argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir.cloning import replace
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named
-from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.untranslatable import refuse
 from mlirtri.lowering.importers.from_stablehlo import (
     accumulators,
     control_flow,

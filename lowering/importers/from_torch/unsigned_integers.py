@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, math
-from mlirtri.lowering.core.refusals import refuse
+from mlirtri.lowering.core.untranslatable import refuse
 from mlirtri.lowering.importers.from_torch.builder import (
     as_type,
     bare_type,

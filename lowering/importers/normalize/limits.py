@@ -7,8 +7,8 @@ from math import prod
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import all_operations, ir, public_functions
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
-from mlirtri.lowering.core.refusals import refuse, too_large
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.untranslatable import refuse, too_large
 
 LARGEST_FUNCTION = 1 << 15
 """Operations outside of bodies. Upstream's fusion takes quadratic time: half a minute for a quarter of this."""

@@ -3,7 +3,7 @@
 Takes the bufferized module. Gives one `llvm.func` per function, whose arguments are bare pointers, none of which
 overlaps another that is written, and behind them the sizes and strides that are known at run time only. The public
 function is renamed to `symbol_of` its kernel, and returns whether its allocations succeeded, if it has any.
-Refuses buffers larger than `core.refusals` allows.
+Refuses buffers larger than `core.untranslatable` allows.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.locations import location_of, span_of
 from mlirtri.dialect.bindings.mlir import ir, memref, operations_named, public_functions
 from mlirtri.errors import Span
-from mlirtri.lowering.core.refusals import refuse_large_buffers
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.untranslatable import refuse_large_buffers
 from mlirtri.lowering.mlir import narrow_floats
 from mlirtri.lowering.mlir.attributes import noted_strides
 from mlirtri.lowering.mlir.imperative import is_imperative

@@ -7,8 +7,8 @@ those of the C library. Ours is the calling convention, and arithmetic on fp16 a
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named
-from mlirtri.lowering.core.refusals import refuse_large_buffers
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.untranslatable import refuse_large_buffers
 from mlirtri.lowering.mlir import narrow_floats
 from mlirtri.lowering.mlir_backend.llvm import allocations
 from mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect import (

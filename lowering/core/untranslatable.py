@@ -1,4 +1,4 @@
-"""What no lowering compiles: operations without a translation, and tensors larger than the memory.
+"""Two errors of all lowerings: operations without a translation, and tensors larger than the memory.
 
 A tensor may be as large as this machine's memory, or ``MLIRTRI_MAX_TENSOR_BYTES``: code from MLIR does not check
 whether an allocation succeeded.
