@@ -14,8 +14,8 @@ from mlirtri.errors import nearest
 
 # Importing a file registers its spellings; methods share functions of the libraries before them.
 from mlirtri.dialect.spellings.numpy_api import (  # noqa: F401 # isort: skip
-    ufuncs, reductions, functions, arrays, shapes, creation, selection, sequences, quantiles, statistical, products,
-    linear_algebra, positions, refused,
+    ufuncs, reductions, composed_functions, arrays, shapes, creation, selection, sequences, quantiles, statistical,
+    products, linear_algebra, positions, refused,
 )  # fmt: skip
 from mlirtri.dialect.spellings.torch_api import (  # noqa: F401 # isort: skip
     elementwise, arrays as torch_arrays, shapes as torch_shapes, sequences as torch_sequences,

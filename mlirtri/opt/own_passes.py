@@ -86,6 +86,7 @@ REWRITES = {
     "results-to-arguments": OwnPass(
         f"{_BUFFERIZE}.fused_to_bufferized", "results_to_arguments", "results become memrefs behind the arguments"
     ),
+    "tiles-apart": OwnPass(f"{_BUFFERIZE}.fused_to_bufferized", "tiles_apart", "tiles are allocations of their own"),
     "while-carries-everything": OwnPass(
         f"{_BUFFERIZE}.carried_buffers", "carry_every_value", "scf.while carries every tensor that it reads"
     ),

@@ -13,8 +13,8 @@ from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, share, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api import (  # noqa: F401
     arrays,
+    composed_functions,
     creation,
-    functions,
     linear_algebra,
     positions,
     quantiles,
