@@ -13,10 +13,13 @@ def product(a: mt.Tensor[[128, 128], mt.float32], b: mt.Tensor[[128, 128], mt.fl
 
 
 # CHECK-LABEL: ===== product: cuda =====
-# CHECK: __shared__
+# CHECK: __shared__ {{.*}} float tiles_ptr[];
+# CHECK: mlirtri_copy_16(
 # CHECK: __syncthreads();
+# CHECK: *(float4*)(left_part_ptr
 # CHECK: #pragma unroll
-# CHECK: for (int [[K:[a-z0-9_]+]] = 0; [[K]] < 16; ++[[K]]) {
+# CHECK: for (int [[K:[a-z0-9_]+]] = 0; [[K]] < 4; ++[[K]]) {
+# CHECK: sums_ptr[{{.*}}] = (sums_ptr[{{.*}}] + (left_part_ptr[{{.*}}] * right_part_ptr[
 
 
 @mt.jit

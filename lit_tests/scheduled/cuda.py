@@ -1,4 +1,4 @@
-# Dlight's schedules: loops are bound to blocks and threads, and locations stay.
+# Loops are bound to blocks and threads, and locations stay.
 # RUN: mlirtri emit "%s::*" --stage=scheduled --target=cuda > %t
 # RUN: FileCheck %s --input-file %t
 
@@ -24,6 +24,8 @@ def product(a: mt.Tensor[[128, 128], mt.float32], b: mt.Tensor[[128, 128], mt.fl
 
 
 # CHECK-LABEL: ===== product: scheduled =====
-# CHECK: scope="shared"
 # CHECK: thread="blockIdx.
 # CHECK: thread="threadIdx.
+# CHECK: scope="shared.dyn"
+# CHECK: T.cuda.func_call("mlirtri_copy_16"
+# CHECK: T.tvm_storage_sync("shared")
