@@ -30,7 +30,7 @@ def softmax(x: mt.Tensor[[64, 256], mt.float32]):
 # CHECK-LABEL: ===== softmax: cuda =====
 # One kernel: what a row needs twice stays in shared memory, and its maximum and its sum come from the threads of a block.
 # CHECK: void __launch_bounds__({{[0-9]+}}) max_sub_exp_sum_div_kernel({{.*}}) {
-# CHECK: {{.*}}networks.py:24
+# CHECK: {{.*}}networks.py:27
 # CHECK: __shared__
 # CHECK: __syncthreads();
 # CHECK: = expf(
