@@ -42,6 +42,8 @@ def blocks_of(page: str) -> list[Block]:
 
 BLOCKS = {page: blocks_of(page) for page in WRITTEN}
 STORIES = [page for page, blocks in BLOCKS.items() if any(each.language in ("python", "console") for each in blocks)]
+SLOW = {"docs/tutorials/compare.md"}
+"""A story of commands that docs/compare.md has, too, and that compiles its kernels again for each."""
 
 
 def assert_shown(shown: str, found: str, block: Block) -> None:
@@ -92,7 +94,7 @@ def run_console(folder: Path, block: Block) -> None:
         assert_shown(shown, run.stderr if is_error else run.stdout, block)
 
 
-@pytest.mark.parametrize("page", STORIES)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.slow] * (page in SLOW)) for page in STORIES])
 def test_the_blocks_of_a_page_do_what_they_show(page, tmp_path):
     printed = ""
     for block in BLOCKS[page]:

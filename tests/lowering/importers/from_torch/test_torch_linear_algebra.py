@@ -136,6 +136,7 @@ def of_complex(z):
     return root, lu, torch.linalg.det(z), torch.linalg.qr(z[:, :, :3]), solved, empty, spectra, reflected
 
 
+@pytest.mark.slow
 def test_complex_and_empty_matrices():
     z = torch.complex(A, B @ B.mT)
     results = mt.from_torch(of_complex, (z,)).compile(pipeline="mlir")(z)
