@@ -94,6 +94,9 @@ REWRITES = {
     "one-buffer-per-carried-value": OwnPass(
         f"{_BUFFERIZE}.carried_buffers", "rewrite", "a loop-carried tensor has one buffer"
     ),
+    "updates-in-another-shape": OwnPass(
+        f"{_BUFFERIZE}.reshaped_updates", "rewrite", "updates of an array in another shape stay in its memory"
+    ),
     "strided-copies-to-linalg": OwnPass(
         f"{_BUFFERIZE}.fused_to_bufferized", "strided_copies_to_linalg", "copies of strided views become linalg.copy"
     ),
