@@ -230,7 +230,10 @@ def pipeline_of_graph(pipeline: Pipeline) -> Pipeline:
 
 
 def normal_form_stage(pipeline: Pipeline) -> str:
-    """Return the stage of an imported program's pipeline whose IR is in normal form, which says how to call it."""
+    """Return the stage of an imported program's pipeline whose IR is in the normal form of `importers/normalize`.
+
+    Its functions say how to call the program.
+    """
     return "linalg" if "linalg" in pipeline.names else "relax"
 
 

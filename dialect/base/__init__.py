@@ -1,7 +1,8 @@
 """Types without MLIR: dtypes, symbolic sizes, tensor types, and the registry of rules.
 
-*Takes* dtypes in any spelling, shapes of ints and symbolic sizes. *Gives* `DType`, `Size`, `TensorType`, `Registry`.
-*Refuses* unknown dtypes, shapes that do not broadcast, and a second rule for one name.
+*Takes* dtypes by any of their names (ours, NumPy's, torch's, MLIR's), shapes of ints and symbolic sizes. *Gives*
+`DType`, `Size`, `TensorType`, `Registry`. *Refuses* unknown dtypes, shapes that do not broadcast, and a second rule for
+one name.
 
 Read in this order:
 

@@ -105,7 +105,8 @@ def _row(name, operands, infer, reference, relax=None, relax_dtypes="bifuv", att
     )  # fmt: skip
 
 
-# name, kinds it takes, NumPy reference, Relax operator, kinds for which the Relax operator is exact
+# Name, letters of the dtypes that it takes (`DType.letter`), NumPy reference, Relax operator, letters for which that
+# gives the reference's result; for others pipeline `relax` has the lowering to linalg.
 _UNARY = (
     ("negative", NUMBERS + COMPLEX, np.negative, "negative", "ifh"),
     ("sign", NUMBERS + COMPLEX, np.sign, None, ""),

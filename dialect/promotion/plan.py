@@ -17,7 +17,7 @@ WEAK_DTYPES = {"bool": BOOL, "int": INT64, "float": FLOAT64, "complex": DTYPES["
 
 @dataclass(frozen=True)
 class Operand:
-    """An operand as promotion sees it; Python scalars are weak, rank-0 tensors are not."""
+    """An operand as promotion sees it. Python scalars are weak: tensors decide the dtype; rank-0 tensors are not."""
 
     dtype: DType | None
     """None for a Python scalar, whose dtype follows from its kind."""

@@ -1,7 +1,7 @@
 """Scalar arithmetic, comparisons and casts, which the rules of the op table emit as `arith` and `math` operations.
 
-Every operation is defined for all operands: no division traps, no conversion is poison, minimum and maximum propagate
-NaN as in NumPy.
+No operation is undefined behaviour or poison for any value of its operands: no division traps, no conversion is
+poison, minimum and maximum propagate NaN as in NumPy.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ Read in this order:
 - `fused_to_relax.py`, `tri_to_relax.py`: the two entry points; one Relax function per `func.func`.
 - `builder.py`: the state of a translation and its table of rules.
 - `structured.py`, `tensor_rules.py`, `external_rules.py`: the rules of linalg and arith, tensor, external calls.
-- `imperative_to_relax.py`: a function with loops and updates as one call of an imperative PrimFunc.
+- `imperative_to_relax.py`: a function with loops, branches or writes in place as one call of an imperative PrimFunc,
+  one with the attribute `mlirtri.imperative`.
 - `outlining.py`: loops between straight-line code to functions of their own.
 - `unread_results.py`: drops results of `linalg.generic` that nobody reads.
 - `scalar/`: operations on scalars to TIR expressions. `loops/`: loops over memrefs to TIR statements.

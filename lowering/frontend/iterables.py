@@ -24,7 +24,10 @@ ITERATED = ".iterated"
 
 @dataclass(frozen=True)
 class Iterable:
-    """Iterations 0 to `count` - 1; `item` maps an iteration, an int or a run-time Python int, to its value."""
+    """Iterations 0 to `count` - 1; `item` maps an iteration to its value.
+
+    An iteration is an int, or an SSA value that promotes as Python's int does.
+    """
 
     count: Size
     item: Callable[[Any], Any]

@@ -1,7 +1,8 @@
-"""The plan of a row kernel: in how many passes over a row its nests are computed, and which values are kept.
+"""The plan of a row kernel: in how many sweeps over a row its blocks are computed, and which values are kept.
 
-A nest is computed where it is read (`folded`) or once, in a step: one value per row, or one pass over the row's
-elements that several nests share. Refuses, by `NotRows`, a nest that reduces some axes of a row and keeps others.
+A nest (a block with its loops, `nests.py`) is computed where it is read (`folded`) or once, in a step: one value per
+row, or one sweep over the row's elements that several nests share. Refuses, by `NotRows`, a nest that reduces some axes
+of a row and keeps others.
 
     softmax:  pass 1 max;  pass 2 exp, kept for pass 3, and its sum;  pass 3 division
 """

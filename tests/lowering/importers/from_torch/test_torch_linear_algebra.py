@@ -141,3 +141,10 @@ def test_complex_and_empty_matrices():
     z = torch.complex(A, B @ B.mT)
     results = mt.from_torch(of_complex, (z,)).compile(pipeline="mlir")(z)
     torch.testing.assert_close(results, of_complex(z))
+
+
+def test_exponentials_of_matrices_of_halves():
+    # Eager's own are off by their size.
+    a = torch.randn(2, 3, 3).half() / 4
+    result = mt.from_torch(torch.linalg.matrix_exp, (a,)).compile(pipeline="mlir")(a)
+    torch.testing.assert_close(result, torch.linalg.matrix_exp(a.float()).half(), rtol=2e-3, atol=2e-3)
