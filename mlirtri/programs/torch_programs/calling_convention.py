@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -175,4 +176,6 @@ def _same(exported: Any, value: Any) -> bool:
 
 def _shown(spec: pytree.TreeSpec) -> str:
     args, kwargs = pytree.tree_unflatten(["·"] * spec.num_leaves, spec)
-    return ", ".join([*map(str, args), *(f"{name}={value}" for name, value in kwargs.items())]) or "nothing"
+    text = ", ".join([*map(str, args), *(f"{name}={value}" for name, value in kwargs.items())]) or "nothing"
+    # Objects without a text of their own show their class, and not an address, which differs each time.
+    return re.sub(r"<(?:[\w<>]+\.)*(\w+) object at 0x[0-9a-f]+>", r"\1", text)
