@@ -292,7 +292,7 @@ def test_only_mlir_stages_are_given_out():
     assert caught.value.help == "its MLIR stages are tri"
 
 
-def truths(counts, x):
+def conditions(counts, x):
     out = np.zeros((4, 5), np.int64)
     for i in range(5):
         out[0, i] = 1 if i == 3 or (i != 2 and counts[i]) else 0
@@ -309,4 +309,4 @@ def truths(counts, x):
 
 def test_operands_of_several_dtypes_in_a_condition():
     counts, x = np.array([0, 3, 0, 7, 1], np.uint8), np.array([0.0, 1.5, -2.0, 0.0, 4.0])
-    np.testing.assert_array_equal(mt.jit(truths, pipeline="mlir")(counts, x), truths(counts, x))
+    np.testing.assert_array_equal(mt.jit(conditions, pipeline="mlir")(counts, x), conditions(counts, x))
