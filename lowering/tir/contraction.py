@@ -92,6 +92,8 @@ class Contraction(Factors):
     """The first column and the end of those to compute, known at run time; tiles outside are skipped."""
     reduced_range: tuple[Any, Any] | None = None
     """The bounds of the outermost axis of the sum, known at run time; None for all of it."""
+    location: str = ""
+    """The source location of the product, ``file:line:column``; empty where it has none."""
 
 
 def size_of(axes: Sequence[Axis]) -> Any:

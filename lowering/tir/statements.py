@@ -8,6 +8,7 @@ from typing import Any
 
 from mlirtri.lowering.core.loop_attributes import BLOCKS
 from mlirtri.lowering.toolchain.tvm_names import (
+    LOCATION,
     Buffer,
     Expr,
     Stmt,
@@ -111,6 +112,12 @@ def nodes_in(node: Any, *kinds: type) -> list[Any]:
 def is_load(expression: Expr, buffer: Buffer) -> bool:
     """Return whether an expression is a load from a buffer."""
     return isinstance(expression, TensorLoad) and expression.source.same_as(buffer)
+
+
+def location_of(*statements: Any) -> str:
+    """Return the source location of the first loop in the statements that has one, or an empty string."""
+    loops = (loop for statement in statements for loop in nodes_in(statement, tirx.For))
+    return next((str(loop.annotations[LOCATION]) for loop in loops if LOCATION in loop.annotations), "")
 
 
 def loads_in(node: Any) -> list[TensorLoad]:

@@ -343,8 +343,8 @@ class Uses:
     """How the statements of a block use the results of its products; its fields are filled by `visit`."""
 
     results: Sequence[Any]
-    rejected: set[Any] = field(default_factory=set)
-    """Tiles that a statement cannot take in registers."""
+    rejected: dict[Any, Any] = field(default_factory=dict)
+    """Tiles that a statement cannot take in registers, with the first such statement."""
     reduced: set[Any] = field(default_factory=set)
     """Tiles whose rows are reduced."""
 
@@ -357,16 +357,16 @@ class Uses:
             for child in node.seq:
                 self.visit(child)
         elif isinstance(node, tirx.IfThenElse):
-            self._around(node.condition, [node.then_case, node.else_case])
+            self._around(node, node.condition, [node.then_case, node.else_case])
         elif isinstance(node, tirx.While):
-            self._around(node.condition, [node.body])
+            self._around(node, node.condition, [node.body])
         elif isinstance(node, tirx.For) and PARALLEL not in node.annotations:
-            self._around(node.extent, [node.body])
+            self._around(node, node.extent, [node.body])
         elif not isinstance(node, tirx.AllocBuffer):
             self._leaf(node)
 
-    def _around(self, value: Any, parts: Sequence[Any]) -> None:
-        self.rejected.update(tile for tile in self.results if depends_on(value, [tile]))
+    def _around(self, node: Any, value: Any, parts: Sequence[Any]) -> None:
+        self._reject([tile for tile in self.results if depends_on(value, [tile])], node)
         for part in parts:
             if part is not None:
                 self.visit(part)
@@ -378,4 +378,8 @@ class Uses:
         if len(tiles) == 1 and _reduction(node, tiles[0]) is not None:
             self.reduced.add(tiles[0])
         else:
-            self.rejected.update(tiles)
+            self._reject(tiles, node)
+
+    def _reject(self, tiles: Sequence[Any], node: Any) -> None:
+        for tile in tiles:
+            self.rejected.setdefault(tile, node)

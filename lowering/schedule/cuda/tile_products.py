@@ -135,7 +135,8 @@ class _Writer:
         kept = {each for each in outer if each not in set(contraction.private)}
         tile, results = product.tile, tuple(self._results(contraction, product))
         layout = Layout(tile.rows, tile.columns, tile.down, tile.across) if results else None
-        return Finished(tuple(kept & set(reads)), (*(kept & set(writes)), product.tiles), layout, results)
+        writes = (*(kept & set(writes)), product.tiles)
+        return Finished(tuple(kept & set(reads)), writes, layout, results, contraction.location)
 
     def _results(self, contraction: Contraction, product: _InBlock) -> list[Any]:
         """Return the buffers that may be in registers as the sums of the product are."""

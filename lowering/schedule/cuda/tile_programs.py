@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from mlirtri.errors import UnsupportedOperationError
+from mlirtri.errors import Note, UnsupportedOperationError
 from mlirtri.lowering.codegen.targets import SHARED_LIMITS, shared_limits
 from mlirtri.lowering.core.loop_attributes import TILE_KERNEL
 from mlirtri.lowering.core.target import Target
@@ -32,7 +32,7 @@ from mlirtri.lowering.schedule.cuda.tile_statements import BlockStatements
 from mlirtri.lowering.schedule.cuda.whole_copies import with_whole_copies
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.linear_forms import range_of
-from mlirtri.lowering.tir.statements import index, nodes_in, sequence, split_grid, with_body
+from mlirtri.lowering.tir.statements import index, location_of, nodes_in, sequence, split_grid, with_body
 from mlirtri.lowering.tir.tiles import at_least, sized
 from mlirtri.lowering.toolchain.tvm_names import (
     PARALLEL,
@@ -45,6 +45,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     Stmt,
     tirx,
 )
+from mlirtri.lowering.toolchain.tvm_passes import span_of
 
 AXES = "xyz"
 KEPT = ("float32", "int32")
@@ -133,11 +134,11 @@ def _block(body: Any, numbers: Sequence[Any], block: _Block) -> Any:
     thread, threads, target = block.thread, block.threads, block.target
     ranges = tuple(range_of(loop, {}) for loop in (*block.blocks, *block.others))
     mapped: Any = None
-    limits = shared_limits(target)
+    limits, conflicts = shared_limits(target), []
     for scope, limit in limits.items():
         known = with_tensor_cores(body, thread, threads, target, scope, Fragments())
         inner = prepare(known.statement, ranges)
-        fragments = _fragments(inner, known, threads)
+        fragments, conflicts = _fragments(inner, known, threads)
         if fragments.layouts:
             known = with_tensor_cores(body, thread, threads, target, scope, fragments)
             inner = prepare(known.statement, ranges)
@@ -147,14 +148,37 @@ def _block(body: Any, numbers: Sequence[Any], block: _Block) -> Any:
         mapped = statements.written(sequence(*numbers, inner))
         if _shared_bytes(mapped) <= limit:
             return mapped
-    raise _too_large(mapped, limits["shared.dyn"])
+    limit, used = limits["shared.dyn"], _shared_bytes(mapped)
+    if conflicts and used - sum(_bytes(conflict.tile) for conflict in conflicts) <= limit:
+        raise _no_layout(conflicts[0], used, limit)
+    raise _too_large(mapped, limit)
 
 
-def _fragments(statement: Any, block: BlockBody, threads: int) -> Fragments:
-    """Return the results of products that can stay in registers, in the layouts of these products."""
-    layouts = _layouts(block, {node.buffer for node in nodes_in(statement, tirx.AllocBuffer)})
+@dataclass(frozen=True)
+class _Conflict:
+    """A result of a product that another statement cannot take in the layout of the product."""
+
+    tile: Any
+    product: str
+    """Source location of the product."""
+    use: str
+    """Source location of the other statement."""
+    help: str = (
+        "access the tile at its own row and column, as in `for i, j in T.Parallel(m, n)`, or reduce its rows (dim=1); "
+        "else use smaller blocks"
+    )
+
+
+_ONE_KIND = "add products of tiles of one dtype to it, and others to a tile of their own; else use smaller blocks"
+
+
+def _fragments(statement: Any, block: BlockBody, threads: int) -> tuple[Fragments, list[_Conflict]]:
+    """Return the results of products that can stay in registers, in the layouts of these products, and the others."""
+    layouts, conflicts = _layouts(block, {node.buffer for node in nodes_in(statement, tirx.AllocBuffer)})
     uses = Uses(tuple(layouts))
     uses.visit(statement)
+    products = {tile: each.location for each in block.products for tile in each.results}
+    conflicts += [_Conflict(tile, products[tile], location_of(use)) for tile, use in uses.rejected.items()]
     warps, fragments = threads // WARP, Fragments()
     kept = {tile: found for tile, found in layouts.items() if tile not in uses.rejected}
     all_full = all(found.rows % (ROWS * warps) == 0 for product in block.products if (found := product.layout))
@@ -164,23 +188,28 @@ def _fragments(statement: Any, block: BlockBody, threads: int) -> Fragments:
             fragments.add(tile, Layout(layout.rows, layout.columns, warps, 1))
         elif tile not in uses.reduced:
             fragments.add(tile, layout)
-    return fragments
+    return fragments, conflicts
 
 
-def _layouts(block: BlockBody, allocated: set[Any]) -> dict[Any, Layout]:
-    """Return the layouts of the tiles that products write, but of those that a product accesses in another order."""
+def _layouts(block: BlockBody, allocated: set[Any]) -> tuple[dict[Any, Layout], list[_Conflict]]:
+    """Return the layouts of the tiles that products write, and the tiles that a product accesses in another order."""
     layouts: dict[Any, Layout] = {}
+    products: dict[Any, str] = {}
+    conflicts = []
     for product in block.products:
         for result in product.results:
             shape = [_constant(size) for size in result.shape]
             layout = product.layout
             is_kept = result in allocated and str(result.dtype) in KEPT
             if layout is not None and shape == [layout.rows, layout.columns] and is_kept:
-                layouts[result] = layout
+                layouts[result], products[result] = layout, product.location
     for product in block.products:
-        for accessed in {*product.reads, *product.writes} - set(product.results):
-            layouts.pop(accessed, None)
-    return layouts
+        accessed = dict.fromkeys((*product.reads, *product.writes))
+        others = [tile for tile in accessed if tile in layouts and tile not in product.results]
+        conflicts += [_Conflict(tile, products[tile], product.location, _ONE_KIND) for tile in others]
+        for tile in others:
+            del layouts[tile]
+    return layouts, conflicts
 
 
 def _independent(loops: Sequence[Any], body: Any) -> tuple[list[Any], list[Any]]:
@@ -212,11 +241,28 @@ def _marked(loops: Sequence[Any], body: Any) -> list[bool]:
 def _shared_buffers(statement: Stmt) -> list[tuple[int, Any]]:
     """Return the buffers in shared memory with their bytes."""
     buffers = [node.buffer for node in nodes_in(statement, tirx.AllocBuffer) if node.buffer.scope() in SHARED_LIMITS]
-    return [(prod(map(int, buffer.shape)) * int(buffer.dtype.bits) // 8, buffer) for buffer in buffers]
+    return [(_bytes(buffer), buffer) for buffer in buffers]
+
+
+def _bytes(buffer: Any) -> int:
+    return prod(map(int, buffer.shape)) * int(buffer.dtype.bits) // 8
 
 
 def _shared_bytes(statement: Stmt) -> int:
     return sum(size for size, _ in _shared_buffers(statement))
+
+
+def _no_layout(conflict: _Conflict, used: int, limit: int) -> UnsupportedOperationError:
+    """Return the error of a tile that neither stays in registers nor has room in shared memory, at its second use."""
+    tile = conflict.tile
+    shown = f"{tile.dtype}{[int(size) for size in tile.shape]}"
+    return UnsupportedOperationError(
+        f"the tile {shown} is used in two layouts: the registers that the product gives it do not suit this "
+        f"statement, and in shared memory the tiles of a block would take {used} bytes, of {limit}",
+        span_of(conflict.use),
+        help=conflict.help,
+        notes=[Note("the product that lays it out", span_of(conflict.product))],
+    )
 
 
 def _too_large(statement: Stmt, limit: int) -> UnsupportedOperationError:

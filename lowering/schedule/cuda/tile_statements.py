@@ -48,6 +48,8 @@ class Finished:
     """How warps divide the result of a product."""
     results: tuple[Any, ...] = ()
     """Buffers that are accessed at the row and the column of each element of the product alone."""
+    location: str = ""
+    """The source location of the product."""
 
 
 @dataclass

@@ -36,7 +36,7 @@ from mlirtri.lowering.schedule.cpu.loops.perfect_nests import (
 from mlirtri.lowering.schedule.cpu.matmul.rule import are_dots, open_loops
 from mlirtri.lowering.tir.contraction import Axis, Contraction, shortened, size_of, without_units
 from mlirtri.lowering.tir.products import Product, product_of
-from mlirtri.lowering.tir.statements import depends_on, index, loads_in, sequence
+from mlirtri.lowering.tir.statements import depends_on, index, loads_in, location_of, sequence
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
@@ -125,7 +125,10 @@ class _Sequence:
         if start is None:
             value = tirx.BufferLoad(product.result, indices) + value
         stores, private, followers, moved = self._followers(position, product, [left, right], value)
-        contraction = replace(_contraction(product, left, right, sums, stores), private=tuple(private))
+        # A loop around products that moved inside of the sum has lost its location, what follows has one.
+        location = location_of(*(self.statements[number] for number in (position, *followers)))
+        contraction = _contraction(product, left, right, sums, stores)
+        contraction = replace(contraction, private=tuple(private), location=location)
         tiles = (self.loops if convolution is None else tiles_of)(contraction, self.target)
         if tiles is None:
             return []

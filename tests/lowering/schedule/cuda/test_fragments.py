@@ -83,3 +83,58 @@ def test_products_of_floats_are_tiles_of_sums_in_registers():
     assert re.search(r"float left_part_ptr\[\d+\]", source)
     assert "mlirtri_copy_16((&(tiles" in source  # rows of 52 floats
     assert "mlirtri_copy_8((&(tiles" in source  # rows of 90
+
+
+def column_sums(a, b, c, s):
+    with T.Kernel(2, threads=256) as bx:
+        a_shared, b_shared = T.alloc_shared((128, 32), "float16"), T.alloc_shared((32, 256), "float16")
+        sums, extra = T.alloc_fragment((128, 256)), T.alloc_fragment((256,))
+        for k in T.Pipelined(2, num_stages=3):
+            T.copy(a[0, k * 32], a_shared)
+            T.copy(b[k * 32, bx * 256], b_shared)
+            T.gemm(a_shared, b_shared, sums)
+        T.reduce_sum(sums, extra, dim=0)
+        T.copy(sums, c[0, bx * 256])
+        T.copy(extra, s[bx * 256])
+
+
+def products_of_two_dtypes(a, b, c, s):
+    with T.Kernel(2, threads=256) as bx:
+        a_shared, b_shared = T.alloc_shared((128, 32), "float16"), T.alloc_shared((32, 256), "float16")
+        a_float, b_float = T.alloc_shared((128, 32)), T.alloc_shared((32, 256))
+        sums = T.alloc_fragment((128, 256))
+        for k in T.Pipelined(2, num_stages=3):
+            T.copy(a[0, k * 32], a_shared)
+            T.copy(b[k * 32, bx * 256], b_shared)
+            T.gemm(a_shared, b_shared, sums)
+        for k in T.Pipelined(2, num_stages=3):
+            for i, j in T.Parallel(128, 32):
+                a_float[i, j] = s[i] + k
+            T.copy(c[0, 0], b_float)
+            T.gemm(a_float, b_float, sums)
+        T.copy(sums, c[0, bx * 256])
+
+
+@pytest.mark.parametrize(
+    ("function", "product", "use", "instead"),
+    [
+        (column_sums, (8, 13), (9, 9), "access the tile at its own row and column"),
+        (products_of_two_dtypes, (9, 13), (14, 13), "add products of tiles of one dtype to it"),
+    ],
+)
+def test_a_tile_in_two_layouts_without_room_in_shared_memory(function, product, use, instead):
+    tensors = [torch.zeros(128, 64).half(), torch.zeros(64, 512).half(), torch.zeros(128, 512), torch.zeros(512)]
+    kernel = mt.jit(function)
+    with pytest.raises(mt.KernelError) as caught:
+        kernel.compile(*tensors, target="cuda:sm_80")
+    error, first = caught.value, function.__code__.co_firstlineno
+    assert error.message.startswith("the tile float32[128, 256] is used in two layouts: the registers that the product")
+    assert error.message.endswith(", of 166912")
+    assert error.help.startswith(instead)
+    assert (error.span.line - first + 1, error.span.column) == use
+    [note] = error.notes
+    assert note.message == "the product that lays it out"
+    assert (note.span.line - first + 1, note.span.column) == product
+    # Shared memory of another architecture has room for the sums of columns.
+    if function is column_sums:
+        assert "__shared__" in kernel.compile(*tensors, target="cuda:sm_90").ir["cuda"]
