@@ -11,7 +11,7 @@ from mlirtri.lowering.codegen.passes.arithmetic import (
     mark_wrapping,
     select_predicates,
 )
-from mlirtri.lowering.core.loop_attributes import TILE_KERNEL
+from mlirtri.lowering.core.stage import TILE_KERNEL
 from mlirtri.lowering.elementary import tir_pass as vector_math
 from mlirtri.lowering.tir.statements import substituted
 from mlirtri.lowering.toolchain import tvm_names

@@ -2,7 +2,8 @@
 
 Read in this order:
 
-- `stage.py`: `Stage`, `CompileContext`, `Code`, the protocol `Executable`, one decision on fusion.
+- `stage.py`: `Stage`, `CompileContext`, `Code`, the protocol `Executable`; `Edge`, which says of one tensor whether its
+  producer and its consumer were fused; names of attributes of loops and functions that MLIR and TIR share.
 - `target.py`: CPU or CUDA architecture. `cpu.py`: caches and vector registers of this CPU.
 - `launch_figures.py`: what a launch on CUDA takes; the occupancy of a multiprocessor.
 - `tuning.py`: the values of ``schedule=``, and the file of what searches and `autotune` measured.
@@ -14,7 +15,6 @@ Read in this order:
   Errors of indices, types and syntax are raised by `frontend`.
 - `forks.py`: locks and threads of forked processes. `recursion.py`: Python's limit of recursion.
 - `tracebacks.py`: the decorator of public functions; it removes our frames from the tracebacks of their errors.
-- `loop_attributes.py`: attributes of loops and of tile kernels, from MLIR to TIR.
 
 Every package of `lowering` and of `mlirtri` may import it.
 """

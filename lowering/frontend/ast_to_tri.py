@@ -28,8 +28,7 @@ from mlirtri.lowering.core.interface import (
     parts_of,
     python_value,
 )
-from mlirtri.lowering.core.loop_attributes import TILE_KERNEL
-from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.stage import TILE_KERNEL, CompileContext
 from mlirtri.lowering.dependence.declared_loops import check as check_declared_loops
 from mlirtri.lowering.external.calls import declaration_of, drop_unused
 from mlirtri.lowering.frontend import branches, calls, loops, statements  # noqa: F401 - they register their handlers

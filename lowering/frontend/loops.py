@@ -24,7 +24,7 @@ from mlirtri.errors import (
     Span,
     UnsupportedSyntaxError,
 )
-from mlirtri.lowering.core.loop_attributes import BLOCKS, STAGES
+from mlirtri.lowering.core.stage import BLOCKS, STAGES
 from mlirtri.lowering.dependence.declared_loops import PARALLEL
 from mlirtri.lowering.frontend.branches import emit_if, select
 from mlirtri.lowering.frontend.context import FunctionContext, LoopPlan, PlanChanged, handles, visit, visit_block

@@ -13,8 +13,7 @@ from mlirtri.dialect.bindings.mlir import all_operations, func, ir
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.ops.arrays import LOOPS
 from mlirtri.dialect.ops.op import Op
-from mlirtri.lowering.core.loop_attributes import TILE_KERNEL
-from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.stage import TILE_KERNEL, CompileContext
 from mlirtri.lowering.external.calls import declaration_of, is_declaration, refuse_beside_loops, without_signs
 from mlirtri.lowering.linalg import arrays, indexing, products, reductions, windows  # noqa: F401 - they hold rules
 from mlirtri.lowering.linalg import control as tri_to_linalg_control

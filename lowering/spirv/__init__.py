@@ -6,9 +6,8 @@ has not.
 
 Read in this order:
 
-- `bufferized_to_gpu.py`: structured operations become kernels of 64 threads per block.
+- `bufferized_to_gpu.py`: structured operations become kernels of 64 threads per block; what of SPIR-V they may use.
 - `gpu_to_spirv.py`: upstream's conversions, and the binaries.
-- `environment.py`: what of SPIR-V the kernels may use.
 
 The pipelines load it.
 """

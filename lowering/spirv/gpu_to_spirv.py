@@ -16,8 +16,7 @@ from mlirtri.dialect.bindings.mlir import bytes_of_object, ir, operations_named,
 from mlirtri.errors import DeviceError, PassFailedError, UnsupportedOperationError
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.core.untranslatable import bytes_of, refuse
-from mlirtri.lowering.spirv.bufferized_to_gpu import HELP
-from mlirtri.lowering.spirv.environment import ATTACH
+from mlirtri.lowering.spirv.bufferized_to_gpu import ATTACH, HELP
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 CONVERT = (

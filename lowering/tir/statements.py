@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.core.loop_attributes import BLOCKS
+from mlirtri.lowering.core.stage import BLOCKS
 from mlirtri.lowering.toolchain.tvm_names import (
     LOCATION,
     Buffer,

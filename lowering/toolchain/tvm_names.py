@@ -84,7 +84,7 @@ _PURE = 1
 """TVM's number for calls whose value depends on their operands alone."""
 
 # Attributes and annotations of Relax and TIR that one stage writes and another one reads; those of MLIR operations
-# stand in `lowering/mlir/attributes.py`, those of both in `lowering/core/loop_attributes.py`.
+# stand in `lowering/mlir/attributes.py`, those of both in `lowering/core/stage.py`.
 LOCATION = "mlirtri.loc"
 """Annotation of an SBlock or a loop: ``"/abs/file.py:line:column"`` of the user's expression that it computes."""
 BINDING_LOCATIONS = "mlirtri.locations"

@@ -13,7 +13,7 @@ Only `pages` imports it.
   `difference_commands.py`: `mlirtri diff` and `emit --diff`.
 - `kernel_files.py`: compiles what ``FILE[::name]`` names.
 - `program_files.py`: compiles, translates and reports on programs of files.
-- `cache_commands.py`: `mlirtri cache`. `server_commands.py`: `mlirtri serve` and `mlirtri lsp`.
+- `cache_commands.py`: `mlirtri cache`.
 - `lit_commands.py`: `mlirtri init-lit`, `test`, `update-checks`, `reduce`. `terminal.py`: tables on stdout.
 - `reports.py`: the tables of `mlirtri stages` and `mlirtri env`.
 - `doctor.py`: the checks of `mlirtri doctor`.

@@ -19,7 +19,7 @@ from packaging.version import Version
 from rich.table import Table
 from rich.text import Text
 
-from mlirtri.compiler.last_failures import Failures
+from mlirtri.compiler.records import Failures
 from mlirtri.errors import DeviceError
 from mlirtri.lowering.core.target import host_threads
 from mlirtri.lowering.cuda_emulation.library import cxx_compiler

@@ -29,17 +29,11 @@ from mlirtri.cli.options import (
 )
 from mlirtri.cli.repro_command import repro
 from mlirtri.cli.run_command import run
-from mlirtri.cli.server_commands import lsp, serve
 from mlirtri.cli.terminal import show, waiting
 from mlirtri.cli.trace_command import trace
 from mlirtri.cli.translate_command import translate
-from mlirtri.errors import KernelError
+from mlirtri.errors import KernelError, KernelTypeError
 from mlirtri.lowering.pipelines import PIPELINE_STAGES
-
-
-def main() -> None:
-    """Run the command line of this process and exit with its status."""
-    sys.exit(run_command(sys.argv[1:]))
 
 
 def run_command(arguments: list[str]) -> int:
@@ -157,7 +151,7 @@ def env() -> None:
 def doctor(last: bool) -> int:
     """Look at this machine: what works, and what to do about the rest."""
     from mlirtri.cli.doctor import as_table, collect, failures_table
-    from mlirtri.compiler.last_failures import last_failures
+    from mlirtri.compiler.records import last_failures
 
     if last:
         failures = last_failures()
@@ -169,5 +163,36 @@ def doctor(last: bool) -> int:
     return int(any(check.ok is False for check in checks))
 
 
-for _command in (emit, run, repro, translate, compare, diff, trace, cache, lsp, serve, *LIT_COMMANDS):
+@commands.command()
+def lsp() -> None:
+    """Check kernels in an editor: a server of the Language Server Protocol on stdin and stdout.
+
+    Diagnostics while typing, the type of every expression, and the IR of each stage. Runs the imports, definitions and
+    assignments of the files that are open. Needs the extra `mlirtri[lsp]`.
+    """
+    try:
+        from mlirtri.lsp.server import new_server
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
+            raise
+        raise KernelTypeError("mlirtri lsp needs pygls", help="pip install 'mlirtri[lsp]'") from None
+    new_server().start_io()
+
+
+@commands.command()
+@click.option("--idle", type=click.FloatRange(1), default=600.0, show_default=True, help="Seconds without a request.")
+@click.option("--detach", is_flag=True, help="Return when the server is ready, which goes on in the background.")
+def serve(idle: float, detach: bool) -> None:
+    """Load everything once and run emit, run, build, translate and mlirtri-opt for commands with MLIRTRI_SERVE=1.
+
+    Each runs in a forked process. The server ends when nobody has asked it for a time, or when its sources change.
+    """
+    from mlirtri.opt.main import main as run_opt
+    from mlirtri.serve.server import serve as serve_commands
+
+    preload = ["mlirtri.kernels.session", "mlirtri.cli.kernel_files", "mlirtri.cli.program_files", "mlirtri.opt.passes"]
+    serve_commands({"mlirtri": run_command, "mlirtri-opt": run_opt}, preload, idle, detach)
+
+
+for _command in (emit, run, repro, translate, compare, diff, trace, cache, *LIT_COMMANDS):
     commands.add_command(_command)

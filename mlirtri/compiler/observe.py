@@ -10,9 +10,9 @@ from mlirtri import settings
 from mlirtri.compiler.dumps import edited_file, write_dump
 from mlirtri.compiler.interface_json import to_json
 from mlirtri.compiler.interfaces import described, fits, function_of
-from mlirtri.compiler.live_trace import LiveTrace
 from mlirtri.compiler.printing import RESUMABLE, parse_given
 from mlirtri.compiler.records import Compilation, StageRecord
+from mlirtri.compiler.traces import LiveTrace
 from mlirtri.compiler.verify import verify
 from mlirtri.errors import KernelError, ParseError, Span, UnknownOptionError, did_you_mean
 from mlirtri.lowering.core.interface import Capture

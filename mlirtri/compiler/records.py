@@ -1,17 +1,26 @@
-"""What a compilation leaves behind: text, time and IR of each stage. Loads neither MLIR nor TVM before one is read."""
+"""What a compilation leaves behind: text, time and IR of each stage, and a file of the steps that failed.
+
+Loads neither MLIR nor TVM before a text is read. The file, of the last compilation in which a schedule rule or a pass
+failed and was skipped, is for `mlirtri doctor --last`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from mlirtri.compiler.compile_lock import CompileLock
-from mlirtri.errors import UnknownOptionError
+from mlirtri.errors import SkippedStep, UnknownOptionError
 from mlirtri.lowering.core.forks import awaited
 from mlirtri.lowering.core.stage import Code, CompileContext, Executable, PassRecord, Stage
 from mlirtri.lowering.pipelines import Pipeline
+from mlirtri.settings import cache_folder
 
 COMPILING = awaited(CompileLock())
 """Held by a compilation: the bindings of MLIR and TVM share state between threads. Running kernels do not wait."""
@@ -119,7 +128,7 @@ class Texts(Mapping[str, str]):
         return "\n".join([*lines, 'index it with a name for the text: ir["tri"]'])
 
     def _repr_html_(self) -> str:
-        from mlirtri.trace.notebook import texts_html  # loads Pygments
+        from mlirtri.trace.colours import texts_html  # loads Pygments
 
         return texts_html(self._notes())
 
@@ -147,7 +156,7 @@ class Passes(dict[str, str]):
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        from mlirtri.trace.notebook import texts_html  # loads Pygments
+        from mlirtri.trace.colours import texts_html  # loads Pygments
 
         return texts_html(self._notes())
 
@@ -159,3 +168,43 @@ class Passes(dict[str, str]):
             note = f"{'changed' if record.changed else '-':8} {whose:9}{time}"
             notes.append((record.name, note.rstrip(), "mlir", record.text))
         return notes
+
+
+@dataclass(frozen=True)
+class Failures:
+    """What failed in one compilation."""
+
+    kernel: str
+    time: str
+    """Local time, ``year-month-day hour:minute:second``."""
+    steps: tuple[dict[str, str], ...]
+    """Per rule or pass its ``step``, ``kernel``, ``reason`` and ``line`` (``file:line:column``, or empty)."""
+
+
+def failures_file() -> Path:
+    """Return the file that holds the failures of the last compilation that had any."""
+    return cache_folder() / "failures.json"
+
+
+def keep_failures(kernel: str, steps: Sequence[SkippedStep]) -> None:
+    """Replace the recorded failures by those of this compilation, if the folder can be written."""
+    rows = [{"step": step.step, "kernel": step.kernel, "reason": step.reason, "line": str(step.span or "")}
+            for step in steps]  # fmt: skip
+    text = json.dumps({"kernel": kernel, "time": time.strftime("%Y-%m-%d %H:%M:%S"), "steps": rows})
+    try:
+        file = failures_file()
+        unfinished = file.with_suffix(f".{os.getpid()}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(file)
+    except OSError:  # the user has been warned of the failures themselves
+        return
+
+
+def last_failures() -> Failures | None:
+    """Return the failures of the last compilation that had any; None where there is none or the file is damaged."""
+    try:
+        stored = json.loads(failures_file().read_text(encoding="utf-8"))
+        return Failures(stored["kernel"], stored["time"], tuple(stored["steps"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

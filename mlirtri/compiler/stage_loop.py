@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mlirtri.compiler.last_failures import keep_failures
 from mlirtri.compiler.printing import settle
-from mlirtri.compiler.records import COMPILING, Compilation, StageRecord
+from mlirtri.compiler.records import COMPILING, Compilation, StageRecord, keep_failures
 from mlirtri.compiler.user_stages import check_result
 from mlirtri.errors import CompilerBugError, KernelError, KernelValueError
 from mlirtri.lowering.core.stage import CompileContext, Stage

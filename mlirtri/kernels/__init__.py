@@ -19,7 +19,6 @@
 - `kernel.py`: a compiled kernel, called and read stage by stage.
 - `export.py`: a stage as MLIR that other tools take.
 - `fusion_report.py`: `kernel.fusion`. `task_report.py`: `kernel.tasks`.
-- `tracing.py`: `kernel.trace`, kernels as pages.
 - `saved.py`: kernels as folders that are loaded without the compiler; `saved_files.py` finds out whether they changed;
   `c_interface.py` is for C programs.
 - `arguments.py`: arguments as the command line writes them, random data, summaries of results.

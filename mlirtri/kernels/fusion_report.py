@@ -5,7 +5,9 @@ Stage `fused` reports on MLIR's fusion, stage `tir` on TVM's and on row fusion.
 
 from __future__ import annotations
 
+import html
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from rich.markup import escape
@@ -64,7 +66,6 @@ class FusionReport:
     def _repr_html_(self) -> str:
         if not self.edges:
             return f"<p>{self.why_empty}</p>"
-        from mlirtri.trace.notebook import table_html
         from mlirtri.trace.plots import edge_rows, fusion_graph
 
         stages = dict.fromkeys(edge.stage for edge in self.edges)
@@ -73,7 +74,7 @@ class FusionReport:
             [("yes" if cell is True else str(cell or "no")) for cell in row.values()] for row in edge_rows(self.edges)
         ]
         headings = ("stage", "producer", "consumer", "line", "fused", "kind", "why")
-        return f"{_STYLE}<div class='mlirtri-fusion'>{''.join(graphs)}{table_html(headings, rows)}</div>"
+        return f"{_STYLE}<div class='mlirtri-fusion'>{''.join(graphs)}{_table_html(headings, rows)}</div>"
 
     def __str__(self) -> str:
         lines = [] if self.edges else [self.why_empty]
@@ -102,3 +103,10 @@ def _has_loops(compilation: Compilation) -> bool:
     """Return whether the first text of MLIR has loops."""
     first = next((record.readable() for record in compilation.records.values() if record.stage.kind == "mlir"), "")
     return "scf.for " in first or "scf.while " in first or "tri.parallel" in first
+
+
+def _table_html(headings: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """Return a table of texts."""
+    head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
+    rows = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in line)}</tr>" for line in lines)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlirtri.compiler.records import COMPILING, Compilation, Passes, Texts
+from mlirtri.compiler.traces import texts_of
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelError, SkippedStep, UnknownOptionError
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.interface import Capture, Interface
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.pipelines import Pipeline
+from mlirtri.trace.data import Trace, TracedKernel
 
 if TYPE_CHECKING:
     from mlirtri.kernels.fusion_report import FusionReport
@@ -265,10 +267,26 @@ class Kernel:
 
         It needs no network. A click on a line marks what comes from the same line of the source in every stage.
         """
-        from mlirtri.kernels.tracing import write_trace  # loads Pygments
+        from mlirtri.trace.page import write_page  # loads Pygments
 
-        write_trace((self, *others), Path(path))
+        kernels = (self, *others)
+        title = ", ".join(dict.fromkeys(kernel.signature for kernel in kernels))
+        write_page(Trace(title, tuple(kernel.traced() for kernel in kernels)), Path(path))
         return Path(path)
+
+    def traced(self, launches: Sequence[Any] = ()) -> TracedKernel:
+        """Return what a page shows of this kernel, with the costs of its launches.
+
+        Compiles once more where the texts after passes were not kept.
+        """
+        texts = texts_of(self.observed)
+        try:
+            edges = self.fusion.edges
+        except KernelError:
+            # A kernel that was resumed behind the stages that fuse has none.
+            edges = ()
+        target = str(self.target)
+        return TracedKernel(self.name, self.pipeline.name, self.signature, target, texts, edges, tuple(launches))
 
     def to_mlir(
         self,

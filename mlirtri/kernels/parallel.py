@@ -16,9 +16,8 @@ from functools import cached_property
 from typing import Any
 
 from mlirtri import settings
-from mlirtri.compiler.last_failures import keep_failures
 from mlirtri.compiler.printing import parse
-from mlirtri.compiler.records import COMPILING, Compilation
+from mlirtri.compiler.records import COMPILING, Compilation, keep_failures
 from mlirtri.compiler.stage_loop import run_stages
 from mlirtri.errors import (
     CompileStoppedError,

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri.errors import KernelError
-from mlirtri.kernels.tracing import traced
 from mlirtri.lowering.pipelines import pipeline_for
 from mlirtri.measure.columns import Column, columns_of
 from mlirtri.measure.comparison import Extras, compared
@@ -59,7 +58,7 @@ def _traced(subject: Subject, column: Column, costs: Comparison | None) -> Trace
             kernel = subject.compile(column)
     except KernelError as error:
         return replace(_stages_before(subject, column), pipeline=column.name, failure=str(error))
-    result = traced(kernel, costs[column.name].launches if costs is not None else ())
+    result = kernel.traced(costs[column.name].launches if costs is not None else ())
     return replace(result, pipeline=column.name)
 
 
@@ -69,7 +68,7 @@ def _stages_before(subject: Subject, column: Column) -> TracedKernel:
     for name in reversed(pipeline.names[:-1]):
         options = replace(column.options, pipeline=pipeline.until(name))
         try:
-            return traced(subject.compile(Column(f"{column.name} until {name}", options, column.variables)))
+            return subject.compile(Column(f"{column.name} until {name}", options, column.variables)).traced()
         except KernelError:
             # The stage that refuses is not behind this one.
             continue

@@ -9,11 +9,11 @@ Read in this order:
 - `data.py`: what a page shows.
 - `source_lines.py`: the user's line of each line of a text, by the locations in it.
 - `unified.py`: differences of two texts, in which renamed SSA values are none.
-- `mlir_lexer.py`: Pygments' lexer of MLIR. `colours.py`: colours of lines, once for all that differ in numbers only.
+- `mlir_lexer.py`: Pygments' lexer of MLIR. `colours.py`: colours of lines, once for all that differ in numbers
+  only; texts for cells of notebooks.
 - `pieces.py`: lines and texts in compressed pieces, which the browser opens when it shows them.
 - `listing.py`: assembly of one kernel, with the user's lines.
 - `plots.py`: the fusion graph, times and the roofline as SVG.
-- `notebook.py`: texts and tables for cells of notebooks.
 - `page.py`: the page. Its parts are `page.html`, `page.css` and the scripts: `lines.js` (pieces), `difference.js`,
   `pane.js` (rows that are visible), `search.js`, `page.js` (the list, keys, links).
 """

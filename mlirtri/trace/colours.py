@@ -1,9 +1,12 @@
-"""Colours of lines by Pygments, once for all lines that differ in their numbers only: most lines of IR do."""
+"""Colours of lines of IR and code by Pygments, for trace pages and for cells of notebooks.
+
+A page has them once for all lines that differ in their numbers only, as most lines of IR do.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from html import escape
 from typing import Any
@@ -119,3 +122,32 @@ def _lexer(kind: str) -> Lexer | None:
         return get_lexer_by_name(_LEXERS[kind])
     except (KeyError, ClassNotFound):
         return None
+
+
+_MOST_LINES = 2000
+"""Lines of a text beyond which a cell shows the first of them only."""
+_STYLE = """<style>
+.mlirtri-texts pre { font-size: 12px; line-height: 1.4; overflow-x: auto; margin: .2rem 0 .6rem; }
+.mlirtri-texts i { font-style: normal; }
+.mlirtri-texts .k, .mlirtri-texts .kn, .mlirtri-texts .kd { color: #a626a4; }
+.mlirtri-texts .kt { color: #0b7285; }
+.mlirtri-texts .nv { color: #2b66c9; }
+.mlirtri-texts .nf { color: #7a4fd0; }
+.mlirtri-texts .nc, .mlirtri-texts .nb { color: #0a7d45; }
+.mlirtri-texts .m, .mlirtri-texts .mi, .mlirtri-texts .mf, .mlirtri-texts .no { color: #b05c00; }
+.mlirtri-texts .s, .mlirtri-texts .s1, .mlirtri-texts .s2 { color: #2b7a0b; }
+.mlirtri-texts summary { cursor: pointer; font-family: monospace; }
+</style>"""
+
+
+def texts_html(texts: Iterable[tuple[str, str, str, str]]) -> str:
+    """Return texts as folded sections; each is a name, a note, the kind of IR, and the text."""
+    sections = []
+    for name, note, kind, text in texts:
+        lines = text.splitlines()
+        rest = f"\n… {len(lines) - _MOST_LINES} more lines" if len(lines) > _MOST_LINES else ""
+        code = "\n".join(coloured(kind, line) for line in lines[:_MOST_LINES])
+        sections.append(
+            f"<details><summary>{escape(name)} <small>{escape(note)}</small></summary><pre>{code}{rest}</pre></details>"
+        )
+    return f'{_STYLE}<div class="mlirtri-texts">{"".join(sections)}</div>'

@@ -34,7 +34,7 @@ def _become(arguments: list[str], folder: str, environment: dict[str, str], stre
     os.environ.update(environment)
     sys.argv = arguments
     if arguments[0] == "mlirtri":
-        from mlirtri.cli.main import main
+        from mlirtri.cli.entry import main
 
         sys.exit(main())
     sys.path.insert(0, folder)

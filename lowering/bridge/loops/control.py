@@ -19,7 +19,7 @@ from mlirtri.lowering.bridge.loops.memory import is_number, product
 from mlirtri.lowering.bridge.loops.statements import LoopTranslation, sequence, statement
 from mlirtri.lowering.bridge.loops.values import Meaning, Scalar, ScalarBuffer, part_dtypes
 from mlirtri.lowering.bridge.scalar.rules import literal
-from mlirtri.lowering.core.loop_attributes import BLOCKS, NARROWED_SUM, STAGES, TRIPS
+from mlirtri.lowering.core.stage import BLOCKS, NARROWED_SUM, STAGES, TRIPS
 from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.toolchain.tvm_names import LOCATION, PARALLEL, Analyzer, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir

@@ -22,7 +22,7 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.loops import control as loop_control
 from mlirtri.lowering.bridge.loops.statements import STATEMENTS, LoopTranslation, sequence
 from mlirtri.lowering.bridge.scalar.rules import SCALAR_RULES
-from mlirtri.lowering.core.loop_attributes import TILE_KERNEL
+from mlirtri.lowering.core.stage import TILE_KERNEL
 from mlirtri.lowering.core.untranslatable import refuse
 from mlirtri.lowering.mlir.reading import dtype_of, is_shaped
 from mlirtri.lowering.tir.statements import index

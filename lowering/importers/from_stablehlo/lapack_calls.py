@@ -75,12 +75,7 @@ def _traced(routine: str, options: dict[str, int], kinds: list[ir.RankedTensorTy
 
     from mlirtri.lowering.importers.from_torch.decompositions.matrices.lapack import Routine
     from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
-    from mlirtri.lowering.importers.from_torch.graph_passes import (
-        constant_quotients,
-        empty_results,
-        items,
-        python_numbers,
-    )
+    from mlirtri.lowering.importers.from_torch.graph_passes import items, known_results, python_numbers
     from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph
     from mlirtri.lowering.importers.from_torch.tracing.tracing import EXPORTING
 
@@ -90,8 +85,10 @@ def _traced(routine: str, options: dict[str, int], kinds: list[ir.RankedTensorTy
         warnings.simplefilter("ignore", FutureWarning)
         exported = torch.export.export(Routine(routine, options), examples)
         module = exported.run_decompositions(decompositions()).graph_module
-    for rewrite_graph in (items.rewrite, python_numbers.rewrite, constant_quotients.rewrite, empty_results.rewrite):
-        rewrite_graph(module.graph)
+    items.rewrite(module.graph)
+    python_numbers.rewrite(module.graph)
+    known_results.fold_quotients(module.graph)
+    known_results.empty_results(module.graph)
     module.recompile()
     return TorchGraph(module, {})
 

@@ -15,8 +15,7 @@ from math import prod
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import bufferization, func, ir, linalg, memref, operations_named, public_functions
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.core.loop_attributes import TILE_KERNEL
-from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.stage import TILE_KERNEL, CompileContext
 from mlirtri.lowering.external.calls import refuse_without_tvm
 from mlirtri.lowering.fusion.cost_guard import RESHAPES
 from mlirtri.lowering.mlir.aliasing import is_content_of, may_share

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, memref, operations_named, scf
-from mlirtri.lowering.core.loop_attributes import BLOCKS, TRIPS
+from mlirtri.lowering.core.stage import BLOCKS, TRIPS
 from mlirtri.lowering.dependence.declared_loops import PARALLEL
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.cloning import clone_all, replace

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, memref, operations_named, scf
-from mlirtri.lowering.core.loop_attributes import NARROWED_SUM
+from mlirtri.lowering.core.stage import NARROWED_SUM
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.cloning import clone
 from mlirtri.lowering.mlir.index_values import index_constant

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mlirtri.lowering.core.loop_attributes import STAGES
+from mlirtri.lowering.core.stage import STAGES
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
 from mlirtri.lowering.schedule.cpu.loops.nested_products import flat, with_allocations_inside

@@ -18,7 +18,7 @@ from typing import Any
 
 from mlirtri.errors import Note, UnsupportedOperationError
 from mlirtri.lowering.codegen.targets import SHARED_LIMITS, shared_limits
-from mlirtri.lowering.core.loop_attributes import TILE_KERNEL
+from mlirtri.lowering.core.stage import TILE_KERNEL
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.loops.accesses import is_scalar
 from mlirtri.lowering.schedule.cpu.loops.interchange import prepare

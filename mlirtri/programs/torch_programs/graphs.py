@@ -13,22 +13,11 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from mlirtri.dialect.bindings.mlir import without_as_strided
 from mlirtri.errors import KernelTypeError, UnsupportedOperationError
 from mlirtri.lowering.importers.from_torch.graph_passes import (
-    constant_quotients as torch_quotients,
-)
-from mlirtri.lowering.importers.from_torch.graph_passes import (
-    dynamic_views as torch_views,
-)
-from mlirtri.lowering.importers.from_torch.graph_passes import (
-    empty_results as torch_empties,
-)
-from mlirtri.lowering.importers.from_torch.graph_passes import (
-    items as torch_items,
-)
-from mlirtri.lowering.importers.from_torch.graph_passes import (
-    masked_writes as torch_writes,
-)
-from mlirtri.lowering.importers.from_torch.graph_passes import (
-    python_numbers as torch_numbers,
+    dynamic_views,
+    items,
+    known_results,
+    masked_writes,
+    python_numbers,
 )
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph, span_of_node
 from mlirtri.programs.torch_programs.calling_convention import ArgumentLeaf, Calling, Returned, Sizes
@@ -40,13 +29,13 @@ _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 def split_program(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Calling]:
     """Return the parts of `program`, whose graph is changed; raises `KernelError`."""
     graph = program.graph_module.graph
-    torch_writes.rewrite(graph)
+    masked_writes.rewrite(graph)
     _keep_own_messages(graph)
-    torch_items.rewrite(graph)
-    torch_numbers.rewrite(graph)
-    torch_views.rewrite(graph)
-    torch_quotients.rewrite(graph)
-    torch_empties.rewrite(graph)
+    items.rewrite(graph)
+    python_numbers.rewrite(graph)
+    dynamic_views.rewrite(graph)
+    known_results.fold_quotients(graph)
+    known_results.empty_results(graph)
     bound, tensors, inputs = _inputs(program, graph)
     positions = {leaf.name: position for position, leaf in enumerate(inputs) if not leaf.is_constant}
     draws = lifted(program.graph_module, positions)

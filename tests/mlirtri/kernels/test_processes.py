@@ -18,8 +18,7 @@ import pytest
 
 import mlirtri as mt
 from mlirtri.cli.main import run_command
-from mlirtri.compiler.last_failures import keep_failures, last_failures
-from mlirtri.compiler.records import COMPILING
+from mlirtri.compiler.records import COMPILING, keep_failures, last_failures
 from mlirtri.errors import KernelMemoryError, UnknownOptionError
 from mlirtri.lowering.core import tuning
 
@@ -242,7 +241,7 @@ def test_no_stage_needs_a_folder_for_temporary_files(monkeypatch):
 def test_a_command_that_writes_to_a_full_disk_says_so(tmp_path):
     file = tmp_path / "add.py"
     file.write_text("import mlirtri as mt\n@mt.jit\ndef add(a):\n    return a + a\n")
-    command = "import sys; from mlirtri.cli.main import main; main()"
+    command = "import sys; from mlirtri.cli.entry import main; main()"
     with open("/dev/full", "w") as full:
         finished = subprocess.run(
             [sys.executable, "-c", command, "emit", str(file), "--stage=tri", "--arg", "a=f32[3]"],

@@ -3,12 +3,11 @@
 *Takes* the graph of a `torch.export.ExportedProgram`. *Gives* it, changed in place. *Refuses* writes at a
 data-dependent number of indices with an unknown number of values (`masked_writes.py`).
 
-`mlirtri/programs/torch_programs/graphs.py`, the only importer, runs them in this order:
+`mlirtri/programs/torch_programs/graphs.py` runs them in this order; `from_stablehlo` runs some, on LAPACK's routines:
 
 - `masked_writes.py`: common subexpressions of `nonzero`, so that sizes agree
 - `items.py`: arithmetic on `item()`, on rank-0 tensors
 - `python_numbers.py`: arithmetic on sizes and Python numbers
 - `dynamic_views.py`: views with several dynamic sizes
-- `constant_quotients.py`: rounded quotients of integer constants
-- `empty_results.py`: tensors without elements
+- `known_results.py`: rounded quotients of integer constants, and tensors without elements
 """

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.bindings.mlir import arith, ir, math
-from mlirtri.lowering.importers.normalize.arithmetic.rules import compare, known_integer, literal, total, width_of
+from mlirtri.lowering.importers.normalize.arithmetic.rules import compare, literal, total, width_of
+from mlirtri.lowering.mlir.reading import integer_constant
 
 Binary = Callable[[ir.Value, ir.Value], ir.Value]
 
@@ -24,7 +25,7 @@ def _signed_division(name: str, builder: Binary, by_minus_one: Callable[[ir.Valu
         x, y = operation.operands
         if width_of(x.type) == 1:
             return [_of_one_bit(operation)]
-        if known_integer(y) not in (None, 0, -1):
+        if integer_constant(y) not in (None, 0, -1):
             return None
         zero = literal(x.type, 0)
         is_zero, is_minus_one = compare("eq", y, zero), compare("eq", y, literal(x.type, -1))
@@ -44,7 +45,7 @@ def _unsigned_division(name: str, builder: Binary) -> None:
         x, y = operation.operands
         if width_of(x.type) == 1:
             return [_of_one_bit(operation)]
-        if known_integer(y) not in (None, 0):
+        if integer_constant(y) not in (None, 0):
             return None
         zero = literal(x.type, 0)
         is_zero = compare("eq", y, zero)
@@ -62,7 +63,7 @@ for _name in ("divui", "remui", "ceildivui"):
 def _shift(operation: ir.Operation) -> Sequence[ir.Value] | None:
     x, amount = operation.operands
     width, builder = width_of(x.type), getattr(arith, operation.name.removeprefix("arith."))
-    constant_amount = known_integer(amount)
+    constant_amount = integer_constant(amount)
     if constant_amount is not None and 0 <= constant_amount < width:
         return None
     is_in_range = (

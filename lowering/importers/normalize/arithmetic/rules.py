@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.bindings.mlir import arith, ir
-from mlirtri.lowering.mlir.reading import defined_by, scalar_constant
 
 Rule = Callable[[ir.Operation], Sequence[ir.Value] | None]
 RULES: Registry[str, Rule] = Registry("rule of defined arithmetic")
@@ -31,13 +30,6 @@ def literal(kind: ir.Type, value: float | int) -> ir.Value:
 def width_of(kind: ir.Type) -> int:
     """Return the width in bits of an integer or float type; an index has 64."""
     return 64 if isinstance(kind, ir.IndexType) else kind.width
-
-
-def known_integer(value: ir.Value) -> int | None:
-    """Return the value of an integer constant; None for any other value."""
-    operation = defined_by(value, "arith.constant")
-    constant = None if operation is None else scalar_constant(operation.attributes["value"])
-    return None if constant is None or isinstance(constant, float) else int(constant)
 
 
 def compare(predicate: str, x: ir.Value, y: ir.Value) -> ir.Value:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlirtri.lowering.core.loop_attributes import NARROWED_SUM
+from mlirtri.lowering.core.stage import NARROWED_SUM
 from mlirtri.lowering.schedule.cpu.common.nest import with_accesses
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip, strip_loop
 from mlirtri.lowering.schedule.cpu.loops.reductions import PARTIAL_VECTORS, Sum, combined, in_vectors, started, sums_of

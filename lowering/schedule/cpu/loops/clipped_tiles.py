@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.lowering.core.loop_attributes import STAGES
+from mlirtri.lowering.core.stage import STAGES
 from mlirtri.lowering.schedule.cpu.loops.interchange import prepare, with_parts
 from mlirtri.lowering.schedule.cpu.loops.nested_products import with_allocations_inside
 from mlirtri.lowering.schedule.cpu.loops.perfect_nests import nest_of

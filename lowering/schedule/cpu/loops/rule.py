@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.lowering.core.loop_attributes import TILE_KERNEL, TRIPS
+from mlirtri.lowering.core.stage import TILE_KERNEL, TRIPS
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.parallel import CALL_COST, PARALLEL_STEPS, profitable
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, last_strip, rest_loop, strip_loop

@@ -1,4 +1,7 @@
-"""Trace pages that are written while a kernel is compiled, so that a crash leaves what there was: ``MLIRTRI_TRACE``."""
+"""What trace pages show of a compilation, and the pages of ``MLIRTRI_TRACE``.
+
+The latter are written after each stage while a kernel is compiled, so that a crash leaves the stages before it.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,40 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from mlirtri.compiler.printing import complete, readable
+from mlirtri.compiler.records import Compilation, StageRecord
 from mlirtri.errors import KernelError
 from mlirtri.lowering.core.stage import CompileContext, Stage
 from mlirtri.trace.data import Trace, TracedKernel, TracedText
 
+LONGEST = 20_000_000
+"""Characters of a text beyond which a page leaves it out: a browser would not show it."""
 _WRITTEN: set[Path] = set()
 """Pages of this process: a second specialization of a kernel has one of its own."""
+
+
+def texts_of(compilation: Compilation) -> tuple[TracedText, ...]:
+    """Return the texts of a compilation, the passes of a stage before the stage."""
+    context = compilation.context
+    return tuple(text for record in compilation.records.values() for text in _texts_of_stage(record, context))
+
+
+def _texts_of_stage(record: StageRecord, context: CompileContext) -> list[TracedText]:
+    stage = record.stage
+    located = record.complete() if stage.kind == "mlir" else None
+    text = TracedText(stage.name, None, stage.kind, _short(record.readable()), record.seconds or None, complete=located)
+    return [*_texts_of_passes(stage, context), text]
+
+
+def _texts_of_passes(stage: Stage, context: CompileContext) -> list[TracedText]:
+    name, kind = stage.name, stage.kind
+    return [
+        TracedText(name, step.name, kind, _short(step.text), step.seconds, step.changed, is_upstream=not step.is_ours)
+        for step in context.passes.get(name, ())
+    ]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{len(text)} characters are left out: see MLIRTRI_DUMP_DIR"
 
 
 class LiveTrace:
@@ -27,21 +57,13 @@ class LiveTrace:
 
     def stage(self, stage: Stage, ir: Any, context: CompileContext) -> None:
         """Add a stage that is done, with its passes, and write the page."""
-        self._add_passes(stage.name, stage.kind, context)
-        located = complete(stage.kind, ir) if stage.kind == "mlir" else None
-        self._texts.append(TracedText(stage.name, None, stage.kind, readable(stage.kind, ir), complete=located))
+        self._texts += _texts_of_stage(StageRecord(stage, 0.0, ir), context)
         self._write(context, None)
 
     def failed(self, stage: Stage, error: KernelError, context: CompileContext) -> None:
         """Add the passes of the stage that failed, and what the error says: it has the reproducer's command."""
-        self._add_passes(stage.name, stage.kind, context)
+        self._texts += _texts_of_passes(stage, context)
         self._write(context, f"stage {stage.name!r} failed: {error}")
-
-    def _add_passes(self, stage: str, kind: str, context: CompileContext) -> None:
-        for step in context.passes.get(stage, ()):
-            self._texts.append(
-                TracedText(stage, step.name, kind, step.text, step.seconds, step.changed, is_upstream=not step.is_ours)
-            )
 
     def _write(self, context: CompileContext, failure: str | None) -> None:
         from mlirtri.trace.page import write_page  # loads Pygments

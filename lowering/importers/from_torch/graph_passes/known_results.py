@@ -1,8 +1,9 @@
-"""Compute rounded quotients of integer constants, whose folder in torch-mlir divides them as unsigned numbers.
+"""Replace nodes whose results are known before the program runs: quotients of constants, tensors without elements.
 
     div(full([2], -7), full([2], 2), rounding_mode="floor")   ──►   full([2], -4)
+    linalg_eig(x) : [0, 3], [0, 3, 3]                         ──►   empty([0, 3]), empty([0, 3, 3])
 
-Only tensors of one number are folded there, so that only those are computed here.
+torch-mlir's folder divides constants of one number as unsigned ones. It lacks many operators for empty tensors.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ FILLED_LIKE = frozenset(
 MOST_ELEMENTS = 1 << 20
 
 
-def rewrite(graph: Graph) -> None:
+def fold_quotients(graph: Graph) -> None:
     """Replace the quotients of `graph`, and of the graphs of its loops and branches, in place."""
     for module in graph.owning_module.modules() if graph.owning_module is not None else ():
         if isinstance(module, torch.fx.GraphModule):
-            _rewrite_one(module.graph)
+            _fold_in(module.graph)
 
 
-def _rewrite_one(graph: Graph) -> None:
+def _fold_in(graph: Graph) -> None:
     values: dict[Node, torch.Tensor | None] = {}
     for node in list(graph.nodes):
         if node.op != "call_function" or node.target is not aten.div.Tensor_mode:
@@ -80,3 +81,43 @@ def _nodes(arguments: Any) -> list[Node]:
     nodes: list[Node] = []
     torch.fx.map_arg(arguments, nodes.append)
     return nodes
+
+
+def empty_results(graph: Graph) -> None:
+    """Replace by `empty` what only creates tensors without elements, in place; what raises or writes is kept."""
+    for node in list(graph.nodes):
+        if not _is_pure(node):
+            continue
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and _has_no_elements(value):
+            _replace(graph, node, value)
+        elif isinstance(value, (tuple, list)) and value and all(map(_has_no_elements, value)):
+            for user in list(node.users):
+                _replace(graph, user, user.meta["val"])
+            if not node.users:
+                graph.erase_node(node)
+
+
+def _is_pure(node: Node) -> bool:
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    return not (node.target._schema.is_mutable or node.is_impure() or node.target is aten.empty.memory_format)
+
+
+def _has_no_elements(value: Any) -> bool:
+    if not isinstance(value, torch.Tensor):
+        return False
+    sizes = list(value.shape)
+    return all(type(size) is int for size in sizes) and 0 in sizes
+
+
+def _replace(graph: Graph, node: Node, value: torch.Tensor) -> None:
+    part = torch.empty_like(value, dtype=value.dtype.to_real()) if value.dtype.is_complex else value
+    with graph.inserting_before(node):
+        empty = graph.call_function(aten.empty.memory_format, (list(value.shape),), {"dtype": part.dtype})
+        empty.meta = {key: fact for key, fact in node.meta.items() if key != "tensor_meta"} | {"val": part}
+        if value.dtype.is_complex:
+            empty = graph.call_function(aten.complex.default, (empty, empty))
+            empty.meta = dict(node.meta)
+    node.replace_all_uses_with(empty)
+    graph.erase_node(node)
