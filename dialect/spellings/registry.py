@@ -15,11 +15,11 @@ from mlirtri.errors import nearest
 # Importing a file registers its spellings; methods share functions of the libraries before them.
 from mlirtri.dialect.spellings.numpy_api import (  # noqa: F401 # isort: skip
     ufuncs, reductions, composed_functions, arrays, shapes, creation, selection, sequences, quantiles, statistical,
-    products, linear_algebra, positions, refused,
+    products, linear_algebra, fourier, positions, refused,
 )  # fmt: skip
 from mlirtri.dialect.spellings.torch_api import (  # noqa: F401 # isort: skip
     elementwise, arrays as torch_arrays, shapes as torch_shapes, sequences as torch_sequences,
-    products as torch_products, networks, windows,
+    products as torch_products, fourier as torch_fourier, networks, windows,
 )  # fmt: skip
 from mlirtri.dialect.spellings.kernel_api import (  # noqa: F401 # isort: skip
     math_functions, methods, in_place, mlirtri_functions, complex_numbers,

@@ -117,6 +117,8 @@ AREAS: dict[str, tuple[Row, ...]] = {
         Row("functions, methods, ufunc methods", "see the [operations](operations.md)", f"{CALLS}::test_compiled_calls"),
         Row("`np.linalg.solve`, `inv`, `det`, `cholesky`", "written in the kernel language; `LinAlgError` after the call",
             f"{ALGEBRA}::test_linear_algebra"),
+        Row("`np.fft`, `torch.fft`", "transforms of axes of static length, in float64 and rounded once",
+            "dialect/spellings/test_fourier_calls.py::test_same_call_same_result"),
         Row("complex64, complex128", "arithmetic and elementary functions", f"{COMPLEX}::complex128"),
         Row("`a[mask]` returned, its `len`", "the length is that of the run", f"{FLOW}::lengths_differ_by_branch"),
         Row("`np.random`", "make random numbers outside and pass them", f"{ERRORS}::random", refused=True),

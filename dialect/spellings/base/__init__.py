@@ -8,6 +8,7 @@ Read in this order:
 - `spelling.py`: `Spelling`, the `Builder` protocol, `register` and the decorator `spelling`.
 - `helpers.py`: axes, shapes and compile-time values of arguments.
 - `einsum.py`: contractions of labelled axes.
+- `fourier.py`: discrete Fourier transforms of one axis.
 
 The other packages of `dialect.spellings` may import it; `mlirtri/pages` reads `Spelling`.
 """

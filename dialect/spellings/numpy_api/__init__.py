@@ -6,8 +6,8 @@
 One file per kind of function: `ufuncs.py` (and their methods, ``np.add.outer``), `reductions.py`, `statistical.py`,
 `quantiles.py`, `composed_functions.py` (functions composed of ufuncs), `arrays.py` and `shapes.py` (axes, joining,
 padding), `creation.py`, `sequences.py` (scans, sorts, histograms), `positions.py` (take, gather, grids of indices),
-`selection.py` (nonzero, unique, choose), `products.py` (einsum, tensordot, cross), `linear_algebra.py`, `refused.py`
-(what kernels refuse, and why). Read `ufuncs.py` first.
+`selection.py` (nonzero, unique, choose), `products.py` (einsum, tensordot, cross), `linear_algebra.py`, `fourier.py`,
+`refused.py` (what kernels refuse, and why). Read `ufuncs.py` first.
 
 `torch_api` and `kernel_api` share some of its functions; otherwise only `spellings/registry.py` imports it.
 """

@@ -4,7 +4,8 @@
 *Refuses* what the function refuses, and parameters that mlirtri does not support.
 
 One file per kind of function: `elementwise.py`, `arrays.py` (creation, reductions), `shapes.py`, `sequences.py` (scans,
-sorts, searches), `products.py`, `networks.py` (activations, norms, attention), `windows.py` (convolutions, pooling).
+sorts, searches), `products.py`, `fourier.py`, `networks.py` (activations, norms, attention),
+`windows.py` (convolutions, pooling).
 Read `elementwise.py` first.
 
 `kernel_api` shares some of its functions; otherwise only `spellings/registry.py` imports it.

@@ -202,6 +202,11 @@ def split(b: Language, x: Any, sections_or_indices: Any, axis: Any = 0) -> tuple
     x = b.tensor(x)
     axis = axis_of(axis, x.type.rank)
     size = x.type.shape[axis]
+    if is_dynamic(size):
+        raise KernelTypeError(
+            f"axis {axis} of {x.type} does not split: its size is known at run time only",
+            help="annotate that size with int, or slice it: x[:n], x[n:]",
+        )
     if isinstance(sections_or_indices, (tuple, list)):
         cuts = [min(max(cut + size if cut < 0 else cut, 0), size) for cut in integers(sections_or_indices, "a cut")]
     else:
@@ -215,7 +220,8 @@ def split(b: Language, x: Any, sections_or_indices: Any, axis: Any = 0) -> tuple
 
 
 def slice_axis(b: Language, x: TriValue, axis: int, start: int, stop: int) -> TriValue:
-    return strided(b, x, [range(start, stop) if i == axis else range(n) for i, n in enumerate(x.type.shape)])
+    """Return ``x[…, start:stop, …]``; other axes may have run-time sizes."""
+    return b.cut(x, axis, slice(start, stop))
 
 
 def strided(b: Language, x: TriValue, ranges: Sequence[range]) -> TriValue:
