@@ -124,6 +124,53 @@ func.func @contraction(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>, %c: tensor<4x1
 
 // -----
 
+// spread-reshapes: a softmax takes heads as one axis, the product behind it by groups.
+// CHECK-LABEL: func.func @undone
+// CHECK-NOT: tensor.collapse_shape
+// CHECK: linalg.generic {{.*}}["parallel", "parallel", "reduction"]{{.*}} ins(%{{.*}} : tensor<2x4x8xf32>)
+// CHECK: arith.maximumf
+// CHECK-NOT: tensor.expand_shape
+// CHECK: return %{{.*}} : tensor<2x4x5xf32>
+#row = affine_map<(i, j) -> (i)>
+#id = affine_map<(i, j) -> (i, j)>
+#left = affine_map<(g, h, j, k) -> (g, h, k)>
+#right = affine_map<(g, h, j, k) -> (g, k, j)>
+#out = affine_map<(g, h, j, k) -> (g, h, j)>
+func.func @undone(%x: tensor<2x4x8xf32>, %v: tensor<2x8x5xf32>) -> tensor<2x4x5xf32> {
+  %lowest = arith.constant 0xFF800000 : f32
+  %zero = arith.constant 0.0 : f32
+  %s = tensor.collapse_shape %x [[0, 1], [2]] : tensor<2x4x8xf32> into tensor<8x8xf32>
+  %e = tensor.empty() : tensor<8xf32>
+  %f = linalg.fill ins(%lowest : f32) outs(%e : tensor<8xf32>) -> tensor<8xf32>
+  %m = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%s : tensor<8x8xf32>) outs(%f : tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.maximumf %o, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<8xf32>
+  %g = tensor.empty() : tensor<8x8xf32>
+  %d = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %m : tensor<8x8xf32>, tensor<8xf32>) outs(%g : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.subf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<8x8xf32>
+  %w = tensor.expand_shape %d [[0, 1], [2]] output_shape [2, 4, 8] : tensor<8x8xf32> into tensor<2x4x8xf32>
+  %n = tensor.empty() : tensor<2x4x5xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%n : tensor<2x4x5xf32>) -> tensor<2x4x5xf32>
+  %r = linalg.generic {indexing_maps = [#left, #right, #out],
+      iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%w, %v : tensor<2x4x8xf32>, tensor<2x8x5xf32>) outs(%z : tensor<2x4x5xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    %0 = arith.addf %o, %p : f32
+    linalg.yield %0 : f32
+  } -> tensor<2x4x5xf32>
+  return %r : tensor<2x4x5xf32>
+}
+
+// -----
+
 // start-products-from-zero: a bias is an addition.
 // CHECK-LABEL: func.func @bias
 // CHECK: linalg.fill

@@ -8,6 +8,7 @@
 - `transposed_convolutions.py`: convolutions of dilated images → dense ones
 - `channels_last.py`: convolutions between transposes
 - `cheap_producers.py`: cheap operations of dynamic size, once per reader
+- `spread_reshapes.py`: reshapes that are undone behind several readers
 - `cost_guard.py`: producers that must not fuse
 - `explain.py`: why two operations fused, or did not
 

@@ -9,7 +9,13 @@ from dataclasses import replace
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.fusion import channels_last, cheap_producers, cost_guard, transposed_convolutions
+from mlirtri.lowering.fusion import (
+    channels_last,
+    cheap_producers,
+    cost_guard,
+    spread_reshapes,
+    transposed_convolutions,
+)
 from mlirtri.lowering.mlir.linalg_builder import generic, loop_extents, zero
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
@@ -27,6 +33,11 @@ FUSE = (
     Pass("cse", "bodies that became equal after fusion are computed once"),
     Pass("func.func(linalg-fuse-elementwise-ops)", "takes the fusions that merging operands opened"),
     Pass("canonicalize", "leaves no unused operand, empty or dead operation behind"),
+)
+
+AGAIN = (
+    Pass("func.func(linalg-fuse-elementwise-ops)", "reshapes with one reader move through it"),
+    Pass("canonicalize", "reshapes that meet their inverse cancel out"),
 )
 
 TIDY = (
@@ -51,10 +62,19 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("copy-cheap-producers", cheap_producers.rewrite, module, context)
         run_rewrite("guard-producers", cost_guard.guard, module, context)
         run_passes(module, FUSE, context)
+        _spread_reshapes(module, context)
         run_rewrite("release-producers", cost_guard.release, module, context)
         if _reshapes_after_tidying(module, context) < _reshapes(module):
             run_passes(module, TIDY, context)
     return module
+
+
+def _spread_reshapes(module: ir.Module, context: CompileContext) -> None:
+    for _ in range(spread_reshapes.ROUNDS):
+        if not spread_reshapes.is_needed(module):
+            return
+        run_rewrite("spread-reshapes", spread_reshapes.rewrite, module, context)
+        run_passes(module, AGAIN, context)
 
 
 def _reshapes(module: ir.Module) -> int:

@@ -68,6 +68,9 @@ REWRITES = {
     "copy-cheap-producers": OwnPass(
         "mlirtri.lowering.fusion.cheap_producers", "rewrite", "cheap operations of open sizes are copied to readers"
     ),
+    "spread-reshapes": OwnPass(
+        "mlirtri.lowering.fusion.spread_reshapes", "rewrite", "reshapes that are undone behind several readers move"
+    ),
     "drop-unread-results": OwnPass("mlirtri.lowering.bridge.unread_results", "rewrite", "unread results go"),
     "insert-into-latest": OwnPass(f"{_BUFFERIZE}.destinations", "insert_into_latest", "slices go into the latest"),
     "splats-to-fills": OwnPass(f"{_BUFFERIZE}.reuse", "splats_to_fills", "constants of one value become fills"),

@@ -76,7 +76,7 @@ def chain_of(function: PrimFunc) -> Chain | None:
 
 def _chain(nests: list[BlockNest], products: dict[int, Product], outputs: Sequence[Any]) -> Chain | None:
     start, end = products
-    first, second = map(_without_rows_of_one, products.values())
+    first, second = map(_with_one_row_axis, products.values())
     scores, middle = _scores(first, nests[start + 1 : end])
     if start != 0 or not middle or len(first.rows) != 1 or len(second.rows) != 1:
         return None
@@ -107,8 +107,10 @@ def _chain(nests: list[BlockNest], products: dict[int, Product], outputs: Sequen
     return chain if _fits(chain, axis_of) else None
 
 
-def _without_rows_of_one(product: Product) -> Product:
-    rows = tuple(axis for axis in product.rows if axis.extent > 1) or product.rows[-1:]
+def _with_one_row_axis(product: Product) -> Product:
+    """Return the product with its innermost row axis alone as rows: heads of a group that share keys are a batch."""
+    long = [axis for axis in product.rows if axis.extent > 1] or list(product.rows)
+    rows = tuple(long[-1:])
     return replace(product, rows=rows, batch=(*product.batch, *(axis for axis in product.rows if axis not in rows)))
 
 

@@ -189,6 +189,25 @@ def test_keys_that_heads_share_are_not_copied():
     torch.testing.assert_close(program(q, k, v), expected, rtol=2e-5, atol=2e-5)
 
 
+class GroupedHeads(torch.nn.Module):
+    """Two heads of keys for six of queries, repeated as language models do it, with the heads merged behind."""
+
+    def forward(self, q, k, v):
+        k, v = (x[:, :, None].expand(1, 2, 3, 40, 16).reshape(1, 6, 40, 16) for x in (k, v))
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return y.transpose(1, 2).reshape(1, 40, 96)
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_attention_of_grouped_heads_is_one_kernel(pipeline):
+    q, k, v = tensors((1, 6, 40, 16), (1, 2, 40, 16), (1, 2, 40, 16))
+    program = mt.from_torch(GroupedHeads(), (q, k, v)).compile(pipeline=pipeline)
+    torch.testing.assert_close(program(q, k, v), GroupedHeads()(q, k, v), rtol=2e-5, atol=2e-5)
+    if pipeline == "linalg":
+        assert program.ir["scheduled"].count('"mlirtri.schedule": "Attention"') == 1
+        assert '"mlirtri.schedule": "Rows"' not in program.ir["scheduled"]
+
+
 def test_imported_attention_is_one_kernel_in_relax():
     """torch-mlir's maximum comes with an index, which nobody reads."""
     q, k, v = tensors((2, 24, 16), (2, 30, 16), (2, 30, 16))
