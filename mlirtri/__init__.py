@@ -58,8 +58,9 @@ __all__ = [
     "Config", "JitFunction", "Kernel", "KernelError", "Macro", "Pipeline", "Ref", "Stage", "StridedTensor", "Tensor",
     "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xor", "autotune",
     "compare", "device", "device_print", "dyn", "from_jax", "from_mlir", "from_onnx", "from_relax",
-    "from_stablehlo", "from_torch", "from_tosa", "graph", "jit", "lit", "load", "macro", "ndrange", "prange", "ptr",
-    "relax", "resume", "serial", "static", "static_range", "tensorir", "testing", "torch_op", "torch_report", "tune",
+    "from_stablehlo", "from_torch", "from_tosa", "graph", "jit", "lit", "load", "macro", "ndrange", "prange",
+    "profile", "ptr", "relax", "resume", "serial", "static", "static_range", "tensorir", "testing", "torch_op",
+    "torch_report", "tune",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from mlirtri.kernels.session import resume
     from mlirtri.measure.autotuning import autotune
     from mlirtri.measure.comparison import compare
+    from mlirtri.measure.profile import profile
     from mlirtri.measure.tuning import tune
     from mlirtri.programs.mlir_program import from_mlir, from_tosa
     from mlirtri.programs.onnx_program import from_onnx
@@ -87,6 +89,7 @@ _LAZY = {
     "jit": "mlirtri.kernels.jit",
     "JitFunction": "mlirtri.kernels.jit",
     "compare": "mlirtri.measure.comparison",
+    "profile": "mlirtri.measure.profile",
     "autotune": "mlirtri.measure.autotuning",
     "Config": "mlirtri.kernels.configuration",
     "torch_op": "mlirtri.programs.torch_programs.custom_op",

@@ -27,7 +27,9 @@ from mlirtri.lowering.toolchain.tvm_names import (
     ir,
     relax,
     s_tir,
+    structural_map,
     structural_walk,
+    tirx,
 )
 
 CALLS = frozenset({
@@ -223,11 +225,38 @@ def _alone(mod: IRModule, binding: relax.Binding) -> IRModule | None:
 
 
 def estimated_flops(function: PrimFunc) -> int | None:
-    """Return TVM's count of a PrimFunc's arithmetic on elements, functions such as `exp` left out.
+    """Return the arithmetic of a PrimFunc on floating-point elements, functions such as `exp` left out.
 
-    None where it cannot tell, as for loops whose length is known at run time only.
+    None where TVM's estimate cannot tell, as for loops whose length is known at run time only.
     """
+    rules = [
+        (tirx.Let, _let_as_call),
+        (tirx.Add, _as_subtraction),
+        *((kind, _comparison_as_difference) for kind in _COMPARISONS),
+    ]
+    body = structural_map(function.body, rules, order="post")
     try:
-        return int(s_tir.analysis.estimate_tir_flops(IRModule({"main": function})))
+        return int(s_tir.analysis.estimate_tir_flops(IRModule({"main": function.with_body(body)})))
     except (ValueError, TypeError, RuntimeError, *SCHEDULE_ERRORS):
         return None
+
+
+_COMPARISONS = (tirx.GT, tirx.GE, tirx.LT, tirx.LE, tirx.EQ, tirx.NE)
+
+
+def _let_as_call(let: Any) -> Any:
+    """Return a call: TVM's estimate has no rule for `Let`, and adds up the arguments of any call."""
+    return ir.Call(ir.Op.get("prim.likely"), [let.value, let.body], ret_ty=let.body.ty)
+
+
+def _comparison_as_difference(comparison: Any) -> Any:
+    """Return a call with the difference of the operands, which counts as arithmetic on floating-point elements."""
+    if not str(comparison.a.ty.dtype).startswith(("float", "bfloat")):
+        return comparison
+    return ir.Call(ir.Op.get("prim.likely"), [comparison.a - comparison.b], ret_ty=comparison.ty)
+
+
+def _as_subtraction(total: Any) -> Any:
+    """Return one operation for ``a + b * -1.0``, which is how TVM's simplifier writes ``a - b``."""
+    is_product = isinstance(total.b, tirx.Mul) and isinstance(total.b.b, tirx.FloatImm)
+    return total.a - total.b.a if is_product and total.b.b.value == -1.0 else total

@@ -9,7 +9,7 @@ Only `pages` imports it.
 - `options.py`: the options that several share. `emit_command.py`: `mlirtri emit`.
   `run_command.py`: `mlirtri run`. `data_files.py`: its arguments and results in files.
   `repro_command.py`: `mlirtri repro`. `translate_command.py`: `mlirtri translate`.
-  `compare_command.py`: `mlirtri compare`. `trace_command.py`: `mlirtri trace`.
+  `compare_command.py`: `mlirtri compare`. `profile_command.py`: `mlirtri profile`. `trace_command.py`: `mlirtri trace`.
   `difference_commands.py`: `mlirtri diff` and `emit --diff`.
 - `kernel_files.py`: compiles what ``FILE[::name]`` names.
 - `program_files.py`: compiles, translates and reports on programs of files.

@@ -27,6 +27,7 @@ from mlirtri.cli.options import (
     start_option,
     target_option,
 )
+from mlirtri.cli.profile_command import profile
 from mlirtri.cli.repro_command import repro
 from mlirtri.cli.run_command import run
 from mlirtri.cli.terminal import show, waiting
@@ -194,5 +195,5 @@ def serve(idle: float, detach: bool) -> None:
     serve_commands({"mlirtri": run_command, "mlirtri-opt": run_opt}, preload, idle, detach)
 
 
-for _command in (emit, run, repro, translate, compare, diff, trace, cache, *LIT_COMMANDS):
+for _command in (emit, run, repro, translate, compare, profile, diff, trace, cache, *LIT_COMMANDS):
     commands.add_command(_command)

@@ -1,7 +1,7 @@
-"""How fast and how exact kernels are: `compare`, `tune`, `@autotune`.
+"""How fast and how exact kernels are: `compare`, `profile`, `tune`, `@autotune`.
 
 *Takes* jit functions, graphs, programs or files of them, and arguments; abstract ones become random data.
-*Gives* a `Comparison`, a `Tuning`, or the fastest configuration.
+*Gives* a `Comparison`, a `Profile`, a `Tuning`, or the fastest configuration.
 *Refuses* what is none of these (`KernelTypeError`) and arguments that do not fit.
 `cli` and `mlirtri` itself import it. It loads torch.
 
@@ -9,7 +9,8 @@
 - `subjects.py`: what can be compared. `columns.py`: pipelines, targets, schedules, variants.
 - `libraries.py`: NumPy, torch, Numba, … `eager.py`: the plain Python function on torch or NumPy.
 - `tables.py`: for the terminal. `reports.py`: CSV, Markdown, and `report.html`. `changes.py`: since an earlier one.
-- `profile.py`: costs kernel by kernel. `limits.py`: what the machine can do at most.
+- `profile.py`: where the time of a call goes. `launch_costs.py`: costs kernel by kernel. `limits.py`: what the machine
+  can do at most.
 - `why.py`: why a row is slower. `machine_code.py`: what its hot loop is made of. `bisection.py`: where numbers change.
 - `tracing.py`: a trace page of kernels by several pipelines, with costs.
 - `copies.py`: copies of arguments for calls that write them.

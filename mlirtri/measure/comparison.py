@@ -110,12 +110,12 @@ def compared(subject: Subject, columns: Sequence[Column], extras: Extras) -> Com
     reference, expected = _reference(subject, contenders, names)
     for contender in contenders:
         contender.row = _with_errors(contender, names, expected, reference)
-    _time(contenders, named, names, extras.repeat)
+    time_rounds(contenders, subject, names, extras.repeat)
     notes: list[str] = []
     if extras.profile:
-        from mlirtri.measure.profile import add_profiles  # loads what costs are counted in
+        from mlirtri.measure.launch_costs import add_costs  # loads what costs are counted in
 
-        notes += add_profiles(contenders, subject, named, names)
+        notes += add_costs(contenders, subject, names)
     if extras.why:
         from mlirtri.measure.why import why_slower
 
@@ -124,10 +124,10 @@ def compared(subject: Subject, columns: Sequence[Column], extras: Extras) -> Com
         from mlirtri.measure.bisection import bisected
 
         notes += bisected(contenders, subject, expected, names)
-    shown = tuple(f"{name}: {_argument(value)}" for name, value in named.items())
+    run_each(subject.resets)
     targets = ", ".join(dict.fromkeys(str(column.target) for column in columns))
     rows = tuple(contender.row for contender in contenders)
-    return Comparison(subject.name, targets, shown, reference, rows, names, machine(), tuple(notes))
+    return Comparison(subject.name, targets, shown_arguments(named), reference, rows, names, machine(), tuple(notes))
 
 
 def machine() -> str:
@@ -137,6 +137,11 @@ def machine() -> str:
     return f"cpu {host_cpu_digest()}, {host_threads()} threads"
 
 
+def shown_arguments(named: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return each argument with its type, or its value where it has none."""
+    return tuple(f"{name}: {_argument(value)}" for name, value in named.items())
+
+
 def _argument(value: Any) -> str:
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return shown_type(value)
@@ -144,17 +149,23 @@ def _argument(value: Any) -> str:
 
 
 def _compiled(subject: Subject, column: Column) -> Contender:
-    row = Row(column.name)
     try:
         with column.environment():
             kernel = subject.compile(column)
     except KernelError as error:
-        return Contender(replace(row, refusal=str(error)))
+        return Contender(Row(column.name, refusal=str(error)))
+    return contender_of(subject, column, kernel)
+
+
+def contender_of(subject: Subject, column: Column, kernel: Kernel) -> Contender:
+    """Return the row of a compiled kernel, which has run once; its row says why where it does not run."""
     stats = kernel.stats
-    row = replace(row, kernels=stats["kernels"], bytes=stats["bytes"], compile_seconds=dict(stats["compile_seconds"]))
+    row = Row(
+        column.name, kernels=stats["kernels"], bytes=stats["bytes"], compile_seconds=dict(stats["compile_seconds"])
+    )
     values = _on_device_of(column, copied(subject.named) if kernel.writes else dict(subject.named))
     call = subject.call_of(kernel, values)
-    return _first_run(Contender(row, values, kernel.writes, call, kernel=kernel, column=column))
+    return _first_run(Contender(row, values, kernel.writes, call, kernel=kernel, column=column), subject)
 
 
 def _on_device_of(column: Column, values: dict[str, Any]) -> dict[str, Any]:
@@ -171,13 +182,14 @@ def _beside(library: libraries.Library, subject: Subject) -> Contender:
     except Exception as error:
         # Other people's compilers raise anything.
         return Contender(Row(library.name, refusal=_first_line(error)))
-    contender = _first_run(Contender(Row(library.name), values, call=call))
+    contender = _first_run(Contender(Row(library.name), values, call=call), subject)
     contender.writes = written(values, subject.named)
     return contender
 
 
-def _first_run(contender: Contender) -> Contender:
+def _first_run(contender: Contender, subject: Subject) -> Contender:
     assert contender.call is not None
+    run_each(subject.resets)
     try:
         with torch.no_grad(), np.errstate(all="ignore"):
             contender.result = leaves(contender.call())
@@ -202,7 +214,7 @@ def _reference(
         plain = (contender for contender in contenders if contender.row.name == semantics)
         eager = next((contender for contender in plain if contender.result is not None), None)
         if eager is not None and eager.result is not None:
-            wide = _first_run(Contender(Row(""), values, call=subject.plain(values)))
+            wide = _first_run(Contender(Row(""), values, call=subject.plain(values)), subject)
             if wide.result is not None and _shapes(wide.result) == _shapes(eager.result):
                 return f"{semantics} in float64", wide.with_written(names)
             return semantics, eager.with_written(names)
@@ -235,10 +247,27 @@ def _with_errors(contender: Contender, names: Sequence[str], expected: list[np.n
     )  # fmt: skip
 
 
-def _time(contenders: Sequence[Contender], named: Mapping[str, Any], names: Sequence[str], repeat: int | None) -> None:
+def preparation(contender: Contender, subject: Subject, names: Sequence[str]) -> Callable[[], None] | None:
+    """Return what restores these arguments, and what the subject keeps, before a call; None for nothing."""
+    steps = [*subject.resets]
+    if names:
+        steps.append(partial(restore, contender.values, subject.named, names))
+    return partial(run_each, steps) if steps else None
+
+
+def run_each(steps: Sequence[Callable[[], None]]) -> None:
+    """Call each, in order."""
+    for step in steps:
+        step()
+
+
+def time_rounds(
+    contenders: Sequence[Contender], subject: Subject, names: Sequence[str], repeat: int | None
+) -> None:  # fmt: skip
+    """Give the row of each contender that ran its times, from rounds in which they alternate."""
     running = [contender for contender in contenders if contender.runs]
     calls = [
-        Timed(contender.call, partial(restore, contender.values, named, names) if names else None)
+        Timed(contender.call, preparation(contender, subject, names))
         for contender in running
         if contender.call is not None
     ]

@@ -1,161 +1,222 @@
-"""Kernel by kernel: what each launch of a call costs, in every pipeline by the same definitions.
-
-A launch of TVM's code is timed from outside, a loop nest of MLIR's by clocks that a second compilation has inside.
-"""
+"""Where the time of a call goes: `profile` of kernels and programs, by the kernels that a call launches."""
 
 from __future__ import annotations
 
-import re
-import statistics
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
-
-from mlirtri.compiler.records import Compilation
-from mlirtri.errors import KernelError
-from mlirtri.kernels.kernel import Kernel
-from mlirtri.lowering.core.stage import Code, Stage
-from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.pipelines import WITHOUT_TVM, Pipeline, pipeline_for
+from mlirtri.errors import KernelError, UnknownOptionError, did_you_mean
+from mlirtri.kernels.options import Options
+from mlirtri.lowering.core.tracebacks import public
 from mlirtri.measure.columns import Column
-from mlirtri.measure.copies import restore
+from mlirtri.measure.comparison import Contender, Subject, contender_of, machine, run_each, shown_arguments, time_rounds
+from mlirtri.measure.launch_costs import add_costs
 from mlirtri.measure.limits import limits
-from mlirtri.measure.rows import LaunchCost
+from mlirtri.measure.rows import LaunchCost, strict
+from mlirtri.measure.subjects import ProgramSubject, subjects_of
+from mlirtri.measure.tables import shown_number, shown_seconds, table_of, text_of
 
-CALLS = 20
-"""Calls in which launches are timed; the median counts."""
-_LOCATION = re.compile(r'"mlirtri\.loc": "([^"]+)"')
+if TYPE_CHECKING:
+    from rich.console import Group
 
-
-def add_profiles(contenders: Sequence[Any], subject: Any, named: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """Give the row of each contender that ran its launches; return sentences on those that could not be timed."""
-    notes = []
-    for contender in contenders:
-        if not contender.runs or contender.kernel is None or contender.kernel.target.is_cuda:
-            continue
-        try:
-            with torch.no_grad(), np.errstate(all="ignore"):
-                launches = _launches(contender, subject, lambda one=contender: restore(one.values, named, names))
-            contender.row = replace(contender.row, launches=tuple(launches))
-        except KernelError as error:
-            notes.append(f"{contender.row.name}: its kernels could not be timed one by one: {error.message}")
-    return notes
+ORDERS = ("time", "bytes", "flops", "roofline", "launch")
+"""What kernels may be sorted by: the most first, of `roofline` the least; `launch` is the order of the call."""
+HEADINGS = ("kernel", "launches", "time", "share", "bytes", "flops", "roofline", "threads", "line")
 
 
-def _launches(contender: Any, subject: Any, prepare: Callable[[], None]) -> list[LaunchCost]:
+@dataclass(frozen=True)
+class KernelCost(LaunchCost):
+    """What all launches of one kernel cost per call."""
+
+    launches: int = 1
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The result of `profile` for one kernel or program; prints as a table. Times are in seconds."""
+
+    kernel: str
+    pipeline: str
+    target: str
+    arguments: tuple[str, ...]
+    launches: tuple[LaunchCost, ...]
+    """In the order of the call."""
+    call_seconds: float | None
+    """Median time of a call without clocks in it."""
+    call_min: float | None = None
+    call_max: float | None = None
+    notes: tuple[str, ...] = ()
+    machine: str = ""
+    """The processor and the number of threads."""
+    sort: str = "time"
+    """How `kernels` are sorted: one of `ORDERS`."""
+    top: int | None = None
+    """How many kernels are shown; None for all."""
+
+    @property
+    def kernels(self) -> tuple[KernelCost, ...]:
+        """Return the kernels that are shown, sorted; launches of one kernel from one line are together."""
+        groups: dict[tuple[str, str], list[LaunchCost]] = {}
+        for launch in self.launches:
+            groups.setdefault((launch.name, launch.line), []).append(launch)
+        found = [_together(group) for group in groups.values()]
+        return tuple((found if self.sort == "launch" else sorted(found, key=_KEYS[self.sort]))[: self.top])
+
+    @property
+    def kernel_seconds(self) -> float:
+        """Return the time that all launches take together."""
+        return sum(launch.seconds or 0.0 for launch in self.launches)
+
+    def __rich__(self) -> Group:
+        from rich.console import Group
+        from rich.markup import escape
+
+        lines = [_cells(kernel, self.kernel_seconds) for kernel in self.kernels]
+        title = f"{self.kernel}({', '.join(self.arguments)}) on {self.target}, pipeline {self.pipeline}"
+        parts: list[Any] = [escape(title)]
+        parts += [table_of(HEADINGS, lines, left=(0, len(HEADINGS) - 1)), ""] if lines else []
+        return Group(*parts, *map(escape, self._sentences()))
+
+    def __str__(self) -> str:
+        return text_of(self.__rich__())
+
+    def _sentences(self) -> list[str]:
+        distinct = len({(launch.name, launch.line) for launch in self.launches})
+        launches = f"{_counted(len(self.launches), 'launch', 'es')} of {_counted(distinct, 'kernel')}"
+        shown = "" if self.top is None or self.top >= distinct else f", of which {self.top} are shown"
+        lines = [f"{launches}{shown}" if self.launches else f"pipeline {self.pipeline} launches no kernels"]
+        if self.call_seconds is not None:
+            spread = f"{shown_seconds(self.call_min)} … {shown_seconds(self.call_max)}"
+            inside = f"; the kernels alone: {shown_seconds(self.kernel_seconds)}" if self.kernel_seconds else ""
+            lines.append(f"a call takes {shown_seconds(self.call_seconds)} ({spread}){inside}")
+        return [*lines, *self.notes]
+
+    def to_json(self) -> str:
+        """Return strict JSON: `kernels` as they are shown, and every launch in order."""
+        return json.dumps(strict(self.as_data()), indent=2)
+
+    def as_data(self) -> dict[str, Any]:
+        """Return what `to_json` writes."""
+        return {**asdict(self), "kernel_seconds": self.kernel_seconds, "kernels": list(map(asdict, self.kernels))}
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """The result of `profile` for several kernels, in order."""
+
+    profiles: tuple[Profile, ...]
+
+    def __iter__(self) -> Any:
+        return iter(self.profiles)
+
+    def __len__(self) -> int:
+        return len(self.profiles)
+
+    def __getitem__(self, index: int) -> Profile:
+        return self.profiles[index]
+
+    def __rich__(self) -> Group:
+        from rich.console import Group
+
+        return Group(*(part for profile in self.profiles for part in (profile.__rich__(), "")))
+
+    def __str__(self) -> str:
+        return text_of(self.__rich__())
+
+    def to_json(self) -> str:
+        """Return a list of what `Profile.to_json` gives."""
+        return json.dumps([strict(profile.as_data()) for profile in self.profiles], indent=2)
+
+
+@public
+def profile(
+    f: Any, *arguments: Any, pipeline: Any = None, target: str | None = None, schedule: str | None = None,
+    sort: str = "time", top: int | None = None, repeat: int | None = None, **keywords: Any,
+) -> Any:  # fmt: skip
+    """Compile `f`, call it on the arguments, and return what each kernel that a call launches costs.
+
+    `f` is what `compare` takes; a list, or a file of several kernels, gives `Profiles`. `sort` is one of `ORDERS`, and
+    `top` says how many kernels are shown. `repeat` is the number of rounds in which the whole call is timed. Raises the
+    `KernelError` that refuses `f`, and `UnknownOptionError` for an unknown order.
+    """
+    if sort not in ORDERS:
+        known = f"{did_you_mean(sort, ORDERS)}it is one of {', '.join(ORDERS)}"
+        raise UnknownOptionError(f"unknown order {sort!r}", help=known)
+    column = Column("profile", Options(target, pipeline, schedule))
+    subjects = subjects_of(f, arguments, keywords, (column,))
+    found = tuple(replace(_profiled(subject, column, repeat), sort=sort, top=top) for subject in subjects)
+    return found[0] if len(found) == 1 and not isinstance(f, (list, tuple)) else Profiles(found)
+
+
+def _profiled(subject: Subject, column: Column, repeat: int | None) -> Profile:
+    subject.compilations = 1
+    if isinstance(subject, ProgramSubject):
+        subject.takes_states = True
+    with column.environment():
+        kernel = subject.compile(column)
+    # What the kernel's own options say, where `column` leaves it open.
+    column = replace(column, options=replace(column.options, pipeline=kernel.pipeline, target=kernel.target))
+    contender = contender_of(subject, column, kernel)
+    if contender.row.refusal is not None:
+        raise KernelError(contender.row.refusal)
+    time_rounds([contender], subject, contender.writes, repeat)
+    notes = _costed(contender, subject)
+    run_each(subject.resets)
+    row = contender.row
+    return Profile(
+        subject.name, kernel.pipeline.name, str(kernel.target), shown_arguments(subject.named), row.launches,
+        row.run_seconds, row.run_min, row.run_max, tuple(notes), machine(),
+    )  # fmt: skip
+
+
+def _costed(contender: Contender, subject: Subject) -> list[str]:
+    """Give the contender's row its launches; return sentences on what is not measured of them."""
     kernel = contender.kernel
-    if kernel.pipeline.name in WITHOUT_TVM:
-        return _of_nests(contender, subject, prepare)
-    if getattr(kernel.compilation.executable, "plan", None) is None:
-        return []
-    clocks = _Clocks()
-    timed = _with_clocks(kernel, clocks)
-    call = subject.call_of(timed, contender.values)
-    rounds = []
-    for _ in range(CALLS):
-        prepare()
-        clocks.seconds = []
-        call()
-        rounds.append(clocks.seconds)
-    # The first calls also run what runs once.
-    rounds = [launches for launches in rounds if len(launches) == len(rounds[-1])]
-    costs = _costs_by_function(kernel)
-    times = [statistics.median(seconds) for seconds in zip(*rounds, strict=True)]
-    return [_cost(costs[name], seconds) for name, seconds in zip(clocks.names[-len(times) :], times, strict=True)]
+    if kernel is None or not kernel.target.is_cuda:
+        return add_costs([contender], subject, contender.writes)
+    launches = tuple(
+        LaunchCost(each.kernel, None, each.bytes, None, None if None in each.grid else prod(each.grid) * each.threads)
+        for each in kernel.stats.get("launches", ())
+    )
+    contender.row = replace(contender.row, launches=launches)
+    return ["launches on a CUDA device are not timed one by one; threads are those of all blocks"]
 
 
-@dataclass
-class _Clocks:
-    """Wraps compiled functions so that each call of one is timed."""
-
-    seconds: list[float] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-
-    def of(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*arguments: Any) -> None:
-            start = time.perf_counter()
-            function(*arguments)
-            self.seconds.append(time.perf_counter() - start)
-            self.names.append(name)
-
-        return timed
+def _together(launches: Sequence[LaunchCost]) -> KernelCost:
+    first = launches[0]
+    seconds, moved, flops = (
+        None if None in each else sum(value or 0 for value in each)
+        for each in zip(*((launch.seconds, launch.bytes, launch.flops) for launch in launches), strict=True)
+    )
+    least = sum(limits().least_seconds(launch.flops, launch.bytes) for launch in launches)
+    roofline = least / seconds if seconds and first.roofline is not None else None
+    return KernelCost(first.name, seconds, moved, flops, first.threads, roofline, first.line, len(launches))
 
 
-def _with_clocks(kernel: Kernel, clocks: _Clocks) -> Kernel:
-    from mlirtri.lowering.runtime.tvm_executable import make_executable  # loads TVM's runtime
-
-    executable = kernel.compilation.executable
-    library = executable.library  # type: ignore[union-attr]
-    module = library.module if library is not None else {}
-    timed = make_executable(executable.plan, lambda name: clocks.of(name, module[name]), library)  # type: ignore[union-attr]
-    # The calls that are written as Python would take the functions' own handles.
-    return _with_executable(kernel, replace(timed, data=None))
+_KEYS = {
+    "time": lambda kernel: -(kernel.seconds or 0.0),
+    "bytes": lambda kernel: -(kernel.bytes or 0),
+    "flops": lambda kernel: -(kernel.flops or 0),
+    "roofline": lambda kernel: kernel.roofline if kernel.roofline is not None else float("inf"),
+}
 
 
-def _with_executable(kernel: Kernel, executable: Any) -> Kernel:
-    """Return a kernel that differs in its executable only."""
-    compilation = kernel.compilation
-    changed = object.__new__(type(kernel))
-    changed.__dict__.update(kernel.__dict__)
-    changed.compilation = Compilation(compilation.context, compilation.records, Code("", executable))
-    changed._runner = None
-    changed.__call__ = changed._first_call
-    return changed
+def _counted(number: int, noun: str, ending: str = "s") -> str:
+    return f"{number} {noun}{ending * (number != 1)}"
 
 
-def _costs_by_function(kernel: Kernel) -> dict[str, LaunchCost]:
-    from mlirtri.lowering.toolchain.tvm_passes import estimated_flops, prim_funcs
-
-    plan = kernel.compilation.executable.plan  # type: ignore[union-attr]
-    before = dict(prim_funcs(kernel.compilation.records["tir"].ir))
-    after = dict(prim_funcs(kernel.compilation.records["scheduled"].ir))
-    costs = {}
-    for step in plan.steps:
-        if step.kernel is None:
-            continue
-        name, moved = str(step.kernel), sum(plan.values[value].bytes for value in {*step.inputs, *step.outputs})
-        text = str(before.get(name, ""))
-        line = location[1] if (location := _LOCATION.search(text)) else ""
-        threads = kernel.target.threads if "T.parallel(" in str(after.get(name, "")) else 1
-        flops = estimated_flops(before[name]) if name in before else None
-        file, _, position = line.rpartition("/")[2].partition(":")
-        where = f"{file}:{position.partition(':')[0]}" if line else ""
-        costs[name] = LaunchCost(name, None, moved if plan.is_static else None, flops, threads, None, where)
-    return costs
-
-
-def _of_nests(contender: Any, subject: Any, prepare: Callable[[], None]) -> list[LaunchCost]:
-    from mlirtri.lowering.mlir_backend.bufferize.timed_nests import TimedNests  # loads MLIR
-
-    nests = TimedNests()
-    column, options = contender.column, contender.column.options
-    edited = _timed_pipeline(options.pipeline, column.target, nests)
-    timed = Column(f"{column.name} timed", replace(options, pipeline=edited), column.variables)
-    with timed.environment():
-        kernel = subject.compile(timed)
-    call = subject.call_of(kernel, contender.values)
-    rounds = []
-    for _ in range(CALLS):
-        prepare()
-        call()
-        rounds.append(nests.seconds())
-    times = [statistics.median(seconds) for seconds in zip(*rounds, strict=True)]
-    threads = None if "omp.parallel" in kernel.ir["llvmdialect"] else 1
+def _cells(kernel: KernelCost, total: float) -> list[str]:
     return [
-        _cost(LaunchCost(nest.name, None, nest.bytes, nest.flops, threads, line=nest.line), seconds)
-        for nest, seconds in zip(nests.nests, times, strict=True)
+        kernel.name,
+        str(kernel.launches),
+        shown_seconds(kernel.seconds),
+        "" if kernel.seconds is None or not total else f"{100 * kernel.seconds / total:.1f}%",
+        shown_number(kernel.bytes),
+        shown_number(kernel.flops),
+        "" if kernel.roofline is None else f"{100 * kernel.roofline:.0f}%",
+        shown_number(kernel.threads),
+        kernel.line,
     ]
-
-
-def _timed_pipeline(pipeline: str | Pipeline, target: Target, nests: Any) -> Pipeline:
-    stage = Stage("timed", "mlir", nests.insert)
-    return pipeline_for(pipeline, target).insert_after("bufferized", stage)
-
-
-def _cost(cost: LaunchCost, seconds: float) -> LaunchCost:
-    least = limits().least_seconds(cost.flops, cost.bytes)
-    return replace(cost, seconds=seconds, roofline=least / seconds if seconds > 0 else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any, Protocol
@@ -52,6 +52,11 @@ class Subject(Protocol):
         """Return a call of the kernel on these values of `named`."""
         ...
 
+    @property
+    def resets(self) -> tuple[Callable[[], None], ...]:
+        """Return what to call before each call, so that it finds the subject as the first call did."""
+        ...
+
 
 @dataclass
 class KernelSubject:
@@ -62,6 +67,7 @@ class KernelSubject:
     keywords: Mapping[str, Any]
     device: str = "cpu"
     is_observed: bool = False
+    compilations: int = TWICE
     kernels: dict[str, Kernel] = field(default_factory=dict)
     """Observed kernels, by column."""
 
@@ -99,7 +105,8 @@ class KernelSubject:
         options = column.options.over(self.function.options)
         function = self.function.__mlirtri_function__
         if not self.is_observed:
-            return [compile_function(function, self.specialization, options, {}).kernel for _ in range(TWICE)][-1]
+            compiled = partial(compile_function, function, self.specialization, options, {})
+            return [compiled().kernel for _ in range(self.compilations)][-1]
         if column.name not in self.kernels:
             self.kernels[column.name] = _observed(compile_function(function, self.specialization, options, {}).kernel)
         return self.kernels[column.name]
@@ -107,6 +114,10 @@ class KernelSubject:
     def call_of(self, kernel: Kernel, values: Mapping[str, Any]) -> Callable[[], Any]:
         arguments = [values[parameter.name] for parameter in self.specialization.tensors]
         return lambda: kernel(*arguments)
+
+    @property
+    def resets(self) -> tuple[Callable[[], None], ...]:
+        return ()
 
     def plain(self, values: Mapping[str, Any]) -> Callable[[], Any]:
         """Return a call of the plain function on these values, which it may write."""
@@ -130,6 +141,11 @@ class ProgramSubject:
     kernels: dict[str, Kernel | KernelError] = field(default_factory=dict)
     """What compiling gave, by column."""
     is_observed: bool = False
+    compilations: int = TWICE
+    kept: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    """By identity, the module's tensors that a call writes, each with a copy of before."""
+    takes_states: bool = False
+    """Whether the program may keep values between calls, so that no two calls give the same."""
 
     def observe(self) -> None:
         self.is_observed = True
@@ -177,22 +193,37 @@ class ProgramSubject:
         if column.name not in self.kernels:
             try:
                 with column.environment():
-                    self.kernels[column.name] = self._anew(column)
+                    self.kernels[column.name] = kernel = self._anew(column)
             except KernelError as error:
                 self.kernels[column.name] = error
+            else:
+                self._keep(kernel)
         return self.kernels[column.name]
+
+    def _keep(self, kernel: Kernel) -> None:
+        if calling := getattr(kernel, "calling", None):
+            tensors = [kernel.held[name] for name in calling.buffer_updates]  # type: ignore[attr-defined]
+            self.kept = {id(tensor): (tensor, tensor.clone()) for tensor in tensors} | self.kept
+
+    @property
+    def resets(self) -> tuple[Callable[[], None], ...]:
+        return (self._reset,) if self.kept else ()
+
+    def _reset(self) -> None:
+        for tensor, before in self.kept.values():
+            tensor.data.copy_(before)
 
     def _anew(self, column: Column) -> Kernel:
         if self.is_observed:
             return _observed(self._compiled(column))
-        return [self._compiled(column) for _ in range(TWICE)][-1]
+        return [self._compiled(column) for _ in range(self.compilations)][-1]
 
     def _compiled(self, column: Column) -> Kernel:
         chosen = {name: getattr(column.options, name) for name in ("pipeline", "target", "schedule")}
         if isinstance(self.program, Graph):
             return self.program.compile(**chosen)
         kernel = self.program.anew().compile(self.entry, **chosen)
-        if kernel.interface.states:
+        if kernel.interface.states and not self.takes_states:
             help = "compare a program whose results follow from its arguments"
             raise KernelTypeError("this program keeps values between calls, and compare calls it many times", help=help)
         return kernel

@@ -29,10 +29,10 @@ def text_of(tables: Group) -> str:
 
 def as_tables(comparison: Comparison) -> Group:
     """Return title, rows, compile times by stage, launched kernels where they were costed, and sentences."""
-    parts = [escape(title(comparison)), _table(HEADINGS, [cells(row) for row in comparison.rows]), ""]
+    parts = [escape(title(comparison)), table_of(HEADINGS, [cells(row) for row in comparison.rows]), ""]
     launches = launch_cells(comparison.rows)
     if launches:
-        parts += [_table(LAUNCH_HEADINGS, launches, left=(0, 1, 8)), ""]
+        parts += [table_of(LAUNCH_HEADINGS, launches, left=(0, 1, 8)), ""]
     parts += [_compile_table(comparison.rows), ""]
     return Group(*parts, *map(escape, sentences(comparison)))
 
@@ -58,7 +58,7 @@ def _time_of(row: Row | None, shortest: float | None) -> str:
 
 def overview_table(comparisons: Sequence[Comparison]) -> Table:
     """Return `overview` for the terminal."""
-    return _table(*overview(comparisons))
+    return table_of(*overview(comparisons))
 
 
 def title(comparison: Comparison) -> str:
@@ -88,8 +88,8 @@ def cells(row: Row) -> list[str]:
     spread = "" if row.run_min is None else f"{shown_seconds(row.run_min)} … {shown_seconds(row.run_max)}"
     return [
         row.name,
-        _number(row.kernels),
-        _number(row.bytes),
+        shown_number(row.kernels),
+        shown_number(row.bytes),
         "" if seconds is None else f"{seconds * 1e3:.1f}",
         shown_seconds(row.run_seconds),
         spread,
@@ -114,15 +114,16 @@ def _launch(launch: LaunchCost, total: float) -> list[str]:
         launch.name,
         shown_seconds(launch.seconds),
         "" if launch.seconds is None or not total else f"{100 * launch.seconds / total:.0f}%",
-        _number(launch.bytes),
-        _number(launch.flops),
+        shown_number(launch.bytes),
+        shown_number(launch.flops),
         "" if launch.roofline is None else f"{100 * launch.roofline:.0f}%",
-        _number(launch.threads),
+        shown_number(launch.threads),
         launch.line,
     ]
 
 
-def _number(value: int | None) -> str:
+def shown_number(value: int | None) -> str:
+    """Return a number as text; nothing for none."""
     return "" if value is None else str(value)
 
 
@@ -141,7 +142,8 @@ def shown_columns(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> li
     return [position for position in range(len(headings)) if position == 0 or any(line[position] for line in lines)]
 
 
-def _table(headings: Sequence[str], lines: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> Table:
+def table_of(headings: Sequence[str], lines: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> Table:
+    """Return a table for the terminal, without the columns in which nothing stands; numbers stand at the right."""
     table = Table(box=None, pad_edge=False)
     shown = shown_columns(headings, lines)
     for position in shown:
@@ -164,4 +166,4 @@ def compile_cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
 def _compile_table(rows: Sequence[Row]) -> Table:
     headings, lines = compile_cells(rows)
-    return _table(headings, lines)
+    return table_of(headings, lines)

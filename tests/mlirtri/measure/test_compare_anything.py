@@ -71,6 +71,23 @@ def test_a_relax_module_goes_through_linalg_in_that_pipeline_only():
     assert "fused" not in found["relax"].compile_seconds
 
 
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x):
+        self.calls += 1
+        return x * self.calls
+
+
+def test_a_module_that_writes_a_buffer_has_it_as_before_in_each_call():
+    module, x = Counting(), torch.ones(3)
+    found = mt.compare(mt.from_torch(module, (x,)), x, pipelines=("linalg", "mlir"), repeat=1, profile=True)
+    assert [(row.max_error, len(row.launches) > 0) for row in found.rows] == [(0, True), (0, True), (0, False)]
+    assert module.calls.item() == 0
+
+
 def test_a_graph_of_kernels():
     with mt.graph("twice") as graph:
         graph.returns(total(graph.argument("a", mt.Tensor((4,), mt.float32)), 3))

@@ -1,0 +1,166 @@
+"""Kernel by kernel: what each launch of a call costs, in every pipeline by the same definitions.
+
+A launch of TVM's code is timed from outside, a loop nest of MLIR's by clocks that a second compilation has inside.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from mlirtri.compiler.records import Compilation
+from mlirtri.errors import KernelError
+from mlirtri.kernels.kernel import Kernel
+from mlirtri.lowering.core.stage import Code, Stage
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.pipelines import WITHOUT_TVM, Pipeline, pipeline_for
+from mlirtri.measure.columns import Column
+from mlirtri.measure.comparison import Contender, Subject, preparation, run_each
+from mlirtri.measure.limits import limits
+from mlirtri.measure.rows import LaunchCost
+
+CALLS = 20
+"""Calls in which launches are timed; the median counts."""
+_LOCATION = re.compile(r'"mlirtri\.loc": "([^"]+)"')
+
+
+def add_costs(contenders: Sequence[Contender], subject: Subject, names: Sequence[str]) -> list[str]:
+    """Give the row of each contender that ran its launches; return sentences on those that could not be timed."""
+    notes = []
+    for contender in contenders:
+        if not contender.runs or contender.kernel is None or contender.kernel.target.is_cuda:
+            continue
+        try:
+            with torch.no_grad(), np.errstate(all="ignore"):
+                launches = _launches(
+                    contender, subject, preparation(contender, subject, names) or partial(run_each, ())
+                )
+            contender.row = replace(contender.row, launches=tuple(launches))
+        except KernelError as error:
+            notes.append(f"{contender.row.name}: its kernels could not be timed one by one: {error.message}")
+    return notes
+
+
+def _launches(contender: Contender, subject: Subject, prepare: Callable[[], None]) -> list[LaunchCost]:
+    kernel = contender.kernel
+    assert kernel is not None
+    if kernel.pipeline.name in WITHOUT_TVM:
+        return _of_nests(contender, subject, prepare)
+    if getattr(kernel.compilation.executable, "plan", None) is None:
+        return []
+    clocks = _Clocks()
+    timed = _with_clocks(kernel, clocks)
+    call = subject.call_of(timed, contender.values)
+    rounds = []
+    for _ in range(CALLS):
+        prepare()
+        clocks.seconds = []
+        call()
+        rounds.append(clocks.seconds)
+    # The first calls also run what runs once.
+    rounds = [launches for launches in rounds if len(launches) == len(rounds[-1])]
+    costs = _costs_by_function(kernel)
+    times = [statistics.median(seconds) for seconds in zip(*rounds, strict=True)]
+    return [_cost(costs[name], seconds) for name, seconds in zip(clocks.names[-len(times) :], times, strict=True)]
+
+
+@dataclass
+class _Clocks:
+    """Wraps compiled functions so that each call of one is timed."""
+
+    seconds: list[float] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+
+    def of(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: Any) -> None:
+            start = time.perf_counter()
+            function(*arguments)
+            self.seconds.append(time.perf_counter() - start)
+            self.names.append(name)
+
+        return timed
+
+
+def _with_clocks(kernel: Kernel, clocks: _Clocks) -> Kernel:
+    from mlirtri.lowering.runtime.tvm_executable import make_executable  # loads TVM's runtime
+
+    executable = kernel.compilation.executable
+    library = executable.library  # type: ignore[union-attr]
+    module = library.module if library is not None else {}
+    timed = make_executable(executable.plan, lambda name: clocks.of(name, module[name]), library)  # type: ignore[union-attr]
+    # The calls that are written as Python would take the functions' own handles.
+    return _with_executable(kernel, replace(timed, data=None))
+
+
+def _with_executable(kernel: Kernel, executable: Any) -> Kernel:
+    """Return a kernel that differs in its executable only."""
+    compilation = kernel.compilation
+    changed = object.__new__(type(kernel))
+    changed.__dict__.update(kernel.__dict__)
+    changed.compilation = Compilation(compilation.context, compilation.records, Code("", executable))
+    changed._runner = None
+    changed.__call__ = changed._first_call
+    return changed
+
+
+def _costs_by_function(kernel: Kernel) -> dict[str, LaunchCost]:
+    from mlirtri.lowering.toolchain.tvm_passes import estimated_flops, prim_funcs
+
+    plan = kernel.compilation.executable.plan  # type: ignore[union-attr]
+    before = dict(prim_funcs(kernel.compilation.records["tir"].ir))
+    after = dict(prim_funcs(kernel.compilation.records["scheduled"].ir))
+    costs = {}
+    for step in plan.steps:
+        if step.kernel is None:
+            continue
+        name, moved = str(step.kernel), sum(plan.values[value].bytes for value in {*step.inputs, *step.outputs})
+        text = str(before.get(name, ""))
+        line = location[1] if (location := _LOCATION.search(text)) else ""
+        threads = kernel.target.threads if "T.parallel(" in str(after.get(name, "")) else 1
+        flops = estimated_flops(before[name]) if name in before else None
+        file, _, position = line.rpartition("/")[2].partition(":")
+        where = f"{file}:{position.partition(':')[0]}" if line else ""
+        costs[name] = LaunchCost(name, None, moved if plan.is_static else None, flops, threads, None, where)
+    return costs
+
+
+def _of_nests(contender: Contender, subject: Subject, prepare: Callable[[], None]) -> list[LaunchCost]:
+    from mlirtri.lowering.mlir_backend.bufferize.timed_nests import TimedNests  # loads MLIR
+
+    nests = TimedNests()
+    assert contender.column is not None
+    column, options = contender.column, contender.column.options
+    edited = _timed_pipeline(options.pipeline, column.target, nests)
+    timed = Column(f"{column.name} timed", replace(options, pipeline=edited), column.variables)
+    with timed.environment():
+        kernel = subject.compile(timed)
+    call = subject.call_of(kernel, contender.values)
+    rounds = []
+    for _ in range(CALLS):
+        prepare()
+        call()
+        rounds.append(nests.seconds())
+    times = [statistics.median(seconds) for seconds in zip(*rounds, strict=True)]
+    threads = None if "omp.parallel" in kernel.ir["llvmdialect"] else 1
+    return [
+        _cost(LaunchCost(nest.name, None, nest.bytes, nest.flops, threads, line=nest.line), seconds)
+        for nest, seconds in zip(nests.nests, times, strict=True)
+    ]
+
+
+def _timed_pipeline(pipeline: str | Pipeline, target: Target, nests: Any) -> Pipeline:
+    stage = Stage("timed", "mlir", nests.insert)
+    return pipeline_for(pipeline, target).insert_after("bufferized", stage)
+
+
+def _cost(cost: LaunchCost, seconds: float) -> LaunchCost:
+    least = limits().least_seconds(cost.flops, cost.bytes)
+    return replace(cost, seconds=seconds, roofline=least / seconds if seconds > 0 else None)
