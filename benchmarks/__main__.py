@@ -33,8 +33,11 @@ def main() -> None:
     if options.one is not None:
         measure_all(options)
         return
+    if options.list:
+        print("\n".join(row.title for row in chosen_rows(options)))
+        return
     conditions = []
-    is_single = options.clock == "cpu" or options.list
+    is_single = options.clock == "cpu"
     for threads in options.threads or ([1] if is_single else sorted({1, len(os.sched_getaffinity(0))})):
         with tempfile.TemporaryDirectory() as folder:
             result = Path(folder) / "result.json"
@@ -80,13 +83,8 @@ def measure_all(options: argparse.Namespace) -> None:
     """All chosen rows with one count of threads, in forks of this process."""
     processes.import_everything()
     from benchmarks.measure import Conditions
-    from benchmarks.table import ROWS
 
-    rows = [row for row in ROWS if is_chosen(row, options)]
-    if options.list:
-        print("\n".join(row.title for row in rows))
-        options.into.write_text("{}")
-        return
+    rows = chosen_rows(options)
     named = QUICK_PEERS if options.quick and options.peers is None else options.peers
     peers = None if named is None else tuple(filter(None, named.split(",")))
     conditions = Conditions(options.one, options.seconds, options.clock, peers)
@@ -103,6 +101,13 @@ def measure_all(options: argparse.Namespace) -> None:
         print(report.text(figures["rows"][-1]), flush=True)
     print(report.summary(figures["rows"]) + "\n", flush=True)
     options.into.write_text(json.dumps(figures))
+
+
+def chosen_rows(options: argparse.Namespace) -> list[Any]:
+    """Return the rows of the table that the options name."""
+    from benchmarks.table import ROWS  # imports torch
+
+    return [row for row in ROWS if is_chosen(row, options)]
 
 
 def is_chosen(row: Any, options: argparse.Namespace) -> bool:

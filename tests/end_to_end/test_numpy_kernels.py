@@ -40,14 +40,6 @@ def test_the_other_dtypes(name, pipeline):
         check(KERNELS[name], dtype, mt.jit(KERNELS[name].function, pipeline=pipeline))
 
 
-@pytest.mark.parametrize("name", list(KERNELS)[::8])
-def test_no_schedule_rule_failed(name):
-    """A rule that raises leaves loops unscheduled: right, but slow, and only this attribute says so."""
-    case = KERNELS[name]
-    kernel = mt.jit(case.function).compile(*case.arguments("S", case.dtypes[0]))
-    assert "mlirtri.schedule_failures" not in kernel.ir["scheduled"]
-
-
 def test_the_suite_is_broad():
     assert len(KERNELS) >= 45
     assert len(KERNELS) == sum(len(family.CASES) for family in FAMILIES), "two kernels of one name"

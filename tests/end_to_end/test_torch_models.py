@@ -23,8 +23,12 @@ NETWORKS = {
 }
 
 
+# The layers of the two others are tested by themselves.
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("resnet", "mobilenet")]
+
+
 @pytest.mark.parametrize("pipeline", ["mlir", pytest.param("linalg", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ["resnet", "gpt2", pytest.param("mobilenet", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["gpt2", *SLOW])
 def test_a_network(name: str, pipeline: str):
     torch.manual_seed(0)
     module, x = NETWORKS[name]()

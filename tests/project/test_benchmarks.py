@@ -7,21 +7,21 @@ import importlib.util
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 from numpy_kernels import KERNELS
+from warm_processes import run_warm
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "numpy_kernels.py"
 LIBRARIES = ("mlirtri", "numba")
 
 
-def run(*options: str) -> str:
-    command = [sys.executable, str(BENCHMARK), "--threads", "1", "--size", "S", "--seconds", "0.05", *options]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+def run(folder: Path, *options: str) -> str:
+    command = [str(BENCHMARK), "--threads", "1", "--size", "S", "--seconds", "0.05", *options]
+    finished = run_warm(command, folder, {})
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
 
@@ -29,7 +29,7 @@ def run(*options: str) -> str:
 def test_every_library_is_timed_and_checked(tmp_path):
     pytest.importorskip("numba")
     figures = tmp_path / "figures.json"
-    printed = run("--filter", "go_fast", "--filter", "trisolv", "--json", str(figures))
+    printed = run(tmp_path, "--filter", "go_fast", "--filter", "trisolv", "--json", str(figures))
     for library in LIBRARIES:
         assert f"{library:8} runs 2, gives wrong results 0 times" in printed
     assert "numba/mlirtri:" in printed

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+from warm_processes import run_warm
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 SHORT = """
@@ -18,9 +18,10 @@ demo.main(["--lines", "3", "--repeat", "1"])
 """
 
 
-def test_the_demo():
-    command = [sys.executable, "-c", SHORT, str(DIGITS)]
-    demo = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+def test_the_demo(tmp_path):
+    file = tmp_path / "short.py"
+    file.write_text(SHORT)
+    demo = run_warm([str(file), str(DIGITS)], tmp_path, {})
     # No progress bar reaches a pipe.
     assert (demo.returncode, demo.stderr) == (0, "")
     assert "\x1b[" not in demo.stdout

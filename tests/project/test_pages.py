@@ -42,8 +42,8 @@ def blocks_of(page: str) -> list[Block]:
 
 BLOCKS = {page: blocks_of(page) for page in WRITTEN}
 STORIES = [page for page, blocks in BLOCKS.items() if any(each.language in ("python", "console") for each in blocks)]
-SLOW = {"docs/tutorials/compare.md"}
-"""A story of commands that docs/compare.md has, too, and that compiles its kernels again for each."""
+SLOW = {"docs/tutorials/compare.md", "docs/tutorials/look.md", "docs/tutorials/test.md"}
+"""Stories of commands that docs/compare.md, look.md and lit-tests.md have, too, and that compile kernels for each."""
 
 
 def assert_shown(shown: str, found: str, block: Block) -> None:
