@@ -326,7 +326,7 @@ def _distance(x: torch.Tensor, best: torch.Tensor) -> float:
     if not x.numel():
         return 0.0
     if best.dtype == torch.bool:
-        return 0.0
+        return float((x != best).sum())
     distance = (x.to(best.dtype) - best).abs()
     # A NaN that the computation in a wider dtype does not have is as far as can be.
     distance = torch.where(torch.isnan(x) & ~torch.isnan(best), torch.inf, distance)

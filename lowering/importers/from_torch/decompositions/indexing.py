@@ -81,6 +81,12 @@ def _expanded_values(x: Tensor, indices: Sequence[Tensor | None], values: Tensor
     return values.expand(target).contiguous() if is_one else values
 
 
+@decomposes(aten.take.default)
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """Return elements at indices into the flattened tensor; torch reads an index of rank 0 as a Python number."""
+    return x.reshape(-1)[index.reshape(-1)].reshape(index.shape)
+
+
 @decomposes(aten.put.default)
 def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     return aten.index_put.default(x.flatten(), [index.flatten()], source.flatten(), accumulate).view(x.shape)
@@ -91,6 +97,9 @@ def index_put(x: Tensor, indices: Any, values: Tensor, accumulate: bool = False)
     """Write at indices; torch-mlir refuses negative indices and indexed axes that are not adjacent."""
     if getattr(_REENTRY, "inside", False):
         return NotImplemented
+    if accumulate and x.dtype == torch.bool:
+        # Eager adds booleans by a logical or, torch-mlir modulo 2.
+        return aten.index_put.default(x.int(), indices, values.int(), True) != 0
     if has_masks(indices):
         return write_through_masks(x, indices, values, accumulate)
     axes = [axis for axis, index in enumerate(indices) if index is not None]

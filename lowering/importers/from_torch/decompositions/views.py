@@ -58,6 +58,33 @@ def empty_strided(size: Any, stride: Any, **options: Any) -> Tensor:
     return aten.empty.memory_format(size, **options)
 
 
+@decomposes(aten.new_empty_strided.default)
+def new_empty_strided(x: Tensor, size: Any, stride: Any, **options: Any) -> Tensor:
+    """Return an empty tensor of the dtype of `x`, unless the options name another one."""
+    return aten.new_empty.default(x, size, **options)
+
+
+@decomposes(aten.empty_permuted.default)
+def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
+    """Return an empty tensor: the order of axes in memory has no meaning in MLIR."""
+    return aten.empty.memory_format(size, **options)
+
+
+@decomposes(aten.resize.default)
+def resize(x: Tensor, size: Sequence[Any], *, memory_format: Any = None) -> Any:
+    """Return the first elements in another shape; elements beyond those of `x`, which eager leaves undefined, are 0."""
+    count = prod(size)
+    if not all(type(length) is int for length in (*x.shape, *size)) or not x.is_contiguous():
+        return NotImplemented
+    missing = x.new_zeros([max(count - x.numel(), 0)])
+    return torch.cat([x.reshape(-1)[:count], missing]).view(size)
+
+
+@decomposes(aten.resize_as.default)
+def resize_as(x: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Any:
+    return resize(x, the_template.shape)
+
+
 def copy_of(view: Any) -> Callable[..., Tensor]:
     """Return the rule of the copying variant of a view."""
 

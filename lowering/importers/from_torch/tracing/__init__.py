@@ -6,5 +6,6 @@ imports this package.
 
 - `tracing.py`: the mode that replaces functions, and operators on Python numbers
 - `functions.py`: functions whose C++ reads elements
+- `ctc_losses.py`: losses of sequences without alignment
 - `quantized_tensors.py`: quantised tensors as integers, scale and zero point
 """

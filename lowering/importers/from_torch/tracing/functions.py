@@ -14,6 +14,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.importers.from_torch.tracing.ctc_losses import ctc_loss
+
 aten = torch.ops.aten
 Tensor = torch.Tensor
 MAX_SUBSETS = 1 << 20
@@ -80,6 +83,30 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     is_inside = (first >= 0) & (first + length <= size)
     aten._assert_async.msg(is_inside.all(), f"narrow: {length} elements from there are not inside of {size}")
     return input.index_select(dim, first + torch.arange(length, device=input.device))
+
+
+def tensor_split(input: Tensor, tensor_indices_or_sections: Any = None, dim: int = 0, **named: Any) -> Any:
+    """Return `torch.tensor_split` at the elements of a tensor, as slices of run-time lengths."""
+    positions = named.get("indices") if tensor_indices_or_sections is None else tensor_indices_or_sections
+    if not isinstance(positions, Tensor) or type(size := input.shape[dim]) is not int:
+        return NotImplemented
+    if not positions.dim():
+        raise UnsupportedOperationError(
+            "the number of results of tensor_split is an element of a tensor", help="pass it as a Python int"
+        )
+    if not size:
+        return tuple(input.clone() for _ in range(positions.shape[0] + 1))
+    ends = torch.clamp(torch.where(positions < 0, positions + size, positions), 0, size).long()
+    starts = torch.cat([ends.new_zeros(1), ends])
+    lengths = torch.clamp(torch.cat([ends, ends.new_full((1,), size)]) - starts, min=0)
+    parts, iota = [], torch.arange(size, device=input.device)
+    for part in range(starts.shape[0]):
+        length = lengths[part].item()
+        torch._check(length >= 0)
+        torch._check(length <= size)
+        moved = input.index_select(dim, torch.clamp(iota + starts[part], max=size - 1))
+        parts.append(moved.narrow(dim, 0, length))
+    return tuple(parts)
 
 
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
@@ -152,15 +179,54 @@ def tensor_inverse(a: Tensor, ind: int = 2) -> Tensor:
     return torch.linalg.inv(matrix).reshape(*a.shape[ind:], *a.shape[:ind])
 
 
+def _equal_bins(x: Tensor, count: int, limits: Any) -> Tensor:
+    """Return the edges that `torch.histogram` has for these elements."""
+    return torch.histogram(x, count, range=limits).bin_edges if limits else torch.histogram(x, count).bin_edges
+
+
+def joint_histogram(
+    input: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None, density: bool = False
+) -> Any:
+    """Return `torch.histogramdd`; NotImplemented for what eager refuses."""
+    if input.dim() < 2 or (weight is not None and weight.shape != input.shape[:-1]):
+        return NotImplemented
+    x, count = input.reshape(-1, input.shape[-1]), input.shape[-1]
+    bins = [bins] * count if isinstance(bins, int) else bins
+    if len(bins) != count or not (range is None or len(range) == 2 * count):
+        return NotImplemented
+    edges = [
+        each if isinstance(each, Tensor) else _equal_bins(x[:, axis], each, range and range[2 * axis : 2 * axis + 2])
+        for axis, each in enumerate(bins)
+    ]
+    sizes = [each.shape[0] - 1 for each in edges]
+    position = torch.zeros(x.shape[0], dtype=torch.int64, device=x.device)
+    is_inside = torch.ones(x.shape[0], dtype=torch.bool, device=x.device)
+    for axis, each in enumerate(edges):
+        element = x[:, axis : axis + 1]
+        index = torch.clamp((element >= each).long().sum(1) - 1, min=0, max=sizes[axis] - 1)
+        position = position * sizes[axis] + index
+        is_inside = is_inside & ((element >= each[0]) & (element <= each[-1])).squeeze(1)
+    weights = torch.ones_like(x[:, 0]) if weight is None else weight.reshape(-1)
+    sums = x.new_zeros(math.prod(sizes)).scatter_add(0, position, torch.where(is_inside, weights, 0.0)).reshape(sizes)
+    if density:
+        sums = sums / sums.sum()
+        for axis, each in enumerate(edges):
+            sums = sums / each.diff().reshape(-1, *[1] * (count - 1 - axis))
+    return torch.return_types.histogramdd((sums, tuple(edges)))
+
+
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((torch.cov, Tensor.cov), covariance),
     **dict.fromkeys((torch.corrcoef, Tensor.corrcoef), correlation),
     torch.combinations: subsets,
     **dict.fromkeys((torch.narrow, Tensor.narrow), narrow),
+    **dict.fromkeys((torch.tensor_split, Tensor.tensor_split), tensor_split),
     **dict.fromkeys((torch.masked_select, Tensor.masked_select), masked_select),
     **dict.fromkeys((torch.allclose, Tensor.allclose), are_close),
     **dict.fromkeys((torch.equal, Tensor.equal), are_equal),
     F.gaussian_nll_loss: gaussian_loss,
     torch.linalg.lstsq: least_squares,
     torch.linalg.tensorinv: tensor_inverse,
+    torch.histogramdd: joint_histogram,
+    **dict.fromkeys((F.ctc_loss, torch.ctc_loss), ctc_loss),
 }

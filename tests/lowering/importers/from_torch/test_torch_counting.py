@@ -1,9 +1,10 @@
-"""Histograms and reductions of segments, against eager."""
+"""Histograms, reductions of segments and CTC losses, against eager."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.utils import _pytree as pytree
 
 import mlirtri as mt
@@ -24,6 +25,55 @@ def histograms(x, weight):
 def test_histograms():
     torch.manual_seed(0)
     check(histograms, torch.randn(4, 6), torch.rand(4, 6), pipeline="mlir")
+
+
+def joint_histograms(x, weight, first, second):
+    found = [torch.histogramdd(x, 4), torch.histogramdd(x, [2, 3], range=[-1.0, 1.0, -2.0, 1.0], weight=weight)]
+    found += [torch.histogramdd(x, [first, second], density=True), torch.histogramdd(x * 0 + 2, 2, weight=weight)]
+    return [tuple(each) for each in found]
+
+
+def test_joint_histograms():
+    torch.manual_seed(0)
+    edges = torch.tensor([-1.0, 0.0, 2.0]), torch.tensor([-2.0, -1.0, 0.5, 2.0])
+    check(joint_histograms, torch.randn(9, 2), torch.rand(9), *edges, pipeline="linalg")
+
+
+def joined_targets(x, targets, inputs, lengths, joined):
+    return F.ctc_loss(x, joined, inputs, lengths, reduction="none", zero_infinity=True)
+
+
+def lengths_of_the_program(x, targets, inputs, lengths, joined):
+    return F.ctc_loss(x, targets, (7, 5, 7, 0), (3, 2, 0, 0), blank=2, reduction="sum")
+
+
+def one_sequence(x, targets, inputs, lengths, joined):
+    return F.ctc_loss(x[:, 0], targets[0], (7,), (3,), reduction="none")
+
+
+def ctc_arguments():
+    x = torch.randn(7, 4, 5, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+    targets = torch.tensor([[1, 1, 2], [3, 3, 1], [4, 1, 2], [2, 3, 4]])
+    joined = torch.tensor([1, 1, 2, 3, 3, 4])
+    return x, targets, torch.tensor([7, 5, 2, 0]), torch.tensor([3, 2, 1, 0]), joined
+
+
+SLOW = (pytest.param(each, marks=pytest.mark.slow) for each in (lengths_of_the_program, one_sequence))
+
+
+@pytest.mark.parametrize("function", [joined_targets, *SLOW])
+def test_ctc_losses(function):
+    check(function, *ctc_arguments(), pipeline="mlir")
+
+
+def test_ctc_losses_check_lengths():
+    x, targets, inputs, lengths, _ = ctc_arguments()
+    kernel = mt.from_torch(F.ctc_loss, (x, targets, inputs, lengths)).compile()
+    torch.testing.assert_close(kernel(x, targets, inputs, lengths), F.ctc_loss(x, targets, inputs, lengths))
+    with pytest.raises(mt.KernelError, match="target_lengths are from 0 to 3"):
+        kernel(x, targets, inputs, lengths + 1)
+    with pytest.raises(mt.KernelError, match="input_lengths are from 0 to 7"):
+        kernel(x, targets, inputs + 1, lengths)
 
 
 def segments(x, lengths, offsets, y, rows):

@@ -1,0 +1,67 @@
+"""Reads and writes at the elements of tensors, and views through them, against eager."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+import mlirtri as mt
+
+
+def check(function, *arguments, pipeline: str):
+    kernel = mt.from_torch(function, arguments).compile(pipeline=pipeline)
+    compare(kernel(*arguments), function(*arguments))
+    return kernel
+
+
+def compare(results, wanted):
+    for result, eager in zip(pytree.tree_leaves(results), pytree.tree_leaves(wanted), strict=True):
+        torch.testing.assert_close(result, eager)
+
+
+def writes_to_booleans(x, index, values, mask):
+    at = index[:1]
+    added = x.index_put((index,), values, accumulate=True), x.put(index, values[0, :3], accumulate=True)
+    masked = x.index_put((mask,), values[0, :1], accumulate=True), x.index_put((at, at), values[:1, 0], accumulate=True)
+    return added, masked, x.index_put((index[:2],), values[:2])
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_accumulated_booleans_are_joined_by_or(pipeline):
+    index = torch.tensor([2, 2, 1])
+    values = torch.tensor([[1, 0, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]], dtype=torch.bool)
+    x = torch.tensor([[0, 1, 0, 1], [1, 1, 0, 0], [0, 0, 1, 0]], dtype=torch.bool)
+    check(writes_to_booleans, x, index, values, x, pipeline=pipeline)
+
+
+def test_take_at_an_index_of_rank_0():
+    x = torch.arange(6.0).view(2, 3)
+    check(lambda x, i, j: (torch.take(x, i), x.take(j)), x, torch.tensor(4), torch.tensor([[-1, 0]]), pipeline="linalg")
+
+
+def split_at(x, y, places):
+    return [part + 1 for part in torch.tensor_split(x, places, dim=1)], y.tensor_split(places + 1)
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_tensor_split_at_elements(pipeline):
+    x, y = torch.arange(24.0).view(3, 8), torch.arange(5)
+    kernel = check(split_at, x, y, torch.tensor([2, 5]), pipeline=pipeline)
+    for places in ([5, 2], [-3, 7], [0, 100], [-100, 0]):
+        compare(kernel(x, y, torch.tensor(places)), split_at(x, y, torch.tensor(places)))
+
+
+def test_a_number_of_parts_that_is_an_element():
+    with pytest.raises(mt.KernelError, match="the number of results of tensor_split is an element"):
+        mt.from_torch(torch.tensor_split, (torch.arange(5), torch.tensor(2)))
+
+
+def in_other_shapes(x, y):
+    same = x.clone().resize_as_(y), x.clone().resize_(3, 2)
+    permuted, strided = torch.empty_permuted((2, 3), (1, 0)), y.new_empty_strided((2, 3), (7, 8))
+    return same, permuted.copy_(x), strided.copy_(x), strided.new_empty_strided((2,), (4,), dtype=torch.int8).fill_(3)
+
+
+def test_resized_and_empty_tensors():
+    check(in_other_shapes, torch.arange(6.0).view(2, 3), torch.zeros(2, 3, dtype=torch.float64), pipeline="linalg")
