@@ -12,7 +12,7 @@ import json
 import linecache
 import sys
 from hashlib import blake2b
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -161,10 +161,18 @@ def describe_function(function: FunctionType, references: tuple[str, ...] = ()) 
     return ["function", function.__qualname__, file, line, text, defaults, named, list(references)]
 
 
+def _identity_on_line(code: CodeType) -> Description:
+    """Return what tells the lambdas of one line apart: columns of instructions (from Python 3.11 on), and these."""
+    positions = [list(position) for position in getattr(code, "co_positions", tuple)()]
+    constants = [repr(value) for value in code.co_consts if not isinstance(value, CodeType)]
+    return [positions, code.co_code.hex(), list(code.co_names), constants]
+
+
 def source_of(function: FunctionType) -> tuple[str, int, str]:
     """Return the file of a function, its first line, and its text there now; raises `NoDescription` without one.
 
-    A lambda's text is that of its file, since its own end is known to a parser only.
+    A lambda's text is that of its file, since its own end is known to a parser only, with where on its line it stands
+    and its instructions, since a line may have several.
     """
     code = function.__code__
     linecache.checkcache(code.co_filename)
@@ -172,7 +180,7 @@ def source_of(function: FunctionType) -> tuple[str, int, str]:
     if not lines:
         raise NoDescription(f"the source of {function.__qualname__} is not available")
     if code.co_name == "<lambda>":
-        return code.co_filename, code.co_firstlineno, digest_of("".join(lines))
+        return code.co_filename, code.co_firstlineno, digest_of(["".join(lines), *_identity_on_line(code)])
     try:
         block = inspect.getblock(lines[code.co_firstlineno - 1 :])
     except (SyntaxError, IndentationError, IndexError):

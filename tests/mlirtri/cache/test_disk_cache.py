@@ -222,6 +222,19 @@ def test_functions_among_the_arguments_and_in_tables(cache, x):
     assert cache.compiles == 2
 
 
+def test_lambdas_of_one_line_are_several_kernels(cache, x):
+    def applied(a, f):
+        return f(a)
+
+    functions = (lambda a: a + 1, lambda a: a + 2, lambda a: a * 2)
+    wanted = (x + 1, x + 2, x * 2)
+    for _ in range(2):
+        for function, result in zip(functions, wanted, strict=True):
+            np.testing.assert_array_equal(cache.jit(function)(x), result)
+            np.testing.assert_array_equal(cache.jit(applied)(x, function), result)
+    assert cache.compiles == 6
+
+
 # --- what is not kept ------------------------------------------------------------------------------------------------
 
 
