@@ -1,4 +1,4 @@
-"""The functions of NumPy that kernels refuse: the reason, and what to write instead."""
+"""The functions of NumPy and torch that kernels refuse: the reason, and what to write instead."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from mlirtri.dialect.spellings.base.spelling import REFUSED
 _RANDOM = "a kernel gives the same result for the same arguments, and random numbers are not"
 _DRAW = "draw the numbers outside, for example rng.random(shape), and pass them as an argument"
 _LENGTH = "how long its result is depends on the values of its argument"
+
+_EIGEN = "use eigh or eigvalsh for a Hermitian one, or compute them outside and pass them as an argument"
 
 _RANDOM_FUNCTIONS = """
     rand randn randint random random_sample normal uniform choice shuffle permutation seed default_rng exponential
@@ -23,6 +25,11 @@ _OF_UNKNOWN_LENGTH = {
 
 REFUSED |= {f"numpy.random.{name}": (_RANDOM, _DRAW) for name in _RANDOM_FUNCTIONS.split()}
 REFUSED |= {f"numpy.{name}": (_LENGTH, help) for name, help in _OF_UNKNOWN_LENGTH.items()}
+REFUSED |= {
+    f"{library}.linalg.{name}": ("eigenvalues of a matrix that is not Hermitian are not computed in kernels", _EIGEN)
+    for library in ("numpy", "torch")
+    for name in ("eig", "eigvals")
+}
 REFUSED |= {
     f"numpy.{name}": ("it calls Python for each element", "call the function on whole arrays")
     for name in ("vectorize", "apply_along_axis", "apply_over_axes", "fromfunction", "frompyfunc", "fromiter")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.builder import TriValue
-from mlirtri.lowering.frontend.language import linear_algebra
+from mlirtri.lowering.frontend.language import linear_algebra, matrix_factors
 from mlirtri.lowering.frontend.language.linear_algebra import refuse
 
 
@@ -109,10 +109,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "numpy.ldexp": ldexp,
     **{f"numpy.{name}.at": _applied_at(getattr(np, name)) for name in _AT},
     **linear_algebra.FUNCTIONS,
+    **matrix_factors.FUNCTIONS,
 }
 """Inlined library functions by qualified name."""
-MODULES = (__name__, linear_algebra.__name__)
-FILES = (__file__, linear_algebra.__file__)
+MODULES = (__name__, linear_algebra.__name__, matrix_factors.__name__)
+FILES = (__file__, linear_algebra.__file__, matrix_factors.__file__)
 
 
 def method(owner: Any, name: str) -> Any:

@@ -37,16 +37,91 @@ def test_stacks_of_matrices():
         np.testing.assert_allclose(mine, other, rtol=1e-12, atol=1e-12)
 
 
+def orthogonal(a):
+    return (*np.linalg.qr(a), *np.linalg.qr(a, "complete"), np.linalg.qr(a.T, "r"), np.linalg.svdvals(a),
+            np.linalg.eigvalsh(a.conj().T @ a, "U"))  # fmt: skip
+
+
+def spectral(a):
+    return (*np.linalg.svd(a), *np.linalg.svd(a.T, full_matrices=False), *np.linalg.eigh(a.conj().T @ a))
+
+
+def solving(a, b):
+    return (np.linalg.pinv(a), np.linalg.matrix_rank(a), np.linalg.cond(a), *np.linalg.lstsq(a, b),
+            *np.linalg.lstsq(a[:3], b[:3, 0]), *np.linalg.slogdet(a[:3]), np.linalg.cond(a[:3], 1))  # fmt: skip
+
+
+def matrices(dtype):
+    rng = np.random.default_rng(5)
+    a, b = (rng.standard_normal((5, 3)) + 1j * rng.standard_normal((5, 3)) for _ in range(2))
+    return ((each if dtype == "complex128" else each.real).astype(dtype) for each in (a, b))
+
+
+@pytest.mark.parametrize(("dtype", "pipeline"), [
+    ("float64", "mlir"),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in (("float32", "linalg"), ("complex128", "mlir"))),
+])  # fmt: skip
+def test_factors(dtype, pipeline):
+    a, b = matrices(dtype)
+    near = 100 * tolerance("float32" if dtype == "float32" else "float64", 15)
+    for function, arguments in ((orthogonal, (a,)), (solving, (a, b))):
+        for mine, other in zip(mt.jit(function, pipeline=pipeline)(*arguments), function(*arguments), strict=True):
+            mine, other = np.asarray(mine), np.asarray(other)
+            assert (mine.dtype, mine.shape) == (other.dtype, other.shape)
+            np.testing.assert_allclose(mine, other, rtol=near, atol=near * np.abs(other).max(initial=1))
+
+
+def check_spectra(a, near):
+    u, s, vh, small_u, small_s, small_vh, values, vectors = mt.jit(spectral, pipeline="mlir")(a)
+    expected = np.linalg.svd(a, compute_uv=False)
+    hermitian = a.conj().T @ a
+    scale = max(np.abs(hermitian).max(), 1)
+    for found, wanted in (
+        (s, expected), (small_s, expected), (u[:, :3] * s @ vh, a), (small_u * small_s @ small_vh, a.T),
+        (u.conj().T @ u, np.eye(5)), (vh @ vh.conj().T, np.eye(3)), (small_vh @ small_vh.conj().T, np.eye(3)),
+        (hermitian @ vectors, vectors * values), (vectors.conj().T @ vectors, np.eye(3)),
+        (values, np.linalg.eigvalsh(hermitian)),
+    ):  # fmt: skip
+        np.testing.assert_allclose(found, wanted, rtol=near, atol=near * scale)
+
+
+def test_vectors_are_orthogonal_of_deficient_rank_too():
+    a, _ = matrices("float64")
+    for case in (a, a[:, [0, 1, 0]].copy(), a * 0, a * 1e-100):
+        check_spectra(case, 100 * tolerance("float64", 15))
+
+
+def test_what_is_refused():
+    for function, message in (
+        (
+            lambda a: np.linalg.eig(a),
+            "numpy.linalg.eig is not supported: eigenvalues of a matrix that is not Hermitian",
+        ),
+        (lambda a: np.linalg.eigh(a), "the last two axes of a matrix have the same size"),
+        (lambda a: np.linalg.svd(a[None]), "it takes one matrix in a kernel"),
+        (lambda a: np.linalg.qr(a, "raw"), "the mode is 'reduced', 'complete' or 'r'"),
+    ):
+        with pytest.raises(mt.KernelError) as caught:
+            mt.jit(function)(np.zeros((3, 4)))
+        assert message in caught.value.message
+
+
 def test_torch():
     a = torch.eye(3) * 4 + torch.arange(9.0).reshape(3, 3) / 9
-    found = mt.jit(lambda a: (torch.linalg.inv(a), torch.det(a)))(a)
-    torch.testing.assert_close(found[0], torch.linalg.inv(a))
-    torch.testing.assert_close(found[1], torch.det(a))
+
+    def results(a):
+        return (torch.linalg.inv(a), torch.det(a), torch.linalg.pinv(a), torch.linalg.svdvals(a),
+                torch.logdet(a), *torch.linalg.qr(a[:2]))  # fmt: skip
+
+    for mine, other in zip(mt.jit(results)(a), results(a), strict=True):
+        torch.testing.assert_close(mine, other)
 
 
 @pytest.mark.parametrize(("function", "message"), [
     (lambda a: np.linalg.inv(a), "Singular matrix"),
     (lambda a: np.linalg.cholesky(a), "Matrix is not positive definite"),
+    (lambda a: np.linalg.svdvals(a * np.nan), "SVD did not converge"),
+    (lambda a: np.linalg.eigvalsh(a + np.nan), "Eigenvalues did not converge"),
 ])  # fmt: skip
 def test_what_the_library_raises(function, message):
     with pytest.raises(np.linalg.LinAlgError, match=message) as caught:

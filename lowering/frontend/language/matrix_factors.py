@@ -1,0 +1,291 @@
+"""QR, eigenvalues of Hermitian matrices and singular values in the kernel language, inlined where they are called.
+
+Python never runs them. Reflections follow LAPACK's xGEQR2, so Q and R have its signs. Eigenvalues come from cyclic
+Jacobi rotations, singular values from one-sided ones (G. Golub and C. Van Loan, Matrix Computations, sections 8.5 and
+8.6.3): vectors may differ from the library's by a factor of modulus 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mlirtri.lowering.frontend.language.linear_algebra import factored, inexact, inv, refuse, require, square
+
+SWEEPS = 40
+"""The largest number of sweeps: convergence is quadratic, and takes fewer than ten."""
+
+
+def matrix(a):
+    if a.ndim != 2:
+        refuse("it takes one matrix in a kernel: loop over the matrices of a stack")
+    return inexact(a)
+
+
+def reflected(a):
+    """Reduce `a` in place to R above and reflections below its diagonal; return their factors."""
+    count = min(a.shape[0], a.shape[1])
+    tau = np.zeros(count, a.dtype)
+    for k in range(count):
+        alpha = a[k, k]
+        below = np.sum(np.square(np.abs(a[k + 1 :, k])))
+        if below != 0 or (a.dtype.is_complex and np.imag(alpha) != 0):
+            beta = -np.copysign(np.sqrt(np.square(np.abs(alpha)) + below), np.real(alpha))
+            tau[k] = (beta - alpha) / beta
+            a[k + 1 :, k] = a[k + 1 :, k] / (alpha - beta)
+            a[k, k] = beta
+            row = (a[k, k + 1 :] + np.conj(a[k + 1 :, k]) @ a[k + 1 :, k + 1 :]) * np.conj(tau[k])
+            a[k, k + 1 :] -= row
+            a[k + 1 :, k + 1 :] -= a[k + 1 :, k : k + 1] * row
+    return tau
+
+
+def product_of_reflections(packed, tau, columns):
+    """Return the first `columns` columns of the product of the reflections."""
+    q = np.eye(packed.shape[0], columns, dtype=packed.dtype)
+    for k in range(tau.shape[0] - 1, -1, -1):
+        row = (q[k, k:] + np.conj(packed[k + 1 :, k]) @ q[k + 1 :, k:]) * tau[k]
+        q[k, k:] -= row
+        q[k + 1 :, k:] -= packed[k + 1 :, k : k + 1] * row
+    return q
+
+
+def qr(a, mode="reduced"):
+    packed = matrix(a)
+    rows, columns = packed.shape
+    tau = reflected(packed)
+    kept = rows if mode == "complete" else min(rows, columns)
+    if mode == "r":
+        return np.triu(packed[:kept])
+    if mode not in ("reduced", "complete"):
+        refuse("the mode is 'reduced', 'complete' or 'r'")
+    return product_of_reflections(packed, tau, kept), np.triu(packed[:kept])
+
+
+def torch_qr(A, mode="reduced"):
+    if mode == "r":
+        refuse("the mode is 'reduced' or 'complete'")
+    return qr(A, mode)
+
+
+# --- eigenvalues ---------------------------------------------------------------------------------------------------
+
+
+def rotation(difference, modulus):
+    """Return the cosine and sine of the rotation that makes an element of this modulus zero."""
+    ratio = difference / (2 * modulus)
+    tangent = np.copysign(1.0, ratio) / (np.abs(ratio) + np.hypot(1.0, ratio))
+    cosine = 1 / np.hypot(1.0, tangent)
+    return cosine, cosine * tangent
+
+
+def rotate_columns(a, p, q, cosine, sine, phase):
+    """Rotate two columns of `a` in place; `phase` is that of the element of row p and column q."""
+    other = np.conj(phase) * a[:, q]
+    rotated = sine * a[:, p] + cosine * other
+    a[:, p] = cosine * a[:, p] - sine * other
+    a[:, q] = rotated
+
+
+def diagonalised(a, with_vectors):
+    """Diagonalise the Hermitian `a` in place; return the vectors as columns."""
+    n = a.shape[0]
+    vectors = np.eye(n if with_vectors else 0, n, dtype=a.dtype)
+    off = np.sum(np.square(np.abs(np.tril(a, -1))))
+    enough = np.square(np.finfo(a.dtype).eps) * (off + np.sum(np.square(np.abs(np.diagonal(a)))))
+    sweep = 0
+    while off > enough and sweep < SWEEPS:
+        for p in range(n - 1):
+            for q in range(p + 1, n):
+                modulus = np.abs(a[p, q])
+                if modulus > 0:
+                    phase = a[p, q] / modulus
+                    cosine, sine = rotation(np.real(a[q, q] - a[p, p]), modulus)
+                    rotate_columns(a, p, q, cosine, sine, phase)
+                    rotate_columns(a.T, p, q, cosine, sine, np.conj(phase))
+                    a[p, q] = 0
+                    a[q, p] = 0
+                    rotate_columns(vectors, p, q, cosine, sine, phase)
+        off = np.sum(np.square(np.abs(np.tril(a, -1))))
+        sweep += 1
+    # No comparison with NaN is true.
+    require(off <= enough, "Eigenvalues did not converge")
+    return vectors
+
+
+def hermitian(a, triangle):
+    square(a)
+    full = matrix(a)
+    if triangle not in ("L", "U", "l", "u"):
+        refuse("UPLO is 'L' or 'U'")
+    strict = np.tril(full, -1) if triangle in ("L", "l") else np.conj(np.triu(full, 1).T)
+    return strict + np.conj(strict.T) + np.diag(np.real(np.diagonal(full))).astype(full.dtype)
+
+
+def eigh(a, UPLO="L"):
+    reduced = hermitian(a, UPLO)
+    vectors = diagonalised(reduced, True)
+    values = np.real(np.diagonal(reduced))
+    order = np.argsort(values, kind="stable")
+    return values[order], vectors[:, order]
+
+
+def eigvalsh(a, UPLO="L"):
+    reduced = hermitian(a, UPLO)
+    diagonalised(reduced, False)
+    return np.sort(np.real(np.diagonal(reduced)))
+
+
+# --- singular values -----------------------------------------------------------------------------------------------
+
+
+def orthogonalised(a, vectors):
+    """Make the columns of `a` orthogonal, in place, by rotations from the right, which `vectors` gathers."""
+    n = a.shape[1]
+    require(np.all(np.isfinite(a)), "SVD did not converge")
+    near = np.finfo(a.dtype).eps * max(10, a.shape[0])
+    rotated = True
+    sweep = 0
+    while rotated and sweep < SWEEPS:
+        rotated = False
+        for p in range(n - 1):
+            for q in range(p + 1, n):
+                first = np.sum(np.square(np.abs(a[:, p])))
+                second = np.sum(np.square(np.abs(a[:, q])))
+                product = np.sum(np.conj(a[:, p]) * a[:, q])
+                modulus = np.abs(product)
+                if modulus > near * np.sqrt(first) * np.sqrt(second) and modulus > 0:
+                    rotated = True
+                    phase = product / modulus
+                    cosine, sine = rotation(second - first, modulus)
+                    rotate_columns(a, p, q, cosine, sine, phase)
+                    rotate_columns(vectors, p, q, cosine, sine, phase)
+        sweep += 1
+    require(not rotated, "SVD did not converge")
+
+
+def tall_svd(a, full, with_vectors):
+    """Return the decomposition of a matrix with at least as many rows as columns: u, values, v."""
+    columns = a.shape[1]
+    v = np.eye(columns if with_vectors else 0, columns, dtype=a.dtype)
+    orthogonalised(a, v)
+    order = np.argsort(-np.sum(np.square(np.abs(a)), 0), kind="stable")
+    a = a[:, order]
+    # Of orthogonal columns R is diagonal, and Q completes them to a basis where some are zero.
+    tau = reflected(a)
+    diagonal = np.diagonal(a)
+    values = np.abs(diagonal)
+    u = product_of_reflections(a, tau, a.shape[0] if full else columns)
+    phase = np.where(values > 0, diagonal / np.where(values > 0, values, 1), 1).astype(a.dtype)
+    u[:, :columns] = u[:, :columns] * phase
+    return u, values, v[:, order]
+
+
+def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
+    a = matrix(a)
+    if hermitian:
+        refuse("hermitian=True is not supported: eigh gives these values")
+    if a.shape[0] >= a.shape[1]:
+        u, values, v = tall_svd(a, full_matrices, compute_uv)
+    else:
+        v, values, u = tall_svd(np.conj(a.T).copy(), full_matrices, compute_uv)
+    if compute_uv:
+        return u, values, np.conj(v.T)
+    return values
+
+
+def torch_svd(A, full_matrices=True):
+    return svd(A, full_matrices)
+
+
+def svdvals(x, /):
+    return svd(x, False, False)
+
+
+def pinv(a, rcond=None, hermitian=False, *, rtol=None):
+    u, values, vh = svd(a, False, True, hermitian)
+    limit = rtol
+    if rtol is None:
+        limit = 1e-15 if rcond is None else rcond
+    is_kept = values > limit * np.max(values)
+    inverse = np.where(is_kept, 1 / np.where(is_kept, values, 1), 0)
+    return np.conj(vh.T) @ (inverse[:, None] * np.conj(u.T))
+
+
+def torch_pinv(input, *, atol=None, rtol=None, hermitian=False):
+    if atol is not None:
+        refuse("atol is not supported: use rtol")
+    default = np.finfo(inexact(input).dtype).eps * max(input.shape[0], input.shape[1])
+    return pinv(input, None, hermitian, rtol=default if rtol is None else rtol)
+
+
+def matrix_rank(A, tol=None, hermitian=False, *, rtol=None):
+    values = svd(A, False, False, hermitian)
+    limit = tol
+    if tol is None:
+        default = np.finfo(values.dtype).eps * max(A.shape[0], A.shape[1])
+        limit = np.max(values) * (default if rtol is None else rtol)
+    return np.count_nonzero(values > limit)
+
+
+def torch_matrix_rank(A, *, atol=None, rtol=None, hermitian=False):
+    if atol is not None:
+        refuse("atol is not supported: use rtol")
+    return matrix_rank(A, None, hermitian, rtol=rtol)
+
+
+def cond(x, p=None):
+    if p is None or p == 2:
+        values = svd(x, False, False)
+        return values[0] / values[-1]
+    if p == -2:
+        values = svd(x, False, False)
+        return values[-1] / values[0]
+    return np.linalg.norm(x, p) * np.linalg.norm(inv(x), p)
+
+
+def lstsq(a, b, rcond=None):
+    u, values, vh = svd(a, False)
+    rows, columns = a.shape
+    limit = np.finfo(values.dtype).eps * max(rows, columns) if rcond is None else rcond
+    is_kept = values > limit * np.max(values)
+    rank = np.count_nonzero(is_kept).astype(np.int32)
+    inverse = np.where(is_kept, 1 / np.where(is_kept, values, 1), 0)
+    right = b if b.ndim == 2 else b[:, None]
+    x = np.conj(vh.T) @ (inverse[:, None] * (np.conj(u.T) @ right))
+    sums = np.sum(np.square(np.abs(right - a @ x)), 0)
+    # There are sums of squares only where the columns are independent and fewer than the rows.
+    sums = sums[np.full(sums.shape, rank == columns and rows > columns)]
+    return x if b.ndim == 2 else x[:, 0], sums, rank, values
+
+
+def slogdet(a):
+    square(a)
+    lu = matrix(a)
+    _, swaps, _ = factored(lu)
+    diagonal = np.diagonal(lu)
+    moduli = np.abs(diagonal)
+    is_zero = np.any(moduli == 0)
+    sign = np.prod(diagonal / np.where(moduli == 0, 1, moduli)) * swaps
+    total = np.sum(np.log(np.where(moduli == 0, 1, moduli)))
+    return np.where(is_zero, 0, sign).astype(lu.dtype), np.where(is_zero, -np.inf, total).astype(moduli.dtype)
+
+
+def logdet(input):
+    sign, total = slogdet(input)
+    return np.where(sign < 0, np.nan, total).astype(total.dtype)
+
+
+_OF_NUMPY = (qr, eigh, eigvalsh, svd, svdvals, pinv, matrix_rank, cond, lstsq, slogdet)
+_OF_TORCH = {
+    "qr": torch_qr, "svd": torch_svd, "pinv": torch_pinv, "matrix_rank": torch_matrix_rank, "eigh": eigh,
+    "eigvalsh": eigvalsh, "svdvals": svdvals, "cond": cond, "slogdet": slogdet,
+}  # fmt: skip
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{f"numpy.linalg.{function.__name__}": function for function in _OF_NUMPY},
+    **{f"torch.linalg.{name}": function for name, function in _OF_TORCH.items()},
+    "torch.slogdet": slogdet, "torch.logdet": logdet,
+}  # fmt: skip
+"""Inlined library functions by qualified name."""
