@@ -145,7 +145,9 @@ def torch_report() -> TorchReport:
     """
     from torch._dynamo.utils import get_compilation_metrics
 
-    return TorchReport(tuple(RECORDER.graphs), tuple(map(_frame, get_compilation_metrics())))
+    # Metrics of graphs of gradients name no function; the recorder has those.
+    frames = [_frame(metrics) for metrics in get_compilation_metrics() if metrics.co_name]
+    return TorchReport(tuple(RECORDER.graphs), tuple(frames))
 
 
 def _frame(metrics: Any) -> Frame:
@@ -191,15 +193,19 @@ def _is_only_backend() -> bool:
 
 
 def _counter(result: Any) -> Callable[[], int]:
-    """Return what counts the kernels of a compiled graph, without keeping them alive."""
-    reference = weakref.ref(result)
+    """Return what counts the kernels of a compiled graph without keeping it alive; after its end, the last count."""
 
-    def count() -> int:
-        alive = reference()
-        if alive is None:
-            return 0
-        parts: list[Any] = list(alive.modules()) if isinstance(alive, torch.nn.Module) else [alive]
+    def counted(graph: Any) -> int:
+        parts: list[Any] = list(graph.modules()) if isinstance(graph, torch.nn.Module) else [graph]
         functions = [getattr(part, "function", part) for part in parts]
         return sum(len(function.kernels) for function in functions if hasattr(function, "kernels"))
+
+    reference, last = weakref.ref(result), counted(result)
+
+    def count() -> int:
+        nonlocal last
+        if (alive := reference()) is not None:
+            last = counted(alive)
+        return last
 
     return count

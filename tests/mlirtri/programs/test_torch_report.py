@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import warnings
 from collections import deque
@@ -89,6 +90,35 @@ def test_a_refused_graph_is_in_the_report():
     [graph] = mt.torch_report().graphs
     assert "random numbers" in graph.refused
     assert "refused: the number of random numbers" in str(mt.torch_report())
+
+
+class RandomGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return torch.poisson(gradient.abs())
+
+
+def test_a_refused_graph_of_gradients_is_in_the_report_once():
+    compiled = torch.compile(RandomGradient.apply, backend="mlirtri")
+    with pytest.raises(Exception, match="random numbers"):
+        compiled(torch.ones(3, requires_grad=True)).sum().backward()
+    report = mt.torch_report()
+    assert [(graph.name, graph.refused is None) for graph in report.graphs][-1] == ("backward", False)
+    assert str(report).count("random numbers") == 1
+    assert not report.is_total
+
+
+def test_kernels_of_a_graph_that_is_gone_are_still_counted():
+    compiled = torch.compile(lambda x: x + 1, backend="mlirtri")
+    compiled(torch.ones(3))
+    del compiled
+    torch._dynamo.reset()
+    gc.collect()
+    assert [graph.kernels() for graph in mt.torch_report().graphs] == [1]
 
 
 def test_another_backend_in_the_process_silences_the_warning():

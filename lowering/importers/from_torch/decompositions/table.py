@@ -28,6 +28,7 @@ from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401
     complex_functions,
     complex_tensors,
     counting,
+    flash_attention,
     floats,
     foreach,
     indexing,
