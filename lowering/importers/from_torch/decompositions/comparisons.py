@@ -46,13 +46,17 @@ def eq_tensor(x: Tensor, y: Tensor) -> Tensor:
     return torch.logical_not(torch.ne(x, y))
 
 
-@decomposes(aten.all.dims)
-def all_over_axes(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Reduce one axis at a time, as torch-mlir requires."""
-    axes = range(x.dim()) if dim is None else sorted((operand % x.dim() for operand in dim), reverse=True)
-    for axis in sorted(axes, reverse=True):
-        x = torch.all(x, axis, keepdim)
-    return x.bool()
+def over_axes(reduce: Any) -> Callable[..., Tensor]:
+    """Return the rule that reduces one axis at a time, as torch-mlir requires; the result of uint8 is uint8."""
+
+    def apply(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+        axes = range(x.dim()) if dim is None else [axis % x.dim() if x.dim() else 0 for axis in dim]
+        truth = x != 0
+        for axis in sorted(axes, reverse=True):
+            truth = reduce(truth, axis, keepdim)
+        return truth.to(torch.uint8) if x.dtype == torch.uint8 else truth
+
+    return apply
 
 
 EQUAL = (aten.eq.Tensor, aten.eq.Scalar)
@@ -97,5 +101,7 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     for _operator in (getattr(aten, _name).Tensor, getattr(aten, _name).Scalar):
         if _operator is not aten.eq.Tensor:
             decomposes(_operator)(comparison(_operator))
+decomposes(aten.all.dims)(over_axes(torch.all))
+decomposes(aten.any.dims)(over_axes(torch.any))
 for _operator in (aten.any.default, aten.any.dim, aten.all.default, aten.all.dim):
     decomposes(_operator)(any_or_all_of_uint8(_operator))

@@ -62,10 +62,8 @@ def _size_bound(value: ir.Value, axis: int, depth: int) -> ir.Value | None:
     if operation.name == "tensor.empty":
         unknown = [position for position, size in enumerate(value.type.shape) if size < 0]
         return _upper_bound(operation.operands[unknown.index(axis)], depth - 1)
-    if operation.name == "tensor.extract_slice" and value.type.rank == operation.operands[0].type.rank:
-        return _bound_of_slice(operation, axis, depth - 1)
-    if operation.name == "tensor.expand_shape":
-        return _bound_of_expanded(operation, axis, depth - 1)
+    if operation.name in _VIEWS:
+        return _VIEWS[operation.name](operation, axis, depth - 1)
     if operation.name.startswith(DESTINATION_STYLE):
         return _size_bound(
             operation.operands[len(operation.operands) - len(operation.results) + value.result_number], axis, depth - 1
@@ -77,6 +75,10 @@ def _size_bound(value: ir.Value, axis: int, depth: int) -> ir.Value | None:
 
 def _bound_of_slice(operation: ir.Operation, axis: int, depth: int) -> ir.Value | None:
     static = list(operation.attributes["static_sizes"])
+    dropped = operation.operands[0].type.rank - operation.results[0].type.rank
+    # Whichever axes of size 1 are dropped, the others follow each other in the same order.
+    ones = [position for position, size in enumerate(static) if size == 1][:dropped]
+    axis = [position for position in range(len(static)) if position not in ones][axis]
     dynamic_before = sum(size < 0 for size in static[:axis])
     offsets = list(operation.attributes["operandSegmentSizes"])[1]
     size = _upper_bound(operation.operands[1 + offsets + dynamic_before], depth)
@@ -90,6 +92,24 @@ def _bound_of_expanded(operation: ir.Operation, axis: int, depth: int) -> ir.Val
         if axis in axes and all(position == axis or shape[position] == 1 for position in axes):
             return _size_bound(operation.operands[0], source, depth)
     return None
+
+
+def _bound_of_collapsed(operation: ir.Operation, axis: int, depth: int) -> ir.Value | None:
+    source = operation.operands[0]
+    bounds = [_size_bound(source, position.value, depth) for position in operation.attributes["reassociation"][axis]]
+    if any(bound is None for bound in bounds):
+        return None
+    product = bounds[0]
+    for bound in bounds[1:]:
+        product = arith.muli(product, bound)
+    return product
+
+
+_VIEWS = {
+    "tensor.extract_slice": _bound_of_slice,
+    "tensor.expand_shape": _bound_of_expanded,
+    "tensor.collapse_shape": _bound_of_collapsed,
+}
 
 
 def _upper_bound(value: ir.Value, depth: int) -> ir.Value | None:

@@ -1,4 +1,4 @@
-"""Histograms, reductions of segments and CTC losses, against eager."""
+"""Histograms, any and all over axes, reductions of segments and CTC losses, against eager."""
 
 from __future__ import annotations
 
@@ -74,6 +74,19 @@ def test_ctc_losses_check_lengths():
         kernel(x, targets, inputs, lengths + 1)
     with pytest.raises(mt.KernelError, match="input_lengths are from 0 to 7"):
         kernel(x, targets, inputs + 1, lengths)
+
+
+def truths(x, number, z, empty):
+    found = []
+    for each in (x, z, x.float(), x.bool()):
+        found += [each.all((0, 1)), each.any((0,)), each.all(()), each.any(dim=()), each.any(dim=(-1, 0), keepdim=True)]
+    found += [number.any(dim=(0,)), number.all(dim=()), empty.all((0, 1)), empty.any((1,))]
+    return found
+
+
+def test_any_and_all_over_axes():
+    x = torch.tensor([[0, 3], [2, 1]], dtype=torch.uint8)
+    check(truths, x, x[1, 1], torch.complex(x.float(), x.float()), torch.zeros(0, 3), pipeline="mlir")
 
 
 def segments(x, lengths, offsets, y, rows):

@@ -40,6 +40,18 @@ def test_take_at_an_index_of_rank_0():
     check(lambda x, i, j: (torch.take(x, i), x.take(j)), x, torch.tensor(4), torch.tensor([[-1, 0]]), pipeline="linalg")
 
 
+def parts_of_indices(x):
+    indices = torch.nonzero(x)
+    return indices[:, 1], indices.flatten(), torch.nonzero(x[0] > 1, as_tuple=True), torch.where(x)
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_views_of_as_many_indices_as_there_are(pipeline):
+    x = torch.tensor([[0.0, 2.0, 0.0], [1.0, 0.0, 3.0]])
+    kernel = check(parts_of_indices, x, pipeline=pipeline)
+    compare(kernel(x * 0), parts_of_indices(x * 0))
+
+
 def split_at(x, y, places):
     return [part + 1 for part in torch.tensor_split(x, places, dim=1)], y.tensor_split(places + 1)
 
