@@ -63,4 +63,4 @@ def tasks(kernel: str, compilation: Compilation) -> TaskReport:
         if stage != "fused":
             module = linalg_to_fused.lower(module, context) or module
         module = fused_to_bufferized.lower(module, context) or module
-        return TaskReport(kernel, tasks_of(to_loops(module, context), context.target.threads))
+        return TaskReport(kernel, tasks_of(to_loops(module, context), context.target.threads, context.target.is_cuda))

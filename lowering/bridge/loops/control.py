@@ -19,7 +19,7 @@ from mlirtri.lowering.bridge.loops.memory import is_number, product
 from mlirtri.lowering.bridge.loops.statements import LoopTranslation, sequence, statement
 from mlirtri.lowering.bridge.loops.values import Meaning, Scalar, ScalarBuffer, part_dtypes
 from mlirtri.lowering.bridge.scalar.rules import literal
-from mlirtri.lowering.core.stage import BLOCKS, NARROWED_SUM, STAGES, TRIPS
+from mlirtri.lowering.core.stage import BLOCKS, DECLARED, NARROWED_SUM, STAGES, TRIPS
 from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.toolchain.tvm_names import LOCATION, PARALLEL, Analyzer, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
@@ -69,6 +69,7 @@ def _for(translation: LoopTranslation, operation: ir.Operation) -> None:
         carried.assign(end.operands)
     notes = {NARROWED_SUM: 1} if NARROWED_SUM in operation.attributes else {}
     notes |= {BLOCKS: 1} if BLOCKS in operation.attributes else {}
+    notes |= {DECLARED: 1} if PARALLEL in operation.attributes else {}
     if STAGES in operation.attributes:
         notes[STAGES] = operation.attributes[STAGES].value
     if TRIPS in operation.attributes:

@@ -39,9 +39,7 @@ def lower_to_loops(module: ir.Module, context: CompileContext, threads: int = 1)
     """Lower `module` in place, with chunks for that many threads; raises `PassFailedError`."""
     to_loops(module, context)
     with module.context, ir.Location.unknown():
-        # The blocks of a grid are a device's threads already, and copies of tiles for chunks have no room there.
-        splits_grids = not context.target.is_cuda
-        chunks = partial(reduction_chunks.rewrite, threads=threads, splits_grids=splits_grids)
+        chunks = partial(reduction_chunks.rewrite, threads=threads, on_device=context.target.is_cuda)
         run_rewrite("loops-in-chunks", chunks, module, context)
         run_passes(module, TIDY_CHUNKS, context)
     return module

@@ -42,11 +42,11 @@ UNKNOWN_TRIPS = 16
 _REASSOCIATED = "#arith.fastmath<reassoc>"
 
 
-def rewrite(module: ir.Module, threads: int = 1, splits_grids: bool = True) -> None:
+def rewrite(module: ir.Module, threads: int = 1, on_device: bool = False) -> None:
     """Split the loops of every function that are declared parallel or stand in no other loop.
 
-    With one thread, only those that reduce: whoever reads the loops later finds the others independent itself. Loops
-    over the blocks of a tile kernel only if it `splits_grids`.
+    With one thread, only those that reduce: whoever reads the loops later finds the others independent itself. On a
+    device the blocks of a tile kernel are threads already, and arrays of integers are updated by atomic functions.
     """
     if threads > 1:
         for nest in operations_named(module, "scf.parallel"):
@@ -54,14 +54,16 @@ def rewrite(module: ir.Module, threads: int = 1, splits_grids: bool = True) -> N
     for function in module.body.operations:
         for region in function.operation.regions:
             for block in region.blocks:
-                _visit(block, threads, is_outermost=True, splits_grids=splits_grids)
+                _visit(block, threads, is_outermost=True, on_device=on_device)
 
 
-def _visit(block: ir.Block, threads: int, is_outermost: bool, splits_grids: bool) -> None:
+def _visit(block: ir.Block, threads: int, is_outermost: bool, on_device: bool) -> None:
     for operation in [view.operation for view in block.operations]:
-        is_kept = not splits_grids and BLOCKS in operation.attributes
+        is_kept = on_device and BLOCKS in operation.attributes
         if operation.name == "scf.for" and not is_kept and (is_outermost or PARALLEL in operation.attributes):
             chunks = chunks_of(operation, threads)
+            if chunks is not None and on_device and chunks.has_atomics:
+                continue
             if chunks is not None:
                 with ir.InsertionPoint(operation), operation.location:
                     replace(operation, chunks.build())
@@ -72,7 +74,7 @@ def _visit(block: ir.Block, threads: int, is_outermost: bool, splits_grids: bool
         if operation.name in ("scf.for", "scf.while", "scf.if"):
             for region in operation.regions:
                 for inner in region.blocks:
-                    _visit(inner, threads, is_outermost and operation.name == "scf.if", splits_grids)
+                    _visit(inner, threads, is_outermost and operation.name == "scf.if", on_device)
 
 
 def is_independent(loop: ir.Operation) -> bool:
@@ -149,6 +151,14 @@ class Chunks:
     memory: LoopMemory
     smallest: int
     threads: int
+
+    @property
+    def has_atomics(self) -> bool:
+        """Return whether a device has atomic functions for all that is combined: arrays of wide integers."""
+        return not self.reductions and all(
+            isinstance(buffer.type.element_type, ir.IntegerType) and buffer.type.element_type.width >= 32
+            for buffer in self.memory.combined
+        )
 
     def build(self) -> list[ir.Value]:
         """Build the chunks and the combination of their results; return the loop's results."""

@@ -41,62 +41,77 @@ class Task:
     """The number of serial loops around it."""
 
 
-def tasks_of(module: ir.Module, threads: int) -> tuple[Task, ...]:
-    """Return the tasks of the module's public functions, in order."""
+def tasks_of(module: ir.Module, threads: int, on_device: bool = False) -> tuple[Task, ...]:
+    """Return the tasks of the module's public functions, in order; a device updates shared elements atomically."""
     blocks = [block for function in public_functions(module) for block in function.regions[0].blocks]
-    return tuple(task for block in blocks for task in _tasks(block, threads, 0))
+    return tuple(task for block in blocks for task in _Tasks(threads, on_device).of_block(block, 0))
 
 
-def _tasks(block: ir.Block, threads: int, depth: int) -> Iterator[Task]:
-    straight: list[ir.Operation] = []
-    for operation in (view.operation for view in block.operations):
-        if operation.name not in _LOOPS:
-            straight.append(operation)
-            continue
+@dataclass(frozen=True)
+class _Tasks:
+    """Lists the tasks of blocks."""
+
+    threads: int
+    on_device: bool
+
+    def of_block(self, block: ir.Block, depth: int) -> Iterator[Task]:
+        straight: list[ir.Operation] = []
+        for operation in (view.operation for view in block.operations):
+            if operation.name not in _LOOPS:
+                straight.append(operation)
+                continue
+            yield from _straight(straight, depth)
+            straight = []
+            yield from self._loop(operation, depth)
         yield from _straight(straight, depth)
-        straight = []
-        yield from _loop(operation, threads, depth)
-    yield from _straight(straight, depth)
 
-
-def _loop(loop: ir.Operation, threads: int, depth: int) -> Iterator[Task]:
-    is_candidate = depth == 0 or PARALLEL in loop.attributes
-    if loop.name == "scf.parallel":
-        count = len(loop.regions[0].blocks[0].arguments)
-        bounds = [list(loop.operands)[axis : 3 * count : count] for axis in range(count)]
-        yield _task("range_for", [loop], depth, _bounds(bounds), _even_block(bounds[0], threads))
-        return
-    if loop.name == "scf.while":
-        yield _task("serial", [loop], depth)
-    else:
-        bounds = _bounds([list(loop.operands)[:3]])
-        block = _block_of(loop, threads) if is_candidate else None
-        yield _task(
-            "range_for" if block else "serial", [loop], depth, bounds, block or "", _reduced(loop) if block else ()
-        )
-        if block:
+    def _loop(self, loop: ir.Operation, depth: int) -> Iterator[Task]:
+        is_candidate = depth == 0 or PARALLEL in loop.attributes
+        if loop.name == "scf.parallel":
+            count = len(loop.regions[0].blocks[0].arguments)
+            bounds = [list(loop.operands)[axis : 3 * count : count] for axis in range(count)]
+            yield _task("range_for", [loop], depth, _bounds(bounds), _even_block(bounds[0], self.threads))
             return
-    for region in loop.regions:
-        for inner in region.blocks:
-            yield from (task for task in _tasks(inner, threads, depth + 1) if task.kind == "range_for")
+        if loop.name == "scf.while":
+            yield _task("serial", [loop], depth)
+        else:
+            bounds = _bounds([list(loop.operands)[:3]])
+            block = self._block_of(loop) if is_candidate else None
+            yield _task(
+                "range_for" if block else "serial", [loop], depth, bounds, block or "", _reduced(loop) if block else ()
+            )
+            if block:
+                return
+        for region in loop.regions:
+            for inner in region.blocks:
+                yield from (task for task in self.of_block(inner, depth + 1) if task.kind == "range_for")
+
+    def _block_of(self, loop: ir.Operation) -> str | None:
+        """Return the iterations of one block of a loop whose iterations may run in parallel; None for other loops."""
+        reductions = [reduction_of(loop, slot) for slot in range(len(loop.results))]
+        memory, bounds = memory_of(loop), list(loop.operands)[:3]
+        if self.on_device and not reductions and PARALLEL in loop.attributes and _has_atomics(loop):
+            return _even_block(bounds, self.threads)
+        if None in reductions or memory is None:
+            return None
+        if not reductions and not memory.combined:
+            return _even_block(bounds, self.threads)
+        chunks = chunks_of(loop, 1)
+        if chunks is None:
+            return None
+        count = _count(bounds)
+        return (
+            f"n/{CHUNKS}, at least {chunks.smallest}"
+            if count is None
+            else str(max(-(-count // CHUNKS), chunks.smallest))
+        )
 
 
-def _block_of(loop: ir.Operation, threads: int) -> str | None:
-    """Return the iterations of one block of a loop whose iterations may run in parallel; None for other loops."""
-    reductions = [reduction_of(loop, slot) for slot in range(len(loop.results))]
-    memory = memory_of(loop)
-    if None in reductions or memory is None:
-        return None
-    bounds = list(loop.operands)[:3]
-    if not reductions and not memory.combined:
-        return _even_block(bounds, threads)
-    chunks = chunks_of(loop, 1)
-    if chunks is None:
-        return None
-    count = _count(bounds)
-    return (
-        f"n/{CHUNKS}, at least {chunks.smallest}" if count is None else str(max(-(-count // CHUNKS), chunks.smallest))
-    )
+def _has_atomics(loop: ir.Operation) -> bool:
+    """Return whether a device has atomic functions for all elements that a loop stores outside of it: not of bytes."""
+    stores = [each for each in all_operations_in(loop) if each.name == "memref.store"]
+    kinds = [store.operands[0].type for store in stores if not is_inside(store.operands[1], loop)]
+    return all(isinstance(kind, ir.FloatType) or getattr(kind, "width", 0) >= 16 for kind in kinds)
 
 
 def _even_block(bounds: Sequence[ir.Value], threads: int) -> str:

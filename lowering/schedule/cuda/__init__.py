@@ -14,7 +14,8 @@ Read in this order:
 - `matmul.py`: products of 16-bit floats and int8 on tensor cores; `operands.py` copies tiles into shared
   memory, `instructions.py` holds the instructions. `register_tiles.py`: products of fp32.
 - `element_loops.py`: imperative functions, a launch for each parallel loop; `largest_sizes.py` bounds its sizes,
-  `row_blocks.py` gives long rows a block of threads each.
+  `row_blocks.py` gives long rows a block of threads each. `atomic_updates.py`: updates of elements that iterations or
+  blocks share, as the functions of `atomic_calls.py`.
 - `tile_programs.py`: tile kernels; `tile_statements.py`, `tile_products.py`: the statements and products of a block,
   `fragments.py`: tiles in registers, `whole_copies.py`: copies with edges, `live_ranges.py`: a buffer for each.
 

@@ -22,6 +22,8 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.loops.fusion import fused
 from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
+from mlirtri.lowering.schedule.cuda.atomic_calls import with_calls
+from mlirtri.lowering.schedule.cuda.atomic_updates import with_atomics
 from mlirtri.lowering.schedule.cuda.largest_sizes import (
     LARGEST_EXTENT,
     UNBOUNDED,
@@ -61,7 +63,7 @@ def element_loops(function: PrimFunc, target: Target) -> Schedule | None:
     """Return the schedule of an imperative function; None for any other."""
     if IMPERATIVE not in (function.attrs or {}):
         return None
-    body = with_largest_sizes(fused(prepare(function.body.block.body.block.body)))
+    body = with_largest_sizes(fused(prepare(with_atomics(function.body.block.body.block.body))))
     launches = list(_Offload(body).statements(_flat(body), ()))
     root = SBlockRealize([], True, SBlock([], [], [], "root", sequence(*launches)))
     module = IRModule({"main": function.with_body(root)})
@@ -247,7 +249,7 @@ def _row_blocks(loop: Any, guards: tuple[Any, ...]) -> Any:
     body = on_block(tirx.For(step, index(0), rounds, tirx.ForKind.SERIAL, body), thread)
     for guard in reversed(guards):
         body = tirx.IfThenElse(guard, body, None)
-    threads = bound(thread, ROW_THREADS, "threadIdx.x", _without_names_of_functions(body))
+    threads = bound(thread, ROW_THREADS, "threadIdx.x", with_calls(_without_names_of_functions(body)))
     short = fresh(_grid_stride(loop, guards))
     return tirx.IfThenElse(tirx.GE(length, index(SHORTEST)), bound(block, blocks, "blockIdx.x", threads), short)
 
@@ -287,7 +289,7 @@ def _nest(loop: Any) -> tuple[list[Any], Any]:
 def _launch(body: Any, blocks: Any, threads: int, guards: tuple[Any, ...], thread: Any, block: Any) -> Any:
     for guard in reversed(guards):
         body = tirx.IfThenElse(guard, body, None)
-    body = _in_registers(_without_names_of_functions(body))
+    body = _in_registers(with_calls(_without_names_of_functions(body)))
     return bound(block, blocks, "blockIdx.x", bound(thread, threads, "threadIdx.x", body))
 
 

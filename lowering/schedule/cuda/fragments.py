@@ -274,7 +274,7 @@ def _reduction(statement: Any, tile: Any) -> Reduction | None:
     allocated = [part.buffer for part in before if isinstance(part, tirx.AllocBuffer)]
     if not any(store.buffer.same_as(each) for each in allocated) or depends_on(sequence(*before, *after), [tile]):
         return None
-    term = _term(store.value, store.buffer)
+    term = term_of(store.value, store.buffer)
     if term is None or any(load.source.same_as(store.buffer) for name in names for load in loads_in(name.value)):
         return None
     found = [list(load.indices) for load in loads_in(sequence(loop.body)) if load.source.same_as(tile)]
@@ -288,7 +288,7 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one.same_as(other))
 
 
-def _term(value: Any, carried: Any) -> Any:
+def term_of(value: Any, carried: Any) -> Any:
     """Return what a sum adds to `carried`, or what a maximum or minimum compares it with; None for other values."""
 
     def is_carried(node: Any) -> bool:

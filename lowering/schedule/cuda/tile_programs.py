@@ -23,13 +23,15 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.loops.accesses import is_scalar
 from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
 from mlirtri.lowering.schedule.cpu.loops.nested_products import with_allocations_inside
+from mlirtri.lowering.schedule.cuda.atomic_calls import with_calls
+from mlirtri.lowering.schedule.cuda.atomic_updates import atomic_blocks, with_atomics
 from mlirtri.lowering.schedule.cuda.fragments import Fragments, Layout, Uses
 from mlirtri.lowering.schedule.cuda.instructions import ROWS
 from mlirtri.lowering.schedule.cuda.live_ranges import with_casts_at_use, with_separate_buffers
 from mlirtri.lowering.schedule.cuda.phases import WARP
 from mlirtri.lowering.schedule.cuda.tile_products import BlockBody, with_tensor_cores
 from mlirtri.lowering.schedule.cuda.tile_statements import BlockStatements
-from mlirtri.lowering.schedule.cuda.whole_copies import with_whole_copies
+from mlirtri.lowering.schedule.cuda.whole_copies import with_sizes_at_use, with_whole_copies
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.linear_forms import range_of
 from mlirtri.lowering.tir.statements import index, location_of, nodes_in, sequence, split_grid, with_body
@@ -92,11 +94,14 @@ def _kernel(statement: Stmt, numbers: list[Any], threads: int, target: Target) -
         # Beside the tile kernels: a whole array, with a block for each index of its first axis.
         loops, body = [statement], statement.body
     blocks, others = _independent(loops, body)
+    if others:
+        blocks, others, body = _with_atomic_blocks(loops, body)
+    body = with_atomics(body, tuple(range_of(loop, {}) for loop in (*blocks, *others)), in_block=True)
     if len(blocks) > len(AXES) or any(reads_memory(loop.extent) for loop in blocks):
         raise UnsupportedOperationError(
             "the grid of a tile kernel on CUDA has one to three numbers, which sizes and compile-time values give"
         )
-    body = with_casts_at_use(with_whole_copies(with_separate_buffers(body)))
+    body = with_casts_at_use(with_whole_copies(with_separate_buffers(with_sizes_at_use(body))))
     thread = tirx.Var("thread", "int64")
     mapped = _block(body, numbers, _Block(thread, threads, target, tuple(blocks), tuple(others)))
     mapped = bound(thread, threads, "threadIdx.x", mapped)
@@ -147,7 +152,7 @@ def _block(body: Any, numbers: Sequence[Any], block: _Block) -> Any:
         statements = BlockStatements(thread, threads, known.products, scope, fragments)
         mapped = statements.written(sequence(*numbers, inner))
         if _shared_bytes(mapped) <= limit:
-            return mapped
+            return with_calls(mapped)
     limit, used = limits["shared.dyn"], _shared_bytes(mapped)
     if conflicts and used - sum(_bytes(conflict.tile) for conflict in conflicts) <= limit:
         raise _no_layout(conflicts[0], used, limit)
@@ -210,6 +215,12 @@ def _layouts(block: BlockBody, allocated: set[Any]) -> tuple[dict[Any, Layout], 
         for tile in others:
             del layouts[tile]
     return layouts, conflicts
+
+
+def _with_atomic_blocks(loops: Sequence[Any], body: Any) -> tuple[list[Any], list[Any], Any]:
+    """Return the loops that become blocks, the others, and the body, where blocks may update the same elements."""
+    loops, body = atomic_blocks(loops, body)
+    return (*_independent(loops, body), body)
 
 
 def _independent(loops: Sequence[Any], body: Any) -> tuple[list[Any], list[Any]]:

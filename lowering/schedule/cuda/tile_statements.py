@@ -13,6 +13,7 @@ from typing import Any
 
 from mlirtri.lowering.schedule.cpu.loops.accesses import is_scalar
 from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED
+from mlirtri.lowering.schedule.cuda.atomic_calls import ATOMIC
 from mlirtri.lowering.schedule.cuda.fragments import Fragments, Layout
 from mlirtri.lowering.schedule.cuda.instructions import barrier
 from mlirtri.lowering.tir.linear_forms import largest_extent
@@ -104,7 +105,7 @@ class BlockStatements:
             return self._branch(statement, pending)
         if isinstance(statement, tirx.While):
             return self._while(statement, pending)
-        if isinstance(statement, tirx.AttrStmt) and statement.attr_key != FINISHED:
+        if isinstance(statement, tirx.AttrStmt) and statement.attr_key not in (FINISHED, ATOMIC):
             body, pending = self._visit(statement.body, pending)
             return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, body), pending
         return self._leaf(statement, pending)
@@ -189,14 +190,14 @@ class BlockStatements:
 
     def _divided(self, loop: Any) -> Any:
         """Return a nest of parallel loops with neighbouring elements for neighbouring threads."""
-        loops, body = [loop], loop.body
+        loops, body = [loop], _with_names_inside(loop.body)
         while (
             isinstance(body, tirx.For)
             and PARALLEL in body.annotations
             and not depends_on(body.extent, [outer.loop_var for outer in loops])
         ):
             loops.append(body)
-            body = body.body
+            body = _with_names_inside(body.body)
         extents, conditions = _divisible(loops)
         total = extents[0]
         for extent in extents[1:]:
@@ -216,6 +217,29 @@ class BlockStatements:
         count = tirx.floordiv(total + index(self.threads - 1), index(self.threads))
         location = {name: line for name, line in loop.annotations.items() if name == LOCATION}
         return tirx.For(iteration, index(0), count, tirx.ForKind.SERIAL, statement, annotations=location)
+
+
+def _with_names_inside(body: Any) -> Any:
+    """Return a parallel loop with the numbers inside that are computed before it, so that all its elements are divided.
+
+    ``x = f(i); for j: t[i, j] = g(x, j)`` becomes ``for j: x = f(i); t[i, j] = g(x, j)``; other statements stay.
+    """
+    if not isinstance(body, tirx.SeqStmt):
+        return body
+    *before, loop = body.seq
+    if not isinstance(loop, tirx.For) or PARALLEL not in loop.annotations:
+        return body
+    if not all(isinstance(each, tirx.Bind | tirx.AllocBuffer | tirx.BufferStore) for each in before):
+        return body
+    named = [each.var if isinstance(each, tirx.Bind) else each.buffer for each in before]
+    allocated = {each.buffer for each in before if isinstance(each, tirx.AllocBuffer)}
+    stored = {each.buffer for each in before if isinstance(each, tirx.BufferStore)}
+    stored |= {store.buffer for store in nodes_in(loop, tirx.BufferStore) if is_scalar(store.buffer)}
+    if not stored <= allocated | {node.buffer for node in nodes_in(loop, tirx.AllocBuffer)}:
+        return body
+    if depends_on(loop.extent, named) or depends_on(loop.min, named):
+        return body
+    return with_body(loop, sequence(*before, loop.body))
 
 
 def _divisible(loops: Sequence[Any]) -> tuple[list[Any], list[Any]]:

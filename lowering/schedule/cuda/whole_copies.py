@@ -8,16 +8,61 @@ Threads then divide a tile of constant size, without a barrier between, and a pr
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from mlirtri.lowering.schedule.cpu.loops.accesses import is_scalar
 from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
 from mlirtri.lowering.schedule.cpu.loops.perfect_nests import Nest, is_zero, nest_of
-from mlirtri.lowering.tir.statements import depends_on, index, loads_in, sequence, with_body
-from mlirtri.lowering.tir.tiles import zero_of
-from mlirtri.lowering.toolchain.tvm_names import ir, tirx
+from mlirtri.lowering.tir.statements import depends_on, index, loads_in, nodes_in, sequence, with_body
+from mlirtri.lowering.tir.tiles import replaced, zero_of
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_map, structural_walk, tirx
 
 IF_THEN_ELSE = "if_then_else"
+
+
+def with_sizes_at_use(statement: Any) -> Any:
+    """Return a block's statement with the sizes of clipped tiles where they are used, in place of numbers with names.
+
+    A loop that only copies tiles and adds their product then has no other statements.
+    """
+    loads = Counter(load.source for load in loads_in(statement))
+    stores = Counter(store.buffer for store in nodes_in(statement, tirx.BufferStore))
+    sizes: dict[Any, Any] = {}
+    names: dict[Any, Any] = {}
+
+    def note(node: Any) -> None:
+        allocated = {child.buffer for child in node.seq if isinstance(child, tirx.AllocBuffer)}
+        for child in node.seq:
+            if isinstance(child, tirx.BufferStore) and child.buffer in allocated and _is_size(child):
+                if (loads[child.buffer], stores[child.buffer]) == (1, 1):
+                    sizes[child.buffer] = child.value
+            elif isinstance(child, tirx.Bind) and isinstance(child.value, TensorLoad) and child.value.source in sizes:
+                names[child.var] = sizes[child.value.source]
+
+    structural_walk(statement, (tirx.SeqStmt, note))
+    gone = {buffer for buffer, value in sizes.items() if any(value is each for each in names.values())}
+    return _without_names(statement, names, gone) if names else statement
+
+
+def _is_size(store: Any) -> bool:
+    return is_scalar(store.buffer) and str(store.value.ty.dtype) == "int64" and not loads_in(store.value)
+
+
+def _without_names(statement: Any, names: dict[Any, Any], gone: set[Any]) -> Any:
+    while any(depends_on(value, list(names)) for value in names.values()):
+        names = {name: replaced(value, names) for name, value in names.items()}
+
+    def is_kept(child: Any) -> bool:
+        if isinstance(child, tirx.AllocBuffer | tirx.BufferStore):
+            return child.buffer not in gone
+        return not (isinstance(child, tirx.Bind) and child.var in names)
+
+    def kept(node: Any) -> Any:
+        return sequence(*(child for child in node.seq if is_kept(child)))
+
+    return replaced(structural_map(statement, (tirx.SeqStmt, kept), order="post"), names)
 
 
 def with_whole_copies(statement: Any) -> Any:

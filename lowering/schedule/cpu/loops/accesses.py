@@ -17,15 +17,18 @@ from typing import Any
 
 from mlirtri.lowering.tir.blocks import CHEAP_CALLS
 from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, least, linear, range_of, variable
+from mlirtri.lowering.tir.statements import nodes_in
 from mlirtri.lowering.tir.vectors import is_fetch
 from mlirtri.lowering.toolchain.tvm_names import (
     PARALLEL,
+    Analyzer,
     Buffer,
     Expr,
     SBlockRealize,
     Stmt,
     TensorLoad,
     ir,
+    structural_map,
     structural_walk,
     tirx,
 )
@@ -49,6 +52,19 @@ class LoopAccess:
     is_store: bool
     loops: tuple[LoopRange, ...]
     """The loops around it inside the statement, outermost first."""
+    offset: Linear | None = None
+    """The number of elements before it, where quotients and remainders are indices: of ``a[q // 4, q % 4]`` it is q."""
+
+    @property
+    def position(self) -> Linear | None:
+        """Return the number of elements before it in memory, row-major; None where it is no linear form."""
+        sizes = [int(size) if isinstance(size, tirx.IntImm) else None for size in self.buffer.ty.shape]
+        if self.offset is not None or None in self.indices or None in sizes[1:]:
+            return self.offset
+        total = Linear()
+        for form, size in zip(self.indices, sizes, strict=True):
+            total = total.times(size or 0) + (form or Linear())
+        return total
 
 
 @dataclass
@@ -81,6 +97,8 @@ class _Reader:
         self.forms = forms
         self.inner: set[Any] = set()
         """Variables bound inside to expressions other than linear forms, which may differ in every iteration."""
+        self.quotients: dict[Any, Any] = {}
+        """By variable or scalar buffer, what it holds of quotients and remainders of loops' variables."""
         self.depth = 0
         self.result = LoopAccesses()
 
@@ -134,7 +152,24 @@ class _Reader:
         form = self._usable(linear(value, self.forms)) if str(value.ty) in ("int32", "int64") else None
         if form is not None:
             self.forms[name] = form
+        elif str(value.ty) == "int64" and self._is_known(expanded := self._expanded(value)):
+            self.quotients[name] = expanded
         return form is not None
+
+    def _expanded(self, expression: Expr) -> Any:
+        """Return an expression with the quotients and remainders that names in it hold."""
+        if not self.quotients:
+            return expression
+        load = (TensorLoad, lambda node: self.quotients.get(node.source, node))
+        # The variable of a buffer is no number.
+        number = (tirx.Var, lambda node: self.quotients.get(node, node) if str(node.ty) == "int64" else node)
+        return structural_map(expression, [number, load], order="post")
+
+    def _is_known(self, expression: Expr) -> bool:
+        """Return whether an expression is one of variables of loops and constants that contains a quotient."""
+        if not nodes_in(expression, tirx.FloorDiv, tirx.FloorMod) or nodes_in(expression, TensorLoad, ir.Call):
+            return False
+        return not any(variable in self.inner for variable in nodes_in(expression, tirx.Var))
 
     def _allocate(self, statement, loops):
         self.result.private.add(statement.buffer)
@@ -179,7 +214,18 @@ class _Reader:
 
     def note(self, buffer: Buffer, indices: Any, loops: tuple[LoopRange, ...], *, is_store: bool) -> None:
         forms = tuple(self._usable(linear(index, self.forms)) for index in indices)
-        self.result.all.append(LoopAccess(buffer, forms, is_store, loops))
+        offset = self._offset(buffer, indices) if None in forms else None
+        self.result.all.append(LoopAccess(buffer, forms, is_store, loops, offset))
+
+    def _offset(self, buffer: Buffer, indices: Any) -> Linear | None:
+        """Return the linear form of an element's place in memory, in which quotients and remainders cancel out."""
+        sizes = buffer.ty.shape
+        if len(sizes) < 2 or not all(isinstance(size, tirx.IntImm) for size in sizes):
+            return None
+        total: Any = tirx.IntImm("int64", 0)
+        for position, size in zip(indices, sizes, strict=True):
+            total = total * tirx.IntImm("int64", int(size)) + self._expanded(position)
+        return self._usable(linear(Analyzer().simplify(total), self.forms)) if self._is_known(total) else None
 
     def _usable(self, form: Linear | None) -> Linear | None:
         return None if form is None or any(name in self.inner for name in form.terms) else form
@@ -247,7 +293,8 @@ def _distinct(accesses: Iterable[LoopAccess]) -> list[LoopAccess]:
     distinct = {}
     for access in accesses:
         key = tuple(None if form is None else (frozenset(form.terms.items()), form.constant) for form in access.indices)
-        distinct.setdefault((key, tuple(inner.variable for inner in access.loops)), access)
+        place = access.offset and (frozenset(access.offset.terms.items()), access.offset.constant)
+        distinct.setdefault((key, place, tuple(inner.variable for inner in access.loops)), access)
     return list(distinct.values())
 
 
@@ -260,8 +307,16 @@ def are_disjoint(access: LoopAccess, other: LoopAccess, around: Sequence[LoopRan
     """Whether two accesses never have the same address, in any iterations of the loops around and inside."""
     names = {inner.variable: (_OTHER, inner.variable) for inner in other.loops}
     ranges = [*around, *access.loops, *(inner.renamed(names) for inner in other.loops)]
-    pairs = zip(access.indices, other.indices, strict=True)
-    return any(a is not None and b is not None and _differ(a, b.renamed(names), ranges) for a, b in pairs)
+    return any(
+        a is not None and b is not None and _differ(a, b.renamed(names), ranges) for a, b in _compared(access, other)
+    )
+
+
+def _compared(access: LoopAccess, other: LoopAccess) -> list[tuple[Linear | None, Linear | None]]:
+    """Return the pairs of forms of which one that differs makes two accesses of a buffer apart."""
+    pairs = list(zip(access.indices, other.indices, strict=True))
+    has_quotients = access.offset is not None or other.offset is not None
+    return [*pairs, (access.position, other.position)] if has_quotients else pairs
 
 
 def _differ(form: Linear, other: Linear, ranges: Sequence[LoopRange]) -> bool:
@@ -284,5 +339,5 @@ def _apart_when_later(access: LoopAccess, later: LoopAccess, loop: LoopRange, ar
 
     inner = [LoopRange(names[nested.variable], moved(nested.first), moved(nested.last)) for nested in later.loops]
     ranges = [*around, loop, gap, *access.loops, *inner]
-    pairs = zip(access.indices, map(moved, later.indices), strict=True)
+    pairs = ((form, moved(other)) for form, other in _compared(access, later))
     return any(a is not None and b is not None and _differ(a, b, ranges) for a, b in pairs)

@@ -50,6 +50,15 @@ PROOFS = {
         "      C[i, j] = C[i, j] + A[i, k] * A[j, k]",
         {"i", "j"},
     ),
+    "row and column of a place": (
+        "for i in range(64):\n  for j in range(16):\n    A[(i * 16 + j) // 32, (i * 16 + j) % 32] = x[j]", {"i", "j"},
+    ),
+    "a column that repeats": (
+        "for i in range(64):\n  for j in range(16):\n    A[(i * 16 + j) // 32, (i * 16 + j) % 16] = x[j]", set(),
+    ),
+    "places that overlap": (
+        "for i in range(32):\n  for j in range(17):\n    A[(i * 16 + j) // 32, (i * 16 + j) % 32] = x[j]", {"j"},
+    ),
     "scatter": ("for i in range(32):\n  x[n[i]] = A[i, 0]", set()),
     "gather": ("for i in range(32):\n  x[i] = A[i, n[i]]", {"i"}),
     "scatter within a row": ("for i in range(32):\n  A[i, n[i]] = A[i, n[i]] + x[i]", {"i"}),

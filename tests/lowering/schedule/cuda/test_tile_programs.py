@@ -282,3 +282,18 @@ def test_threads_are_whole_warps():
 
     with pytest.raises(mt.KernelError, match="32 to 1024 threads, in whole warps of 32, got threads=100"):
         mt.jit(kernel)(random(4))
+
+
+@emulated
+def test_a_convolution_has_a_block_for_each_tile_of_pixels():
+    torch.manual_seed(0)
+    example = EXAMPLES["convolution"]
+    inputs = example.make(1)
+    out = torch.zeros(example.reference(*inputs).shape)
+    kernel = mt.jit(example.kernel).compile(*inputs, out, **example.constants, target="cuda:emulated")
+    kernel(*inputs, out)
+    torch.testing.assert_close(out, example.reference(*inputs), rtol=1e-4, atol=1e-4)
+    # 84 pixels, in tiles of 16: quotients and remainders of a pixel's number are its image, row and column.
+    assert kernel.stats["launches"][0].grid == (6, 1, 1)
+    # The elements of a tile of pixels are divided among all threads, with the numbers that each computes.
+    assert "temporary_ptr[((iteration_2 * (int64_t)128) + ((int64_t)threadIdx.x))] = condval;" in kernel.ir["cuda"]
