@@ -171,6 +171,21 @@ func.func @undone(%x: tensor<2x4x8xf32>, %v: tensor<2x8x5xf32>) -> tensor<2x4x5x
 
 // -----
 
+// split-before-slicing: heads are slices of one tensor of heads.
+// CHECK-LABEL: func.func @heads
+// CHECK: %[[HEADS:.*]] = tensor.expand_shape {{.*}} : tensor<4x24xf32> into tensor<4x6x4xf32>
+// CHECK: tensor.extract_slice %[[HEADS]][0, 2, 0] [4, 2, 4]
+// CHECK: tensor.extract_slice %[[HEADS]][0, 4, 0] [4, 2, 4]
+func.func @heads(%x: tensor<4x24xf32>) -> (tensor<4x2x4xf32>, tensor<4x2x4xf32>) {
+  %0 = tensor.extract_slice %x[0, 8] [4, 8] [1, 1] : tensor<4x24xf32> to tensor<4x8xf32>
+  %1 = tensor.expand_shape %0 [[0], [1, 2]] output_shape [4, 2, 4] : tensor<4x8xf32> into tensor<4x2x4xf32>
+  %2 = tensor.extract_slice %x[0, 16] [4, 8] [1, 1] : tensor<4x24xf32> to tensor<4x8xf32>
+  %3 = tensor.expand_shape %2 [[0], [1, 2]] output_shape [4, 2, 4] : tensor<4x8xf32> into tensor<4x2x4xf32>
+  return %1, %3 : tensor<4x2x4xf32>, tensor<4x2x4xf32>
+}
+
+// -----
+
 // start-products-from-zero: a bias is an addition.
 // CHECK-LABEL: func.func @bias
 // CHECK: linalg.fill

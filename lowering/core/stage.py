@@ -119,6 +119,8 @@ class CompileContext:
     """The tensors bound to an imported function (weights, large constants), by name."""
     fixed: frozenset[str] = frozenset()
     """Those of `params` that no call changes: what depends on them alone is computed once, when they are bound."""
+    prepares: bool = False
+    """Whether the pipeline's later stages do so."""
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """The shapes that arguments of an imported function are compiled for, by name, where its types are dynamic."""
     captures: list[Any] = field(default_factory=list)

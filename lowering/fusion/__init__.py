@@ -8,6 +8,8 @@
 - `transposed_convolutions.py`: convolutions of dilated images → dense ones
 - `channels_last.py`: convolutions between transposes
 - `cheap_producers.py`: cheap operations of dynamic size, once per reader
+- `slices_of_heads.py`: slices of columns that are then split → slices of heads
+- `merge_products.py`: products of one matrix with several weights
 - `spread_reshapes.py`: reshapes that are undone behind several readers
 - `cost_guard.py`: producers that must not fuse
 - `explain.py`: why two operations fused, or did not

@@ -1,13 +1,15 @@
 """Keep upstream's elementwise fusion from moving arithmetic to where it costs more than it saves.
 
-Upstream fuses every producer that has one use. From `guard` to `release`, four kinds of producers have a second use,
+Upstream fuses every producer that has one use. From `guard` to `release`, five kinds of producers have a second use,
 which keeps them kernels of their own:
 
 * operands of a contraction: it would recompute them for every row or column, and would no longer be a contraction;
   in imperative functions, where another kernel costs no launch, operands that any consumer reads more than once;
 * operands that a loop reads from outside: it would recompute them in every iteration;
 * results computed from a tensor that is overwritten before the consumer runs: bufferization would copy that tensor;
-* paddings that are then expanded to dynamic sizes: upstream would expand before the sizes are computed.
+* paddings that are then expanded to dynamic sizes: upstream would expand before the sizes are computed;
+* products with a matrix, perhaps with a bias, whose columns are then split into heads that are only moved: upstream
+  would split the columns of the product and of its weight, which then is not packed.
 
 Transposes, broadcasts and widening casts still fuse into contractions and loops: they cost nothing there.
 """
@@ -19,7 +21,8 @@ from collections.abc import Iterator, Mapping
 from mlirtri.dialect.bindings.mlir import all_operations, bufferization, ir, linalg, operations_named
 from mlirtri.lowering.mlir.aliasing import terminator, viewed
 from mlirtri.lowering.mlir.imperative import is_imperative, updates_of
-from mlirtri.lowering.mlir.reading import definition
+from mlirtri.lowering.mlir.linalg_builder import iterators_of
+from mlirtri.lowering.mlir.reading import defined_by, definition
 
 KEPT = "mlirtri.kept"
 """The attribute that marks the second use."""
@@ -35,7 +38,7 @@ def guard(module: ir.Module) -> None:
     for operation in operations_named(module, "linalg.*"):
         producers = [*_read_often(operation, always), *_read_by_loop(operation), *overwrites.read_too_late(operation)]
         unfused.update(dict.fromkeys(producers))
-    unfused.update(dict.fromkeys(_padded_and_expanded(module)))
+    unfused.update(dict.fromkeys((*_padded_and_expanded(module), *_products_in_heads(module))))
     for value in unfused:
         with ir.InsertionPoint.after(value.owner), value.owner.location:
             bufferization.DeallocTensorOp(value).attributes[KEPT] = ir.UnitAttr.get()
@@ -84,6 +87,43 @@ def _padded_and_expanded(module: ir.Module) -> Iterator[ir.Value]:
         if len(operation.operands) > 1 and isinstance(source.owner, ir.Operation | ir.OpView):
             if source.owner.operation.name == "tensor.pad":
                 yield source
+
+
+def _products_in_heads(module: ir.Module) -> Iterator[ir.Value]:
+    """Yield products, with the biases added to them, of which a reshape splits the columns before they are moved."""
+    for reshape in operations_named(module, "tensor.expand_shape"):
+        value, product = reshape.operands[0], definition(reshape.operands[0])
+        if _is_generic(product) and (found := _product_read_by(product)) is not None:
+            product = found
+        is_product = product is not None and product.name == "linalg.matmul"
+        if is_product and _splits_columns(reshape) and not _is_computed_with(reshape.results[0]):
+            yield value
+            if product.results[0] != value:
+                yield product.results[0]
+
+
+def _product_read_by(generic: ir.Operation) -> ir.Operation | None:
+    return next((found for operand in generic.operands if (found := defined_by(operand, "linalg.matmul"))), None)
+
+
+def _splits_columns(reshape: ir.Operation) -> bool:
+    *_, last = ir.ArrayAttr(reshape.attributes["reassociation"])
+    sizes = [reshape.results[0].type.shape[int(axis)] for axis in ir.ArrayAttr(last)]
+    return reshape.results[0].type.has_static_shape and sum(size != 1 for size in sizes) > 1
+
+
+def _is_computed_with(value: ir.Value) -> bool:
+    """Return whether the first that is done with a value, other than to move it, is elementwise arithmetic on it alone.
+
+    Such arithmetic is computed with the product.
+    """
+    uses = list(value.uses)
+    if len(uses) != 1:
+        return False
+    user = uses[0].owner.operation
+    if user.name in RESHAPES or user.name == "linalg.transpose":
+        return _is_computed_with(user.results[0])
+    return user.name == "linalg.generic" and "reduction" not in iterators_of(user)
 
 
 def _loops_around(operation: ir.Operation) -> list[ir.Operation]:

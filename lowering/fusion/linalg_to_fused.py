@@ -13,6 +13,8 @@ from mlirtri.lowering.fusion import (
     channels_last,
     cheap_producers,
     cost_guard,
+    merge_products,
+    slices_of_heads,
     spread_reshapes,
     transposed_convolutions,
 )
@@ -56,6 +58,9 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_rewrite("split-transposed-convolutions", transposed_convolutions.rewrite, module, context)
         run_rewrite("slice-unit-windows", slice_unit_windows, module, context)
         run_rewrite("start-products-from-zero", start_from_zero, module, context)
+        run_rewrite("split-before-slicing", slices_of_heads.rewrite, module, context)
+        if context.prepares:
+            run_rewrite("merge-products", merge_products.rewrite, module, context)
         if context.target.kind == "cpu":
             run_rewrite("convolutions-to-channels-last", channels_last.rewrite, module, context)
         run_passes(module, PREPARE, context)

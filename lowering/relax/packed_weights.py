@@ -104,6 +104,9 @@ class _Packing:
                 operands = [callee, relax.Tuple(arguments), *call.args[2:]]
                 yield relax.VarBinding(binding.var, relax.Call(call.op, operands, call.attrs, call.ty_args, call.span))
                 return
+            if _is_computed_once(binding.value, self.weights):
+                # A view of a weight, or several in one tensor.
+                self.weights.append(binding.var)
         yield binding
 
     def _rewritten(self, name: str, arguments: list[Any]) -> Any:
@@ -213,9 +216,8 @@ def mark_once(mod: IRModule, weights: Collection[Any]) -> IRModule:
     for binding in bindings_of(function):
         if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
             continue
-        callee, arguments = binding.value.args[0].name_hint, binding.value.args[1].fields
-        is_fixed = all(argument in fixed or isinstance(argument, ir.GenericConst) for argument in arguments)
-        if is_fixed and _is_small(binding.value, arguments):
+        callee = binding.value.args[0].name_hint
+        if _is_computed_once(binding.value, fixed):
             once.add(callee)
             fixed.append(binding.var)
         else:
@@ -226,6 +228,13 @@ def mark_once(mod: IRModule, weights: Collection[Any]) -> IRModule:
         if gv.name_hint in once - often and VIEW not in (mod[gv].attrs or {}) and ONCE not in (mod[gv].attrs or {})
     }
     return IRModule({**dict(mod.functions_items()), **marked}, attrs=mod.attrs) if marked else mod
+
+
+def _is_computed_once(call: Any, fixed: Collection[Any]) -> bool:
+    """Return whether a call reads fixed values alone, and gives a value that is not much larger."""
+    arguments = call.args[1].fields
+    is_fixed = all(argument in fixed or isinstance(argument, ir.GenericConst) for argument in arguments)
+    return is_fixed and _is_small(call, arguments)
 
 
 def _is_small(call: Any, arguments: Any) -> bool:

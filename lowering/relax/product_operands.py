@@ -1,4 +1,4 @@
-"""Fold transposes, broadcasts, widening casts and padding into the products that read their results, before fusion.
+"""Fold transposes, slices, broadcasts, widening casts and padding into products that read their results, before fusion.
 
 t[i, j] = b[j, i]; out[i, j] += a[i, k] * t[k, j]   ──►   out[i, j] += a[i, k] * b[j, k]
 """
@@ -149,7 +149,7 @@ def _only_block(function: PrimFunc) -> Any:
 
 
 def _is_mover(facts: Any, block: Any) -> bool:
-    """Return whether a block only permutes or reshapes one tensor, perhaps widening its dtype."""
+    """Return whether a block only permutes, slices or reshapes one tensor, perhaps widening its dtype."""
     if not _is_plain(facts, block):
         return False
     value = block.body.value
@@ -159,9 +159,14 @@ def _is_mover(facts: Any, block: Any) -> bool:
         return False
     [read] = facts.reads
     return all(
-        axis is not None or isinstance(position, tirx.IntImm)
+        axis is not None or isinstance(_without_offset(position), tirx.IntImm | tirx.Var)
         for axis, position in zip(read.axes, read.indices, strict=True)
     )
+
+
+def _without_offset(position: Any) -> Any:
+    """Return an index without the constant that is added to it, where a slice begins."""
+    return position.a if isinstance(position, tirx.Add) and isinstance(position.b, tirx.IntImm) else position
 
 
 def _is_view_of_bits(value: Any) -> bool:

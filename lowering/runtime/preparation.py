@@ -31,9 +31,11 @@ def prepared(plan: Plan) -> Preparation | None:
     if not marked or not plan.is_static:
         return None
     first = plan.arguments - plan.bound
-    steps = [step for number, step in enumerate(plan.steps) if number in marked]
+    views = _views_for(plan, marked)
+    steps = [step for number, step in enumerate(plan.steps) if number in marked | views]
     rest = [step for number, step in enumerate(plan.steps) if number not in marked]
-    computed = {value for step in steps for value in step.outputs}
+    rest = [step for step in rest if not step.is_view or _is_read(plan, rest, step)]
+    computed = {value for number in marked for value in plan.steps[number].outputs}
     read = {value for step in rest for value in step.inputs} | set(plan.results)
     passed = sorted(computed & read)
     kept = tuple(value - first for value in range(first, plan.arguments) if value in read or _is_updated(plan, value))
@@ -52,7 +54,7 @@ def _once(plan: Plan) -> frozenset[int]:
     for step in reversed(plan.steps):
         if step.is_view and results & set(step.outputs):
             results.update(step.inputs)
-    marked = set()
+    marked: set[int] = set()
     fixed = {*range(plan.arguments - plan.bound, plan.arguments), *plan.constants}
     computed: set[int] = set()
     for number, step in enumerate(plan.steps):
@@ -62,7 +64,26 @@ def _once(plan: Plan) -> frozenset[int]:
             marked.add(number)
             fixed.update(step.outputs)
             computed.update(step.outputs)
+        elif step.is_view:
+            fixed.update(step.outputs)
     return frozenset(marked)
+
+
+def _views_for(plan: Plan, marked: frozenset[int]) -> frozenset[int]:
+    """Return the numbers of the views of bound tensors that marked steps read; calls may read them, too."""
+    needed = {value for number in marked for value in plan.steps[number].inputs}
+    views = set()
+    for number, step in reversed(list(enumerate(plan.steps))):
+        if step.is_view and number not in marked and needed & set(step.outputs):
+            views.add(number)
+            needed.update(step.inputs)
+    return frozenset(views)
+
+
+def _is_read(plan: Plan, steps: list[Step], view: Step) -> bool:
+    """Return whether a step of a plan or its caller reads what a view gives."""
+    read = {value for step in steps for value in step.inputs} | set(plan.results)
+    return bool(read & set(view.outputs))
 
 
 def _numbered(plan: Plan, arguments: list[int], steps: list[Step], results: tuple[int, ...]) -> Plan:

@@ -68,6 +68,12 @@ REWRITES = {
     "copy-cheap-producers": OwnPass(
         "mlirtri.lowering.fusion.cheap_producers", "rewrite", "cheap operations of open sizes are copied to readers"
     ),
+    "split-before-slicing": OwnPass(
+        "mlirtri.lowering.fusion.slices_of_heads", "rewrite", "columns are split into heads before they are sliced"
+    ),
+    "merge-products": OwnPass(
+        "mlirtri.lowering.fusion.merge_products", "rewrite", "products of one matrix with several weights become one"
+    ),
     "spread-reshapes": OwnPass(
         "mlirtri.lowering.fusion.spread_reshapes", "rewrite", "reshapes that are undone behind several readers move"
     ),

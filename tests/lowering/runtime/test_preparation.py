@@ -29,6 +29,20 @@ def test_marked_steps_and_views_of_their_results_run_once():
     assert parts.calls.results == (3,)
 
 
+def test_views_of_bound_tensors_are_made_where_they_are_read():
+    steps = [
+        Step(None, (1,), (3,)),
+        Step("pack", (3,), (4,), is_once=True),
+        Step(None, (2,), (5,)),
+        Step("product", (0, 4, 5), (6,)),
+    ]
+    parts = prepared(plan(steps, (6,)))
+    assert parts is not None
+    assert [step.kernel for step in parts.once.steps] == [None, "pack"]
+    assert [step.kernel for step in parts.calls.steps] == [None, "product"]
+    assert parts.kept == (1,)
+
+
 def test_results_and_what_depends_on_arguments_run_in_each_call():
     assert prepared(plan([Step("pack", (1,), (3,), is_once=True)], (3,))) is None
     assert prepared(plan([Step("pack", (0,), (3,), is_once=True), Step("sum", (3,), (4,))], (4,))) is None

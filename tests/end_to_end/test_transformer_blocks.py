@@ -1,0 +1,132 @@
+"""Blocks of transformers are few kernels: products with what follows them, attention, and what runs along rows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import mlirtri as mt
+
+WIDTH, HEADS, GROUPS, LENGTH = 64, 4, 2, 24
+SIZE = WIDTH // HEADS
+
+
+def in_heads(x: torch.Tensor) -> torch.Tensor:
+    return x.view(1, LENGTH, -1, SIZE).transpose(1, 2)
+
+
+class Block(nn.Module):
+    """What the blocks share: a projection behind attention, and a perceptron with two matrices."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.merge = nn.Linear(WIDTH, WIDTH)
+        self.widen, self.narrow = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def attended(self, q, k, v, is_causal=False):
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+        return self.merge(y.transpose(1, 2).reshape(1, LENGTH, WIDTH))
+
+    def perceptron(self, x):
+        return self.narrow(F.gelu(self.widen(x)))
+
+
+class GPT2(Block):
+    """Norms come first; one matrix has queries, keys and values."""
+
+    def __init__(self):
+        super().__init__()
+        self.project = nn.Linear(WIDTH, 3 * WIDTH)
+
+    def forward(self, x):
+        q, k, v = map(in_heads, self.project(self.first(x)).split(WIDTH, -1))
+        x = x + self.attended(q, k, v, is_causal=True)
+        return x + self.perceptron(self.second(x))
+
+
+class ViT(GPT2):
+    def forward(self, x):
+        parts = self.project(self.first(x)).reshape(1, LENGTH, 3, HEADS, SIZE).permute(2, 0, 3, 1, 4)
+        x = x + self.attended(*parts.unbind(0))
+        return x + self.perceptron(self.second(x))
+
+
+class BERT(Block):
+    """Norms come last; queries, keys and values have matrices of their own."""
+
+    def __init__(self):
+        super().__init__()
+        self.queries, self.keys, self.values = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+
+    def forward(self, x):
+        q, k, v = (in_heads(project(x)) for project in (self.queries, self.keys, self.values))
+        x = self.first(x + self.attended(q, k, v))
+        return self.second(x + self.perceptron(x))
+
+
+class Llama(Block):
+    """Rotary embeddings, two heads of queries for one of keys, a gate in the perceptron."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.RMSNorm(WIDTH), nn.RMSNorm(WIDTH)
+        sizes = (WIDTH, GROUPS * SIZE, GROUPS * SIZE)
+        self.queries, self.keys, self.values = (nn.Linear(WIDTH, size, bias=False) for size in sizes)
+        self.gate = nn.Linear(WIDTH, 4 * WIDTH)
+
+    def forward(self, x):
+        angles = torch.arange(LENGTH)[:, None] * 10000.0 ** (torch.arange(SIZE) % (SIZE // 2) / -(SIZE // 2))
+        y = self.first(x)
+        q, k = (rotated(in_heads(project(y)), angles) for project in (self.queries, self.keys))
+        k, v = (self.repeated(heads) for heads in (k, in_heads(self.values(y))))
+        x = x + self.attended(q, k, v, is_causal=True)
+        y = self.second(x)
+        return x + self.narrow(F.silu(self.gate(y)) * self.widen(y))
+
+    @staticmethod
+    def repeated(x):
+        each = HEADS // GROUPS
+        return x[:, :, None].expand(1, GROUPS, each, LENGTH, SIZE).reshape(1, HEADS, LENGTH, SIZE)
+
+
+def rotated(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+    first, second = x.chunk(2, -1)
+    return x * angles.cos() + torch.cat((-second, first), -1) * angles.sin()
+
+
+def compiled(block: type[Block]):
+    torch.manual_seed(0)
+    module, x = block().eval(), torch.randn(1, LENGTH, WIDTH)
+    return module, x, mt.from_torch(module, (x,))
+
+
+@pytest.mark.parametrize(("block", "kernels"), [(GPT2, 7), (ViT, 7), (BERT, 7), (Llama, 13)])
+def test_a_block_is_few_kernels(block, kernels):
+    module, x, program = compiled(block)
+    kernel = program.compile()
+    with torch.no_grad():
+        torch.testing.assert_close(kernel(x), module(x), rtol=2e-5, atol=2e-5)
+    assert kernel.stats["kernels"] <= kernels
+    assert kernel.ir["scheduled"].count('"mlirtri.schedule": "Attention"') == 1
+
+
+def test_merged_weights_follow_another_state():
+    """Queries, keys and values of new weights are concatenated and packed again."""
+    module, x, program = compiled(BERT)
+    program.compile()(x)
+    other = BERT().eval()
+    program.load_state_dict(other.state_dict())
+    with torch.no_grad():
+        torch.testing.assert_close(program.compile()(x), other(x), rtol=2e-5, atol=2e-5)
+        assert (other(x) - module(x)).abs().max() > 0.1
+
+
+def test_a_block_without_tvm_reads_the_weights_where_they_are():
+    module, x, program = compiled(Llama)
+    kernel = program.compile(pipeline="mlir")
+    with torch.no_grad():
+        torch.testing.assert_close(kernel(x), module(x), rtol=2e-5, atol=2e-5)
+    assert "tensor.concat dim(0)" not in kernel.ir["fused"]
