@@ -70,7 +70,7 @@ def translate(module: ir.Module, loops: Mapping[str, Loops] | None = None) -> IR
     devices.put_into(result)
     for function, locations in located:
         callee = result.get_global_var(function.attributes["sym_name"].value)
-        result.update_func(callee, result[callee].with_attr(BINDING_LOCATIONS, locations))
+        result.update_func(callee, result[callee].with_attrs({BINDING_LOCATIONS: locations}))
     return result
 
 

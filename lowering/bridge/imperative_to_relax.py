@@ -131,7 +131,7 @@ def _relax_module(facts: _Facts, loops: PrimFunc, constants: Sequence[Any]) -> I
     if facts.has_parts:
         attributes[PARTS] = True
     kernel = module.get_global_var(facts.name)
-    module.update_func(kernel, module[kernel].with_attr(attributes))
+    module.update_func(kernel, module[kernel].with_attrs(attributes))
     return module
 
 

@@ -13,13 +13,8 @@ from typing import Any
 
 from mlirtri.errors import CodegenError, KernelError
 from mlirtri.lowering.codegen.build_pipeline import BUILD_PIPELINE, LOWERED_PIPELINE
-from mlirtri.lowering.codegen.passes.host_functions import (
-    in_even_tasks,
-    on_stack,
-    with_one_message,
-    with_separate_result,
-    without_alignment,
-)
+from mlirtri.lowering.codegen.passes.argument_checks import with_few_checks, with_separate_result
+from mlirtri.lowering.codegen.passes.host_functions import in_even_tasks, on_stack, without_alignment
 from mlirtri.lowering.codegen.passes.source_locations import with_spans
 from mlirtri.lowering.codegen.passes.streaming_stores import with_streaming_stores
 from mlirtri.lowering.core.forks import renewed
@@ -104,7 +99,7 @@ def _lower(name: str, function: PrimFunc, target: Target) -> IRModule:
     tasks = TASKS * int(target.attrs.get("num-cores", 1))
 
     def finished(part: PrimFunc) -> PrimFunc:
-        return in_even_tasks(with_streaming_stores(with_one_message(part)), tasks)
+        return in_even_tasks(with_streaming_stores(with_few_checks(part)), tasks)
 
     return IRModule({variable: finished(part) for variable, part in lowered.functions_items()}, attrs=lowered.attrs)
 
@@ -136,7 +131,7 @@ def host_ready(function: PrimFunc) -> PrimFunc:
 
 
 def _public(functions: Iterable[Named]) -> IRModule:
-    return IRModule({name: function.with_attr("global_symbol", name) for name, function in functions})
+    return IRModule({name: function.with_attrs({"global_symbol": name}) for name, function in functions})
 
 
 DEVICE_FUNCTION = 2

@@ -186,11 +186,11 @@ def _finished(function: PrimFunc, bindings: Mapping[Any, Any]) -> PrimFunc:
     buffers = [parameter for parameter in function.params if isinstance(parameter.ty, tirx.BufferType)]
     trimmed = PrimFunc(buffers, function.body, function.ret_type, function.attrs)
     rewrites = [(tirx.Var, lambda variable: bindings.get(variable, variable)), *((kind, _folded) for kind in _FOLDED)]
-    fixed = structural_map(trimmed, rewrites, order="post").with_attr("tirx.noalias", True)
+    fixed = structural_map(trimmed, rewrites, order="post").with_attrs({"tirx.noalias": True})
     if "op_pattern" in (function.attrs or {}):
         return fixed
-    fixed = fixed.with_attr("op_pattern", OPAQUE)
-    return fixed.with_attr(IS_SCHEDULED, True) if _has_schedule(function) else fixed
+    fixed = fixed.with_attrs({"op_pattern": OPAQUE})
+    return fixed.with_attrs({IS_SCHEDULED: True}) if _has_schedule(function) else fixed
 
 
 def _folded(node: Any) -> Any:

@@ -135,7 +135,7 @@ class _Split:
         if (name, kind) not in self.callees:
             function = self.originals[name]
             marked = function.without_attr(TARGET) if TARGET in (function.attrs or {}) else function
-            marked = marked.with_attr(DEVICE_KIND, kind)
+            marked = marked.with_attrs({DEVICE_KIND: kind})
             if any(other == name for other, _ in self.callees):
                 self.callees[name, kind] = self.builder.add_func(marked, f"{name}_{kind}")
             else:

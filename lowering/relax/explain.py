@@ -71,7 +71,7 @@ def _marked(mod: IRModule, name: str, function: Any, calls: list[Any]) -> IRModu
             callee = callee.with_body(structural_map(callee.body, (SBlock, bare), order="post"))
         elif gv.name_hint == name:
             numbers = {binding.var.name: f"{index}:1:1" for index, binding in enumerate(calls)}
-            callee = function.with_attr(BINDING_LOCATIONS, numbers)
+            callee = function.with_attrs({BINDING_LOCATIONS: numbers})
         functions[gv] = callee
     return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 

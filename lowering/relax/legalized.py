@@ -230,7 +230,7 @@ def implement_sorts(mod: IRModule) -> IRModule:
         result = relax.backend.DispatchSortScan()(mod)
     for gv, function in result.functions_items():
         if isinstance(function, PrimFunc) and gv.name_hint not in existing:
-            result.update_func(gv, function.with_attr({"op_pattern": OPAQUE, IS_SCHEDULED: True}))
+            result.update_func(gv, function.with_attrs({"op_pattern": OPAQUE, IS_SCHEDULED: True}))
     return result
 
 
@@ -241,7 +241,7 @@ ELEMENTWISE, BROADCAST, OPAQUE = 0, 1, 8
 def mark_elements(mod: IRModule) -> IRModule:
     """Return the module where elementwise blocks with private buffers fuse as other elementwise blocks do."""
     marked = {
-        gv: function.with_attr(OP_PATTERN, kind)
+        gv: function.with_attrs({OP_PATTERN: kind})
         for gv, function in mod.functions_items()
         if isinstance(function, PrimFunc) and (kind := _kind(function)) is not None
     }

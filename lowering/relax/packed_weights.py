@@ -206,7 +206,7 @@ def _pack_function(weight: Any, layout: WeightLayout, order: tuple[int, ...]) ->
         return Statements(store(target, value, variables))
 
     function = build("pack_weight", [source], [target], [LoopAxis(extent) for extent in layout.shape], statements)
-    return function.with_attr(ONCE, True)
+    return function.with_attrs({ONCE: True})
 
 
 def mark_once(mod: IRModule, weights: Collection[Any]) -> IRModule:
@@ -223,7 +223,7 @@ def mark_once(mod: IRModule, weights: Collection[Any]) -> IRModule:
         else:
             often.add(callee)
     marked = {
-        gv: mod[gv].with_attr(ONCE, True)
+        gv: mod[gv].with_attrs({ONCE: True})
         for gv in mod.get_global_vars()
         if gv.name_hint in once - often and VIEW not in (mod[gv].attrs or {}) and ONCE not in (mod[gv].attrs or {})
     }

@@ -112,7 +112,7 @@ class _Folding:
             return binding
         self.is_changed = True
         # The indices are plain now, so elementwise consumers fuse into the product even if it sums one row each.
-        callee = self.builder.add_func(function.with_attr(OP_PATTERN, PRODUCT), name)
+        callee = self.builder.add_func(function.with_attrs({OP_PATTERN: PRODUCT}), name)
         value = relax.Call(
             call.op, [callee, relax.Tuple(arguments), *call.args[2:]], call.attrs, call.ty_args, call.span
         )

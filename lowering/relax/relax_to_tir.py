@@ -39,7 +39,7 @@ from mlirtri.lowering.toolchain.tvm_passes import (
 def _mark_views(mod: IRModule) -> IRModule:
     """Return the module with ``mlirtri.view`` on pure reshapes, before a schedule changes their loops."""
     views = {
-        gv: function.with_attr(VIEW, True)
+        gv: function.with_attrs({VIEW: True})
         for gv, function in mod.functions_items()
         if isinstance(function, PrimFunc) and _is_view(function)
     }

@@ -80,7 +80,7 @@ def merged(launches: Sequence[Launch], is_seen: Callable[[Any], bool]) -> Merged
     body = SBlock([], [], [], "root", tirx.SeqStmt(_with_unique_names(bodies)), None, memory)
     function = PrimFunc([*inputs.values(), *outputs], SBlockRealize([], True, body))
     types = tuple(relax.TensorType(variable.ty.shape, variable.ty.dtype) for variable in results)
-    return Merged(function.with_attr({"s_tir": True, "tirx.noalias": True}), tuple(inputs), tuple(results), types)
+    return Merged(function.with_attrs({"s_tir": True, "tirx.noalias": True}), tuple(inputs), tuple(results), types)
 
 
 def _number(argument: Any) -> Any:

@@ -92,7 +92,7 @@ def _default_schedule(context: CompileContext, function: PrimFunc, target: Targe
 def _with_lines(mod: IRModule) -> IRModule:
     """Return the module with each PrimFunc's source lines as its attribute, because schedules inline blocks away."""
     lines = {
-        gv: function.with_attr(KERNEL_LOCATIONS, list(locations))
+        gv: function.with_attrs({KERNEL_LOCATIONS: list(locations)})
         for gv, function in mod.functions_items()
         if isinstance(function, PrimFunc) and (locations := locations_of(function))
     }
@@ -105,7 +105,7 @@ def _schedule_with(name: str, rule: Rule, target: Target, context: CompileContex
     for gv, function in mod.functions_items():
         if isinstance(function, PrimFunc) and not _is_scheduled(function) and is_for(function, target.kind):
             # Rules lower what they make; under its own name it need not be lowered again by the stage `llvm`.
-            named = function.with_attr(NAME, gv.name_hint)
+            named = function.with_attrs({NAME: gv.name_hint})
             applied = _apply(name, rule, named, target, context)
             if not applied.same_as(named):
                 changed[gv] = applied if NAME in (function.attrs or {}) else applied.without_attr(NAME)
@@ -129,7 +129,7 @@ def _apply(name: str, rule: Rule, function: PrimFunc, target: Target, context: C
     if schedule is None:
         return function
     (scheduled,) = [member for member in schedule.mod.functions.values() if isinstance(member, PrimFunc)]
-    return scheduled.with_attr({SCHEDULE_RULE: name, IS_SCHEDULED: True})
+    return scheduled.with_attrs({SCHEDULE_RULE: name, IS_SCHEDULED: True})
 
 
 def _first_line(error: Exception) -> str:
@@ -137,6 +137,5 @@ def _first_line(error: Exception) -> str:
 
 
 def _with_failure(function: PrimFunc, rule: str, reason: str) -> PrimFunc:
-    return function.with_attr(
-        SCHEDULE_FAILURES, [*(function.attrs or {}).get(SCHEDULE_FAILURES, []), f"{rule}: {reason}"]
-    )
+    failures = [*(function.attrs or {}).get(SCHEDULE_FAILURES, []), f"{rule}: {reason}"]
+    return function.with_attrs({SCHEDULE_FAILURES: failures})

@@ -110,7 +110,7 @@ def build(
     for n in reversed(order):
         result = tirx.For(loops[n], index(0), index(axes[n].extent), tirx.ForKind.SERIAL, result)
     root = SBlockRealize([], True, SBlock([], [], [], "root", result))
-    return PrimFunc([*inputs, *outputs], root).with_attr({"s_tir": True, "tirx.noalias": True})
+    return PrimFunc([*inputs, *outputs], root).with_attrs({"s_tir": True, "tirx.noalias": True})
 
 
 def _annotations(spans: Sequence[Span]) -> dict[str, Any]:

@@ -164,7 +164,7 @@ def _variables(expression: Any) -> set[Any]:
 def mark_products(mod: IRModule) -> IRModule:
     """Return the module where products of cast operands count as products; TVM recognises plain ones only."""
     marked = {
-        gv: function.with_attr(OP_PATTERN, PRODUCT)
+        gv: function.with_attrs({OP_PATTERN: PRODUCT})
         for gv, function in mod.functions_items()
         if isinstance(function, PrimFunc)
         and (function.attrs or {}).get(OP_PATTERN) == REDUCTION

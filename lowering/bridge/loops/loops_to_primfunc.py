@@ -76,7 +76,7 @@ def build_imperative(
     if TILE_KERNEL in function.attributes:
         attributes[TILE_KERNEL] = ir.IntegerAttr(function.attributes[TILE_KERNEL]).value
     symbols = tuple(symbol for _, symbol in translation.constants)
-    return ImperativeFunction(PrimFunc(parameters, body).with_attr(attributes), symbols)
+    return ImperativeFunction(PrimFunc(parameters, body).with_attrs(attributes), symbols)
 
 
 def _block(parameters: list, written: set[str], statements: list, annotations: dict) -> SBlockRealize:

@@ -2,8 +2,9 @@
 
 *Takes* and *gives* a PrimFunc. *Refuses* nothing.
 
-- `host_functions.py`: around TVM's passes: tensors of any alignment, small buffers on the stack; what a call checks,
-  tasks of parallel loops.
+- `host_functions.py`: around TVM's passes: tensors of any alignment, small buffers on the stack, tasks of parallel
+  loops.
+- `argument_checks.py`: after them: what a function checks of the tensors that it is given.
 - `source_locations.py`: before them: lines for the assembly; after them: `#line` in CUDA source.
 - `arithmetic.py`: within them: no fused multiply-add where the source rounds twice, indices narrowed without overflow,
   integers that wrap.

@@ -83,7 +83,7 @@ def _called(function: relax.Function, others: dict[str, relax.Function]) -> list
 
 def _without_others(mod: IRModule, entry: str, function: relax.Function) -> IRModule:
     primfuncs = {callee: function for callee, function in mod.functions_items() if isinstance(function, PrimFunc)}
-    named = function.with_attr("global_symbol", entry)
+    named = function.with_attrs({"global_symbol": entry})
     module = IRModule({**primfuncs, GlobalVar(entry): named}, attrs=mod.attrs, global_infos=mod.global_infos)
     return relax.transform.DeadCodeElimination([entry])(module)
 
@@ -168,7 +168,7 @@ def _with_bound_parameters(mod: IRModule, context: CompileContext) -> IRModule:
         context.params[name] = array
     changed = relax.Function([*unbound, *bound], body, function.ret_ty, function.is_pure, function.attrs)
     if bound:
-        changed = changed.with_attr(BOUND, [parameter.name for parameter in bound])
+        changed = changed.with_attrs({BOUND: [parameter.name for parameter in bound]})
     return _updated(mod, callee, changed)
 
 

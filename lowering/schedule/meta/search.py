@@ -132,7 +132,7 @@ def _context(function: PrimFunc, target: Target, seed: int, measured: bool = Tru
             "evolutionary", population_size=POPULATION, init_min_unmeasured=DRAWN_UNMEASURED,
             genetic_num_iters=GENERATIONS,
         )  # fmt: skip
-    module = IRModule({MAIN: function.with_attr("global_symbol", MAIN)})
+    module = IRModule({MAIN: function.with_attrs({"global_symbol": MAIN})})
     return tune_context(module, tvm_target(target), space, strategy, seed, threads=1)
 
 

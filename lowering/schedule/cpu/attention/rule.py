@@ -36,7 +36,7 @@ def attention(function: PrimFunc, target: Target) -> Schedule | None:
     if chain is None or not _has_blocks(chain):
         return None
     written = with_statement(function, "attention", _Writer(function, chain, target).statement())
-    return Schedule(written.with_attr(EXACT_BUFFERS, True))
+    return Schedule(written.with_attrs({EXACT_BUFFERS: True}))
 
 
 def takes_attention(function: PrimFunc) -> bool:

@@ -175,7 +175,7 @@ def in_tiles(
     scheduled = with_statement(schedule.mod["main"], blocks, block, surroundings, statement)
     # Stored values may contain `Let`, and are repeated for each vector.
     (unique,) = tirx.transform.ConvertSSA()(IRModule({"main": scheduled})).functions.values()
-    return Schedule(unique.with_attr(TILED_PRODUCT, True))
+    return Schedule(unique.with_attrs({TILED_PRODUCT: True}))
 
 
 def _slides(product: Product) -> bool:

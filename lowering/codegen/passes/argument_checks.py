@@ -1,0 +1,203 @@
+"""The checks of its arguments that a lowered PrimFunc makes before it computes, after TVM's lowering.
+
+TVM writes one assertion per property of each tensor: 30 for an addition, most of its LLVM IR. Here those that may be
+evaluated together are one. The message is the same for all, because the caller finds the reason in the user's words.
+Checking addresses in Python would take a fifth of a call.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from mlirtri.errors import CodegenError
+from mlirtri.lowering.tir.statements import sequence
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, TensorLoad, ir, structural_map, structural_walk, tirx
+
+_SCOPE = "compute_scope"
+"""Attribute of the statement after the argument checks."""
+_SHAPE, _STRIDES, _ELEMENT_OF_INT64 = 2, 3, 17
+"""TVM's numbers of struct fields: a DLTensor's pointers to its sizes and strides, and "int64 of an array", of which the
+first one in a DLTensor is the address of its elements."""
+_MESSAGE = "an argument does not fit"
+
+
+def with_few_checks(function: PrimFunc) -> PrimFunc:
+    """Return `function` with the assertions on its arguments joined, in front of everything else.
+
+    They are in levels: the table of arguments is checked before a tensor's address is read from it, the address before
+    the tensor's rank, the rank before its sizes. A failed level returns before the next one reads anything.
+    """
+    checks = _Checks(function.params)
+    rest = checks.without_checks(function.body)
+    return function.with_body(sequence(*checks.statements(), rest))
+
+
+class _Checks:
+    """The assertions and bindings in front of a function's body, by the level of memory that they read."""
+
+    def __init__(self, parameters: Any):
+        self._level: dict[int, int] = {_address(parameter): 0 for parameter in parameters}
+        """By the address of a variable: how many pointers lead to its value."""
+        self._bindings: dict[int, list[Any]] = {}
+        self._conditions: dict[int, list[Any]] = {}
+        self._sizes: dict[int, Any] = {}
+        """By the address of a tensor's variable: the variable that points to its sizes."""
+        self._sizes_of_strides: dict[int, Any] = {}
+
+    def without_checks(self, statement: Any) -> Any:
+        """Return the statement without its checks, which are noted."""
+        if isinstance(statement, tirx.SeqStmt):
+            kept = [left for inner in statement.seq if (left := self.without_checks(inner)) is not None]
+            return sequence(*kept) if kept else None
+        if isinstance(statement, tirx.AttrStmt) and statement.attr_key != _SCOPE:
+            body = self.without_checks(statement.body)
+            return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, body)
+        return None if self._is_noted(statement) else statement
+
+    def _is_noted(self, statement: Any) -> bool:
+        if isinstance(statement, tirx.Bind):
+            return self._is_bound(statement)
+        if isinstance(statement, tirx.AssertStmt):
+            return self._is_joined(statement.condition)
+        is_optional = isinstance(statement, tirx.IfThenElse) and statement.else_case is None
+        if is_optional and isinstance(statement.then_case, tirx.AssertStmt):
+            return self._is_joined_if(statement.condition, statement.then_case.condition)
+        return False
+
+    def _is_bound(self, bind: Any) -> bool:
+        level = self._level_of(bind.value)
+        if level is None:
+            return False
+        self._level[_address(bind.var)] = level
+        self._bindings.setdefault(level, []).append(bind)
+        if (field := _field(bind.value)) is not None and isinstance(field.args[0], tirx.Var):
+            tensor = _address(field.args[0])
+            if int(field.args[2]) == _SHAPE:
+                self._sizes[tensor] = bind.var
+            if int(field.args[2]) == _STRIDES and tensor in self._sizes:
+                self._sizes_of_strides[_address(bind.var)] = self._sizes[tensor]
+        return True
+
+    def _is_joined(self, condition: Any) -> bool:
+        level = self._level_of(condition)
+        if level is None:
+            return False
+        self._conditions.setdefault(level, []).append(condition)
+        return True
+
+    def _is_joined_if(self, guard: Any, condition: Any) -> bool:
+        """Join a check of strides that need not be there: without them it reads sizes, and does not count."""
+        level = self._level_of(tirx.And(guard, condition))
+        pointer = next(iter(_variables_in(guard)), None)
+        sizes = None if pointer is None else self._sizes_of_strides.get(_address(pointer))
+        if level is None or sizes is None or not isinstance(guard, tirx.Not):
+            return False
+        either = tirx.Var(f"{pointer.name}_or_sizes", pointer.ty)
+        value = ir.Call(ir.Op.get("prim.if_then_else"), [guard.a, sizes, pointer], ret_ty=pointer.ty)
+        self._bindings.setdefault(level, []).append(tirx.Bind(either, value))
+        read = structural_map(condition, (tirx.Var, lambda variable: either if variable.same_as(pointer) else variable))
+        self._conditions.setdefault(level, []).append(tirx.Or(guard.a, read))
+        return True
+
+    def _level_of(self, expression: Any) -> int | None:
+        """Return how many pointers lead to what an expression reads; None if it reads a tensor or unknown variables."""
+        levels: list[int | None] = [0]
+
+        def field(call: Any) -> None:
+            if _field(call) is not None:
+                known = [self._level.get(_address(variable)) for variable in _variables_in(call)]
+                levels.extend(None if level is None else level + 1 for level in known)
+
+        structural_walk(expression, [
+            (TensorLoad, lambda _: levels.append(None)),
+            (tirx.Var, lambda variable: levels.append(self._level.get(_address(variable)))),
+            (ir.Call, field),
+        ])  # fmt: skip
+        known = [level for level in levels if level is not None]
+        return max(known) if len(known) == len(levels) else None
+
+    def statements(self) -> list[Any]:
+        """Return bindings and one assertion for each level."""
+        statements = []
+        for level in sorted({*self._bindings, *self._conditions}):
+            statements += self._bindings.get(level, [])
+            if level in self._conditions:
+                statements.append(_fits(self._conditions[level], _MESSAGE))
+        return statements
+
+
+def _variables_in(expression: Any) -> list[Any]:
+    variables: list[Any] = []
+    structural_walk(expression, (tirx.Var, variables.append))
+    return variables
+
+
+def _address(variable: Any) -> int:
+    # Comparing variables builds an expression.
+    return variable.__chandle__()
+
+
+def _field(expression: Any) -> Any:
+    is_field = isinstance(expression, ir.Call) and getattr(expression.op, "name", "") == "tirx.tvm_struct_get"
+    return expression if is_field else None
+
+
+def with_separate_result(function: PrimFunc, result: int, parameters: int) -> PrimFunc:
+    """Return `function`, which raises if parameter number `result` overlaps another one."""
+    if parameters == 1:
+        return function
+    buffers: list[Any] = []
+    checks: list[Any] = []
+
+    def checked(statement: Any) -> Any:
+        if isinstance(statement, tirx.SeqStmt):
+            return tirx.SeqStmt([checked(inner) for inner in statement.seq])
+        if isinstance(statement, tirx.DeclBuffer) and _handle(statement) is not None:
+            buffers.append(statement)
+        if not isinstance(statement, tirx.AttrStmt):
+            return statement
+        if statement.attr_key == _SCOPE:
+            checks.append(_separates(buffers, result, parameters))
+            return tirx.SeqStmt([*checks, statement])
+        return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, checked(statement.body))
+
+    body = checked(function.body)
+    if not checks:
+        raise CodegenError("TVM made a function that does not look at its arguments")
+    return function.with_body(body)
+
+
+def _separates(buffers: list[Any], result: int, parameters: int) -> Any:
+    if len(buffers) != parameters:
+        raise CodegenError(f"TVM made a function of {len(buffers)} tensors for {parameters}")
+    addresses = _range(buffers[result])
+    others = [_range(other) for number, other in enumerate(buffers) if number != result]
+    return _fits([tirx.Or(other[0] >= addresses[1], other[1] <= addresses[0]) for other in others], "memory is shared")
+
+
+def _fits(conditions: list[Any], message: str) -> Any:
+    return tirx.AssertStmt(_all(conditions), ir.StringImm("ValueError"), [ir.StringImm(message)])
+
+
+def _all(conditions: list[Any]) -> Any:
+    """Return whether all hold, as a balanced tree: functions may have hundreds of tensors, and TVM recurses."""
+    if len(conditions) == 1:
+        return conditions[0]
+    middle = len(conditions) // 2
+    return tirx.And(_all(conditions[:middle]), _all(conditions[middle:]))
+
+
+def _handle(declaration: Any) -> Any:
+    data = declaration.data
+    if not isinstance(data, ir.Call) or len(data.args) != 1:
+        return None
+    field = _field(data.args[0])
+    return None if field is None else field.args[0]
+
+
+def _range(declaration: Any) -> tuple[Any, Any]:
+    buffer = declaration.buffer
+    size = prod(int(extent) for extent in buffer.shape) * max(1, int(buffer.dtype.bits) // 8)
+    start = tirx.call_intrin("int64", "tirx.tvm_struct_get", _handle(declaration), 0, _ELEMENT_OF_INT64)
+    return start, start + tirx.IntImm("int64", size)
