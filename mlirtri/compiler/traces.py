@@ -12,7 +12,7 @@ from typing import Any
 from mlirtri.compiler.records import Compilation, StageRecord
 from mlirtri.errors import KernelError
 from mlirtri.lowering.core.stage import CompileContext, Stage
-from mlirtri.trace.data import Trace, TracedKernel, TracedText
+from mlirtri.trace.data import TracedKernel, TracedText
 
 LONGEST = 20_000_000
 """Characters of a text beyond which a page leaves it out: a browser would not show it."""
@@ -46,33 +46,31 @@ def _short(text: str) -> str:
 
 
 class LiveTrace:
-    """The page of one compilation, written anew after each stage."""
+    """The page of one compilation, which is there after each stage with all stages before."""
 
     def __init__(self, folder: Path, kernel: str, pipeline: str) -> None:
         self.kernel, self.pipeline = kernel, pipeline
         names = (f"{kernel}-{pipeline}{f'-{number}' if number > 1 else ''}.html" for number in count(1))
         self.path = next(path for name in names if (path := folder / name) not in _WRITTEN)
         _WRITTEN.add(self.path)
-        self._texts: list[TracedText] = []
+        self._page: Any = None
 
     def stage(self, stage: Stage, ir: Any, context: CompileContext) -> None:
         """Add a stage that is done, with its passes, and write the page."""
-        self._texts += _texts_of_stage(StageRecord(stage, 0.0, ir), context)
-        self._write(context, None)
+        self._write(_texts_of_stage(StageRecord(stage, 0.0, ir), context), context, None)
 
     def failed(self, stage: Stage, error: KernelError, context: CompileContext) -> None:
         """Add the passes of the stage that failed, and what the error says: it has the reproducer's command."""
-        self._texts += _texts_of_passes(stage, context)
-        self._write(context, f"stage {stage.name!r} failed: {error}")
+        self._write(_texts_of_passes(stage, context), context, f"stage {stage.name!r} failed: {error}")
 
-    def _write(self, context: CompileContext, failure: str | None) -> None:
-        from mlirtri.trace.page import write_page  # loads Pygments
+    def _write(self, texts: list[TracedText], context: CompileContext, failure: str | None) -> None:
+        from mlirtri.trace.growing import GrowingPage  # loads Pygments
 
         signature = self.kernel
         if context.interface is not None:
             types = ", ".join(f"{parameter.name}: {parameter.type}" for parameter in context.interface.parameters)
             signature = f"{self.kernel}({types})"
-        kernel = TracedKernel(
-            self.kernel, self.pipeline, signature, str(context.target), tuple(self._texts), failure=failure
-        )
-        write_page(Trace(signature, (kernel,)), self.path)
+        self._page = self._page or GrowingPage()
+        self._page.add(texts)
+        kernel = TracedKernel(self.kernel, self.pipeline, signature, str(context.target), (), failure=failure)
+        self._page.write(kernel, self.path)

@@ -16,4 +16,5 @@ Read in this order:
 - `plots.py`: the fusion graph, times and the roofline as SVG.
 - `page.py`: the page. Its parts are `page.html`, `page.css` and the scripts: `lines.js` (pieces), `difference.js`,
   `pane.js` (rows that are visible), `search.js`, `page.js` (the list, keys, links).
+- `growing.py`: the page of a kernel while it is compiled.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,19 +24,37 @@ _SCRIPTS = ("lines.js", "difference.js", "pane.js", "search.js", "page.js")
 
 def trace_page(trace: Trace) -> str:
     """Return the page of a trace: one file of HTML that needs nothing else."""
-    found = [_places(kernel) for kernel in trace.kernels]
+    found = [PlacesOfTexts().of(kernel.texts) for kernel in trace.kernels]
     table, places = LineTable(), PlaceTable(main_file([lines for kernel in found for lines in kernel]))
-    source = _source(places, found, table)
+    distinct = {place for kernel in found for text in kernel for each in text for place in each}
+    source = source_of(places, distinct, table)
     bodies: list[str] = []
-    kernels = [
-        _kernel(kernel, lines, places, table, bodies) for kernel, lines in zip(trace.kernels, found, strict=True)
-    ]
-    pieces = table.pieces()
+    kernels = []
+    for kernel, lines in zip(trace.kernels, found, strict=True):
+        pairs = zip(kernel.texts, lines, strict=True)
+        kernels.append(kernel_row(kernel, [text_row(*pair, places, table, bodies) for pair in pairs]))
+    return rendered(trace, Contents(table, places, bodies, kernels, source))
+
+
+@dataclass
+class Contents:
+    """What the texts of a page are packed into, and the rows of its list."""
+
+    table: LineTable
+    places: PlaceTable
+    bodies: list[str]
+    kernels: list[dict[str, Any]]
+    source: dict[str, Any] | None
+
+
+def rendered(trace: Trace, contents: Contents) -> str:
+    """Return the page of a trace whose texts are packed."""
+    table = contents.table
     data = {
         "title": trace.title,
-        "source": source,
-        "kernels": kernels,
-        "places": places.sets,
+        "source": contents.source,
+        "kernels": contents.kernels,
+        "places": contents.places.sets,
         "lines": len(table.lines),
         "perPiece": LINES_PER_PIECE,
     }
@@ -43,7 +62,7 @@ def trace_page(trace: Trace) -> str:
         title=trace.title,
         notes=trace.notes,
         data=_embedded(data),
-        pieces=[("colours", table.colours()), *_named("lines", pieces), *_named("text", bodies)],
+        pieces=[("colours", table.colours()), *_named("lines", table.pieces()), *_named("text", contents.bodies)],
         style=(_FOLDER / "page.css").read_text(),
         script="".join((_FOLDER / name).read_text() for name in _SCRIPTS),
         kernels=[_plots(kernel) for kernel in trace.kernels],
@@ -57,9 +76,14 @@ def _named(name: str, pieces: Sequence[str]) -> list[tuple[str, str]]:
 
 def write_page(trace: Trace, path: Path) -> None:
     """Write the page of a trace, so that a reader finds the one before or this one, and nothing in between."""
+    write_html(trace_page(trace), path)
+
+
+def write_html(page: str, path: Path) -> None:
+    """Write a page in place of the one that is there, at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(trace_page(trace), encoding="utf-8")
+    partial.write_text(page, encoding="utf-8")
     partial.replace(path)
 
 
@@ -77,35 +101,39 @@ def _embedded(data: Any) -> str:
     return text.replace("</", "<\\/").replace("<!--", "<\\!--").replace("\u2028", "\\u2028")
 
 
-def _places(kernel: TracedKernel) -> list[Lines]:
-    """Return the user's lines of each text; the text after a pass takes those of equal lines of its stage."""
-    found: dict[int, Lines] = {}
-    known: dict[str, tuple[tuple[str, int], ...]] = {}
-    for number, text in enumerate(kernel.texts):
-        if text.complete is not None or text.kind != "mlir":
-            found[number] = source_lines(text.kind, text.text, text.complete)
-            pairs = zip(text.text.splitlines(), found[number], strict=True)
-            known |= {line.strip(): each for line, each in pairs if each}
-    for number, text in enumerate(kernel.texts):
-        if number not in found:
-            found[number] = [known.get(line.strip(), ()) for line in text.text.splitlines()]
-    return [found[number] for number in range(len(kernel.texts))]
+class PlacesOfTexts:
+    """The user's lines that texts come from; the text after a pass has those of equal lines of stages."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[tuple[str, int], ...]] = {}
+
+    def of(self, texts: Sequence[TracedText]) -> list[Lines]:
+        """Return the lines of each of these texts, which are of stages that come after those of earlier calls."""
+        found: dict[int, Lines] = {}
+        for number, text in enumerate(texts):
+            if text.complete is not None or text.kind != "mlir":
+                found[number] = source_lines(text.kind, text.text, text.complete)
+                pairs = zip(text.text.splitlines(), found[number], strict=True)
+                self._known |= {line.strip(): each for line, each in pairs if each}
+        for number, text in enumerate(texts):
+            if number not in found:
+                found[number] = [self._known.get(line.strip(), ()) for line in text.text.splitlines()]
+        return [found[number] for number in range(len(texts))]
 
 
-def _kernel(
-    kernel: TracedKernel, found: Sequence[Lines], places: PlaceTable, table: LineTable, bodies: list[str]
-) -> dict[str, Any]:  # fmt: skip
+def kernel_row(kernel: TracedKernel, texts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the page knows of a kernel, with the rows of its texts."""
     return {
         "name": kernel.name,
         "pipeline": kernel.pipeline,
         "signature": kernel.signature,
         "target": kernel.target,
         "failure": kernel.failure,
-        "texts": [_text(text, each, places, table, bodies) for text, each in zip(kernel.texts, found, strict=True)],
+        "texts": texts,
     }
 
 
-def _text(
+def text_row(
     text: TracedText, found: Lines, places: PlaceTable, table: LineTable, bodies: list[str]
 ) -> dict[str, Any]:  # fmt: skip
     """Return what the list shows of a text; its lines become one more of `bodies`, packed."""
@@ -125,10 +153,10 @@ def _text(
     }
 
 
-def _source(places: PlaceTable, found: Sequence[Sequence[Lines]], table: LineTable) -> dict[str, Any] | None:
+def source_of(places: PlaceTable, distinct: set[tuple[str, int]], table: LineTable) -> dict[str, Any] | None:
+    """Return the user's file around the lines that texts come from; None where there is none that can be read."""
     if places.file is None:
         return None
-    distinct = {place for kernel in found for text in kernel for each in text for place in each}
     numbers = [line for name, line in distinct if places.is_main(name)]
     names = sorted({name for name, _ in distinct if places.is_main(name)})
     full = next((name for name in names if Path(name).is_file()), places.file)

@@ -41,6 +41,7 @@ class LineTable:
         self._normal_numbers: list[int] = []
         self._numbers: dict[str, dict[str, int]] = {}
         self._normal: dict[str, int] = {}
+        self._full_pieces: list[str] = []
 
     def numbers(self, kind: str, lines: Iterable[str]) -> list[int]:
         """Return the number of each line of IR of this kind."""
@@ -57,17 +58,18 @@ class LineTable:
 
     def pieces(self) -> list[str]:
         """Return the lines, packed: a text, and for each line its normal form and its colours."""
-        starts = range(0, len(self.lines), LINES_PER_PIECE)
-        return [
-            packed(
-                {
-                    "text": "\n".join(self.lines[start : start + LINES_PER_PIECE]),
-                    "normal": self._normal_numbers[start : start + LINES_PER_PIECE],
-                    "colours": self._colour_numbers[start : start + LINES_PER_PIECE],
-                }
-            )
-            for start in starts
-        ]
+        full = len(self.lines) // LINES_PER_PIECE
+        self._full_pieces += [self._piece(number) for number in range(len(self._full_pieces), full)]
+        return [*self._full_pieces, *([self._piece(full)] if len(self.lines) % LINES_PER_PIECE else [])]
+
+    def _piece(self, number: int) -> str:
+        part = slice(number * LINES_PER_PIECE, (number + 1) * LINES_PER_PIECE)
+        data = {
+            "text": "\n".join(self.lines[part]),
+            "normal": self._normal_numbers[part],
+            "colours": self._colour_numbers[part],
+        }
+        return packed(data)
 
     def colours(self) -> str:
         """Return the names of classes and the runs of each pattern, packed."""

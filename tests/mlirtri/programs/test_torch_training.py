@@ -1,4 +1,4 @@
-"""Training under ``torch.compile``: AOTAutograd's forward and backward graphs are kernels, and gradients are eager's."""
+"""Training under ``torch.compile``: forward and backward graphs are kernels, and gradients are eager's."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -15,11 +16,13 @@ import pytest
 from pygments.token import Error
 
 import mlirtri as mt
+import mlirtri.trace.page as page_module
 from mlirtri.cli.main import run_command
 from mlirtri.lowering.core.stage import Edge
 from mlirtri.measure.tracing import trace_of
 from mlirtri.trace.colours import ColourTable, coloured
 from mlirtri.trace.data import Trace, TracedKernel, TracedText
+from mlirtri.trace.growing import GrowingPage
 from mlirtri.trace.mlir_lexer import MlirLexer
 from mlirtri.trace.page import trace_page
 from mlirtri.trace.pieces import LINES_PER_PIECE, LineTable, unpacked
@@ -205,6 +208,31 @@ def test_a_compilation_that_fails_leaves_its_stages_and_the_reason(tmp_path, mon
     [kernel] = data_of((tmp_path / "double-linalg-2.html").read_text())["kernels"]
     assert [text["stage"] for text in kernel["texts"] if text["pass"] is None][-1] == "fused"
     assert "mlirtri-opt x.mlir" in kernel["failure"]
+
+
+def test_a_page_that_grows_reads_each_text_once_and_shows_what_one_at_the_end_shows(tmp_path, monkeypatch):
+    (tmp_path / "k.py").write_text(KERNEL)
+    trace = trace_of(f"{tmp_path}/k.py", {}, ("mlir",), None, None, runs=False)
+    [kernel] = trace.kernels
+    read = []
+    monkeypatch.setattr(page_module, "source_lines", lambda *each: read.append(each[0]) or source_lines(*each))
+    page, bare = GrowingPage(), replace(kernel, texts=(), edges=(), launches=())
+    start = 0
+    for end, text in enumerate(kernel.texts, 1):
+        if text.pass_name is None:
+            page.add(kernel.texts[start:end])
+            page.write(bare, tmp_path / "grown.html")
+            start = end
+            shown = data_of((tmp_path / "grown.html").read_text())["kernels"][0]["texts"]
+            assert len(shown) == end
+    assert len(read) == sum(text.complete is not None or text.kind != "mlir" for text in kernel.texts)
+    pages = (tmp_path / "grown.html").read_text(), trace_page(Trace("t", (kernel,)))
+    (grown, pieces), (whole, others) = [(data_of(each), pieces_of(each)) for each in pages]
+    for text, other in zip(grown["kernels"][0]["texts"], whole["kernels"][0]["texts"], strict=True):
+        lines, places = lines_of(grown, pieces, text)
+        assert (lines, places if text["pass"] is None else None) == (
+            lines_of(whole, others, other)[0], lines_of(whole, others, other)[1] if text["pass"] is None else None,
+        )  # fmt: skip
 
 
 def test_a_pipeline_that_refuses_has_the_stages_before(tmp_path):

@@ -22,7 +22,7 @@ def flash_attention(
     query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 0.0, is_causal: bool = False, *,
     attn_mask: Tensor | None = None, scale: float | None = None,
 ) -> Any:  # fmt: skip
-    """Return attention and the logarithm of the sum of each row's exponentials; masked rows are 0 and minus infinity."""
+    """Return attention, and the logarithm of each row's sum of exponentials; 0 where all is masked."""
     if dropout_p:
         return NotImplemented
     scores = _scores(query, key, attn_mask, is_causal, scale)
