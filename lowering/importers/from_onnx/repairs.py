@@ -114,14 +114,15 @@ HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
 def _softmax(node: Any, values: Values) -> list[Any]:
-    """Round 16-bit floats after each operation of ONNX's definition, where torch-mlir rounds once."""
+    """Round 16-bit floats after each operation of ONNX's definition, where torch-mlir rounds once; the sum is one."""
     source = node.input[0]
     if values.element(source) not in HALVES or values.version < 18:
         return [node]
     add = Nodes(node)
     axis = add.constant(np.array([attribute_of(node, "axis", -1)]))
     powers = add("Exp", add("Sub", source, add("ReduceMax", source, axis)))
-    add("Div", powers, add("ReduceSum", powers, axis), result=0)
+    wide_sum = add("ReduceSum", add("Cast", powers, part="wide", to=TensorProto.FLOAT), axis)
+    add("Div", powers, add("Cast", wide_sum, part="sum", to=values.element(source)), result=0)
     return add.nodes
 
 
@@ -131,7 +132,10 @@ def _in_fp32(node: Any, values: Values) -> list[Any]:
     if kind not in HALVES:
         return [node]
     add = Nodes(node)
-    wide = [add("Cast", name, to=TensorProto.FLOAT) if name else "" for name in node.input]
+    wide = [
+        add("Cast", name, to=TensorProto.FLOAT) if name and values.element(name) == kind else name
+        for name in node.input
+    ]
     attributes = {attribute.name: attribute_of(node, attribute.name, None) for attribute in node.attribute}
     add("Cast", add(node.op_type, *wide, part="wide", **attributes), to=kind, result=0)
     return add.nodes
@@ -173,6 +177,7 @@ RULES: dict[str, Callable[[Any, Values], list[Any]]] = {
     **CASTS, **DETECTION, **INDEXING, **LAYERS, **POOLS, **QUANTIZATION, **RECURRENCES, **RESIZES, **SAMPLES,
     **SELECTION, **TRANSFORMS,
     **dict.fromkeys(("Celu", "Elu", "Selu", "Softplus", "Mish", "HardSwish", "LogSoftmax", "Erf"), _in_fp32),
+    **dict.fromkeys(("ReduceSum", "ReduceMean", "ReduceProd"), _in_fp32),
     "MatMul": _product_with_vector, "Slice": _backward_slice, "Softmax": _softmax,
     "LpNormalization": _normalised, "Sign": _signs, "Pow": _powers, "ArgMax": _extremum_index,
     "ArgMin": _extremum_index, "Loop": simplified, "Scan": scanned,

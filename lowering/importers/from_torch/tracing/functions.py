@@ -160,7 +160,7 @@ def least_squares(a: Tensor, b: Tensor, rcond: float | None = None, *, driver: s
     is_counted = values > limit * values[..., :1]
     inverse = torch.where(is_counted, 1 / torch.where(is_counted, values, 1.0), 0.0).to(a.dtype)
     x = v.mH @ (inverse.unsqueeze(-1) * (u.mH @ rhs))
-    rank, residuals = is_counted.sum(-1), x.new_empty(0)
+    rank, residuals = is_counted.sum(-1), values.new_empty(0)
     if rows > columns and driver != "gelsy":
         # Their shape would depend on the rank.
         aten._assert_async.msg((rank == columns).all(), "torch.linalg.lstsq: a matrix is not of full rank")

@@ -155,3 +155,17 @@ def test_numbers_are_quantised_to_16_bits(pipeline):
     nodes = [helper.make_node("QuantizeLinear", ["x", "s", zero], [f"y{zero}"]) for zero in zeros]
     x = np.float32([-3e4, -7.3, 0, 1.25, 12345, 3e4])
     check(model_of(nodes, {"x": x}, scale | zeros, ("ya", "yb"), opset=21), {"x": x}, pipeline)
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("operator", ["ReduceSum", "ReduceMean"])
+def test_long_sums_of_fp16_are_added_in_fp32(operator, pipeline):
+    x, axis = np.full((2, 100000), 0.3, np.float16), {"axis": np.array([1])}
+    program = mt.from_onnx(model_of([helper.make_node(operator, ["x", "axis"], ["y"], keepdims=0)], {"x": x}, axis))
+    wanted = getattr(x.astype(np.float64), {"ReduceSum": "sum", "ReduceMean": "mean"}[operator])(1).astype(np.float16)
+    np.testing.assert_array_equal(program.compile(pipeline=pipeline)(x), wanted)
+
+
+def test_a_softmax_of_fp16_rounds_as_the_definition():
+    x = RNG.random((24, 6)).astype(np.float16)
+    check(model_of([helper.make_node("Softmax", ["x"], ["y"])], {"x": x}, opset=21), {"x": x}, tolerance=0)
