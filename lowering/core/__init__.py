@@ -4,7 +4,7 @@ Read in this order:
 
 - `stage.py`: `Stage`, `CompileContext`, `Code`, the protocol `Executable`; `Edge`, which says of one tensor whether its
   producer and its consumer were fused; names of attributes of loops and functions that MLIR and TIR share.
-- `target.py`: CPU or CUDA architecture. `cpu.py`: caches and vector registers of this CPU.
+- `target.py`: CPU or CUDA architecture. `cpu.py`: caches and vector registers of this CPU, what a thread costs.
 - `launch_figures.py`: what a launch on CUDA takes; the occupancy of a multiprocessor.
 - `tuning.py`: the values of ``schedule=``, and the file of what searches and `autotune` measured.
 - `interface.py`: `Specialization` and `Interface`, how Python meets a compiled function; valid symbols; the

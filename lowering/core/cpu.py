@@ -1,4 +1,4 @@
-"""Facts about this CPU's caches and vector registers, from which schedules choose tile sizes."""
+"""Facts about this CPU, from which schedules choose tile sizes: caches, vector registers, what a thread costs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+PARALLEL_ITERATIONS = 32768
+"""Loop bodies below which a second thread costs more than it saves: a launch takes about 3 µs."""
+PARALLEL_VECTORS = 65536
+"""The same in vector operations of tiles: some ten microseconds."""
+PARALLEL_STEPS = 65536
+"""The same in steps of loops that a user wrote, of which a plain statement is one."""
+PARALLEL_ELEMENTS = 1 << 16
+"""The same in elements of a structured operation, on OpenMP's threads."""
+PARALLEL_MULTIPLICATIONS = 1 << 18
+"""The same in multiplications of a contraction, on OpenMP's threads."""
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _COMMON = {1: 32 * 1024, 2: 512 * 1024, 3: 8 * 1024 * 1024}
 _UNITS = {"K": 1024, "M": 1024 * 1024}

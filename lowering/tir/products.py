@@ -12,7 +12,7 @@ from typing import Any
 
 from mlirtri.lowering.tir.arithmetic import TWICE_AS_WIDE
 from mlirtri.lowering.tir.blocks import BlockFacts, blocks_of, leaf_blocks
-from mlirtri.lowering.tir.contraction import Axis, Factors, is_unit, multiply_add
+from mlirtri.lowering.tir.contraction import Axis, Factors, is_unit, multiply_add, size_of
 from mlirtri.lowering.tir.statements import nodes_in
 from mlirtri.lowering.toolchain.tvm_names import (
     IRModule,
@@ -40,6 +40,16 @@ class Product(Factors):
     @property
     def dtype(self) -> str:
         return str(self.result.dtype)
+
+    @property
+    def fits_tiles(self) -> bool:
+        """Return whether it has, or may have at run time, two columns and four terms: fewer do not pay for tiles."""
+        return _may_have(self.columns, 2) and _may_have(self.reduced, 4)
+
+
+def _may_have(axes: Sequence[Axis], least: int) -> bool:
+    size = size_of(axes)
+    return not isinstance(size, int) or size >= least
 
 
 def only_product(function: PrimFunc) -> tuple[Schedule, BlockFacts, Product] | None:

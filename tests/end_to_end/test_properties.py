@@ -18,7 +18,7 @@ import mlirtri as mt
 
 PIPELINES = ("linalg", "relax", "mlir")
 BOUNDED = settings(
-    max_examples=10, deadline=None, derandomize=True,
+    max_examples=5, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
 )  # fmt: skip
 UNARY = ("np.sin({})", "np.tanh({})", "np.abs({})", "-{}", "np.exp(-np.abs({}))", "np.floor({})", "np.sqrt(np.abs({}))")

@@ -13,7 +13,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from onnx import AttributeProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.nodes import FLOATS, Nodes, Values, attribute_of, graphs_of
@@ -48,7 +48,7 @@ def stored_array(array: np.ndarray) -> np.ndarray:
 _NAMES = ("int4", "uint4", "int2", "uint2")
 
 
-def _cast(node: Any, values: Values) -> list[Any]:
+def _cast(node: NodeProto, values: Values) -> list[Any]:
     source = values.element(node.input[0])
     target = attribute_of(node, "to", None) or values.element(node.input[1] if len(node.input) > 1 else "")
     if not source or not {source, target} & {*FLOAT8, *STORED}:
@@ -63,7 +63,7 @@ def _cast(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _bits(node: Any, values: Values) -> list[Any]:
+def _bits(node: NodeProto, values: Values) -> list[Any]:
     """Cast a bool, which is the number 0 or 1 in memory."""
     if values.element(node.input[0]) != TensorProto.BOOL:
         return [node]
@@ -158,7 +158,7 @@ def _power_of_two(add: Nodes, value: str) -> str:
 CASTS: dict[str, Callable[[Any, Values], list[Any]]] = {"Cast": _cast, "CastLike": _cast, "BitCast": _bits}
 
 
-def store(graph: Any) -> dict[int, str]:
+def store(graph: GraphProto) -> dict[int, str]:
     """Change the types of `graph`, and return the dtypes of the outputs that changed, by position."""
     outputs = {position: _dtype(value) for position, value in enumerate(graph.output) if _kind(value) in STORED}
     for inner in graphs_of(graph):
@@ -183,6 +183,6 @@ def _dtype(value: Any) -> str:
     return helper.tensor_dtype_to_np_dtype(_kind(value)).name
 
 
-def _value(node: Any) -> Any:
+def _value(node: NodeProto) -> Any:
     attributes = [a for a in node.attribute if a.name == "value" and a.type == AttributeProto.TENSOR]
     return attributes[0].t if attributes else None

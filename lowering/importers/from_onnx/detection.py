@@ -7,7 +7,7 @@ from math import inf, prod
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
+from onnx import NodeProto, TensorProto
 
 from mlirtri.lowering.importers.from_onnx.layers import static_shape
 from mlirtri.lowering.importers.from_onnx.loops import for_loop
@@ -19,7 +19,7 @@ SCALAR = np.array([], np.int64)
 """The shape of a scalar."""
 
 
-def _suppressed(node: Any, values: Values) -> list[Any]:
+def _suppressed(node: NodeProto, values: Values) -> list[Any]:
     """Select boxes by falling score, each unless one that was selected before overlaps it.
 
     Source: the ONNX operator specification, NonMaxSuppression-11.
@@ -88,7 +88,7 @@ def _overlapping(add: Nodes, boxes: str, shape: list[int], threshold: str) -> st
     return add("And", is_proper, add("Greater", ratio, threshold))
 
 
-def _aligned(node: Any, values: Values) -> list[Any]:
+def _aligned(node: NodeProto, values: Values) -> list[Any]:
     """Average, or take the maximum of, samples between the pixels, one sample of each bin after the other.
 
     Source: the ONNX operator specification, RoiAlign-16, and its reference implementation for the maximum, which is

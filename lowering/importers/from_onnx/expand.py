@@ -12,7 +12,7 @@ from typing import Any
 import onnx
 import onnx.inliner
 import onnx.version_converter
-from onnx import helper
+from onnx import GraphProto, ModelProto, NodeProto, helper
 
 from mlirtri.lowering.importers.from_onnx.nodes import Values, graphs_in, version_of, with_types
 
@@ -27,7 +27,7 @@ _ROUNDS = 8
 """Definitions call each other less deeply than this."""
 
 
-def expand(model: Any) -> Any:
+def expand(model: ModelProto) -> Any:
     """Return the model with the nodes of `EXPANDED` replaced by their definitions, at any depth."""
     for _ in range(_ROUNDS):
         if not _calls(model.graph):
@@ -37,11 +37,11 @@ def expand(model: Any) -> Any:
     return model
 
 
-def _calls(graph: Any) -> bool:
+def _calls(graph: GraphProto) -> bool:
     return any(node.op_type in EXPANDED or any(map(_calls, graphs_in(node))) for node in graph.node)
 
 
-def _expand(graph: Any, outer: Values, model: Any) -> None:
+def _expand(graph: GraphProto, outer: Values, model: ModelProto) -> None:
     values = outer.within(graph)
     nodes: list[Any] = []
     for node in graph.node:
@@ -52,7 +52,7 @@ def _expand(graph: Any, outer: Values, model: Any) -> None:
     graph.node.extend(nodes)
 
 
-def _definition(node: Any, values: Values, model: Any) -> list[Any]:
+def _definition(node: NodeProto, values: Values, model: ModelProto) -> list[Any]:
     """Return the nodes of a node's definition, or the node if ONNX has none for its types."""
     names = list(dict.fromkeys(name for name in node.input if name))
     if any(name not in values.types for name in names):
@@ -78,7 +78,7 @@ def _definition(node: Any, values: Values, model: Any) -> list[Any]:
     return list(body.node)
 
 
-def _converted(body: Any, model: Any) -> Any:
+def _converted(body: Any, model: ModelProto) -> Any:
     """Return the body of a definition with the version of the operators that `model` has."""
     own, version = version_of(body), version_of(model)
     if not version:
@@ -88,7 +88,7 @@ def _converted(body: Any, model: Any) -> Any:
     return body if version == own else onnx.version_converter.convert_version(body, version)
 
 
-def _function(node: Any, values: Values, model: Any) -> Any:
+def _function(node: NodeProto, values: Values, model: ModelProto) -> Any:
     """Return ONNX's definition of a node, None if there is none for its types."""
     version = next((opset.version for opset in model.opset_import if opset.domain == node.domain), 1)
     schema = onnx.defs.get_schema(node.op_type, version, node.domain)
@@ -109,7 +109,7 @@ def _function(node: Any, values: Values, model: Any) -> Any:
     return function if function.node else None
 
 
-def _set_defaults(node: Any, schema: Any) -> None:
+def _set_defaults(node: NodeProto, schema: Any) -> None:
     """Write out the attributes that a node leaves to their defaults: a definition refers to them by name."""
     names = {attribute.name for attribute in node.attribute}
     for name, attribute in schema.attributes.items():
@@ -117,7 +117,7 @@ def _set_defaults(node: Any, schema: Any) -> None:
             node.attribute.append(attribute.default_value)
 
 
-def _rename(graph: Any, names: Mapping[str, str], prefix: str) -> None:
+def _rename(graph: GraphProto, names: Mapping[str, str], prefix: str) -> None:
     """Put `prefix` before the names of all nodes, and of all values without an entry in `names`."""
     names = dict(names)
     for value in (*graph.input, *graph.initializer):

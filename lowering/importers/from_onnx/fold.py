@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import GraphProto, ModelProto, NodeProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from mlirtri.lowering.importers.from_onnx.loops import copy_constants
@@ -28,7 +28,7 @@ _ROUNDS = 16
 _FLOW = {"If": branch_of, "Loop": unrolled_loop, "Scan": unrolled_scan}
 
 
-def fold(model: Any) -> Any:
+def fold(model: ModelProto) -> Any:
     """Return the model with the types that ONNX infers, and without what does not depend on its inputs' elements."""
     version = version_of(model)
     for _ in range(_ROUNDS):
@@ -39,7 +39,7 @@ def fold(model: Any) -> Any:
     return model
 
 
-def drop_dead_nodes(graph: Any) -> None:
+def drop_dead_nodes(graph: GraphProto) -> None:
     """Drop the nodes whose results nothing reads."""
     needed = {value.name for value in graph.output}
     nodes = []
@@ -56,7 +56,7 @@ def drop_dead_nodes(graph: Any) -> None:
     graph.node.extend(reversed(nodes))
 
 
-def _names_read(node: Any) -> list[str]:
+def _names_read(node: NodeProto) -> list[str]:
     nested = [
         name
         for inner in graphs_in(node)
@@ -66,11 +66,11 @@ def _names_read(node: Any) -> list[str]:
 
 
 class _Folding:
-    def __init__(self, model: Any):
+    def __init__(self, model: ModelProto):
         self.opsets = list(model.opset_import)
         self.is_changed = False
 
-    def fold(self, graph: Any, outer: Values) -> bool:
+    def fold(self, graph: GraphProto, outer: Values) -> bool:
         """Fold the nodes of a graph, and return whether that changed it."""
         values = outer.within(graph)
         nodes: list[Any] = []
@@ -91,7 +91,7 @@ class _Folding:
         graph.node.extend(nodes)
         return self.is_changed
 
-    def _folded(self, node: Any, values: Values) -> list[Any] | None:
+    def _folded(self, node: NodeProto, values: Values) -> list[Any] | None:
         """Return the nodes that replace this one, None if it stays."""
         if node.op_type in ("Shape", "Size"):
             return _shape(node, values)
@@ -103,7 +103,7 @@ class _Folding:
             return None
         return self._evaluated(node, {name: values.constants[name] for name in inputs}, values)
 
-    def _evaluated(self, node: Any, inputs: dict[str, np.ndarray], values: Values) -> list[Any] | None:
+    def _evaluated(self, node: NodeProto, inputs: dict[str, np.ndarray], values: Values) -> list[Any] | None:
         outputs = [name for name in node.output if name]
         shapes = [values.shape(name) for name in outputs]
         is_large = any(shape is not None and prod(shape) > LARGEST for shape in shapes)
@@ -125,7 +125,7 @@ class _Folding:
         return [constant(name, result) for name, result in zip(outputs, results, strict=True)]
 
 
-def _shape(node: Any, values: Values) -> list[Any] | None:
+def _shape(node: NodeProto, values: Values) -> list[Any] | None:
     sizes = values.sizes(node.input[0])
     if sizes is None:
         return None

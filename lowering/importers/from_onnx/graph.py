@@ -12,7 +12,7 @@ from typing import Any
 import onnx
 import onnx.inliner
 import onnx.version_converter
-from onnx import helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, helper, numpy_helper
 
 from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.errors import KernelError, KernelTypeError, UnsupportedOperationError, raise_all
@@ -58,7 +58,7 @@ class OnnxGraph:
         return {line[1:].partition("] ")[0]: number for number, line in enumerate(self.listing, 1)}
 
 
-def split_model(model: Any, name: str, file: str) -> tuple[OnnxGraph, dict[str, Any]]:
+def split_model(model: ModelProto, name: str, file: str) -> tuple[OnnxGraph, dict[str, Any]]:
     """Return the graph, called `name`, and the tensors that it is bound to; errors call its listing `file`.
 
     Raises `KernelError`.
@@ -86,7 +86,7 @@ def split_model(model: Any, name: str, file: str) -> tuple[OnnxGraph, dict[str, 
     return OnnxGraph(copy, tuple(tensors), file, listing, stored_outputs), tensors
 
 
-def _simplified(model: Any) -> Any:
+def _simplified(model: ModelProto) -> Any:
     """Return the model with the operators that torch-mlir lowers right."""
     model = expand(model)
     for graph in graphs_of(model.graph):
@@ -98,12 +98,12 @@ def _simplified(model: Any) -> Any:
     return model
 
 
-def symbol_of(model: Any) -> str:
+def symbol_of(model: ModelProto) -> str:
     name = re.sub(r"\W+", "_", model.graph.name).strip("_")
     return name if name and not name[0].isdigit() else f"main_{name}".rstrip("_")
 
 
-def _refuse(graph: Any) -> None:
+def _refuse(graph: GraphProto) -> None:
     errors: list[KernelError] = []
     for kind, values in (("input", graph.input), ("output", graph.output)):
         for value in values:
@@ -137,7 +137,7 @@ OLDEST = 15
 """The version of ONNX's operators from which on torch-mlir takes them for what they are."""
 
 
-def _converted(model: Any) -> Any:
+def _converted(model: ModelProto) -> Any:
     version = version_of(model) or OLDEST
     if version >= OLDEST:
         return model
@@ -158,7 +158,7 @@ def _converted(model: Any) -> Any:
     return model
 
 
-def _unbatch_scans(graph: Any, outer: Values) -> None:
+def _unbatch_scans(graph: GraphProto, outer: Values) -> None:
     values, nodes = outer.within(graph), []
     for node in graph.node:
         for inner in graphs_in(node):
@@ -177,7 +177,7 @@ def _name(nodes: Sequence[Any]) -> None:
         names.add(node.name)
 
 
-def _unify_constants(node: Any) -> None:
+def _unify_constants(node: NodeProto) -> None:
     if node.op_type == "Constant" and node.attribute and node.attribute[0].name in _CONSTANTS:
         value = helper.get_attribute_value(node.attribute[0])
         kind = _CONSTANTS[node.attribute[0].name]
@@ -201,7 +201,7 @@ def in_bytes(tensor: Any) -> Any:
     return copy
 
 
-def _weights(graph: Any) -> dict[str, Any]:
+def _weights(graph: GraphProto) -> dict[str, Any]:
     """Make the weights of `graph` its last inputs, and return them by name."""
     initial = {tensor.name: tensor for tensor in graph.initializer}
     # Models of before IR version 4 name their weights among the inputs as well.
@@ -218,7 +218,7 @@ def _weights(graph: Any) -> dict[str, Any]:
     return {name: numpy_helper.to_array(weight) for name, weight in weights.items()}
 
 
-def _consumers(graph: Any) -> dict[str, list[Any]]:
+def _consumers(graph: GraphProto) -> dict[str, list[Any]]:
     consumers: dict[str, list[Any]] = {}
     for inner in graphs_of(graph):
         for node in inner.node:

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
+from onnx import NodeProto, TensorProto
 
 from mlirtri.lowering.importers.from_onnx.layers import known, static_shape
 from mlirtri.lowering.importers.from_onnx.loops import for_loop
@@ -18,7 +18,7 @@ MOST_UPDATES = 64
 _EXTREMA = {b"min": "Min", b"max": "Max"}
 
 
-def _scattered(node: Any, values: Values) -> list[Any]:
+def _scattered(node: NodeProto, values: Values) -> list[Any]:
     """Update by the minimum or maximum with one slice of the updates after the other."""
     extremum = _EXTREMA.get(attribute_of(node, "reduction", b"none"))
     if extremum is None:
@@ -44,7 +44,7 @@ def _scattered(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _scattered_in_turn(node: Any, values: Values, axis: int, extremum: str) -> list[Any]:
+def _scattered_in_turn(node: NodeProto, values: Values, axis: int, extremum: str) -> list[Any]:
     """Update one element after the other, in a loop over the flat tensors."""
     shape, updates = (static_shape(node, node.input[position], values) for position in (0, 1))
     steps = [prod(shape[position + 1 :]) for position in range(len(shape))]
@@ -69,7 +69,7 @@ def _scattered_in_turn(node: Any, values: Values, axis: int, extremum: str) -> l
     return add.nodes
 
 
-def _wrapped(node: Any, values: Values) -> list[Any]:
+def _wrapped(node: NodeProto, values: Values) -> list[Any]:
     """Gather along each axis; torch-mlir takes minutes for the pads of a small tensor."""
     if attribute_of(node, "mode", b"constant") != b"wrap":
         return [node]
@@ -86,7 +86,7 @@ def _wrapped(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _range(node: Any, values: Values) -> list[Any]:
+def _range(node: NodeProto, values: Values) -> list[Any]:
     """Count in fp32 and round each number."""
     kind = values.element(node.input[0])
     if kind not in (TensorProto.FLOAT16, TensorProto.BFLOAT16):
@@ -97,7 +97,7 @@ def _range(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _reshaped(node: Any, values: Values) -> list[Any]:
+def _reshaped(node: NodeProto, values: Values) -> list[Any]:
     """Replace a tensor without elements by a constant of its shape."""
     shape = values.shape(node.output[0])
     if shape is None or 0 not in shape or not attribute_of(node, "allowzero", 0):
@@ -107,7 +107,7 @@ def _reshaped(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _contracted(node: Any, _: Values) -> list[Any]:
+def _contracted(node: NodeProto, _: Values) -> list[Any]:
     """Return the only operand of an Einsum that does nothing with it."""
     before, arrow, behind = attribute_of(node, "equation", b"").decode().replace(" ", "").partition("->")
     if not arrow or before != behind or "," in before:
@@ -117,7 +117,7 @@ def _contracted(node: Any, _: Values) -> list[Any]:
     return add.nodes
 
 
-def _gathered(node: Any, values: Values) -> list[Any]:
+def _gathered(node: NodeProto, values: Values) -> list[Any]:
     """Gather run-time many slices by one index each."""
     shape, indices = values.shape(node.input[0]), values.sizes(node.input[1])
     if shape is None or indices is None or None not in indices or attribute_of(node, "batch_dims", 0):
@@ -130,7 +130,7 @@ def _gathered(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _scattered_slices(node: Any, values: Values) -> list[Any]:
+def _scattered_slices(node: NodeProto, values: Values) -> list[Any]:
     """Scatter run-time many slices by one index each."""
     shape, indices = values.shape(node.input[0]), values.sizes(node.input[1])
     if shape is None or indices is None or len(indices) != 2 or indices[0] is not None or indices[1] is None:

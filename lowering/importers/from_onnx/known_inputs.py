@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from mlirtri.lowering.importers.from_onnx.nodes import attribute_of, graphs_in, graphs_of, operand
 
@@ -35,7 +35,7 @@ LARGEST = 4096
 """The most elements that such an input may have."""
 
 
-def structural_inputs(model: Any) -> tuple[str, ...]:
+def structural_inputs(model: ModelProto) -> tuple[str, ...]:
     """Return the names of the inputs that decide shapes, in the order of the graph."""
     nodes = [node for graph in graphs_of(model.graph) for node in graph.node]
     producers = {name: node for node in nodes for name in node.output if name}
@@ -52,7 +52,7 @@ def structural_inputs(model: Any) -> tuple[str, ...]:
     return tuple(name for name in inputs if name in names)
 
 
-def _positions(node: Any, inputs: Mapping[str, Any]) -> tuple[int, ...]:
+def _positions(node: NodeProto, inputs: Mapping[str, Any]) -> tuple[int, ...]:
     if node.op_type == "Slice":
         # Where it starts and ends may be computed at run time, along axes that are known.
         return (1, 2, 3, 4) if {operand(node, 3), operand(node, 4)} & {*inputs} else ()
@@ -84,7 +84,7 @@ def _is_small(value: Any) -> bool:
     return tensor.elem_type != TensorProto.STRING and prod(sizes) <= LARGEST
 
 
-def with_values(model: Any, values: Mapping[str, np.ndarray]) -> Any:
+def with_values(model: ModelProto, values: Mapping[str, np.ndarray]) -> Any:
     """Return a copy of `model` in which these inputs are constants."""
     copy = type(model)()
     copy.CopyFrom(model)

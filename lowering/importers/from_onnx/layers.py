@@ -8,13 +8,13 @@ from math import ceil, prod
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
+from onnx import NodeProto, TensorProto
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Values, attribute_of, operand
 
 
-def static_shape(node: Any, name: str, values: Values) -> list[int]:
+def static_shape(node: NodeProto, name: str, values: Values) -> list[int]:
     """Return the shape of a value; raises `UnsupportedOperationError` for one of run time."""
     shape = values.shape(name)
     if shape is None:
@@ -25,7 +25,7 @@ def static_shape(node: Any, name: str, values: Values) -> list[int]:
     return shape
 
 
-def known(node: Any, position: int, values: Values, what: str) -> np.ndarray:
+def known(node: NodeProto, position: int, values: Values, what: str) -> np.ndarray:
     """Return the elements of an operand; raises `UnsupportedOperationError` unless they are known."""
     elements = values.constants.get(operand(node, position))
     if elements is None:
@@ -35,7 +35,7 @@ def known(node: Any, position: int, values: Values, what: str) -> np.ndarray:
     return elements
 
 
-def _norm_pool(node: Any, values: Values) -> list[Any]:
+def _norm_pool(node: NodeProto, values: Values) -> list[Any]:
     """Sum the powers in each window by a convolution with ones, and take the root."""
     shape = static_shape(node, node.input[0], values)
     result = static_shape(node, node.output[0], values)
@@ -56,7 +56,7 @@ def _norm_pool(node: Any, values: Values) -> list[Any]:
 
 
 def _pads(
-    node: Any, sizes: list[int], results: list[int], kernel: list[int], strides: list[int], dilations: list[int]
+    node: NodeProto, sizes: list[int], results: list[int], kernel: list[int], strides: list[int], dilations: list[int]
 ) -> list[int]:
     """Return the padding by which windows give `results`: that of the attributes, more behind for `ceil_mode`."""
     rank = len(sizes)
@@ -69,7 +69,7 @@ def _pads(
     return [*low, *(max(reach[i] - sizes[i] - low[i], 0) for i in range(rank))]
 
 
-def _columns_to_image(node: Any, values: Values) -> list[Any]:
+def _columns_to_image(node: NodeProto, values: Values) -> list[Any]:
     """Sum up the columns that cover each pixel: one gather by a constant table of pixels and kernel positions."""
     add = Nodes(node)
     image, block = (known(node, position, values, "shape").tolist() for position in (1, 2))
@@ -85,7 +85,7 @@ def _columns_to_image(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _covering(node: Any, image: list[int], block: list[int]) -> tuple[np.ndarray, np.ndarray]:
+def _covering(node: NodeProto, image: list[int], block: list[int]) -> tuple[np.ndarray, np.ndarray]:
     """Return for each pixel and kernel position the index of its column's element, and whether there is one."""
     rank = len(image)
     strides, dilations = (attribute_of(node, name, None) or [1] * rank for name in ("strides", "dilations"))
@@ -106,7 +106,7 @@ def _covering(node: Any, image: list[int], block: list[int]) -> tuple[np.ndarray
     return np.stack(tables, 1), np.stack(masks, 1)
 
 
-def _unpooled(node: Any, values: Values) -> list[Any]:
+def _unpooled(node: NodeProto, values: Values) -> list[Any]:
     """Scatter the maxima into zeros."""
     add, shape = Nodes(node), static_shape(node, node.input[0], values)
     kernel = attribute_of(node, "kernel_shape", [])
@@ -129,7 +129,7 @@ _SAME = {b"SAME_UPPER": 0, b"SAME_LOWER": 1}
 """By padding: where the larger half of an odd number is cut off."""
 
 
-def _transposed(node: Any, values: Values) -> list[Any]:
+def _transposed(node: NodeProto, values: Values) -> list[Any]:
     """Convolve without padding and slice, or group by group: torch-mlir has no lowering of the others."""
     padding = attribute_of(node, "auto_pad", b"NOTSET")
     if padding in _SAME:
@@ -137,7 +137,7 @@ def _transposed(node: Any, values: Values) -> list[Any]:
     return [node] if attribute_of(node, "group", 1) == 1 else _grouped_transposed(node, values)
 
 
-def _cut_transposed(node: Any, values: Values, is_lower: int) -> list[Any]:
+def _cut_transposed(node: NodeProto, values: Values, is_lower: int) -> list[Any]:
     """Slice what `auto_pad` keeps of a convolution without padding: sizes that are the strides times the input's."""
     sizes, kernel = (static_shape(node, node.input[position], values)[2:] for position in (0, 1))
     if attribute_of(node, "group", 1) != 1 or attribute_of(node, "output_shape", None):
@@ -164,7 +164,7 @@ def _cut_transposed(node: Any, values: Values, is_lower: int) -> list[Any]:
     return add.nodes
 
 
-def _grouped_transposed(node: Any, values: Values) -> list[Any]:
+def _grouped_transposed(node: NodeProto, values: Values) -> list[Any]:
     """Convolve group by group."""
     groups = attribute_of(node, "group", 1)
     add, channels = Nodes(node), static_shape(node, node.input[1], values)
@@ -185,7 +185,7 @@ def _grouped_transposed(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _deformed(node: Any, values: Values) -> list[Any]:
+def _deformed(node: NodeProto, values: Values) -> list[Any]:
     """Sample the image between its pixels at the kernel's shifted positions, and multiply by the weights.
 
     Source: the ONNX operator specification, DeformConv-22.
@@ -215,7 +215,7 @@ def _deformed(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _kernel_positions(node: Any, kernel: list[int], result: list[int]) -> np.ndarray:
+def _kernel_positions(node: NodeProto, kernel: list[int], result: list[int]) -> np.ndarray:
     """Return where the kernel lies for each result, of shape (positions, axes, results)."""
     rank = len(kernel)
     strides, dilations = (attribute_of(node, name, None) or [1] * rank for name in ("strides", "dilations"))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import GraphProto, NodeProto, TensorProto, helper
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Values, attribute_of, constant, graphs_in, operand
@@ -23,7 +23,7 @@ LARGEST_CONSTANT = 1024
 """The most elements of a constant that is copied into the graphs that read it."""
 
 
-def copy_constants(node: Any, values: Values) -> None:
+def copy_constants(node: NodeProto, values: Values) -> None:
     """Copy constants of the surrounding graphs into the graphs of a node: ONNX's inference does not look outside."""
     for graph in graphs_in(node):
         names = {}
@@ -39,7 +39,7 @@ def copy_constants(node: Any, values: Values) -> None:
             graph.node.extend(nodes)
 
 
-def _names_read(graph: Any) -> set[str]:
+def _names_read(graph: GraphProto) -> set[str]:
     """Return the names that a graph reads, and those inside of it, and does not define."""
     names = {name for node in graph.node for name in node.input if name} | {value.name for value in graph.output}
     for node in graph.node:
@@ -48,12 +48,12 @@ def _names_read(graph: Any) -> set[str]:
     return names - _defined(graph)
 
 
-def _defined(graph: Any) -> set[str]:
+def _defined(graph: GraphProto) -> set[str]:
     names = {value.name for value in (*graph.input, *graph.initializer)}
     return names | {name for node in graph.node for name in node.output if name}
 
 
-def _rename_reads(graph: Any, names: dict[str, str]) -> None:
+def _rename_reads(graph: GraphProto, names: dict[str, str]) -> None:
     """Rename what a graph reads, and those inside of it as far as they do not define it, in place."""
     for node in graph.node:
         node.input[:] = [names.get(name, name) for name in node.input]
@@ -64,7 +64,7 @@ def _rename_reads(graph: Any, names: dict[str, str]) -> None:
         value.name = names.get(value.name, value.name)
 
 
-def separate_names(graph: Any, outer: frozenset[str] = frozenset()) -> None:
+def separate_names(graph: GraphProto, outer: frozenset[str] = frozenset()) -> None:
     """Rename values of the graphs in nodes that have the name of a value around them, in place.
 
     ONNX's checker accepts those, and torch-mlir's importer takes one for the other.
@@ -114,7 +114,7 @@ def stored(add: Nodes, buffer: str, index: str, value: str) -> str:
     return add("ScatterND", buffer, row, add("Unsqueeze", value, add.constant(np.array([0]))))
 
 
-def simplified(node: Any, values: Values) -> list[Any]:
+def simplified(node: NodeProto, values: Values) -> list[Any]:
     """Drop a condition that is always true, and carry what each iteration gives in buffers.
 
     A buffer has as many rows as there are iterations at most; the rows of those that ran are the result.
@@ -135,7 +135,7 @@ def simplified(node: Any, values: Values) -> list[Any]:
     return [loop]
 
 
-def _with_buffers(node: Any, condition: str, values: Values) -> list[Any]:
+def _with_buffers(node: NodeProto, condition: str, values: Values) -> list[Any]:
     body = onnx.GraphProto()
     body.CopyFrom(attribute_of(node, "body", None))
     carried, inner = list(node.input[2:]), values.within(body)
@@ -184,7 +184,7 @@ def _store_rows(body: Any, name: str, carried: int, length: int, inner: Values) 
     body.node.extend(add.nodes)
 
 
-def scanned(node: Any, values: Values) -> list[Any]:
+def scanned(node: NodeProto, values: Values) -> list[Any]:
     """Read the slices of a Scan by the index of a loop."""
     body, count = attribute_of(node, "body", None), attribute_of(node, "num_scan_inputs", 1)
     state = len(node.input) - count
@@ -218,7 +218,7 @@ def scanned(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _body_of_scan(node: Any, body: Any, state: int, axes: list[int], length: int) -> Any:
+def _body_of_scan(node: NodeProto, body: Any, state: int, axes: list[int], length: int) -> Any:
     inside = Nodes(helper.make_node("Loop", [], [], name=f"{node.name}.slices"))
     index, goes, last = f"{node.name}.index", f"{node.name}.goes", inside.constant(np.array(length - 1))
     directions = attribute_of(node, "scan_input_directions", None) or [0] * len(axes)
@@ -249,7 +249,7 @@ def _placed(add: Nodes, result: str, axis: int, is_reversed: int, shape: list[in
     return add("Transpose", result, perm=order) if axis else result
 
 
-def without_batches(node: Any, values: Values) -> list[Any]:
+def without_batches(node: NodeProto, values: Values) -> list[Any]:
     """Return a Scan of version 8, whose first axis is a batch, as one of version 9 for each element of the batch."""
     scans = attribute_of(node, "num_scan_inputs", 1)
     shape, lengths = values.shape(node.input[-1]), values.constants.get(node.input[0])

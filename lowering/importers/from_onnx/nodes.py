@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.shape_inference
-from onnx import AttributeProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from mlirtri.errors import ParseError
 
@@ -19,19 +19,19 @@ FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProt
 DOMAINS = ("", "ai.onnx")
 
 
-def version_of(model: Any) -> int:
+def version_of(model: ModelProto) -> int:
     """Return the version of ONNX's own operators that a model is written in, 0 if it uses none."""
     return next((opset.version for opset in model.opset_import if opset.domain in DOMAINS), 0)
 
 
-def graphs_in(node: Any) -> Iterator[Any]:
+def graphs_in(node: NodeProto) -> Iterator[Any]:
     """Yield the graphs in the attributes of a node."""
     for attribute in node.attribute:
         if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
             yield from (attribute.g,) if attribute.type == AttributeProto.GRAPH else attribute.graphs
 
 
-def graphs_of(graph: Any) -> Iterator[Any]:
+def graphs_of(graph: GraphProto) -> Iterator[Any]:
     """Yield the graph and those in the attributes of its nodes, at any depth."""
     yield graph
     for node in graph.node:
@@ -50,7 +50,7 @@ class Values:
     version: int = 0
     """The version of ONNX's operators."""
 
-    def within(self, graph: Any) -> Values:
+    def within(self, graph: GraphProto) -> Values:
         """Return these values and those of `graph`."""
         types = {tensor.name: _type_of(tensor) for tensor in graph.initializer}
         types |= {value.name: value.type for value in (*graph.value_info, *graph.input, *graph.output)}
@@ -86,14 +86,14 @@ def _type_of(tensor: Any) -> Any:
     return helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
 
 
-def attribute_of(node: Any, name: str, default: Any) -> Any:
+def attribute_of(node: NodeProto, name: str, default: Any) -> Any:
     """Return the value of an attribute, or `default`."""
     return next(
         (helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == name), default
     )
 
 
-def operand(node: Any, position: int) -> str:
+def operand(node: NodeProto, position: int) -> str:
     """Return the name of an operand, empty if it is left out."""
     return node.input[position] if len(node.input) > position else ""
 
@@ -105,7 +105,7 @@ def constant(name: str, value: np.ndarray) -> Any:
 class Nodes:
     """Creates the nodes that replace one, each with a value named after its result."""
 
-    def __init__(self, node: Any):
+    def __init__(self, node: NodeProto):
         self.node = node
         self.nodes: list[Any] = []
         self._names: set[str] = set()
@@ -142,7 +142,7 @@ class Nodes:
         return label
 
 
-def with_types(model: Any) -> Any:
+def with_types(model: ModelProto) -> Any:
     """Return the model with the types that ONNX infers, and those of what loops carry; raises `ParseError`."""
     try:
         model = onnx.shape_inference.infer_shapes(model, data_prop=True)
@@ -154,7 +154,7 @@ def with_types(model: Any) -> Any:
     return model
 
 
-def _note_carried(graph: Any) -> bool:
+def _note_carried(graph: GraphProto) -> bool:
     """Note the shapes of values that loops do not change, which ONNX does not infer; return whether there are any."""
     known = {value.name for value in (*graph.value_info, *graph.output) if value.type.tensor_type.HasField("shape")}
     notes = {}

@@ -8,14 +8,14 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from onnx import helper
+from onnx import NodeProto, helper
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.layers import static_shape
 from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Values, attribute_of, constant
 
 
-def _padded_before(node: Any, values: Values) -> list[Any]:
+def _padded_before(node: NodeProto, values: Values) -> list[Any]:
     """Pad before the pool: torch-mlir also counts elements of a window beyond the padding."""
     overhangs = any(window.overhang > 0 and not window.is_outside for window in _windows(node, values))
     if not attribute_of(node, "count_include_pad", 0) or not overhangs:
@@ -45,7 +45,7 @@ class _Windows:
     """Whether the size is known at run time only."""
 
 
-def _windows(node: Any, values: Values) -> list[_Windows]:
+def _windows(node: NodeProto, values: Values) -> list[_Windows]:
     if not attribute_of(node, "ceil_mode", 0) or attribute_of(node, "auto_pad", b"NOTSET") != b"NOTSET":
         return []
     kernel = attribute_of(node, "kernel_shape", [])
@@ -66,7 +66,7 @@ def _sizes(values: Values, name: str) -> list[int]:
     return [size or 0 for size in values.sizes(name) or []][2:]
 
 
-def _average_pool(node: Any, values: Values) -> list[Any]:
+def _average_pool(node: NodeProto, values: Values) -> list[Any]:
     windows = _windows(node, values)
     counts = attribute_of(node, "count_include_pad", 0)
     if counts and any(window.is_open for window in windows):
@@ -85,7 +85,7 @@ def _average_pool(node: Any, values: Values) -> list[Any]:
     return _padded_before(node, values)
 
 
-def _max_pool(node: Any, values: Values) -> list[Any]:
+def _max_pool(node: NodeProto, values: Values) -> list[Any]:
     """Number the elements of the whole tensor, where torch-mlir numbers those of an image, and by columns if asked."""
     if len(node.output) < 2 or not node.output[1]:
         return [node]

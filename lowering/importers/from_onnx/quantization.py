@@ -7,7 +7,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import NodeProto, TensorProto, helper
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.casts import CODED, FLOAT8, STORED, decoded, encoded
@@ -16,7 +16,7 @@ from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Values, attribute_
 _BYTES = (TensorProto.INT8, TensorProto.UINT8)
 
 
-def _quantised(node: Any, values: Values) -> list[Any]:
+def _quantised(node: NodeProto, values: Values) -> list[Any]:
     source, scale, zero = node.input[0], node.input[1], operand(node, 2)
     target = values.element(zero) or attribute_of(node, "output_dtype", 0) or TensorProto.UINT8
     kind = values.element(source)
@@ -41,7 +41,7 @@ def _quantised(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _dequantised(node: Any, values: Values) -> list[Any]:
+def _dequantised(node: NodeProto, values: Values) -> list[Any]:
     source, scale, zero = node.input[0], node.input[1], operand(node, 2)
     kind = values.element(source)
     target = attribute_of(node, "output_dtype", 0) or values.element(scale)
@@ -59,11 +59,11 @@ def _dequantised(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _is_by_tensor(node: Any, values: Values) -> bool:
+def _is_by_tensor(node: NodeProto, values: Values) -> bool:
     return values.shape(node.input[1]) in ([], [1])
 
 
-def _spread(add: Nodes, node: Any, name: str, values: Values) -> str:
+def _spread(add: Nodes, node: NodeProto, name: str, values: Values) -> str:
     """Reshape a scale or a zero point so that it broadcasts to the operand."""
     shape, target = values.shape(name), values.sizes(node.input[0])
     if shape is None or target is None:
@@ -86,7 +86,7 @@ def _spread(add: Nodes, node: Any, name: str, values: Values) -> str:
     return add("Gather", name, index, axis=axis)
 
 
-def _quantised_product(node: Any, values: Values) -> list[Any]:
+def _quantised_product(node: NodeProto, values: Values) -> list[Any]:
     """Multiply integers, scale in float64 and round once; torch-mlir rounds in float32, and ties differently."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = node.input
     if any(values.shape(scale) not in ([], [1]) for scale in (a_scale, b_scale, y_scale)):
@@ -112,7 +112,7 @@ def _quantised_product(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _integer_convolution(node: Any, values: Values) -> list[Any]:
+def _integer_convolution(node: NodeProto, values: Values) -> list[Any]:
     """Convolve in float64, which is exact, with a zero point for each filter; torch-mlir takes one for all."""
     zero, filters = operand(node, 3), values.shape(node.input[1])
     if not zero or values.shape(zero) in ([], [1]) or filters is None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from onnx import NodeProto
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.layers import static_shape
@@ -13,7 +14,7 @@ from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Values, attribute_
 from mlirtri.lowering.importers.from_onnx.sequences import Lengths, check_steps, lstm_steps
 
 
-def _lengths(node: Any, values: Values) -> str:
+def _lengths(node: NodeProto, values: Values) -> str:
     """Return `sequence_lens`, empty if all are the length of the input; torch-mlir's lowerings do not read them."""
     name = operand(node, 4)
     if not name:
@@ -32,7 +33,7 @@ def _lengths(node: Any, values: Values) -> str:
     return name if (lengths != length).any() else ""
 
 
-def _without_lengths(node: Any) -> Any:
+def _without_lengths(node: NodeProto) -> Any:
     if not operand(node, 4):
         return node
     whole = type(node)()
@@ -46,7 +47,7 @@ _PARTS = {"RNN": (1, 1), "GRU": (2, 1), "LSTM": (3, 2)}
 _SHARED = ("activation_alpha", "activation_beta", "clip", "hidden_size", "linear_before_reset", "input_forget")
 
 
-def _recurrence(node: Any, values: Values) -> list[Any]:
+def _recurrence(node: NodeProto, values: Values) -> list[Any]:
     """Run each direction of a layer forward, over reversed inputs for the backward one."""
     lengths = _lengths(node, values)
     has_holes = node.op_type == "LSTM" and bool(operand(node, 7))
@@ -72,7 +73,7 @@ def _recurrence(node: Any, values: Values) -> list[Any]:
 class _Layer:
     """Builds the directions of a layer, each run forward."""
 
-    def __init__(self, node: Any, values: Values, lengths: str):
+    def __init__(self, node: NodeProto, values: Values, lengths: str):
         self.add, self.node, self.values = Nodes(node), node, values
         self.shape = static_shape(node, node.input[0], values)
         self.hidden = static_shape(node, node.input[2], values)[-1]
@@ -135,7 +136,7 @@ class _Layer:
         return self.add.constant(np.zeros(shape, self.values.dtype(self.node.input[0])))
 
 
-def _cached(node: Any, values: Values) -> list[Any]:
+def _cached(node: NodeProto, values: Values) -> list[Any]:
     """Replace a run of a cache, where each batch says, by a gather for every position and a choice."""
     cache, update = (static_shape(node, name, values) for name in node.input[:2])
     axis = attribute_of(node, "axis", -2) % len(cache)

@@ -14,7 +14,7 @@ from math import ceil, floor
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
+from onnx import NodeProto, TensorProto
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.nodes import FLOATS, Nodes, Values, attribute_of, operand
@@ -51,7 +51,7 @@ class _Taps:
         return np.array_equal(self.positions[0], np.arange(self.length))
 
 
-def _resized(node: Any, values: Values) -> list[Any]:
+def _resized(node: NodeProto, values: Values) -> list[Any]:
     source = node.input[0]
     shape = values.shape(source)
     if shape is None:
@@ -80,7 +80,7 @@ def _resized(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _of_run_time(node: Any) -> list[Any]:
+def _of_run_time(node: NodeProto) -> list[Any]:
     """Leave a tensor of run-time sizes to torch-mlir, but for the coordinates that it rounds."""
     if attribute_of(node, "coordinate_transformation_mode", b"half_pixel") == b"align_corners" and operand(node, 2):
         raise UnsupportedOperationError(
@@ -90,7 +90,7 @@ def _of_run_time(node: Any) -> list[Any]:
     return [node]
 
 
-def _axes(node: Any, values: Values, shape: list[int]) -> list[_Axis]:
+def _axes(node: NodeProto, values: Values, shape: list[int]) -> list[_Axis]:
     rank = len(shape)
     axes = [axis % rank for axis in attribute_of(node, "axes", None) or range(rank)]
     arrays = [values.constants.get(operand(node, position)) for position in (1, 2, 3)]
@@ -136,7 +136,7 @@ def _coordinates(mode: str, axis: _Axis) -> np.ndarray:
     return centers + axis.length / 2 * (1 - axis.size / scaled) if mode == "half_pixel_symmetric" else centers
 
 
-def _taps(node: Any, axis: _Axis) -> _Taps:
+def _taps(node: NodeProto, axis: _Axis) -> _Taps:
     mode = attribute_of(node, "coordinate_transformation_mode", b"half_pixel").decode()
     coordinates = _coordinates(mode, axis)
     is_outside = np.zeros(axis.size, bool)
@@ -163,7 +163,7 @@ _ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def _weights(node: Any, kind: str, coordinates: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
+def _weights(node: NodeProto, kind: str, coordinates: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the positions and weights of a linear or cubic kernel, stretched where it is to smooth."""
     stretch = min(scale, 1.0) if attribute_of(node, "antialias", 0) else 1.0
     reach = ceil((1 if kind == "linear" else 2) / stretch)

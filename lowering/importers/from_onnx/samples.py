@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from onnx import NodeProto
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Values, attribute_of
@@ -21,7 +22,7 @@ _FIRST = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}
 """The taps of each mode, counted from the coordinate's floor."""
 
 
-def _sampled(node: Any, values: Values) -> list[Any]:
+def _sampled(node: NodeProto, values: Values) -> list[Any]:
     source, grid = node.input
     shape, grid_shape = values.shape(source), values.shape(grid)
     mode = attribute_of(node, "mode", b"linear").decode().removeprefix("bi")
@@ -50,7 +51,7 @@ def _sampled(node: Any, values: Values) -> list[Any]:
 class _Sampler:
     """Builds the positions and weights of the taps, axis by axis."""
 
-    def __init__(self, node: Any, values: Values, lengths: list[int], mode: str, padding: str):
+    def __init__(self, node: NodeProto, values: Values, lengths: list[int], mode: str, padding: str):
         self.add = Nodes(node)
         self.dtype = values.dtype(node.input[1])
         self.lengths, self.mode, self.padding = lengths, mode, padding

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
+from onnx import NodeProto, TensorProto
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.layers import static_shape
@@ -46,7 +46,7 @@ class Selection:
         return self.add("Slice", buffer, zero, self.count, where, result=result)
 
 
-def _nonzero(node: Any, values: Values) -> list[Any]:
+def _nonzero(node: NodeProto, values: Values) -> list[Any]:
     """Return the indices of the elements that are not zero, a row per axis."""
     shape = values.shape(node.input[0])
     if shape is None:
@@ -68,7 +68,7 @@ def _nonzero(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _compressed(node: Any, values: Values) -> list[Any]:
+def _compressed(node: NodeProto, values: Values) -> list[Any]:
     """Gather along an axis, or from all elements, what a condition selects; it may be shorter than the axis."""
     shape, (length,) = (static_shape(node, name, values) for name in node.input)
     add, source, axis = Nodes(node), node.input[0], attribute_of(node, "axis", None)
@@ -85,7 +85,7 @@ def _compressed(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _unique(node: Any, values: Values) -> list[Any]:
+def _unique(node: NodeProto, values: Values) -> list[Any]:
     """Return the distinct elements, or slices along an axis, with first indices, inverse indices and counts."""
     shape = static_shape(node, node.input[0], values)
     if 0 in shape:
@@ -142,7 +142,7 @@ class _Groups:
         return cls(add, first, rank, length)
 
     @classmethod
-    def of_slices(cls, add: Nodes, node: Any, shape: list[int], axis: int, is_float: bool) -> _Groups:
+    def of_slices(cls, add: Nodes, node: NodeProto, shape: list[int], axis: int, is_float: bool) -> _Groups:
         """Compare each two slices at the first element in which they differ.
 
         NaN is the largest element, and a slice with one equals no other, as in ``numpy.unique``.

@@ -8,10 +8,9 @@ reversed within its length.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from onnx import helper
+from onnx import NodeProto, helper
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.loops import for_loop
@@ -59,7 +58,7 @@ class Lengths:
         return self.add("Reshape", value, self.add.constant(np.array(shape)))
 
 
-def check_steps(node: Any) -> None:
+def check_steps(node: NodeProto) -> None:
     """Raise `UnsupportedOperationError` for an LSTM that `lstm_steps` does not compute."""
     chosen = attribute_of(node, "activations", None) or _DEFAULT
     is_plain = all(name == _DEFAULT[number % 3] for number, name in enumerate(chosen))

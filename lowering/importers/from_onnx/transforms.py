@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
+from onnx import NodeProto, TensorProto
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.layers import known, static_shape
@@ -19,7 +19,7 @@ LONGEST = 1024
 """The longest transform that is a product with a matrix of all its coefficients."""
 
 
-def _fourier(node: Any, values: Values) -> list[Any]:
+def _fourier(node: NodeProto, values: Values) -> list[Any]:
     shape = static_shape(node, node.input[0], values)
     is_inverse, is_onesided = attribute_of(node, "inverse", 0), attribute_of(node, "onesided", 0)
     default = 1 if values.version < 20 else -2
@@ -46,7 +46,7 @@ def _fourier(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _refuse_long(node: Any, length: int) -> None:
+def _refuse_long(node: NodeProto, length: int) -> None:
     if length > LONGEST:
         raise UnsupportedOperationError(
             f"node {node.name!r} is a {node.op_type} of length {length}, longer than {LONGEST}",
@@ -101,7 +101,7 @@ def _product(
     return add("CastLike", results[0], like), add("CastLike", results[1], like)
 
 
-def _short_time(node: Any, values: Values) -> list[Any]:
+def _short_time(node: NodeProto, values: Values) -> list[Any]:
     shape = static_shape(node, node.input[0], values)
     shape = shape if len(shape) == 3 else [*shape, 1]
     step = int(known(node, 1, values, "step").item())
@@ -124,7 +124,7 @@ def _short_time(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _cumulative_product(node: Any, values: Values) -> list[Any]:
+def _cumulative_product(node: NodeProto, values: Values) -> list[Any]:
     """Multiply by what lies 1, 2, 4, … before: the scan of Hillis and Steele."""
     shape = static_shape(node, node.input[0], values)
     axis = int(known(node, 1, values, "axis").item()) % len(shape)
@@ -145,7 +145,7 @@ def _cumulative_product(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _determinant(node: Any, values: Values) -> list[Any]:
+def _determinant(node: NodeProto, values: Values) -> list[Any]:
     """Eliminate below the diagonal with partial pivoting."""
     shape = static_shape(node, node.input[0], values)
     add, size = Nodes(node), shape[-1]

@@ -14,12 +14,11 @@ from math import prod
 import numpy as np
 
 from mlirtri.dialect.bindings.mlir import arith, ir, memref, operations_named, scf, vector
-from mlirtri.lowering.core.cpu import cpu_flags, simd_registers
+from mlirtri.lowering.core.cpu import PARALLEL_MULTIPLICATIONS, cpu_flags, simd_registers
 from mlirtri.lowering.mlir.index_values import index_constant, loop_nest
 from mlirtri.lowering.mlir.linalg_builder import dimensions, maps_of, plain_accesses
 from mlirtri.lowering.mlir.linalg_builder import generic as build_generic
 from mlirtri.lowering.mlir_backend.llvm.tiles import (
-    MIN_PARALLEL_MULTIPLICATIONS,
     WIDENING,
     Contraction,
     contraction,
@@ -224,7 +223,7 @@ def _write(generic: ir.Operation, operands: tuple[_Operand, _Operand], loops: Co
     outer = [loop for loop in out_access if loop not in (loops.row, loops.column)]
     extent = loops.extents[loops.row]
     tiled = extent // ROWS * ROWS
-    is_parallel = threads > 1 and prod(loops.extents) >= MIN_PARALLEL_MULTIPLICATIONS
+    is_parallel = threads > 1 and prod(loops.extents) >= PARALLEL_MULTIPLICATIONS
     size = ROWS * max(1, -(-tiled // (2 * threads * ROWS)) if is_parallel else tiled)
 
     def chunk(indices: list[ir.Value]) -> None:

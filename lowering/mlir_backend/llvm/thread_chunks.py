@@ -9,13 +9,12 @@ from math import prod
 
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.dialect.bindings.mlir import apply_transform, ir, operations_named
+from mlirtri.lowering.core.cpu import PARALLEL_ELEMENTS
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.mlir.linalg_builder import iterators_of, loop_extents
 from mlirtri.lowering.toolchain.mlir_passes import Pass
 
 MARK = "mlirtri.chunks"
-MIN_PARALLEL_ELEMENTS = 1 << 16
-"""Elements from which on threads, which take some microseconds to start, are profitable."""
 
 _PROGRAM = """module attributes {{transform.with_named_sequence}} {{
   transform.named_sequence @__transform_main(%root: !transform.any_op) {{
@@ -63,7 +62,7 @@ def inline_scopes(module: ir.Module) -> None:
 def _chunk(generic: ir.Operation, threads: int) -> list[int] | None:
     """Return the tile size of each loop, or None where threads are not profitable."""
     extents, iterators = loop_extents(generic), iterators_of(generic)
-    if len(extents) != len(iterators) or DYNAMIC in extents.values() or prod(extents.values()) < MIN_PARALLEL_ELEMENTS:
+    if len(extents) != len(iterators) or DYNAMIC in extents.values() or prod(extents.values()) < PARALLEL_ELEMENTS:
         return None
     if generic.parent.operation.name != "func.func":
         return None

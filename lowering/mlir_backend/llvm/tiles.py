@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import apply_transform, ir, linalg, memref, operations_named
-from mlirtri.lowering.core.cpu import simd_registers
+from mlirtri.lowering.core.cpu import PARALLEL_MULTIPLICATIONS, simd_registers
 from mlirtri.lowering.mlir.linalg_builder import dimensions, loop_extents, maps_of, plain_accesses, set_maps
 from mlirtri.lowering.mlir.reading import definition
 from mlirtri.lowering.mlir_backend.llvm.windows import order_loops, with_even_columns, with_views
@@ -21,8 +21,6 @@ from mlirtri.lowering.mlir_backend.llvm.windows import order_loops, with_even_co
 MARK = "mlirtri.contraction"
 WIDENING = ("arith.extf", "arith.extsi", "arith.extui")
 SUMS = {"arith.addf": "arith.mulf", "arith.addi": "arith.muli"}
-MIN_PARALLEL_MULTIPLICATIONS = 1 << 18
-"""Multiplications from which on a contraction gains from threads, which take some microseconds to start."""
 CHUNK_BYTES = 1 << 20
 """Bytes of the right operand that a chunk reads at most, to stay in the second-level cache."""
 
@@ -257,7 +255,7 @@ def _tiles(
     extents[loops.row], extents[loops.column] = row[0], column[0]
     count = prod(-(-extent // size) for extent, size in zip(extents, sizes, strict=True) if size)
     work = row[0] * column[0] * prod(loops.extents) // (loops.extents[loops.row] * loops.extents[loops.column])
-    if threads > 1 and count > 1 and work >= MIN_PARALLEL_MULTIPLICATIONS:
+    if threads > 1 and count > 1 and work >= PARALLEL_MULTIPLICATIONS:
         yield (
             f"%o{label}, %f{label} = transform.structured.tile_using_forall {part} tile_sizes {sizes}"
             " : (!transform.any_op) -> (!transform.any_op, !transform.any_op)"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, memref, operations_named, scf
+from mlirtri.lowering.core.cpu import PARALLEL_STEPS
 from mlirtri.lowering.core.stage import BLOCKS, TRIPS
 from mlirtri.lowering.dependence.declared_loops import PARALLEL
 from mlirtri.lowering.mlir.aliasing import terminator
@@ -35,8 +36,6 @@ LARGEST_ON_STACK = 64
 """Elements of such a copy that need no allocation on the heap."""
 ITERATIONS_PER_ELEMENT = 4
 """Iterations of a chunk for each element of such a copy."""
-PARALLEL_STEPS = 65536
-"""Operations of a loop from which on several threads are profitable."""
 UNKNOWN_TRIPS = 16
 """The assumed trip count of an inner loop whose bounds are no constants."""
 _REASSOCIATED = "#arith.fastmath<reassoc>"

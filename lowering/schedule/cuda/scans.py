@@ -16,10 +16,11 @@ from typing import Any
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cuda.phases import WARP, Phases, Shape, Thread, power_above, register
 from mlirtri.lowering.schedule.rows.nests import BlockAxis, BlockNest, NotRows, nests_of
-from mlirtri.lowering.schedule.rows.reducers import Reducer, reducer_of
+from mlirtri.lowering.schedule.rows.plan import reducer_of_nest
 from mlirtri.lowering.schedule.rows.writer import Element, axis_values
 from mlirtri.lowering.tir.blocks import leaf_blocks
 from mlirtri.lowering.tir.primfunc import with_statements
+from mlirtri.lowering.tir.reducers import Reducer
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, new_buffer, sequence
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.tir.vectors import loaded, stored
@@ -74,8 +75,8 @@ def scans(function: PrimFunc, _target: Target) -> Schedule | None:
 
 def scan_of(nest: BlockNest) -> Scan | None:
     """Return the scan that a nest is; None for another."""
-    reducer = reducer_of(nest)
-    if reducer is None or nest.before or not isinstance(reducer.term, tirx.Select):
+    reducer = reducer_of_nest(nest)
+    if reducer is None or not isinstance(reducer.term, tirx.Select):
         return None
     condition, reduced = reducer.term.condition, [axis for axis in nest.axes if axis.is_reduction]
     if not isinstance(condition, tirx.LE):

@@ -9,7 +9,6 @@ again. It is computed row by row, so that memory is read once.
 Read in this order:
 
 - `nests.py`: blocks as `BlockNest`s, and the axes that all of them share (`Rows`).
-- `reducers.py`: the term and the combining operation of a reduction.
 - `plan.py`: how many passes over a row, and which values are kept between passes.
 - `writer.py`: expressions of a nest over the memory of a kernel; subclasses for CPU and CUDA say what memory that is.
 

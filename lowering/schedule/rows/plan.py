@@ -10,13 +10,13 @@ of a row and keeps others.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
 from mlirtri.lowering.schedule.rows.nests import BlockAxis, BlockNest, NotRows, Obstacle, Rows
-from mlirtri.lowering.schedule.rows.reducers import Reducer, reducer_of
 from mlirtri.lowering.tir.blocks import CHEAP_CALLS
+from mlirtri.lowering.tir.reducers import Reducer, reducer_of
 from mlirtri.lowering.tir.statements import depends_on, nodes_in
 from mlirtri.lowering.toolchain.tvm_names import ir, tirx
 
@@ -24,6 +24,8 @@ EXPENSIVE = 100
 """Cost of a function such as `exp`, in plain operations."""
 CHEAP = 6
 """Cost up to which a value is computed again rather than kept for a later pass."""
+_NEUTRAL = {"Add": 0, "Mul": 1, "BitwiseXor": 0}
+"""Neutral numbers by node; with others a term may count twice, and partial results start from the initial value."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,18 @@ def make_plan(nests: Sequence[BlockNest], rows: Rows, outputs: Sequence[Any]) ->
     return RowPlan(tuple(nests), rows, inside, tuple(steps), folded, reducers, kept)
 
 
+def reducer_of_nest(nest: BlockNest) -> Reducer | None:
+    """Return the reducer of a nest's store, with its neutral element; None where the order of terms has to be kept."""
+    reducer = None if nest.init is None else reducer_of(nest.store.value, nest.target)
+    if nest.before or reducer is None or reducer.node is tirx.Sub:
+        return None
+    number = _NEUTRAL.get(reducer.node.__name__)
+    return reducer if number is None else replace(reducer, neutral=tirx.const(number, str(nest.target.dtype)))
+
+
 def _reducer(nest: BlockNest) -> Reducer:
-    if nest.before or (reducer := reducer_of(nest)) is None:
+    reducer = reducer_of_nest(nest)
+    if reducer is None:
         raise NotRows(f"{nest.name} reduces in an order that has to be kept", Obstacle.ORDER)
     return reducer
 

@@ -21,6 +21,10 @@ def read(a: FREE, b: mt.StridedTensor[[K, M], [DYN, 1], mt.float32]):
     return a @ b, exponents, a.sum(axis=0), a.T.reshape(-1), a[1:, ::2], a.argmax(axis=1)
 
 
+def product(a: FREE, b: mt.StridedTensor[[K, M], [DYN, 1], mt.float32]):
+    return a @ b
+
+
 def write(a: FREE):
     m, k = a.shape
     for i in range(m):
@@ -36,7 +40,11 @@ def _no_copies():
         yield
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES)
+# In `relax` and `poly`, views that are written come to the same loads.
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("relax", "poly")]
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir", "interpreter", *OTHERS])
 def test_views_are_read_without_a_copy_with_one_compile(pipeline):
     kernel, random = mt.jit(read, pipeline=pipeline, semantics="numpy"), np.random.default_rng(0)
     for shape, part in (((10, 14), np.s_[::2, ::2]), ((7, 9), np.s_[1:, 3:]), ((40, 60), np.s_[::3, ::4]),
@@ -86,11 +94,11 @@ def test_views_take_the_short_call(library, pipeline, monkeypatch):
     calls, own = [], Runner.__call__
     monkeypatch.setattr(Runner, "__call__", lambda self, *given: calls.append(self.name) or own(self, *given))
     whole = np.random.default_rng(0).random((9, 14), np.float32)
-    reading, writing = mt.jit(read, semantics="numpy", pipeline=pipeline), mt.jit(write, pipeline=pipeline)
+    reading, writing = mt.jit(product, semantics="numpy", pipeline=pipeline), mt.jit(write, pipeline=pipeline)
     for part in (np.s_[::2, ::2], np.s_[1:, 3:], np.s_[:, :], np.s_[::2, ::2]):
         for memory in (whole, np.asfortranarray(whole)):
             a, b = memory[part], whole[part].T.copy()
-            np.testing.assert_allclose(np.asarray(reading(library(a), library(b))[0]), a @ b, 1e-4)
+            np.testing.assert_allclose(np.asarray(reading(library(a), library(b))), a @ b, 1e-4)
             ours, expected = memory.copy(order="K"), memory.copy()
             writing(library(ours[part]))
             write(expected[part])

@@ -35,6 +35,8 @@ from mlirtri.lowering.toolchain.tvm_names import (
     tirx,
 )
 
+MIN_LANES = 4
+"""Elements of a vector, or iterations, below which a loop is left to LLVM."""
 COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
 
 

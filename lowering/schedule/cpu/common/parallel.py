@@ -8,22 +8,15 @@ from math import prod
 from typing import Any
 
 from mlirtri import settings
+from mlirtri.lowering.core.cpu import PARALLEL_ITERATIONS
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import NestAxis
 from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import Stmt, tirx
 
-PARALLEL_ITERATIONS = 32768
-"""Loop bodies below which a second thread costs more than it saves: a launch takes about 3 µs."""
-
-
 CALL_COST = 16
 """The cost of a loop body, or of a step, with a function call such as `exp`, in those without."""
-PARALLEL_VECTORS = 65536
-"""The same in vector operations of tiles: some ten microseconds."""
-PARALLEL_STEPS = 65536
-"""The same in steps of imperative loops, of which a plain statement is one."""
 
 
 def profitable(condition: bool) -> bool:

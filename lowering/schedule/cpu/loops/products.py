@@ -34,7 +34,7 @@ from mlirtri.lowering.schedule.cpu.loops.perfect_nests import (
     reading,
 )
 from mlirtri.lowering.schedule.cpu.matmul.rule import are_dots, open_loops
-from mlirtri.lowering.tir.contraction import Axis, Contraction, shortened, size_of, without_units
+from mlirtri.lowering.tir.contraction import Axis, Contraction, shortened, without_units
 from mlirtri.lowering.tir.products import Product, product_of
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, location_of, sequence
 from mlirtri.lowering.tir.tiles import replaced
@@ -300,8 +300,7 @@ def _product(nest: Nest, is_open: bool | None) -> Product | None:
     operands = [load.source for operand in (product.left, product.right) for load in loads_in(operand)]
     reads_itself = any(operand.same_as(product.result) for operand in operands)
     has_calls = any(has_expensive_calls(operand) or contains_let(operand) for operand in (product.left, product.right))
-    is_profitable = _may_have(product.columns, 2) and _may_have(product.reduced, 4)
-    return product if are_distinct and not reads_itself and not has_calls and is_profitable else None
+    return product if are_distinct and not reads_itself and not has_calls and product.fits_tiles else None
 
 
 def _is_open(axis: Axis) -> bool:
@@ -318,11 +317,6 @@ def _with_open_sum_first(product: Product) -> Product | None:
     if len(first) > 1 or (len(columns) > 1 and any(map(_is_open, columns))):
         return None
     return replace(product, reduced=(*first, *(axis for axis in product.reduced if not _is_open(axis))))
-
-
-def _may_have(axes: Sequence[Axis], least: int) -> bool:
-    size = size_of(axes)
-    return not isinstance(size, int) or size >= least
 
 
 def _contraction(product: Product, left: Any, right: Any, sums: Any, stores: Sequence[Any]) -> Contraction:

@@ -12,12 +12,15 @@ from typing import Any
 
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip_loop
 from mlirtri.lowering.schedule.cpu.loops.accesses import accesses_of, is_scalar
+from mlirtri.lowering.tir.reducers import reducer_of
 from mlirtri.lowering.tir.statements import depends_on, fresh, index, is_load, new_buffer, plus, sequence, whole_chunks
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, TensorLoad, structural_equal, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Stmt, structural_map, tirx
 
 PARTIAL_VECTORS = 4
 """Vectors of partial results: as many additions as are in flight in a core."""
 _FLOATS = ("float32", "float64")
+_NEUTRAL = {tirx.Add: -0.0, tirx.Sub: -0.0, tirx.Mul: 1.0, tirx.Select: None}
+"""The neutral number of the nodes that are taken apart; an extremum has none."""
 Combine = Callable[[Any, Any], Any]
 
 
@@ -70,54 +73,12 @@ def _sum(store: Stmt, values: dict[Any, Any], written: list[Any]) -> Sum | None:
         return None
     names = {name: value for name, value in values.items() if is_load(value, scalar)}
     value = structural_map(store.value, (tirx.Var, lambda variable: names.get(variable, variable)))
-    for kind, neutral in ((tirx.Add, -0.0), (tirx.Sub, -0.0), (tirx.Mul, 1.0)):
-        if isinstance(value, kind):
-            is_first = is_load(value.a, scalar)
-            term = value.b if is_first else value.a
-            if (not is_first and (kind is tirx.Sub or not is_load(value.b, scalar))) or depends_on(term, written):
-                return None
-            combine = tirx.Mul if kind is tirx.Mul else tirx.Add
-            return Sum(scalar, combine, tirx.FloatImm(dtype, neutral), term)
-    return _extremum(value, scalar, written) if isinstance(value, tirx.Select) else None
-
-
-def _extremum(value: Any, scalar: Any, written: list[Any]) -> Sum | None:
-    """``select(a < b or isnan(a), a, b)``, where the scalar is a or b."""
-    is_first = is_load(value.true_value, scalar)
-    term = value.false_value if is_first else value.true_value
-    if (not is_first and not is_load(value.false_value, scalar)) or depends_on(term, written):
+    reducer = reducer_of(value, scalar)
+    if reducer is None or reducer.node not in _NEUTRAL or depends_on(reducer.term, written):
         return None
-    if not _compares(value.condition, scalar, term):
-        return None
-
-    def combine(partial_result: Any, other: Any) -> Any:
-        def visit(node: Any) -> Any:
-            if is_load(node, scalar):
-                return partial_result
-            return other if structural_equal(node, term) else node
-
-        rules = [(kind, visit) for kind in {TensorLoad: None, type(term): None}]
-        return structural_map(value, rules, order="post")
-
-    return Sum(scalar, combine, None, term, _extremum_kind(value, scalar))
-
-
-def _extremum_kind(value: Any, scalar: Any) -> Any:
-    """Return `tirx.Max` or `tirx.Min` of a select that keeps the scalar buffer's NaN; None of one that does not."""
-    condition = value.condition
-    if not isinstance(condition, tirx.Or):
-        return None
-    is_left = is_load(condition.a.a, scalar) == is_load(value.true_value, scalar)
-    return tirx.Max if is_left == isinstance(condition.a, tirx.GT | tirx.GE) else tirx.Min
-
-
-def _compares(condition: Expr, scalar: Any, term: Any) -> bool:
-    """Whether a condition is ``scalar < term`` in some order, possibly or one of both being NaN."""
-    comparison = condition.a if isinstance(condition, tirx.Or) else condition
-    if not isinstance(comparison, tirx.LT | tirx.GT | tirx.LE | tirx.GE):
-        return False
-    sides = (comparison.a, comparison.b)
-    return all(is_load(side, scalar) or structural_equal(side, term) for side in sides)
+    number = _NEUTRAL[reducer.node]
+    start = None if number is None else tirx.FloatImm(dtype, number)
+    return Sum(scalar, reducer.combine, start, reducer.term, reducer.extremum)
 
 
 def in_vectors(loop: Any, count: Any, lanes: int) -> Any:

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mlirtri.lowering.core.cpu import PARALLEL_STEPS
 from mlirtri.lowering.core.stage import TILE_KERNEL, TRIPS
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.parallel import CALL_COST, PARALLEL_STEPS, profitable
+from mlirtri.lowering.schedule.cpu.common.parallel import CALL_COST, profitable
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, last_strip, rest_loop, strip_loop
 from mlirtri.lowering.schedule.cpu.loops.accesses import has_expensive_calls
 from mlirtri.lowering.schedule.cpu.loops.checked_reductions import checked

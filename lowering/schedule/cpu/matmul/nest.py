@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlirtri.lowering.codegen.targets import vector_registers
-from mlirtri.lowering.core.cpu import cache_bytes
+from mlirtri.lowering.core.cpu import PARALLEL_VECTORS, cache_bytes
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_VECTORS
 from mlirtri.lowering.schedule.cpu.common.tile_sizes import (
     Cut,
     OpenCut,

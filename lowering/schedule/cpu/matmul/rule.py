@@ -54,7 +54,7 @@ OPERATIONS_PER_SUM = 3
 def matmul(function: PrimFunc, target: Target) -> Schedule | None:
     """Return the function with its product in tiles; None where there is no product, or tiles are not profitable."""
     match = only_product(function)
-    if match is None or not _is_profitable(match[-1]) or _slides(match[-1]):
+    if match is None or not match[-1].fits_tiles or _slides(match[-1]):
         return None
     return in_tiles(*match, _loops, target)
 
@@ -182,10 +182,6 @@ def _slides(product: Product) -> bool:
     """Whether the right operand is read at sums of a column and a window's axis, as in convolutions."""
     indices = [position for load in loads_in(product.right) for position in load.indices]
     return any(depends(position, product.columns) and depends(position, product.reduced) for position in indices)
-
-
-def _is_profitable(product: Product) -> bool:
-    return size_of(product.columns) >= 2 and size_of(product.reduced) >= 4
 
 
 def _shortened(product: Product, around: Surroundings) -> tuple[Product, Surroundings]:

@@ -17,6 +17,7 @@ from mlirtri.lowering.schedule.cpu.nests.accumulator_dtypes import (
     result_of,
     stored_at_once,
 )
+from mlirtri.lowering.tir.reducers import reducer_of
 from mlirtri.lowering.tir.statements import buffer_like, depends_on, index, is_load, new_buffer, sequence
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
@@ -117,32 +118,14 @@ def _associative(nest: FlatNest, buffers: Mapping[Any, Any], step: Any, start: A
 
 def _single(value: Any, accumulator: Buffer) -> tuple[Any, Any]:
     """Return the neutral value and combination of a sum, product, extremum, any or all in one accumulator."""
-    dtype = str(accumulator.dtype)
-    match = _operands(value)
-    if match is None:
+    if isinstance(value, tirx.Select):
         return _extremum(value, accumulator)
-    make, neutral, first, second = match
-    if make is tirx.Sub and not is_load(first, accumulator):
+    reducer = reducer_of(value, accumulator)
+    start = None if reducer is None else _NEUTRAL[reducer.node.__name__](str(accumulator.dtype))
+    if reducer is None or start is None:
         return None, None
-    term = second if is_load(first, accumulator) else first
-    if not (is_load(first, accumulator) or is_load(second, accumulator)) or depends_on(term, [accumulator]):
-        return None, None
-    make = tirx.Add if make is tirx.Sub else make
-    start = neutral(dtype)
-    if start is None:
-        return None, None
-    return {accumulator: start}, lambda partial, other: {accumulator: make(partial[accumulator], other[accumulator])}
-
-
-def _operands(value: Any) -> Any:
-    """Return the operation that combines two values, its neutral element, and both operands."""
-    for kind, neutral in _BINARY.items():
-        if isinstance(value, kind):
-            return kind, neutral, value.a, value.b
-    if type(value).__name__ in _BITWISE:
-        make, neutral = _BITWISE[type(value).__name__]
-        return make, neutral, value.a, value.b
-    return None
+    combine = reducer.combine
+    return {accumulator: start}, lambda partial, other: {accumulator: combine(partial[accumulator], other[accumulator])}
 
 
 def _sum_start(dtype: str) -> Any:
@@ -172,20 +155,10 @@ def _all_set(dtype: str) -> Any:
 
 
 _FLOATS = ("float16", "float32", "float64")
-_BINARY = {
-    tirx.Add: _sum_start,
-    tirx.Sub: _sum_start,
-    tirx.Mul: _product_start,
-    tirx.Max: _smallest,
-    tirx.Min: _largest,
-    tirx.And: _all_set,
-    tirx.Or: _none_set,
-}
-_BITWISE = {
-    "BitwiseOr": (tirx.bitwise_or, _none_set),
-    "BitwiseAnd": (tirx.bitwise_and, _all_set),
-    "BitwiseXor": (tirx.bitwise_xor, _none_set),
-}
+_NEUTRAL = {
+    "Add": _sum_start, "Sub": _sum_start, "Mul": _product_start, "Max": _smallest, "Min": _largest,
+    "And": _all_set, "Or": _none_set, "BitwiseAnd": _all_set, "BitwiseOr": _none_set, "BitwiseXor": _none_set,
+}  # fmt: skip
 
 
 def _extremum(value: Any, accumulator: Buffer) -> tuple[Any, Any]:

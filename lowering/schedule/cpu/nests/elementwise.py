@@ -13,7 +13,7 @@ from typing import Any
 
 from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.nest import COMPARISONS, FlatNest, NestAxis, lanes_of
+from mlirtri.lowering.schedule.cpu.common.nest import COMPARISONS, MIN_LANES, FlatNest, NestAxis, lanes_of
 from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops
 from mlirtri.lowering.schedule.cpu.common.strips import vector_of
 from mlirtri.lowering.schedule.cpu.common.transposes import transposed_loops
@@ -24,7 +24,6 @@ from mlirtri.lowering.toolchain.tvm_names import Stmt, Var, ir, structural_map, 
 
 CHUNK = 64
 """Vectors per task where there are few rows."""
-MIN_LANES = 4
 CROSSED_ROWS = 64
 """Rows that a transpose processes for one vector of columns."""
 _WIDENING = (tirx.Cast, ir.Call, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)

@@ -13,7 +13,7 @@ from typing import Any
 
 from mlirtri.lowering.codegen.targets import lanes_in_register, vector_registers
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis, lanes_of
+from mlirtri.lowering.schedule.cpu.common.nest import MIN_LANES, FlatNest, NestAxis, lanes_of
 from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops, serial_loops, threads_are_profitable
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, Widened, strip, vector_of
 from mlirtri.lowering.schedule.cpu.common.vector_stores import vector_store
@@ -39,8 +39,6 @@ PARTIAL_VECTORS = 4
 """Vectors of partial results: as many additions as are in flight in a core."""
 SEGMENT = 8
 """Vectors of results in one private buffer: TVM puts those below 1024 bytes on the stack."""
-MIN_LANES = 4
-"""Loops with fewer neighbours are left to LLVM."""
 
 
 def reduction_loops(nest: FlatNest, target: Target) -> Any:

@@ -15,7 +15,7 @@ from math import prod
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis
+from mlirtri.lowering.schedule.cpu.common.nest import MIN_LANES, FlatNest, NestAxis
 from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops
 from mlirtri.lowering.schedule.cpu.common.strips import Widened, vector_of
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, loads_of
@@ -32,7 +32,6 @@ MAX_SKIPPING_STEPS = 48
 """The same for steps with loads of stride 2: each is nine statements, and rows share fewer loads."""
 MAX_ROWS = 4
 MAX_VECTORS = 4
-MIN_LANES = 4
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from math import gcd, prod
 from typing import Any
 
-from mlirtri.lowering.core.cpu import cache_bytes
+from mlirtri.lowering.core.cpu import PARALLEL_ITERATIONS, cache_bytes
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_ITERATIONS, profitable, threads_are_profitable
+from mlirtri.lowering.schedule.cpu.common.parallel import profitable, threads_are_profitable
 from mlirtri.lowering.schedule.cpu.rows.block_sums import BlockWriter
 from mlirtri.lowering.schedule.cpu.rows.columns import ColumnWriter, columns_of, lanes_of_rows
 from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, find_rows, nests_of
