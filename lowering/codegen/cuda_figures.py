@@ -11,7 +11,18 @@ from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.lowering.codegen.lowered_functions import Named, device_module
 from mlirtri.lowering.core.launch_figures import LaunchFigures
 from mlirtri.lowering.toolchain.nvcc import compiled_by_nvcc
-from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Target, WalkResult, ir, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    Node,
+    PrimFunc,
+    Stmt,
+    Target,
+    WalkResult,
+    ir,
+    structural_walk,
+    tirx,
+)
 
 _SYNC = "tirx.tvm_storage_sync"
 _AXES = ("x", "y", "z")
@@ -27,11 +38,11 @@ def _figures(name: str, function: PrimFunc, source: str) -> LaunchFigures:
     extents: dict[str, int | None] = {}
     shared: list[int] = []
 
-    def note_extent(node: Any) -> None:
+    def note_extent(node: Node) -> None:
         if node.attr_key == "thread_extent":
             extents[str(node.node.thread_tag)] = _constant(node.value)
 
-    def note_shared(node: Any) -> None:
+    def note_shared(node: Node) -> None:
         if str(node.buffer.scope()).startswith("shared"):
             shared.append(_bytes(node.buffer) or 0)
 
@@ -50,7 +61,7 @@ def _buffers(function: PrimFunc) -> int | None:
     by_name: dict[str, int | None] = {}
     parameters = {str(parameter.name) for parameter in function.params}
 
-    def note(node: Any) -> None:
+    def note(node: Node) -> None:
         name = getattr(node.data, "name", "")
         if name in parameters:
             by_name[name] = _bytes(node.buffer)
@@ -60,15 +71,15 @@ def _buffers(function: PrimFunc) -> int | None:
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
-def _barriers(statement: Any) -> int:
+def _barriers(statement: Stmt) -> int:
     """Return the barriers that a statement meets, those in loops of a constant length so many times."""
     count = 0
 
-    def visit_call(node: Any) -> None:
+    def visit_call(node: Node) -> None:
         nonlocal count
         count += str(getattr(node.op, "name", "")) == _SYNC
 
-    def visit_loop(node: Any) -> Any:
+    def visit_loop(node: Node) -> Any:
         nonlocal count
         extent = _constant(node.extent)
         count += (1 if extent is None else extent) * _barriers(node.body)
@@ -78,12 +89,12 @@ def _barriers(statement: Any) -> int:
     return count
 
 
-def _bytes(buffer: Any) -> int | None:
+def _bytes(buffer: Buffer) -> int | None:
     sizes = [_constant(size) for size in buffer.shape]
     known = [size for size in sizes if size is not None]
     return as_dtype(str(buffer.dtype)).bytes * prod(known) if len(known) == len(sizes) else None
 
 
-def _constant(expression: Any) -> int | None:
+def _constant(expression: Expr) -> int | None:
     value = getattr(expression, "value", expression)
     return int(value) if isinstance(value, int) else None

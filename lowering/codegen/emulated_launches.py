@@ -15,7 +15,18 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.codegen.build_pipeline import BUILD_PIPELINE
 from mlirtri.lowering.codegen.lowered_functions import DEVICE_FUNCTION, Named, cuda_module
 from mlirtri.lowering.core.launch_figures import most_shared_bytes
-from mlirtri.lowering.toolchain.tvm_names import Expr, IRModule, PrimFunc, Target, ir, structural_map, tirx, tvm
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    IRModule,
+    Node,
+    PrimFunc,
+    Target,
+    ir,
+    structural_map,
+    tirx,
+    tvm,
+)
 
 _LAUNCH = "tirx.call_ffi_kernel"
 _PACKED = "tirx.tvm_call_packed"
@@ -47,7 +58,7 @@ def _strided(function: PrimFunc) -> list[Any]:
     return [buffer for buffer in function.params if len(getattr(buffer, "strides", None) or ())]
 
 
-def _span(buffer: Any) -> Any:
+def _span(buffer: Buffer) -> Any:
     """Return how many elements there are from the first of a strided buffer to behind its last one."""
     elements: Any = tirx.IntImm("int64", 1)
     for size, stride in zip(buffer.shape, buffer.strides, strict=True):
@@ -68,19 +79,19 @@ def _on_cpu(function: PrimFunc, most: int, spans: Mapping[str, Any]) -> PrimFunc
     return function.with_body(structural_map(function.body, rules, order="post"))
 
 
-def _compared_with_cpu(node: Any) -> Any:
+def _compared_with_cpu(node: Node) -> Any:
     field = node.a
     is_device = _name(field) == _GET and int(field.args[2]) == _DEVICE_TYPE
     return tirx.EQ(field, tirx.IntImm("int32", _CPU)) if is_device else node
 
 
-def _attribute_of_cpu(node: Any) -> Any:
+def _attribute_of_cpu(node: Node) -> Any:
     if node.attr_key != "device_type" or int(node.value) != _CUDA:
         return node
     return tirx.AttrStmt(node.node, node.attr_key, tirx.IntImm("int32", _CPU), node.body)
 
 
-def _call(node: Any, most: int, spans: Mapping[str, Any]) -> Any:
+def _call(node: Node, most: int, spans: Mapping[str, Any]) -> Any:
     if _name(node) == _LAUNCH:
         return _launch(node, most, spans)
     if _name(node) == _PACKED and node.args[0].value == _SET_DEVICE:
@@ -88,7 +99,7 @@ def _call(node: Any, most: int, spans: Mapping[str, Any]) -> Any:
     return node
 
 
-def _launch(node: Any, most: int, spans: Mapping[str, Any]) -> Any:
+def _launch(node: Node, most: int, spans: Mapping[str, Any]) -> Any:
     names = [str(name) for name in node.attrs.launch_params]
     count = len(node.args) - len(names)
     kernel, arguments = node.args[0], list(node.args[1:count])
@@ -118,5 +129,5 @@ def _is_number(argument: Expr) -> bool:
     return isinstance(argument.ty, ir.PrimType) if hasattr(ir, "PrimType") else False
 
 
-def _name(node: Any) -> str:
+def _name(node: Node) -> str:
     return str(getattr(getattr(node, "op", None), "name", ""))

@@ -12,8 +12,11 @@ from typing import Any
 from mlirtri.lowering.elementary.double import FUNCTIONS
 from mlirtri.lowering.elementary.tir_lanes import Lanes
 from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
     IRModule,
     PrimFunc,
+    Stmt,
+    Var,
     ir,
     register_pure_operator,
     structural_map,
@@ -41,17 +44,17 @@ def mark(mod: IRModule) -> IRModule:
     return _rewritten(_rewritten(mod, (tirx.For, _marked_loop)), (ir.Call, _of_library))
 
 
-def _has_while(statement: Any) -> bool:
+def _has_while(statement: Stmt) -> bool:
     loops: list[Any] = []
     structural_walk(statement, (tirx.While, loops.append), order="pre")
     return bool(loops)
 
 
-def _marked_loop(loop: Any) -> Any:
+def _marked_loop(loop: Stmt) -> Any:
     return loop if _has_while(loop) else structural_map(loop, (ir.Call, _marked), order="post")
 
 
-def _of_library(call: Any) -> Any:
+def _of_library(call: Expr) -> Any:
     marked = _marked(call)
     is_plain = str(getattr(marked.ty, "dtype", "")) in ("float32", "float64") and _name(marked) in _OF_LLVM
     return _called(marked) if is_plain and _name(call) is None else marked
@@ -92,7 +95,7 @@ def is_for_cpu(function: PrimFunc) -> bool:
     return target is None or target.kind.name == "llvm"
 
 
-def _marked(call: Any) -> Any:
+def _marked(call: Expr) -> Any:
     # A call may return a pointer, which has no dtype.
     dtype, name = str(getattr(call.ty, "dtype", "")), str(getattr(call.op, "name", ""))
     operands = list(call.args)
@@ -111,7 +114,7 @@ def _marked(call: Any) -> Any:
     return ir.Call(_operators()[name], operands, ret_ty=dtype)
 
 
-def _expanded_store(store: Any) -> Any:
+def _expanded_store(store: Stmt) -> Any:
     names, value = _expanded(store.value)
     return _after(names, tirx.BufferStore(store.buffer, value, store.indices, span=store.span)) if names else store
 
@@ -121,7 +124,7 @@ def _expanded_bind(bind: Any) -> Any:
     return _after(names, tirx.Bind(bind.var, value)) if names else bind
 
 
-def _after(names: list[tuple[Any, Any]], statement: Any) -> Any:
+def _after(names: list[tuple[Any, Any]], statement: Stmt) -> Any:
     return tirx.SeqStmt([*Lanes("float32", names).statements(), statement])
 
 
@@ -133,7 +136,7 @@ def _flattened(sequence: Any) -> Any:
     return tirx.SeqStmt([statement for part in parts for statement in part])
 
 
-def _expanded(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
+def _expanded(value: Expr) -> tuple[list[tuple[Any, Any]], Any]:
     """Return the bindings that `value` needs, in topological order, and the value that uses them."""
     names: list[tuple[Any, Any]] = []
     loads: dict[Any, Any] = {}
@@ -143,7 +146,7 @@ def _expanded(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
     return names, _expanded_part(with_loads(value, loads), names)
 
 
-def always_bound(value: Any) -> list[Any]:
+def always_bound(value: Expr) -> list[Any]:
     """Return the `Let`s in `value` outside of conditional arms, in topological order.
 
     Left in place, a function of a bound value would nest bindings: two `mish` in a row took minutes.
@@ -163,23 +166,23 @@ def always_bound(value: Any) -> list[Any]:
     return ordered
 
 
-def _lets_in_arms(call: Any) -> list[Any]:
+def _lets_in_arms(call: Expr) -> list[Any]:
     if not str(getattr(call.op, "name", "")).endswith(".if_then_else"):
         return []
     return [let for arm in call.args[1:] for let in _lets(arm)]
 
 
-def _lets(value: Any) -> list[Any]:
+def _lets(value: Expr) -> list[Any]:
     lets: list[Any] = []
     structural_walk(value, (tirx.Let, lets.append), order="pre")
     return lets
 
 
-def _is_of(variable: Any, lets: list[Any]) -> bool:
+def _is_of(variable: Var, lets: list[Any]) -> bool:
     return any(let.var.same_as(variable) for let in lets)
 
 
-def with_loads(value: Any, loads: dict[Any, Any]) -> Any:
+def with_loads(value: Expr, loads: dict[Any, Any]) -> Any:
     """Return `value` with loads in place of the given variables, and without their `Let`s."""
     if not loads:
         return value
@@ -187,11 +190,11 @@ def with_loads(value: Any, loads: dict[Any, Any]) -> Any:
     return structural_map(bare, (tirx.Var, lambda variable: loads.get(variable, variable)), order="post")
 
 
-def _expanded_part(value: Any, names: list[tuple[Any, Any]]) -> Any:
+def _expanded_part(value: Expr, names: list[tuple[Any, Any]]) -> Any:
     """Return `value` with its functions as arithmetic, whose bindings are appended to `names`."""
     bound = [let.var for let in _lets(value)]
 
-    def expanded(call: Any) -> Any:
+    def expanded(call: Expr) -> Any:
         name = _name(call)
         # What depends on a variable bound inside the value cannot be computed before the statement.
         if name is None or any(_uses(operand, bound) for operand in call.args):
@@ -203,20 +206,20 @@ def _expanded_part(value: Any, names: list[tuple[Any, Any]]) -> Any:
     return structural_map(behind_conditions, (ir.Call, expanded), order="post")
 
 
-def _uses(value: Any, variables: list[Any]) -> bool:
+def _uses(value: Expr, variables: list[Any]) -> bool:
     used: list[Any] = []
     if variables:
         structural_walk(value, (tirx.Var, lambda reference: used.append(reference)), order="pre")
     return any(reference.same_as(variable) for reference in used for variable in variables)
 
 
-def _name(call: Any) -> str | None:
+def _name(call: Expr) -> str | None:
     """Return the function that an operator of ours stands for; None for other calls."""
     name = str(getattr(call.op, "name", ""))
     return name.removeprefix(PREFIX) if name.startswith(PREFIX) else None
 
 
-def _with_calls_in_arms(call: Any) -> Any:
+def _with_calls_in_arms(call: Expr) -> Any:
     # A select may also be between pointers.
     if not str(getattr(call.op, "name", "")).endswith(".if_then_else") or not hasattr(call.ty, "dtype"):
         return call
@@ -225,7 +228,7 @@ def _with_calls_in_arms(call: Any) -> Any:
     return tirx.if_then_else(condition, *arms)
 
 
-def _called(call: Any) -> Any:
+def _called(call: Expr) -> Any:
     name = _name(call)
     if name is None:
         return call

@@ -30,10 +30,12 @@ from mlirtri.lowering.toolchain.tvm_names import (
     LOCATION,
     BlockBuilder,
     IRModule,
+    Node,
     PrimFunc,
     SBlock,
     SBlockRealize,
     Schedule,
+    Stmt,
     ir,
     relax,
     structural_map,
@@ -55,7 +57,7 @@ def protect_arithmetic(mod: IRModule) -> IRModule:
     return result
 
 
-def _protected(store: Any) -> Any:
+def _protected(store: Stmt) -> Any:
     if isinstance(store.value, _OPERATORS) and is_update(store):
         return store
     rules = [(tirx.NE, _unequal), *((kind, _rewritten) for kind in _OPERATORS)]
@@ -63,14 +65,14 @@ def _protected(store: Any) -> Any:
     return tirx.BufferStore(store.buffer, value, store.indices)
 
 
-def _unequal(node: Any) -> Any:
+def _unequal(node: Node) -> Any:
     """Return x != y of floats as the negation of x == y: TVM's own != is false for NaN."""
     if not str(node.a.ty.dtype).startswith(("float", "bfloat")):
         return node
     return tirx.bitwise_xor(equal(node.a, node.b), tirx.IntImm("bool", 1))
 
 
-def _rewritten(node: Any) -> Any:
+def _rewritten(node: Node) -> Any:
     dtype = str(node.ty.dtype)
     if not reads_memory(node):
         return node

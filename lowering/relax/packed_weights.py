@@ -30,7 +30,9 @@ from mlirtri.lowering.toolchain.tvm_names import (
     VIEW,
     BlockBuilder,
     Buffer,
+    Expr,
     IRModule,
+    Node,
     PrimFunc,
     SBlock,
     TensorLoad,
@@ -159,7 +161,7 @@ def _is_convolution(product: Product) -> bool:
 def _loads(function: PrimFunc, source: Buffer) -> int:
     loads = []
 
-    def note(node: Any) -> Any:
+    def note(node: Node) -> Any:
         loads.append(node)
         return node
 
@@ -173,14 +175,14 @@ def _reading_packed(function: PrimFunc, position: int, layout: WeightLayout, ord
     packed = buffer(f"{weight.name}_packed", layout.shape, str(weight.dtype))
     parameters = [packed if n == position else parameter for n, parameter in enumerate(function.params)]
 
-    def loaded(node: Any) -> Any:
+    def loaded(node: Node) -> Any:
         if not node.source.same_as(weight):
             return node
         by_axis = {axis: i for axis, i in zip(order, node.indices, strict=True)}
         column, *reduced = (by_axis[axis] for axis in range(len(layout.reduced) + 1))
         return load(packed, layout.indices(column, reduced))
 
-    def with_regions(node: Any) -> Any:
+    def with_regions(node: Node) -> Any:
         if not node.iter_vars or not any(read.source.same_as(weight) for read in node.reads):
             return node
         return with_regions_of(node, [*(region.source for region in (*node.reads, *node.writes)), packed])
@@ -230,14 +232,14 @@ def mark_once(mod: IRModule, weights: Collection[Any]) -> IRModule:
     return IRModule({**dict(mod.functions_items()), **marked}, attrs=mod.attrs) if marked else mod
 
 
-def _is_computed_once(call: Any, fixed: Collection[Any]) -> bool:
+def _is_computed_once(call: Expr, fixed: Collection[Any]) -> bool:
     """Return whether a call reads fixed values alone, and gives a value that is not much larger."""
     arguments = call.args[1].fields
     is_fixed = all(argument in fixed or isinstance(argument, ir.GenericConst) for argument in arguments)
     return is_fixed and _is_small(call, arguments)
 
 
-def _is_small(call: Any, arguments: Any) -> bool:
+def _is_small(call: Expr, arguments: Any) -> bool:
     [kind] = call.ty_args
     results = kind.fields if isinstance(kind, relax.TupleType) else [kind]
     before, after = sum(_bytes(argument.ty) for argument in arguments), sum(map(_bytes, results))

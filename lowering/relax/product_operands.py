@@ -19,7 +19,9 @@ from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (
     Analyzer,
     BlockBuilder,
+    Expr,
     IRModule,
+    Node,
     PrimFunc,
     Range,
     SBlock,
@@ -164,12 +166,12 @@ def _is_mover(facts: Any, block: Any) -> bool:
     )
 
 
-def _without_offset(position: Any) -> Any:
+def _without_offset(position: Expr) -> Any:
     """Return an index without the constant that is added to it, where a slice begins."""
     return position.a if isinstance(position, tirx.Add) and isinstance(position.b, tirx.IntImm) else position
 
 
-def _is_view_of_bits(value: Any) -> bool:
+def _is_view_of_bits(value: Expr) -> bool:
     """Return whether a value reinterprets an integer's bits with or without sign."""
     is_call = isinstance(value, ir.Call) and str(getattr(value.op, "name", "")).endswith("reinterpret")
     return is_call and all(str(operand.ty.dtype).lstrip("u").startswith("int") for operand in (value, value.args[0]))
@@ -184,7 +186,7 @@ def _is_plain(facts: Any, block: Any) -> bool:
     return is_plain and list(facts.writes[0].axes) == list(range(len(facts.kinds)))
 
 
-def _bits(value: Any) -> int:
+def _bits(value: Expr) -> int:
     return int(value.ty.dtype.bits)
 
 
@@ -202,10 +204,10 @@ def _reading_through(function: PrimFunc, position: int, mover: PrimFunc) -> Prim
     for axis in _only_block(function)[1].iter_vars:
         analyzer.bind(axis.var, Range(index(0), axis.dom.extent))
 
-    def simple(node: Any) -> Any:
+    def simple(node: Node) -> Any:
         return tirx.BufferLoad(node.source, [analyzer.simplify(expression) for expression in node.indices])
 
-    def load(node: Any) -> Any:
+    def load(node: Node) -> Any:
         if not node.source.same_as(operand):
             return node
         # Simplify a view's quotients and remainders with the axes' ranges, so that windows are recognised.
@@ -214,7 +216,7 @@ def _reading_through(function: PrimFunc, position: int, mover: PrimFunc) -> Prim
 
     parameters = [fresh if number == position else parameter for number, parameter in enumerate(function.params)]
 
-    def with_regions(node: Any) -> Any:
+    def with_regions(node: Node) -> Any:
         return with_regions_of(node, parameters) if node.iter_vars else node
 
     body = structural_map(function.body, [(TensorLoad, load), (SBlock, with_regions)], order="post")

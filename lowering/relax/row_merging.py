@@ -8,9 +8,11 @@ from typing import Any
 
 from mlirtri.lowering.relax.legalized import block_with
 from mlirtri.lowering.toolchain.tvm_names import (
+    Node,
     PrimFunc,
     SBlock,
     SBlockRealize,
+    Stmt,
     TensorLoad,
     ir,
     relax,
@@ -94,7 +96,7 @@ def _is_factor(parameter: Any, function: PrimFunc) -> bool:
     """Return whether the function multiplies or divides by a parameter: TVM folds that with a literal 0, or fails."""
     factors: list[Any] = []
 
-    def visit(node: Any) -> None:
+    def visit(node: Node) -> None:
         sides = [side.value if isinstance(side, tirx.Cast) else side for side in (node.a, node.b)]
         factors.extend(side for side in sides if isinstance(side, TensorLoad) and side.source.same_as(parameter))
 
@@ -102,11 +104,11 @@ def _is_factor(parameter: Any, function: PrimFunc) -> bool:
     return bool(factors)
 
 
-def _with_literals(body: Any, literals: dict[Any, Any]) -> Any:
-    def load(node: Any) -> Any:
+def _with_literals(body: Stmt, literals: dict[Any, Any]) -> Any:
+    def load(node: Node) -> Any:
         return literals.get(node.source, node)
 
-    def block(node: Any) -> Any:
+    def block(node: Node) -> Any:
         reads = [region for region in node.reads if region.source not in literals]
         return block_with(node, reads=reads)
 

@@ -10,7 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 from mlirtri.lowering.tir.statements import loads_in
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
+    Stmt,
+    TensorLoad,
+    structural_equal,
+    tirx,
+)
 
 TWICE_AS_WIDE = {"int32": "int64", "int64": "int128"}
 """Integer dtypes that TVM assumes never overflow, and the dtype that holds every sum and product of two such values."""
@@ -75,7 +81,7 @@ def _word(number: int) -> Any:
     return tirx.IntImm("uint32", number)
 
 
-def is_update(store: Any) -> bool:
+def is_update(store: Stmt) -> bool:
     """Return whether a store of a sum or product accumulates into the element that it stores."""
     return any(
         isinstance(operand, TensorLoad)
@@ -85,6 +91,6 @@ def is_update(store: Any) -> bool:
     )
 
 
-def reads_memory(expression: Any) -> bool:
+def reads_memory(expression: Expr) -> bool:
     """Return whether the expression has a load; without one it consists of loop indices and constants."""
     return bool(loads_in(expression))

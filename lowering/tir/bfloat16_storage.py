@@ -12,7 +12,18 @@ from typing import Any
 
 from mlirtri.lowering.tir.arithmetic import rounded_to_bfloat16, widened_bfloat16
 from mlirtri.lowering.tir.statements import with_function_body
-from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, TensorLoad, ir, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
+    Node,
+    PrimFunc,
+    SBlock,
+    TensorLoad,
+    Var,
+    ir,
+    structural_map,
+    structural_walk,
+    tirx,
+)
 
 HALF, BITS = "bfloat16", "uint16"
 USE = 0
@@ -64,7 +75,7 @@ class _Variables:
     def __init__(self, buffers: dict):
         self._fresh = dict(buffers)
 
-    def replace(self, variable: Any, region: int) -> Any:
+    def replace(self, variable: Var, region: int) -> Any:
         if isinstance(variable.ty, ir.PrimType) and str(variable.ty.dtype) == HALF and variable not in self._fresh:
             self._fresh[variable] = tirx.Var(variable.name, BITS)
         fresh = self._fresh.get(variable, variable)
@@ -72,7 +83,7 @@ class _Variables:
         return _half(fresh) if is_value and region == USE else fresh
 
 
-def _bits_bound(node: Any) -> Any:
+def _bits_bound(node: Node) -> Any:
     if str(node.var.ty.dtype) != BITS or str(node.value.ty.dtype) != HALF:
         return node
     bits = bits_of(node.value)
@@ -101,7 +112,7 @@ def _buffers_read_as_bits(function: PrimFunc) -> dict:
     return {buffer: inner[buffer] for buffer in sources if buffer in inner}
 
 
-def bits_of(value: Any) -> Any:
+def bits_of(value: Expr) -> Any:
     """Return the bits of a bf16 expression as uint16."""
     if isinstance(value, TensorLoad):
         return tirx.reinterpret(BITS, value)
@@ -116,7 +127,7 @@ def bits_of(value: Any) -> Any:
     return tirx.Let(bits, tirx.reinterpret("uint32", _wide(value)), rounded_to_bfloat16(bits))
 
 
-def _wide(value: Any) -> Any:
+def _wide(value: Expr) -> Any:
     """Return a bf16 expression computed in fp32 without intermediate rounding, as TVM's own widening computes it."""
     if isinstance(value, tirx.FloatImm):
         return tirx.FloatImm("float32", float(value.value))
@@ -131,7 +142,7 @@ def _wide(value: Any) -> Any:
     return tirx.call_intrin("float32", value.op.name, *(_wide(argument) for argument in value.args))
 
 
-def _map_values(value: Any, change: Callable[[Any], Any]) -> Any:
+def _map_values(value: Expr, change: Callable[[Any], Any]) -> Any:
     """Return a `let` or a select with `change` applied to its values; None for anything else."""
     if isinstance(value, tirx.Let):
         return tirx.Let(value.var, value.value, change(value.body))
@@ -147,7 +158,7 @@ def _half(bits: Any) -> Any:
     return tirx.Cast(HALF, widened_bfloat16(bits))
 
 
-def _bits_inside(value: Any) -> Any:
+def _bits_inside(value: Expr) -> Any:
     """Return the bits that a bf16 expression reinterprets, or None."""
     if _is_reinterpret(value, BITS, HALF):
         return value.args[0]
@@ -160,9 +171,9 @@ def _bits_inside(value: Any) -> Any:
     return bits if str(bits.ty.dtype) == BITS and str(value.ty.dtype) == HALF else None
 
 
-def _name(node: Any) -> str:
+def _name(node: Node) -> str:
     return str(getattr(node.op, "name", "")).rsplit(".", 1)[-1] if isinstance(node, ir.Call) else ""
 
 
-def _is_reinterpret(node: Any, source: str, result: str) -> bool:
+def _is_reinterpret(node: Node, source: str, result: str) -> bool:
     return _name(node) == "reinterpret" and str(node.ty.dtype) == result and str(node.args[0].ty.dtype) == source

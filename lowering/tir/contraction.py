@@ -12,7 +12,16 @@ from math import prod
 from typing import Any
 
 from mlirtri.lowering.tir.statements import depends_on, index
-from mlirtri.lowering.toolchain.tvm_names import Analyzer, Range, TensorLoad, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Analyzer,
+    Expr,
+    Node,
+    Range,
+    TensorLoad,
+    Var,
+    structural_map,
+    tirx,
+)
 
 Values = dict[Any, Any]
 """From the variable of an axis to the expression that replaces it."""
@@ -101,12 +110,12 @@ def size_of(axes: Sequence[Axis]) -> Any:
     return prod(axis.extent for axis in axes)
 
 
-def depends(node: Any, axes: Sequence[Axis]) -> bool:
+def depends(node: Node, axes: Sequence[Axis]) -> bool:
     """Return whether an expression uses one of the axes."""
     return depends_on(node, [axis.variable for axis in axes])
 
 
-def lies_along(load: Any, axis: Axis) -> bool:
+def lies_along(load: TensorLoad, axis: Axis) -> bool:
     """Return whether a load or store is contiguous along an axis."""
     buffer = load.source if isinstance(load, TensorLoad) else load.buffer
     shape = zip(load.indices, buffer.ty.shape, strict=True)
@@ -114,7 +123,7 @@ def lies_along(load: Any, axis: Axis) -> bool:
     return bool(positions) and _advances(positions[-1], axis.variable)
 
 
-def _advances(position: Any, variable: Any) -> bool:
+def _advances(position: Expr, variable: Var) -> bool:
     """Return whether an index is a variable, or a sum of it and what does not depend on it."""
     if position.same_as(variable):
         return True
@@ -145,10 +154,10 @@ def shortened(nodes: Sequence[Any], axes: Sequence[Axis]) -> list[Any]:
     def simplified(indices: Sequence[Any]) -> list[Any]:
         return [node if isinstance(node, tirx.Var) else analyzer.simplify(node) for node in indices]
 
-    def load(node: Any) -> Any:
+    def load(node: Node) -> Any:
         return tirx.BufferLoad(node.source, simplified(node.indices))
 
-    def store(node: Any) -> Any:
+    def store(node: Node) -> Any:
         return tirx.BufferStore(node.buffer, node.value, simplified(node.indices))
 
     rules = [(TensorLoad, load), (tirx.BufferStore, store)]

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
+    Stmt,
+    TensorLoad,
+    tirx,
+)
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def least(value: Linear, ranges: Sequence[LoopRange]) -> int | None:
     return None if value.terms else value.constant
 
 
-def linear(expression: Any, forms: Mapping[Hashable, Linear]) -> Linear | None:
+def linear(expression: Expr, forms: Mapping[Hashable, Linear]) -> Linear | None:
     """Return the linear form of an integer expression; `forms` has those of variables and scalar buffers."""
     if isinstance(expression, tirx.IntImm):
         return Linear({}, int(expression.value))
@@ -109,7 +113,7 @@ def linear(expression: Any, forms: Mapping[Hashable, Linear]) -> Linear | None:
     return None
 
 
-def _fitting(form: Linear | None, expression: Any) -> Linear | None:
+def _fitting(form: Linear | None, expression: Expr) -> Linear | None:
     """Return `form` if its numbers fit the dtype: others would have wrapped."""
     if form is None:
         return None
@@ -125,20 +129,20 @@ def _product(left: Linear | None, right: Linear | None) -> Linear | None:
     return right.times(left.constant) if not left.terms else None
 
 
-def range_of(loop: Any, forms: Mapping[Hashable, Linear]) -> LoopRange:
+def range_of(loop: Stmt, forms: Mapping[Hashable, Linear]) -> LoopRange:
     """Return the range of a TIR `For`; an extent with a minimum or maximum gives an upper bound of its last value."""
     first, extent = linear(loop.min, forms), _at_most(loop.extent, forms)
     last = (first + extent).plus(-1) if first is not None and extent is not None else None
     return LoopRange(loop.loop_var, first, last)
 
 
-def largest_extent(expression: Any) -> int | None:
+def largest_extent(expression: Expr) -> int | None:
     """Return a constant that an extent never exceeds, such as 64 of ``min(64, n - i)``; None without one."""
     bound = _at_most(expression, {})
     return bound.constant if bound is not None and not bound.terms else None
 
 
-def _at_most(expression: Any, forms: Mapping[Hashable, Linear]) -> Linear | None:
+def _at_most(expression: Expr, forms: Mapping[Hashable, Linear]) -> Linear | None:
     """Return a linear upper bound of an expression, the constant one if there is: 64 for ``min(64, n - i)``."""
     if isinstance(expression, tirx.Min):
         return _shortest(_at_most(side, forms) for side in (expression.a, expression.b))

@@ -15,9 +15,11 @@ from mlirtri.lowering.tir.blocks import BlockFacts, blocks_of, leaf_blocks
 from mlirtri.lowering.tir.contraction import Axis, Factors, is_unit, multiply_add, size_of
 from mlirtri.lowering.tir.statements import nodes_in
 from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
     IRModule,
     PrimFunc,
     Schedule,
+    Stmt,
     TensorLoad,
     structural_equal,
     tirx,
@@ -77,7 +79,7 @@ def find_product(facts: BlockFacts, block: Any) -> Product | None:
     return product_of(block.body, [Axis(axis.var, int(axis.dom.extent)) for axis in block.iter_vars], reduced)
 
 
-def product_of(store: Any, all_axes: Sequence[Axis], summed: Sequence[Any]) -> Product | None:
+def product_of(store: Stmt, all_axes: Sequence[Axis], summed: Sequence[Any]) -> Product | None:
     """Return the product that a store in loops over all axes sums over those of `summed`; None if it is none."""
     parts = _parts(store)
     if parts is None:
@@ -119,7 +121,7 @@ def _trailing(indices: list[Any], allowed: list[Any]) -> list[Any]:
     return trailing
 
 
-def _parts(store: Any) -> tuple[list[Any], Callable[[Any, Any, Any], Any]] | None:
+def _parts(store: Stmt) -> tuple[list[Any], Callable[[Any, Any, Any], Any]] | None:
     """Return the two factors of what a store accumulates, and the function that multiplies and adds them; else None."""
     summands = _summands(store.value)
     if summands is None:
@@ -139,7 +141,7 @@ def _parts(store: Any) -> tuple[list[Any], Callable[[Any, Any, Any], Any]] | Non
     return None
 
 
-def _summands(value: Any) -> tuple[Any, Any] | None:
+def _summands(value: Expr) -> tuple[Any, Any] | None:
     """Return the two operands of a sum, which for wrapping integers is in twice their width; None for anything else."""
     if isinstance(value, tirx.Add):
         return value.a, value.b
@@ -166,7 +168,7 @@ def _is_zero(init: Any) -> bool:
     return isinstance(value, (tirx.FloatImm, tirx.IntImm)) and value.value == 0
 
 
-def _variables(expression: Any) -> set[Any]:
+def _variables(expression: Expr) -> set[Any]:
     """Return the variables as a set: ``in`` on a list would compare by ``==``, which TIR makes an expression."""
     return set(nodes_in(expression, tirx.Var))
 

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.tir.statements import depends_on, is_load
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, TensorLoad, ir, structural_equal, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    Node,
+    TensorLoad,
+    ir,
+    structural_equal,
+    structural_map,
+    tirx,
+)
 
 ASSOCIATIVE = (
     "Add", "Sub", "Mul", "Max", "Min", "And", "Or", "BitwiseAnd", "BitwiseOr", "BitwiseXor",
@@ -53,7 +62,7 @@ def reducer_of(value: Expr, result: Buffer) -> Reducer | None:
     return Reducer(node, term, tirx.Add if node is tirx.Sub else node)
 
 
-def _extremum(value: Any, result: Buffer) -> Reducer | None:
+def _extremum(value: Expr, result: Buffer) -> Reducer | None:
     """Return the reducer of ``select(a < b or isnan(a), a, b)``, where the result so far is a or b."""
     is_first = is_load(value.true_value, result)
     term = value.false_value if is_first else value.true_value
@@ -66,7 +75,7 @@ def _extremum(value: Any, result: Buffer) -> Reducer | None:
         return None
 
     def combine(left: Any, right: Any) -> Any:
-        def visit(node: Any) -> Any:
+        def visit(node: Node) -> Any:
             if is_load(node, result):
                 return left
             return right if structural_equal(node, term) else node
@@ -77,7 +86,7 @@ def _extremum(value: Any, result: Buffer) -> Reducer | None:
     return Reducer(tirx.Select, term, combine, _kept_extremum(value, comparison, result))
 
 
-def _kept_extremum(value: Any, comparison: Any, result: Buffer) -> Any:
+def _kept_extremum(value: Expr, comparison: Expr, result: Buffer) -> Any:
     """Return `Max` or `Min` of a select that keeps the NaN of its first operand; None of another."""
     other = getattr(value.condition, "b", None) if isinstance(value.condition, tirx.Or) else None
     if not isinstance(other, ir.Call) or str(getattr(other.op, "name", "")) != "tirx.isnan":

@@ -11,8 +11,11 @@ from mlirtri.lowering.toolchain.tvm_names import (
     LOCATION,
     Buffer,
     Expr,
+    Node,
+    PrimFunc,
     Stmt,
     TensorLoad,
+    Var,
     structural_map,
     structural_walk,
     tirx,
@@ -45,7 +48,7 @@ def chunks_in(x: Any, width: int) -> Any:
     return index(x.value // width) if isinstance(x, tirx.IntImm) else tirx.floordiv(x, index(width))
 
 
-def delinearized(position: Any, extents: Sequence[int]) -> list[Any]:
+def delinearized(position: Expr, extents: Sequence[int]) -> list[Any]:
     """Return the index along each axis of a row-major linear position."""
     indices: list[Any] = []
     for axis, extent in enumerate(extents):
@@ -66,12 +69,12 @@ def whole_chunks(count: Any, width: int) -> Any:
     return index(chunks.value * width) if isinstance(chunks, tirx.IntImm) else chunks * index(width)
 
 
-def substituted(statement: Any, variable: Any, value: Any) -> Any:
+def substituted(statement: Stmt, variable: Var, value: Expr) -> Any:
     """Return `statement` with an expression in place of a variable."""
     return structural_map(statement, (tirx.Var, lambda node: value if node.same_as(variable) else node))
 
 
-def fresh(statement: Any) -> Any:
+def fresh(statement: Stmt) -> Any:
     """Return a copy in which every variable and buffer that the statement defines is a new one."""
     names: dict[Any, Any] = {}
 
@@ -89,7 +92,7 @@ def fresh(statement: Any) -> Any:
     return structural_map(statement, (tirx.Var, lambda variable: names.get(variable, variable))) if names else statement
 
 
-def with_function_body(function: Any, body: Any) -> Any:
+def with_function_body(function: PrimFunc, body: Stmt) -> Any:
     """Return the PrimFunc with this body; the same PrimFunc where it has it: TVM walks through a new one's body."""
     return function if body.same_as(function.body) else function.with_body(body)
 
@@ -102,7 +105,7 @@ def sequence(*statements: Any) -> Any:
     return flat[0] if len(flat) == 1 else tirx.SeqStmt(flat)
 
 
-def nodes_in(node: Any, *kinds: type) -> list[Any]:
+def nodes_in(node: Node, *kinds: type) -> list[Any]:
     """Return the nodes of these classes in a statement or expression, operands before what uses them."""
     nodes: list[Any] = []
     structural_walk(node, (kinds, nodes.append))
@@ -120,12 +123,12 @@ def location_of(*statements: Any) -> str:
     return next((str(loop.annotations[LOCATION]) for loop in loops if LOCATION in loop.annotations), "")
 
 
-def loads_in(node: Any) -> list[TensorLoad]:
+def loads_in(node: Node) -> list[TensorLoad]:
     """Return the loads in a statement or expression, in program order."""
     return nodes_in(node, TensorLoad)
 
 
-def depends_on(expression: Any, variables: Collection[Any]) -> bool:
+def depends_on(expression: Expr, variables: Collection[Any]) -> bool:
     """Return whether a statement or expression uses one of these variables or buffers."""
     return any(use.same_as(variable) for use in nodes_in(expression, tirx.Var) for variable in variables)
 
@@ -135,12 +138,12 @@ def new_buffer(name: str, dtype: str, *sizes: int) -> Any:
     return tirx.decl_buffer([index(size) for size in sizes], dtype, name, layout=None)
 
 
-def buffer_like(buffer: Any, shape: Sequence[Any]) -> Any:
+def buffer_like(buffer: Buffer, shape: Sequence[Any]) -> Any:
     """Return a new buffer of the same name, dtype, scope and layout, with another shape."""
     return tirx.decl_buffer(shape, buffer.dtype, buffer.name, scope=buffer.ty.storage_scope, layout=buffer.ty.layout)
 
 
-def with_body(loop: Any, body: Any, *, kind: Any = None) -> Any:
+def with_body(loop: Stmt, body: Stmt, *, kind: Any = None) -> Any:
     """Return the loop with another body."""
     kind = loop.kind if kind is None else kind
     return tirx.For(loop.loop_var, loop.min, loop.extent, kind, body, None, loop.annotations, loop.step)

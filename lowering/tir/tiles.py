@@ -10,10 +10,15 @@ from typing import Any
 
 from mlirtri.lowering.tir.contraction import Axis, Values, size_of
 from mlirtri.lowering.tir.statements import index, sequence
-from mlirtri.lowering.toolchain.tvm_names import structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
+    Node,
+    structural_map,
+    tirx,
+)
 
 
-def replaced(node: Any, values: Values) -> Any:
+def replaced(node: Node, values: Values) -> Any:
     """Return a statement or expression with expressions in place of variables."""
     return structural_map(node, (tirx.Var, lambda variable: values.get(variable, variable)))
 
@@ -35,7 +40,7 @@ def loop_nest(axes: Sequence[Axis], body: Callable[[Values], Any], values: Value
         return body(values)
     axis, *inner = axes
 
-    def inner_loops(value: Any) -> Any:
+    def inner_loops(value: Expr) -> Any:
         return loop_nest(inner, body, {**values, axis.variable: value})
 
     return for_loop(axis.variable.name, axis.extent, inner_loops)
@@ -68,7 +73,7 @@ def in_lanes(count: int, body: Callable[[Any], Any]) -> Any:
     return for_loop("lane", count, body, tirx.ForKind.VECTORIZED)
 
 
-def axis_values(axes: Sequence[Axis], position: Any) -> Values:
+def axis_values(axes: Sequence[Axis], position: Expr) -> Values:
     """Return the axes' values at a row-major position among all of them."""
     values: Values = {}
     for number, axis in enumerate(axes):
@@ -83,12 +88,12 @@ def sized(extent: Any) -> Any:
     return index(extent) if isinstance(extent, int) else extent
 
 
-def quotient(position: Any, size: Any) -> Any:
+def quotient(position: Expr, size: Any) -> Any:
     """Return position // size of a non-negative position."""
     return tirx.floordiv(position, index(size)) if isinstance(size, int) else tirx.truncdiv(position, size)
 
 
-def remainder(position: Any, size: Any) -> Any:
+def remainder(position: Expr, size: Any) -> Any:
     """Return position % size of a non-negative position."""
     return tirx.floormod(position, index(size)) if isinstance(size, int) else tirx.truncmod(position, size)
 

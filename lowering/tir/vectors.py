@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.tir.statements import index, plus
-from mlirtri.lowering.toolchain.tvm_names import ir, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    Stmt,
+    ir,
+    structural_map,
+    tirx,
+)
 
 INFINITY_BITS = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
@@ -25,7 +32,7 @@ def fetch(element: Any) -> Any:
     return tirx.Evaluate(call)
 
 
-def is_fetch(expression: Any) -> bool:
+def is_fetch(expression: Expr) -> bool:
     """Return whether an expression is such a prefetch."""
     if not isinstance(expression, ir.Call) or _name_of(expression) != "tirx.call_llvm_intrin":
         return False
@@ -33,7 +40,7 @@ def is_fetch(expression: Any) -> bool:
     return isinstance(address, ir.Call) and _name_of(address) == "tirx.address_of"
 
 
-def _name_of(call: Any) -> str:
+def _name_of(call: Expr) -> str:
     return str(getattr(call.op, "name", ""))
 
 
@@ -73,19 +80,19 @@ def _with_others(dtype: Any, combine: Combine, partial: Any, distance: int) -> C
     return value
 
 
-def stored(buffer: Any, indices: list[Any], value: Any) -> Any:
+def stored(buffer: Buffer, indices: list[Any], value: Expr) -> Any:
     """Return a store in the dtype of the memory."""
     dtype = str(buffer.dtype)
     return tirx.BufferStore(buffer, value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value), indices)
 
 
-def loaded(buffer: Any, indices: list[Any], dtype: Any) -> Any:
+def loaded(buffer: Buffer, indices: list[Any], dtype: Any) -> Any:
     """Return a load in the dtype that the value has in the program."""
     value = tirx.BufferLoad(buffer, indices)
     return value if str(buffer.dtype) == str(dtype) else tirx.Cast(str(dtype), value)
 
 
-def lanewise(buffer: Any, first: int, lanes: int, value: Callable[[Any], Any]) -> Any:
+def lanewise(buffer: Buffer, first: int, lanes: int, value: Callable[[Any], Any]) -> Any:
     """Return stores into `lanes` neighbours, as one vector."""
     if lanes == 1:
         return stored(buffer, [index(first)], value(index(first)))
@@ -104,14 +111,14 @@ class Joined:
     loop: Any
 
 
-def joined_by(axes: Sequence[Any], point: Mapping[Any, Any], loop: Any) -> list[Joined]:
+def joined_by(axes: Sequence[Any], point: Mapping[Any, Any], loop: Stmt) -> list[Joined]:
     """Return the axes that one loop fuses, if there are several."""
     if len(axes) == 1:
         return []
     return [Joined([point[axis.variable] for axis in axes], [axis.extent for axis in axes], loop)]
 
 
-def in_one(buffer: Any, indices: list[Any], joined: Sequence[Joined]) -> list[Any]:
+def in_one(buffer: Buffer, indices: list[Any], joined: Sequence[Joined]) -> list[Any]:
     """Return the indices with all axes of one fused loop in the last one, if the address stays the same.
 
     Quotients and remainders by sizes that are no multiples of a vector hide that its lanes are neighbours. Not for a
@@ -134,10 +141,10 @@ def is_same_number(constant: Any, other: Any) -> bool:
     return isinstance(constant, tirx.FloatImm | tirx.IntImm) and constant.value == other.value
 
 
-def vectorizable(value: Any) -> Any:
+def vectorizable(value: Expr) -> Any:
     """Return `value` with NaN found by its bits: TVM has no vector form of `isnan`."""
 
-    def visit(call: Any) -> Any:
+    def visit(call: Expr) -> Any:
         dtype = str(call.args[0].ty.dtype) if len(call.args) == 1 else ""
         if str(getattr(call.op, "name", "")) != "tirx.isnan" or dtype not in INFINITY_BITS:
             return call

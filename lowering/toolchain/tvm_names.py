@@ -32,6 +32,8 @@ PrimFunc = tirx.PrimFunc
 Expr: TypeAlias = Any
 """An expression of TIR. TVM's classes get their fields at run time, so a checker can know none of them."""
 Stmt: TypeAlias = Any
+Node: TypeAlias = Any
+"""An expression or a statement of TIR."""
 Buffer: TypeAlias = Any
 """A buffer of TIR, which is a `Var` whose type is a buffer type."""
 Var: TypeAlias = Any

@@ -12,7 +12,17 @@ from typing import Any
 
 from mlirtri.errors import CodegenError
 from mlirtri.lowering.tir.statements import sequence
-from mlirtri.lowering.toolchain.tvm_names import PrimFunc, TensorLoad, ir, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
+    PrimFunc,
+    Stmt,
+    TensorLoad,
+    Var,
+    ir,
+    structural_map,
+    structural_walk,
+    tirx,
+)
 
 _SCOPE = "compute_scope"
 """Attribute of the statement after the argument checks."""
@@ -45,7 +55,7 @@ class _Checks:
         """By the address of a tensor's variable: the variable that points to its sizes."""
         self._sizes_of_strides: dict[int, Any] = {}
 
-    def without_checks(self, statement: Any) -> Any:
+    def without_checks(self, statement: Stmt) -> Any:
         """Return the statement without its checks, which are noted."""
         if isinstance(statement, tirx.SeqStmt):
             kept = [left for inner in statement.seq if (left := self.without_checks(inner)) is not None]
@@ -55,7 +65,7 @@ class _Checks:
             return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, body)
         return None if self._is_noted(statement) else statement
 
-    def _is_noted(self, statement: Any) -> bool:
+    def _is_noted(self, statement: Stmt) -> bool:
         if isinstance(statement, tirx.Bind):
             return self._is_bound(statement)
         if isinstance(statement, tirx.AssertStmt):
@@ -79,14 +89,14 @@ class _Checks:
                 self._sizes_of_strides[_address(bind.var)] = self._sizes[tensor]
         return True
 
-    def _is_joined(self, condition: Any) -> bool:
+    def _is_joined(self, condition: Expr) -> bool:
         level = self._level_of(condition)
         if level is None:
             return False
         self._conditions.setdefault(level, []).append(condition)
         return True
 
-    def _is_joined_if(self, guard: Any, condition: Any) -> bool:
+    def _is_joined_if(self, guard: Any, condition: Expr) -> bool:
         """Join a check of strides that need not be there: without them it reads sizes, and does not count."""
         level = self._level_of(tirx.And(guard, condition))
         pointer = next(iter(_variables_in(guard)), None)
@@ -100,11 +110,11 @@ class _Checks:
         self._conditions.setdefault(level, []).append(tirx.Or(guard.a, read))
         return True
 
-    def _level_of(self, expression: Any) -> int | None:
+    def _level_of(self, expression: Expr) -> int | None:
         """Return how many pointers lead to what an expression reads; None if it reads a tensor or unknown variables."""
         levels: list[int | None] = [0]
 
-        def field(call: Any) -> None:
+        def field(call: Expr) -> None:
             if _field(call) is not None:
                 known = [self._level.get(_address(variable)) for variable in _variables_in(call)]
                 levels.extend(None if level is None else level + 1 for level in known)
@@ -127,18 +137,18 @@ class _Checks:
         return statements
 
 
-def _variables_in(expression: Any) -> list[Any]:
+def _variables_in(expression: Expr) -> list[Any]:
     variables: list[Any] = []
     structural_walk(expression, (tirx.Var, variables.append))
     return variables
 
 
-def _address(variable: Any) -> int:
+def _address(variable: Var) -> int:
     # Comparing variables builds an expression.
     return variable.__chandle__()
 
 
-def _field(expression: Any) -> Any:
+def _field(expression: Expr) -> Any:
     is_field = isinstance(expression, ir.Call) and getattr(expression.op, "name", "") == "tirx.tvm_struct_get"
     return expression if is_field else None
 
@@ -150,7 +160,7 @@ def with_separate_result(function: PrimFunc, result: int, parameters: int) -> Pr
     buffers: list[Any] = []
     checks: list[Any] = []
 
-    def checked(statement: Any) -> Any:
+    def checked(statement: Stmt) -> Any:
         if isinstance(statement, tirx.SeqStmt):
             return tirx.SeqStmt([checked(inner) for inner in statement.seq])
         if isinstance(statement, tirx.DeclBuffer) and _handle(statement) is not None:

@@ -8,7 +8,16 @@ from typing import Any
 from mlirtri.lowering.elementary.tir_pass import is_for_cpu
 from mlirtri.lowering.tir.arithmetic import TWICE_AS_WIDE, is_update, reads_memory
 from mlirtri.lowering.tir.statements import with_function_body
-from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, ir, register_pure_operator, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
+    IRModule,
+    PrimFunc,
+    Stmt,
+    ir,
+    register_pure_operator,
+    structural_map,
+    tirx,
+)
 
 _NODES = {"add": tirx.Add, "sub": tirx.Sub, "mul": tirx.Mul}
 _PREFIX = "tirx.mlirtri_wrapping_"
@@ -59,7 +68,7 @@ def _narrow(operand: Any) -> Any:
     return None
 
 
-def _expanded(call: Any) -> Any:
+def _expanded(call: Expr) -> Any:
     name = str(getattr(call.op, "name", ""))
     if not name.startswith(_PREFIX):
         return call
@@ -83,7 +92,7 @@ def cast_index_bits(mod: IRModule) -> IRModule:
     """
     reinterpret = ir.Op.get("tirx.reinterpret")
 
-    def visit(call: Any) -> Any:
+    def visit(call: Expr) -> Any:
         if not call.op.same_as(reinterpret):
             return call
         [bits] = call.args
@@ -143,7 +152,7 @@ def _fenced_branch(branch: Any) -> Any:
     return tirx.IfThenElse(condition, branch.then_case, branch.else_case)
 
 
-def _fenced(store: Any) -> Any:
+def _fenced(store: Stmt) -> Any:
     if isinstance(store.value, _SUMS) and is_update(store):
         return store
     value = _fenced_sums(store.value)
@@ -155,7 +164,7 @@ def _fenced(store: Any) -> Any:
     return tirx.BufferStore(store.buffer, value, store.indices, span=store.span)
 
 
-def _fenced_sums(value: Any) -> Any:
+def _fenced_sums(value: Expr) -> Any:
     return structural_map(value, [(kind, _with_fences) for kind in _SUMS], order="post")
 
 
@@ -180,5 +189,5 @@ def _is_unit(factor: Any) -> bool:
     return isinstance(number, tirx.FloatImm) and abs(number.value) == 1
 
 
-def _is_float(expression: Any) -> bool:
+def _is_float(expression: Expr) -> bool:
     return str(expression.ty.dtype).startswith(("float32", "float64"))

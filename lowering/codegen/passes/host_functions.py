@@ -10,7 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.lowering.tir.statements import with_function_body
-from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Node,
+    PrimFunc,
+    SBlock,
+    Stmt,
+    Var,
+    structural_map,
+    structural_walk,
+    tirx,
+)
 
 
 def without_alignment(function: PrimFunc) -> PrimFunc:
@@ -45,7 +55,7 @@ def on_stack(function: PrimFunc) -> PrimFunc:
     """
     fresh: dict[Any, Any] = {}
 
-    def note(buffer: Any) -> None:
+    def note(buffer: Buffer) -> None:
         if buffer.scope() == "local":
             fresh[buffer] = tirx.decl_buffer(buffer.shape, str(buffer.dtype), buffer.name, layout=buffer.layout)
 
@@ -58,7 +68,7 @@ def on_stack(function: PrimFunc) -> PrimFunc:
     if not fresh:
         return function
 
-    def replaced(variable: Any, _region: int) -> Any:
+    def replaced(variable: Var, _region: int) -> Any:
         return fresh.get(variable, variable)
 
     variables = (tirx.Var, replaced)
@@ -68,14 +78,14 @@ def on_stack(function: PrimFunc) -> PrimFunc:
 def in_even_tasks(function: PrimFunc, tasks: int) -> PrimFunc:
     """Return `function` with its parallel loops over `tasks` tasks."""
 
-    def loop(node: Any) -> Any:
+    def loop(node: Node) -> Any:
         is_even = isinstance(node.extent, tirx.IntImm) and node.extent.value % tasks == 0
         return _over_tasks(node, tasks) if node.kind == tirx.ForKind.PARALLEL and tasks > 1 and not is_even else node
 
     return with_function_body(function, structural_map(function.body, (tirx.For, loop), order="post"))
 
 
-def _over_tasks(loop: Any, tasks: int) -> Any:
+def _over_tasks(loop: Stmt, tasks: int) -> Any:
     """Return the loop over tasks. Task t begins with iteration ceil(t · extent / tasks)."""
     variable, kind = loop.loop_var, str(loop.loop_var.ty.dtype)
     task, of_all = tirx.Var("task", loop.loop_var.ty), tirx.IntImm(kind, tasks)

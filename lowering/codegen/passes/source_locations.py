@@ -16,7 +16,15 @@ from typing import Any
 
 from mlirtri.errors import Span
 from mlirtri.lowering.tir.statements import nodes_in
-from mlirtri.lowering.toolchain.tvm_names import LOCATION, PrimFunc, SBlock, ir, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    LOCATION,
+    PrimFunc,
+    SBlock,
+    Stmt,
+    ir,
+    structural_map,
+    tirx,
+)
 from mlirtri.lowering.toolchain.tvm_passes import source_span, span_of
 
 _NO_FILE = "IRModule.CodeGenLLVM"
@@ -42,7 +50,7 @@ def with_spans(function: PrimFunc) -> PrimFunc:
 def _marker(line: int, column: int) -> Any:
     span = ir.Span(ir.SourceName("kernel"), line, line, column, column)
 
-    def visit(store: Any) -> Any:
+    def visit(store: Stmt) -> Any:
         return tirx.BufferStore(store.buffer, store.value, store.indices, span=span) if store.span is None else store
 
     return visit
@@ -78,7 +86,7 @@ def _directive(span: Span, comments: str = "") -> Any:
     return tirx.Evaluate(tirx.call_extern("int32", f'{comments}\n#line {span.line} "{file}" //'))
 
 
-def _with_lines_of_loops(body: Any, own: Span) -> Any:
+def _with_lines_of_loops(body: Stmt, own: Span) -> Any:
     """Return a body whose located loops begin with their line; what follows them has that of the loop around them."""
     around: dict[Any, Span] = {}
     # Those outside first.
@@ -86,7 +94,7 @@ def _with_lines_of_loops(body: Any, own: Span) -> Any:
         for inner in nodes_in(loop.body, tirx.For):
             around[inner.loop_var] = _span(loop) or around.get(loop.loop_var, own)
 
-    def located(loop: Any) -> Any:
+    def located(loop: Stmt) -> Any:
         span, outer = _span(loop), around.get(loop.loop_var, own)
         if span is None or (span.file, span.line) == (outer.file, outer.line):
             return loop
@@ -95,5 +103,5 @@ def _with_lines_of_loops(body: Any, own: Span) -> Any:
     return structural_map(body, (tirx.For, located), order="post")
 
 
-def _span(loop: Any) -> Span | None:
+def _span(loop: Stmt) -> Span | None:
     return span_of(str(loop.annotations[LOCATION])) if LOCATION in loop.annotations else None

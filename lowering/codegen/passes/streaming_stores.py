@@ -13,7 +13,18 @@ from typing import Any
 
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.runtime.memory import LINE
-from mlirtri.lowering.toolchain.tvm_names import PrimFunc, TensorLoad, ir, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    Node,
+    PrimFunc,
+    Stmt,
+    TensorLoad,
+    ir,
+    structural_map,
+    structural_walk,
+    tirx,
+)
 
 _IN_LLVM = """
 define linkonce_odr void @{name}(ptr %pointer, {vector} %value) alwaysinline {{
@@ -37,7 +48,7 @@ def with_streaming_stores(function: PrimFunc) -> PrimFunc:
     """Return the function with non-temporal stores into large buffers that it does not read."""
     large: list[Any] = []
 
-    def note(node: Any) -> None:
+    def note(node: Node) -> None:
         if _is_large(node.buffer):
             large.append(node.buffer)
 
@@ -45,7 +56,7 @@ def with_streaming_stores(function: PrimFunc) -> PrimFunc:
     streamed = _streamed(function) if large else set()
     used: dict[str, str] = {}
 
-    def store(node: Any) -> Any:
+    def store(node: Node) -> Any:
         if node.buffer not in streamed or not _is_lines(node):
             return node
         dtype = str(node.value.ty.dtype)
@@ -60,7 +71,7 @@ def with_streaming_stores(function: PrimFunc) -> PrimFunc:
     return function.with_body(body) if used else function
 
 
-def _is_lines(store: Any) -> bool:
+def _is_lines(store: Stmt) -> bool:
     """Return whether a store fills whole cache lines if aligned: partial lines would be fetched."""
     index = store.indices[0] if len(store.indices) == 1 else None
     is_row = isinstance(index, tirx.Ramp) and isinstance(index.stride, tirx.IntImm) and index.stride.value == 1
@@ -81,13 +92,13 @@ def _streamed(function: PrimFunc) -> set[Any]:
     stored: set[Any] = set()
     read: set[Any] = set()
 
-    def declare(node: Any) -> None:
+    def declare(node: Node) -> None:
         source = _memory_of(node.data)
         declared[node.buffer] = source
         if source is not None:
             uses[source] -= 1
 
-    def use(call: Any) -> None:
+    def use(call: Expr) -> None:
         if (source := _memory_of(call)) is not None:
             uses[source] += 1
 
@@ -101,7 +112,7 @@ def _streamed(function: PrimFunc) -> set[Any]:
         ],
     )
 
-    def root(buffer: Any) -> Any:
+    def root(buffer: Buffer) -> Any:
         while (source := declared.get(buffer)) is not None:
             buffer = source
         return buffer
@@ -113,12 +124,12 @@ def _streamed(function: PrimFunc) -> set[Any]:
     }
 
 
-def _memory_of(expression: Any) -> Any:
+def _memory_of(expression: Expr) -> Any:
     is_memory = isinstance(expression, ir.Call) and getattr(expression.op, "name", "") == "tirx.buffer_data"
     return expression.args[0] if is_memory else None
 
 
-def _is_large(buffer: Any) -> bool:
+def _is_large(buffer: Buffer) -> bool:
     if not all(isinstance(size, tirx.IntImm) for size in buffer.shape):
         return False
     bits = re.search(r"\d+", str(buffer.dtype))

@@ -8,7 +8,6 @@ The function holds integers of 4 and 2 bits as 8-bit ones, and the floats that t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -16,7 +15,7 @@ import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.importers.from_onnx.nodes import FLOATS, Nodes, Values, attribute_of, graphs_of
+from mlirtri.lowering.importers.from_onnx.nodes import FLOATS, Nodes, Rewrite, Values, attribute_of, graphs_of
 
 FLOAT8: dict[int, Any] = {
     TensorProto.FLOAT8E4M3FN: ml_dtypes.float8_e4m3fn, TensorProto.FLOAT8E4M3FNUZ: ml_dtypes.float8_e4m3fnuz,
@@ -48,7 +47,7 @@ def stored_array(array: np.ndarray) -> np.ndarray:
 _NAMES = ("int4", "uint4", "int2", "uint2")
 
 
-def _cast(node: NodeProto, values: Values) -> list[Any]:
+def _cast(node: NodeProto, values: Values) -> list[NodeProto]:
     source = values.element(node.input[0])
     target = attribute_of(node, "to", None) or values.element(node.input[1] if len(node.input) > 1 else "")
     if not source or not {source, target} & {*FLOAT8, *STORED}:
@@ -63,7 +62,7 @@ def _cast(node: NodeProto, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _bits(node: NodeProto, values: Values) -> list[Any]:
+def _bits(node: NodeProto, values: Values) -> list[NodeProto]:
     """Cast a bool, which is the number 0 or 1 in memory."""
     if values.element(node.input[0]) != TensorProto.BOOL:
         return [node]
@@ -155,7 +154,7 @@ def _power_of_two(add: Nodes, value: str) -> str:
     return add("Cast", special, to=TensorProto.UINT8)
 
 
-CASTS: dict[str, Callable[[Any, Values], list[Any]]] = {"Cast": _cast, "CastLike": _cast, "BitCast": _bits}
+CASTS: dict[str, Rewrite] = {"Cast": _cast, "CastLike": _cast, "BitCast": _bits}
 
 
 def store(graph: GraphProto) -> dict[int, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf, prod
 from typing import Any
 
@@ -11,7 +10,7 @@ from onnx import NodeProto, TensorProto
 
 from mlirtri.lowering.importers.from_onnx.layers import static_shape
 from mlirtri.lowering.importers.from_onnx.loops import for_loop
-from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Values, attribute_of, operand
+from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Rewrite, Values, attribute_of, operand
 from mlirtri.lowering.importers.from_onnx.selection import Selection
 
 BOOL, INT64 = TensorProto.BOOL, TensorProto.INT64
@@ -19,7 +18,7 @@ SCALAR = np.array([], np.int64)
 """The shape of a scalar."""
 
 
-def _suppressed(node: NodeProto, values: Values) -> list[Any]:
+def _suppressed(node: NodeProto, values: Values) -> list[NodeProto]:
     """Select boxes by falling score, each unless one that was selected before overlaps it.
 
     Source: the ONNX operator specification, NonMaxSuppression-11.
@@ -88,7 +87,7 @@ def _overlapping(add: Nodes, boxes: str, shape: list[int], threshold: str) -> st
     return add("And", is_proper, add("Greater", ratio, threshold))
 
 
-def _aligned(node: NodeProto, values: Values) -> list[Any]:
+def _aligned(node: NodeProto, values: Values) -> list[NodeProto]:
     """Average, or take the maximum of, samples between the pixels, one sample of each bin after the other.
 
     Source: the ONNX operator specification, RoiAlign-16, and its reference implementation for the maximum, which is
@@ -199,4 +198,4 @@ class _Sampler:
         return inner("Unsqueeze", value, inner.constant(np.array([axis])))
 
 
-DETECTION: dict[str, Callable[[Any, Values], list[Any]]] = {"NonMaxSuppression": _suppressed, "RoiAlign": _aligned}
+DETECTION: dict[str, Rewrite] = {"NonMaxSuppression": _suppressed, "RoiAlign": _aligned}

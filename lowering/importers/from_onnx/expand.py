@@ -43,7 +43,7 @@ def _calls(graph: GraphProto) -> bool:
 
 def _expand(graph: GraphProto, outer: Values, model: ModelProto) -> None:
     values = outer.within(graph)
-    nodes: list[Any] = []
+    nodes: list[NodeProto] = []
     for node in graph.node:
         for inner in graphs_in(node):
             _expand(inner, values, model)
@@ -52,7 +52,7 @@ def _expand(graph: GraphProto, outer: Values, model: ModelProto) -> None:
     graph.node.extend(nodes)
 
 
-def _definition(node: NodeProto, values: Values, model: ModelProto) -> list[Any]:
+def _definition(node: NodeProto, values: Values, model: ModelProto) -> list[NodeProto]:
     """Return the nodes of a node's definition, or the node if ONNX has none for its types."""
     names = list(dict.fromkeys(name for name in node.input if name))
     if any(name not in values.types for name in names):

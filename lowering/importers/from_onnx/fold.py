@@ -73,7 +73,7 @@ class _Folding:
     def fold(self, graph: GraphProto, outer: Values) -> bool:
         """Fold the nodes of a graph, and return whether that changed it."""
         values = outer.within(graph)
-        nodes: list[Any] = []
+        nodes: list[NodeProto] = []
         for node in graph.node:
             copy_constants(node, values)
             folded = self._folded(node, values)
@@ -91,7 +91,7 @@ class _Folding:
         graph.node.extend(nodes)
         return self.is_changed
 
-    def _folded(self, node: NodeProto, values: Values) -> list[Any] | None:
+    def _folded(self, node: NodeProto, values: Values) -> list[NodeProto] | None:
         """Return the nodes that replace this one, None if it stays."""
         if node.op_type in ("Shape", "Size"):
             return _shape(node, values)
@@ -103,7 +103,7 @@ class _Folding:
             return None
         return self._evaluated(node, {name: values.constants[name] for name in inputs}, values)
 
-    def _evaluated(self, node: NodeProto, inputs: dict[str, np.ndarray], values: Values) -> list[Any] | None:
+    def _evaluated(self, node: NodeProto, inputs: dict[str, np.ndarray], values: Values) -> list[NodeProto] | None:
         outputs = [name for name in node.output if name]
         shapes = [values.shape(name) for name in outputs]
         is_large = any(shape is not None and prod(shape) > LARGEST for shape in shapes)
@@ -125,7 +125,7 @@ class _Folding:
         return [constant(name, result) for name, result in zip(outputs, results, strict=True)]
 
 
-def _shape(node: NodeProto, values: Values) -> list[Any] | None:
+def _shape(node: NodeProto, values: Values) -> list[NodeProto] | None:
     sizes = values.sizes(node.input[0])
     if sizes is None:
         return None

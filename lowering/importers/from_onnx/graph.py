@@ -218,8 +218,8 @@ def _weights(graph: GraphProto) -> dict[str, Any]:
     return {name: numpy_helper.to_array(weight) for name, weight in weights.items()}
 
 
-def _consumers(graph: GraphProto) -> dict[str, list[Any]]:
-    consumers: dict[str, list[Any]] = {}
+def _consumers(graph: GraphProto) -> dict[str, list[NodeProto]]:
+    consumers: dict[str, list[NodeProto]] = {}
     for inner in graphs_of(graph):
         for node in inner.node:
             for name in node.input:
@@ -227,7 +227,7 @@ def _consumers(graph: GraphProto) -> dict[str, list[Any]]:
     return consumers
 
 
-def _is_weight(tensor: Any, consumers: list[Any]) -> bool:
+def _is_weight(tensor: Any, consumers: list[NodeProto]) -> bool:
     dtype = find_dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
     if dtype is None or not tensor.dims:
         return False

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
-from typing import Any
 
 import numpy as np
 from onnx import NodeProto, TensorProto
 
 from mlirtri.lowering.importers.from_onnx.layers import known, static_shape
 from mlirtri.lowering.importers.from_onnx.loops import for_loop
-from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Values, attribute_of, operand
+from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Rewrite, Values, attribute_of, operand
 
 MOST_UPDATES = 64
 """The most updates along the axis of a scatter, each of which becomes a choice; more are a loop."""
 _EXTREMA = {b"min": "Min", b"max": "Max"}
 
 
-def _scattered(node: NodeProto, values: Values) -> list[Any]:
+def _scattered(node: NodeProto, values: Values) -> list[NodeProto]:
     """Update by the minimum or maximum with one slice of the updates after the other."""
     extremum = _EXTREMA.get(attribute_of(node, "reduction", b"none"))
     if extremum is None:
@@ -44,7 +42,7 @@ def _scattered(node: NodeProto, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _scattered_in_turn(node: NodeProto, values: Values, axis: int, extremum: str) -> list[Any]:
+def _scattered_in_turn(node: NodeProto, values: Values, axis: int, extremum: str) -> list[NodeProto]:
     """Update one element after the other, in a loop over the flat tensors."""
     shape, updates = (static_shape(node, node.input[position], values) for position in (0, 1))
     steps = [prod(shape[position + 1 :]) for position in range(len(shape))]
@@ -69,7 +67,7 @@ def _scattered_in_turn(node: NodeProto, values: Values, axis: int, extremum: str
     return add.nodes
 
 
-def _wrapped(node: NodeProto, values: Values) -> list[Any]:
+def _wrapped(node: NodeProto, values: Values) -> list[NodeProto]:
     """Gather along each axis; torch-mlir takes minutes for the pads of a small tensor."""
     if attribute_of(node, "mode", b"constant") != b"wrap":
         return [node]
@@ -86,7 +84,7 @@ def _wrapped(node: NodeProto, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _range(node: NodeProto, values: Values) -> list[Any]:
+def _range(node: NodeProto, values: Values) -> list[NodeProto]:
     """Count in fp32 and round each number."""
     kind = values.element(node.input[0])
     if kind not in (TensorProto.FLOAT16, TensorProto.BFLOAT16):
@@ -97,7 +95,7 @@ def _range(node: NodeProto, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _reshaped(node: NodeProto, values: Values) -> list[Any]:
+def _reshaped(node: NodeProto, values: Values) -> list[NodeProto]:
     """Replace a tensor without elements by a constant of its shape."""
     shape = values.shape(node.output[0])
     if shape is None or 0 not in shape or not attribute_of(node, "allowzero", 0):
@@ -107,7 +105,7 @@ def _reshaped(node: NodeProto, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _contracted(node: NodeProto, _: Values) -> list[Any]:
+def _contracted(node: NodeProto, _: Values) -> list[NodeProto]:
     """Return the only operand of an Einsum that does nothing with it."""
     before, arrow, behind = attribute_of(node, "equation", b"").decode().replace(" ", "").partition("->")
     if not arrow or before != behind or "," in before:
@@ -117,7 +115,7 @@ def _contracted(node: NodeProto, _: Values) -> list[Any]:
     return add.nodes
 
 
-def _gathered(node: NodeProto, values: Values) -> list[Any]:
+def _gathered(node: NodeProto, values: Values) -> list[NodeProto]:
     """Gather run-time many slices by one index each."""
     shape, indices = values.shape(node.input[0]), values.sizes(node.input[1])
     if shape is None or indices is None or None not in indices or attribute_of(node, "batch_dims", 0):
@@ -130,7 +128,7 @@ def _gathered(node: NodeProto, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _scattered_slices(node: NodeProto, values: Values) -> list[Any]:
+def _scattered_slices(node: NodeProto, values: Values) -> list[NodeProto]:
     """Scatter run-time many slices by one index each."""
     shape, indices = values.shape(node.input[0]), values.sizes(node.input[1])
     if shape is None or indices is None or len(indices) != 2 or indices[0] is not None or indices[1] is None:
@@ -163,7 +161,7 @@ def _row_numbers(add: Nodes, indices: str, shape: list[int]) -> str:
     return add("ReduceSum", parts, add.constant(np.array([-1])), keepdims=0)
 
 
-INDEXING: dict[str, Callable[[Any, Values], list[Any]]] = {
+INDEXING: dict[str, Rewrite] = {
     "ScatterElements": _scattered, "Pad": _wrapped, "Range": _range, "Reshape": _reshaped, "Einsum": _contracted,
     "GatherND": _gathered, "ScatterND": _scattered_slices,
 }  # fmt: skip

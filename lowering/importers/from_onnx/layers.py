@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import product
 from math import ceil, prod
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from onnx import NodeProto, TensorProto
 
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Values, attribute_of, operand
+from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Rewrite, Values, attribute_of, operand
 
 
 def static_shape(node: NodeProto, name: str, values: Values) -> list[int]:
@@ -35,7 +35,7 @@ def known(node: NodeProto, position: int, values: Values, what: str) -> np.ndarr
     return elements
 
 
-def _norm_pool(node: NodeProto, values: Values) -> list[Any]:
+def _norm_pool(node: NodeProto, values: Values) -> list[NodeProto]:
     """Sum the powers in each window by a convolution with ones, and take the root."""
     shape = static_shape(node, node.input[0], values)
     result = static_shape(node, node.output[0], values)
@@ -69,7 +69,7 @@ def _pads(
     return [*low, *(max(reach[i] - sizes[i] - low[i], 0) for i in range(rank))]
 
 
-def _columns_to_image(node: NodeProto, values: Values) -> list[Any]:
+def _columns_to_image(node: NodeProto, values: Values) -> list[NodeProto]:
     """Sum up the columns that cover each pixel: one gather by a constant table of pixels and kernel positions."""
     add = Nodes(node)
     image, block = (known(node, position, values, "shape").tolist() for position in (1, 2))
@@ -106,7 +106,7 @@ def _covering(node: NodeProto, image: list[int], block: list[int]) -> tuple[np.n
     return np.stack(tables, 1), np.stack(masks, 1)
 
 
-def _unpooled(node: NodeProto, values: Values) -> list[Any]:
+def _unpooled(node: NodeProto, values: Values) -> list[NodeProto]:
     """Scatter the maxima into zeros."""
     add, shape = Nodes(node), static_shape(node, node.input[0], values)
     kernel = attribute_of(node, "kernel_shape", [])
@@ -129,7 +129,7 @@ _SAME = {b"SAME_UPPER": 0, b"SAME_LOWER": 1}
 """By padding: where the larger half of an odd number is cut off."""
 
 
-def _transposed(node: NodeProto, values: Values) -> list[Any]:
+def _transposed(node: NodeProto, values: Values) -> list[NodeProto]:
     """Convolve without padding and slice, or group by group: torch-mlir has no lowering of the others."""
     padding = attribute_of(node, "auto_pad", b"NOTSET")
     if padding in _SAME:
@@ -137,7 +137,7 @@ def _transposed(node: NodeProto, values: Values) -> list[Any]:
     return [node] if attribute_of(node, "group", 1) == 1 else _grouped_transposed(node, values)
 
 
-def _cut_transposed(node: NodeProto, values: Values, is_lower: int) -> list[Any]:
+def _cut_transposed(node: NodeProto, values: Values, is_lower: int) -> list[NodeProto]:
     """Slice what `auto_pad` keeps of a convolution without padding: sizes that are the strides times the input's."""
     sizes, kernel = (static_shape(node, node.input[position], values)[2:] for position in (0, 1))
     if attribute_of(node, "group", 1) != 1 or attribute_of(node, "output_shape", None):
@@ -164,7 +164,7 @@ def _cut_transposed(node: NodeProto, values: Values, is_lower: int) -> list[Any]
     return add.nodes
 
 
-def _grouped_transposed(node: NodeProto, values: Values) -> list[Any]:
+def _grouped_transposed(node: NodeProto, values: Values) -> list[NodeProto]:
     """Convolve group by group."""
     groups = attribute_of(node, "group", 1)
     add, channels = Nodes(node), static_shape(node, node.input[1], values)
@@ -185,7 +185,7 @@ def _grouped_transposed(node: NodeProto, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _deformed(node: NodeProto, values: Values) -> list[Any]:
+def _deformed(node: NodeProto, values: Values) -> list[NodeProto]:
     """Sample the image between its pixels at the kernel's shifted positions, and multiply by the weights.
 
     Source: the ONNX operator specification, DeformConv-22.
@@ -250,7 +250,7 @@ def _between(add: Nodes, flat: str, located: str, image: list[int], shape: Seque
     return total
 
 
-LAYERS: dict[str, Callable[[Any, Values], list[Any]]] = {
+LAYERS: dict[str, Rewrite] = {
     "LpPool": _norm_pool, "Col2Im": _columns_to_image, "MaxUnpool": _unpooled, "ConvTranspose": _transposed,
     "DeformConv": _deformed,
 }  # fmt: skip

@@ -114,7 +114,7 @@ def stored(add: Nodes, buffer: str, index: str, value: str) -> str:
     return add("ScatterND", buffer, row, add("Unsqueeze", value, add.constant(np.array([0]))))
 
 
-def simplified(node: NodeProto, values: Values) -> list[Any]:
+def simplified(node: NodeProto, values: Values) -> list[NodeProto]:
     """Drop a condition that is always true, and carry what each iteration gives in buffers.
 
     A buffer has as many rows as there are iterations at most; the rows of those that ran are the result.
@@ -135,7 +135,7 @@ def simplified(node: NodeProto, values: Values) -> list[Any]:
     return [loop]
 
 
-def _with_buffers(node: NodeProto, condition: str, values: Values) -> list[Any]:
+def _with_buffers(node: NodeProto, condition: str, values: Values) -> list[NodeProto]:
     body = onnx.GraphProto()
     body.CopyFrom(attribute_of(node, "body", None))
     carried, inner = list(node.input[2:]), values.within(body)
@@ -184,7 +184,7 @@ def _store_rows(body: Any, name: str, carried: int, length: int, inner: Values) 
     body.node.extend(add.nodes)
 
 
-def scanned(node: NodeProto, values: Values) -> list[Any]:
+def scanned(node: NodeProto, values: Values) -> list[NodeProto]:
     """Read the slices of a Scan by the index of a loop."""
     body, count = attribute_of(node, "body", None), attribute_of(node, "num_scan_inputs", 1)
     state = len(node.input) - count
@@ -249,7 +249,7 @@ def _placed(add: Nodes, result: str, axis: int, is_reversed: int, shape: list[in
     return add("Transpose", result, perm=order) if axis else result
 
 
-def without_batches(node: NodeProto, values: Values) -> list[Any]:
+def without_batches(node: NodeProto, values: Values) -> list[NodeProto]:
     """Return a Scan of version 8, whose first axis is a batch, as one of version 9 for each element of the batch."""
     scans = attribute_of(node, "num_scan_inputs", 1)
     shape, lengths = values.shape(node.input[-1]), values.constants.get(node.input[0])

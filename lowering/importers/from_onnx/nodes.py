@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -102,12 +102,16 @@ def constant(name: str, value: np.ndarray) -> Any:
     return helper.make_node("Constant", [], [name], name=name, value=numpy_helper.from_array(value, name))
 
 
+Rewrite: TypeAlias = Callable[[NodeProto, Values], list[NodeProto]]
+"""Returns the nodes that replace one; a list of the node itself where it stays."""
+
+
 class Nodes:
     """Creates the nodes that replace one, each with a value named after its result."""
 
     def __init__(self, node: NodeProto):
         self.node = node
-        self.nodes: list[Any] = []
+        self.nodes: list[NodeProto] = []
         self._names: set[str] = set()
 
     def __call__(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 from onnx import NodeProto, helper
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.layers import static_shape
-from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Values, attribute_of, constant
+from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Rewrite, Values, attribute_of, constant
 
 
-def _padded_before(node: NodeProto, values: Values) -> list[Any]:
+def _padded_before(node: NodeProto, values: Values) -> list[NodeProto]:
     """Pad before the pool: torch-mlir also counts elements of a window beyond the padding."""
     overhangs = any(window.overhang > 0 and not window.is_outside for window in _windows(node, values))
     if not attribute_of(node, "count_include_pad", 0) or not overhangs:
@@ -66,7 +64,7 @@ def _sizes(values: Values, name: str) -> list[int]:
     return [size or 0 for size in values.sizes(name) or []][2:]
 
 
-def _average_pool(node: NodeProto, values: Values) -> list[Any]:
+def _average_pool(node: NodeProto, values: Values) -> list[NodeProto]:
     windows = _windows(node, values)
     counts = attribute_of(node, "count_include_pad", 0)
     if counts and any(window.is_open for window in windows):
@@ -85,7 +83,7 @@ def _average_pool(node: NodeProto, values: Values) -> list[Any]:
     return _padded_before(node, values)
 
 
-def _max_pool(node: NodeProto, values: Values) -> list[Any]:
+def _max_pool(node: NodeProto, values: Values) -> list[NodeProto]:
     """Number the elements of the whole tensor, where torch-mlir numbers those of an image, and by columns if asked."""
     if len(node.output) < 2 or not node.output[1]:
         return [node]
@@ -108,4 +106,4 @@ def _max_pool(node: NodeProto, values: Values) -> list[Any]:
     return add.nodes
 
 
-POOLS: dict[str, Callable[[Any, Values], list[Any]]] = {"AveragePool": _average_pool, "MaxPool": _max_pool}
+POOLS: dict[str, Rewrite] = {"AveragePool": _average_pool, "MaxPool": _max_pool}

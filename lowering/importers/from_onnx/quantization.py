@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import ml_dtypes
 import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.casts import CODED, FLOAT8, STORED, decoded, encoded
-from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Values, attribute_of, operand
+from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Rewrite, Values, attribute_of, operand
 
 _BYTES = (TensorProto.INT8, TensorProto.UINT8)
 
 
-def _quantised(node: NodeProto, values: Values) -> list[Any]:
+def _quantised(node: NodeProto, values: Values) -> list[NodeProto]:
     source, scale, zero = node.input[0], node.input[1], operand(node, 2)
     target = values.element(zero) or attribute_of(node, "output_dtype", 0) or TensorProto.UINT8
     kind = values.element(source)
@@ -41,7 +38,7 @@ def _quantised(node: NodeProto, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _dequantised(node: NodeProto, values: Values) -> list[Any]:
+def _dequantised(node: NodeProto, values: Values) -> list[NodeProto]:
     source, scale, zero = node.input[0], node.input[1], operand(node, 2)
     kind = values.element(source)
     target = attribute_of(node, "output_dtype", 0) or values.element(scale)
@@ -86,7 +83,7 @@ def _spread(add: Nodes, node: NodeProto, name: str, values: Values) -> str:
     return add("Gather", name, index, axis=axis)
 
 
-def _quantised_product(node: NodeProto, values: Values) -> list[Any]:
+def _quantised_product(node: NodeProto, values: Values) -> list[NodeProto]:
     """Multiply integers, scale in float64 and round once; torch-mlir rounds in float32, and ties differently."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = node.input
     if any(values.shape(scale) not in ([], [1]) for scale in (a_scale, b_scale, y_scale)):
@@ -112,7 +109,7 @@ def _quantised_product(node: NodeProto, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _integer_convolution(node: NodeProto, values: Values) -> list[Any]:
+def _integer_convolution(node: NodeProto, values: Values) -> list[NodeProto]:
     """Convolve in float64, which is exact, with a zero point for each filter; torch-mlir takes one for all."""
     zero, filters = operand(node, 3), values.shape(node.input[1])
     if not zero or values.shape(zero) in ([], [1]) or filters is None:
@@ -128,7 +125,7 @@ def _integer_convolution(node: NodeProto, values: Values) -> list[Any]:
     return add.nodes
 
 
-QUANTIZATION: dict[str, Callable[[Any, Values], list[Any]]] = {
+QUANTIZATION: dict[str, Rewrite] = {
     "QuantizeLinear": _quantised, "DequantizeLinear": _dequantised, "QLinearMatMul": _quantised_product,
     "ConvInteger": _integer_convolution,
 }  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from onnx import NodeProto
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.layers import static_shape
-from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Values, attribute_of, operand
+from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Rewrite, Values, attribute_of, operand
 from mlirtri.lowering.importers.from_onnx.sequences import Lengths, check_steps, lstm_steps
 
 
@@ -47,7 +46,7 @@ _PARTS = {"RNN": (1, 1), "GRU": (2, 1), "LSTM": (3, 2)}
 _SHARED = ("activation_alpha", "activation_beta", "clip", "hidden_size", "linear_before_reset", "input_forget")
 
 
-def _recurrence(node: NodeProto, values: Values) -> list[Any]:
+def _recurrence(node: NodeProto, values: Values) -> list[NodeProto]:
     """Run each direction of a layer forward, over reversed inputs for the backward one."""
     lengths = _lengths(node, values)
     has_holes = node.op_type == "LSTM" and bool(operand(node, 7))
@@ -136,7 +135,7 @@ class _Layer:
         return self.add.constant(np.zeros(shape, self.values.dtype(self.node.input[0])))
 
 
-def _cached(node: NodeProto, values: Values) -> list[Any]:
+def _cached(node: NodeProto, values: Values) -> list[NodeProto]:
     """Replace a run of a cache, where each batch says, by a gather for every position and a choice."""
     cache, update = (static_shape(node, name, values) for name in node.input[:2])
     axis = attribute_of(node, "axis", -2) % len(cache)
@@ -156,7 +155,7 @@ def _cached(node: NodeProto, values: Values) -> list[Any]:
     return add.nodes
 
 
-RECURRENCES: dict[str, Callable[[Any, Values], list[Any]]] = {
+RECURRENCES: dict[str, Rewrite] = {
     **dict.fromkeys(_PARTS, _recurrence),
     "TensorScatter": _cached,
 }

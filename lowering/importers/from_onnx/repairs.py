@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
+from onnx import GraphProto, NodeProto, TensorProto
 
 from mlirtri.errors import KernelError, raise_all
 from mlirtri.lowering.importers.from_onnx.casts import CASTS
@@ -14,7 +13,7 @@ from mlirtri.lowering.importers.from_onnx.detection import DETECTION
 from mlirtri.lowering.importers.from_onnx.indexing import INDEXING
 from mlirtri.lowering.importers.from_onnx.layers import LAYERS
 from mlirtri.lowering.importers.from_onnx.loops import scanned, simplified
-from mlirtri.lowering.importers.from_onnx.nodes import FLOATS, Nodes, Values, attribute_of, graphs_in, operand
+from mlirtri.lowering.importers.from_onnx.nodes import FLOATS, Nodes, Rewrite, Values, attribute_of, graphs_in, operand
 from mlirtri.lowering.importers.from_onnx.pools import POOLS
 from mlirtri.lowering.importers.from_onnx.quantization import QUANTIZATION
 from mlirtri.lowering.importers.from_onnx.recurrences import RECURRENCES
@@ -27,14 +26,14 @@ INTEGERS: dict[int, int] = {TensorProto.INT32: 31, TensorProto.INT64: 63}
 """With the number of bits that an exponent has."""
 
 
-def repair(graph: Any, values: Values) -> None:
+def repair(graph: GraphProto, values: Values) -> None:
     """Rewrite the nodes of `graph`, in the scope of `values`, and of graphs in it; raises `KernelError`."""
     errors: list[KernelError] = []
     _repair(graph, values, errors)
     raise_all(errors)
 
 
-def _repair(graph: Any, outer: Values, errors: list[KernelError]) -> None:
+def _repair(graph: GraphProto, outer: Values, errors: list[KernelError]) -> None:
     values = outer.within(graph)
     nodes: list[Any] = []
     for node in graph.node:
@@ -48,7 +47,7 @@ def _repair(graph: Any, outer: Values, errors: list[KernelError]) -> None:
     graph.node.extend(nodes)
 
 
-def _normalised(node: Any, values: Values) -> list[Any]:
+def _normalised(node: NodeProto, values: Values) -> list[NodeProto]:
     """Divide by the norm along the axis, or by 1 where the norm is 0."""
     source, add = node.input[0], Nodes(node)
     dtype = values.dtype(source)
@@ -60,7 +59,7 @@ def _normalised(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _signs(node: Any, values: Values) -> list[Any]:
+def _signs(node: NodeProto, values: Values) -> list[NodeProto]:
     """Return NaN for NaN."""
     source = node.input[0]
     if values.element(source) not in FLOATS:
@@ -70,7 +69,7 @@ def _signs(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _powers(node: Any, values: Values) -> list[Any]:
+def _powers(node: NodeProto, values: Values) -> list[NodeProto]:
     """Compute powers of integers by squaring in wrapping integers; torch-mlir computes them in floats."""
     base, exponent = node.input
     kind = values.element(base)
@@ -92,7 +91,7 @@ def _powers(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _extremum_index(node: Any, values: Values) -> list[Any]:
+def _extremum_index(node: NodeProto, values: Values) -> list[NodeProto]:
     """Return the index of the first, or last, NaN if there is one: to ONNX it is both maximum and minimum."""
     source = node.input[0]
     if values.element(source) not in FLOATS:
@@ -113,7 +112,7 @@ def _extremum_index(node: Any, values: Values) -> list[Any]:
 HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
-def _softmax(node: Any, values: Values) -> list[Any]:
+def _softmax(node: NodeProto, values: Values) -> list[NodeProto]:
     """Round 16-bit floats after each operation of ONNX's definition, where torch-mlir rounds once; the sum is one."""
     source = node.input[0]
     if values.element(source) not in HALVES or values.version < 18:
@@ -126,7 +125,7 @@ def _softmax(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _in_fp32(node: Any, values: Values) -> list[Any]:
+def _in_fp32(node: NodeProto, values: Values) -> list[NodeProto]:
     """Compute in fp32 and round once, where torch-mlir rounds within."""
     kind = values.element(node.input[0])
     if kind not in HALVES:
@@ -141,7 +140,7 @@ def _in_fp32(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _backward_slice(node: Any, values: Values) -> list[Any]:
+def _backward_slice(node: NodeProto, values: Values) -> list[NodeProto]:
     """Gather along the axes of negative steps, which torch-mlir gives other sizes."""
     shape = values.shape(node.input[0])
     starts, ends, axes, steps = (values.constants.get(operand(node, position)) for position in (1, 2, 3, 4))
@@ -158,7 +157,7 @@ def _backward_slice(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _product_with_vector(node: Any, values: Values) -> list[Any]:
+def _product_with_vector(node: NodeProto, values: Values) -> list[NodeProto]:
     """Make a column of a vector behind a batch of matrices, and a row of one before it."""
     sizes = [values.sizes(name) for name in node.input]
     ranks = [len(operand_sizes) if operand_sizes is not None else 0 for operand_sizes in sizes]
@@ -173,7 +172,7 @@ def _product_with_vector(node: Any, values: Values) -> list[Any]:
     return add.nodes
 
 
-RULES: dict[str, Callable[[Any, Values], list[Any]]] = {
+RULES: dict[str, Rewrite] = {
     **CASTS, **DETECTION, **INDEXING, **LAYERS, **POOLS, **QUANTIZATION, **RECURRENCES, **RESIZES, **SAMPLES,
     **SELECTION, **TRANSFORMS,
     **dict.fromkeys(("Celu", "Elu", "Selu", "Softplus", "Mish", "HardSwish", "LogSoftmax", "Erf"), _in_fp32),

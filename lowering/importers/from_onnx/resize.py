@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, floor
-from typing import Any
 
 import numpy as np
 from onnx import NodeProto, TensorProto
 
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.importers.from_onnx.nodes import FLOATS, Nodes, Values, attribute_of, operand
+from mlirtri.lowering.importers.from_onnx.nodes import FLOATS, Nodes, Rewrite, Values, attribute_of, operand
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class _Taps:
         return np.array_equal(self.positions[0], np.arange(self.length))
 
 
-def _resized(node: NodeProto, values: Values) -> list[Any]:
+def _resized(node: NodeProto, values: Values) -> list[NodeProto]:
     source = node.input[0]
     shape = values.shape(source)
     if shape is None:
@@ -80,7 +79,7 @@ def _resized(node: NodeProto, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _of_run_time(node: NodeProto) -> list[Any]:
+def _of_run_time(node: NodeProto) -> list[NodeProto]:
     """Leave a tensor of run-time sizes to torch-mlir, but for the coordinates that it rounds."""
     if attribute_of(node, "coordinate_transformation_mode", b"half_pixel") == b"align_corners" and operand(node, 2):
         raise UnsupportedOperationError(
@@ -201,4 +200,4 @@ def _along(vector: np.ndarray, axis: int, rank: int) -> np.ndarray:
     return vector.reshape([-1 if position == axis else 1 for position in range(rank)])
 
 
-RESIZES: dict[str, Callable[[Any, Values], list[Any]]] = {"Resize": _resized}
+RESIZES: dict[str, Rewrite] = {"Resize": _resized}

@@ -6,7 +6,6 @@ Source of coordinates, reflections and taps: the ONNX operator specification, Gr
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from onnx import NodeProto
 
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Values, attribute_of
+from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Rewrite, Values, attribute_of
 
 _A = -0.75
 """The parameter of the cubic."""
@@ -22,7 +21,7 @@ _FIRST = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}
 """The taps of each mode, counted from the coordinate's floor."""
 
 
-def _sampled(node: NodeProto, values: Values) -> list[Any]:
+def _sampled(node: NodeProto, values: Values) -> list[NodeProto]:
     source, grid = node.input
     shape, grid_shape = values.shape(source), values.shape(grid)
     mode = attribute_of(node, "mode", b"linear").decode().removeprefix("bi")
@@ -158,4 +157,4 @@ class _Sampler:
         return self.add.constant(np.array(value, dtype or self.dtype))
 
 
-SAMPLES: dict[str, Callable[[Any, Values], list[Any]]] = {"GridSample": _sampled}
+SAMPLES: dict[str, Rewrite] = {"GridSample": _sampled}

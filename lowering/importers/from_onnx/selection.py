@@ -6,16 +6,14 @@ a size that depends on data.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
-from typing import Any
 
 import numpy as np
 from onnx import NodeProto, TensorProto
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.layers import static_shape
-from mlirtri.lowering.importers.from_onnx.nodes import FLOATS, Nodes, Values, attribute_of
+from mlirtri.lowering.importers.from_onnx.nodes import FLOATS, Nodes, Rewrite, Values, attribute_of
 
 INT64 = TensorProto.INT64
 MOST_COMPARED = 2**24
@@ -46,7 +44,7 @@ class Selection:
         return self.add("Slice", buffer, zero, self.count, where, result=result)
 
 
-def _nonzero(node: NodeProto, values: Values) -> list[Any]:
+def _nonzero(node: NodeProto, values: Values) -> list[NodeProto]:
     """Return the indices of the elements that are not zero, a row per axis."""
     shape = values.shape(node.input[0])
     if shape is None:
@@ -68,7 +66,7 @@ def _nonzero(node: NodeProto, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _compressed(node: NodeProto, values: Values) -> list[Any]:
+def _compressed(node: NodeProto, values: Values) -> list[NodeProto]:
     """Gather along an axis, or from all elements, what a condition selects; it may be shorter than the axis."""
     shape, (length,) = (static_shape(node, name, values) for name in node.input)
     add, source, axis = Nodes(node), node.input[0], attribute_of(node, "axis", None)
@@ -85,7 +83,7 @@ def _compressed(node: NodeProto, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _unique(node: NodeProto, values: Values) -> list[Any]:
+def _unique(node: NodeProto, values: Values) -> list[NodeProto]:
     """Return the distinct elements, or slices along an axis, with first indices, inverse indices and counts."""
     shape = static_shape(node, node.input[0], values)
     if 0 in shape:
@@ -207,6 +205,6 @@ def _compared_rows(add: Nodes, rows: str, length: int, size: int, is_float: bool
     return is_same, add("Or", is_less, add("And", is_odd, before))
 
 
-SELECTION: dict[str, Callable[[Any, Values], list[Any]]] = {
+SELECTION: dict[str, Rewrite] = {
     "NonZero": _nonzero, "Compress": _compressed, "Unique": _unique,
 }  # fmt: skip

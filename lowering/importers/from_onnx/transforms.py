@@ -5,21 +5,18 @@ Source of the transforms: the ONNX operator specification, DFT-20 and STFT-17.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 from onnx import NodeProto, TensorProto
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.layers import known, static_shape
-from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Values, attribute_of, operand
+from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Rewrite, Values, attribute_of, operand
 
 LONGEST = 1024
 """The longest transform that is a product with a matrix of all its coefficients."""
 
 
-def _fourier(node: NodeProto, values: Values) -> list[Any]:
+def _fourier(node: NodeProto, values: Values) -> list[NodeProto]:
     shape = static_shape(node, node.input[0], values)
     is_inverse, is_onesided = attribute_of(node, "inverse", 0), attribute_of(node, "onesided", 0)
     default = 1 if values.version < 20 else -2
@@ -101,7 +98,7 @@ def _product(
     return add("CastLike", results[0], like), add("CastLike", results[1], like)
 
 
-def _short_time(node: NodeProto, values: Values) -> list[Any]:
+def _short_time(node: NodeProto, values: Values) -> list[NodeProto]:
     shape = static_shape(node, node.input[0], values)
     shape = shape if len(shape) == 3 else [*shape, 1]
     step = int(known(node, 1, values, "step").item())
@@ -124,7 +121,7 @@ def _short_time(node: NodeProto, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _cumulative_product(node: NodeProto, values: Values) -> list[Any]:
+def _cumulative_product(node: NodeProto, values: Values) -> list[NodeProto]:
     """Multiply by what lies 1, 2, 4, … before: the scan of Hillis and Steele."""
     shape = static_shape(node, node.input[0], values)
     axis = int(known(node, 1, values, "axis").item()) % len(shape)
@@ -145,7 +142,7 @@ def _cumulative_product(node: NodeProto, values: Values) -> list[Any]:
     return add.nodes
 
 
-def _determinant(node: NodeProto, values: Values) -> list[Any]:
+def _determinant(node: NodeProto, values: Values) -> list[NodeProto]:
     """Eliminate below the diagonal with partial pivoting."""
     shape = static_shape(node, node.input[0], values)
     add, size = Nodes(node), shape[-1]
@@ -177,6 +174,6 @@ def _determinant(node: NodeProto, values: Values) -> list[Any]:
     return add.nodes
 
 
-TRANSFORMS: dict[str, Callable[[Any, Values], list[Any]]] = {
+TRANSFORMS: dict[str, Rewrite] = {
     "DFT": _fourier, "STFT": _short_time, "CumProd": _cumulative_product, "Det": _determinant,
 }  # fmt: skip

@@ -46,7 +46,7 @@ def inlined(graph: GraphProto, arguments: Sequence[str], prefix: str) -> tuple[l
     return nodes, [names.get(value.name, value.name) for value in copy.output]
 
 
-def unrolled_loop(node: NodeProto, values: Values) -> list[Any] | None:
+def unrolled_loop(node: NodeProto, values: Values) -> list[NodeProto] | None:
     """Return the iterations of a `Loop`, None if their number is not known."""
     body = attribute_of(node, "body", None)
     count, condition = (values.constants.get(operand(node, position)) for position in (0, 1))
@@ -78,7 +78,7 @@ def goes_on(body: Any, values: Values) -> bool:
     return name == body.input[1].name or bool(name in inner.constants and inner.constants[name].item())
 
 
-def unrolled_scan(node: NodeProto, values: Values) -> list[Any] | None:
+def unrolled_scan(node: NodeProto, values: Values) -> list[NodeProto] | None:
     """Return the iterations of a `Scan`, None if their number is not known."""
     body, scans = attribute_of(node, "body", None), attribute_of(node, "num_scan_inputs", 1)
     state = len(node.input) - scans
@@ -121,7 +121,7 @@ def _finished(
     return add.nodes
 
 
-def branch_of(node: NodeProto, values: Values) -> list[Any] | None:
+def branch_of(node: NodeProto, values: Values) -> list[NodeProto] | None:
     """Return the nodes of the branch that an `If` takes, None if it is not known."""
     condition = values.constants.get(node.input[0])
     if condition is None:
@@ -136,7 +136,7 @@ def branch_of(node: NodeProto, values: Values) -> list[Any] | None:
     return nodes
 
 
-def _chosen(node: NodeProto) -> list[Any] | None:
+def _chosen(node: NodeProto) -> list[NodeProto] | None:
     """Choose between two branches of constants of the same shape by `Where`, which torch-mlir lowers."""
     branches = [attribute_of(node, name, None) for name in ("then_branch", "else_branch")]
     constants = [Values({}).within(branch).constants for branch in branches]

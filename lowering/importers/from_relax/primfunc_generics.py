@@ -204,7 +204,7 @@ class _Copy:
     """For each axis of the source: the axis of the output or None, the stride and the offset."""
     sizes: tuple[int, ...]
     """The shape of the output."""
-    padding: Expr = None
+    padding: Expr | None = None
     """The constant where the source is out of bounds."""
     bounds: frozenset[Bound] = frozenset()
     """The conditions under which the source is in bounds."""

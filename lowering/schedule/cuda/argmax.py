@@ -22,6 +22,8 @@ from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.tir.vectors import loaded, stored
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
+    Expr,
+    Node,
     PrimFunc,
     Schedule,
     TensorLoad,
@@ -93,7 +95,7 @@ def _values(statements: Sequence[Any], scratch: Sequence[Any]) -> list[Any]:
     contents: dict[Any, Any] = {}
     values = []
 
-    def content(load: Any) -> Any:
+    def content(load: TensorLoad) -> Any:
         return contents.get(load.source, load)
 
     for statement in statements:
@@ -109,11 +111,11 @@ def _is_any(buffer: Buffer, buffers: Sequence[Any]) -> bool:
     return any(buffer.same_as(other) for other in buffers)
 
 
-def _term(value: Any, target: Any, targets: Sequence[Any]) -> Any:
+def _term(value: Expr, target: Any, targets: Sequence[Any]) -> Any:
     """Return the value selected in place of the result so far; None for values that are computed, not selected."""
     leaves: list[Any] = []
 
-    def visit(node: Any) -> None:
+    def visit(node: Node) -> None:
         if isinstance(node, tirx.Select):
             visit(node.true_value)
             visit(node.false_value)
@@ -132,12 +134,12 @@ def _is_of_terms(selection: Selection) -> bool:
     return not any(depends_on(_with_terms(value, selection, names), variables) for value in selection.values)
 
 
-def _with_terms(value: Any, selection: Selection, names: Sequence[Any]) -> Any:
+def _with_terms(value: Expr, selection: Selection, names: Sequence[Any]) -> Any:
     pairs = sorted(zip(selection.terms, names, strict=True), key=lambda pair: isinstance(pair[0], tirx.Var))
     # Variables last: other terms are matched by them.
     for term, name in pairs:
 
-        def visit(node: Any, term: Any = term, name: Any = name) -> Any:
+        def visit(node: Node, term: Expr = term, name: Any = name) -> Any:
             return name if structural_equal(node, term) else node
 
         value = structural_map(value, (type(term), visit), order="post")
@@ -172,7 +174,7 @@ class _Writer:
         accumulators = [(buffer, [index(0)]) for buffer in registers]
         row = axis_values(self.selection.spatial, thread.row)
 
-        def element(position: Any) -> list[Any]:
+        def element(position: Expr) -> list[Any]:
             point = {**row, **axis_values(self.selection.reduced, position)}
             terms = [replaced(term, point) for term in self.selection.terms]
             names = [tirx.Var("term", term.ty) for term in terms]
@@ -197,7 +199,7 @@ class _Writer:
         registers = {buffer: register(buffer.name, str(buffer.dtype)) for buffer in self.selection.scratch}
         elements = dict(zip(self.selection.targets, so_far, strict=True))
 
-        def read(node: Any) -> Any:
+        def read(node: Node) -> Any:
             if node.source in registers:
                 return loaded(registers[node.source], [index(0)], node.source.dtype)
             return loaded(*elements[node.source], node.source.dtype) if node.source in elements else node

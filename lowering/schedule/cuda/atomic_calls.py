@@ -16,7 +16,16 @@ from typing import Any
 from mlirtri.lowering.schedule.cuda.instructions import CALL
 from mlirtri.lowering.tir.primfunc import buffer as declare
 from mlirtri.lowering.tir.statements import index, nodes_in, sequence
-from mlirtri.lowering.toolchain.tvm_names import Stmt, TensorLoad, structural_equal, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    Node,
+    Stmt,
+    TensorLoad,
+    structural_equal,
+    structural_map,
+    tirx,
+)
 
 ATOMIC = "mlirtri.atomic"
 """Attribute around a store whose value loads the element that it writes, and around one before that keeps it."""
@@ -59,7 +68,7 @@ def is_supported(dtype: str) -> bool:
     }
 
 
-def function_of(store: Any) -> AtomicFunction | None:
+def function_of(store: Stmt) -> AtomicFunction | None:
     """Return the function that computes an update of an element; None where CUDA has none."""
     dtype = str(store.buffer.dtype)
     value = _narrow(store.value, dtype)
@@ -77,16 +86,16 @@ def function_of(store: Any) -> AtomicFunction | None:
     return AtomicFunction(name, -operand if isinstance(value, tirx.Sub) else operand)
 
 
-def _is_element(node: Any, store: Any) -> bool:
+def _is_element(node: Node, store: Stmt) -> bool:
     node = _narrow(node, str(store.buffer.dtype))
     return isinstance(node, TensorLoad) and node.source.same_as(store.buffer)
 
 
-def _loads(node: Any, buffer: Any) -> bool:
+def _loads(node: Node, buffer: Buffer) -> bool:
     return any(load.source.same_as(buffer) for load in nodes_in(node, TensorLoad))
 
 
-def _narrow(value: Any, dtype: str) -> Any:
+def _narrow(value: Expr, dtype: str) -> Any:
     """Return what is cast to a wider dtype and back: sums of integers wrap, and sums of two halves round once."""
     while isinstance(value, tirx.Cast) and _is_exact(str(value.value.ty.dtype), dtype):
         value = value.value
@@ -103,7 +112,7 @@ def _bits(dtype: str) -> int:
     return int(dtype.lstrip("uint"))
 
 
-def _as(value: Any, dtype: str, wraps: bool) -> Any:
+def _as(value: Expr, dtype: str, wraps: bool) -> Any:
     """Return an operand in the dtype of the element, whose upper bits may be cut off; None where it has more digits."""
     inner = _narrow(value, dtype)
     if str(inner.ty.dtype) == dtype:
@@ -122,7 +131,7 @@ def atomic_call(update: Stmt) -> Any:
     return tirx.Evaluate(call) if kept is None else tirx.BufferStore(kept, call, [index(0)])
 
 
-def _call(buffer: Any, indices: Any, function: AtomicFunction) -> Any:
+def _call(buffer: Buffer, indices: Any, function: AtomicFunction) -> Any:
     dtype = str(buffer.dtype)
     arguments = (tirx.address_of(tirx.BufferLoad(buffer, indices)), function.operand)
     if dtype not in _LONG:
@@ -133,7 +142,7 @@ def _call(buffer: Any, indices: Any, function: AtomicFunction) -> Any:
     return tirx.call_intrin(dtype, CALL, name, *arguments, code)
 
 
-def _replacing(store: Any, kept: Any) -> Any:
+def _replacing(store: Stmt, kept: Any) -> Any:
     """Return a loop that replaces an element until no other thread has changed it meanwhile."""
     dtype, bits = str(store.buffer.dtype), int(store.buffer.dtype.bits)
     word = f"uint{bits}"
@@ -141,22 +150,22 @@ def _replacing(store: Any, kept: Any) -> Any:
     done = declare("done", [1], "int32", "local")
     at, zero = tirx.address_of(tirx.BufferLoad(store.buffer, store.indices)), tirx.IntImm(word, 0)
 
-    def load(buffer: Any) -> Any:
+    def load(buffer: Buffer) -> Any:
         return tirx.BufferLoad(buffer, [index(0)])
 
-    def put(buffer: Any, value: Any) -> Any:
+    def put(buffer: Buffer, value: Expr) -> Any:
         return tirx.BufferStore(buffer, value, [index(0)])
 
     def replaced_by(expected: Any, desired: Any) -> Any:
         code = _REPLACE.format(head=_HEAD, bits=bits, word=_WORDS[bits])
         return tirx.call_intrin(word, CALL, f"mlirtri_replace_{bits}", at, expected, desired, code)
 
-    def bits_of(value: Any) -> Any:
+    def bits_of(value: Expr) -> Any:
         return value if str(value.ty.dtype) == word else tirx.reinterpret(word, value)
 
     before = load(assumed) if dtype == word else tirx.reinterpret(dtype, load(assumed))
 
-    def element(node: Any) -> Any:
+    def element(node: Node) -> Any:
         is_it = node.source.same_as(store.buffer) and all(map(structural_equal, node.indices, store.indices))
         return before if is_it else node
 
@@ -180,7 +189,7 @@ def _replacing(store: Any, kept: Any) -> Any:
 def with_calls(statement: Stmt) -> Any:
     """Return a thread's statement with calls of atomic functions for the updates that are marked."""
 
-    def call(node: Any) -> Any:
+    def call(node: Node) -> Any:
         return atomic_call(node.body) if node.attr_key == ATOMIC else node
 
     return structural_map(statement, (tirx.AttrStmt, call), order="post")

@@ -29,7 +29,15 @@ from mlirtri.lowering.schedule.cuda.fragments import term_of
 from mlirtri.lowering.tir.linear_forms import range_of
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, new_buffer, nodes_in, sequence, with_body
 from mlirtri.lowering.tir.tiles import replaced
-from mlirtri.lowering.toolchain.tvm_names import Stmt, TensorLoad, structural_equal, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    Stmt,
+    TensorLoad,
+    structural_equal,
+    structural_map,
+    tirx,
+)
 
 
 def with_atomics(statement: Stmt, around: Ranges = (), in_block: bool = False) -> Any:
@@ -41,7 +49,7 @@ def with_atomics(statement: Stmt, around: Ranges = (), in_block: bool = False) -
     return _Loops(scalars, in_block).visit(statement, around)
 
 
-def atomic_blocks(loops: Sequence[Any], body: Any) -> tuple[list[Any], Any]:
+def atomic_blocks(loops: Sequence[Any], body: Stmt) -> tuple[list[Any], Any]:
     """Return the loops over blocks, marked parallel, and the body with atomic updates; as they are where that fails."""
     updates = _Updates(is_declared=True, returns=False)
     changed = _updated(loops, (), updates) if loops else None
@@ -58,7 +66,7 @@ class _Loops:
     """Numbers that loops carry: sums of floats in them are not atomic, which would lose digits."""
     in_block: bool
 
-    def visit(self, statement: Any, around: Ranges) -> Any:
+    def visit(self, statement: Stmt, around: Ranges) -> Any:
         if not isinstance(statement, tirx.For):
             return with_parts(statement, lambda part: self.visit(part, around))
         if is_parallel(statement, around):
@@ -71,7 +79,7 @@ class _Loops:
                 return marked(with_body(statement, body))
         return with_body(statement, self.visit(statement.body, (*around, range_of(statement, {}))))
 
-    def _loses_digits(self, store: Any) -> bool:
+    def _loses_digits(self, store: Stmt) -> bool:
         return store.buffer in self.scalars and "int" not in str(store.buffer.dtype)
 
 
@@ -128,7 +136,7 @@ class _Updates:
     tickets: dict[Any, Any] = field(default_factory=dict)
     """By variable that holds what an element was before, its update."""
 
-    def visit(self, statement: Any) -> Any:
+    def visit(self, statement: Stmt) -> Any:
         if isinstance(statement, tirx.BufferStore) and statement.buffer in self.buffers:
             return self._marked(statement)
         if isinstance(statement, tirx.SeqStmt):
@@ -148,7 +156,7 @@ class _Updates:
         if any(depends_on(node, self.buffers) for node in nodes):
             raise _NoUpdateError
 
-    def _marked(self, store: Any, before: Any = None) -> Any:
+    def _marked(self, store: Stmt, before: Any = None) -> Any:
         """Return an update as it is marked; `before` is a number that takes what the element was before."""
         self._refuse(*store.indices)
         own = self._own_loads(store.value)
@@ -169,7 +177,7 @@ class _Updates:
                 done.append(self.visit(first))
         return sequence(*done)
 
-    def _own_loads(self, value: Any) -> list[Any]:
+    def _own_loads(self, value: Expr) -> list[Any]:
         return [load for load in loads_in(value) if load.source in self.buffers]
 
     def _with_read_inside(self, read: Any, element: Any, statements: list[Any]) -> list[Any]:
@@ -216,7 +224,7 @@ class _Updates:
         """Return whether the updates give the same numbers in any order: those of integers."""
         return self.are_commutative() and all("int" in str(store.buffer.dtype) for store in self.stores)
 
-    def is_ticketed(self, buffer: Any, body: Any, loops: Sequence[Any]) -> bool:
+    def is_ticketed(self, buffer: Buffer, body: Stmt, loops: Sequence[Any]) -> bool:
         """Return whether one statement stores to an array, at an index that a counter gave this iteration alone."""
         stores = [store for store in nodes_in(body, tirx.BufferStore) if store.buffer.same_as(buffer)]
         if len(stores) != 1 or not self.is_declared:
@@ -234,21 +242,21 @@ class _Updates:
         return is_step and is_only and fixed and int(function.operand) > 0
 
 
-def _is_element(load: Any, store: Any) -> bool:
+def _is_element(load: TensorLoad, store: Stmt) -> bool:
     """Return whether a load is of the element that a store writes."""
     pairs = zip(load.indices, store.indices, strict=False)
     return load.source.same_as(store.buffer) and all(structural_equal(one, other) for one, other in pairs)
 
 
-def _stores_to(statement: Any, load: Any) -> bool:
+def _stores_to(statement: Stmt, load: TensorLoad) -> bool:
     return isinstance(statement, tirx.BufferStore) and _is_element(load, statement)
 
 
-def _is_of_scalar(statement: Any) -> bool:
+def _is_of_scalar(statement: Stmt) -> bool:
     return isinstance(statement, tirx.BufferStore) and is_scalar(statement.buffer)
 
 
-def _resolved(expression: Any, body: Any) -> Any:
+def _resolved(expression: Expr, body: Stmt) -> Any:
     """Return an index with the values of names and numbers in it that are stored once."""
     scalars = {node.buffer for node in nodes_in(body, tirx.AllocBuffer) if is_scalar(node.buffer)}
     stores = [store for store in nodes_in(body, tirx.BufferStore) if store.buffer in scalars]
@@ -264,7 +272,7 @@ def _resolved(expression: Any, body: Any) -> Any:
     return expression
 
 
-def _source(position: Any) -> Any:
+def _source(position: Expr) -> Any:
     """Return the variable that an index is, but for its limits: ``max(min(where(x < 0, x + n, x), n - 1), 0)``."""
     while isinstance(position, tirx.Max | tirx.Min) and isinstance(position.b, tirx.IntImm):
         position = position.a

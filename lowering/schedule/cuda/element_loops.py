@@ -40,6 +40,8 @@ from mlirtri.lowering.tir.tiles import at_least, at_most, quotient, remainder, r
 from mlirtri.lowering.toolchain.tvm_names import (
     IMPERATIVE,
     PARALLEL,
+    Buffer,
+    Expr,
     IRModule,
     PrimFunc,
     SBlock,
@@ -73,7 +75,7 @@ def element_loops(function: PrimFunc, target: Target) -> Schedule | None:
 class _Offload:
     """Statements of the host, and the kernels that they launch."""
 
-    def __init__(self, body: Any) -> None:
+    def __init__(self, body: Stmt) -> None:
         self.names: dict[Any, Any] = {}
         """By variable that the host cannot read, the element of device memory that holds its value."""
         self.values: dict[Any, Any] = {}
@@ -109,7 +111,7 @@ class _Offload:
                 serial.append(statement)
         yield from _one_thread(serial, guards)
 
-    def _check_size(self, buffer: Any) -> None:
+    def _check_size(self, buffer: Buffer) -> None:
         """Refuse an array that the host cannot allocate."""
         if any(reads_memory(size) or depends_on(size, list(self.names)) for size in buffer.shape):
             raise UnsupportedOperationError(
@@ -117,11 +119,11 @@ class _Offload:
                 help="use a size that is known at compile time",
             )
 
-    def _is_number(self, statement: Any) -> bool:
+    def _is_number(self, statement: Stmt) -> bool:
         is_store = isinstance(statement, tirx.BufferStore) and statement.buffer in self._numbers
         return is_store and _is_of_host(statement.value)
 
-    def _renamed(self, statement: Any) -> Any:
+    def _renamed(self, statement: Stmt) -> Any:
         if not (self.names or self.values):
             return statement
         variable = (tirx.Var, lambda node: self.names.get(node, node))
@@ -134,7 +136,7 @@ class _Offload:
         self.names[binding.var] = tirx.BufferLoad(buffer, [index(0)])
         return tirx.AllocBuffer(buffer), tirx.BufferStore(buffer, binding.value, [index(0)])
 
-    def _offloaded(self, statement: Any, guards: tuple[Any, ...]) -> Iterator[Any]:
+    def _offloaded(self, statement: Stmt, guards: tuple[Any, ...]) -> Iterator[Any]:
         if isinstance(statement, tirx.IfThenElse) and _is_of_host(statement.condition):
             arms = [
                 None if arm is None else sequence(*self.statements(_flat(arm), guards))
@@ -166,7 +168,7 @@ class _Offload:
                 yield from self.statements(_flat(arm), (*guards, guard))
 
 
-def _is_constant_array(statement: Any) -> bool:
+def _is_constant_array(statement: Stmt) -> bool:
     return isinstance(statement, tirx.AllocBuffer) and all(
         isinstance(size, tirx.IntImm) for size in statement.buffer.shape
     )
@@ -191,7 +193,7 @@ def _is_offloaded(statement: Stmt) -> bool:
     return PARALLEL in statement.annotations or _is_of_host(statement.extent)
 
 
-def _is_of_host(expression: Any) -> bool:
+def _is_of_host(expression: Expr) -> bool:
     """Return whether sizes and constants give an expression; not by a division that has to be guarded."""
     divisions = nodes_in(expression, tirx.FloorDiv, tirx.FloorMod, tirx.Div, tirx.Mod)
     return not reads_memory(expression) and all(_is_positive(node.b) for node in divisions)
@@ -208,7 +210,7 @@ def _one_thread(statements: Sequence[Any], guards: tuple[Any, ...]) -> Iterator[
         yield _launch(sequence(*statements), 1, 1, guards, tirx.Var("thread", "int64"), tirx.Var("block", "int64"))
 
 
-def _grid_stride(loop: Any, guards: tuple[Any, ...]) -> Any:
+def _grid_stride(loop: Stmt, guards: tuple[Any, ...]) -> Any:
     """Return the launch of a parallel loop, of several where each only contains the next."""
     loops, body = _nest(loop)
     thread, block, step = (tirx.Var(name, "int64") for name in ("thread", "block", "step"))
@@ -234,7 +236,7 @@ def _grid_stride(loop: Any, guards: tuple[Any, ...]) -> Any:
     return _launch(body, blocks, THREADS, guards, thread, block)
 
 
-def _row_blocks(loop: Any, guards: tuple[Any, ...]) -> Any:
+def _row_blocks(loop: Stmt, guards: tuple[Any, ...]) -> Any:
     """Return the launch of a parallel loop over rows, with a block for each long one; None for others."""
     thread, block, step = (tirx.Var(name, "int64") for name in ("thread", "block", "step"))
     rows = divided_row(loop) if _is_counted(loop) and len(_nest(loop)[0]) == 1 else None
@@ -269,11 +271,11 @@ def _size(extent: Any) -> Any:
     return extent if isinstance(extent, tirx.Var) else tirx.max(extent, index(0))
 
 
-def _is_counted(loop: Any) -> bool:
+def _is_counted(loop: Stmt) -> bool:
     return LARGEST_EXTENT not in loop.annotations and _is_of_host(loop.extent)
 
 
-def _nest(loop: Any) -> tuple[list[Any], Any]:
+def _nest(loop: Stmt) -> tuple[list[Any], Any]:
     """Return a parallel loop with those that it consists of, as far as the host knows their extents, and the body."""
     loops, body = [loop], loop.body
     while isinstance(body, tirx.For) and PARALLEL in body.annotations and _is_counted(loop):
@@ -286,14 +288,14 @@ def _nest(loop: Any) -> tuple[list[Any], Any]:
     return loops, body
 
 
-def _launch(body: Any, blocks: Any, threads: int, guards: tuple[Any, ...], thread: Any, block: Any) -> Any:
+def _launch(body: Stmt, blocks: Any, threads: int, guards: tuple[Any, ...], thread: Any, block: Any) -> Any:
     for guard in reversed(guards):
         body = tirx.IfThenElse(guard, body, None)
     body = _in_registers(with_calls(_without_names_of_functions(body)))
     return bound(block, blocks, "blockIdx.x", bound(thread, threads, "threadIdx.x", body))
 
 
-def _without_names_of_functions(statement: Any) -> Any:
+def _without_names_of_functions(statement: Stmt) -> Any:
     """Return the statement with other names for its values: ``double sqrt = sqrt(x)`` is no CUDA."""
     names = {
         node.var: tirx.Var(f"{node.var.name}_value", node.var.ty) for node in nodes_in(statement, tirx.Bind, tirx.Let)
@@ -301,7 +303,7 @@ def _without_names_of_functions(statement: Any) -> Any:
     return replaced(statement, names) if names else statement
 
 
-def _in_registers(statement: Any) -> Any:
+def _in_registers(statement: Stmt) -> Any:
     """Return the statement with the arrays that it allocates in the memory of each thread."""
     local: dict[Any, Any] = {}
     for allocation in nodes_in(statement, tirx.AllocBuffer):
@@ -317,5 +319,5 @@ def _in_registers(statement: Any) -> Any:
     return with_buffers(statement, local) if local else statement
 
 
-def _elements(buffer: Any) -> int:
+def _elements(buffer: Buffer) -> int:
     return prod(int(size) for size in buffer.shape)

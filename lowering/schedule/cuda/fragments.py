@@ -26,6 +26,9 @@ from mlirtri.lowering.tir.tiles import for_loop, replaced
 from mlirtri.lowering.toolchain.tvm_names import (
     LOCATION,
     PARALLEL,
+    Expr,
+    Node,
+    Stmt,
     TensorLoad,
     ir,
     structural_equal,
@@ -79,7 +82,7 @@ class Reduction:
     def combined(self, one: Any, other: Any) -> Any:
         """Return the combination of two values."""
 
-        def load(node: Any) -> Any:
+        def load(node: Node) -> Any:
             return one if node.source.same_as(self.carried) else node
 
         marked = _with(self.value, self.term, other)
@@ -99,11 +102,11 @@ class Fragments:
         self.layouts[tile] = layout
         self.registers[tile] = declare(tile.name, [layout.elements], str(tile.dtype), "local")
 
-    def touched_by(self, node: Any) -> list[Any]:
+    def touched_by(self, node: Node) -> list[Any]:
         """Return the tiles that a statement accesses."""
         return [tile for tile in self.layouts if depends_on(node, [tile])]
 
-    def mapped(self, statement: Any, thread: Any) -> Any:
+    def mapped(self, statement: Stmt, thread: Any) -> Any:
         """Return a statement that accesses tiles in registers, as one thread of the block runs it."""
         tiles = self.touched_by(statement)
         nest = _elementwise(statement, tiles)
@@ -112,7 +115,7 @@ class Fragments:
         reduction = _reduction(statement, tiles[0])
         return None if reduction is None else self._rows(reduction, tiles[0], thread)
 
-    def _elements(self, nest: _Nest, layout: Layout, thread: Any, statement: Any) -> Any:
+    def _elements(self, nest: _Nest, layout: Layout, thread: Any, statement: Stmt) -> Any:
         def element(down: Any, across: Any, below: Any, lane: Any) -> Any:
             row, column = _position(layout, thread, down, across, below, lane)
             number = _number(layout, down, across, below, lane)
@@ -128,7 +131,7 @@ class Fragments:
         parts = (written.loop_var, written.min, written.extent, written.kind, written.body, None)
         return tirx.For(*parts, {**dict(written.annotations), **location})
 
-    def _in_registers(self, node: Any, number: Any) -> Any:
+    def _in_registers(self, node: Node, number: Any) -> Any:
         def load(each: Any) -> Any:
             registers = self.registers.get(each.source)
             return each if registers is None else tirx.BufferLoad(registers, [number])
@@ -222,7 +225,7 @@ class _Nest:
     """Variables that have to be below an extent."""
 
 
-def _elementwise(statement: Any, tiles: Sequence[Any]) -> _Nest | None:
+def _elementwise(statement: Stmt, tiles: Sequence[Any]) -> _Nest | None:
     """Return a nest of two parallel loops in which the tiles are accessed at their own row and column; else None."""
     loops, body = [], statement
     while len(loops) < 2 and isinstance(body, tirx.For) and PARALLEL in body.annotations:
@@ -245,17 +248,17 @@ def _elementwise(statement: Any, tiles: Sequence[Any]) -> _Nest | None:
     return _Nest(row, column, body, tuple(bounds))
 
 
-def _accesses_of(body: Any, tiles: Sequence[Any]) -> list[list[Any]]:
+def _accesses_of(body: Stmt, tiles: Sequence[Any]) -> list[list[Any]]:
     kept = set(tiles)
     loads = [list(load.indices) for load in loads_in(body) if load.source in kept]
     return loads + [list(store.indices) for store in nodes_in(body, tirx.BufferStore) if store.buffer in kept]
 
 
-def _is(expression: Any, number: int) -> bool:
+def _is(expression: Expr, number: int) -> bool:
     return isinstance(expression, tirx.IntImm) and int(expression) == number
 
 
-def _reduction(statement: Any, tile: Any) -> Reduction | None:
+def _reduction(statement: Stmt, tile: Any) -> Reduction | None:
     """Return the reduction of each row of a tile that a parallel loop is; None for any other statement."""
     size = [int(extent) for extent in tile.shape]
     is_rows = isinstance(statement, tirx.For) and PARALLEL in statement.annotations and _is(statement.extent, size[0])
@@ -288,10 +291,10 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one.same_as(other))
 
 
-def term_of(value: Any, carried: Any) -> Any:
+def term_of(value: Expr, carried: Any) -> Any:
     """Return what a sum adds to `carried`, or what a maximum or minimum compares it with; None for other values."""
 
-    def is_carried(node: Any) -> bool:
+    def is_carried(node: Node) -> bool:
         return isinstance(node, TensorLoad) and node.source.same_as(carried)
 
     if isinstance(value, tirx.Add | tirx.Max | tirx.Min):
@@ -319,7 +322,7 @@ def term_of(value: Any, carried: Any) -> Any:
     return terms[0] if is_order(condition) else None
 
 
-def _choice(value: Any) -> tuple[Any, Any, Any] | None:
+def _choice(value: Expr) -> tuple[Any, Any, Any] | None:
     if isinstance(value, tirx.Select):
         return value.condition, value.true_value, value.false_value
     if isinstance(value, ir.Call) and str(getattr(value.op, "name", "")).endswith("if_then_else"):
@@ -327,12 +330,12 @@ def _choice(value: Any) -> tuple[Any, Any, Any] | None:
     return None
 
 
-def _with(value: Any, term: Any, other: Any) -> Any:
+def _with(value: Expr, term: Expr, other: Any) -> Any:
     """Return an expression with `other` in place of a part of it."""
     return structural_map(value, (type(term), lambda node: other if structural_equal(node, term) else node))
 
 
-def _inlined(term: Any, names: Sequence[Any]) -> Any:
+def _inlined(term: Expr, names: Sequence[Any]) -> Any:
     for name in reversed(names):
         term = replaced(term, {name.var: name.value})
     return term
@@ -348,7 +351,7 @@ class Uses:
     reduced: set[Any] = field(default_factory=set)
     """Tiles whose rows are reduced."""
 
-    def visit(self, node: Any) -> None:
+    def visit(self, node: Node) -> None:
         """Note the uses in a statement of the block, prepared, whose products are finished."""
         if isinstance(node, tirx.AttrStmt):
             if node.attr_key != FINISHED:
@@ -365,13 +368,13 @@ class Uses:
         elif not isinstance(node, tirx.AllocBuffer):
             self._leaf(node)
 
-    def _around(self, node: Any, value: Any, parts: Sequence[Any]) -> None:
+    def _around(self, node: Node, value: Expr, parts: Sequence[Any]) -> None:
         self._reject([tile for tile in self.results if depends_on(value, [tile])], node)
         for part in parts:
             if part is not None:
                 self.visit(part)
 
-    def _leaf(self, node: Any) -> None:
+    def _leaf(self, node: Node) -> None:
         tiles = [tile for tile in self.results if depends_on(node, [tile])]
         if not tiles or _elementwise(node, tiles) is not None:
             return
@@ -380,6 +383,6 @@ class Uses:
         else:
             self._reject(tiles, node)
 
-    def _reject(self, tiles: Sequence[Any], node: Any) -> None:
+    def _reject(self, tiles: Sequence[Any], node: Node) -> None:
         for tile in tiles:
             self.rejected.setdefault(tile, node)

@@ -9,7 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.toolchain.tvm_names import Buffer, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    tirx,
+)
 
 FIRST_ARCHITECTURE = 80
 """The first `sm_` number with asynchronous copies and fragments of bf16."""
@@ -102,7 +106,7 @@ def copy(count: int, target: Any, source: Any, is_present: Any) -> Any:
     return _call(f"mlirtri_copy_{count}", code, target, tirx.address_of(source), present)
 
 
-def put(target: Any, value: Any) -> Any:
+def put(target: Any, value: Expr) -> Any:
     """Store to shared memory, hidden from TVM."""
     dtype = str(value.ty.dtype)
     name = "float" if dtype == "float32" else f"{dtype}_t"
@@ -113,7 +117,7 @@ EXCHANGED = {"float32": "float", "int32": "int"}
 """CUDA's names of the dtypes that threads exchange."""
 
 
-def exchange(value: Any, distance: int) -> Any:
+def exchange(value: Expr, distance: int) -> Any:
     """Replace a thread's value, a buffer of one element, by that of the thread of its warp `distance` bits away."""
     dtype = str(value.dtype)
     code = _EXCHANGE.format(function=_FUNCTION, dtype=dtype, ctype=EXCHANGED[dtype], distance=distance)
@@ -151,7 +155,7 @@ def barrier() -> Any:
     return tirx.Evaluate(tirx.call_intrin("void", "tirx.tvm_storage_sync", "shared"))
 
 
-def address(buffer: Buffer, offset: Any, count: int) -> Any:
+def address(buffer: Buffer, offset: Expr, count: int) -> Any:
     """Return the address of `count` elements of shared memory or registers.
 
     All are marked as read: TVM would put a barrier of its own behind a write.

@@ -18,6 +18,7 @@ from mlirtri.lowering.schedule.cuda.tile_statements import with_buffers
 from mlirtri.lowering.tir.statements import index, nodes_in
 from mlirtri.lowering.toolchain.tvm_names import (
     Analyzer,
+    Node,
     Range,
     Stmt,
     TensorLoad,
@@ -42,7 +43,7 @@ def with_largest_sizes(statement: Stmt) -> Any:
         for buffer, shape in bounds.shapes.items()
     }
 
-    def annotated(loop: Any) -> Any:
+    def annotated(loop: Stmt) -> Any:
         if (most := bounds.extents.get(loop.loop_var)) is None:
             return loop
         annotations = {**dict(loop.annotations), LARGEST_EXTENT: most}
@@ -64,17 +65,17 @@ class _Bounds:
         rules = [(tirx.Bind, self._name), (tirx.For, self._enter), (tirx.AllocBuffer, self._allocate)]
         structural_walk(statement, rules, order="pre")
 
-    def _name(self, node: Any) -> None:
+    def _name(self, node: Node) -> None:
         is_load = isinstance(node.value, TensorLoad)
         self._analyzer.bind(node.var, self._values.get(node.value.source, node.value) if is_load else node.value)
 
-    def _enter(self, node: Any) -> None:
+    def _enter(self, node: Node) -> None:
         self._analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent))
         largest = self._largest(node.extent)
         if not isinstance(node.extent, tirx.IntImm) and largest < UNBOUNDED:
             self.extents[node.loop_var] = largest
 
-    def _allocate(self, node: Any) -> None:
+    def _allocate(self, node: Node) -> None:
         shape = node.buffer.shape
         bounds = [max(1, self._largest(size)) for size in shape]
         if not all(isinstance(size, tirx.IntImm) for size in shape) and prod(bounds) <= MOST_ELEMENTS:

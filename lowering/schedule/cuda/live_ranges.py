@@ -23,10 +23,18 @@ from mlirtri.lowering.schedule.cuda.tile_statements import with_buffers
 from mlirtri.lowering.schedule.cuda.whole_copies import unguarded
 from mlirtri.lowering.tir.statements import depends_on, loads_in, nodes_in, sequence, with_body
 from mlirtri.lowering.tir.tiles import replaced
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Node,
+    Stmt,
+    TensorLoad,
+    structural_map,
+    structural_walk,
+    tirx,
+)
 
 
-def with_separate_buffers(statement: Any) -> Any:
+def with_separate_buffers(statement: Stmt) -> Any:
     """Return a block's statement with a buffer of its own for each live range of its temporary arrays."""
     if isinstance(statement, tirx.For):
         return with_body(statement, with_separate_buffers(statement.body))
@@ -38,7 +46,7 @@ def with_separate_buffers(statement: Any) -> Any:
     return sequence(*statements)
 
 
-def with_casts_at_use(statement: Any) -> Any:
+def with_casts_at_use(statement: Stmt) -> Any:
     """Return a block's statement whose tiles that only hold an argument in a wider dtype are cast where they are read.
 
     MLIR casts once what a loop reads in each iteration; tensor cores take the narrow elements.
@@ -46,7 +54,7 @@ def with_casts_at_use(statement: Any) -> Any:
     stored = Counter(store.buffer for store in nodes_in(statement, tirx.BufferStore))
     values: dict[Any, Nest] = {}
 
-    def note(node: Any) -> None:
+    def note(node: Node) -> None:
         allocated = [child.buffer for child in node.seq if isinstance(child, tirx.AllocBuffer)]
         for child in node.seq:
             nest = nest_of(child) if isinstance(child, tirx.For) else None
@@ -57,7 +65,7 @@ def with_casts_at_use(statement: Any) -> Any:
 
     structural_walk(statement, (tirx.SeqStmt, note))
 
-    def load(node: Any) -> Any:
+    def load(node: Node) -> Any:
         nest = values.get(node.source)
         if nest is None:
             return node
@@ -67,7 +75,7 @@ def with_casts_at_use(statement: Any) -> Any:
     return structural_map(_without(statement, values), (TensorLoad, load), order="post") if values else statement
 
 
-def _without(statement: Any, buffers: Mapping[Any, Any]) -> Any:
+def _without(statement: Stmt, buffers: Mapping[Any, Any]) -> Any:
     """Return the statement without some buffers and the statements that store to them."""
     if isinstance(statement, tirx.For):
         return with_body(statement, _without(statement.body, buffers))
@@ -92,7 +100,7 @@ def _is_cast_of_argument(nest: Nest, stored: Mapping[Any, int]) -> bool:
     return is_load and element.source not in stored and str(element.source.dtype) in NARROW
 
 
-def _separate(statements: Sequence[Any], buffer: Any) -> list[Any]:
+def _separate(statements: Sequence[Any], buffer: Buffer) -> list[Any]:
     """Return the statements with another buffer from each on that overwrites all of this one, but for the first."""
     result, current, is_used = [], buffer, False
     for statement in statements:
@@ -107,7 +115,7 @@ def _separate(statements: Sequence[Any], buffer: Any) -> list[Any]:
     return result
 
 
-def _overwrites(statement: Any, buffer: Any) -> bool:
+def _overwrites(statement: Stmt, buffer: Buffer) -> bool:
     nest = nest_of(statement) if isinstance(statement, tirx.For) else None
     if nest is None or nest.names or not nest.store.buffer.same_as(buffer) or not nest.reaches_all():
         return False

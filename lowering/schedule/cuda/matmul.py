@@ -41,7 +41,17 @@ from mlirtri.lowering.tir.primfunc import buffer
 from mlirtri.lowering.tir.products import Product, only_product
 from mlirtri.lowering.tir.statements import index, loads_in, nodes_in, sequence
 from mlirtri.lowering.tir.tiles import axis_values, ceil_div, for_loop, replaced, sized, zero_of
-from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, Schedule, Stmt, TensorLoad, ir, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Node,
+    PrimFunc,
+    SBlock,
+    Schedule,
+    Stmt,
+    TensorLoad,
+    ir,
+    structural_map,
+    tirx,
+)
 
 TOGETHER = 8
 """Rows of tiles processed column by column, so that concurrent blocks read the same operands."""
@@ -335,7 +345,7 @@ class TensorCoreKernel:
             memory: buffer(memory.name, (1,), bits_dtype(str(memory.dtype)), "local") for memory in contraction.private
         }
 
-        def load(node: Any) -> Any:
+        def load(node: Node) -> Any:
             if node.source in self.registers:
                 return tirx.BufferLoad(self.registers[node.source], [number])
             if node.source.same_as(contraction.result):

@@ -18,7 +18,14 @@ from mlirtri.lowering.tir.linear_forms import Linear, linear
 from mlirtri.lowering.tir.linear_forms import variable as of_variable
 from mlirtri.lowering.tir.statements import index, loads_in
 from mlirtri.lowering.tir.tiles import axis_values, for_loop, replaced, sized, zero_of
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
+    Node,
+    TensorLoad,
+    Var,
+    ir,
+    tirx,
+)
 
 PADDING = 16
 """Padding bytes between lines of a tile, so that eight lines are in different banks."""
@@ -183,13 +190,13 @@ class Operand:
         return bare if str(bare.ty.dtype) == other else tirx.reinterpret(other, bare)
 
 
-def _start(position: Any, variable: Any) -> Linear | None:
+def _start(position: Expr, variable: Var) -> Linear | None:
     """Return what an index has beside a variable that it advances with; None if it does not."""
     form = linear(position, {})
     return form - of_variable(variable) if form is not None and form.factor(variable) == 1 else None
 
 
-def _start_of_bound(condition: Any, variable: Any) -> Linear | None:
+def _start_of_bound(condition: Expr, variable: Var) -> Linear | None:
     """Return where a condition ``variable + … < bound`` begins to fail; None for any other condition."""
     if not isinstance(condition, tirx.LT):
         return None
@@ -228,6 +235,6 @@ def narrow(element: Any) -> tuple[str, Any] | None:
     return None
 
 
-def _is_reinterpret(node: Any, dtype: str) -> bool:
+def _is_reinterpret(node: Node, dtype: str) -> bool:
     is_call = isinstance(node, ir.Call) and str(getattr(node.op, "name", "")).endswith("reinterpret")
     return is_call and str(node.ty.dtype) == dtype

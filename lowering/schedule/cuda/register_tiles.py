@@ -19,7 +19,12 @@ from mlirtri.lowering.tir.primfunc import buffer
 from mlirtri.lowering.tir.products import only_product
 from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.tir.tiles import for_loop
-from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    PrimFunc,
+    Schedule,
+    Stmt,
+    tirx,
+)
 
 DOWN, ACROSS = 4, 8
 """The threads of a warp."""
@@ -151,7 +156,7 @@ class RegisterTileKernel(TensorCoreKernel):
             high, wide = row + self._kept(0, down), column + self._kept(1, across)
             return self._store(batch, high, wide, down * index(self.columns) + across)
 
-        def guarded(down: Any, across: Any, statement: Any) -> Any:
+        def guarded(down: Any, across: Any, statement: Stmt) -> Any:
             return self._guarded(statement, row + self._kept(0, down), column + self._kept(1, across))
 
         def vector(down: Any, group: Any) -> Any:
@@ -167,5 +172,5 @@ class RegisterTileKernel(TensorCoreKernel):
         return _unrolled("down", self.rows, line)
 
 
-def _unrolled(name: str, count: int, body: Any) -> Any:
+def _unrolled(name: str, count: int, body: Stmt) -> Any:
     return for_loop(name, count, body, tirx.ForKind.UNROLLED)

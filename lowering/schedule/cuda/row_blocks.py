@@ -19,7 +19,14 @@ from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, fi
 from mlirtri.lowering.schedule.cuda.fragments import Fragments
 from mlirtri.lowering.schedule.cuda.tile_statements import BlockStatements, with_buffers
 from mlirtri.lowering.tir.statements import buffer_like, index, nodes_in, plus, sequence, substituted
-from mlirtri.lowering.toolchain.tvm_names import PARALLEL, Stmt, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    PARALLEL,
+    Expr,
+    Stmt,
+    Var,
+    structural_map,
+    tirx,
+)
 
 THREADS = 128
 """Threads of a row."""
@@ -27,7 +34,7 @@ SHORTEST = 64
 """Elements of a row from which on several threads are faster than one."""
 
 
-def divided_row(loop: Any) -> tuple[Any, Any] | None:
+def divided_row(loop: Stmt) -> tuple[Any, Any] | None:
     """Return the body of a parallel loop with reductions for many threads, and the length of its rows; or None."""
     reductions = [inner for inner in nodes_in(loop.body, tirx.For) if PARALLEL not in inner.annotations]
     if not reductions or not all(map(_is_along_memory, reductions)):
@@ -44,7 +51,7 @@ def on_block(statement: Stmt, thread: Any) -> Any:
     return BlockStatements(thread, THREADS, [], "shared", Fragments()).written(statement)
 
 
-def _is_along_memory(loop: Any) -> bool:
+def _is_along_memory(loop: Stmt) -> bool:
     """Return whether a loop reduces contiguous elements, as many as are known at run time only."""
     if isinstance(loop.extent, tirx.IntImm) or contains_loops(loop.body) or loop.step is not None:
         return False
@@ -52,7 +59,7 @@ def _is_along_memory(loop: Any) -> bool:
     return fit.is_known and fit.share > 0 and sums_of(loop) is not None
 
 
-def _divided(loop: Any) -> Any:
+def _divided(loop: Stmt) -> Any:
     """Return a reduction on the threads of a block: their own partial results, which are combined in pairs."""
     sums: Sequence[Sum] = sums_of(loop) or ()
     thread, step = tirx.Var("lane", "int64"), tirx.Var("step", "int64")
@@ -83,7 +90,7 @@ def _load(scalar: Any) -> Any:
     return tirx.BufferLoad(scalar, [index(0)] * len(scalar.shape))
 
 
-def _stored(scalar: Any, value: Any) -> Any:
+def _stored(scalar: Any, value: Expr) -> Any:
     return tirx.BufferStore(scalar, value, [index(0)] * len(scalar.shape))
 
 
@@ -92,5 +99,5 @@ def _halved(part: Sum, partial: Any, lane: Any, half: int) -> Any:
     return tirx.BufferStore(partial, part.combine(*sums), [lane])
 
 
-def _on_threads(variable: Any, count: int, body: Any) -> Any:
+def _on_threads(variable: Var, count: int, body: Stmt) -> Any:
     return tirx.For(variable, index(0), index(count), tirx.ForKind.SERIAL, body, None, {PARALLEL: 1})

@@ -24,7 +24,13 @@ from mlirtri.lowering.tir.bfloat16_storage import wide_dtype
 from mlirtri.lowering.tir.primfunc import with_statements
 from mlirtri.lowering.tir.statements import index, new_buffer, sequence
 from mlirtri.lowering.tir.vectors import loaded, stored
-from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Schedule, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
+    IRModule,
+    PrimFunc,
+    Schedule,
+    tirx,
+)
 
 MAX_ROW_BYTES = 88 * 1024
 """Shared memory for rows with a given number of rows per block: devices since sm_80 allow as much on request."""
@@ -271,7 +277,7 @@ class CudaRowWriter(NestWriter):
             self.thread = thread
             registers = {n: self._register(n) for n in nests}
 
-            def element(position: Any) -> list[Any]:
+            def element(position: Expr) -> list[Any]:
                 terms = [(n, term_of(n, position)) for n in nests]
                 return [update for n, term in terms for update in self._accumulated(n, registers[n], term)]
 
@@ -286,7 +292,7 @@ class CudaRowWriter(NestWriter):
         self.phases.phase(body)
         return partial
 
-    def _accumulated(self, n: int, memory: Any, term: Any) -> list[Any]:
+    def _accumulated(self, n: int, memory: Any, term: Expr) -> list[Any]:
         """Return the statements that add a term, computed once, to a thread's own result."""
         name = tirx.Var("term", term.ty)
         mine = loaded(memory, [index(0)], self.plan.nests[n].target.dtype)

@@ -29,6 +29,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     PrimFunc,
     SBlock,
     Schedule,
+    Stmt,
     WalkResult,
     dlight,
     structural_map,
@@ -86,7 +87,7 @@ def _for_nvcc(schedule: Schedule) -> Schedule:
     return schedule if changed.same_as(body) else Schedule(schedule.mod["main"].with_body(changed))
 
 
-def _unrolled_by_nvcc(loop: Any) -> Any:
+def _unrolled_by_nvcc(loop: Stmt) -> Any:
     if not loop.annotations.get(UNROLL_AS_TEXT):
         return loop
     annotations = {**loop.annotations, UNROLL_AS_TEXT: False}
@@ -94,7 +95,7 @@ def _unrolled_by_nvcc(loop: Any) -> Any:
     return tirx.For(*parts, annotations, loop.step)
 
 
-def _without_bools(loop: Any) -> Any:
+def _without_bools(loop: Stmt) -> Any:
     """Return a plain loop for a vector of bools, for which TVM writes types that nvcc refuses."""
     if loop.kind != tirx.ForKind.VECTORIZED:
         return loop

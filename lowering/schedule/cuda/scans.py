@@ -25,6 +25,7 @@ from mlirtri.lowering.tir.statements import depends_on, index, loads_in, new_buf
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.tir.vectors import loaded, stored
 from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
     IRModule,
     PrimFunc,
     Schedule,
@@ -262,12 +263,12 @@ class _Writer:
             statements.append(tirx.IfThenElse(tirx.LT(position, index(self.length)), result, None))
         return statements
 
-    def _point(self, thread: Thread, position: Any) -> dict[Any, Any]:
+    def _point(self, thread: Thread, position: Expr) -> dict[Any, Any]:
         point: dict[Any, Any] = {axis.variable: index(0) for axis in self.scan.nest.axes}
         point |= {self.scan.along.variable: position, self.scan.later.variable: position}
         return point | axis_values(self.scan.lines, thread.row)
 
-    def _term(self, thread: Thread, position: Any) -> Any:
+    def _term(self, thread: Thread, position: Expr) -> Any:
         """Return an element, or the neutral one behind the line's end."""
         point = self._point(thread, position)
         value = replaced(self.scan.term, point)

@@ -30,7 +30,11 @@ from mlirtri.lowering.tir.contraction import Contraction, Values, multiply_add, 
 from mlirtri.lowering.tir.primfunc import buffer
 from mlirtri.lowering.tir.statements import index, loads_in, nodes_in, sequence
 from mlirtri.lowering.tir.tiles import for_loop
-from mlirtri.lowering.toolchain.tvm_names import structural_equal, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Stmt,
+    structural_equal,
+    tirx,
+)
 
 LEAST_STAGES, MOST_STAGES = 2, 4
 """Steps of a sum whose copies are in shared memory at once."""
@@ -47,7 +51,7 @@ class BlockBody:
 
 
 def with_tensor_cores(
-    statement: Any, thread: Any, threads: int, target: Target, scope: str, fragments: Fragments
+    statement: Stmt, thread: Any, threads: int, target: Target, scope: str, fragments: Fragments
 ) -> BlockBody:
     """Return a block's statement with its products of halves and int8 on tensor cores.
 
@@ -83,7 +87,7 @@ class _Writer:
     """Elements that the products need there."""
     finished: list[Finished] = field(default_factory=list)
 
-    def visit(self, statement: Any) -> Any:
+    def visit(self, statement: Stmt) -> Any:
         if isinstance(statement, tirx.For):
             body = self.visit(statement.body)
             parts = (statement.loop_var, statement.min, statement.extent, statement.kind, body)

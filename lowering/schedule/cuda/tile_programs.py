@@ -38,6 +38,7 @@ from mlirtri.lowering.tir.statements import index, location_of, nodes_in, sequen
 from mlirtri.lowering.tir.tiles import at_least, sized
 from mlirtri.lowering.toolchain.tvm_names import (
     PARALLEL,
+    Buffer,
     IRModule,
     PrimFunc,
     Range,
@@ -45,6 +46,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     SBlockRealize,
     Schedule,
     Stmt,
+    Var,
     tirx,
 )
 from mlirtri.lowering.toolchain.tvm_passes import span_of
@@ -134,7 +136,7 @@ class _Block:
     others: tuple[Any, ...]
 
 
-def _block(body: Any, numbers: Sequence[Any], block: _Block) -> Any:
+def _block(body: Stmt, numbers: Sequence[Any], block: _Block) -> Any:
     """Return the statement of a thread of a block; raises `UnsupportedOperationError` where its tiles have no room."""
     thread, threads, target = block.thread, block.threads, block.target
     ranges = tuple(range_of(loop, {}) for loop in (*block.blocks, *block.others))
@@ -177,7 +179,7 @@ class _Conflict:
 _ONE_KIND = "add products of tiles of one dtype to it, and others to a tile of their own; else use smaller blocks"
 
 
-def _fragments(statement: Any, block: BlockBody, threads: int) -> tuple[Fragments, list[_Conflict]]:
+def _fragments(statement: Stmt, block: BlockBody, threads: int) -> tuple[Fragments, list[_Conflict]]:
     """Return the results of products that can stay in registers, in the layouts of these products, and the others."""
     layouts, conflicts = _layouts(block, {node.buffer for node in nodes_in(statement, tirx.AllocBuffer)})
     uses = Uses(tuple(layouts))
@@ -217,13 +219,13 @@ def _layouts(block: BlockBody, allocated: set[Any]) -> tuple[dict[Any, Layout], 
     return layouts, conflicts
 
 
-def _with_atomic_blocks(loops: Sequence[Any], body: Any) -> tuple[list[Any], list[Any], Any]:
+def _with_atomic_blocks(loops: Sequence[Any], body: Stmt) -> tuple[list[Any], list[Any], Any]:
     """Return the loops that become blocks, the others, and the body, where blocks may update the same elements."""
     loops, body = atomic_blocks(loops, body)
     return (*_independent(loops, body), body)
 
 
-def _independent(loops: Sequence[Any], body: Any) -> tuple[list[Any], list[Any]]:
+def _independent(loops: Sequence[Any], body: Stmt) -> tuple[list[Any], list[Any]]:
     """Return the loops over blocks that are independent, and the others, which a block runs in order."""
     marked = _marked(loops, body)
     blocks = [loop for loop, is_marked in zip(loops, marked, strict=True) if is_marked]
@@ -237,7 +239,7 @@ def _independent(loops: Sequence[Any], body: Any) -> tuple[list[Any], list[Any]]
     return order[:count], order[count:]
 
 
-def _marked(loops: Sequence[Any], body: Any) -> list[bool]:
+def _marked(loops: Sequence[Any], body: Stmt) -> list[bool]:
     """Return which of the nested loops around a body have independent iterations."""
     nest = body
     for loop in reversed(loops):
@@ -255,7 +257,7 @@ def _shared_buffers(statement: Stmt) -> list[tuple[int, Any]]:
     return [(_bytes(buffer), buffer) for buffer in buffers]
 
 
-def _bytes(buffer: Any) -> int:
+def _bytes(buffer: Buffer) -> int:
     return prod(map(int, buffer.shape)) * int(buffer.dtype.bits) // 8
 
 
@@ -287,7 +289,7 @@ def _too_large(statement: Stmt, limit: int) -> UnsupportedOperationError:
     )
 
 
-def bound(variable: Any, extent: Any, tag: str, body: Any) -> Any:
+def bound(variable: Var, extent: Any, tag: str, body: Stmt) -> Any:
     """Return a loop over the blocks or threads of one axis of a launch."""
     count = sized(extent)
     thread = tirx.IterVar(Range(index(0), count), tirx.Var(tag, "int64"), tirx.IterVar.ThreadIndex, tag)

@@ -24,6 +24,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     LOCATION,
     PARALLEL,
     Buffer,
+    Node,
     Stmt,
     TensorLoad,
     structural_map,
@@ -85,7 +86,7 @@ class BlockStatements:
         mapped, _ = self._visit(statement, _Pending())
         return _in_scopes(mapped, self.private, self.scope)
 
-    def _visit(self, statement: Any, pending: _Pending) -> tuple[Any, _Pending]:
+    def _visit(self, statement: Stmt, pending: _Pending) -> tuple[Any, _Pending]:
         """Return the mapped statement with barriers, and what is pending after it."""
         if isinstance(statement, tirx.SeqStmt):
             parts = []
@@ -110,13 +111,13 @@ class BlockStatements:
             return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, body), pending
         return self._leaf(statement, pending)
 
-    def _loop(self, loop: Any, pending: _Pending) -> tuple[Any, _Pending]:
+    def _loop(self, loop: Stmt, pending: _Pending) -> tuple[Any, _Pending]:
         _, after = self._visit(loop.body, pending)
         # Once more, behind an iteration.
         body, after = self._visit(loop.body, pending.joined(after))
         return with_body(loop, body), pending.joined(after)
 
-    def _while(self, loop: Any, pending: _Pending) -> tuple[Any, _Pending]:
+    def _while(self, loop: Stmt, pending: _Pending) -> tuple[Any, _Pending]:
         before, pending = self._barrier(loop.condition, pending)
         _, after = self._visit(loop.body, pending)
         body, after = self._visit(loop.body, pending.joined(after))
@@ -133,11 +134,11 @@ class BlockStatements:
             after = after.joined(after_other)
         return sequence(*before, tirx.IfThenElse(branch.condition, then, other)), pending.joined(after)
 
-    def _leaf(self, statement: Any, pending: _Pending) -> tuple[Any, _Pending]:
+    def _leaf(self, statement: Stmt, pending: _Pending) -> tuple[Any, _Pending]:
         before, pending = self._barrier(statement, pending)
         return sequence(*before, self._mapped(statement)), pending
 
-    def _barrier(self, node: Any, pending: _Pending) -> tuple[list[Any], _Pending]:
+    def _barrier(self, node: Node, pending: _Pending) -> tuple[list[Any], _Pending]:
         """Return a barrier if the statement needs one before it, and what is pending behind the statement."""
         reads, writes = self._accesses(node)
         if self.scope == DYNAMIC and (reads or writes):
@@ -147,7 +148,7 @@ class BlockStatements:
             return [barrier()], _Pending(reads, writes)
         return [], pending.joined(_Pending(reads, writes))
 
-    def _accesses(self, node: Any) -> tuple[set[Any], set[Any]]:
+    def _accesses(self, node: Node) -> tuple[set[Any], set[Any]]:
         known = self._finished_of(node)
         if known is not None:
             return set(known.reads) - self.private, set(known.writes) - self.private
@@ -156,17 +157,17 @@ class BlockStatements:
         reads = {load.source for load in loads_in(node)} - own
         return reads, {store.buffer for store in nodes_in(node, tirx.BufferStore)} - own
 
-    def _finished_of(self, node: Any) -> Finished | None:
+    def _finished_of(self, node: Node) -> Finished | None:
         if not isinstance(node, tirx.AttrStmt) or node.attr_key != FINISHED:
             return None
         numbered = node.body
         return self.finished[int(numbered.value)] if numbered.attr_key == NUMBER else None
 
-    def _is_for_one(self, statement: Any) -> bool:
+    def _is_for_one(self, statement: Stmt) -> bool:
         """Return whether a statement has nothing to divide, and stores to nothing that each thread has of its own."""
         is_divided: list[Any] = []
 
-        def visit(loop: Any) -> None:
+        def visit(loop: Stmt) -> None:
             if PARALLEL in loop.annotations:
                 is_divided.append(loop)
 
@@ -176,7 +177,7 @@ class BlockStatements:
         stored = {store.buffer for store in nodes_in(statement, tirx.BufferStore)} - allocated
         return not is_divided and not stored & self.private and bool(stored)
 
-    def _mapped(self, statement: Any) -> Any:
+    def _mapped(self, statement: Stmt) -> Any:
         if self._finished_of(statement) is not None:
             return statement.body.body
         if self.fragments.touched_by(statement):
@@ -188,7 +189,7 @@ class BlockStatements:
             return tirx.IfThenElse(tirx.EQ(self.thread, index(0)), statement, None)
         return statement
 
-    def _divided(self, loop: Any) -> Any:
+    def _divided(self, loop: Stmt) -> Any:
         """Return a nest of parallel loops with neighbouring elements for neighbouring threads."""
         loops, body = [loop], _with_names_inside(loop.body)
         while (
@@ -219,7 +220,7 @@ class BlockStatements:
         return tirx.For(iteration, index(0), count, tirx.ForKind.SERIAL, statement, annotations=location)
 
 
-def _with_names_inside(body: Any) -> Any:
+def _with_names_inside(body: Stmt) -> Any:
     """Return a parallel loop with the numbers inside that are computed before it, so that all its elements are divided.
 
     ``x = f(i); for j: t[i, j] = g(x, j)`` becomes ``for j: x = f(i); t[i, j] = g(x, j)``; other statements stay.
@@ -266,7 +267,7 @@ def _private_buffers(statement: Stmt) -> set[Any]:
     """Return the scalar buffers that all threads compute, and what divided loops allocate."""
     divided: list[Any] = []
 
-    def visit(loop: Any) -> None:
+    def visit(loop: Stmt) -> None:
         if PARALLEL in loop.annotations:
             divided.append(loop)
 
@@ -277,16 +278,16 @@ def _private_buffers(statement: Stmt) -> set[Any]:
     return (scalars - stored) | inside
 
 
-def _in_registers(statement: Any, registers: Mapping[Any, Any]) -> Any:
+def _in_registers(statement: Stmt, registers: Mapping[Any, Any]) -> Any:
     """Return the statement with registers allocated in place of the tiles that are in them."""
 
-    def allocate(node: Any) -> Any:
+    def allocate(node: Node) -> Any:
         return tirx.AllocBuffer(registers[node.buffer]) if node.buffer in registers else node
 
     return structural_map(statement, (tirx.AllocBuffer, allocate), order="post") if registers else statement
 
 
-def _without_unused(statement: Any, used: set[Any]) -> Any:
+def _without_unused(statement: Stmt, used: set[Any]) -> Any:
     """Return the statement without allocations of buffers that nothing accesses: products keep sums in registers."""
     used = used | {load.source for load in loads_in(statement)}
     used |= {store.buffer for store in nodes_in(statement, tirx.BufferStore)}
@@ -294,13 +295,13 @@ def _without_unused(statement: Any, used: set[Any]) -> Any:
     structural_walk(statement, (tirx.AttrStmt, lambda node: finished.append(node.body)))
     used |= {node.buffer for each in finished for node in nodes_in(each, tirx.AllocBuffer)}
 
-    def allocate(node: Any) -> Any:
+    def allocate(node: Node) -> Any:
         return node if node.buffer in used else tirx.Evaluate(tirx.IntImm("int32", 0))
 
     return structural_map(statement, (tirx.AllocBuffer, allocate), order="post")
 
 
-def _in_scopes(statement: Any, private: set[Any], shared: str) -> Any:
+def _in_scopes(statement: Stmt, private: set[Any], shared: str) -> Any:
     """Return the statement with its buffers declared in registers and in shared memory."""
     scoped: dict[Any, Any] = {}
     for node in nodes_in(statement, tirx.AllocBuffer):
@@ -311,18 +312,18 @@ def _in_scopes(statement: Any, private: set[Any], shared: str) -> Any:
     return with_buffers(statement, scoped)
 
 
-def with_buffers(statement: Any, buffers: dict[Any, Buffer]) -> Any:
+def with_buffers(statement: Stmt, buffers: dict[Any, Buffer]) -> Any:
     """Return a statement with other buffers in place of some."""
 
-    def load(node: Any) -> Any:
+    def load(node: Node) -> Any:
         new = buffers.get(node.source)
         return node if new is None else tirx.BufferLoad(new, node.indices)
 
-    def store(node: Any) -> Any:
+    def store(node: Node) -> Any:
         new = buffers.get(node.buffer)
         return node if new is None else tirx.BufferStore(new, node.value, node.indices)
 
-    def allocate(node: Any) -> Any:
+    def allocate(node: Node) -> Any:
         new = buffers.get(node.buffer)
         return node if new is None else tirx.AllocBuffer(new)
 

@@ -17,12 +17,22 @@ from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
 from mlirtri.lowering.schedule.cpu.loops.perfect_nests import Nest, is_zero, nest_of
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, nodes_in, sequence, with_body
 from mlirtri.lowering.tir.tiles import replaced, zero_of
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
+    Node,
+    Stmt,
+    TensorLoad,
+    Var,
+    ir,
+    structural_map,
+    structural_walk,
+    tirx,
+)
 
 IF_THEN_ELSE = "if_then_else"
 
 
-def with_sizes_at_use(statement: Any) -> Any:
+def with_sizes_at_use(statement: Stmt) -> Any:
     """Return a block's statement with the sizes of clipped tiles where they are used, in place of numbers with names.
 
     A loop that only copies tiles and adds their product then has no other statements.
@@ -32,7 +42,7 @@ def with_sizes_at_use(statement: Any) -> Any:
     sizes: dict[Any, Any] = {}
     names: dict[Any, Any] = {}
 
-    def note(node: Any) -> None:
+    def note(node: Node) -> None:
         allocated = {child.buffer for child in node.seq if isinstance(child, tirx.AllocBuffer)}
         for child in node.seq:
             if isinstance(child, tirx.BufferStore) and child.buffer in allocated and _is_size(child):
@@ -46,11 +56,11 @@ def with_sizes_at_use(statement: Any) -> Any:
     return _without_names(statement, names, gone) if names else statement
 
 
-def _is_size(store: Any) -> bool:
+def _is_size(store: Stmt) -> bool:
     return is_scalar(store.buffer) and str(store.value.ty.dtype) == "int64" and not loads_in(store.value)
 
 
-def _without_names(statement: Any, names: dict[Any, Any], gone: set[Any]) -> Any:
+def _without_names(statement: Stmt, names: dict[Any, Any], gone: set[Any]) -> Any:
     while any(depends_on(value, list(names)) for value in names.values()):
         names = {name: replaced(value, names) for name, value in names.items()}
 
@@ -59,13 +69,13 @@ def _without_names(statement: Any, names: dict[Any, Any], gone: set[Any]) -> Any
             return child.buffer not in gone
         return not (isinstance(child, tirx.Bind) and child.var in names)
 
-    def kept(node: Any) -> Any:
+    def kept(node: Node) -> Any:
         return sequence(*(child for child in node.seq if is_kept(child)))
 
     return replaced(structural_map(statement, (tirx.SeqStmt, kept), order="post"), names)
 
 
-def with_whole_copies(statement: Any) -> Any:
+def with_whole_copies(statement: Stmt) -> Any:
     """Return the statement with each zeroed and then partly copied tile as one copy."""
     if isinstance(statement, tirx.For):
         return with_body(statement, with_whole_copies(statement.body))
@@ -125,7 +135,7 @@ def _is_part(zeros: Nest, part: Nest) -> bool:
     return not any(load.source.same_as(buffer) for load in loads_in(part.store.value))
 
 
-def _loops(statement: Any, count: int) -> list[Any]:
+def _loops(statement: Stmt, count: int) -> list[Any]:
     loops = []
     while len(loops) < count:
         if isinstance(statement, tirx.For):
@@ -134,7 +144,7 @@ def _loops(statement: Any, count: int) -> list[Any]:
     return loops
 
 
-def _guard(variable: Any, extent: Any, size: int) -> Any:
+def _guard(variable: Var, extent: Any, size: int) -> Any:
     """Return the condition that a variable below `size` is below an extent; None where it always is."""
     if isinstance(extent, int | tirx.IntImm):
         return None if int(extent) >= size else tirx.LT(variable, index(int(extent)))
@@ -150,7 +160,7 @@ def _guard(variable: Any, extent: Any, size: int) -> Any:
     return tirx.LT(variable, extent)
 
 
-def _number(expression: Any) -> int | None:
+def _number(expression: Expr) -> int | None:
     return int(expression) if isinstance(expression, tirx.IntImm) else None
 
 
@@ -166,7 +176,7 @@ def unguarded(element: Any) -> tuple[list[Any], Any]:
     return conditions, element
 
 
-def conjuncts(condition: Any) -> list[Any]:
+def conjuncts(condition: Expr) -> list[Any]:
     """Return the conditions of which a condition is the conjunction."""
     if isinstance(condition, tirx.And):
         return [*conjuncts(condition.a), *conjuncts(condition.b)]

@@ -168,7 +168,7 @@ def _is_expensive(nest: BlockNest) -> bool:
 
 def _with_positions(nest: BlockNest, positions: dict[Any, BlockNest]) -> BlockNest:
 
-    def position(load: Any) -> Any:
+    def position(load: TensorLoad) -> Any:
         writer = positions.get(load.source)
         if writer is None:
             return load
@@ -242,7 +242,7 @@ def _simplified(body: Stmt, axes: Sequence[BlockAxis]) -> Any:
     for axis in axes:
         analyzer.bind(axis.variable, Range(index(0), index(axis.extent)))
 
-    def visit(load: Any) -> Any:
+    def visit(load: TensorLoad) -> Any:
         if all(isinstance(index, tirx.Var | tirx.IntImm) for index in load.indices):
             return load
         return tirx.BufferLoad(load.source, [analyzer.simplify(index) for index in load.indices])

@@ -18,7 +18,12 @@ from mlirtri.lowering.schedule.rows.nests import BlockAxis, BlockNest, NotRows, 
 from mlirtri.lowering.tir.blocks import CHEAP_CALLS
 from mlirtri.lowering.tir.reducers import Reducer, reducer_of
 from mlirtri.lowering.tir.statements import depends_on, nodes_in
-from mlirtri.lowering.toolchain.tvm_names import ir, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Node,
+    TensorLoad,
+    ir,
+    tirx,
+)
 
 EXPENSIVE = 100
 """Cost of a function such as `exp`, in plain operations."""
@@ -133,7 +138,7 @@ def cost_of(nest: BlockNest, inside: Inside) -> int:
     return cost if not nest.before else max(cost, CHEAP + 1)
 
 
-def _operations(node: Any) -> int:
+def _operations(node: Node) -> int:
     if isinstance(node, ir.Call):
         is_cheap = str(getattr(node.op, "name", "")).rsplit(".", 1)[-1] in CHEAP_CALLS
         return 1 if is_cheap else EXPENSIVE
@@ -229,7 +234,7 @@ class _Steps:
                 needs[n] = needs.get(n, True) and is_same and same
         return needs
 
-    def _is_same_element(self, reader: int, load: Any, writer: int) -> bool:
+    def _is_same_element(self, reader: int, load: TensorLoad, writer: int) -> bool:
         """Return whether each iteration of a common loop reads only the element that it writes itself."""
         reads, writes = self.nests[reader].plain(load.indices), self.nests[writer].target_axes
         pairs = zip(reads, writes, strict=True)

@@ -14,7 +14,13 @@ from mlirtri.lowering.schedule.rows.nests import BlockAxis, BlockNest
 from mlirtri.lowering.schedule.rows.plan import RowPlan
 from mlirtri.lowering.tir.statements import delinearized, index
 from mlirtri.lowering.tir.vectors import loaded, stored
-from mlirtri.lowering.toolchain.tvm_names import Expr, TensorLoad, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
+    Node,
+    TensorLoad,
+    structural_map,
+    tirx,
+)
 
 Point = dict[Any, Any]
 """By variable its value; by scratch buffer of a nest the `Element` that stands for it."""
@@ -39,7 +45,7 @@ class NestWriter(ABC):
     def element_of(self, n: int, indices: list[Expr]) -> Element:
         """Return the memory that holds what nest `n` computes for these indices of its target."""
 
-    def load(self, load: Any) -> Expr:
+    def load(self, load: TensorLoad) -> Expr:
         """Return a load of what the kernel does not compute."""
         return load
 
@@ -89,14 +95,14 @@ class NestWriter(ABC):
     def expression(self, value: Expr, point: Point) -> Expr:
         """Return an expression of a nest at a point, which reads the kernel's memory for what other nests compute."""
 
-        def load(node: Any) -> Expr:
+        def load(node: Node) -> Expr:
             if node.source in point:
                 buffer, indices = point[node.source]
                 return loaded(buffer, indices, node.source.dtype)
             n = self.writers.get(node.source)
             return self.load(node) if n is None else self._computed(n, list(node.indices))
 
-        def variable(node: Any) -> Expr:
+        def variable(node: Node) -> Expr:
             replacement = point.get(node, node)
             return node if isinstance(replacement, tuple) else replacement
 

@@ -15,7 +15,15 @@ from mlirtri.lowering.tir.contraction import Values, size_of
 from mlirtri.lowering.tir.products import Product, find_product
 from mlirtri.lowering.tir.statements import index, loads_in
 from mlirtri.lowering.tir.tiles import replaced
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, PrimFunc, TensorLoad, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    Node,
+    PrimFunc,
+    TensorLoad,
+    structural_map,
+    tirx,
+)
 
 
 @dataclass(frozen=True)
@@ -125,7 +133,7 @@ def _scores(first: Product, middle: list[BlockNest]) -> tuple[Scores, list[Block
         if values is None or _reads_matrices(nest, scores.target):
             break
 
-        def load(node: Any, scores: Scores = scores) -> Any:
+        def load(node: Node, scores: Scores = scores) -> Any:
             return scores.value if node.source.same_as(scores.target) else node
 
         value = structural_map(nest.store.value, (TensorLoad, load), order="post")

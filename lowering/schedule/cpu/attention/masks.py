@@ -101,7 +101,7 @@ class _Mask:
     """See `Sight`."""
 
 
-def _masks(value: Any, product: Any) -> list[_Mask]:
+def _masks(value: Expr, product: Any) -> list[_Mask]:
     masks: list[_Mask] = []
     while True:
         if (chosen := _masked_value(value)) is not None:
@@ -117,7 +117,7 @@ def _masks(value: Any, product: Any) -> list[_Mask]:
         return [*masks, _Mask(added[1], factor)]
 
 
-def _masked_value(value: Any) -> tuple[Any, tuple[tuple[Any, bool], ...]] | None:
+def _masked_value(value: Expr) -> tuple[Any, tuple[tuple[Any, bool], ...]] | None:
     """Return the value that a `Select` gives where it is not minus infinity, and the conditions for that."""
     if not isinstance(value, tirx.Select):
         return None
@@ -131,7 +131,7 @@ def _masked_value(value: Any) -> tuple[Any, tuple[tuple[Any, bool], ...]] | None
     return None
 
 
-def _factor(value: Any, product: Any) -> float | None:
+def _factor(value: Expr, product: Any) -> float | None:
     """Return the magnitude of the constant by which `value` is a multiple of the product; None for anything else."""
     if isinstance(value, TensorLoad):
         return 1.0 if value.source.same_as(product) else None
@@ -145,7 +145,7 @@ def _factor(value: Any, product: Any) -> float | None:
     return max(inner, inner * size if isinstance(value, tirx.Mul) else inner / size)
 
 
-def _is_finite(value: Any) -> bool:
+def _is_finite(value: Expr) -> bool:
     return isinstance(value, tirx.FloatImm) and isfinite(float(value.value))
 
 
@@ -193,7 +193,7 @@ def _edge(comparison: tuple[Any, bool], row: Any, column: Any) -> tuple[bool, Ed
     return (False, Edge(by_row, offset)) if by_column == -1 else None
 
 
-def _linear(value: Any, row: Any, column: Any) -> tuple[int, int, int] | None:
+def _linear(value: Expr, row: Any, column: Any) -> tuple[int, int, int] | None:
     """Return the factors of the row and the column in an integer, and its constant; None for anything else."""
     if isinstance(value, tirx.Var):
         return (1, 0, 0) if value.same_as(row) else (0, 1, 0) if value.same_as(column) else None
@@ -211,7 +211,7 @@ def _linear(value: Any, row: Any, column: Any) -> tuple[int, int, int] | None:
     return first, second, third
 
 
-def _is_number(value: Any, number: float) -> bool:
+def _is_number(value: Expr, number: float) -> bool:
     return isinstance(value, tirx.FloatImm) and float(value.value) == number
 
 
@@ -252,7 +252,7 @@ def _reduced(nest: BlockNest, kinds: dict[Any, int]) -> int | None:
     return None
 
 
-def _kind(value: Any, kinds: dict[Any, int]) -> int | None:
+def _kind(value: Expr, kinds: dict[Any, int]) -> int | None:
     """Return the abstract value of an expression of hidden elements and of their row's values."""
     if isinstance(value, TensorLoad):
         return kinds.get(value.source)
@@ -275,7 +275,7 @@ def _kind(value: Any, kinds: dict[Any, int]) -> int | None:
     return _RULES.get((type(value).__name__, left, right))
 
 
-def _constant(value: Any) -> str | None:
+def _constant(value: Expr) -> str | None:
     """Return whether a finite constant is positive or negative; None for anything else."""
     if not isinstance(value, tirx.FloatImm) or not 0 < abs(float(value.value)) < inf:
         return None
@@ -340,16 +340,16 @@ class Magnitudes:
         kind = loop_kind(batch * size_of(self.axes) // lanes, target)
         return [tirx.AllocBuffer(self.largest), for_loop("batch", batch, of_batch, kind)]
 
-    def is_finite(self, position: Any) -> Any:
+    def is_finite(self, position: Expr) -> Any:
         """Return the condition that all elements at one batch index are finite."""
         infinity = tirx.IntImm(self.dtype, INFINITY_BITS[self.product.dtype])
         return tirx.LT(tirx.BufferLoad(self.largest, [position]), infinity)
 
-    def magnitude(self, position: Any) -> Any:
+    def magnitude(self, position: Expr) -> Any:
         return tirx.reinterpret(self.product.dtype, tirx.BufferLoad(self.largest, [position]))
 
 
-def stays_finite(left: Magnitudes, right: Magnitudes, position: Any, factor: float) -> Any:
+def stays_finite(left: Magnitudes, right: Magnitudes, position: Expr, factor: float) -> Any:
     """Return the condition that a product, and `factor` times it, are finite in any order of terms; false for NaN."""
     product = left.product
     most = _HALF_OF_LARGEST[product.dtype] / size_of(product.reduced) / max(1.0, factor)

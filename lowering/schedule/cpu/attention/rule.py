@@ -24,7 +24,15 @@ from mlirtri.lowering.tir.products import Product
 from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.tir.tiles import axis_values, for_loop, linearized, replaced, temporary
 from mlirtri.lowering.tir.vectors import INFINITY_BITS
-from mlirtri.lowering.toolchain.tvm_names import EXACT_BUFFERS, PrimFunc, Schedule, TensorLoad, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    EXACT_BUFFERS,
+    Node,
+    PrimFunc,
+    Schedule,
+    TensorLoad,
+    structural_map,
+    tirx,
+)
 
 MIN_ROWS = 8
 """Rows of a block below which the tiles of a product are too small."""
@@ -168,7 +176,7 @@ class _Writer:
         values = {**batch, product.rows[0].variable: start + local.variable}
         reduced = linearized(contraction.reduced, _identity(contraction.reduced))
 
-        def load(node: Any) -> Any:
+        def load(node: Node) -> Any:
             if node.source.same_as(self.chain.weights.target):
                 return tirx.BufferLoad(self.scores, [local.variable, reduced])
             return node
@@ -200,12 +208,12 @@ class _Writer:
         rows = chain.rows.rows.axes[n]
         weights = tuple(rows.index(axis) if axis in rows else None for axis in chain.weights.target_axes)
 
-        def load(node: Any) -> Any:
+        def load(node: Node) -> Any:
             if node.source.same_as(chain.scores.target):
                 return tirx.BufferLoad(self.scores, score_indices(chain.dimensions, node.indices, node.source.shape))
             return node
 
-        def store(node: Any) -> Any:
+        def store(node: Node) -> Any:
             if node.buffer.same_as(chain.weights.target):
                 return tirx.BufferStore(
                     self.scores, node.value, score_indices(weights, node.indices, node.buffer.shape)

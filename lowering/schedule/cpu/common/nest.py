@@ -22,6 +22,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     Analyzer,
     Buffer,
     Expr,
+    Node,
     PrimFunc,
     Range,
     SBlock,
@@ -148,13 +149,13 @@ def nest_of(schedule: Schedule, block: BlockFacts) -> FlatNest:
     return _joined(_ordered(_without_units(nest)))
 
 
-def _is_narrowed(buffer: Buffer, block: Any, function: Any) -> bool:
+def _is_narrowed(buffer: Buffer, block: Any, function: PrimFunc) -> bool:
     """Whether every load of an fp64 buffer outside of the block that writes it is cast to fp32."""
     if str(buffer.dtype) != "float64":
         return False
     casts: list[Any] = []
 
-    def cast(node: Any) -> None:
+    def cast(node: Node) -> None:
         if str(node.ty.dtype) == "float32" and isinstance(node.value, TensorLoad) and node.value.source.same_as(buffer):
             casts.append(node)
 
@@ -184,11 +185,11 @@ def accesses_in(statement: Stmt, flat: Mapping[Buffer, Buffer]) -> tuple[FlatAcc
     """Return the loads and stores of flat buffers in a statement."""
     accesses: list[FlatAccess] = []
 
-    def load(node: Any) -> None:
+    def load(node: Node) -> None:
         if node.source in flat:
             accesses.append(FlatAccess(node.source, node.indices[0], False))
 
-    def store(node: Any) -> None:
+    def store(node: Node) -> None:
         if node.buffer in flat:
             accesses.append(FlatAccess(node.buffer, node.indices[0], True))
 
@@ -200,10 +201,10 @@ def unflattened(statement: Stmt, flat: Mapping[Buffer, Buffer]) -> Stmt:
     """Return the statement on the buffers themselves, with their own indices."""
     analyzer = Analyzer()
 
-    def bound(loop: Any) -> None:
+    def bound(loop: Stmt) -> None:
         analyzer.bind(loop.loop_var, Range(index(0), loop.extent))
 
-    def named(node: Any) -> Any:
+    def named(node: Node) -> Any:
         if isinstance(node.value, tirx.Min) and isinstance(node.value.b, tirx.IntImm):
             analyzer.bind(node.var, Range(index(0), index(node.value.b.value + 1)))
 
@@ -223,18 +224,18 @@ Access = tuple[Buffer, Sequence[Expr]] | None
 def with_accesses(statement: Stmt, change: Callable[[Buffer, Sequence[Expr]], Access], *others: Any) -> Stmt:
     """Return the statement with ``change(buffer, indices)`` in place of each access; `others` are further rules."""
 
-    def load(node: Any) -> Any:
+    def load(node: Node) -> Any:
         access = change(node.source, node.indices)
         return node if access is None else tirx.BufferLoad(*access)
 
-    def store(node: Any) -> Any:
+    def store(node: Node) -> Any:
         access = change(node.buffer, node.indices)
         return node if access is None else tirx.BufferStore(access[0], node.value, access[1])
 
     return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store), *others], order="post")
 
 
-def _indices(offset: Any, buffer: Buffer, analyzer: Analyzer) -> list[Any]:
+def _indices(offset: Expr, buffer: Buffer, analyzer: Analyzer) -> list[Any]:
     shape = [int(extent) for extent in buffer.ty.shape]
     if not shape:
         return []
@@ -248,10 +249,10 @@ def _indices(offset: Any, buffer: Buffer, analyzer: Analyzer) -> list[Any]:
 def _buffers_in(parts: Sequence[Any], inner: Sequence[Any]) -> list[Any]:
     buffers: dict[Any, None] = {}
 
-    def load(node: Any) -> None:
+    def load(node: Node) -> None:
         buffers[node.source] = None
 
-    def store(node: Any) -> None:
+    def store(node: Node) -> None:
         buffers[node.buffer] = None
 
     for part in parts:
@@ -268,7 +269,7 @@ def _flattened(statement: Stmt, flat: Mapping[Any, Any], analyzer: Analyzer) -> 
             offset = offset * index(int(extent)) + position
         return flat[buffer], [analyzer.simplify(offset)]
 
-    def comparison(node: Any) -> Any:
+    def comparison(node: Node) -> Any:
         if not str(getattr(node.a, "ty", "")).startswith("int") or loads_in(node):
             return node
         return type(node)(analyzer.simplify(node.a), analyzer.simplify(node.b))
@@ -347,7 +348,7 @@ def _without_offsets(statement: Stmt, flat: Mapping[Any, Any]) -> Any:
     return with_accesses(statement, lambda buffer, _: (buffer, [index(0)]) if buffer in flat else None)
 
 
-def _parts(offset: Any) -> tuple[list[Any], list[Any]]:
+def _parts(offset: Expr) -> tuple[list[Any], list[Any]]:
     """Return the summands of an index: the linear forms of those that have one, and the others."""
     if isinstance(offset, tirx.Add):
         first, second = _parts(offset.a), _parts(offset.b)

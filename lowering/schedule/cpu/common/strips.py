@@ -134,7 +134,7 @@ def _elements(buffer: Buffer) -> int | None:
     return prod(sizes) if prod(sizes) <= MAX_ELEMENTS else None
 
 
-def _without_binds(body: Stmt, offset: Any) -> Any:
+def _without_binds(body: Stmt, offset: Expr) -> Any:
     """Return the body with buffers of one element for `Bind` of values that differ between iterations."""
     varying, elements = [offset], {}
 
@@ -164,7 +164,7 @@ def _without_binds(body: Stmt, offset: Any) -> Any:
     return structural_map(body, (tirx.Var, load), order="post")
 
 
-def _with_dimension(body: Stmt, widened: dict[Any, Any], offset: Any) -> Any:
+def _with_dimension(body: Stmt, widened: dict[Any, Any], offset: Expr) -> Any:
     """Return the body with one more dimension of its private buffers, indexed by `offset`."""
     if not widened:
         return body
@@ -179,7 +179,7 @@ def _with_dimension(body: Stmt, widened: dict[Any, Any], offset: Any) -> Any:
 
 
 class _Strip:
-    def __init__(self, offset: Any, shape: Shape, private: Iterable[Any], skipped: Any):
+    def __init__(self, offset: Expr, shape: Shape, private: Iterable[Any], skipped: Any):
         self.offset, self.shape, self.skipped = offset, shape, skipped
         self.private = list(private)
         self.varying = [offset, *self.private]
@@ -277,7 +277,7 @@ def _bound_before(store: Stmt) -> Any:
     return sequence(*_in_order(names), tirx.BufferStore(store.buffer, value, store.indices))
 
 
-def _without_names(value: Any, names: list[Any]) -> Any:
+def _without_names(value: Expr, names: list[Any]) -> Any:
     """Return the value without its `Let`, whose `Bind` are appended to `names`."""
     while isinstance(value, tirx.Let):
         value = _named(value, _without_names(value.value, names), names)
@@ -286,7 +286,7 @@ def _without_names(value: Any, names: list[Any]) -> Any:
     return structural_map(value, (tirx.Let, lambda node: _named(node, node.value, names)), order="post")
 
 
-def _named(let: Any, value: Any, names: list[Any]) -> Any:
+def _named(let: Any, value: Expr, names: list[Any]) -> Any:
     """Return the body of a `Let`, whose `Bind` is appended to `names` unless it is there."""
     same = next((bind for bind in names if bind.var.same_as(let.var)), None)
     if same is not None and structural_equal(same.value, value):
@@ -296,7 +296,7 @@ def _named(let: Any, value: Any, names: list[Any]) -> Any:
     return let.body if same is None else substituted(let.body, let.var, variable)
 
 
-def _has_arms(value: Any) -> bool:
+def _has_arms(value: Expr) -> bool:
     operators: list[Any] = []
     structural_walk(value, (ir.Call, lambda call: operators.append(str(getattr(call.op, "name", "")))))
     return any(name.endswith(".if_then_else") for name in operators)

@@ -48,7 +48,7 @@ def is_part(buffer: Buffer, indices: Sequence[Expr], offset: Var) -> bool:
 
 
 class _Vectors:
-    def __init__(self, offset: Any, first: Any, lanes: int):
+    def __init__(self, offset: Expr, first: Any, lanes: int):
         self.offset, self.first, self.lanes = offset, first, lanes
         self.lane = tirx.Var("lane", "int64")
         self.before: list[Any] = []
@@ -70,7 +70,7 @@ class _Vectors:
         loop = tirx.For(self.lane, index(0), index(self.lanes), kind, body)
         return sequence(*self.before, loop, *copies_back)
 
-    def _load(self, load: Any) -> Any:
+    def _load(self, load: TensorLoad) -> Any:
         if not is_part(load.source, load.indices, self.offset):
             return load
         return tirx.BufferLoad(self._both_parts(load.source, load.indices), [self._index_of(load.indices)])
@@ -101,7 +101,7 @@ class _Vectors:
         return tirx.For(position, index(0), index(PARTS * self.lanes), tirx.ForKind.VECTORIZED, body)
 
 
-def _vectorizable(call: Any) -> Any:
+def _vectorizable(call: Expr) -> Any:
     """Return `isnan` in a form that TVM vectorises; it folds a plain comparison as if there were no NaN."""
     if str(getattr(call.op, "name", "")) != "tirx.isnan":
         return call

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mlirtri.lowering.tir.contraction import Axis, Values
 from mlirtri.lowering.tir.linear_forms import Linear, linear
@@ -16,6 +15,7 @@ from mlirtri.lowering.tir.tiles import for_loop, in_vectors, replaced, temporary
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
     Expr,
+    Node,
     Stmt,
     TensorLoad,
     Var,
@@ -80,7 +80,7 @@ def _exchanged(old: Expr, new: Expr) -> Callable[[Expr], Expr]:
     return lambda node: new if structural_equal(node, old) else node
 
 
-def _is_call(node: Any, name: str) -> bool:
+def _is_call(node: Node, name: str) -> bool:
     return str(getattr(getattr(node, "op", None), "name", "")).endswith(f".{name}")
 
 

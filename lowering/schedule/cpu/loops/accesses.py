@@ -147,7 +147,7 @@ class _Reader:
         if not self._remember(statement.var, statement.value):
             self.inner.add(statement.var)
 
-    def _remember(self, name: Any, value: Any) -> bool:
+    def _remember(self, name: Any, value: Expr) -> bool:
         """Record the linear form that a variable or a scalar buffer holds; return whether there is one."""
         form = self._usable(linear(value, self.forms)) if str(value.ty) in ("int32", "int64") else None
         if form is not None:
@@ -265,7 +265,7 @@ _RULES = {
 }
 
 
-def is_parallel(loop: Any, around: Sequence[LoopRange] = (), forms: Known | None = None) -> bool:
+def is_parallel(loop: Stmt, around: Sequence[LoopRange] = (), forms: Known | None = None) -> bool:
     """Whether the iterations of `loop` are independent; `around` are the loops around it, outermost first."""
     if PARALLEL in loop.annotations:
         return True

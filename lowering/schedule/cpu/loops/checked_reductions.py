@@ -38,6 +38,7 @@ from mlirtri.lowering.tir.vectors import INFINITY_BITS, integers_of
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
     Expr,
+    Node,
     Stmt,
     Var,
     structural_equal,
@@ -76,7 +77,7 @@ class _Reduction:
         return 2 * CHAINS * self.lanes
 
 
-def checked(loop: Any, count: Any, lanes: int, producer: Any = None, alone: Stmt | None = None) -> Any:
+def checked(loop: Stmt, count: Any, lanes: int, producer: Any = None, alone: Stmt | None = None) -> Any:
     """Return a loop of `count` iterations that reduces into one scalar buffer in both versions; None for others.
 
     `lanes` is the width of the vectors of the exact version. The fast version contains `producer`, a loop before this
@@ -96,7 +97,7 @@ def checked(loop: Any, count: Any, lanes: int, producer: Any = None, alone: Stmt
     return None if fast is None or exact is None else _both(reduction, fast, exact, alone)
 
 
-def _with_producer(loop: Any, producer: Any) -> Any:
+def _with_producer(loop: Stmt, producer: Any) -> Any:
     if producer is None:
         return loop
     offset = loop.loop_var if structural_equal(loop.min, producer.min) else loop.loop_var - loop.min + producer.min
@@ -130,7 +131,7 @@ def _onto_total(reduction: _Reduction) -> tuple[Any, Sum]:
 def _with_step(reduction: _Reduction, *stores: Stmt) -> Any:
     """Return the body with other stores in place of the one to the scalar buffer."""
 
-    def store(node: Any) -> Any:
+    def store(node: Node) -> Any:
         return sequence(*stores) if node.buffer.same_as(reduction.sum.scalar) else node
 
     body = structural_map(reduction.loop.body, (tirx.BufferStore, store), order="post")

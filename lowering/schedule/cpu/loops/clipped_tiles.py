@@ -29,7 +29,15 @@ from mlirtri.lowering.tir.statements import (
     substituted,
     with_body,
 )
-from mlirtri.lowering.toolchain.tvm_names import PARALLEL, Analyzer, Range, Stmt, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    PARALLEL,
+    Analyzer,
+    Range,
+    Stmt,
+    Var,
+    structural_map,
+    tirx,
+)
 
 MOST_COPIES = 4
 """Copies of the body of a block: two axes of the grid with an edge."""
@@ -45,7 +53,7 @@ def with_whole_tiles(statement: Stmt) -> Any:
     return with_parts(statement, with_whole_tiles)
 
 
-def _blocks(grid: Sequence[Any], body: Any) -> Any:
+def _blocks(grid: Sequence[Any], body: Stmt) -> Any:
     """Return the nests over the blocks of a grid: one of whole blocks, and those of the edges."""
     nests = [(list(grid), body)]
     for axis in range(len(grid)):
@@ -64,7 +72,7 @@ def _blocks(grid: Sequence[Any], body: Any) -> Any:
     return sequence(*written)
 
 
-def _are_independent(grid: Sequence[Any], body: Any) -> bool:
+def _are_independent(grid: Sequence[Any], body: Stmt) -> bool:
     nest = body
     for loop in reversed(grid):
         nest = with_body(loop, nest)
@@ -80,7 +88,7 @@ Nest = tuple[list[Any], Any]
 """Loops over blocks, outermost first, and the body of a block."""
 
 
-def _divided(loops: list[Any], axis: int, body: Any) -> tuple[Nest, Nest] | None:
+def _divided(loops: list[Any], axis: int, body: Stmt) -> tuple[Nest, Nest] | None:
     """Return the nest without the last iteration of a loop, and that iteration; None where it is no edge."""
     parts = _apart(loops[axis], body)
     if parts is None:
@@ -92,7 +100,7 @@ def _divided(loops: list[Any], axis: int, body: Any) -> tuple[Nest, Nest] | None
     return (first, whole), (last, edge)
 
 
-def _steps(statement: Any) -> Any:
+def _steps(statement: Stmt) -> Any:
     """Return the body of a block with the last step of its pipelined loops apart, and no zeros under whole copies."""
     if isinstance(statement, tirx.For):
         if STAGES not in statement.annotations:
@@ -108,13 +116,13 @@ def _steps(statement: Any) -> Any:
     return with_parts(statement, _steps)
 
 
-def _shorter(loop: Any, extent: int) -> Any:
+def _shorter(loop: Stmt, extent: int) -> Any:
     return tirx.For(
         loop.loop_var, loop.min, index(extent), loop.kind, loop.body, loop.thread_binding, loop.annotations, loop.step
     )
 
 
-def _apart(loop: Any, body: Any) -> tuple[Any, Any] | None:
+def _apart(loop: Stmt, body: Stmt) -> tuple[Any, Any] | None:
     """Return the body of all iterations but the last, and that of the last; None where sizes do not tell them apart."""
     is_plain = isinstance(loop.extent, tirx.IntImm) and isinstance(loop.min, tirx.IntImm) and loop.min.value == 0
     if not is_plain or loop.extent.value < 2 or not _has_clipped(body, loop.loop_var):
@@ -126,17 +134,17 @@ def _apart(loop: Any, body: Any) -> tuple[Any, Any] | None:
     return whole, _with_ranges(substituted(body, loop.loop_var, index(last)), None, 0)
 
 
-def _has_clipped(body: Any, variable: Any) -> bool:
+def _has_clipped(body: Stmt, variable: Var) -> bool:
     return any(depends_on(loop.extent, [variable]) for loop in nodes_in(body, tirx.For))
 
 
-def _with_ranges(body: Any, variable: Any, extent: int) -> Any:
+def _with_ranges(body: Stmt, variable: Var, extent: int) -> Any:
     """Return the body with the extents of its loops simplified, for a variable of this range."""
     analyzer = Analyzer()
     if variable is not None:
         analyzer.bind(variable, Range(index(0), index(extent)))
 
-    def shorten(loop: Any) -> Any:
+    def shorten(loop: Stmt) -> Any:
         if isinstance(loop.extent, tirx.IntImm):
             return loop
         size = analyzer.simplify(loop.extent)
@@ -156,7 +164,7 @@ def _without_zeros(statements: list[Any]) -> list[Any]:
     return kept
 
 
-def _is_overwritten(statement: Any, following: Any) -> bool:
+def _is_overwritten(statement: Stmt, following: Any) -> bool:
     first, second = nest_of(statement), nest_of(following)
     if first is None or second is None or first.names or second.names:
         return False

@@ -53,7 +53,7 @@ class _Strips:
     def __init__(self, target: Target, on_threads: OnThreads):
         self.target, self.on_threads = target, on_threads
 
-    def visit(self, statement: Any, around: Ranges, is_threaded: bool) -> Any:
+    def visit(self, statement: Stmt, around: Ranges, is_threaded: bool) -> Any:
         """Return a statement; `is_threaded` says that there is one thread, or that a loop around is on all of them."""
         if not isinstance(statement, tirx.For):
             return with_parts(statement, lambda part: self.visit(part, around, is_threaded))
@@ -62,7 +62,7 @@ class _Strips:
         inner = (*around, range_of(statement, {}))
         return with_body(statement, self.visit(statement.body, inner, is_threaded or PARALLEL in statement.annotations))
 
-    def _strips(self, loop: Any, lanes: int, is_threaded: bool) -> Any:
+    def _strips(self, loop: Stmt, lanes: int, is_threaded: bool) -> Any:
         columns = loop.body
         count = columns.extent
         width = lanes * (VECTORS if self.target.threads == 1 else VECTORS_PER_THREAD)
@@ -85,7 +85,7 @@ class _Strips:
         return tirx.IfThenElse(tirx.GE(count, index(least)), finished, fresh(loop))
 
 
-def _lanes(loop: Any, around: Ranges) -> int:
+def _lanes(loop: Stmt, around: Ranges) -> int:
     """Return the lanes of vectors of the columns of a sum over rows; 0 for a loop that is none."""
     columns = loop.body
     if PARALLEL in loop.annotations or loop.step is not None or not isinstance(columns, tirx.For):
@@ -106,7 +106,7 @@ def _lanes(loop: Any, around: Ranges) -> int:
     return 0 if is_narrow else fit.lanes
 
 
-def _rows(loop: Any, first: Any, count: Any, lanes: int) -> Any:
+def _rows(loop: Stmt, first: Any, count: Any, lanes: int) -> Any:
     """Return the sums of `count` columns from `first` on, over several rows at a time."""
     columns, extent = loop.body, loop.extent
     column = plus(plus(columns.min, first), columns.loop_var)
@@ -128,7 +128,7 @@ def _rows(loop: Any, first: Any, count: Any, lanes: int) -> Any:
     )
 
 
-def _in_vectors(loop: Any, count: Any, lanes: int) -> Any:
+def _in_vectors(loop: Stmt, count: Any, lanes: int) -> Any:
     """Return a loop in vectors, in one of half as many lanes and so on, and the rest in scalars."""
     covered, steps = index(0), []
     while lanes >= 2:

@@ -84,7 +84,7 @@ def is_same(extent: Any, size: Any) -> bool:
     return first is not None and structural_equal(first, second)
 
 
-def is_scaled(value: Any) -> bool:
+def is_scaled(value: Expr) -> bool:
     """Whether a value is a load, converted, or times an invariant float."""
     while isinstance(value, tirx.Cast):
         value = value.value

@@ -17,7 +17,13 @@ from mlirtri.lowering.schedule.cpu.loops.accesses import accesses_of
 from mlirtri.lowering.schedule.cpu.loops.reductions import Sum, combined
 from mlirtri.lowering.tir.statements import depends_on, index, is_load, new_buffer, plus, sequence
 from mlirtri.lowering.tir.tiles import for_loop
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    Stmt,
+    Var,
+    tirx,
+)
 
 VECTORS = 4
 """Vectors of comparisons between two branches."""
@@ -27,7 +33,7 @@ _ZERO = index(0)
 _NO, _YES = tirx.IntImm("int32", 0), tirx.IntImm("int32", 1)
 
 
-def first_index(loop: Any, count: Any) -> Any:
+def first_index(loop: Stmt, count: Any) -> Any:
     """Return a loop of `count` iterations that finds such an index as a search; None for any other loop."""
     store = _store_of(loop)
     condition = None if store is None else _condition_of(store, loop.loop_var)
@@ -59,7 +65,7 @@ def first_index(loop: Any, count: Any) -> Any:
     )
 
 
-def _store_of(loop: Any) -> Any:
+def _store_of(loop: Stmt) -> Any:
     """Return the one store of a loop of definitions and a store to a scalar buffer; None for any other loop."""
     statements = list(loop.body.seq) if isinstance(loop.body, tirx.SeqStmt) else [loop.body]
     stores = [statement for statement in statements if isinstance(statement, tirx.BufferStore)]
@@ -70,7 +76,7 @@ def _store_of(loop: Any) -> Any:
     return stores[0] if is_own and str(stores[0].buffer.dtype) == "int64" else None
 
 
-def _condition_of(store: Any, variable: Any) -> Expr | None:
+def _condition_of(store: Stmt, variable: Var) -> Expr | None:
     """Return p of ``first = min(select(p(k), k, LARGEST), first)``; None for any other store."""
     value = store.value
     if not isinstance(value, tirx.Min):
@@ -83,7 +89,7 @@ def _condition_of(store: Any, variable: Any) -> Expr | None:
     return choice.condition if is_index and is_none and not depends_on(choice.condition, [store.buffer]) else None
 
 
-def _lanes(loop: Any, result: Buffer) -> int:
+def _lanes(loop: Stmt, result: Buffer) -> int:
     """Return the lanes of a vector of the widest element that is compared; 1 where there is none."""
     accesses = accesses_of(loop.body)
     buffers = [access.buffer for access in accesses.all if not access.buffer.same_as(result)]
@@ -92,7 +98,7 @@ def _lanes(loop: Any, result: Buffer) -> int:
     return lanes_in_register(*(int(buffer.dtype.bits) for buffer in buffers), least_bits=32)
 
 
-def _with(body: Stmt, store: Any, other: Stmt) -> Stmt:
+def _with(body: Stmt, store: Stmt, other: Stmt) -> Stmt:
     statements = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
     return sequence(*(other if statement.same_as(store) else statement for statement in statements))
 

@@ -67,7 +67,7 @@ def _last_two_fused(statements: Sequence[Any], around: Ranges) -> list[Any] | No
     return None if both is None else [*statements[:first], *between, both]
 
 
-def _may_move_before(loop: Any, statements: Sequence[Any]) -> bool:
+def _may_move_before(loop: Stmt, statements: Sequence[Any]) -> bool:
     """Whether definitions, allocations and stores behind a loop may stand before it."""
     others = [statement for statement in statements if not isinstance(statement, tirx.AllocBuffer)]
     if not others:
@@ -91,7 +91,7 @@ def _fused_pair(first: Any, second: Any, around: Ranges) -> Any:
     return with_body(first, sequence(first.body, _body_for(second, first)))
 
 
-def _body_for(loop: Any, other: Any) -> Any:
+def _body_for(loop: Stmt, other: Any) -> Any:
     """Return the body of a loop for the iterations of another one of the same extent."""
     shift = plus(other.loop_var, index(0) if structural_equal(loop.min, other.min) else loop.min - other.min)
     return substituted(loop.body, loop.loop_var, shift)
@@ -131,7 +131,7 @@ def _conflicts(accesses: LoopAccesses, other: LoopAccesses) -> Iterable[tuple[Lo
                 yield (access, other_access) if access.is_store else (other_access, access)
 
 
-def _branches(loop: Any) -> bool:
+def _branches(loop: Stmt) -> bool:
     branches: list[Any] = []
     structural_walk(loop.body, [(tirx.IfThenElse, branches.append), (tirx.While, branches.append)])
     return bool(branches)
@@ -175,7 +175,7 @@ def is_user(statement: Stmt, buffer: Buffer) -> bool:
     return not isinstance(statement, tirx.AllocBuffer) and depends_on(statement, [buffer])
 
 
-def _in_scalar(loop: Any, buffer: Buffer) -> Any:
+def _in_scalar(loop: Stmt, buffer: Buffer) -> Any:
     """Return the loop with a scalar buffer for `buffer`, used inside only; None where that is not equivalent."""
     body = list(loop.body.seq) if isinstance(loop.body, tirx.SeqStmt) else [loop.body]
     users = [position for position, statement in enumerate(body) if is_user(statement, buffer)]

@@ -23,7 +23,13 @@ from mlirtri.lowering.tir.statements import (
     sequence,
     substituted,
 )
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Node,
+    Stmt,
+    TensorLoad,
+    structural_map,
+    tirx,
+)
 
 BLOCK = 1024
 """Iterations whose indices are looked at together: they stay in the first cache."""
@@ -31,7 +37,7 @@ ENOUGH = 4 * BLOCK
 """Iterations from which on this pays."""
 
 
-def in_ranges(loop: Any, count: Any) -> Any:
+def in_ranges(loop: Stmt, count: Any) -> Any:
     """Return a loop in order by blocks, most of which need no checks; None where it checks no index that it reads."""
     if isinstance(count, tirx.IntImm) and count.value < ENOUGH:
         return None
@@ -44,7 +50,7 @@ def in_ranges(loop: Any, count: Any) -> Any:
     start = block * index(BLOCK)
     length = tirx.min(index(BLOCK), count - start)
 
-    def part(body: Any) -> Any:
+    def part(body: Stmt) -> Any:
         shifted = substituted(body, loop.loop_var, plus(loop.min, start + step))
         return fresh(tirx.For(step, index(0), length, tirx.ForKind.SERIAL, shifted, None, dict(loop.annotations)))
 
@@ -61,7 +67,7 @@ Sizes = dict[Any, tuple[Any, int]]
 """By named value, the load that it is, and the size that it has to be below."""
 
 
-def _checked_indices(loop: Any) -> Sizes:
+def _checked_indices(loop: Stmt) -> Sizes:
     """Return the integers that the body reads from memory, and compares with a size and with 0 or less."""
     body = list(loop.body.seq) if isinstance(loop.body, tirx.SeqStmt) else [loop.body]
     stored = {store.buffer for store in nodes_in(loop.body, tirx.BufferStore)}
@@ -91,23 +97,23 @@ def _is_outside(sizes: Sizes) -> Any:
     return tirx.Select(condition, index(1), index(0))
 
 
-def _of(load: Any, value: int) -> Any:
+def _of(load: TensorLoad, value: int) -> Any:
     return tirx.IntImm(str(load.ty.dtype), value)
 
 
-def _without_checks(body: Any, sizes: Sizes) -> Any:
+def _without_checks(body: Stmt, sizes: Sizes) -> Any:
     """Return the body where each index is known to be from 0 to below its size."""
     false = tirx.IntImm("bool", 0)
 
-    def size_of(node: Any) -> int | None:
+    def size_of(node: Node) -> int | None:
         is_test = isinstance(node.a, tirx.Var) and isinstance(node.b, tirx.IntImm)
         return sizes[node.a][1] if is_test and node.a in sizes else None
 
-    def at_least(node: Any) -> Any:
+    def at_least(node: Node) -> Any:
         size = size_of(node)
         return false if size is not None and node.b.value >= size else node
 
-    def below(node: Any) -> Any:
+    def below(node: Node) -> Any:
         return false if size_of(node) is not None and node.b.value <= 0 else node
 
     return structural_map(body, [(tirx.GE, at_least), (tirx.LT, below)], order="post")

@@ -49,7 +49,7 @@ def with_parts(statement: Stmt, change: Any) -> Any:
     return statement
 
 
-def _prepared_loop(loop: Any, around: Ranges) -> Any:
+def _prepared_loop(loop: Stmt, around: Ranges) -> Any:
     inner = (*around, range_of(loop, {}))
     loop = with_body(loop, prepare(loop.body, inner))
     if is_parallel(loop, around):
@@ -58,13 +58,13 @@ def _prepared_loop(loop: Any, around: Ranges) -> Any:
     return in_scalars(loop, around) if moved is None else moved
 
 
-def marked(loop: Any) -> Any:
+def marked(loop: Stmt) -> Any:
     """Return the loop with the annotation that its iterations are independent."""
     annotations = {**dict(loop.annotations), PARALLEL: 1}
     return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, loop.body, None, annotations, loop.step)
 
 
-def _moved_inside(loop: Any, around: Ranges) -> Any:
+def _moved_inside(loop: Stmt, around: Ranges) -> Any:
     """Return the nest with this serial loop innermost; None where that is not legal, or not profitable."""
     nest, body = [], loop.body
     while isinstance(body, tirx.For) and PARALLEL in body.annotations:
@@ -103,7 +103,7 @@ def _all_parallel(nest: Any, depth: int, around: Ranges) -> bool:
     return True
 
 
-def sums_up(loop: Any, body: Stmt) -> bool:
+def sums_up(loop: Stmt, body: Stmt) -> bool:
     """Whether the addresses of all stores to outer buffers are invariant in the loop."""
     accesses = accesses_of(body)
     stores = [access for access in accesses.shared if access.is_store]
@@ -115,7 +115,7 @@ def _stays(access: LoopAccess, variable: Var) -> bool:
     return all(form is not None and not any(form.factor(name) for name in moving) for form in access.indices)
 
 
-def in_scalars(loop: Any, around: Ranges) -> Any:
+def in_scalars(loop: Stmt, around: Ranges) -> Any:
     """Return the loop with a scalar buffer for each element of memory that all of its iterations add to."""
     accesses = accesses_of(loop.body)
     if accesses.is_opaque or (isinstance(loop.extent, tirx.IntImm) and loop.extent.value <= 0):
@@ -138,7 +138,7 @@ def in_scalars(loop: Any, around: Ranges) -> Any:
     return tirx.IfThenElse(tirx.GT(loop.extent, index(0)), result, None)
 
 
-def _fixed_stores(loop: Any, accesses: Sequence[LoopAccess], around: Ranges) -> Iterator[Any]:
+def _fixed_stores(loop: Stmt, accesses: Sequence[LoopAccess], around: Ranges) -> Iterator[Any]:
     """Yield the stores to a loop-invariant address that nothing else in the loop accesses."""
     statements = loop.body.seq if isinstance(loop.body, tirx.SeqStmt) else [loop.body]
     stores = [

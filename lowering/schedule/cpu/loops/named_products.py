@@ -16,7 +16,13 @@ from typing import Any
 from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.statements import depends_on, nodes_in, sequence, with_body
-from mlirtri.lowering.toolchain.tvm_names import Stmt, structural_equal, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Node,
+    Stmt,
+    structural_equal,
+    structural_map,
+    tirx,
+)
 
 
 def with_named_products(statement: Stmt) -> Any:
@@ -28,7 +34,7 @@ def with_named_products(statement: Stmt) -> Any:
     return with_body(statement, _named(body) if isinstance(body, tirx.SeqStmt) else body)
 
 
-def _named(body: Any) -> Any:
+def _named(body: Stmt) -> Any:
     """Return the body of a loop, which begins with names of products that the loops in it do not change."""
     loops = nodes_in(body, tirx.For)
     changed = [loop.loop_var for loop in loops] + [node.var for node in nodes_in(body, tirx.Bind, tirx.Let)]
@@ -41,12 +47,12 @@ def _named(body: Any) -> Any:
     if not names:
         return body
 
-    def named(node: Any) -> Any:
+    def named(node: Node) -> Any:
         return next((name.var for name in names if structural_equal(name.value, node)), node)
 
     return sequence(*names, *structural_map(body, (tirx.Mul, named), order="post").seq)
 
 
-def _is_of_sizes(node: Any) -> bool:
+def _is_of_sizes(node: Node) -> bool:
     is_known = isinstance(node.a, tirx.IntImm) or isinstance(node.b, tirx.IntImm)
     return not is_known and str(node.ty) == "int64" and not reads_memory(node)

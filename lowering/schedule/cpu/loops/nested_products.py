@@ -29,7 +29,14 @@ from mlirtri.lowering.schedule.cpu.matmul.rule import tile_loops
 from mlirtri.lowering.tir.contraction import Contraction, lies_along, size_of
 from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
 from mlirtri.lowering.tir.statements import depends_on, sequence, with_body
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Stmt, TensorLoad, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Node,
+    Stmt,
+    TensorLoad,
+    structural_walk,
+    tirx,
+)
 
 LEAST_WORK = 1 << 12
 """Multiplications of the smallest product for which tiles are written: a smaller one is unrolled."""
@@ -51,7 +58,7 @@ def with_nested_products(statement: Stmt, target: Target, around: Ranges = ()) -
     return with_parts(statement, lambda part: with_nested_products(part, target, around))
 
 
-def _in_sequence(statement: Any, target: Target, around: Ranges) -> Any:
+def _in_sequence(statement: Stmt, target: Target, around: Ranges) -> Any:
     children = with_allocations_inside(list(statement.seq))
     if not around:
         # Products outside of loops are those of whole arrays.
@@ -61,7 +68,7 @@ def _in_sequence(statement: Any, target: Target, around: Ranges) -> Any:
     return _finished_apart(in_tiles(children, target, _loops, is_open=False))
 
 
-def _in_loop(loop: Any, target: Target, around: Ranges) -> Any:
+def _in_loop(loop: Stmt, target: Target, around: Ranges) -> Any:
     threads = target.threads
     if is_parallel(loop, around):
         loop, target = marked(loop), replace(target, threads=1)
@@ -69,7 +76,7 @@ def _in_loop(loop: Any, target: Target, around: Ranges) -> Any:
     return with_copies_outside(with_body(loop, body), threads)
 
 
-def _finished_apart(statement: Any) -> Any:
+def _finished_apart(statement: Stmt) -> Any:
     """Return a sequence whose finished sequences are apart: allocations, copies of operands, and tiles."""
     parts: list[Any] = []
     for child in statement.seq if isinstance(statement, tirx.SeqStmt) else [statement]:
@@ -90,11 +97,11 @@ def flat(statements: Sequence[Any]) -> list[Any]:
     return [part for group in parts for part in group]
 
 
-def _has_product(loop: Any) -> bool:
+def _has_product(loop: Stmt) -> bool:
     """Return whether a loop contains a nest of three loops that is large enough for a product."""
     products: list[bool] = []
 
-    def visit(node: Any) -> None:
+    def visit(node: Node) -> None:
         work, depth = 1, 0
         while isinstance(node, tirx.For) and isinstance(node.extent, tirx.IntImm):
             work, depth, node = work * node.extent.value, depth + 1, node.body
@@ -139,7 +146,7 @@ def with_allocations_inside(statements: list[Any]) -> list[Any]:
     return kept
 
 
-def _allocating(loop: Any, allocation: Any) -> Any:
+def _allocating(loop: Stmt, allocation: Any) -> Any:
     """Return a loop that allocates a buffer in its body; None if an iteration may read what another one wrote."""
     if not isinstance(loop, tirx.For) or loop.kind != tirx.ForKind.SERIAL:
         return None
@@ -154,7 +161,7 @@ def _allocating(loop: Any, allocation: Any) -> Any:
     return with_body(loop, tirx.SeqStmt([allocation, *loop.body.seq]))
 
 
-def _overwrites(statement: Any, buffer: Buffer) -> bool:
+def _overwrites(statement: Stmt, buffer: Buffer) -> bool:
     """Return whether a statement is a nest that stores each element of a buffer and reads none."""
     extents: dict[Any, Any] = {}
     while isinstance(statement, tirx.For):

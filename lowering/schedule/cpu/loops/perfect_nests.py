@@ -18,6 +18,8 @@ from mlirtri.lowering.tir.statements import depends_on, index, loads_in, new_buf
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
+    Expr,
+    Node,
     Stmt,
     TensorLoad,
     ir,
@@ -101,17 +103,17 @@ def in_terms_of(nest: Nest, result: Any, indices: Sequence[Any], product: Produc
     return [*names, store]
 
 
-def axis_of(position: Any, axes: Mapping[Any, Any]) -> Any:
+def axis_of(position: Expr, axes: Mapping[Any, Any]) -> Any:
     """Return the axis that an index moves along by one element per iteration, whatever its offset; None for others."""
     form = linear(position, {})
     moving = [] if form is None else [variable for variable in form.terms if variable in axes]
     return moving[0] if len(moving) == 1 and form is not None and form.factor(moving[0]) == 1 else None
 
 
-def reading(store: Stmt, buffer: Buffer, value: Any) -> Any:
+def reading(store: Stmt, buffer: Buffer, value: Expr) -> Any:
     """Return a store with `value` in place of the loads from a buffer."""
 
-    def load(node: Any) -> Any:
+    def load(node: Node) -> Any:
         return value if node.source.same_as(buffer) else node
 
     return tirx.BufferStore(store.buffer, structural_map(store.value, (TensorLoad, load), order="post"), store.indices)
@@ -128,13 +130,13 @@ def is_copy(nest: Nest, widens: bool = False) -> bool:
     return len(loads_in(nest.store.value)) == 1 and not any(map(loads_in, loads_in(value)[0].indices))
 
 
-def _guarded(value: Any) -> Any:
+def _guarded(value: Expr) -> Any:
     """Return the value that is chosen where a condition holds, and is 0 elsewhere; any other value itself."""
     is_choice = isinstance(value, ir.Call) and str(getattr(value.op, "name", "")).endswith("if_then_else")
     return value.args[1] if is_choice and is_zero(value.args[2]) else value
 
 
-def _is_widened(value: Any) -> bool:
+def _is_widened(value: Expr) -> bool:
     """Return whether a value is a bf16 element whose bits are shifted to those of fp32."""
     loads, calls = loads_in(value), nodes_in(value, ir.Call)
     names = [str(getattr(call.op, "name", "")).rsplit(".", 1)[-1] for call in calls]
@@ -142,12 +144,12 @@ def _is_widened(value: Any) -> bool:
     return is_shifted and len(loads) == 1 and str(loads[0].source.dtype) == HALF and set(names) <= WIDENING
 
 
-def contains_let(node: Any) -> bool:
+def contains_let(node: Node) -> bool:
     """Return whether an expression binds a variable."""
     lets: list[Any] = []
     structural_walk(node, (tirx.Let, lets.append))
     return bool(lets)
 
 
-def is_zero(value: Any) -> bool:
+def is_zero(value: Expr) -> bool:
     return isinstance(value, tirx.FloatImm | tirx.IntImm) and value.value == 0

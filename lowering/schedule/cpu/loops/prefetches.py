@@ -30,7 +30,7 @@ def with_prefetches(statement: Stmt) -> Any:
     return with_body(statement, with_prefetches(statement.body))
 
 
-def _row(loop: Any) -> Stmt:
+def _row(loop: Stmt) -> Stmt:
     parts = list(loop.body.seq)
     passes = [position for position, part in enumerate(parts) if _is_pass(part)]
     if len(passes) < 2 or isinstance(loop.extent, tirx.IntImm):
@@ -52,14 +52,14 @@ def _is_pass(statement: Stmt) -> bool:
     return isinstance(statement, tirx.For) and not contains_loops(statement.body)
 
 
-def _becomes_vectors(loop: Any) -> bool:
+def _becomes_vectors(loop: Stmt) -> bool:
     """Whether a pass gets vectors here: in a scalar loop a prefetch per element would keep LLVM from making them."""
     fit = fit_of(loop)
     is_parallel = PARALLEL in loop.annotations
     return fit.is_good if is_parallel else fit.is_known and fit.lanes > 1 and sums_of(loop) is not None
 
 
-def _read_by(loop: Any, row: Var) -> Buffer | None:
+def _read_by(loop: Stmt, row: Var) -> Buffer | None:
     """Return the first array whose rows a loop reads element by element."""
     reads = [access for access in accesses_of(loop.body).shared if not access.is_store]
     return next((access.buffer for access in reads if _goes_along(access, loop.loop_var, row)), None)
@@ -74,7 +74,7 @@ def _stores_to(statement: Stmt, buffer: Buffer) -> bool:
     return any(store.buffer.same_as(buffer) for store in nodes_in(statement, tirx.BufferStore))
 
 
-def _element(loop: Any, buffer: Buffer, row: Var) -> Any:
+def _element(loop: Stmt, buffer: Buffer, row: Var) -> Any:
     """Return the load of an array in a loop over its row; None where there is none with indices of loops alone."""
     for load in nodes_in(loop.body, TensorLoad):
         if not load.source.same_as(buffer):

@@ -40,6 +40,8 @@ from mlirtri.lowering.tir.statements import depends_on, index, loads_in, locatio
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
+    Expr,
+    Node,
     Stmt,
     TensorLoad,
     structural_map,
@@ -183,7 +185,7 @@ class _Sequence:
     def _through_copies(self, position: int, operand: Any, result: Any, copies: list[int]) -> Any:
         """Return the operand with loads from the sources of copies, unless a source is the result."""
 
-        def load(node: Any) -> Any:
+        def load(node: Node) -> Any:
             copy = self._copy_before(position, node.source)
             if copy is None or any(inner.source.same_as(result) for inner in loads_in(self.nests[copy].store.value)):
                 return node
@@ -215,7 +217,7 @@ class _Sequence:
             return None
         return stores[0]
 
-    def _narrows(self, nest: Nest, load: Any) -> bool:
+    def _narrows(self, nest: Nest, load: TensorLoad) -> bool:
         """Return whether a nest copies an array of this sequence in a narrower dtype."""
         is_local = any(load.source.same_as(allocation) for allocation in self.allocated)
         return is_local and int(nest.store.buffer.dtype.bits) < int(load.source.dtype.bits)
@@ -241,7 +243,7 @@ class _Sequence:
         return users[-1] if is_whole else None
 
     def _followers(
-        self, position: int, product: Product, read: Sequence[Any], value: Any
+        self, position: int, product: Product, read: Sequence[Any], value: Expr
     ) -> tuple[list[Any], list[Any], list[int], list[int]]:
         """Return the consumers' stores, their private buffers, the positions of their statements and allocations.
 

@@ -14,7 +14,13 @@ from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip_
 from mlirtri.lowering.schedule.cpu.loops.accesses import accesses_of, is_scalar
 from mlirtri.lowering.tir.reducers import reducer_of
 from mlirtri.lowering.tir.statements import depends_on, fresh, index, is_load, new_buffer, plus, sequence, whole_chunks
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Stmt, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    Stmt,
+    structural_map,
+    tirx,
+)
 
 PARTIAL_VECTORS = 4
 """Vectors of partial results: as many additions as are in flight in a core."""
@@ -38,7 +44,7 @@ class Sum:
     """`tirx.Max` or `tirx.Min` for a maximum or minimum that keeps NaN."""
 
 
-def sums_of(loop: Any) -> list[Sum] | None:
+def sums_of(loop: Stmt) -> list[Sum] | None:
     """Return the scalar buffers that a loop reduces into; None where it does anything else."""
     accesses = accesses_of(loop.body)
     if accesses.is_opaque or not all(is_scalar(access.buffer) for access in accesses.shared if access.is_store):
@@ -81,7 +87,7 @@ def _sum(store: Stmt, values: dict[Any, Any], written: list[Any]) -> Sum | None:
     return Sum(scalar, reducer.combine, start, reducer.term, reducer.extremum)
 
 
-def in_vectors(loop: Any, count: Any, lanes: int) -> Any:
+def in_vectors(loop: Stmt, count: Any, lanes: int) -> Any:
     """Return the loop of `count` iterations with vectors of partial results; None for no reduction, or a short one.
 
     With one lane, as for columns, which are not contiguous, there are several scalar partial results.
@@ -127,7 +133,7 @@ def started(reduction: Sum, buffer: Buffer, lanes: int, wide: int) -> Any:
 def combined(reduction: Sum, buffer: Buffer, lanes: int, wide: int) -> Any:
     """Return statements that combine `wide` partial results with each other and with the scalar buffer."""
 
-    def load(position: Any) -> Any:
+    def load(position: Expr) -> Any:
         return tirx.BufferLoad(buffer, [index(0), position])
 
     def halved(half: int) -> Iterator[Any]:

@@ -46,6 +46,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     IMPERATIVE,
     PARALLEL,
     Analyzer,
+    Node,
     PrimFunc,
     SBlock,
     SBlockRealize,
@@ -147,17 +148,17 @@ class _Scheduler:
     def _reduces(self, statement: Stmt) -> bool:
         return isinstance(statement, tirx.For) and PARALLEL not in statement.annotations
 
-    def _beside(self, producer: Any, loop: Any, around: Ranges) -> Any:
+    def _beside(self, producer: Any, loop: Stmt, around: Ranges) -> Any:
         fit = fit_of(loop)
         # A loop that the threads would share stays one of its own.
         if not self.is_threaded or not fit.is_known or fit.share < GOOD:
             return None
         return checked(loop, count_of(loop, around), fit.lanes, producer, self.visit(producer, around))
 
-    def _inside(self, loop: Any, around: Ranges) -> Any:
+    def _inside(self, loop: Stmt, around: Ranges) -> Any:
         return with_body(loop, self.visit(loop.body, (*around, range_of(loop, {}))))
 
-    def _parallel(self, loop: Any, around: Ranges) -> Any:
+    def _parallel(self, loop: Stmt, around: Ranges) -> Any:
         if self.is_threaded or _is_small_around_larger(loop):
             return self._in_order(loop, around)
         self.is_threaded = True
@@ -165,7 +166,7 @@ class _Scheduler:
         self.is_threaded = False
         return on_threads(scheduled, work_of(loop))
 
-    def _in_order(self, loop: Any, around: Ranges) -> Any:
+    def _in_order(self, loop: Stmt, around: Ranges) -> Any:
         """Return a loop of independent iterations that is vectorised, or contains the loop that is."""
         squares = squares_of(loop)
         if squares is not None and squares.is_enough is None:
@@ -174,7 +175,7 @@ class _Scheduler:
             return tirx.IfThenElse(squares.is_enough, squares.statement, fresh(self._in_vectors(loop, around)))
         return self._in_vectors(loop, around)
 
-    def _in_vectors(self, loop: Any, around: Ranges) -> Any:
+    def _in_vectors(self, loop: Stmt, around: Ranges) -> Any:
         fit = fit_of(loop)
         inner = [fit_of(nested) for nested in parallel_loops_in(loop.body)]
         better = [candidate for candidate in inner if candidate.is_good and candidate.share >= fit.share]
@@ -183,7 +184,7 @@ class _Scheduler:
             scheduled = self._rows(loop, around)
         return self._inside(loop, around) if scheduled is None else scheduled
 
-    def _vectors(self, loop: Any, lanes: int, around: Ranges) -> Any:
+    def _vectors(self, loop: Stmt, lanes: int, around: Ranges) -> Any:
         count = count_of(loop, around)
         static_count = count.value if isinstance(count, tirx.IntImm) else None
         while static_count is not None and lanes > max(1, static_count):
@@ -198,7 +199,7 @@ class _Scheduler:
             return _overlapping(loop, count, Shape(max(1, min(vectors, static_count // lanes)), lanes))
         return _overlapping_if_enough(loop, count, [Shape(1, lanes), Shape(vectors, lanes)])
 
-    def _rows(self, loop: Any, around: Ranges) -> Any:
+    def _rows(self, loop: Stmt, around: Ranges) -> Any:
         """Return the loop unrolled by several iterations, jammed into its inner loops; None where they diverge."""
         count = count_of(loop, around)
         rows = min(ROWS, count.value) if isinstance(count, tirx.IntImm) else ROWS
@@ -214,7 +215,7 @@ class _Scheduler:
             parts[1:] = [strip_loop(loop, covered, count, Shape(count.value - covered.value, 1))]
         return sequence(*(self._inside(part, around) for part in parts))
 
-    def _rows_at_run_time(self, loop: Any, count: Any, shape: Shape, strips: Any, around: Ranges) -> Any:
+    def _rows_at_run_time(self, loop: Stmt, count: Any, shape: Shape, strips: Any, around: Ranges) -> Any:
         """Return the same for a dynamic number of iterations: the last strip may overlap the one before."""
         covered = whole_chunks(count, shape.width)
         last = tirx.IfThenElse(
@@ -225,14 +226,14 @@ class _Scheduler:
         return tirx.IfThenElse(tirx.GE(count, index(shape.width)), together, self._inside(scalar_loop, around))
 
 
-def _reduced(loop: Any, count: Any, lanes: int) -> Any:
+def _reduced(loop: Stmt, count: Any, lanes: int) -> Any:
     """Return a loop that reduces into scalar buffers in vectors; None for any other."""
     statements = first_index(loop, count)
     statements = checked(loop, count, lanes) if statements is None else statements
     return in_vectors(loop, count, lanes) if statements is None else statements
 
 
-def _narrowing(loop: Any, count: Any, lanes: int, smallest: int) -> Any:
+def _narrowing(loop: Stmt, count: Any, lanes: int, smallest: int) -> Any:
     """Return the loop in vectors, then in one of half as many lanes and so on, then the scalar remainder; or None."""
     covered, steps = index(0), []
     while lanes >= smallest:
@@ -243,7 +244,7 @@ def _narrowing(loop: Any, count: Any, lanes: int, smallest: int) -> Any:
     return None if any(step is None for step in steps) else sequence(*steps, *rest_loop(loop, covered, count))
 
 
-def _overlapping_if_enough(loop: Any, count: Any, shapes: Sequence[Shape]) -> Any:
+def _overlapping_if_enough(loop: Stmt, count: Any, shapes: Sequence[Shape]) -> Any:
     """Return the loop in the widest strips that it is long enough for, else scalar; None where iterations diverge."""
     [result] = rest_loop(loop, index(0), count)
     for shape in shapes:
@@ -254,7 +255,7 @@ def _overlapping_if_enough(loop: Any, count: Any, shapes: Sequence[Shape]) -> An
     return result
 
 
-def _overlapping(loop: Any, count: Any, shape: Shape) -> Any:
+def _overlapping(loop: Stmt, count: Any, shape: Shape) -> Any:
     """Return a loop that is at least as long as a strip in strips, of which the last may overlap; or None.
 
     The loops inside take the same time for one column as for a strip of them.
@@ -271,7 +272,7 @@ def _overlapping(loop: Any, count: Any, shape: Shape) -> Any:
     return sequence(strips, last)
 
 
-def _is_small_around_larger(loop: Any) -> bool:
+def _is_small_around_larger(loop: Stmt) -> bool:
     """Whether a loop has too few iterations for all threads, and only contains a loop with more."""
     inner = loop.body
     is_nest = isinstance(inner, tirx.For) and PARALLEL in inner.annotations
@@ -283,7 +284,7 @@ def _is_small_around_larger(loop: Any) -> bool:
     )
 
 
-def count_of(loop: Any, around: Ranges) -> Any:
+def count_of(loop: Stmt, around: Ranges) -> Any:
     """Return the trip count of a loop, which is never negative."""
     extent = loop.extent
     if isinstance(extent, tirx.IntImm):
@@ -297,10 +298,10 @@ def work_of(statement: Stmt) -> Any:
     """Return an expression for the number of plain steps of a statement, in terms of variables from outside of it."""
     changing: list[Any] = []
 
-    def bind(node: Any) -> None:
+    def bind(node: Node) -> None:
         changing.append(node.var)
 
-    def store(node: Any) -> None:
+    def store(node: Node) -> None:
         changing.append(node.buffer)
 
     structural_walk(statement, [(tirx.Bind, bind), (tirx.BufferStore, store)])

@@ -12,13 +12,19 @@ from typing import Any
 
 from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED
 from mlirtri.lowering.tir.statements import depends_on, loads_in, sequence, with_body
-from mlirtri.lowering.toolchain.tvm_names import PARALLEL, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    PARALLEL,
+    Stmt,
+    Var,
+    structural_walk,
+    tirx,
+)
 
 CHUNKS = 2
 """Iterations per thread of a loop that becomes the outermost one."""
 
 
-def with_copies_outside(loop: Any, threads: int) -> Any:
+def with_copies_outside(loop: Stmt, threads: int) -> Any:
     """Return two perfectly nested parallel loops with the copies that one of them shares in between, else unchanged."""
     inner = loop.body
     if PARALLEL not in loop.annotations or not isinstance(inner, tirx.For) or PARALLEL not in inner.annotations:
@@ -34,11 +40,11 @@ def with_copies_outside(loop: Any, threads: int) -> Any:
     return loop
 
 
-def _has_iterations(loop: Any, threads: int) -> bool:
+def _has_iterations(loop: Stmt, threads: int) -> bool:
     return isinstance(loop.extent, tirx.IntImm) and (threads == 1 or loop.extent.value >= CHUNKS * threads)
 
 
-def _shared(statements: list[Any], variable: Any) -> list[Any]:
+def _shared(statements: list[Any], variable: Var) -> list[Any]:
     """Return the allocations and copies among statements that are the same for each value of a variable."""
     shared: list[Any] = []
     stored = _stored(statements)

@@ -17,7 +17,15 @@ from typing import Any
 from mlirtri.lowering.schedule.cpu.loops.perfect_nests import Nest, is_copy, is_zero, nest_of
 from mlirtri.lowering.tir.statements import depends_on, index, is_load, loads_in, sequence, with_body
 from mlirtri.lowering.tir.tiles import replaced
-from mlirtri.lowering.toolchain.tvm_names import Buffer, TensorLoad, structural_equal, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Node,
+    Stmt,
+    TensorLoad,
+    structural_equal,
+    structural_map,
+    tirx,
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +40,7 @@ class _Parts:
     update: Any
 
 
-def with_sum_inside(loop: Any, widens: bool = False) -> Any:
+def with_sum_inside(loop: Stmt, widens: bool = False) -> Any:
     """Return the statements of a serial loop over products as one product; None for any other loop.
 
     With `widens` conversions of bf16 to fp32 count as copies, and the loop may have a run-time number of iterations.
@@ -85,7 +93,7 @@ def _parts(statements: Sequence[Any], widens: bool) -> _Parts | None:
     return _Parts(tuple(allocations), copies, others[-3], product, update) if _adds(last.store, sums) else None
 
 
-def _adds(store: Any, sums: Buffer) -> bool:
+def _adds(store: Stmt, sums: Buffer) -> bool:
     """Return whether a store adds an element of `sums` to one of an array."""
     value = store.value
     if not isinstance(value, tirx.Add) or store.buffer.same_as(sums):
@@ -99,10 +107,10 @@ def _adds(store: Any, sums: Buffer) -> bool:
     )
 
 
-def _forwarded(store: Any, copies: dict[Any, Nest]) -> Any:
+def _forwarded(store: Stmt, copies: dict[Any, Nest]) -> Any:
     """Return the store with what copies read in place of loads of the copies."""
 
-    def load(node: Any) -> Any:
+    def load(node: Node) -> Any:
         nest = copies.get(node.source)
         if nest is None:
             return node
@@ -115,7 +123,7 @@ def _forwarded(store: Any, copies: dict[Any, Nest]) -> Any:
     return structural_map(store, (TensorLoad, load), order="post")
 
 
-def _nest_with(product: Nest, loop: Any, store: Any) -> Any:
+def _nest_with(product: Nest, loop: Stmt, store: Stmt) -> Any:
     """Return the loops of a product around a store, with another loop inside of the axes of the result."""
     shown = set(product.store.indices)  # no list: `in` would compare by ==, which TIR makes an expression
     outer = [axis for axis in product.axes if axis.variable in shown]
@@ -129,5 +137,5 @@ def _nest_with(product: Nest, loop: Any, store: Any) -> Any:
     return statement
 
 
-def _loop(axis: Any, body: Any) -> Any:
+def _loop(axis: Any, body: Stmt) -> Any:
     return tirx.For(axis.variable, index(0), index(axis.extent), tirx.ForKind.SERIAL, body)

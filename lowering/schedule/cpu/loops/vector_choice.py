@@ -35,7 +35,7 @@ class Fit:
         return self.lanes > 1 and self.stores_fit and profitable(self.share >= GOOD)
 
 
-def fit_of(loop: Any) -> Fit:
+def fit_of(loop: Stmt) -> Fit:
     """Return how well a `For` would vectorise."""
     accesses = accesses_of(loop.body)
     total_weight = fitting = 0
@@ -84,7 +84,7 @@ def parallel_loops_in(statement: Stmt) -> list[Any]:
     """Return the marked loops inside a statement, in program order."""
     loops: list[Any] = []
 
-    def visit(loop: Any) -> None:
+    def visit(loop: Stmt) -> None:
         if PARALLEL in loop.annotations:
             loops.append(loop)
 
@@ -96,7 +96,7 @@ def contains_loops(statement: Stmt) -> bool:
     """Whether there is a loop inside a statement that is not unrolled."""
     loops: list[Any] = []
 
-    def visit(loop: Any) -> None:
+    def visit(loop: Stmt) -> None:
         if loop.kind != tirx.ForKind.UNROLLED:
             loops.append(loop)
 
@@ -104,7 +104,7 @@ def contains_loops(statement: Stmt) -> bool:
     return bool(loops)
 
 
-def shares_reads(loop: Any) -> bool:
+def shares_reads(loop: Stmt) -> bool:
     """Whether iterations of a loop share loads in a serial loop inside, as the rows of a product do."""
     serial: list[Any] = []
 
@@ -124,7 +124,7 @@ def _moves(access: LoopAccess, variable: Var) -> bool:
     return any(form is not None and form.factor(variable) for form in access.indices)
 
 
-def is_around_innermost(loop: Any) -> bool:
+def is_around_innermost(loop: Stmt) -> bool:
     """Whether no marked loop inside of this one has another inside of it."""
     return not any(parallel_loops_in(inner.body) for inner in parallel_loops_in(loop.body))
 

@@ -18,7 +18,11 @@ from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, Tile
 from mlirtri.lowering.tir.contraction import Contraction, Values, size_of
 from mlirtri.lowering.tir.statements import index, new_buffer, sequence
 from mlirtri.lowering.tir.tiles import axis_values, for_loop, in_lanes, loop_nest, ramp, replaced, temporary, zero_of
-from mlirtri.lowering.toolchain.tvm_names import Stmt, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
+    Stmt,
+    tirx,
+)
 
 MAX_ROWS = 3
 CHUNK = 32
@@ -45,7 +49,7 @@ class _Columns:
         contraction, cut = self.contraction, self.cut
         work = size_of(contraction.batch) * self.rows * cut.total * size_of(contraction.reduced)
 
-        def task(position: Any) -> Any:
+        def task(position: Expr) -> Any:
             batch = axis_values(contraction.batch, tirx.floordiv(position, index(cut.count)))
             number = tirx.floormod(position, index(cut.count))
             return sequence(tirx.AllocBuffer(self.sums), self._chunk(batch, number))

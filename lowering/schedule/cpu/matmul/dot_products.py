@@ -18,7 +18,15 @@ from mlirtri.lowering.tir.arithmetic import widened_bfloat16
 from mlirtri.lowering.tir.contraction import Axis, Contraction
 from mlirtri.lowering.tir.statements import loads_in
 from mlirtri.lowering.tir.tiles import ceil_div, quotient, replaced, sized
-from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, Var, ir, structural_equal, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
+    Stmt,
+    TensorLoad,
+    Var,
+    ir,
+    structural_equal,
+    tirx,
+)
 
 HALF, BYTE = "bfloat16", "int8"
 
@@ -84,11 +92,11 @@ def _may_end_inside(inner: Axis, group: int) -> bool:
     return not isinstance(inner.extent, int) or inner.extent % group != 0
 
 
-def _is_contiguous(load: Any, variable: Var) -> bool:
+def _is_contiguous(load: TensorLoad, variable: Var) -> bool:
     return load.indices[-1].same_as(variable)
 
 
-def _word_in_memory(load: Any, _inner: Axis, word: Any, group: int) -> Any:
+def _word_in_memory(load: TensorLoad, _inner: Axis, word: Any, group: int) -> Any:
     first = tirx.Ramp(word * tirx.IntImm("int64", group), tirx.IntImm("int64", 1), group)
     element = tirx.BufferLoad(load.source, [*list(load.indices)[:-1], first])
     if str(load.ty.dtype) == HALF:
@@ -96,7 +104,7 @@ def _word_in_memory(load: Any, _inner: Axis, word: Any, group: int) -> Any:
     return tirx.reinterpret("int32", element)
 
 
-def _word(load: Any, inner: Axis, word: Any, group: int) -> Any:
+def _word(load: TensorLoad, inner: Axis, word: Any, group: int) -> Any:
     """Return a word of a group, element by element, with zeros after the end of the sum."""
     bits = 32 // group
     result = None

@@ -27,7 +27,11 @@ from mlirtri.lowering.tir.tiles import (
     replaced,
     zero_of,
 )
-from mlirtri.lowering.toolchain.tvm_names import Buffer, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    tirx,
+)
 
 MAX_ROWS = 6
 """Rows of a tile: with four columns, their vectors and those of both operands take all registers."""
@@ -63,7 +67,7 @@ class DotTile(Tile):
 
         return sequence(tirx.AllocBuffer(sums), dots, self._written_rows(of_row))
 
-    def _column(self, offset: Any) -> Values:
+    def _column(self, offset: Expr) -> Values:
         column = self.position.column + offset
         if not isinstance(self.position.columns, int):
             column = tirx.min(column, self.position.column + self.position.columns - index(1))

@@ -44,7 +44,11 @@ from mlirtri.lowering.tir.tiles import (
     sized,
     temporary,
 )
-from mlirtri.lowering.toolchain.tvm_names import Stmt, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
+    Stmt,
+    tirx,
+)
 
 
 def contraction_loops(contraction: Contraction, target: Target, least: int = 1) -> Stmt:
@@ -118,7 +122,7 @@ class _Nest:
             shape = [tiles.rows.size, tiles.vectors.size * lanes]
             self.finished = temporary("finished", contraction.dtype, shape)
 
-    def _named(self, name: str, value: Any) -> Any:
+    def _named(self, name: str, value: Expr) -> Any:
         """Return a value, bound to a variable where it is an expression: repeated, it takes long to simplify."""
         if isinstance(value, int):
             return value
@@ -187,7 +191,7 @@ class _Nest:
         column_chunks = self._named("column_chunks", at_least(ceil_div(vectors.count, self.blocks.column_tiles), 1))
         tasks = size_of(contraction.batch) * row_chunks * column_chunks
 
-        def task(position: Any) -> Any:
+        def task(position: Expr) -> Any:
             row_chunk, remaining = remainder(position, row_chunks), quotient(position, row_chunks)
             column_chunk = remainder(remaining, column_chunks)
             values = axis_values(contraction.batch, quotient(remaining, column_chunks))

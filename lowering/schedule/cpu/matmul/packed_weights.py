@@ -16,7 +16,14 @@ from mlirtri.lowering.schedule.cpu.common.tile_sizes import lanes_for
 from mlirtri.lowering.tir.contraction import Axis, size_of, without_units
 from mlirtri.lowering.tir.products import Product
 from mlirtri.lowering.tir.statements import index
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, TensorLoad, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    Node,
+    TensorLoad,
+    Var,
+    tirx,
+)
 
 MIN_ROWS = 5
 """With fewer rows the time is that of reading the weight, which its own layout takes no longer."""
@@ -75,6 +82,6 @@ def is_packed(right: Any, columns: Sequence[Axis], reduced: Sequence[Axis], dtyp
     return is_split and all(axis.variable.same_as(position) for axis, position in zip(reduced, inner, strict=True))
 
 
-def _is(node: Any, kind: Any, variable: Any, divisor: int) -> bool:
+def _is(node: Node, kind: Any, variable: Var, divisor: int) -> bool:
     is_kind = isinstance(node, kind) and node.a.same_as(variable)
     return is_kind and isinstance(node.b, tirx.IntImm) and int(node.b.value) == divisor

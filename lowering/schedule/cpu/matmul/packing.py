@@ -77,7 +77,7 @@ def _copied_rows(
     buffer = temporary(name, str(operand.ty.dtype), shape)
     *outer, inner = contraction.reduced
 
-    def row(position: Any) -> Any:
+    def row(position: Expr) -> Any:
         return loop_nest(outer, lambda values: along({**axis_values(axes, position), **values}))
 
     def along(values: Values) -> Any:
@@ -89,7 +89,7 @@ def _copied_rows(
         rest = for_loop("last", inner.extent - count, lambda position: store(operand, values, sized(count) + position))
         return sequence(whole, rest)
 
-    def store(value: Any, values: Values, position: Any) -> Any:
+    def store(value: Expr, values: Values, position: Expr) -> Any:
         values = {**values, inner.variable: position}
         indices = [linearized(axes, values), *(values[axis.variable] for axis in contraction.reduced)]
         return tirx.BufferStore(buffer, replaced(value, values), indices)
@@ -158,7 +158,7 @@ class _VectorCopy:
         panels = size_of(self.batch) * self.vectors
         groups = ceil_div(self.vectors, self.group)
 
-        def of_group(position: Any) -> Any:
+        def of_group(position: Expr) -> Any:
             batch, first = quotient(position, groups), remainder(position, groups)
             first = first * index(self.group)
             count: Any = self.group
@@ -241,7 +241,7 @@ def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[
     padded = vectors + index(MAX_VECTORS - 1) if is_open else vectors
     buffer = temporary("terms", contraction.dtype, [size_of(batch), padded, lanes])
 
-    def vector(position: Any) -> Any:
+    def vector(position: Expr) -> Any:
         batch_index, number = quotient(position, vectors), remainder(position, vectors)
         indices, remaining = [batch_index, number], columns % lanes
         zero = tirx.Broadcast(zero_of(contraction.dtype), lanes)

@@ -12,6 +12,7 @@ from mlirtri.lowering.tir.statements import sequence
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
+    Node,
     PrimFunc,
     SBlock,
     SBlockRealize,
@@ -79,7 +80,7 @@ def _with_producers(schedule: Schedule, earlier: list[BlockFacts], operands: lis
             continue
         variables = [axis.var for axis in body.iter_vars]
 
-        def load(node: Any, block=block, body=body, variables=variables) -> Any:
+        def load(node: Node, block=block, body=body, variables=variables) -> Any:
             if not node.source.same_as(block.target):
                 return node
             order = [node.indices[block.writes[0].axes.index(number)] for number in range(len(variables))]

@@ -29,7 +29,17 @@ from mlirtri.lowering.tir.tiles import (
     zero_of,
 )
 from mlirtri.lowering.tir.vectors import vectorizable
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Stmt, TensorLoad, ir, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    Node,
+    Stmt,
+    TensorLoad,
+    ir,
+    structural_map,
+    structural_walk,
+    tirx,
+)
 
 UNROLLED_STORES = 3
 """With more stores, or a call, they are a loop over the rows of a tile, not unrolled."""
@@ -150,7 +160,7 @@ class Tile:
         bounds = self.contraction.reduced_range
 
         def loop(start: Any, extent: Any) -> Any:
-            def body(offset: Any) -> Any:
+            def body(offset: Expr) -> Any:
                 return loop_nest(inner, self._step, {first.variable: start + offset})
 
             return for_loop(first.variable.name, extent, body)
@@ -255,7 +265,7 @@ class Tile:
         def at_lane(store: Stmt, lane: Any) -> Any:
             columns = axis_values(contraction.columns, self.position.column + first + lane)
 
-            def load(node: Any) -> Any:
+            def load(node: Node) -> Any:
                 if node.source.same_as(contraction.result):
                     accumulated = tirx.BufferLoad(sums, [row, start + lane])
                     return accumulated if accumulated.ty == node.ty else tirx.Cast(str(node.ty.dtype), accumulated)

@@ -13,6 +13,8 @@ from mlirtri.lowering.tir.arithmetic import widened_bfloat16
 from mlirtri.lowering.tir.statements import depends_on, index, sequence
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
+    Expr,
+    Node,
     Stmt,
     TensorLoad,
     ir,
@@ -78,15 +80,15 @@ def on_accumulators(statement: Stmt, buffers: Mapping[Any, Any]) -> Any:
         if str(result.dtype) == "bfloat16" != str(accumulator.dtype)
     ]
 
-    def load(node: Any) -> Any:
+    def load(node: Node) -> Any:
         return result_of(buffers[node.source], str(node.source.dtype)) if node.source in buffers else node
 
-    def call(node: Any) -> Any:
+    def call(node: Node) -> Any:
         """A bf16 accumulator that is widened is the fp32 that it holds."""
         matches = [accumulator for value, accumulator in wide if structural_equal(node, value)]
         return tirx.BufferLoad(matches[0], [index(0)]) if matches else node
 
-    def store(node: Any) -> Any:
+    def store(node: Node) -> Any:
         if node.buffer not in buffers:
             return node
         accumulator = buffers[node.buffer]
@@ -105,7 +107,7 @@ def result_of(accumulator: Buffer, dtype: str) -> Any:
     return tirx.reinterpret(dtype, load) if str(accumulator.dtype) == "u" + dtype else tirx.Cast(dtype, load)
 
 
-def _as_accumulator(value: Any, accumulator: Buffer) -> Any:
+def _as_accumulator(value: Expr, accumulator: Buffer) -> Any:
     dtype, kind = str(accumulator.dtype), str(value.ty.dtype)
     current = result_of(accumulator, kind)
     if structural_equal(value, current):
@@ -130,18 +132,18 @@ def _as_accumulator(value: Any, accumulator: Buffer) -> Any:
     return tirx.Cast(dtype, value)
 
 
-def _unwrapped(value: Any, accumulator: Buffer) -> Any:
+def _unwrapped(value: Expr, accumulator: Buffer) -> Any:
     """Return an unsigned value in terms of the accumulator, without the conversion of its bits to a signed number."""
     signed = str(accumulator.dtype)[1:]
 
-    def call(node: Any) -> Any:
+    def call(node: Node) -> Any:
         is_own = _is_reinterpreted(node, signed) and structural_equal(node.args[0], result_of(accumulator, signed))
         return tirx.BufferLoad(accumulator, [index(0)]) if is_own else node
 
     return structural_map(value, (ir.Call, call), order="post")
 
 
-def _in_fp32(value: Any, accumulator: Buffer) -> Any:
+def _in_fp32(value: Expr, accumulator: Buffer) -> Any:
     if isinstance(value, tirx.FloatImm):
         return tirx.FloatImm("float32", float(value.value))
     if isinstance(value, tirx.Select):
@@ -155,12 +157,12 @@ def _in_fp32(value: Any, accumulator: Buffer) -> Any:
     return tirx.Cast("float32", value)
 
 
-def _is_reinterpreted(value: Any, source: str) -> bool:
+def _is_reinterpreted(value: Expr, source: str) -> bool:
     is_call = isinstance(value, ir.Call) and str(getattr(value.op, "name", "")).endswith(".reinterpret")
     return is_call and str(value.args[0].ty.dtype) == source
 
 
-def _as_maximum(value: Any) -> Any:
+def _as_maximum(value: Expr) -> Any:
     """Return ``select(a > b or isnan(a), a, b)`` as a maximum and a select, which are one instruction each."""
     if not isinstance(value, tirx.Select) or not isinstance(value.condition, tirx.Or):
         return value

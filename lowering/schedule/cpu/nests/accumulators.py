@@ -22,8 +22,10 @@ from mlirtri.lowering.tir.statements import buffer_like, depends_on, index, is_l
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
     Expr,
+    Node,
     Stmt,
     TensorLoad,
+    Var,
     structural_equal,
     structural_map,
     structural_walk,
@@ -116,7 +118,7 @@ def _associative(nest: FlatNest, buffers: Mapping[Any, Any], step: Any, start: A
     return _position(nest, list(buffers.values()), step, start) if len(buffers) == 2 else (None, None)
 
 
-def _single(value: Any, accumulator: Buffer) -> tuple[Any, Any]:
+def _single(value: Expr, accumulator: Buffer) -> tuple[Any, Any]:
     """Return the neutral value and combination of a sum, product, extremum, any or all in one accumulator."""
     if isinstance(value, tirx.Select):
         return _extremum(value, accumulator)
@@ -161,7 +163,7 @@ _NEUTRAL = {
 }  # fmt: skip
 
 
-def _extremum(value: Any, accumulator: Buffer) -> tuple[Any, Any]:
+def _extremum(value: Expr, accumulator: Buffer) -> tuple[Any, Any]:
     match = extremum_term(value, accumulator)
     if match is None:
         return None, None
@@ -173,7 +175,7 @@ def _extremum(value: Any, accumulator: Buffer) -> tuple[Any, Any]:
     return {accumulator: tirx.FloatImm(str(accumulator.dtype), float("-inf") * sign)}, combine
 
 
-def extremum_term(value: Any, accumulator: Buffer) -> tuple[int, Any] | None:
+def extremum_term(value: Expr, accumulator: Buffer) -> tuple[int, Any] | None:
     """Return 1 and the term of ``select(a > term or isnan(a), a, term)``, a the accumulator; -1 for a minimum."""
     dtype = str(accumulator.dtype)
     if not isinstance(value, tirx.Select) or dtype not in _FLOATS:
@@ -187,7 +189,7 @@ def extremum_term(value: Any, accumulator: Buffer) -> tuple[int, Any] | None:
     return (sign, term) if sign else None
 
 
-def _direction(condition: Expr, accumulator: Buffer, term: Any, accumulator_is_kept: bool) -> int:
+def _direction(condition: Expr, accumulator: Buffer, term: Expr, accumulator_is_kept: bool) -> int:
     """Return 1 for a maximum, -1 for a minimum, 0 for neither."""
     comparison = condition
     if not isinstance(comparison, tirx.LT | tirx.GT | tirx.LE | tirx.GE):
@@ -204,15 +206,15 @@ def _direction(condition: Expr, accumulator: Buffer, term: Any, accumulator_is_k
     return 1 if keeps_larger else -1
 
 
-def _narrowest(value: Any) -> Any:
+def _narrowest(value: Expr) -> Any:
     """Return the fp16 or bf16 operand of a conversion to fp32 for a comparison."""
     return value.value if isinstance(value, tirx.Cast) and str(value.ty) == "float32" else value
 
 
-def _replaced(value: Any, loads: Mapping[Any, Any], term: Any = None, other: Any = None) -> Any:
+def _replaced(value: Expr, loads: Mapping[Any, Any], term: Expr | None = None, other: Any = None) -> Any:
     """Return `value` with replacements of the loads of accumulators, and of a term."""
 
-    def visit(node: Any) -> Any:
+    def visit(node: Node) -> Any:
         if term is not None and structural_equal(node, term):
             return other
         if isinstance(node, TensorLoad):
@@ -258,14 +260,14 @@ def _position(nest: FlatNest, buffers: list[Any], step: Any, start: Any) -> tupl
     return {buffer: starts[buffer] for buffer in buffers}, combine
 
 
-def _position_select(value: Any, counter: Any, position: Any) -> Any:
+def _position_select(value: Expr, counter: Var, position: Buffer) -> Any:
     value = value.value if isinstance(value, tirx.Cast) else value
     if not isinstance(value, tirx.Select) or not value.true_value.same_as(counter):
         return None
     return value if any(is_load(load, position) for load in loads_of(value.false_value)) else None
 
 
-def _term(value: Any, condition: Expr, best: Any) -> Any:
+def _term(value: Expr, condition: Expr, best: Any) -> Any:
     """Return the term of an extremum with `best`; None where `condition` does not choose it."""
     if isinstance(value, tirx.Select) and structural_equal(value.condition, condition):
         return value.true_value if is_load(value.false_value, best) else None

@@ -17,7 +17,14 @@ from mlirtri.lowering.schedule.cpu.nests.accumulator_dtypes import INT32_MAX
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, final_values, loads_of
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import depends_on, is_load
-from mlirtri.lowering.toolchain.tvm_names import Buffer, ir, structural_equal, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    Node,
+    ir,
+    structural_equal,
+    tirx,
+)
 
 _POSITIONS = [(3, 7), (7, 3), (5, 5)]
 
@@ -68,7 +75,7 @@ def extremum_of(accumulators: Accumulators, row: NestAxis) -> Extremum | None:
     return None
 
 
-def _chosen(value: Any, accumulator: Buffer) -> Any:
+def _chosen(value: Expr, accumulator: Buffer) -> Any:
     """Return the only expression that may replace the accumulator's value; None where there is none, or several."""
     if isinstance(value, tirx.Max | tirx.Min):
         arms = [value.a, value.b]
@@ -100,7 +107,7 @@ def _computes(extremum: Extremum, values: Any) -> bool:
     return True
 
 
-def lowest(term: Any) -> int:
+def lowest(term: Expr) -> int:
     """Return the smallest number of an expression's signed dtype."""
     return -(2 ** (int(term.ty.dtype.bits) - 1))
 
@@ -114,7 +121,7 @@ class _Assignment:
     def __init__(self, extremum: Extremum, x: float, best: float, position: int, best_position: int):
         self.extremum, self.x, self.best, self.position, self.best_position = extremum, x, best, position, best_position
 
-    def value(self, node: Any) -> Any:
+    def value(self, node: Node) -> Any:
         if structural_equal(node, self.extremum.term):
             return self.x
         if structural_equal(node, self.extremum.position):
@@ -134,7 +141,7 @@ class _Assignment:
         )
         return None if meaning is None or not self._only_compares(node) else self._apply(node, meaning)
 
-    def _apply(self, node: Any, meaning: Callable[..., Any]) -> Any:
+    def _apply(self, node: Node, meaning: Callable[..., Any]) -> Any:
         operands = list(node.args) if isinstance(node, ir.Call) else [node.a, *([node.b] if hasattr(node, "b") else [])]
         values = [self.value(operand) for operand in operands]
         if any(value is None for value in values):
@@ -144,7 +151,7 @@ class _Assignment:
             return meaning(*values) if flips_sign_bit and type(node).__name__ == "BitwiseXor" else None
         return meaning(*values)
 
-    def _only_compares(self, node: Any) -> bool:
+    def _only_compares(self, node: Node) -> bool:
         """Whether the constant in a comparison is infinite, or the other operand no number of the row."""
         if not isinstance(node, _COMPARISONS):
             return True
@@ -154,7 +161,7 @@ class _Assignment:
         return not constants or flags or all(math.isinf(constant.value) for constant in constants)
 
 
-def _is_flag(select: Any) -> bool:
+def _is_flag(select: Expr) -> bool:
     return all(isinstance(value, tirx.IntImm | tirx.FloatImm) for value in (select.true_value, select.false_value))
 
 

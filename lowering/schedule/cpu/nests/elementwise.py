@@ -20,7 +20,16 @@ from mlirtri.lowering.schedule.cpu.common.transposes import transposed_loops
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import in_lanes, ramp, replaced
-from mlirtri.lowering.toolchain.tvm_names import Stmt, Var, ir, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
+    Node,
+    Stmt,
+    Var,
+    ir,
+    structural_map,
+    structural_walk,
+    tirx,
+)
 
 CHUNK = 64
 """Vectors per task where there are few rows."""
@@ -230,7 +239,7 @@ def _mixed(nest: FlatNest, short: NestAxis, along: NestAxis, start: Any, lanes: 
     buffers = [buffer_like(element, [index(1), index(lanes)]) for _ in range(short.extent)]
     statements = [tirx.AllocBuffer(buffer) for buffer in buffers]
 
-    def element_store(node: Any) -> Any:
+    def element_store(node: Node) -> Any:
         return tirx.BufferStore(element, node.value, [index(0)]) if node.buffer.same_as(store.buffer) else node
 
     for position, buffer in enumerate(buffers):
@@ -253,7 +262,7 @@ def parts_of(statement: Stmt, variable: Var, extent: int) -> list[tuple[int, int
     """Return the bounds of the parts, in order: a single part where there would be too many."""
     bounds = {0, extent}
 
-    def visit(node: Any) -> None:
+    def visit(node: Node) -> None:
         bounds.update(bound for bound in _changes(node, variable) if 0 < bound < extent)
 
     structural_walk(statement, [(kind, visit) for kind in COMPARISONS])
@@ -266,7 +275,7 @@ def parts_of(statement: Stmt, variable: Var, extent: int) -> list[tuple[int, int
 def within(statement: Stmt, variable: Var, first: int, last: int) -> Any:
     """Return `statement` simplified for ``first <= variable < last``."""
 
-    def comparison(node: Any) -> Any:
+    def comparison(node: Node) -> Any:
         form = _difference(node)
         if form is None or set(form.terms) != {variable}:
             return node
@@ -280,14 +289,14 @@ def within(statement: Stmt, variable: Var, first: int, last: int) -> Any:
     return structural_map(structural_map(statement, rules, order="post"), folds, order="post")
 
 
-def _difference(comparison: Any) -> Any:
+def _difference(comparison: Expr) -> Any:
     if not str(getattr(comparison.a, "ty", "")).startswith("int"):
         return None
     left, right = linear(comparison.a, {}), linear(comparison.b, {})
     return None if left is None or right is None else left - right
 
 
-def _changes(comparison: Any, variable: Var) -> list[int]:
+def _changes(comparison: Expr, variable: Var) -> list[int]:
     """Return the values of the variable whose result may differ from that of the value below."""
     form = _difference(comparison)
     if form is None or set(form.terms) != {variable} or abs(form.factor(variable)) != 1:
@@ -300,7 +309,7 @@ def _changes(comparison: Any, variable: Var) -> list[int]:
     return [root] if is_strict == rises else [root + 1]
 
 
-def _constant_result(comparison: Any, least: int, most: int) -> int | None:
+def _constant_result(comparison: Expr, least: int, most: int) -> int | None:
     """Return the result of comparing with 0 where it is the same for all of `least` to `most`; else None."""
     results = {_RESULTS[type(comparison)](value) for value in {least, most, *([0] if least < 0 < most else [])}}
     return results.pop() if len(results) == 1 else None
@@ -316,30 +325,30 @@ _RESULTS = {
 }
 
 
-def _value(node: Any) -> int | None:
+def _value(node: Node) -> int | None:
     return int(node.value) if isinstance(node, tirx.IntImm) else None
 
 
-def _fold_and(node: Any) -> Any:
+def _fold_and(node: Node) -> Any:
     first, second = _value(node.a), _value(node.b)
     if _FALSE in (first, second):
         return tirx.IntImm("bool", _FALSE)
     return node.b if first == _TRUE else node.a if second == _TRUE else node
 
 
-def _fold_or(node: Any) -> Any:
+def _fold_or(node: Node) -> Any:
     first, second = _value(node.a), _value(node.b)
     if _TRUE in (first, second):
         return tirx.IntImm("bool", _TRUE)
     return node.b if first == _FALSE else node.a if second == _FALSE else node
 
 
-def _fold_not(node: Any) -> Any:
+def _fold_not(node: Node) -> Any:
     value = _value(node.a)
     return node if value is None else tirx.IntImm("bool", 1 - value)
 
 
-def _fold_condition(call: Any) -> Any:
+def _fold_condition(call: Expr) -> Any:
     if not str(getattr(call.op, "name", "")).endswith(".if_then_else"):
         return call
     value = _value(call.args[0])

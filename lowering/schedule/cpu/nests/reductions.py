@@ -276,7 +276,7 @@ def _has_short_latency(accumulators: Accumulators) -> bool:
     return isinstance(step, tirx.BufferStore) and not isinstance(step.value, tirx.Select)
 
 
-def _block_terms(term: Any) -> Callable[..., Any]:
+def _block_terms(term: Expr) -> Callable[..., Any]:
     """Return a writer of the row's terms into the partial results, in blocks of fp32 as far as these cover it."""
 
     def terms(accumulators: Accumulators, row: NestAxis, partials: Sequence[Widened], lanes: int) -> Any:

@@ -26,7 +26,11 @@ from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, extre
 from mlirtri.lowering.schedule.cpu.nests.argmax_kinds import Extremum, extremum_of, lowest
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import ramp
-from mlirtri.lowering.toolchain.tvm_names import Buffer, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    tirx,
+)
 
 VECTORS = 4
 """Vectors of extrema beside positions: several independent chains hide the latency of a comparison."""
@@ -57,7 +61,7 @@ class _Row:
     def _load(self, buffer: Buffer, first: int = 0, lanes: int | None = None) -> Any:
         return tirx.BufferLoad(buffer, [ramp(index(first), self.lanes if lanes is None else lanes)])
 
-    def _store(self, buffer: Buffer, value: Any, lanes: int | None = None) -> Any:
+    def _store(self, buffer: Buffer, value: Expr, lanes: int | None = None) -> Any:
         return tirx.BufferStore(buffer, value, [ramp(index(0), self.lanes if lanes is None else lanes)])
 
     def contains_nan(self, nan: Any) -> Any:
@@ -99,13 +103,13 @@ class _PositionRow(_Row):
     def _vector(self, name: str, dtype: str) -> Any:
         return new_buffer(name, dtype, self.lanes)
 
-    def _spread(self, value: Any) -> Any:
+    def _spread(self, value: Expr) -> Any:
         return tirx.Broadcast(value, self.lanes)
 
     def _better(self, x: Any, y: Any) -> Any:
         return tirx.GT(x, y) if self.extremum.sign > 0 else tirx.LT(x, y)
 
-    def _as_signed(self, value: Any) -> Any:
+    def _as_signed(self, value: Expr) -> Any:
         """Map an unsigned number to a signed one of the same order, and back again."""
         return tirx.bitwise_xor(value, tirx.IntImm(self.dtype, lowest(value))) if self.extremum.is_unsigned else value
 
@@ -136,7 +140,7 @@ class _PositionRow(_Row):
                 statements.append(self._store(self.nan, tirx.Select(some_nan(terms), self._ones(), start)))
         return fresh(sequence(*statements))
 
-    def _compared(self, vector: int, term: Any, step: Any, is_first: bool) -> list[Any]:
+    def _compared(self, vector: int, term: Expr, step: Any, is_first: bool) -> list[Any]:
         """Return stores of the better terms into vector `vector` of extrema, of the step into the vector of steps."""
         if is_first:
             return [self._store(self.positions[vector], step), self._store(self.best[vector], term)]
@@ -168,7 +172,7 @@ class _PositionRow(_Row):
             )
         self._merge(0, term, self._lane_numbers(first))
 
-    def _merge(self, vector: int, best: Any, position: Any) -> None:
+    def _merge(self, vector: int, best: Any, position: Expr) -> None:
         old_best, old_position = self._load(self.best[vector]), self._load(self.positions[vector])
         is_first = tirx.bitwise_and(tirx.EQ(best, old_best), tirx.LT(position, old_position))
         wins = tirx.bitwise_or(self._better(best, old_best), is_first)
@@ -261,7 +265,7 @@ def extremum_row(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lane
 
 class _ExtremumRow(_Row):
     def __init__(
-        self, accumulators: Accumulators, row: NestAxis, accumulator: Buffer, sign: int, term: Any, lanes: int
+        self, accumulators: Accumulators, row: NestAxis, accumulator: Buffer, sign: int, term: Expr, lanes: int
     ):
         self.accumulators, self.row, self.accumulator = accumulators, row, accumulator
         self.sign, self.term, self.lanes = sign, term, lanes

@@ -38,7 +38,10 @@ from mlirtri.lowering.schedule.cpu.common.tile_sizes import Cut
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators
 from mlirtri.lowering.tir.statements import buffer_like, fresh, index, is_load, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import for_loop, temporary
-from mlirtri.lowering.toolchain.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
+    tirx,
+)
 
 STEPS = 16
 """Terms that are added in a row in fp32."""
@@ -75,7 +78,7 @@ def has_blocks(row: NestAxis, lanes: int) -> bool:
     return row.extent >= 2 * CHAINS * 2 * lanes
 
 
-def add_blocks(term: Any, row: NestAxis, partial: Sequence[Any], lanes: int) -> tuple[Any, int]:
+def add_blocks(term: Expr, row: NestAxis, partial: Sequence[Any], lanes: int) -> tuple[Any, int]:
     """Return statements that add terms of a row to two vectors of `lanes` fp64 numbers, and their number."""
     steps = row.extent // (CHAINS * 2 * lanes)
     full, remaining = divmod(steps, STEPS)
@@ -90,12 +93,12 @@ def add_blocks(term: Any, row: NestAxis, partial: Sequence[Any], lanes: int) -> 
     return sequence(*statements), steps * terms_per_step
 
 
-def _block(term: Any, row: NestAxis, start: Any, steps: int, partial: Sequence[Any], lanes: int) -> Any:
+def _block(term: Expr, row: NestAxis, start: Any, steps: int, partial: Sequence[Any], lanes: int) -> Any:
     wide = 2 * lanes
     chains = [new_buffer("terms", "float32", 1, wide) for _ in range(CHAINS)]
     element = new_buffer("term", "float32", 1)
 
-    def step(number: Any, value: Any) -> list[Any]:
+    def step(number: Any, value: Expr) -> list[Any]:
         store = tirx.BufferStore(element, value, [index(0)])
         first = plus(start, number)
         return [
@@ -131,7 +134,7 @@ def rest_of(step: Any, row: NestAxis, first: int) -> tuple[Any, NestAxis]:
     return substituted(step, row.variable, remaining.variable + index(first)), remaining
 
 
-def is_special(value: Any) -> Any:
+def is_special(value: Expr) -> Any:
     """Return whether an fp64 is infinite or NaN, by its bits: TVM inverts branches on comparisons."""
     bits = tirx.IntImm("int64", _INFINITY)
     return tirx.EQ(tirx.bitwise_and(tirx.reinterpret("int64", value), bits), bits)

@@ -22,7 +22,13 @@ from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, loads
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import in_lanes, replaced
-from mlirtri.lowering.toolchain.tvm_names import Stmt, TensorLoad, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Node,
+    Stmt,
+    TensorLoad,
+    structural_map,
+    tirx,
+)
 
 MAX_TAPS = 64
 """Positions of a window that are unrolled."""
@@ -160,7 +166,7 @@ def _gathered(window: _Window, statement: Stmt, start: Any) -> tuple[Any, list[A
     if not any(load.source in window.skipping for load in loads_of(statement)):
         return statement, prologue
 
-    def load(node: Any) -> Any:
+    def load(node: Node) -> Any:
         if node.source not in window.skipping:
             return node
         offset = replaced(node.indices[0], {column: start})

@@ -20,7 +20,13 @@ from mlirtri.lowering.schedule.rows.nests import BlockNest
 from mlirtri.lowering.schedule.rows.plan import RowPlan, Step
 from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.tir.vectors import in_order, lanewise, stored
-from mlirtri.lowering.toolchain.tvm_names import Buffer, TensorLoad, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    TensorLoad,
+    structural_walk,
+    tirx,
+)
 
 MIN_TERMS_PER_LANE = 2
 """Terms per lane from which a block is profitable."""
@@ -40,7 +46,7 @@ def _fp32_term(plan: RowPlan, n: int) -> Any:
     return _before_widening(plan.reducers[n].term) if is_sum else None
 
 
-def _before_widening(term: Any) -> Any:
+def _before_widening(term: Expr) -> Any:
     if isinstance(term, tirx.Let):  # The bits of bf16.
         inner = _before_widening(term.body)
         return None if inner is None else tirx.Let(term.var, term.value, inner)

@@ -32,7 +32,11 @@ from mlirtri.lowering.tir.vectors import (
     together,
     vectorizable,
 )
-from mlirtri.lowering.toolchain.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
+    TensorLoad,
+    tirx,
+)
 
 STRIP_VECTORS = 4
 """Vectors of partial results: as many additions as are in flight in a core."""
@@ -301,7 +305,7 @@ class RowWriter(NestWriter):
         statements.append(stored(self._value_of(n), [index(0)], vectorizable(value)))
         return [*statements, *self._result(n, self._point(n, (), index(0)))]
 
-    def _extremum_or_nan(self, n: int, value: Any, indices: list[Any]) -> Any:
+    def _extremum_or_nan(self, n: int, value: Expr, indices: list[Any]) -> Any:
         """Return an extremum, or the NaN that is among its terms."""
         largest, dtype = tirx.BufferLoad(self.magnitudes[n], indices), str(self.plan.nests[n].target.dtype)
         is_undefined = tirx.GT(largest, tirx.const(INFINITY_BITS[dtype], integers_of(dtype)))
@@ -318,10 +322,10 @@ class RowWriter(NestWriter):
             self.joined += joined_by(axes, point, loop)
         return point
 
-    def expression(self, value: Any, point: Point) -> Any:
+    def expression(self, value: Expr, point: Point) -> Any:
         return vectorizable(super().expression(value, point))
 
-    def load(self, load: Any) -> Any:
+    def load(self, load: TensorLoad) -> Any:
         return tirx.BufferLoad(load.source, in_one(load.source, list(load.indices), self.joined))
 
     def element_of(self, n: int, indices: list[Any]) -> Element:
