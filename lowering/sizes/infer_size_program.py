@@ -36,6 +36,7 @@ TO_ARGUMENTS = (
     Pass("lower-affine", "affine maps become arithmetic"),
     Pass("canonicalize", "constants fold"),
     Pass("cse", "equal sizes are computed once"),
+    Pass("canonicalize", "comparisons of a size with itself fold away"),
 )
 """The passes that express sizes by those of the arguments."""
 _IN_BODY = "an operation in a loop or a branch"

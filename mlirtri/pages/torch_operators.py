@@ -53,7 +53,6 @@ REFUSED = (
     ("views through data", "`tensor_split` at the elements of a tensor, `resize_as_`"),
     ("views outside of an argument", "`as_strided` of a storage that begins before the tensor"),
     ("numbers that torch does not trace", "`item` of complex tensors"),
-    ("a result whose length is the sum of two lengths that only data says", "`torch.cat([x[m], x[~m]])`"),
     ("uint64 arithmetic", "`hash_tensor`"),
 )  # fmt: skip
 

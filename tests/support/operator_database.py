@@ -29,6 +29,7 @@ from torch.utils import _pytree as pytree
 DTYPES = (
     *("float32", "int64", "bool", "complex64", "bfloat16", "float16"),
     *("float64", "uint8", "int8", "int16", "int32", "complex128"),
+    *("uint16", "uint32", "uint64", "complex32", "float8_e5m2", "float8_e4m3fn"),
 )
 BATCH = 12
 """Samples of one operator that are compiled as one program."""

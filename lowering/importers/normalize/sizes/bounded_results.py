@@ -105,7 +105,20 @@ def _bound_of_collapsed(operation: ir.Operation, axis: int, depth: int) -> ir.Va
     return product
 
 
+def _bound_of_concatenated(operation: ir.Operation, axis: int, depth: int) -> ir.Value | None:
+    along = ir.IntegerAttr(operation.attributes["dim"]).value
+    operands = list(operation.operands) if axis == along else [operation.operands[0]]
+    bounds = [_size_bound(operand, axis, depth) for operand in operands]
+    if any(bound is None for bound in bounds):
+        return None
+    total = bounds[0]
+    for bound in bounds[1:]:
+        total = arith.addi(total, bound)
+    return total
+
+
 _VIEWS = {
+    "tensor.concat": _bound_of_concatenated,
     "tensor.extract_slice": _bound_of_slice,
     "tensor.expand_shape": _bound_of_expanded,
     "tensor.collapse_shape": _bound_of_collapsed,

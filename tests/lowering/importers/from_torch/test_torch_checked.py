@@ -66,5 +66,10 @@ def test_least_squares(driver):
 
 
 @pytest.mark.slow
+def test_residuals_of_complex_systems_are_real():
+    check(lambda a, b: torch.linalg.lstsq(a, b).residuals, rand(2, 3).to(torch.complex64), rand(2, 1) * 1j)
+
+
+@pytest.mark.slow
 def test_an_inverse_of_a_tensor():
     check(torch.linalg.tensorinv, rand(2, 3, 6), pipeline="mlir")

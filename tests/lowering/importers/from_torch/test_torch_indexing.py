@@ -52,6 +52,19 @@ def test_views_of_as_many_indices_as_there_are(pipeline):
     compare(kernel(x * 0), parts_of_indices(x * 0))
 
 
+def joined_selections(x, rows):
+    both = torch.cat([x[x > 0], x[x <= 0]])
+    return both, torch.cat([x, x[x > 0], x[x > 1]]) + 1, torch.cat([rows[x > 0], rows[x > 5], rows]), both.flip(0)
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_concatenations_of_as_many_elements_as_there_are(pipeline):
+    x, rows = torch.tensor([1.0, 0.0, 2.0, 0.0, 3.0]), torch.arange(10.0).view(5, 2)
+    kernel = check(joined_selections, x, rows, pipeline=pipeline)
+    for other in (x * 0, x + 9):
+        compare(kernel(other, rows), joined_selections(other, rows))
+
+
 def split_at(x, y, places):
     return [part + 1 for part in torch.tensor_split(x, places, dim=1)], y.tensor_split(places + 1)
 
