@@ -11,6 +11,7 @@ import subprocess
 import pytest
 import torch
 import torch.nn.functional as F
+from combinations import in_turn
 
 import mlirtri as mt
 
@@ -53,14 +54,15 @@ def tensors(function, dtype) -> list[torch.Tensor]:
     return [(torch.randn(shape) / 2).to(dtype) for shape in NETWORKS[function]]
 
 
-@pytest.mark.parametrize(
-    ("pipeline", "dtype"),
-    [("linalg", dtype) for dtype in NEAR]
-    + [("relax", torch.float32), ("relax", torch.float16), ("mlir", torch.float32), ("mlir", torch.bfloat16)],
-    ids=str,
-)
-@pytest.mark.parametrize("function", NETWORKS)
-def test_networks_match_torch(function, pipeline, dtype):
+PRECISIONS = (
+    *(("linalg", dtype) for dtype in NEAR), ("relax", torch.float32), ("relax", torch.float16), ("mlir", torch.float32),
+    ("mlir", torch.bfloat16),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "precision"), in_turn(NETWORKS, PRECISIONS, of=4), ids=str)
+def test_networks_match_torch(function, precision):
+    pipeline, dtype = precision
     arguments = tensors(function, dtype)
     wanted, found = function(*arguments), mt.jit(function, pipeline=pipeline)(*arguments)
     for f, w in zip(*(each if isinstance(each, tuple) else (each,) for each in (found, wanted)), strict=True):
@@ -70,10 +72,15 @@ def test_networks_match_torch(function, pipeline, dtype):
 @pytest.mark.nvcc
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
 @pytest.mark.parametrize(
-    ("pipeline", "dtype"), [("linalg", torch.float32), ("linalg", torch.float16), ("relax", torch.float16)], ids=str
+    ("function", "precision"),
+    in_turn(
+        [perceptron, causal, norm],
+        [("linalg", torch.float32), ("linalg", torch.float16), ("relax", torch.float16)],
+    ),
+    ids=str,
 )
-@pytest.mark.parametrize("function", [perceptron, causal, norm])
-def test_cuda_sources_compile(tmp_path, function, pipeline, dtype):
+def test_cuda_sources_compile(tmp_path, function, precision):
+    pipeline, dtype = precision
     file = tmp_path / "kernel.cu"
     file.write_text(mt.jit(function).compile(*tensors(function, dtype), target="cuda", pipeline=pipeline).ir["cuda"])
     command = ["nvcc", "-arch=sm_80", "-cubin", "-o", str(tmp_path / "kernel.cubin"), str(file)]

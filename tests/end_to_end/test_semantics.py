@@ -14,10 +14,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from combinations import in_turn
 
 import mlirtri as mt
 
 PIPELINES = ("linalg", "relax", "mlir")
+LIBRARIES = ("numpy", "torch")
+"""What an expression means is decided before the pipelines part: each dtype runs once in each pipeline."""
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "bfloat16", "float32", "float64",
@@ -142,25 +145,11 @@ def run(tmp_path, library, parameters, expressions, arguments, ulps, pipeline) -
     assert not shown, f"\n{shown}"
 
 
-def combinations(dtypes: tuple[str, ...]) -> list:
-    """Each dtype of each library, and each dtype through each pipeline, in the fewest runs; the rest is slow.
-
-    What an expression means is decided before the pipelines part, so that a library and a pipeline are independent.
-    """
-    libraries = ("numpy", "torch")
-    return [
-        pytest.param(dtype, library, pipeline, marks=[pytest.mark.slow] * (library != libraries[(at + nth) % 2]))
-        for at, dtype in enumerate(dtypes)
-        for library in libraries
-        for nth, pipeline in enumerate(PIPELINES)
-    ]
-
-
 def converted(library: str, *arrays: np.ndarray):
     return arrays if library == "numpy" else tuple(as_torch(array) for array in arrays)
 
 
-@pytest.mark.parametrize(("dtype", "library", "pipeline"), combinations(DTYPES))
+@pytest.mark.parametrize(("dtype", "pipeline", "library"), in_turn(DTYPES, PIPELINES, LIBRARIES))
 def test_unary_exact(tmp_path, dtype, library, pipeline):
     [x] = converted(library, samples(dtype))
     with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -170,7 +159,8 @@ def test_unary_exact(tmp_path, dtype, library, pipeline):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "library", "pipeline"), combinations(("int32", "float16", "bfloat16", "float32", "float64"))
+    ("dtype", "pipeline", "library"),
+    in_turn(("int32", "float16", "bfloat16", "float32", "float64"), PIPELINES, LIBRARIES),
 )
 def test_unary_functions(tmp_path, dtype, library, pipeline):
     [x] = converted(library, samples(dtype))
@@ -183,7 +173,7 @@ def test_unary_functions(tmp_path, dtype, library, pipeline):
     run(tmp_path, library, "x", expressions, (x,), ULPS, pipeline)
 
 
-@pytest.mark.parametrize(("dtype", "library", "pipeline"), combinations(DTYPES))
+@pytest.mark.parametrize(("dtype", "pipeline", "library"), in_turn(DTYPES, PIPELINES, LIBRARIES))
 def test_binary_same_dtype(tmp_path, dtype, library, pipeline):
     x, y = pairs(dtype, dtype)
     if library == "torch" and numpy_dtype(dtype).kind in "iu":
@@ -204,9 +194,9 @@ def products_and_sums(x, y, z):
     return x * y + z, x * y - z, z - x * y, (x * y) + (y * z), x * 2.5 + z, (x + y) / z - x
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES)
-@pytest.mark.parametrize("size", [64, 77])
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize(
+    ("dtype", "size", "pipeline"), in_turn(["float16", "bfloat16", "float32", "float64"], [64, 77], PIPELINES)
+)
 def test_fused_arithmetic_is_bit_equal(dtype, size, pipeline):
     """Each operation rounds by itself, as in the libraries: nothing is contracted into a fused multiply-add."""
     torch.manual_seed(0)

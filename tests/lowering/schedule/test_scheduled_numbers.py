@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from combinations import in_turn
 from tolerances import within
 from tvm_stage_helpers import (
     add_chain,
@@ -66,22 +67,24 @@ def test_norms(shape):
     torch.testing.assert_close(run(mod, x, scale, shift), expected, **within("float32", shape[-1]))
 
 
+SIZES = [
+    (4, 16, 4),
+    (8, 32, 8),
+    (37, 511, 129),
+    (1, 33, 40),
+    (33, 1, 40),
+    (5, 7, 9),
+    (9, 50, 20),
+    (130, 300, 700),
+    (40, 48, 1),
+]
+
+
 @pytest.mark.parametrize(
-    ("rows", "columns", "reduced"),
-    [
-        (4, 16, 4),
-        (8, 32, 8),
-        (37, 511, 129),
-        (1, 33, 40),
-        (33, 1, 40),
-        (5, 7, 9),
-        (9, 50, 20),
-        (130, 300, 700),
-        (40, 48, 1),
-    ],
+    ("sizes", "dtype"), in_turn(SIZES, ["float32", "float64", "float16", "bfloat16", "int32"], of=2)
 )
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int32"])
-def test_matmul(rows, columns, reduced, dtype):
+def test_matmul(sizes, dtype):
+    rows, columns, reduced = sizes
     kind = getattr(torch, dtype)
     wide = "float32" if kind.itemsize == 2 else dtype
     left, right = random(rows, reduced, dtype=kind), random(reduced, columns, dtype=kind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as functional
+from combinations import in_turn
 
 import mlirtri as mt
 
@@ -79,8 +80,9 @@ def test_a_row_without_any_key_is_not_a_number():
     torch.testing.assert_close(masked_attention(q, k, v, mask), expected, equal_nan=True, rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "is_causal"), in_turn([torch.float32, torch.float64, torch.bfloat16], [False, True]), ids=str
+)
 def test_attention_of_torch(is_causal, dtype):
     q, k, v = tensors((1, 2, 48, 32), (1, 2, 48, 32), (1, 2, 48, 32), dtype=dtype)
     program = mt.from_torch(Sdpa(is_causal=is_causal), (q, k, v)).compile()
@@ -157,7 +159,7 @@ def test_masks_of_positions_are_no_kernels_in_relax():
     torch.testing.assert_close(kernel(q, k, v), reference(q, k, v, mask), rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("pipeline", ["linalg", "relax"])
+@pytest.mark.parametrize("pipeline", ["linalg", pytest.param("relax", marks=pytest.mark.slow)])
 def test_blocks_that_an_added_mask_hides_are_passed_over(pipeline):
     """Unless a product is undefined or too large: minus infinity does not hide that."""
     q, k, v = tensors((2, 290, 16), (2, 290, 16), (2, 290, 16))

@@ -6,6 +6,7 @@ import re
 
 import pytest
 import torch
+from combinations import in_turn
 from tolerances import within
 from torch.nn.functional import conv1d, conv2d, conv_transpose1d, conv_transpose2d
 from tvm_stage_helpers import context_for, module, op, random, rules_of, run, tir_of
@@ -38,8 +39,7 @@ def _convolved(image, weights, options):
 _LAX_NAMES = {"strides": "stride", "padding": "padding", "dilation": "dilation", "groups": "groups"}
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "threads"), in_turn(CASES, [1, 3]))
 def test_convolutions_are_torchs(case, threads):
     image, weights, options = CASES[case]
     x, w = random(*image), random(*weights)

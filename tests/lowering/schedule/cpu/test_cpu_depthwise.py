@@ -9,6 +9,7 @@ from math import prod
 
 import pytest
 import torch
+from combinations import in_turn
 from tolerances import within
 from torch.nn.functional import conv1d, conv2d, conv3d
 from tvm_stage_helpers import random
@@ -56,8 +57,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("threads", ["1", "3"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "threads"), in_turn(CASES, ["1", "3"]))
 def test_they_are_torchs_in_tiles(case, threads, monkeypatch):
     monkeypatch.setenv("MLIRTRI_NUM_THREADS", threads)
     function, shapes, count = CASES[case]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from combinations import in_turn
 from tolerances import within
 from tvm_stage_helpers import context_for, module, op, random, rules_of, run, tir_of
 
@@ -60,11 +61,12 @@ def test_tiles_fit_into_the_registers(rows, vectors, registers):
     assert tiles.rows.size * tiles.vectors.size + tiles.vectors.size + 1 <= registers
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns", "reduced"), [(4, 16, 4), (13, 31, 70), (65, 130, 33), (7, 3, 9), (30, 47, 2100), (100, 65, 17)]
-)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_products_in_every_layout(rows, columns, reduced, dtype):
+SIZES = [(4, 16, 4), (13, 31, 70), (65, 130, 33), (7, 3, 9), (30, 47, 2100), (100, 65, 17)]
+
+
+@pytest.mark.parametrize(("sizes", "dtype"), in_turn(SIZES, ["float32", "float64"]))
+def test_products_in_every_layout(sizes, dtype):
+    rows, columns, reduced = sizes
     check(plain, torch.matmul, ((rows, reduced), dtype), ((reduced, columns), dtype))
     check(transposed, lambda a, b: a @ b.T, ((rows, reduced), dtype), ((columns, reduced), dtype))
 
@@ -79,8 +81,7 @@ def test_products_with_vectors_and_few_rows(left, right, dtype):
     check(plain, torch.matmul, (left, dtype), (right, dtype))
 
 
-@pytest.mark.parametrize("rows", [1, 2, 5, 8, 13])
-@pytest.mark.parametrize("reduced", [16, 37, 64])
+@pytest.mark.parametrize(("rows", "reduced"), in_turn([1, 2, 5, 8, 13], [16, 37, 64]))
 def test_few_rows_read_both_operands_along_the_sum(rows, reduced):
     check(transposed, lambda a, b: a @ b.T, (rows, reduced), (45, reduced))
 
