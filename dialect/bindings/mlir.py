@@ -10,24 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 from torch_mlir import execution_engine, ir, passmanager
-from torch_mlir.dialects import (
-    arith,
-    bufferization,
-    complex,
-    ext,
-    func,
-    linalg,
-    math,
-    memref,
-    quant,
-    scf,
-    tensor,
-    vector,
-)
+from torch_mlir.dialects import arith, bufferization, complex, ext, func, math, memref, quant, scf, tensor, vector
+
+from mlirtri.dialect.bindings.loading import without_definitions
+
+with without_definitions():
+    from torch_mlir.dialects import linalg
 
 __all__ = [
-    "arith", "bufferization", "complex", "execution_engine", "ext", "func", "ir", "linalg", "math", "memref",
-    "passmanager", "quant", "scf", "tensor", "vector",
+    "arith", "bufferization", "complex", "execution_engine", "ext", "func", "ir", "linalg", "linalg_copy",
+    "linalg_fill", "math", "memref", "passmanager", "quant", "scf", "tensor", "vector",
 ]  # fmt: skip
 
 PREFIX = "mlirtri."
@@ -40,6 +32,24 @@ def find_dialects_in(package: str) -> None:
     from torch_mlir._mlir_libs import _mlir
 
     _mlir.globals.append_dialect_search_prefix(package)
+
+
+def linalg_fill(value: Any, out: Any) -> Any:
+    """Return `linalg.fill`: every element of a tensor, or of memory, is this scalar. Memory gives no result."""
+    return _elementwise(linalg.FillOp, value, out)
+
+
+def linalg_copy(source: Any, out: Any) -> Any:
+    """Return `linalg.copy`: every element is that of `source`. Memory gives no result."""
+    return _elementwise(linalg.CopyOp, source, out)
+
+
+def _elementwise(kind: type, source: Any, out: Any) -> Any:
+    target = out if isinstance(out, ir.Value) else out.result
+    results = [target.type] if isinstance(target.type, ir.RankedTensorType) else []
+    operation = kind(results, [source], [target])
+    linalg.fill_builtin_region(operation.operation)
+    return operation.result if results else None
 
 
 def print_module(module: ir.Module) -> str:

@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, linalg_fill, operations_named, tensor
 from mlirtri.lowering.mlir.linalg_builder import generic, is_zeros, iterators_of, maps_of, padded, zero
 from mlirtri.lowering.mlir.reading import defined_by, definition
 
 CONVOLUTIONS = {
-    "linalg.conv_1d_ncw_fcw": linalg.conv_1d_nwc_wcf,
-    "linalg.conv_2d_nchw_fchw": linalg.conv_2d_nhwc_hwcf,
-    "linalg.conv_3d_ncdhw_fcdhw": linalg.conv_3d_ndhwc_dhwcf,
+    "linalg.conv_1d_ncw_fcw": "conv_1d_nwc_wcf",
+    "linalg.conv_2d_nchw_fchw": "conv_2d_nhwc_hwcf",
+    "linalg.conv_3d_ncdhw_fcdhw": "conv_3d_ndhwc_dhwcf",
 }
+"""By operation: the name of the bindings' function for the one with channels last."""
 FILTER = 3
 """The cost of transposing an element of the filter, next to one of an image: its window is innermost."""
 MIN_CHANNELS = 8
@@ -130,9 +131,9 @@ def _channels_last(operation: ir.Operation, image: ir.Value) -> ir.Value:
     image = _padded(defined_by(operation.operands[0], "tensor.pad"), image)
     kernel = _transposed(operation.operands[1], [*range(2, rank), 1, 0])
     shape = [kind.shape[axis] for axis in _to_channels_last(rank)]
-    zeros = linalg.fill(zero(element), outs=[tensor.empty(shape, element)])
+    zeros = linalg_fill(zero(element), tensor.empty(shape, element))
     attributes = {name: operation.attributes[name] for name in ("strides", "dilations") if name in operation.attributes}
-    convolved = CONVOLUTIONS[operation.name](image, kernel, outs=[zeros], **attributes)
+    convolved = getattr(linalg, CONVOLUTIONS[operation.name])(image, kernel, outs=[zeros], **attributes)
     return _transposed(convolved, _to_channels_first(rank))
 
 

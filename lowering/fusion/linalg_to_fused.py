@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, linalg_fill, operations_named, tensor
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.fusion import (
     channels_last,
@@ -128,7 +128,7 @@ def _split_bias(operation: ir.Operation) -> None:
     with operation.location:
         with ir.InsertionPoint(operation):
             empty = tensor.empty(list(kind.shape), kind.element_type)
-            operation.operands[last] = linalg.fill(zero(kind.element_type), outs=[empty])
+            operation.operands[last] = linalg_fill(zero(kind.element_type), empty)
         with ir.InsertionPoint.after(operation):
             value, access = _read_bias(start, rank)
             identity = ir.AffineMap.get_identity(rank)

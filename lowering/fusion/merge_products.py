@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlirtri.dialect.bindings.mlir import arith, func, ir, linalg, operations_named, tensor
+from mlirtri.dialect.bindings.mlir import arith, func, ir, linalg, linalg_fill, operations_named, tensor
 from mlirtri.lowering.mlir.attributes import BOUND, STATE, argument_attributes, result_attributes
 from mlirtri.lowering.mlir.linalg_builder import generic, is_zeros, iterators_of, plain_accesses, zero
 from mlirtri.lowering.mlir.reading import defined_by, only_user
@@ -143,7 +143,7 @@ def _product(group: Sequence[_Projection], rows: int, columns: int, element: ir.
         )
         weight = weight if isinstance(weight, ir.Value) else weight.result
     empty = tensor.empty([rows, columns], element)
-    result = linalg.matmul(left, weight, outs=[linalg.fill(zero(element), outs=[empty])])
+    result = linalg.matmul(left, weight, outs=[linalg_fill(zero(element), empty)])
     biases = [projection.bias for projection in group if projection.bias is not None]
     if not biases:
         return result

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from itertools import product
 from math import gcd, prod
 
-from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, linalg_fill, operations_named, tensor
 from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.mlir.linalg_builder import generic, is_zeros, padded, zero
 from mlirtri.lowering.mlir.reading import defined_by
 
-CONVOLUTIONS = {
-    "linalg.conv_1d_ncw_fcw": linalg.conv_1d_ncw_fcw,
-    "linalg.conv_2d_nchw_fchw": linalg.conv_2d_nchw_fchw,
-    "linalg.conv_3d_ncdhw_fcdhw": linalg.conv_3d_ncdhw_fcdhw,
-}
+CONVOLUTIONS = (
+    "linalg.conv_1d_ncw_fcw",
+    "linalg.conv_2d_nchw_fchw",
+    "linalg.conv_3d_ncdhw_fcdhw",
+)
 MAX_PHASES = 16
 """The most convolutions that one is split into."""
 
@@ -121,7 +121,7 @@ def _split(operation: ir.Operation, dilated: _DilatedImage) -> ir.Value:
 
 def _convolved(operation: ir.Operation, image: ir.Value, phases: Sequence[_Phase], extents: list[int]) -> ir.Value:
     kind = operation.results[0].type
-    zeros = linalg.fill(zero(kind.element_type), outs=[tensor.empty([*kind.shape[:2], *extents], kind.element_type)])
+    zeros = linalg_fill(zero(kind.element_type), tensor.empty([*kind.shape[:2], *extents], kind.element_type))
     if not all(phase.count for phase in phases):
         return zeros
     part = _image_part(image, phases, extents)
@@ -133,7 +133,8 @@ def _convolved(operation: ir.Operation, image: ir.Value, phases: Sequence[_Phase
     firsts, steps = ([0, 0, *(phase.first for phase in phases)], [1, 1, *(phase.step for phase in phases)])
     w = tensor.extract_slice(kernel, weights, [], [], [], firsts, list(kernel.shape), steps)
     dilations = [phase.dilation for phase in phases]
-    return CONVOLUTIONS[operation.name](part, w, outs=[zeros], strides=[1] * len(phases), dilations=dilations)
+    convolution = getattr(linalg, operation.name.removeprefix("linalg."))
+    return convolution(part, w, outs=[zeros], strides=[1] * len(phases), dilations=dilations)
 
 
 def _image_part(image: ir.Value, phases: Sequence[_Phase], extents: list[int]) -> ir.Value | None:

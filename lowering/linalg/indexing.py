@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.dialect.bindings.mlir import arith, ir, linalg, scf, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, linalg_fill, scf, tensor
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.ops.indexing import resolved
@@ -92,7 +92,7 @@ def _fill(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     result, parameters = result_and_parameters(op, operation)
     value, *indices = operands
     [sizes] = resolved(map(as_index, indices), parameters["shape"])
-    return linalg.fill(value, outs=[empty(result, sizes)]) if result.rank else value
+    return linalg_fill(value, empty(result, sizes)) if result.rank else value
 
 
 @scalar_rule("empty")
@@ -115,7 +115,7 @@ def _dynamic_broadcast(op: Op, operation: ir.Operation, operands: Values) -> ir.
     x, *indices = operands
     [sizes] = resolved(map(as_index, indices), parameters["shape"])
     if not is_tensor(x):
-        return linalg.fill(x, outs=[empty(result, sizes)]) if result.rank else x
+        return linalg_fill(x, empty(result, sizes)) if result.rank else x
     return moved(result, *aligned(x, type_of(operation.operands[0].type), result), sizes)
 
 

@@ -11,7 +11,7 @@ from math import prod
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.base.sizes import DYNAMIC, UNKNOWN, Size, is_dynamic, shape_of
 from mlirtri.dialect.base.tensor_type import TensorType, same_shape
-from mlirtri.dialect.bindings.mlir import arith, ir, linalg, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, linalg_fill, tensor
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.errors import KernelValueError
@@ -59,7 +59,7 @@ def empty(kind: TensorType, sizes: Sizes = ()) -> ir.Value:
 def filled(kind: TensorType, number: complex | float | int, sizes: Sizes = ()) -> ir.Value:
     """Return a `linalg.fill` of a literal into a fresh tensor, the initial value of reductions and matmuls."""
     value = scalar.constant(number, kind.dtype).value
-    return linalg.fill(value, outs=[empty(kind, sizes)])
+    return linalg_fill(value, empty(kind, sizes))
 
 
 def zero(element: ir.Type) -> ir.Value:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.base.sizes import DYNAMIC
-from mlirtri.dialect.bindings.mlir import arith, ir, linalg, scf, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, linalg_fill, scf, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_relax.primfunc_frame import Size
 from mlirtri.lowering.importers.from_relax.types import constant, converted, is_float, mlir_type, tensor_type
@@ -128,7 +128,7 @@ def _scan(function: Translation, call: relax.Call) -> ir.Value:
     kind = source.type
     shape = [1 if position == axis else size for position, size in enumerate(kind.shape)]
     carried = ir.RankedTensorType.get(shape, kind.element_type)
-    start = linalg.fill(constant(0 if is_sum else 1, dtype), outs=[tensor.empty(shape, kind.element_type)])
+    start = linalg_fill(constant(0 if is_sum else 1, dtype), tensor.empty(shape, kind.element_type))
     bounds = [index_constant(bound) for bound in (0, kind.shape[axis], 1)]
     loop = scf.ForOp(*bounds, [tensor.empty(list(kind.shape), kind.element_type), start])
     identity = ir.AffineMap.get_identity(kind.rank)
@@ -244,7 +244,7 @@ def _over_pairs(inputs: Sequence[ir.Value], axis: int, rank: int, body: Callable
     inner = [ir.AffineExpr.get_dim(rank if position == axis else position) for position in range(rank)]
     maps = [ir.AffineMap.get(rank + 1, 0, expressions) for expressions in (outer, inner, outer)]
     kind = mlir_type("int64")
-    start = linalg.fill(constant(0, "int64"), outs=[tensor.empty(list(inputs[0].type.shape), kind)])
+    start = linalg_fill(constant(0, "int64"), tensor.empty(list(inputs[0].type.shape), kind))
     return generic(list(inputs), [start], maps, ["parallel"] * rank + ["reduction"], body)[0]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mlirtri.dialect.base.sizes import DYNAMIC
-from mlirtri.dialect.bindings.mlir import ir, linalg, tensor
+from mlirtri.dialect.bindings.mlir import ir, linalg, linalg_fill, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_relax.primfunc_frame import Frame
 from mlirtri.lowering.importers.from_relax.primfunc_nests import (
@@ -66,7 +66,7 @@ def _initial(frame: Frame, nest: GenericNest, buffer: Buffer) -> ir.Value:
         return frame.tensors[buffer] if buffer in nest.updated else _fresh(frame, buffer)
     stores = [store for store in statements_of(nest.block.init) if store.buffer.same_as(buffer)]
     if len(stores) == 1 and not loads_in(stores) and isinstance(stores[0].value, (tirx.IntImm, tirx.FloatImm)):
-        return linalg.fill(frame.scalars.evaluate(stores[0].value), outs=[_fresh(frame, buffer)])
+        return linalg_fill(frame.scalars.evaluate(stores[0].value), _fresh(frame, buffer))
     spatial_axes = [position for position in range(len(nest.axes)) if not nest.is_reduction(position)]
     spatial = GenericNest(nest.block, stores, [nest.axes[position] for position in spatial_axes], single=nest.single)
     indices = tuple(

@@ -5,7 +5,7 @@ Upstream's lowering rounds every sum to the result's element type. StableHLO lea
 
 from __future__ import annotations
 
-from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, linalg, tensor
+from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, linalg, linalg_fill, tensor
 from mlirtri.lowering.mlir.cloning import clone, replace
 from mlirtri.lowering.mlir.index_values import sizes_of
 from mlirtri.lowering.mlir.linalg_builder import dimensions, generic
@@ -57,7 +57,7 @@ def _start(out: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
     if initial is None:
         return _converted(out, kind)
     value = arith.constant(kind.element_type, ir.FloatAttr(initial.attributes["value"]).value)
-    return linalg.fill(value, outs=[tensor.empty(sizes_of(out), kind.element_type)])
+    return linalg_fill(value, tensor.empty(sizes_of(out), kind.element_type))
 
 
 def _named(operation: ir.Operation, out: ir.Value, kind: ir.RankedTensorType) -> ir.Value:

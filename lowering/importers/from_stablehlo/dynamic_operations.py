@@ -14,6 +14,7 @@ from mlirtri.dialect.bindings.mlir import (
     gather_dimensions,
     ir,
     linalg,
+    linalg_fill,
     operations_named,
     tensor,
 )
@@ -137,7 +138,7 @@ def padded(
         ):  # fmt: skip
             sequence.append(number)
     out = tensor.empty([index_value(size) if not isinstance(size, int) else size for size in sizes], _element(source))
-    filled = linalg.fill(tensor.extract(value, []), outs=[out])
+    filled = linalg_fill(tensor.extract(value, []), out)
     return _inserted(_cut(source, starts, counts), filled, offsets, counts, steps)
 
 

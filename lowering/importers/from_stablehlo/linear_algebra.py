@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mlirtri.dialect.bindings.mlir import arith, complex, ir, linalg, math, operations_named, scf, tensor
+from mlirtri.dialect.bindings.mlir import arith, complex, ir, linalg_fill, math, operations_named, scf, tensor
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.mlir.index_values import index_constant, index_value, loop_nest, size_of, sizes_of
 
@@ -125,7 +125,7 @@ def _factored(operation: ir.Operation) -> ir.Value:
     numbers = _arithmetic(matrix)
     element = matrix.type.element_type
     zero = _zero(element)
-    filled = linalg.fill(zero, outs=[tensor.empty(sizes_of(matrix), element)])
+    filled = linalg_fill(zero, tensor.empty(sizes_of(matrix), element))
 
     def read(of: ir.Value, batch: Sequence[ir.Value], row: ir.Value, column: ir.Value) -> ir.Value:
         """Read an element of the lower triangle; the upper one has its conjugate."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlirtri.dialect.bindings.locations import span_of
-from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, scatter_dimensions, scf, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg_fill, operations_named, scatter_dimensions, scf, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.mlir.index_values import index_constant, index_value, loop_nest, sizes_of
@@ -108,7 +108,7 @@ def _selected(operation: ir.Operation) -> Sequence[ir.Value]:
     strides = numbers_of(operation, "window_strides", [1] * rank)
     padding = numbers_of(operation, "padding", [0] * 2 * rank)[::2]
     empty = tensor.empty(sizes_of(operand), operand.type.element_type)
-    filled = linalg.fill(tensor.extract(start, []), outs=[empty])
+    filled = linalg_fill(tensor.extract(start, []), empty)
 
     def add_to_selected(window_index: Values, carried: Values) -> Values:
         corner = [

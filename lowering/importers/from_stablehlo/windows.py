@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlirtri.dialect.bindings.mlir import arith, convolution_dimensions, ir, linalg, operations_named, tensor
+from mlirtri.dialect.bindings.mlir import arith, convolution_dimensions, ir, linalg_fill, operations_named, tensor
 from mlirtri.lowering.importers.from_stablehlo.dynamic_operations import padded
 from mlirtri.lowering.importers.from_stablehlo.sort_and_scatter import inline_scalars, numbers_of
 from mlirtri.lowering.mlir.cloning import replace
@@ -46,9 +46,7 @@ def _reduced(operation: ir.Operation) -> list[ir.Value]:
     ]
     spans = [(length - 1) * dilation + 1 for length, dilation in zip(window, dilations, strict=True)]
     sizes = [_windows(size_of(images[0], axis), span, strides[axis]) for axis, span in enumerate(spans)]
-    outs = [
-        linalg.fill(tensor.extract(value, []), outs=[tensor.empty(sizes, value.type.element_type)]) for value in initial
-    ]
+    outs = [linalg_fill(tensor.extract(value, []), tensor.empty(sizes, value.type.element_type)) for value in initial]
     axes = [axis for axis, length in enumerate(window) if length > 1]
     shape = tensor.empty([window[axis] for axis in axes], outs[0].type.element_type)
     maps = [*[_image_map(axes, strides, dilations)] * count, _window_map(axes, rank), *[_out_map(axes, rank)] * count]
@@ -118,7 +116,7 @@ def _convolved(operation: ir.Operation) -> list[ir.Value]:
         kernel_map[of_kernel] = taps[number]
     element = operation.results[0].type.element_type
     zero = arith.constant(element, 0 if isinstance(element, ir.IntegerType) else 0.0)
-    filled = linalg.fill(zero, outs=[tensor.empty(sizes, element)])
+    filled = linalg_fill(zero, tensor.empty(sizes, element))
     loops = rank + 1 + len(axes)
     maps = [ir.AffineMap.get(loops, 0, results) for results in (image_map, kernel_map, out)]
     multiply, add = (arith.muli, arith.addi) if isinstance(element, ir.IntegerType) else (arith.mulf, arith.addf)

@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.bindings.locations import errors_at, name_of
-from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, linalg, operations_named, public_functions, tensor
+from mlirtri.dialect.bindings.mlir import (
+    all_operations,
+    arith,
+    ir,
+    linalg_fill,
+    operations_named,
+    public_functions,
+    tensor,
+)
 from mlirtri.errors import ParseError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.odd_integers import storage_type
@@ -60,7 +68,7 @@ def _replace_long_splat(constant: ir.Operation) -> None:
         return
     with ir.InsertionPoint(constant), constant.location:
         element = arith.constant(kind.element_type, constant.attributes["value"].get_splat_value())
-        filled = linalg.fill(element, outs=[tensor.empty(kind.shape, kind.element_type)])
+        filled = linalg_fill(element, tensor.empty(kind.shape, kind.element_type))
     constant.results[0].replace_all_uses_with(filled)
     constant.erase()
 

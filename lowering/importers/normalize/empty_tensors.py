@@ -12,7 +12,7 @@ The memory of a `tensor.empty` may hold another call's or user's elements:
 
 from __future__ import annotations
 
-from mlirtri.dialect.bindings.mlir import all_operations, ir, linalg, operations_named, tensor
+from mlirtri.dialect.bindings.mlir import all_operations, ir, linalg, linalg_fill, operations_named, tensor
 from mlirtri.dialect.scalar import complex_parts
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.rules import literal
@@ -56,7 +56,7 @@ def fill_undefined(module: ir.Module, context: CompileContext) -> None:
             # A reduction over no elements would take the fill for one of them.
             continue
         with ir.InsertionPoint.after(empty), empty.location:
-            filled = linalg.fill(_zero(empty.results[0].type.element_type), outs=[empty.results[0]])
+            filled = linalg_fill(_zero(empty.results[0].type.element_type), empty.results[0])
         for use in readers:
             use.owner.operands[use.operand_number] = filled
 

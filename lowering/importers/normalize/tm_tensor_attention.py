@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.bindings.mlir import arith, ir, linalg, math, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg_fill, math, tensor
 from mlirtri.dialect.scalar.algebra import Scalar, cast
 from mlirtri.lowering.mlir.index_values import index_value, size_of, sizes_of
 from mlirtri.lowering.mlir.linalg_builder import dimensions, element_type, generic
@@ -92,7 +92,7 @@ class _Work:
         return arith.addf(weight, self.widened(bias))
 
     def _filled(self, sizes: Sequence[int | ir.Value], value: float) -> ir.Value:
-        return linalg.fill(arith.constant(self.kind, value), outs=[tensor.empty(sizes, self.kind)])
+        return linalg_fill(arith.constant(self.kind, value), tensor.empty(sizes, self.kind))
 
 
 def _root(size: int | ir.Value, kind: ir.Type) -> ir.Value:

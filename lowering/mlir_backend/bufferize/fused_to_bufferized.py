@@ -13,7 +13,15 @@ from __future__ import annotations
 from math import prod
 
 from mlirtri.dialect.bindings.locations import span_of
-from mlirtri.dialect.bindings.mlir import bufferization, func, ir, linalg, memref, operations_named, public_functions
+from mlirtri.dialect.bindings.mlir import (
+    bufferization,
+    func,
+    ir,
+    linalg_copy,
+    memref,
+    operations_named,
+    public_functions,
+)
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import TILE_KERNEL, CompileContext
 from mlirtri.lowering.external.calls import refuse_without_tvm
@@ -280,7 +288,7 @@ def strided_copies_to_linalg(module: ir.Module) -> None:
         if ir.MemRefType(source.type).layout == ir.MemRefType(target.type).layout == _identity(source.type):
             continue
         with ir.InsertionPoint(copy), copy.location:
-            linalg.copy(source, outs=[target])
+            linalg_copy(source, target)
         copy.erase()
 
 

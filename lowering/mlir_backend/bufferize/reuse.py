@@ -7,7 +7,7 @@ Destinations without content (``tensor.empty``) become existing buffers.
 
 from __future__ import annotations
 
-from mlirtri.dialect.bindings.mlir import arith, bufferization, ir, linalg, operations_named, tensor
+from mlirtri.dialect.bindings.mlir import arith, bufferization, ir, linalg_fill, operations_named, tensor
 from mlirtri.lowering.mlir.aliasing import SLICE_ATTRIBUTES, VIEWS, ends_in, is_inside, is_read_only, terminator, viewed
 from mlirtri.lowering.mlir.index_values import index_value, sizes_of
 from mlirtri.lowering.mlir.linalg_builder import cast_to, insert_slice
@@ -26,7 +26,7 @@ def splats_to_fills(module: ir.Module) -> None:
             continue
         with ir.InsertionPoint(constant), constant.location:
             number = arith.constant(kind.element_type, value.get_splat_value())
-            filled = linalg.fill(number, outs=[tensor.empty(kind.shape, kind.element_type)])
+            filled = linalg_fill(number, tensor.empty(kind.shape, kind.element_type))
         constant.results[0].replace_all_uses_with(filled)
         constant.erase()
 
@@ -38,7 +38,7 @@ def constant_bodies_to_fills(module: ir.Module) -> None:
         if steps or len(generic.results) != 1 or is_block_argument(last.operands[0]):
             continue
         with ir.InsertionPoint(generic), generic.location:
-            filled = linalg.fill(last.operands[0], outs=[generic.operands[len(generic.operands) - 1]])
+            filled = linalg_fill(last.operands[0], generic.operands[len(generic.operands) - 1])
         generic.results[0].replace_all_uses_with(filled)
         generic.erase()
 
@@ -48,8 +48,8 @@ def one_fill_per_use(module: ir.Module) -> None:
 
     The same holds for iotas (upstream would even lose one of two results).
     """
-    for fill in operations_named(module, "linalg.fill"):
-        _clone_for(fill, list(fill.results[0].uses)[1:])
+    for filled in operations_named(module, "linalg.fill"):
+        _clone_for(filled, list(filled.results[0].uses)[1:])
     for generic in operations_named(module, "linalg.generic"):
         if len(generic.operands) == len(generic.results) == 1:
             uses = list(generic.results[0].uses)

@@ -6,7 +6,7 @@ those of the C library. Ours is the calling convention, and arithmetic on fp16 a
 
 from __future__ import annotations
 
-from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named
+from mlirtri.dialect.bindings.mlir import ir, linalg_copy, operations_named
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.untranslatable import refuse_large_buffers
 from mlirtri.lowering.mlir import narrow_floats
@@ -47,5 +47,5 @@ def open_copies_to_linalg(module: ir.Module) -> None:
         if source.type.has_static_shape and target.type.has_static_shape:
             continue
         with ir.InsertionPoint(copy), copy.location:
-            linalg.copy(source, outs=[target])
+            linalg_copy(source, target)
         copy.erase()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named, scf
+from mlirtri.dialect.bindings.mlir import ir, linalg_copy, operations_named, scf
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.mlir_backend.loops import argmax, copies, order, private_arrays, reduction_chunks, structured
@@ -66,7 +66,7 @@ def copies_to_linalg(module: ir.Module) -> None:
     for copy in operations_named(module, "memref.copy"):
         source, target = copy.operands
         with ir.InsertionPoint(copy), copy.location:
-            linalg.copy(source, outs=[target])
+            linalg_copy(source, target)
         copy.erase()
 
 
