@@ -1,11 +1,11 @@
-"""A row of the op table: one `Op` per function of the language.
+"""An entry of the op table: one `Op` per function of the kernel language.
 
-A row has a type rule, a NumPy reference, and one lowering to linalg:
+An entry has a type rule, a NumPy reference, and one way to linalg:
 
-* `scalar`: an elementwise op has a rule for one element, written with the algebra of `dialect.scalar`;
+* `scalar`: an elementwise op has a rule for one element, written with `dialect.scalar`: the body of a `linalg.generic`;
 * `decompose`: a composite op is written with other ops of the table;
-* `structured`: an op that has a rule of its own in `lowering.linalg` (a test finds a missing one);
-* `derived`: a function of the language that has no operation: the frontend writes it with others.
+* `structured`: an op with a rule of its own in `lowering.linalg` (a test finds a missing one);
+* `derived`: no operation of the dialect: the frontend writes the function with other ops.
 
 `relax` names the Relax operator of the `relax` pipeline; without one that pipeline uses the lowering to linalg.
 """

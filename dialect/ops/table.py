@@ -1,4 +1,4 @@
-"""The op table: one `Op` per function of the language, in the order of the files that hold the rows."""
+"""The op table: one `Op` per function of the language, in the order of the files that define them."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ for _rows in (
 
 
 def dialect_ops() -> list[Op]:
-    """Return the rows that are operations of the `tri` dialect, in table order."""
+    """Return the ops that are operations of the `tri` dialect, in the order of the table."""
     return [op for op in TABLE.values() if not op.derived]

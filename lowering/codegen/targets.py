@@ -1,4 +1,4 @@
-"""Our targets as TVM's. The host's CPU is named, because code for a generic x86 is nine times slower."""
+"""TVM's target for a `Target` of mlirtri. The host's CPU is named: code for a generic x86 is nine times slower."""
 
 from __future__ import annotations
 

@@ -11,12 +11,13 @@ Read in this order:
 - `context.py`: the state of one function, the table of handlers by AST node class, the dispatch.
 - `scope.py`: the value of a name; what a kernel captures.
 - `early_exits.py`: `return`, `break` and `continue` as structured control flow; liveness.
-- `statements.py`, `expressions.py`, `operators.py`: their handlers.
+- `statements.py`, `expressions.py`, `operators.py`: the handlers of statements, expressions and operators.
 - `indexing.py`, `slices.py`, `updates.py`: reading by index, basic indices, writing by index.
 - `calls.py`, `library_calls.py`, `inlining.py`: calls by kind of callee.
 - `branches.py`; `loops.py`, `iterables.py`, `loop_state.py`: `scf.if`, `scf.for`, `scf.while` and their iter_args.
 - `atomics.py`: updates of elements that iterations may share.
-- `loop_nests.py`: `ndrange` as nested loops. `lowering.dependence` refuses parallel loops that are none.
+- `loop_nests.py`: `ndrange` as nested loops. `lowering.dependence` refuses parallel loops whose iterations are not
+  independent.
 - `tile_loops.py`, `tiles.py`: tile kernels, their loops and calls of the functions of `mlirtri.tile`, which are in
   `tile_language/`.
 - `device_placement.py`: copies of values between devices.

@@ -60,7 +60,7 @@ PYTHON_WORDS = {
 
 @dataclass
 class LoopPlan:
-    """The iter_args of one loop, as far as the attempts at emitting it found them."""
+    """The iter_args that one loop needs beside those that its syntax shows: each attempt to emit it may add some."""
 
     kinds: dict[str, list[Kind]] = field(default_factory=dict)
     """The types of a name's leaves, where they differ from those of its initial value."""
@@ -84,8 +84,8 @@ class LoopPlan:
         self.shared = {name: shared for name, shared in kept.items() if shared}
 
 
-class PlanChanged(Exception):
-    """The attempt at a loop found that it needs other iter_args: the loop must be emitted again."""
+class IterArgsChanged(Exception):
+    """Raised where the body of a loop turns out to need other iter_args than were planned: it must be emitted again."""
 
 
 @dataclass
@@ -154,7 +154,7 @@ def visit(context: FunctionContext, node: ast.AST) -> Any:
         return value
     except KernelError as error:
         raise error.at(span) from error.__cause__
-    except (FailedAssignment, PlanChanged, RecursionError):
+    except (FailedAssignment, IterArgsChanged, RecursionError):
         raise
     except Exception as error:
         raise CompilerBugError(error, name, span) from error

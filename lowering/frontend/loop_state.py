@@ -1,7 +1,8 @@
 """The iter_args of a loop: the live names that its body assigns, and the memory that it writes.
 
-They are first derived from the syntax. What that misses (a type that the first iteration changes, memory written inside
-a called function) is found at the end of the body: `leave` adds it to the loop's plan and raises `PlanChanged`.
+They are first derived from the syntax of the body, before it is emitted. What that misses (a type that the first
+iteration changes, memory written inside a called function) shows at the end of the body: `leave` notes it in the loop's
+`LoopPlan` and raises `IterArgsChanged`, and `loops.py` discards what was emitted and emits the loop again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, NoReturn
 
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, UnknownNameError
-from mlirtri.lowering.frontend.context import FunctionContext, LoopPlan, PlanChanged
+from mlirtri.lowering.frontend.context import FunctionContext, IterArgsChanged, LoopPlan
 from mlirtri.lowering.frontend.early_exits import VALUE, rebound, stored, written
 from mlirtri.lowering.frontend.language import merging
 from mlirtri.lowering.frontend.language.builder import describe
@@ -135,7 +136,7 @@ class LoopState:
             self.scope.locals[name] = owned
 
     def leave(self) -> list[TriValue]:
-        """Return the values that an iteration yields; raises `PlanChanged` if the loop needs other iter_args."""
+        """Return the values that an iteration yields; raises `IterArgsChanged` if the loop needs other iter_args."""
         is_changed = self._find_unplanned()
         yielded: list[TriValue] = []
         for name, first in self.names.items():
@@ -149,7 +150,7 @@ class LoopState:
                 for leaf, leaf_kind, buffer in zip(leaves, kinds, self.entered[name], strict=True):
                     yielded += merging.packed(self.b, leaf, leaf_kind, buffer)
         if self._find_sharing() or is_changed:
-            raise PlanChanged
+            raise IterArgsChanged
         return [*yielded, *(storage.value for storage in self.storages)]
 
     def _leaves(self, name: str, first: Any) -> list[Any]:

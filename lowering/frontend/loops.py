@@ -27,7 +27,7 @@ from mlirtri.errors import (
 from mlirtri.lowering.core.stage import BLOCKS, STAGES
 from mlirtri.lowering.dependence.declared_loops import PARALLEL
 from mlirtri.lowering.frontend.branches import emit_if, select
-from mlirtri.lowering.frontend.context import FunctionContext, LoopPlan, PlanChanged, handles, visit, visit_block
+from mlirtri.lowering.frontend.context import FunctionContext, IterArgsChanged, LoopPlan, handles, visit, visit_block
 from mlirtri.lowering.frontend.early_exits import stored
 from mlirtri.lowering.frontend.iterables import ITERATED, Iterable, iterable_of
 from mlirtri.lowering.frontend.language.builder import Language
@@ -214,7 +214,7 @@ def _emit(context: FunctionContext, node: ast.For | ast.While, attempt: Callable
                 for inner in context.plans.values():
                     # Memory that was created in the abandoned body is gone.
                     inner.forget(serial)
-                if not isinstance(reason, PlanChanged):
+                if not isinstance(reason, IterArgsChanged):
                     raise
                 del context.errors[errors:]
     raise _still_changing(kinds, plan.kinds, context.span(node))
@@ -335,7 +335,7 @@ def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
         muted.append(b.muted_checks > before)
         if journal or not all(same(now, names.get(name)) for name, now in context.scope.locals.items()):
             plan.test_has_effects = True
-            raise PlanChanged
+            raise IterArgsChanged
         goes_on = tri.logical_and(context.scope.locals[node.flag], predicate) if node.flag else predicate
         return _unless_failed(b, state, [storage.value for storage in state.storages], goes_on), values
 

@@ -9,7 +9,8 @@ Read in this order:
 - `legalized.py`: passes on the PrimFuncs that LegalizeOps makes, before anything is fused.
 - `product_operands.py`: transposes and casts folded into the products that read them.
 - `row_fusion.py`: calls merged into row kernels and attention; `row_merging.py` makes one PrimFunc of several.
-- `packed_weights.py`: weights packed for the products that read them, and what else is computed once.
+- `packed_weights.py`: weights packed for the products that read them, and other values of bound tensors alone, which
+  are computed once, when the tensors are bound.
 - `explain.py`: why two calls were fused or not.
 
 `lowering.interpreter`, `lowering.pipelines` and `kernels` may import it.

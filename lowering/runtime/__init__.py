@@ -8,7 +8,7 @@ Read in this order:
 
 - `launch_plan.py`: which functions a call runs, on which values. `planner.py` finds it in a Relax function.
 - `preparation.py`: the part of a plan that runs once, when tensors are bound.
-- `launches.py`: what a call of an executable does, as data of which `mlirtri/calls` generates Python source.
+- `launches.py`: what a call of an executable does, as data from which `mlirtri/calls` generates Python source.
 - `tvm_executable.py`: runs a plan, or Relax's virtual machine where there is none.
 - `mlir_executable.py`: runs a function that MLIR compiled. `cuda_executable.py`: runs kernels for CUDA.
 - `tensor_launches.py`: a launch plan on torch's tensors.

@@ -7,10 +7,10 @@ something cannot be described by content.
 `kernels`, `programs` and `cli` import it. It loads neither MLIR nor TVM's compiler.
 
 - `digests.py`: values of Python described by content.
-- `key.py`: what is known before a compilation, and decides it.
+- `key.py`: the facts that decide what a compilation gives, known before it.
 - `captures.py`: what a kernel read from outside, as paths that another process follows.
 - `store.py`: folders that several processes share: written at once, locked, checked, pruned.
 - `writes.py`: locks between processes; writing in the background.
 - `entries.py`: a kernel as the files of an entry, and back.
-- `misses.py`: which fact the nearest entry has otherwise.
+- `misses.py`: why there is no entry: the facts in which the most similar one differs.
 """

@@ -1,4 +1,4 @@
-"""The compile loop, and what happens between two stages: print, verify, dump, take an edited file, read it back.
+"""The loop over the stages of a pipeline, and the hooks between two stages: print, verify, dump, substitute a file.
 
 *Takes* the input of a first stage, a `Pipeline` and a `CompileContext`.
 *Gives* a `Compilation`: text and time of every stage, and the executable that the last one made.
@@ -10,12 +10,12 @@
   doctor --last` shows. `versions.py`: versions of the compilers, and a digest of our sources.
 - `compile_lock.py`: one compilation at a time, without full garbage collections, as exports of torch are.
 - `stage_loop.py`: the loop over the stages, with a progress bar while schedules are searched for.
-- `printing.py`: the texts of a stage, and the way back from text.
-- `isolation.py`: parses MLIR that others wrote in another process first.
+- `printing.py`: prints the IR of a stage, and parses it again.
+- `isolation.py`: parses MLIR from elsewhere in another process first, because a bad text can crash the parser.
 - `observe.py`: the hook between stages, made from arguments and settings.
 - `traces.py`: what trace pages show, and those that are written meanwhile, `MLIRTRI_TRACE`.
 - `verify.py`: the operations that each stage may hold.
-- `user_stages.py`: what a user's stage may give.
+- `user_stages.py`: checks what a stage that a user added returns.
 - `dumps.py`: stages, manifest and parameters as files.
 - `interfaces.py`: how to call a function of MLIR. `interface_json.py`: the same in a manifest.
 - `relax_modules.py`: interface and checks of TVM's modules; it loads TVM, so the others import it late.

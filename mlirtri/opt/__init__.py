@@ -1,4 +1,4 @@
-"""The command `mlirtri-opt`: mlir-opt over the bindings, with the `tri` dialect and the passes of ours.
+"""The command `mlirtri-opt`: mlir-opt over MLIR's Python bindings, with the `tri` dialect and mlirtri's own passes.
 
 *Takes* MLIR text or bytecode, and passes as options of mlir-opt.
 *Gives* the text after the passes; diagnostics go to stderr.
@@ -6,7 +6,8 @@
 `cli` serves it.
 
 - `main.py`: the command. `__main__.py` runs it.
-- `options.py`: its command line. `own_passes.py`: the table of passes, conversions and translations of ours.
+- `options.py`: its command line. `own_passes.py`: the table of mlirtri's passes, conversions and
+  translations.
 - `pipelines.py`: from options, and from the text of a pass pipeline, to passes.
 - `passes.py`: one transformation. `running.py`: the passes of it, dumps, reproducers.
 - `registry.py`: the lists of passes and dialects.

@@ -20,9 +20,9 @@ from mlirtri.lowering.bridge.fused_to_relax import BODY_OPERATIONS, SCALAR_RULES
 from mlirtri.lowering.bridge.fused_to_relax import RULES as TENSOR_RULES
 from mlirtri.lowering.bridge.loops import loops_to_primfunc
 from mlirtri.lowering.importers.normalize import complex_numbers, control_flow
-from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import RULES as ARITHMETIC
 from mlirtri.lowering.importers.normalize.decompositions import RULES, UPSTREAM
 from mlirtri.lowering.importers.normalize.global_variables import LOADS, STORE
+from mlirtri.lowering.importers.normalize.mlir_to_linalg import total_arithmetic
 from mlirtri.lowering.importers.normalize.tm_tensor import RULES as TM_TENSOR_RULES
 from mlirtri.lowering.mlir.imperative import ELEMENTS
 from mlirtri.lowering.pipelines import IMPORT_STAGES
@@ -92,7 +92,7 @@ def _whole() -> Collection[str]:
 
 
 def _composed() -> Collection[str]:
-    return {*UPSTREAM, *RULES, *ARITHMETIC}
+    return {*UPSTREAM, *RULES, *total_arithmetic.RULES}
 
 
 def _complex() -> Collection[str]:

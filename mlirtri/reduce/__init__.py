@@ -1,7 +1,7 @@
 """Make a failing program smaller while it fails in the same way: `mlirtri reduce`.
 
 *Takes* the text of a program (MLIR, Python, TVMScript) and a test of whether a text still fails.
-*Gives* the smallest text that was met.
+*Gives* the smallest text that still fails.
 *Refuses* a text that does not fail in the first place (`KernelValueError`).
 `cli` imports it, and the fuzzer of the tests.
 

@@ -1,4 +1,4 @@
-"""TIR passes of ours that run before, within or after TVM's lowering of TIR.
+"""TIR passes that TVM lacks, which run before, within or after its own lowering of TIR.
 
 *Takes* and *gives* a PrimFunc. *Refuses* nothing.
 

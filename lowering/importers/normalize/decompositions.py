@@ -13,7 +13,7 @@ from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import all_operations, apply_transform, arith, ir, tensor
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.normalize.arithmetic.rules import compare, literal
+from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import compare, literal
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.mlir.index_values import index_constant, loop_nest, mixed_sizes
 from mlirtri.lowering.mlir.linalg_builder import elements, generic_of_region

@@ -15,7 +15,7 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.mlir import all_operations, ir, linalg, linalg_fill, operations_named, tensor
 from mlirtri.dialect.scalar import complex_parts
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.normalize.arithmetic.rules import literal
+from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import literal
 from mlirtri.lowering.mlir.cloning import replace
 
 PURE = ("linalg.", "tensor.", "arith.", "math.", "complex.")

@@ -25,7 +25,7 @@ from mlirtri.lowering.importers.normalize import (
     storage_types,
     tm_tensor,
 )
-from mlirtri.lowering.importers.normalize.arithmetic import total_arithmetic
+from mlirtri.lowering.importers.normalize.arithmetic import floats, integers, total_arithmetic  # noqa: F401 - rules
 from mlirtri.lowering.importers.normalize.sizes import infer_sizes
 from mlirtri.lowering.mlir.attributes import IMPORTED
 from mlirtri.lowering.toolchain.mlir_passes import run_rewrite

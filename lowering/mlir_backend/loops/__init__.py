@@ -9,7 +9,7 @@ Read in this order:
 - `bufferized_to_loops.py`: the entry point; selects of buffers become branches.
 - `argmax.py`: argmax and argmin as two reductions that LLVM can vectorise.
 - `order.py`: the loop order of reductions. `structured.py`: one loop nest per `linalg.generic`.
-- `copies.py`: removes copies that the loops make superfluous.
+- `copies.py`: removes copies of buffers that are not needed once the operations around them are loops.
 - `private_arrays.py`: allocates in a parallel loop what only its iterations use.
 - `reduction_chunks.py`: loops in chunks for threads, with partial results. `carried_reductions.py`: which loop-carried
   values are reductions. `loop_memory.py`: whether iterations are independent, and what they combine in memory.

@@ -6,18 +6,19 @@ where a rule does not apply. *Refuses* nothing: the rule `OneThread` takes every
 Read in this order:
 
 - `rules.py`: the tuple of rules, and the check that a schedule can be launched.
-- `phases.py`: kernels as phases between barriers; the vocabulary of the next three files.
+- `phases.py`: kernels as phases between barriers, with which the next three files write theirs.
 - `rows.py`: row kernels.
 - `scans.py`: prefix sums along an axis.
-- `argmax.py`: reductions into several results.
-- `elementwise.py`: vectors of memory, and transposes through tiles.
+- `argmax.py`: reductions into several results, such as a maximum and its index.
+- `elementwise.py`: elementwise kernels with vector loads and stores; transposes through tiles in shared memory.
 - `matmul.py`: products of 16-bit floats and int8 on tensor cores; `operands.py` copies tiles into shared
   memory, `instructions.py` holds the instructions. `register_tiles.py`: products of fp32.
 - `element_loops.py`: imperative functions, a launch for each parallel loop; `largest_sizes.py` bounds its sizes,
   `row_blocks.py` gives long rows a block of threads each. `atomic_updates.py`: updates of elements that iterations or
   blocks share, as the functions of `atomic_calls.py`.
 - `tile_programs.py`: tile kernels; `tile_statements.py`, `tile_products.py`: the statements and products of a block,
-  `fragments.py`: tiles in registers, `whole_copies.py`: copies with edges, `live_ranges.py`: a buffer for each.
+  `fragments.py`: tiles in registers, `whole_copies.py`: copies of tiles that reach over an array's edge,
+  `live_ranges.py`: a buffer for each live range.
 
 `schedule`, `schedule.meta` and `relax` may import it.
 """

@@ -1,4 +1,4 @@
-"""A buffer for each live range: MLIR gives temporary arrays of one shape the same memory, one after the other.
+"""Give each live range of a temporary array a buffer: MLIR lets arrays of one shape share memory, one after the other.
 
     t = alloc                                  t = alloc, u = alloc
     for i, j: t[i, j] = f(a[i, j])             for i, j: t[i, j] = f(a[i, j])
@@ -6,7 +6,8 @@
     for i, j: t[i, j] = g(b[i, j])             for i, j: u[i, j] = g(b[i, j])
     for i, j: d[i, j] = t[i, j]                for i, j: d[i, j] = u[i, j]
 
-Each is then a copy of its own for a product, or stays in registers. Shared memory is laid over itself later.
+Each is then a copy of its own for a product, or stays in registers. Buffers in shared memory whose live ranges do not
+overlap share their bytes again later.
 """
 
 from __future__ import annotations

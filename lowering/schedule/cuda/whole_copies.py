@@ -1,4 +1,4 @@
-"""Copies whose parts out of bounds are left out, with the zeros before them, as one copy of a whole tile.
+"""Merge the zeros of a tile and the copy of what is in bounds into one guarded copy of the whole tile.
 
     for i < 64, j < 32: tile[i, j] = 0                                 for i < 64, j < 32:
     for i < min(64, m - x), j < 32: tile[i, j] = a[x + i, j]   ──►         tile[i, j] = a[x + i, j] if i < m - x else 0

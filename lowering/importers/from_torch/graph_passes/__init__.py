@@ -6,7 +6,7 @@ data-dependent number of indices with an unknown number of values (`masked_write
 `mlirtri/programs/torch_programs/graphs.py` runs them in this order; `from_stablehlo` runs some, on LAPACK's routines:
 
 - `masked_writes.py`: common subexpressions of `nonzero`, so that sizes agree
-- `items.py`: arithmetic on `item()`, on rank-0 tensors
+- `items.py`: Python arithmetic on results of `item()`, computed on rank-0 tensors instead
 - `python_numbers.py`: arithmetic on sizes and Python numbers
 - `dynamic_views.py`: views with several dynamic sizes
 - `known_results.py`: rounded quotients of integer constants, and tensors without elements

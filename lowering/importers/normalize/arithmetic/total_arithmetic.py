@@ -2,20 +2,25 @@
 
 Arithmetic on whole tensors moves into `linalg.generic`, and named operations whose bodies have such arithmetic become
 generic. Fast-math and overflow flags, which only permit deviations, are dropped.
+
+A rule takes an operation on scalars, perhaps undefined for some operands in MLIR, and returns the values of its
+results, defined for all operands, or None to leave the operation as it is.
 """
 
 from __future__ import annotations
 
-from mlirtri.dialect.bindings.mlir import all_operations, ir, linalg
+from collections.abc import Callable, Sequence
+
+from mlirtri.dialect.base.registry import Registry
+from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, linalg
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.normalize.arithmetic import floats, integers
-from mlirtri.lowering.importers.normalize.arithmetic.rules import RULES
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.mlir.linalg_builder import generalize
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
-__all__ = ["floats", "integers", "rewrite"]
-
+Rule = Callable[[ir.Operation], Sequence[ir.Value] | None]
+RULES: Registry[str, Rule] = Registry("rule of defined arithmetic")
+total = RULES.register
 INTO_BODIES = (
     Pass("func.func(convert-elementwise-to-linalg)", "arithmetic on tensors becomes arithmetic on elements"),
 )
@@ -53,3 +58,26 @@ def _is_named(operation: ir.Operation) -> bool:
     if not operation.name.startswith("linalg.") or operation.name == "linalg.generic":
         return False
     return bool(len(operation.regions)) and linalg.get_indexing_maps(operation) is not None
+
+
+def literal(kind: ir.Type, value: float | int) -> ir.Value:
+    """Return a constant of a scalar type; integers wrap to its width."""
+    if isinstance(kind, ir.FloatType):
+        return arith.constant(kind, ir.FloatAttr.get(kind, float(value)))
+    width = width_of(kind)
+    value = int(value) & ((1 << width) - 1)
+    # The attribute of an i1 takes 0 and 1, that of a wider type the signed value.
+    is_negative = width > 1 and value >> (width - 1)
+    return arith.constant(kind, ir.IntegerAttr.get(kind, value - (1 << width) if is_negative else value))
+
+
+def width_of(kind: ir.Type) -> int:
+    """Return the width in bits of an integer or float type; an index has 64."""
+    return 64 if isinstance(kind, ir.IndexType) else kind.width
+
+
+def compare(predicate: str, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Return `arith.cmpi` (predicates ``eq``, ``slt``, ``ule``, …) or `arith.cmpf` (``OLT``, ``UNO``, …)."""
+    if isinstance(x.type, ir.FloatType):
+        return arith.cmpf(getattr(arith.CmpFPredicate, predicate), x, y)
+    return arith.cmpi(getattr(arith.CmpIPredicate, predicate), x, y)

@@ -1,4 +1,6 @@
-"""The CPU rule for imperative functions: loops that the user wrote, in parallel, as vectors, products in tiles.
+"""The CPU rule for imperative functions: the loops that a user wrote, parallelised, vectorised and tiled.
+
+An imperative function is a PrimFunc of statements, with loops, branches and stores, instead of one SBlock per tensor.
 
 *Takes* a PrimFunc with the attribute ``mlirtri.imperative`` (`bridge.loops`). *Gives* a `Schedule` of the same function
 with other loops. *Refuses* other functions with None; a loop that is not proven independent keeps its order.
@@ -18,11 +20,11 @@ Read in this order:
 - `transposes.py`: loops whose loads and stores are contiguous along different loops.
 - `perfect_nests.py`: nests around one store.
 - `products.py`: matrix products of dynamic sizes as contractions. `nested_products.py`: those of static sizes in loops.
-- `named_products.py`: names for products of sizes in indices.
+- `named_products.py`: names for products of sizes in indices, so that strides are known.
 - `column_strips.py`: sums over rows, for all columns.
 - `summed_products.py`: loops over products as one product with a longer sum.
-- `clipped_tiles.py`: tile kernels whose last blocks and steps are clipped, apart from the others.
-- `shared_copies.py`: copies of operands that iterations share.
+- `clipped_tiles.py`: tile kernels whose last blocks and steps reach over an edge: loops of their own for those.
+- `shared_copies.py`: copies of operands that several iterations of a parallel loop read.
 - `convolutions.py`: convolutions of a dynamic number of images.
 
 `schedule.cpu` may import it.
