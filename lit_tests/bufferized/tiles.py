@@ -18,11 +18,11 @@ def shares(x: mt.Tensor[[30, 32], mt.float32], y: mt.Tensor[[30, 32], mt.float32
 
 # CHECK-LABEL: func.func @shares(%x: memref<30x32xf32>, %y: memref<30x32xf32>
 # CHECK: scf.for
-# CHECK: %[[ROWS:.*]] = memref.alloca() {{.*}} : memref<8x32xf32>
+# CHECK: %[[ROWS:.*]] = memref.alloca() {{.*}}mlirtri.memory_space = #gpu.address_space<workgroup>} : memref<8x32xf32>
 # CHECK: %[[FROM:.*]] = memref.subview %x
 # CHECK: %[[TO:.*]] = memref.subview %[[ROWS]]
 # CHECK: linalg.copy {{.*}}ins(%[[FROM]] : {{.*}}) outs(%[[TO]] :
-# CHECK: %[[SUMS:.*]] = memref.alloca() {{.*}} : memref<8xf32>
+# CHECK: %[[SUMS:.*]] = memref.alloca() {{.*}}mlirtri.memory_space = #gpu.address_space<private>} : memref<8xf32>
 # CHECK: linalg.generic {{.*}} ins(%[[ROWS]] : memref<8x32xf32>) outs(%[[SUMS]] : memref<8xf32>)
 # CHECK-NOT: memref.alloc
 # CHECK: memref.store {{.*}}, %[[ROWS]]

@@ -50,4 +50,4 @@ def too_large(x: mt.Tensor[[100, 1000], mt.float32]):
 # ROWS: __launch_bounds__(64)
 # ROWS: __shared__
 # ROWS: __syncthreads();
-# LARGE: cuda/tiles.py:[[#]]:1: error: the tiles of a block take 256000 bytes of shared memory, and a block has 166912: float32[64, 1000] 256000
+# LARGE: cuda/tiles.py:[[#]]:1: error: the tiles of a block take 256000 bytes of shared memory, and a block has 166912: tile float32[64, 1000] 256000

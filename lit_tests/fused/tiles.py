@@ -21,7 +21,8 @@ def shares(x: mt.Tensor[[30, 32], mt.float32], y: mt.Tensor[[30, 32], mt.float32
 # CHECK: %[[LEFT:.*]] = arith.subi %c30_i64
 # CHECK: arith.minsi %[[LEFT]], %c8_i64
 # CHECK: %[[PART:.*]] = tensor.extract_slice %x[{{.*}}] : tensor<30x32xf32> to tensor<?x32xf32>
-# CHECK: %[[TILE:.*]] = tensor.insert_slice %[[PART]] into %[[ZERO]][0, 0] {{.*}} into tensor<8x32xf32>
+# CHECK: %[[TILE:.*]] = tensor.insert_slice %[[PART]] into %[[ZERO]][0, 0] {{.*}}mlirtri.memory_space = #gpu.address_space<workgroup>} : {{.*}} into tensor<8x32xf32>
+# CHECK: %[[SUMS:.*]] = tensor.empty() {mlirtri.memory_space = #gpu.address_space<private>} : tensor<8xf32>
 # CHECK: iterator_types = ["parallel", "reduction"]} ins(%[[TILE]] : tensor<8x32xf32>)
 # CHECK: {mlirtri.parallel = ["rows"]}
 # CHECK: tensor.insert_slice {{.*}} into %[[Y]][{{.*}}] : tensor<?x32xf32> into tensor<30x32xf32>

@@ -20,5 +20,5 @@ def product(
 # CHECK-LABEL: func.func @product
 # CHECK: scf.for
 # CHECK: tensor.extract_slice
-# CHECK: linalg.matmul ins(%{{.*}}, %{{.*}} : tensor<16x8xf32>, tensor<8x32xf32>)
+# CHECK: linalg.matmul {mlirtri.memory_space = #gpu.address_space<private>} ins(%{{.*}}, %{{.*}} : tensor<16x8xf32>, tensor<8x32xf32>)
 # CHECK: tensor.insert_slice

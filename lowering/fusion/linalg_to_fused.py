@@ -18,6 +18,7 @@ from mlirtri.lowering.fusion import (
     spread_reshapes,
     transposed_convolutions,
 )
+from mlirtri.lowering.mlir import memory_spaces
 from mlirtri.lowering.mlir.linalg_builder import generic, loop_extents, zero
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
@@ -71,6 +72,8 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("release-producers", cost_guard.release, module, context)
         if _reshapes_after_tidying(module, context) < _reshapes(module):
             run_passes(module, TIDY, context)
+        if memory_spaces.has_tiles(module):
+            run_rewrite("memory-spaces", memory_spaces.note, module, context)
     return module
 
 

@@ -20,6 +20,7 @@ from mlirtri.lowering.linalg import control as tri_to_linalg_control
 from mlirtri.lowering.linalg import rules as tri_to_linalg_rules
 from mlirtri.lowering.linalg.rewrites import decompose_all, has_masks, select_by_masks, tri_operations
 from mlirtri.lowering.linalg.scans import is_marked, mark_scans
+from mlirtri.lowering.mlir import memory_spaces
 from mlirtri.lowering.mlir.attributes import KEEPS_BOUNDS
 from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.mlir.linalg_builder import tensor_type
@@ -39,7 +40,10 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         if has_masks(source):
             run_passes(source, MERGE, context)
             run_rewrite("masks-to-where", select_by_masks, source, context)
-        return translate(source)
+        result = translate(source)
+        if memory_spaces.has_tiles(result):
+            memory_spaces.note(result)
+        return result
 
 
 def copied(module: ir.Module, context: CompileContext) -> ir.Module:

@@ -14,6 +14,7 @@ Read in this order:
 - `linalg_builder.py`: `generic`, `empty`, `filled`, `reshape`; generics from named operations and from regions.
 - `cloning.py`: copies of operations. `aliasing.py`: which tensors share a buffer after bufferization.
 - `imperative.py`: which functions are compiled as loops. `readable_names.py`: names of kernels.
+- `memory_spaces.py`: the attribute that says where the tiles of a tile kernel lie.
 - `merge_sort.py`: a stable sort in scf. `narrow_floats.py`: fp16 and bf16 rounding in integer arithmetic.
 
 Every lowering that knows MLIR may import it, and so may `mlirtri`.

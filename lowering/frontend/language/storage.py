@@ -14,6 +14,7 @@ from itertools import count
 from typing import Any, TypeGuard
 
 from mlirtri.dialect.base.sizes import is_dynamic
+from mlirtri.dialect.bindings.locations import name_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.dialect.definition import op_of, type_of
@@ -21,6 +22,7 @@ from mlirtri.dialect.ops import attributes
 from mlirtri.errors import UnsupportedSyntaxError
 from mlirtri.lowering.core.interface import like
 from mlirtri.lowering.frontend.language.strides import keeps_memory
+from mlirtri.lowering.mlir.memory_spaces import mark
 
 _SERIAL = count(1)
 _VERSION = count(1)
@@ -46,6 +48,8 @@ class Storage:
     """The storages that Python may identify with this copy, and the version that was copied."""
     may_be_number: bool = False
     """Whether it may be a number, which is immutable, depending on what ran before: ``x += y`` may then rebind x."""
+    tile: tuple[str, ir.Value] | None = None
+    """Of a tile its memory space, and its first content, whose location has its name."""
     serial: int = field(default_factory=lambda: next(_SERIAL))
     """Increases with creation."""
 
@@ -148,6 +152,8 @@ class Memory:
     def put(self, storage: Storage, value: TriValue) -> None:
         for journal in self.journals:
             journal.setdefault(storage, (storage.value, storage.version))
+        if storage.tile is not None:
+            _note_tile(value.value, *storage.tile)
         storage.value = TriValue(value.value, value.type)
         storage.version = next(_VERSION)
 
@@ -168,6 +174,12 @@ class Memory:
     def rewind(self, journal: dict[Storage, tuple[TriValue, int]]) -> None:
         for storage, (value, version) in journal.items():
             storage.value, storage.version = value, version
+
+
+def _note_tile(content: ir.Value, space: str, first: ir.Value) -> None:
+    """Record in the location of an operation that it computes the content of a tile."""
+    if not isinstance(content.owner, ir.Block) and content.owner.name.startswith("tri."):
+        mark(content.owner.operation, space, name_of(first.owner.location))
 
 
 def with_memory(value: Any, least_rank: int = 1) -> Any:

@@ -12,6 +12,7 @@ from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, Note
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.storage import as_new_array, has_memory, viewed, with_memory
+from mlirtri.lowering.mlir.memory_spaces import mark
 
 SPELLED_DTYPES = {"float": "float32", "int": "int32", "uint": "uint32", "double": "float64", "half": "float16"}
 """What TVM and TileLang call dtypes, where NumPy means another one by that name or none."""
@@ -45,6 +46,8 @@ def allocate(b: Language, shape: Any, dtype: Any = "float32", scope: Any = None,
         )
     tile = with_memory(b.full(tuple(sizes), 0, dtype_of_tile(dtype)))
     b.tiles[tile.origin.storage] = Tile(space, b.tri.location)
+    tile.origin.storage.tile = (space, tile.value)
+    mark(tile.value.owner.operation, space, None)
     return tile
 
 

@@ -26,6 +26,7 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import TILE_KERNEL, CompileContext
 from mlirtri.lowering.external.calls import refuse_without_tvm
 from mlirtri.lowering.fusion.cost_guard import RESHAPES
+from mlirtri.lowering.mlir import memory_spaces
 from mlirtri.lowering.mlir.aliasing import is_content_of, may_share
 from mlirtri.lowering.mlir.attributes import SIGNATURE, note_strides
 from mlirtri.lowering.mlir.imperative import UPDATED_BY, is_imperative, updates_of
@@ -103,6 +104,8 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_rewrite("updates-in-another-shape", reshaped_updates.rewrite, module, context)
         run_passes(module, TO_MEMREF, context)
         run_rewrite("strided-copies-to-linalg", strided_copies_to_linalg, module, context)
+        if memory_spaces.has_tiles(module):
+            run_rewrite("memory-spaces", memory_spaces.note, module, context)
         if imperative:
             # Loops over tensors say nothing of the memory that they touch.
             note_counts(module, *timed_nests.count(public_functions(module)))

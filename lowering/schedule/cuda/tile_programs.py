@@ -267,11 +267,9 @@ def _shared_bytes(statement: Stmt) -> int:
 
 def _no_layout(conflict: _Conflict, used: int, limit: int) -> UnsupportedOperationError:
     """Return the error of a tile that neither stays in registers nor has room in shared memory, at its second use."""
-    tile = conflict.tile
-    shown = f"{tile.dtype}{[int(size) for size in tile.shape]}"
     return UnsupportedOperationError(
-        f"the tile {shown} is used in two layouts: the registers that the product gives it do not suit this "
-        f"statement, and in shared memory the tiles of a block would take {used} bytes, of {limit}",
+        f"the tile {_shown(conflict.tile)} is used in two layouts: the registers that the product gives it do not suit "
+        f"this statement, and in shared memory the tiles of a block would take {used} bytes, of {limit}",
         span_of(conflict.use),
         help=conflict.help,
         notes=[Note("the product that lays it out", span_of(conflict.product))],
@@ -281,12 +279,18 @@ def _no_layout(conflict: _Conflict, used: int, limit: int) -> UnsupportedOperati
 def _too_large(statement: Stmt, limit: int) -> UnsupportedOperationError:
     """Return the error of tiles that are larger together than the shared memory of a block."""
     largest = sorted(_shared_buffers(statement), key=lambda entry: -entry[0])
-    shown = ", ".join(f"{buffer.dtype}{[int(size) for size in buffer.shape]} {size}" for size, buffer in largest)
+    shown = ", ".join(f"{_shown(buffer)} {size}" for size, buffer in largest)
     return UnsupportedOperationError(
         f"the tiles of a block take {_shared_bytes(statement)} bytes of shared memory, and a block has "
         f"{limit}: {shown}",
         help="use smaller blocks, or fewer tiles",
     )
+
+
+def _shown(buffer: Buffer) -> str:
+    """Return the name of a tile, if it has one, with its dtype and shape."""
+    name = "" if buffer.name.startswith("temporary") else f"{buffer.name} "
+    return f"{name}{buffer.dtype}{[int(size) for size in buffer.shape]}"
 
 
 def bound(variable: Var, extent: Any, tag: str, body: Stmt) -> Any:

@@ -7,6 +7,7 @@ import pytest
 
 import mlirtri as mt
 import mlirtri.tile as T
+from mlirtri.dialect.bindings.mlir import ir
 
 RNG = np.random.default_rng(0)
 PIPELINES = pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
@@ -191,3 +192,22 @@ def test_attention_whose_blocks_do_not_divide(pipeline):
     flash(q, k, v, out)
     scores = np.exp(q @ k.transpose(0, 2, 1) / np.sqrt(8))
     np.testing.assert_allclose(out, scores / scores.sum(-1, keepdims=True) @ v, rtol=1e-4, atol=1e-5)
+
+
+def test_tiles_keep_their_memory_spaces():
+    a, b, c = random(70, 50), random(50, 45), random(70, 45)
+    kernel = mt.jit(gemm, pipeline="mlir").compile(a, b, c)
+    shared, private = (f"mlirtri.memory_space = #gpu.address_space<{space}>" for space in ("workgroup", "private"))
+    for stage in ("tri", "linalg", "fused", "bufferized"):
+        text = kernel.ir[stage]
+        assert shared in text, stage
+        assert private in text, stage
+        # Upstream's dialects alone parse it; what is ours is no operation.
+        if stage != "tri":
+            ir.Module.parse(text, ir.Context())
+    # Blocks do not divide the arrays, so that tiles have memory of their own.
+    allocations = [line for line in kernel.ir["bufferized"].splitlines() if "memref.alloc" in line and "f32>" in line]
+    assert [line for line in allocations if shared in line and "memref<32x8xf32>" in line]
+    assert [line for line in allocations if shared in line and "memref<8x16xf32>" in line]
+    assert [line for line in allocations if private in line and "memref<32x16xf32>" in line]
+    assert "mlirtri" not in kernel.to_mlir("bufferized", bare=True)

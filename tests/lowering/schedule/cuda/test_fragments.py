@@ -128,7 +128,9 @@ def test_a_tile_in_two_layouts_without_room_in_shared_memory(function, product, 
     with pytest.raises(mt.KernelError) as caught:
         kernel.compile(*tensors, target="cuda:sm_80")
     error, first = caught.value, function.__code__.co_firstlineno
-    assert error.message.startswith("the tile float32[128, 256] is used in two layouts: the registers that the product")
+    assert error.message.startswith(
+        "the tile sums float32[128, 256] is used in two layouts: the registers that the product"
+    )
     assert error.message.endswith(", of 166912")
     assert error.help.startswith(instead)
     assert (error.span.line - first + 1, error.span.column) == use

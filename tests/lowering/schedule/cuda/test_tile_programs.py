@@ -296,4 +296,4 @@ def test_a_convolution_has_a_block_for_each_tile_of_pixels():
     # 84 pixels, in tiles of 16: quotients and remainders of a pixel's number are its image, row and column.
     assert kernel.stats["launches"][0].grid == (6, 1, 1)
     # The elements of a tile of pixels are divided among all threads, with the numbers that each computes.
-    assert "temporary_ptr[((iteration_2 * (int64_t)128) + ((int64_t)threadIdx.x))] = condval;" in kernel.ir["cuda"]
+    assert "pixels_ptr[((iteration_2 * (int64_t)128) + ((int64_t)threadIdx.x))] = condval;" in kernel.ir["cuda"]
