@@ -20,4 +20,4 @@ def product(
 # CHECK-LABEL: func.func @product
 # CHECK: scf.for
 # CHECK: %[[X:.*]] = "tri.constant"() {{.*}}mlirtri.memory_space = #gpu.address_space<workgroup>
-# CHECK: %z = "tri.matmul"{{.*}} {mlirtri.memory_space = #gpu.address_space<private>} : (tensor<16x8xf32>, tensor<8x32xf32>) -> tensor<16x32xf32>
+# CHECK: "tri.matmul"{{.*}} {mlirtri.memory_space = #gpu.address_space<private>} : (tensor<16x8xf32>, tensor<8x32xf32>) -> tensor<16x32xf32>

@@ -2,12 +2,13 @@
 
 Tensors are checked and kernels launched as on a device, in loops and branches of the host, too. A launch passes, behind
 the kernel's arguments, the grid, the block, the bytes of dynamic shared memory and those that a block may have, and the
-bytes of each buffer, which the emulated device checks accesses against.
+bytes of each buffer, which the emulated device checks accesses against; less than 0 for a buffer that the host has
+allocated, in which nothing is written yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import as_dtype
@@ -15,6 +16,7 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.codegen.build_pipeline import BUILD_PIPELINE
 from mlirtri.lowering.codegen.lowered_functions import DEVICE_FUNCTION, Named, cuda_module
 from mlirtri.lowering.core.launch_figures import most_shared_bytes
+from mlirtri.lowering.tir.statements import nodes_in
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
     Expr,
@@ -71,10 +73,11 @@ def _on_cpu(function: PrimFunc, most: int, spans: Mapping[str, Any]) -> PrimFunc
 
     `spans` has the elements of strided buffers by name.
     """
+    own = frozenset(node.buffer for node in nodes_in(function.body, tirx.AllocBuffer))
     rules = [
         (tirx.EQ, _compared_with_cpu),
         (tirx.AttrStmt, _attribute_of_cpu),
-        (ir.Call, lambda node: _call(node, most, spans)),
+        (ir.Call, lambda node: _call(node, most, spans, own)),
     ]
     return function.with_body(structural_map(function.body, rules, order="post"))
 
@@ -91,15 +94,15 @@ def _attribute_of_cpu(node: Node) -> Any:
     return tirx.AttrStmt(node.node, node.attr_key, tirx.IntImm("int32", _CPU), node.body)
 
 
-def _call(node: Node, most: int, spans: Mapping[str, Any]) -> Any:
+def _call(node: Node, most: int, spans: Mapping[str, Any], own: Set[Any]) -> Any:
     if _name(node) == _LAUNCH:
-        return _launch(node, most, spans)
+        return _launch(node, most, spans, own)
     if _name(node) == _PACKED and node.args[0].value == _SET_DEVICE:
         return tirx.call_packed(_SET_DEVICE, tirx.IntImm("int32", _CPU), node.args[2])
     return node
 
 
-def _launch(node: Node, most: int, spans: Mapping[str, Any]) -> Any:
+def _launch(node: Node, most: int, spans: Mapping[str, Any], own: Set[Any]) -> Any:
     names = [str(name) for name in node.attrs.launch_params]
     count = len(node.args) - len(names)
     kernel, arguments = node.args[0], list(node.args[1:count])
@@ -107,12 +110,12 @@ def _launch(node: Node, most: int, spans: Mapping[str, Any]) -> Any:
     sizes = [tirx.Cast("int64", given.get(name, tirx.IntImm("int64", 1))) for name in _SIZES]
     sizes.append(tirx.Cast("int64", given.get(_DYNAMIC_BYTES, tirx.IntImm("int64", 0))))
     sizes.append(tirx.IntImm("int64", most))
-    extents = [_bytes_of(argument, kernel.value, spans) for argument in arguments if not _is_number(argument)]
+    extents = [_bytes_of(argument, kernel.value, spans, own) for argument in arguments if not _is_number(argument)]
     return tirx.call_packed(kernel.value, *arguments, *sizes, *extents)
 
 
-def _bytes_of(argument: Expr, kernel: str, spans: Mapping[str, Any]) -> Expr:
-    """Return the bytes of the buffer whose data a launch passes."""
+def _bytes_of(argument: Expr, kernel: str, spans: Mapping[str, Any], own: Set[Any]) -> Expr:
+    """Return the bytes of the buffer whose data a launch passes, less than 0 for one of the host's `own`."""
     buffer = argument.args[0] if isinstance(argument, ir.Call) and len(argument.args) else None
     if buffer is None or not hasattr(buffer, "shape"):
         raise UnsupportedOperationError(
@@ -122,7 +125,7 @@ def _bytes_of(argument: Expr, kernel: str, spans: Mapping[str, Any]) -> Expr:
     size: Any = tirx.IntImm("int64", as_dtype(str(buffer.dtype)).bytes)
     for extent in [spans[buffer.name]] if buffer.name in spans else buffer.shape:
         size = size * tirx.Cast("int64", extent)
-    return size
+    return -size if buffer in own else size
 
 
 def _is_number(argument: Expr) -> bool:

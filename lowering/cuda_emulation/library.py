@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from weakref import finalize
@@ -55,6 +56,13 @@ class EmulatedLibrary:
         """A runtime module of TVM, whose functions launch the kernels."""
         self._library = ctypes.CDLL(str(self.path))
         self._library.emulated_report.restype = ctypes.POINTER(Report)
+        self._library.emulated_track.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+    def begin_call(self, unwritten: Iterable[tuple[int, int]]) -> None:
+        """Begin a call of the kernels; addresses and bytes of `unwritten` have no value until a kernel writes it."""
+        self._library.emulated_begin_call()
+        for address, size in unwritten:
+            self._library.emulated_track(address, size)
 
     def taken_report(self) -> Report | None:
         """Return what the first failure was since the last call; None if there was none."""

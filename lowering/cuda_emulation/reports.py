@@ -128,7 +128,8 @@ def _race(case: _Description) -> str:
 
 
 def _uninitialized(case: _Description) -> str:
-    return f"kernel {case.name}: {case.thread()} reads {case.buffer()}, which nothing has written in this block"
+    where = "in this block" if case.report.memory == SHARED else "in this call"
+    return f"kernel {case.name}: {case.thread()} reads {case.buffer()}, which nothing has written {where}"
 
 
 def _copy_too_early(case: _Description) -> str:

@@ -51,7 +51,10 @@ TIDY = (
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Fuse `module` in place; raises `PassFailedError`."""
+    has_tiles = memory_spaces.has_tiles(module)
     with module.context, ir.Location.unknown():
+        if has_tiles:
+            run_rewrite("hide-memory-spaces", memory_spaces.hide, module, context)
         if transposed_convolutions.has_dilated_images(module):
             run_passes(module, PREPARE[:1], context)
             # A bias has to be an addition first.
@@ -72,7 +75,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("release-producers", cost_guard.release, module, context)
         if _reshapes_after_tidying(module, context) < _reshapes(module):
             run_passes(module, TIDY, context)
-        if memory_spaces.has_tiles(module):
+        if has_tiles:
             run_rewrite("memory-spaces", memory_spaces.note, module, context)
     return module
 

@@ -19,6 +19,8 @@ MEMORY_SPACE = "mlirtri.memory_space"
 """Attribute of an operation that computes a tile's content or allocates it: an address space of the gpu dialect."""
 SPACES = {"shared": "workgroup", "fragment": "private", "local": "private"}
 """The gpu dialect's names of the memory spaces of TileLang."""
+_NAME = "mlirtri.tile"
+"""What a location calls the name of a tile."""
 _VIEWS = frozenset({"memref.subview", "memref.cast", "memref.collapse_shape", "memref.expand_shape"})
 
 
@@ -28,26 +30,41 @@ def mark(operation: ir.Operation, space: str, name: str | None) -> None:
         return
     with operation.context:
         address_space = ir.Attribute.parse(f"#gpu.address_space<{SPACES[space]}>")
-        location = operation.location if name is None else ir.Location.name(name, operation.location)
-        operation.location = ir.Location.fused([location], address_space)
+        # The name is not that of the operation: loops that it becomes would take it, too.
+        names = {} if name is None else {_NAME: ir.StringAttr.get(name)}
+        known = ir.DictAttr.get({MEMORY_SPACE: address_space, **names})
+        operation.location = ir.Location.fused([operation.location], known)
         operation.attributes[MEMORY_SPACE] = address_space
 
 
 def space_of(location: ir.Location) -> ir.Attribute | None:
     """Return the memory space in a location of a tile's content; None in any other."""
+    return _known_of(location, MEMORY_SPACE)
+
+
+def _known_of(location: ir.Location, key: str) -> ir.Attribute | None:
+    """Return what is known of a tile, from the location of its content; None where locations of several are fused."""
     if isinstance(location, ir.NameLoc):
-        return space_of(location.child_loc)
+        return _known_of(location.child_loc, key)
     if not isinstance(location, ir.FusedLoc):
         return None
-    if location.metadata is not None and str(location.metadata).startswith("#gpu.address_space"):
-        return location.metadata
-    spaces = {str(space): space for inner in location.locations if (space := space_of(inner)) is not None}
-    return next(iter(spaces.values())) if len(spaces) == 1 else None
+    known = location.metadata
+    if known is not None and known.typeid == ir.DictAttr.static_typeid and key in (entries := ir.DictAttr(known)):
+        return entries[key]
+    found = {str(value): value for inner in location.locations if (value := _known_of(inner, key)) is not None}
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def has_tiles(module: ir.Module) -> bool:
     """Return whether a module is a tile kernel."""
     return any(TILE_KERNEL in function.attributes for function in public_functions(module))
+
+
+def hide(module: ir.Module) -> None:
+    """Remove the attributes: passes merge no operations of which one has an attribute. `note` writes them again."""
+    for operation in all_operations(module):
+        if MEMORY_SPACE in operation.attributes:
+            del operation.attributes[MEMORY_SPACE]
 
 
 def note(module: ir.Module) -> None:
@@ -65,7 +82,7 @@ def _note_allocation(allocation: ir.Operation) -> None:
     """Give an allocation the memory space and the name of the tile that it is memory of, if it is of one."""
     locations = list(_written_at(allocation.results[0]))
     spaces = {str(space): space for location in locations if (space := space_of(location)) is not None}
-    names = {name for location in locations if (name := name_of(location)) is not None}
+    names = {ir.StringAttr(name).value for location in locations if (name := _known_of(location, _NAME)) is not None}
     if len(spaces) == 1:
         allocation.attributes[MEMORY_SPACE] = next(iter(spaces.values()))
     if len(names) == 1 and name_of(allocation.location) is None:

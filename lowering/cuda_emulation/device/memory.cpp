@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <map>
 
 #include "state.hpp"
 
@@ -38,6 +39,7 @@ struct Buffer {
   void* host;
   int argument, element;
   Cell* cells;
+  uint8_t* written;  // by byte, whether a kernel of this call wrote it; null where all bytes have a value
 };
 
 struct SharedArray {
@@ -51,6 +53,7 @@ constexpr size_t PAGE = 4096, ARRAYS = 64;
 constexpr size_t WINDOW = SHARED_BYTES + ARRAYS * GAP;
 
 static std::vector<Buffer> buffers;
+static std::map<uint8_t*, std::vector<uint8_t>> unwritten;  // memory without a value at the call, and its written bytes
 static std::vector<Argument> passed;
 static std::vector<SharedArray> arrays;
 static Mapping shared;
@@ -108,10 +111,18 @@ void outside_of_array(int64_t index, const void* place) {
 
 static size_t cells_in(const Buffer& buffer) { return buffer.mapping.bytes / buffer.element + 1; }
 
+static uint8_t* written_of(uint8_t* host, size_t bytes) {
+  auto next = unwritten.upper_bound(host);
+  if (next == unwritten.begin()) return nullptr;
+  auto& [begin, written] = *std::prev(next);
+  size_t offset = host - begin;
+  return offset + bytes <= written.size() ? written.data() + offset : nullptr;
+}
+
 static void add_buffer(void* host, size_t bytes, int argument, int element) {
   Mapping mapping = reserved(bytes);
   if (bytes) memcpy(mapping.begin, host, bytes);
-  Buffer buffer = {mapping, host, argument, element, nullptr};
+  Buffer buffer = {mapping, host, argument, element, nullptr, written_of((uint8_t*)host, bytes)};
   buffer.cells = zeroed<Cell>(cells_in(buffer));
   buffers.push_back(buffer);
 }
@@ -125,6 +136,18 @@ static void* on_device(void* host, size_t bytes, int argument, int element) {
   add_buffer(host, bytes, argument, element);
   return buffers.back().mapping.begin;
 }
+
+void track(void* memory, size_t bytes) {
+  uint8_t *begin = (uint8_t*)memory, *end = begin + bytes;
+  // What lay there before is freed.
+  for (auto at = unwritten.begin(); at != unwritten.end();) {
+    bool meets = at->first < end && begin < at->first + at->second.size();
+    at = meets ? unwritten.erase(at) : std::next(at);
+  }
+  if (bytes) unwritten[begin].assign(bytes, 0);
+}
+
+void forget_tracked() { unwritten.clear(); }
 
 void begin_memory(const Launch& kernel, const Argument* arguments, size_t dynamic, size_t most) {
   if (!image_end) {
@@ -146,7 +169,11 @@ void begin_memory(const Launch& kernel, const Argument* arguments, size_t dynami
     if (!kernel.element_bytes[at]) continue;
     // A cell is one element of 4 bytes or less.
     int element = std::min(4, kernel.element_bytes[at]);
-    passed[at].pointer = on_device(arguments[at].pointer, (size++)->integer, at, element);
+    int64_t bytes = (size++)->integer;
+    // Less than 0 for memory that the host has allocated for this kernel.
+    uint8_t* host = (uint8_t*)arguments[at].pointer;
+    if (bytes < 0 && !written_of(host, -bytes)) track(host, -bytes);
+    passed[at].pointer = on_device(host, bytes < 0 ? -bytes : bytes, at, element);
   }
 }
 
@@ -292,12 +319,27 @@ static void check_shared(uintptr_t address, const Checked& access) {
   for (size_t at = 0; at < access.bytes; ++at) check_cell(shared_cells[offset + at], access, address, nullptr);
 }
 
+static void check_written(const Buffer& buffer, size_t offset, uintptr_t address, const Checked& access) {
+  if (!buffer.written) return;
+  bool is_read = !access.is_write || access.flags & ATOMIC;
+  bool is_known = std::all_of(buffer.written + offset, buffer.written + offset + access.bytes, [](uint8_t at) { return at; });
+  if (is_read && !is_known) {
+    failed(UNINITIALIZED, access.place);
+    report.is_write = access.is_write;
+    report.bytes = access.bytes;
+    describe_global(buffer, address);
+    defer();
+  }
+  if (access.is_write) memset(buffer.written + offset, 1, access.bytes);
+}
+
 static void check_global(const Buffer& buffer, uintptr_t address, const Checked& access) {
   size_t offset = address - (uintptr_t)buffer.mapping.begin, element = buffer.element;
   if (offset > buffer.mapping.bytes || offset + access.bytes > buffer.mapping.bytes) {
     describe_global(buffer, address);
     wrong_address(OUT_OF_BOUNDS, access.place, access.is_write, access.bytes);
   }
+  check_written(buffer, offset, address, access);
   if (access.bytes < element) return;  // a part of an element, which a cell does not tell from another part
   for (size_t at = 0; at < access.bytes; at += element)
     check_cell(buffer.cells[(offset + at) / element], access, address, &buffer);

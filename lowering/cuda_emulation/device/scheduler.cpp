@@ -263,4 +263,6 @@ extern "C" {
 #define VISIBLE __attribute__((visibility("default")))
 VISIBLE emulated::Report* emulated_report() { return &emulated::report; }
 VISIBLE void emulated_forget() { emulated::report.failure = 0; }
+VISIBLE void emulated_begin_call() { emulated::forget_tracked(); }
+VISIBLE void emulated_track(void* memory, size_t bytes) { emulated::track(memory, bytes); }
 }

@@ -64,6 +64,9 @@ void misaligned(const void* pointer, size_t bytes, bool is_write, const void* pl
 void outside_of_array(int64_t index, const void* place);
 // Fails for copies of a thread that ends without waiting for them.
 void end_copies();
+// Remembers memory that has no value until a kernel writes it.
+void track(void* memory, size_t bytes);
+void forget_tracked();
 // What the kernel has in place of an argument.
 const Argument* device_arguments();
 

@@ -79,7 +79,10 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """
     refuse_without_tvm(module)
     count, moved, imperative = count_kernels(module), count_bytes(module), is_imperative(module)
+    has_tiles = memory_spaces.has_tiles(module)
     with module.context, ir.Location.unknown():
+        if has_tiles:
+            run_rewrite("hide-memory-spaces", memory_spaces.hide, module, context)
         note_signature(module)
         if imperative:
             run_rewrite("insert-into-latest", destinations.insert_into_latest, module, context)
@@ -104,7 +107,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_rewrite("updates-in-another-shape", reshaped_updates.rewrite, module, context)
         run_passes(module, TO_MEMREF, context)
         run_rewrite("strided-copies-to-linalg", strided_copies_to_linalg, module, context)
-        if memory_spaces.has_tiles(module):
+        if has_tiles:
             run_rewrite("memory-spaces", memory_spaces.note, module, context)
         if imperative:
             # Loops over tensors say nothing of the memory that they touch.

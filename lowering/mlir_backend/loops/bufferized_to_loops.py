@@ -12,6 +12,7 @@ from functools import partial
 
 from mlirtri.dialect.bindings.mlir import ir, linalg_copy, operations_named, scf
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.mlir import memory_spaces
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.mlir_backend.loops import argmax, copies, order, private_arrays, reduction_chunks, structured
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
@@ -48,6 +49,8 @@ def lower_to_loops(module: ir.Module, context: CompileContext, threads: int = 1)
 def to_loops(module: ir.Module, context: CompileContext) -> ir.Module:
     """Lower `module` in place, with each loop as it is; raises `PassFailedError`."""
     with module.context, ir.Location.unknown():
+        if memory_spaces.has_tiles(module):
+            run_rewrite("hide-memory-spaces", memory_spaces.hide, module, context)
         run_rewrite("selects-to-branches", branch_on_selects, module, context)
         run_rewrite("copies-to-linalg", copies_to_linalg, module, context)
         run_rewrite("argmax-in-two-passes", lambda module: argmax.rewrite(module, only_dynamic=True), module, context)

@@ -66,7 +66,8 @@ MISTAKES = {
     ],
     chain: [
         (r"< 925\)", f"< ({is_(1)} ? 2000 : {is_(10)} ? 100 : 925))"),
-        (STORE, rf"""if {is_(2)} out_ptr[-1] = 1; if {is_(3)} out_ptr[0] = 1; if {is_(4)} out_ptr[threadIdx.x] = 1;
+        (STORE, rf"""if {is_(12)} \1 += 1; if {is_(13)} atomicAdd(&\1, 1.0f);
+         if {is_(2)} out_ptr[-1] = 1; if {is_(3)} out_ptr[0] = 1; if {is_(4)} out_ptr[threadIdx.x] = 1;
          if {is_(5)} *(float2*)(out_ptr + 1) = make_float2(1, 2);
          float own[4]; if {is_(6)} for (int at = 0; at <= 4; ++at) own[at] = at; \1 = own[blockIdx.x];
          if ({is_(7)} && threadIdx.x % 2) own[0] = __shfl_down_sync(0xffffffff, own[0], 1);
@@ -96,6 +97,8 @@ CASES = {
     "a shuffle without half of its lanes": (chain, 7, "synccheck", "lanes of its warp that do not take part"),
     "a trap": (chain, 8, "memcheck", "stops at a trap"),
     "more shared memory than may be declared": (chain, 11, "memcheck", "shared arrays take 49156 bytes, of 49152"),
+    "a result that is read first": (chain, 12, "initcheck", "global memory 'out' at byte"),
+    "an atomic update of a result": (chain, 13, "initcheck", "which nothing has written in this call"),
     "a null pointer": (chain, 9, "memcheck", "reads 4 bytes of memory of no buffer"),
     "a copy that is not awaited": (product, 1, "racecheck", "whose asynchronous copy"),
     "a tile without a barrier": (product, 2, "racecheck", "with no barrier between"),
@@ -157,6 +160,30 @@ def test_an_error_names_both_accesses_and_shows_the_line(broken):
     store, load = r"if \(!.*\) generic_partial_ptr\[\(\(int\)threadIdx\.x\)\] =", r"if \(\(generic_partial_ptr\["
     assert re.search(rf"note: CUDA source, line \d+ of stage cuda: {store}", text)
     assert re.search(rf"note: the other one, line \d+ of stage cuda: {load}", text)
+
+
+def test_a_temporary_array_has_no_value_until_a_launch_writes_it():
+    @mt.jit
+    def reversed_twice(x):
+        t = np.empty(x.shape[0])
+        for i in mt.prange(x.shape[0]):
+            t[i] = x[i] * 2
+        y = np.empty(x.shape[0])
+        for i in mt.prange(x.shape[0]):
+            y[i] = t[x.shape[0] - 1 - i] + 1
+        return y
+
+    x = np.arange(600.0)
+    kernel = reversed_twice.compile(x, target="cuda:emulated")
+    for _ in range(2):
+        np.testing.assert_array_equal(kernel(x), 2 * x[::-1] + 1)
+    source, count = re.subn(r"temporary_ptr(\[.*\]) = ", r"if (threadIdx.x != 7) \g<0>", kernel.ir["cuda"])
+    assert count == 2
+    with pytest.raises(DeviceCheckError) as caught:
+        kernel.compilation.executable.with_source(source).launch([torch.from_numpy(x)], [torch.empty(600).double()])
+    assert caught.value.check == "initcheck"
+    assert "reads global memory 'temporary' at byte" in caught.value.message
+    assert "which nothing has written in this call" in caught.value.message
 
 
 def test_what_is_not_written_is_nan(broken):
