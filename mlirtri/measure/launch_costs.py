@@ -5,6 +5,7 @@ A launch of TVM's code is timed from outside, a loop nest of MLIR's by clocks th
 
 from __future__ import annotations
 
+import linecache
 import re
 import statistics
 import time
@@ -29,7 +30,7 @@ from mlirtri.measure.rows import LaunchCost
 
 CALLS = 20
 """Calls in which launches are timed; the median counts."""
-_LOCATION = re.compile(r'"mlirtri\.loc": "([^"]+)"')
+_LOCATION = re.compile(r'"mlirtri\.loc": "([^"]+):(\d+):\d+"')
 
 
 def add_costs(contenders: Sequence[Contender], subject: Subject, names: Sequence[str]) -> list[str]:
@@ -123,13 +124,23 @@ def _costs_by_function(kernel: Kernel) -> dict[str, LaunchCost]:
             continue
         name, moved = str(step.kernel), sum(plan.values[value].bytes for value in {*step.inputs, *step.outputs})
         text = str(before.get(name, ""))
-        line = location[1] if (location := _LOCATION.search(text)) else ""
+        place = (location[1], int(location[2])) if (location := _LOCATION.search(text)) else None
         threads = kernel.target.threads if "T.parallel(" in str(after.get(name, "")) else 1
         flops = estimated_flops(before[name]) if name in before else None
-        file, _, position = line.rpartition("/")[2].partition(":")
-        where = f"{file}:{position.partition(':')[0]}" if line else ""
-        costs[name] = LaunchCost(name, None, moved if plan.is_static else None, flops, threads, None, where)
+        moved = moved if plan.is_static else None
+        costs[name] = LaunchCost(name, None, moved, flops, threads, None, *_where(place))
     return costs
+
+
+def _where(place: tuple[str, int] | None) -> tuple[str, str]:
+    """Return ``file:line`` without the folder, and what stands there; linecache has the nodes of a model, too."""
+    if place is None:
+        return "", ""
+    file, line = place
+    shown = file.rpartition("/")[2]
+    # The nodes of a model are lines of a file of this name.
+    shown = f"<nodes of {shown}" if file.startswith("<nodes of ") and not shown.startswith("<") else shown
+    return f"{shown}:{line}", linecache.getline(file, line).strip()
 
 
 def _of_nests(contender: Contender, subject: Subject, prepare: Callable[[], None]) -> list[LaunchCost]:
@@ -151,7 +162,7 @@ def _of_nests(contender: Contender, subject: Subject, prepare: Callable[[], None
     times = [statistics.median(seconds) for seconds in zip(*rounds, strict=True)]
     threads = None if "omp.parallel" in kernel.ir["llvmdialect"] else 1
     return [
-        _cost(LaunchCost(nest.name, None, nest.bytes, nest.flops, threads, line=nest.line), seconds)
+        _cost(LaunchCost(nest.name, None, nest.bytes, nest.flops, threads, None, *_where(nest.place)), seconds)
         for nest, seconds in zip(nests.nests, times, strict=True)
     ]
 

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 ORDERS = ("time", "bytes", "flops", "roofline", "launch")
 """What kernels may be sorted by: the most first, of `roofline` the least; `launch` is the order of the call."""
-HEADINGS = ("kernel", "launches", "time", "share", "bytes", "flops", "roofline", "threads", "line")
+HEADINGS = ("kernel", "launches", "time", "share", "bytes", "flops", "roofline", "threads", "line", "source")
+
+_WIDEST = 48
+"""Characters of a line of the source that are shown."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class Profile:
         lines = [_cells(kernel, self.kernel_seconds) for kernel in self.kernels]
         title = f"{self.kernel}({', '.join(self.arguments)}) on {self.target}, pipeline {self.pipeline}"
         parts: list[Any] = [escape(title)]
-        parts += [table_of(HEADINGS, lines, left=(0, len(HEADINGS) - 1)), ""] if lines else []
+        parts += [table_of(HEADINGS, lines, left=(0, len(HEADINGS) - 2, len(HEADINGS) - 1)), ""] if lines else []
         return Group(*parts, *map(escape, self._sentences()))
 
     def __str__(self) -> str:
@@ -193,7 +196,9 @@ def _together(launches: Sequence[LaunchCost]) -> KernelCost:
     )
     least = sum(limits().least_seconds(launch.flops, launch.bytes) for launch in launches)
     roofline = least / seconds if seconds and first.roofline is not None else None
-    return KernelCost(first.name, seconds, moved, flops, first.threads, roofline, first.line, len(launches))
+    return KernelCost(
+        first.name, seconds, moved, flops, first.threads, roofline, first.line, first.source, len(launches)
+    )
 
 
 _KEYS = {
@@ -219,4 +224,5 @@ def _cells(kernel: KernelCost, total: float) -> list[str]:
         "" if kernel.roofline is None else f"{100 * kernel.roofline:.0f}%",
         shown_number(kernel.threads),
         kernel.line,
+        kernel.source if len(kernel.source) <= _WIDEST else f"{kernel.source[: _WIDEST - 1]}…",
     ]

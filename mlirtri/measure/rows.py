@@ -28,6 +28,8 @@ class LaunchCost:
     """The least time that this machine could take for such bytes and flops, as a share of the time taken."""
     line: str = ""
     """``file:line`` of the first operation in it."""
+    source: str = ""
+    """What stands on that line, where it can be read."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ from mlirtri.sources.python_files import checked_arguments, each_kernel, load_gr
 
 TWICE = 2
 """Kernels are compiled twice, for the first compile of a process also imports lowerings and fills tables."""
+_OF_ARRAYS = frozenset({"astype", "copy", "choose", "compress", "searchsorted"})
+"""Methods of NumPy's arrays that torch's tensors lack."""
 _KINDS = "a jit function, a program, a graph, a Relax module or a file of them"
 
 
@@ -92,10 +94,15 @@ class KernelSubject:
 
     @cached_property
     def is_written_in_numpy(self) -> bool:
-        """Return whether the function names NumPy and not torch, so that abstract arguments become arrays."""
+        """Return whether the function names NumPy, or a method of arrays alone, and not torch.
+
+        Abstract arguments become arrays then.
+        """
         function = self.function.__mlirtri_function__
-        used = {getattr(function.__globals__.get(name), "__name__", "") for name in function.__code__.co_names}
-        return self.function.options.semantics is None and "numpy" in used and "torch" not in used
+        names = function.__code__.co_names
+        used = {getattr(function.__globals__.get(name), "__name__", "") for name in names}
+        is_of_arrays = not _OF_ARRAYS.isdisjoint({*names} - {*function.__globals__})
+        return self.function.options.semantics is None and (is_of_arrays or "numpy" in used) and "torch" not in used
 
     @cached_property
     def specialization(self) -> Specialization:

@@ -6,6 +6,7 @@ Each sentence ends with the option or the rewrite that changes it.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -56,13 +57,17 @@ def _launches(slow: Any, fast: Any) -> Iterator[str]:
     if (slow.row.kernels or 0) <= (fast.row.kernels or 0):
         return
     yield f"it runs {slow.row.kernels} kernels, not {fast.row.kernels}"
-    apart = [edge for edge in _edges(slow.kernel) if not edge.is_fused]
-    for edge in apart[:_SEVERAL]:
-        remedy = _REMEDIES.get(edge.kind, _other_pipeline(slow.kernel))
-        where = edge.line.rpartition("/")[2]
-        yield f"{edge.producer} and {edge.consumer} ({where}) are two kernels: {edge.reason}. To change it: {remedy}"
-    if len(apart) > _SEVERAL:
-        yield f"{len(apart) - _SEVERAL} more pairs are apart: `mlirtri emit --explain-fusion` lists them"
+    apart = Counter(_apart(edge, slow.kernel) for edge in _edges(slow.kernel) if not edge.is_fused)
+    for sentence, times in list(apart.items())[:_SEVERAL]:
+        yield sentence if times == 1 else f"{sentence} ({times} such pairs)"
+    if more := sum(list(apart.values())[_SEVERAL:]):
+        yield f"{more} more pairs are apart: `mlirtri emit --explain-fusion` lists them"
+
+
+def _apart(edge: Edge, kernel: Kernel) -> str:
+    remedy = _REMEDIES.get(edge.kind, _other_pipeline(kernel))
+    where = edge.line.rpartition("/")[2]
+    return f"{edge.producer} and {edge.consumer} ({where}) are two kernels: {edge.reason}. To change it: {remedy}"
 
 
 def _edges(kernel: Kernel) -> Sequence[Edge]:
@@ -91,10 +96,18 @@ def _memory(slow: Any, fast: Any) -> Iterator[str]:
     copies = [launch for launch in slow.row.launches if _LAYOUT.search(launch.name)]
     known = {launch.line for launch in fast.row.launches if _LAYOUT.search(launch.name)}
     for launch in [launch for launch in copies if launch.line not in known][:_SEVERAL]:
-        yield (
-            f"{launch.name} ({launch.line}) copies into another layout ({shown_seconds(launch.seconds)}). "
-            "To change it: give the argument in the layout that it is read in, or make it contiguous once"
-        )
+        what, remedy = _PLAIN_COPY if launch.name.startswith("copy") else _LAYOUT_COPY
+        yield f"{launch.name} ({launch.line}) {what} ({shown_seconds(launch.seconds)}). To change it: {remedy}"
+
+
+_PLAIN_COPY = (
+    "copies an array as it is",
+    "return new arrays instead of writing into a copy, or take an array to write as an argument",
+)
+_LAYOUT_COPY = (
+    "copies into another layout",
+    "give the argument in the layout that it is read in, or make it contiguous once",
+)
 
 
 def _rules(slow: Any, fast: Any) -> Iterator[str]:

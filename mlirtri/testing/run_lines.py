@@ -83,7 +83,8 @@ def read_test(file: Path) -> LitTest:
         else:
             lines.append(RunLine(number, text))
     if not directives["RUN"]:
-        raise SourceNotAvailableError(f"{file} has no RUN line", help="write // RUN: mlirtri-opt %s | FileCheck %s")
+        line = "# RUN: mlirtri emit %s" if file.suffix == ".py" else "// RUN: mlirtri-opt %s"
+        raise SourceNotAvailableError(f"{file} has no RUN line", help=f"write {line} | FileCheck %s")
     requires, unsupported, expected = (_conditions(directives[name]) for name in ("REQUIRES", "UNSUPPORTED", "XFAIL"))
     # A star is lit's way to say: everywhere.
     expected = tuple("true" if condition == "*" else condition for condition in expected)
@@ -95,9 +96,10 @@ def _conditions(lines: list[RunLine]) -> tuple[str, ...]:
 
 
 def lit_files(path: Path) -> Iterator[Path]:
-    """Yield a file, or the files with RUN lines of a folder and those below it, sorted."""
+    """Yield a file that is no configuration, or those with RUN lines of a folder and of those below it, sorted."""
     if not path.is_dir():
-        yield path
+        if path.name not in EXCLUDED:
+            yield path
         return
     for file in sorted(path.rglob("*")):
         within = file.relative_to(path).parts

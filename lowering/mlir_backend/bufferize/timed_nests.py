@@ -46,7 +46,8 @@ class Nest:
     """One loop nest and what a call of it costs; None where sizes are known at run time only."""
 
     name: str
-    line: str
+    place: tuple[str, int] | None
+    """File and line of the first operation in it that has them."""
     bytes: int | None
     flops: int | None
 
@@ -113,8 +114,8 @@ def _nest(operation: ir.Operation) -> Nest:
     label = next((name for name in named if name), None)
     spans = [span for inner in (operation, *all_operations_in(operation)) for span in spans_in(inner)]
     span = span_of(operation.location) or next(iter(spans), None)
-    line = f"{span.file.rpartition('/')[2]}:{span.line}" if span else ""
-    return Nest(f"{kind} {label}" if label else kind, line, _bytes(operation), _flops(operation, 1))
+    place = (span.file, span.line) if span else None
+    return Nest(f"{kind} {label}" if label else kind, place, _bytes(operation), _flops(operation, 1))
 
 
 def _bytes(operation: ir.Operation) -> int | None:

@@ -71,6 +71,13 @@ def test_a_relax_module_goes_through_linalg_in_that_pipeline_only():
     assert "fused" not in found["relax"].compile_seconds
 
 
+def test_a_method_of_arrays_alone_says_what_a_kernel_is_written_in(tmp_path):
+    method = "@mt.jit\ndef kept(a: mt.Tensor[[3], mt.float32]):\n    b = a.copy()\n    b[0] = 1\n    return b\n"
+    (tmp_path / "k.py").write_text(f"import mlirtri as mt\n\n\n{method}")
+    found = mt.compare(f"{tmp_path}/k.py", pipelines=("mlir",), repeat=1)
+    assert [(row.name, row.refusal) for row in found.rows] == [("mlir", None), ("numpy", None)]
+
+
 class Counting(torch.nn.Module):
     def __init__(self):
         super().__init__()

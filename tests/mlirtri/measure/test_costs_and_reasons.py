@@ -62,6 +62,22 @@ def test_the_roofline_takes_the_tighter_of_two_limits():
     assert limits.bandwidth(5000) == 10.0
 
 
+@mt.jit
+def stencil(u):
+    v = u.copy()
+    v[1:-1] = u[1:-1] + u[:-2] + u[2:]
+    return v
+
+
+def test_reasons_are_said_once_and_a_plain_copy_is_no_layout():
+    found = mt.compare(stencil, np.ones(20000, np.float32), pipelines=("linalg", "mlir"), why=True, repeat=2)
+    reasons = [note for note in found.notes if note.startswith("- ")]
+    assert len(reasons) == len(set(reasons))
+    if found["mlir"].run_min > 1.05 * found["linalg"].run_min:
+        assert any("copies an array as it is" in reason for reason in reasons)
+        assert not any("another layout" in reason for reason in reasons)
+
+
 LISTING = """
 f:
 \tmovl %eax, %ebx

@@ -58,6 +58,7 @@ def test_each_launch_has_its_costs_and_its_line(rows, capsys):
     assert all(launch["flops"] == 16 * 32 and launch["seconds"] > 0 for launch in launches.values())
     assert launches["max"]["bytes"] == 4 * (16 * 32 + 16)
     assert [launch["line"] for launch in launches.values()] == ["rows.py:9", "rows.py:9", "rows.py:10", "rows.py:10"]
+    assert launches["div"]["source"] == "return e / np.sum(e, axis=1)[:, None]"
     seconds = [kernel["seconds"] for kernel in found["kernels"]]
     assert seconds == sorted(seconds, reverse=True)
     assert found["call_seconds"] > 0
