@@ -12,7 +12,7 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.bindings.locations import errors_at, name_of, span_of
-from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named, public_functions
+from mlirtri.dialect.bindings.mlir import ir, operations_named, public_functions
 from mlirtri.errors import Span, UnsupportedOperationError
 from mlirtri.lowering.bridge.builder import Loops
 from mlirtri.lowering.bridge.loops.loops_to_primfunc import build_imperative
@@ -43,8 +43,6 @@ def lower_imperative(
 
     `signature` has the dtypes of arguments and results where `module` lost their signedness.
     """
-    if context.target.is_cuda:
-        _refuse_cuda(module)
     [function] = public_functions(module)
     sizes = None if is_static(function) else size_program(module)
     with errors_at(function.operation):
@@ -153,13 +151,3 @@ def _constant(module: ir.Module, symbol: str) -> Any:
             array = global_constant(definition)
             return relax.const(array, array.dtype.name)
     raise UnsupportedOperationError(f"the module has no constant {symbol!r}")
-
-
-def _refuse_cuda(module: ir.Module) -> None:
-    number = next((operation for operation in all_operations(module) if operation.name.startswith("complex.")), None)
-    if number is not None:
-        raise UnsupportedOperationError(
-            "complex numbers are not computed on CUDA devices",
-            span_of(number.location),
-            help='use target="cpu", or write it with real and imaginary parts',
-        )
