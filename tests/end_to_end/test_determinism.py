@@ -39,7 +39,7 @@ def show(where, text):
     print(where, hashlib.blake2b(text.encode(), digest_size=8).hexdigest(), len(text))
 
 
-for pipeline, target in (("linalg", "cpu"), ("relax", "cpu"), ("mlir", "cpu"), ("linalg", "cuda"), ("relax", "cuda")):
+for pipeline, target in (("linalg", "cpu"), ("relax", "cuda"), ("mlir", "cpu")):
     kernel = many.compile(s=0.5, pipeline=pipeline, target=target)
     for stage, record in kernel.compilation.records.items():
         show(f"{pipeline} {target} {stage} readable", record.readable())
@@ -63,8 +63,8 @@ def test_all_texts_are_equal_under_two_hash_seeds(tmp_path):
     file.write_text(KERNEL)
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(lambda seed: texts(file, seed), ("1", "4321"))
-    assert len(first) > 200
-    assert {"linalg cpu asm", "mlir cpu asm", "relax cpu llvm", "relax cuda cuda"} <= {
+    assert len(first) > 120
+    assert {"linalg cpu asm", "mlir cpu asm", "relax cuda relax", "relax cuda cuda"} <= {
         line.rpartition(" readable ")[0] for line in first if " readable " in line
     }
     assert [pair for pair in zip(first, second, strict=True) if pair[0] != pair[1]] == []

@@ -191,7 +191,7 @@ CODE = bytecode()
 
 
 @given(st.integers(4, len(CODE) - 1), st.integers(1, 255))
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_bytecode_with_a_wrong_byte_is_read_or_refused(position, change):
     damaged = bytearray(CODE)
     damaged[position] ^= change

@@ -85,7 +85,9 @@ def test_output_and_status_are_those_of_a_process_of_its_own(environment, argume
     assert (served.returncode, served.stdout, served.stderr) == (alone.returncode, alone.stdout, alone.stderr)
 
 
-@pytest.mark.parametrize(("arguments", "given"), [(["--cse", "-"], MLIR), (["broken.mlir"], None), (["--nix"], None)])
+@pytest.mark.parametrize(
+    ("arguments", "given"), [(["--cse", "-"], MLIR), (["broken.mlir"], None), (["none.mlir"], None)]
+)
 def test_mlirtri_opt_too(environment, arguments, given):
     served = _run(environment, *arguments, module="mlirtri.opt", given=given)
     alone = _run(environment, *arguments, module="mlirtri.opt", given=given, served=False)
