@@ -5,12 +5,18 @@ A library that is not installed, or does not run the kernel, is a row with the r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
+
 from mlirtri.errors import KernelTypeError, UnknownOptionError, did_you_mean
+from mlirtri.kernels.options import Options
+from mlirtri.lowering.core.interface import Leaf
+from mlirtri.measure.columns import Column
 from mlirtri.measure.copies import host_array
 from mlirtri.measure.eager import plain_call
 from mlirtri.measure.subjects import KernelSubject, ProgramSubject
@@ -32,10 +38,16 @@ class Library:
     """Returns a call on these arguments."""
     is_usual: bool
     """Whether a comparison has it unless libraries are named; others compile for seconds."""
+    project: str = ""
+    """What pip installs, where the package has another name."""
 
     @property
     def is_installed(self) -> bool:
-        return find_spec(self.package) is not None
+        try:
+            return find_spec(self.package) is not None
+        except ModuleNotFoundError:
+            # The package that it is in is not there.
+            return False
 
 
 ALL = "all"
@@ -65,7 +77,9 @@ def libraries_of(subject: Subject, names: Sequence[str] | None) -> list[Library]
 def call_of(library: Library, subject: Subject, values: Mapping[str, Any]) -> Call:
     """Return the library's call on these arguments; raises `KernelTypeError` where it cannot be had."""
     if not library.is_installed:
-        raise KernelTypeError(f"{library.name} is not installed", help=f"pip install {library.package}")
+        raise KernelTypeError(
+            f"{library.name} is not installed", help=f"pip install {library.project or library.package}"
+        )
     if not library.fits(subject):
         raise KernelTypeError(f"{library.name} does not run what this is written in")
     return library.call(subject, values)
@@ -133,6 +147,55 @@ def _by_onnxruntime(subject: Subject, values: Mapping[str, Any]) -> Call:
     return lambda: tuple(session.run(None, feed))
 
 
+def _by_iree(subject: Subject, values: Mapping[str, Any]) -> Call:
+    """Have IREE compile stage `linalg`, which is MLIR before anything of ours fuses or tiles."""
+    from iree import compiler, runtime  # pyright: ignore[reportMissingImports] - installed by who compares with it
+
+    kernel = subject.compile(Column("iree", Options("cpu", "mlir")))
+    if kernel.writes:
+        raise KernelTypeError("IREE's functions return what they compute, and this kernel writes an argument")
+    text = kernel.to_mlir("linalg", bare=True, params="inline")
+    name = _PUBLIC.search(text)
+    assert name is not None
+    device = runtime.get_device("local-task" if _threads() > 1 else "local-sync")
+    code = compiler.compile_str(text, target_backends=["llvm-cpu"], extra_args=_IREE_FLAGS)
+    config = runtime.Config(device=device)
+    module = runtime.load_vm_modules(runtime.VmModule.copy_buffer(config.vm_instance, code), config=config)[0]
+    function = module[name[1]]
+    tensors = {parameter.name for parameter in kernel.interface.parameters}
+    arrays = [_signless(host_array(value)) for key, value in values.items() if key in tensors]
+    given = [runtime.asdevicearray(device, array) for array in arrays]
+    shown = _leaves(kernel.interface.tree)
+    return lambda: _picked(function(*given), shown)
+
+
+_PUBLIC = re.compile(r"func\.func (?:public )?@([\w$.]+)")
+_IREE_FLAGS = ["--iree-llvmcpu-target-cpu=host", "--iree-input-demote-f64-to-f32=false"]
+
+
+def _signless(array: Any) -> Any:
+    """Return an array as IREE takes it: its integers have no sign, as MLIR's, and its truth values are bytes."""
+    kind = {"u": f"i{array.itemsize}", "b": "i1"}.get(array.dtype.kind)
+    return array if kind is None else array.view(kind)
+
+
+def _signed(result: Any, dtype: str) -> Any:
+    array = np.asarray(result.to_host() if hasattr(result, "to_host") else result)
+    return array if array.dtype.name == dtype or array.itemsize != np.dtype(dtype).itemsize else array.view(dtype)
+
+
+def _leaves(tree: Any) -> list[Leaf]:
+    if isinstance(tree, (tuple, list)):
+        return [leaf for part in tree for leaf in _leaves(part)]
+    return [tree] if isinstance(tree, Leaf) else []
+
+
+def _picked(results: Any, leaves: Sequence[Leaf]) -> tuple[Any, ...]:
+    """Return the results that the kernel returns: the others say whether run-time checks held."""
+    flat = list(results) if isinstance(results, (tuple, list)) else [results]
+    return tuple(_signed(flat[leaf.index], leaf.type.dtype.name) for leaf in leaves)
+
+
 def _serialized(model: Any) -> Any:
     return model.SerializeToString() if hasattr(model, "SerializeToString") else str(model)
 
@@ -154,6 +217,10 @@ LIBRARIES = {
             is_usual=True,
         ),
         Library("onnxruntime", "onnxruntime", _is_program_of("onnx"), _by_onnxruntime, is_usual=True),
+        Library(
+            "iree", "iree.compiler", lambda _: True, _by_iree, is_usual=False,
+            project="iree-base-compiler iree-base-runtime",
+        ),
         Library("numba", "numba", _is_kernel_of("numpy"), _compiled_by_numba, is_usual=False),
         Library(
             "torch.compile", "torch",

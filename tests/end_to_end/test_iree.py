@@ -285,3 +285,29 @@ def test_models(model, shape):
     [name] = re.findall(r"func\.func @(\w+)", text)
     with torch.no_grad():
         check(run_by_iree(text, name, [x.numpy()]), [module(x)])
+
+
+# --- beside the pipelines --------------------------------------------------------------------------------------------
+
+
+def test_iree_is_a_row_of_a_comparison():
+    x = floats(6, 8)
+    found = mt.compare(mt.jit(softmax), x, pipelines=("mlir",), beside="iree", repeat=1)["iree"]
+    assert found.refusal is None
+    assert found.max_error < 1e-6
+    counts = mt.compare(mt.jit(unsigned), *BYTES, pipelines=("mlir",), beside="iree", repeat=1)["iree"]
+    assert (counts.refusal, counts.max_error) == (None, 0)
+    module = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU())
+    program = mt.from_torch(module.eval(), (torch.from_numpy(x),))
+    row = mt.compare(program, torch.from_numpy(x), pipelines=("mlir",), beside="iree", repeat=1)["iree"]
+    assert row.refusal is None
+    assert row.max_relative < 1e-5
+
+
+def add_into(total, x):
+    total += x
+
+
+def test_a_kernel_that_writes_is_refused():
+    found = mt.compare(mt.jit(add_into), floats(4), floats(4), pipelines=("mlir",), beside="iree", repeat=1)["iree"]
+    assert "writes an argument" in found.refusal

@@ -22,6 +22,8 @@ from mlirtri.lowering.mlir.attributes import BOUND, DTYPE, argument_attributes, 
 
 LIBRARIES = (str(Path(torch.__file__).parent), str(Path(getfile(KernelError)).parent), "torch/fx/passes/")
 """Frames in here are no lines of the user's."""
+_ELSEWHERE = re.compile(r"/(?:site|dist)-packages/torch/")
+"""torch's own files where a program was exported, which may be another machine."""
 _FRAME = re.compile(r'File "([^"]+)", line ([0-9]+)')
 
 
@@ -70,7 +72,7 @@ def lower(graph: TorchGraph, context: CompileContext) -> ir.Module:
 def span_of_node(node: Any) -> Span | None:
     """Return the innermost line of the user's code that a node was traced from."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    user_frames = [frame for frame in frames if not frame[0].startswith(LIBRARIES)]
+    user_frames = [frame for frame in frames if not frame[0].startswith(LIBRARIES) and not _ELSEWHERE.search(frame[0])]
     return Span(user_frames[-1][0], int(user_frames[-1][1]), 1) if user_frames else None
 
 

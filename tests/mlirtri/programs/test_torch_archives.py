@@ -9,12 +9,14 @@ import logging
 import pickle
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import mlirtri as mt
 from mlirtri.errors import ParseError
+from mlirtri.lowering.importers.from_torch.graph_to_torch import span_of_node
 from mlirtri.programs.torch_programs.archives import load_archive
 
 MODEL, WEIGHTS, SAMPLES = "models/model.json", "data/weights/model_weights_config.json", "data/sample_inputs/model.pt"
@@ -198,3 +200,10 @@ def test_a_tensor_without_data_is_not_allocated():
         assert any(info.filename.endswith("weight_0") for info in file.infolist())
     with pytest.raises(ParseError):
         load_archive(data)
+
+
+def test_lines_of_torch_where_a_program_was_exported_are_none_of_the_users():
+    frames = ["/home/a/net.py", "/opt/x/lib/python3.12/site-packages/torch/nn/modules/conv.py"]
+    trace = "".join(f'  File "{file}", line {number}, in forward\n' for number, file in enumerate(frames, 7))
+    span = span_of_node(SimpleNamespace(meta={"stack_trace": trace}))
+    assert (span.file, span.line) == ("/home/a/net.py", 7)
