@@ -312,9 +312,14 @@ def product(z: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: 
 
 def on_both_parts(operator: Any) -> Rule:
     """Return the rule that applies `operator`, a linear reduction, to both parts."""
-    return lambda z, *arguments, dtype=None, **options: torch.complex(
-        *(operator(part if dtype is None else part.to(dtype.to_real()), *arguments, **options) for part in _parts(z))
-    )
+
+    def apply(z: Tensor, *arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
+        if dtype is not None and not dtype.is_complex:
+            return operator(z != 0 if dtype == torch.bool else z.to(dtype), *arguments, dtype=dtype, **options)
+        parts = (part if dtype is None else part.to(dtype.to_real()) for part in _parts(z))
+        return torch.complex(*(operator(part, *arguments, **options) for part in parts))
+
+    return apply
 
 
 def on_absolute_values(operator: Any) -> Rule:

@@ -28,11 +28,30 @@ def cumulative(operator: Any) -> Callable[..., Tensor]:
     return compute
 
 
+def converted(operator: Any, of_truths: Any) -> Callable[..., Tensor]:
+    """Return the rule of a sum or product that converts elements to the result dtype first; of booleans by `of_truths`.
+
+    Eager joins booleans by or and and, torch-mlir adds them modulo 2; integers wrap in the result dtype.
+    """
+
+    def compute(x: Tensor, *arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Any:
+        if dtype == torch.bool:
+            return of_truths(x != 0, *arguments, **options)
+        if dtype is None or dtype == x.dtype or dtype in HALVES:
+            return in_float32(operator)(x, *arguments, dtype=dtype, **options)
+        result = operator(x.to(dtype), *arguments, **options)
+        return result if result.dtype == dtype else result.to(dtype)
+
+    return compute
+
+
 @decomposes(aten.sum.dim_IntList)
-def sum_over_axes(x: Tensor, *arguments: Any, **options: Any) -> Tensor:
-    """Return the sum of complex, float16 or bfloat16 elements."""
-    operator = sum_of_complex if x.dtype.is_complex else in_float32(aten.sum.dim_IntList)
-    return operator(x, *arguments, **options)
+def sum_over_axes(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
+    """Return the sum of complex, float16 or bfloat16 elements, or in another dtype."""
+    if x.dtype.is_complex and (dtype is None or dtype == x.dtype):
+        return sum_of_complex(x, dim, keepdim)
+    any_along = lambda truth, dim, keepdim: aten.any.dims(truth, dim or None, keepdim)  # noqa: E731
+    return converted(aten.sum.dim_IntList, any_along)(x, dim, keepdim, dtype=dtype)
 
 
 @decomposes(aten.mean.dim)
@@ -155,10 +174,10 @@ decomposes(aten.amax.default)(extremum(aten.amax.default))
 decomposes(aten.amin.default)(extremum(aten.amin.default))
 for _operator in (aten.cumsum.default, aten.cumprod.default):
     decomposes(_operator)(cumulative(_operator))
+decomposes(aten.prod.default)(converted(aten.prod.default, torch.all))
+decomposes(aten.prod.dim_int)(converted(aten.prod.dim_int, aten.all.dim))
 for _operator in (
     aten.mean.default,
-    aten.prod.default,
-    aten.prod.dim_int,
     aten.linalg_vector_norm.default,
     aten.norm.Scalar,
     aten.norm.ScalarOpt_dim,

@@ -1,4 +1,4 @@
-"""Histograms, any and all over axes, reductions of segments and CTC losses, against eager."""
+"""Histograms, any and all over axes, sums in other dtypes, reductions of segments and CTC losses, against eager."""
 
 from __future__ import annotations
 
@@ -87,6 +87,22 @@ def truths(x, number, z, empty):
 def test_any_and_all_over_axes():
     x = torch.tensor([[0, 3], [2, 1]], dtype=torch.uint8)
     check(truths, x, x[1, 1], torch.complex(x.float(), x.float()), torch.zeros(0, 3), pipeline="mlir")
+
+
+SUMMED_IN = torch.bool, torch.uint8, torch.int8, torch.bfloat16, torch.complex64
+
+
+def in_other_dtypes(x, truth, z):
+    found = [torch.nansum(x, 1, dtype=torch.bool), z.sum(dtype=torch.bool), z.prod(0, dtype=torch.bool)]
+    for each in (x, truth):
+        found += [each.sum(0, keepdim=True, dtype=kind) for kind in SUMMED_IN]
+        found += [each.prod(1, dtype=kind) for kind in SUMMED_IN]
+    return found, x.sum(dtype=torch.int8), truth.prod(dtype=torch.uint8), truth.float().sum((), dtype=torch.bool)
+
+
+def test_sums_and_products_in_other_dtypes():
+    x = torch.tensor([[100, 3, 7], [200, 3, -5]], dtype=torch.int16)
+    check(in_other_dtypes, x, x > 5, torch.complex(x * 0.0, x * 1.0), pipeline="linalg")
 
 
 def segments(x, lengths, offsets, y, rows):
