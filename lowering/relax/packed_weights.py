@@ -10,7 +10,7 @@ The runtime computes calls of marked functions when tensors are bound, not in ea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import as_dtype
@@ -106,7 +106,7 @@ class _Packing:
                 operands = [callee, relax.Tuple(arguments), *call.args[2:]]
                 yield relax.VarBinding(binding.var, relax.Call(call.op, operands, call.attrs, call.ty_args, call.span))
                 return
-            if _is_computed_once(binding.value, self.weights):
+            if is_computed_once(binding.value, self.weights):
                 # A view of a weight, or several in one tensor.
                 self.weights.append(binding.var)
         yield binding
@@ -219,7 +219,7 @@ def mark_once(mod: IRModule, weights: Collection[Any]) -> IRModule:
         if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
             continue
         callee = binding.value.args[0].name_hint
-        if _is_computed_once(binding.value, fixed):
+        if is_computed_once(binding.value, fixed):
             once.add(callee)
             fixed.append(binding.var)
         else:
@@ -232,7 +232,19 @@ def mark_once(mod: IRModule, weights: Collection[Any]) -> IRModule:
     return IRModule({**dict(mod.functions_items()), **marked}, attrs=mod.attrs) if marked else mod
 
 
-def _is_computed_once(call: Expr, fixed: Collection[Any]) -> bool:
+def computed_once(bindings: Sequence[Any], weights: Collection[Any]) -> set[int]:
+    """Return the positions of the bindings that compute what depends on weights alone."""
+    fixed, found = list(weights), set()
+    for position, binding in enumerate(bindings):
+        if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
+            continue
+        if len(binding.value.args[1].fields) and is_computed_once(binding.value, fixed):
+            fixed.append(binding.var)
+            found.add(position)
+    return found
+
+
+def is_computed_once(call: Expr, fixed: Collection[Any]) -> bool:
     """Return whether a call reads fixed values alone, and gives a value that is not much larger."""
     arguments = call.args[1].fields
     is_fixed = all(argument in fixed or isinstance(argument, ir.GenericConst) for argument in arguments)

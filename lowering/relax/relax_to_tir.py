@@ -123,7 +123,11 @@ def _row_passes(mod: IRModule, context: CompileContext) -> tuple[Pass, ...]:
     if has_devices(mod):
         return ()
     why = "softmax, layernorm and the like are one kernel, in which each row is read once"
-    return (Pass("FuseRows", lambda module: fuse_rows(module, context.target), why),)
+
+    def by_rows(module: IRModule) -> IRModule:
+        return fuse_rows(module, context.target, fixed_weights(module, context))
+
+    return (Pass("FuseRows", by_rows, why),)
 
 
 def _refuse_operators(mod: IRModule) -> None:

@@ -7,11 +7,12 @@ further results of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.relax.packed_weights import computed_once
 from mlirtri.lowering.relax.row_merging import Launch, Merged, merged, merged_name
 from mlirtri.lowering.schedule.cpu.attention.rule import takes_attention
 from mlirtri.lowering.schedule.cpu.rows.columns import columns_of
@@ -40,11 +41,12 @@ Group = tuple[int, ...]
 """Indices of bindings in a dataflow block."""
 
 
-def fuse_rows(mod: IRModule, target: Target) -> IRModule:
+def fuse_rows(mod: IRModule, target: Target, weights: Collection[Any] = ()) -> IRModule:
+    """Return the module with row kernels; what depends on `weights` alone runs once, and joins none."""
     builder = BlockBuilder(mod)
     for gv, function in mod.functions_items():
         if isinstance(function, relax.Function) and isinstance(function.body, relax.SeqExpr):
-            blocks = [_fused(block, mod, target, builder) for block in function.body.blocks]
+            blocks = [_fused(block, mod, target, builder, weights) for block in function.body.blocks]
             if any(new is not old for new, old in zip(blocks, function.body.blocks, strict=True)):
                 body = relax.SeqExpr(blocks, function.body.body)
                 changed = relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
@@ -52,10 +54,10 @@ def fuse_rows(mod: IRModule, target: Target) -> IRModule:
     return builder.get()
 
 
-def _fused(block: Any, mod: IRModule, target: Target, builder: BlockBuilder) -> Any:
+def _fused(block: Any, mod: IRModule, target: Target, builder: BlockBuilder, weights: Collection[Any]) -> Any:
     if not isinstance(block, relax.DataflowBlock):
         return block
-    search = _Search(block, mod, target)
+    search = _Search(block, mod, target, weights)
     groups = [group for group in search.groups() if len(group) > 1]
     if not groups:
         return block
@@ -128,11 +130,14 @@ class _Kind(Enum):
 class _Search:
     """The calls of a dataflow block, their dependencies, and the groups to be merged."""
 
-    def __init__(self, block: Any, mod: IRModule, target: Target):
+    def __init__(self, block: Any, mod: IRModule, target: Target, weights: Collection[Any] = ()):
         self.block, self.target = block, target
         self.bindings = list(block.bindings)
+        once = computed_once(self.bindings, weights) if weights else ()
         self.launches = {
-            index: launch for index, candidate in enumerate(self.bindings) if (launch := _launch(candidate, mod))
+            index: launch
+            for index, candidate in enumerate(self.bindings)
+            if index not in once and (launch := _launch(candidate, mod))
         }
         self.index_of = {binding.var: index for index, binding in enumerate(self.bindings)}
         self.reads = [sorted(self._read_by(binding)) for binding in self.bindings]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -130,3 +132,23 @@ def test_a_block_without_tvm_reads_the_weights_where_they_are():
     with torch.no_grad():
         torch.testing.assert_close(kernel(x), module(x), rtol=2e-5, atol=2e-5)
     assert "tensor.concat dim(0)" not in kernel.ir["fused"]
+
+
+class Projections(nn.Module):
+    """Queries and keys of one token, as in a step of decoding."""
+
+    def __init__(self):
+        super().__init__()
+        self.queries, self.keys = nn.Linear(WIDTH, WIDTH, bias=False), nn.Linear(WIDTH, GROUPS * SIZE, bias=False)
+
+    def forward(self, x):
+        q, k = (project(x).view(1, -1, SIZE) for project in (self.queries, self.keys))
+        return torch.tanh(q), torch.sin(k)
+
+
+def test_weights_of_one_token_are_concatenated_once():
+    """A product with a vector sums rows: the concatenation must not become a part of that row kernel."""
+    module, x = Projections(), torch.randn(1, WIDTH)
+    kernel = mt.from_torch(module, (x,)).compile()
+    torch.testing.assert_close(kernel(x), module(x), rtol=2e-5, atol=2e-5)
+    assert re.search(r'def concatenate\(.*\n *T\.func_attr\(\{"mlirtri\.once": True', kernel.ir["tir"])

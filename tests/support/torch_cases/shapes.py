@@ -126,6 +126,8 @@ CASES = [
     ("index put accumulate", _put_accumulate, lambda: (f(5, 4), i(7, low=0, high=5), f(7, 4))),
     ("index add", lambda x, k, v: x.index_add(0, k, v, alpha=2), lambda: (f(5, 4), i(3, low=0, high=5), f(3, 4))),
     ("index copy", lambda x, k, v: x.index_copy(1, k, v), lambda: (f(5, 4), torch.tensor([3, 0]), f(5, 2))),
+    ("index copy of one slice", lambda x, k, v: x.index_copy(-2, k, v), lambda: (f(2, 5, 4), torch.tensor([3]), f(2, 1, 4))),
+    ("index copy of a slice twice", lambda x, k, v: x.index_copy(0, k, v), lambda: (f(3, 8), torch.tensor([1, 1]), f(2, 8))),
     ("index fill", lambda x, k: x.index_fill(1, k, 7.0), lambda: (f(5, 4), torch.tensor([3, 0]))),
     ("slice assigned", _assigned, lambda: (f(5, 6), f(2, 3))),
     ("mask assigned", _assigned_mask, lambda: (f(5, 6), b(5, 6))),

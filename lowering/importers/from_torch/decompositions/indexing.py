@@ -198,8 +198,32 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any 
 
 @decomposes(aten.index_copy.default)
 def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """Write slices of `source` to those of `x` at `index`, which may not be negative."""
-    return torch_rules.index_copy(x, dim, _not_from_end(x, dim, index), source)
+    """Write slices of `source` to those of `x` at `index`, which may not be negative.
+
+    A few slices, such as new keys in a cache, are chosen where they go: without a loop everything around it fuses.
+    """
+    places = _not_from_end(x, dim, index)
+    if not _are_few_slices(x, dim, index):
+        return torch_rules.index_copy(x, dim, places, source)
+    dim %= x.dim()
+    numbers = torch.arange(x.shape[dim], device=x.device)
+    places = aten.index.Tensor(numbers, [places.reshape(-1)])  # checks them
+    along = [-1, *[1] * (x.dim() - dim - 1)]
+    if index.numel() == 1:
+        return torch.where((numbers == places).view(along), source, x)
+    order = torch.arange(index.numel(), device=x.device)
+    # The last of equal indices wins.
+    latest = torch.where(numbers[:, None] == places, order, -1).amax(1)
+    moved = aten.index.Tensor(source, [*[None] * dim, latest.clamp(min=0)])
+    return torch.where((latest >= 0).view(along), moved, x)
+
+
+def _are_few_slices(x: Tensor, dim: int, index: Tensor) -> bool:
+    """Return whether comparing each index with each position of an axis takes no longer than to copy the tensor."""
+    sizes = [*x.shape, *index.shape]
+    if not x.dim() or x.is_complex() or any(isinstance(size, torch.SymInt) for size in sizes):
+        return False
+    return 0 < index.numel() * x.shape[dim] <= x.numel()
 
 
 def _not_from_end(x: Tensor, dim: int, index: Tensor) -> Tensor:
