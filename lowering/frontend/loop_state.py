@@ -39,6 +39,8 @@ class LoopState:
         """Names that the first evaluation of the condition assigns."""
         self.changed |= plan.referenced
         self.outer_names = frozenset(self.scope.locals)
+        # Macros before the loop may have assigned a name that the body only reads.
+        self.referenced_before, self.scope.referenced = self.scope.referenced, set()
         self.names: dict[str, Any] = {}
         """Loop-carried names with their initial values."""
         self.kinds: dict[str, list[merging.Kind]] = {}
@@ -184,6 +186,7 @@ class LoopState:
         self.plan.storages += unplanned
         by_macros = (self.scope.referenced - self.plan.referenced) & self.outer_names
         self.plan.referenced |= by_macros
+        self.scope.referenced |= self.referenced_before
         is_changed = bool(unplanned or by_macros)
         read_later = (self.changed & self.node.live_out) | (self.always & self.node.live_body)
         for name in sorted(read_later - self.names.keys()):

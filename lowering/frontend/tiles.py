@@ -44,8 +44,13 @@ def enter(context: FunctionContext, grid: Grid, node: ast.With) -> None:
     b, names = context.b, node.items[0].optional_vars
     if b.in_tile_kernel:
         raise UnsupportedSyntaxError("a tile kernel cannot contain another one", help="write one after the other")
+    if len(node.items) > 1:
+        raise UnsupportedSyntaxError(
+            "a tile kernel has one grid", context.span(node.items[1].context_expr),
+            help="write its axes as one: with T.Kernel(gx, gy) as (bx, by):",
+        )  # fmt: skip
     count = len(names.elts) if isinstance(names, (ast.Tuple, ast.List)) else int(names is not None)
-    if count != len(grid) or len(node.items) > 1:
+    if count != len(grid):
         span = context.span(node.items[0].context_expr)
         raise KernelTypeError(
             f"this grid has {len(grid)} axes, and {count} names stand behind `as`", span,

@@ -325,3 +325,22 @@ def test_macros_outside_of_kernels():
     assert sine_and_cosine(0.0) == (0.0, 1.0)
     with pytest.raises(mt.KernelError, match="increase writes its caller's 'x'"):
         increase(1, 2)
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_what_a_macro_has_assigned_before_a_parallel_loop_is_only_read_there(pipeline):
+    @mt.jit(pipeline=pipeline)
+    def kernel(x, n: mt.int64):
+        factor = 1.0
+        increase(factor, 2.0)
+        for i in mt.prange(x.shape[0]):
+            x[i] *= factor
+        for _ in range(n):
+            increase(factor, 1.0)
+        for i in mt.prange(x.shape[0]):
+            x[i] += factor
+        return factor
+
+    x = np.arange(5.0)
+    assert kernel(x, 4) == 7
+    np.testing.assert_array_equal(x, np.arange(5.0) * 3 + 7)

@@ -211,3 +211,14 @@ def test_tiles_keep_their_memory_spaces():
     assert [line for line in allocations if shared in line and "memref<8x16xf32>" in line]
     assert [line for line in allocations if private in line and "memref<32x16xf32>" in line]
     assert "mlirtri" not in kernel.to_mlir("bufferized", bare=True)
+
+
+def test_two_grids_in_one_statement():
+    def kernel(a):
+        with T.Kernel(2) as bx, T.Kernel(3) as by:
+            a[bx, by] = 1
+
+    with pytest.raises(mt.KernelError, match="a tile kernel has one grid") as caught:
+        mt.jit(kernel)(random(2, 3))
+    assert caught.value.span.line == kernel.__code__.co_firstlineno + 1
+    assert caught.value.span.column == 33
