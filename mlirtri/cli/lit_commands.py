@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlirtri.errors import KernelError
+from mlirtri.errors import KernelError, SourceNotAvailableError, UnknownOptionError
 
 if TYPE_CHECKING:
     from mlirtri.testing.update_checks import Update
@@ -113,7 +113,7 @@ def _report(update: Update, check: bool) -> bool:
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--test", "test_command", required=True, metavar="COMMAND", help="Ends with status 0 while %s fails.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="By default FILE with .reduced in its name.")
 @click.option("--seconds", type=click.FloatRange(0), default=600.0, show_default=True, help="The time for all tests.")
@@ -125,6 +125,11 @@ def reduce(file: Path, test_command: str, output: Path | None, seconds: float) -
     """
     from mlirtri.reduce.files import reduce_file
 
+    name, _, kernel = str(file).partition("::")
+    if kernel:
+        raise UnknownOptionError("reduce takes a whole file", help=f"{name}, and --test 'mlirtri run %s::{kernel} …'")
+    if not file.is_file():
+        raise SourceNotAvailableError(f"there is no file {file}")
     target = output or file.with_name(f"{file.stem}.reduced{file.suffix}")
     reduce_file(file, test_command, target, seconds, lambda line: print(line, file=sys.stderr))
     print(target)

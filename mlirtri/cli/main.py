@@ -41,7 +41,9 @@ def run_command(arguments: list[str]) -> int:
     """Run one command line and give its exit status."""
     try:
         status = commands.main(arguments, prog_name="mlirtri", standalone_mode=False)
-        sys.stdout.flush()
+        if not sys.stdout.closed:
+            # The language server closes it at its end.
+            sys.stdout.flush()
     except KernelError as error:
         print(error, file=sys.stderr)
         return 1

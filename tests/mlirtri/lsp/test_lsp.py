@@ -108,6 +108,7 @@ def scripted(session, tmp_path):
         await session(client, uri)
         await client.shutdown_async(None)
         client.exit(None)
+        assert await asyncio.wait_for(client._server.wait(), 30) == 0
         await client.stop()
 
     asyncio.run(asyncio.wait_for(run(), 120))

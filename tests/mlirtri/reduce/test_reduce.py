@@ -111,6 +111,12 @@ def test_the_time_ends_the_search():
     assert smallest(5, lambda n: iter([n - 1] if n else []), lambda n: n >= 2, 10.0) == 2
 
 
+def test_a_kernel_is_named_in_the_test(capsys):
+    assert run_command(["reduce", "k.py::f", "--test", "true"]) == 1
+    assert "reduce takes a whole file" in (text := capsys.readouterr().err)
+    assert "%s::f" in text
+
+
 def test_the_command(tmp_path, capsys):
     file = tmp_path / "kernel.py"
     file.write_text(PYTHON)
