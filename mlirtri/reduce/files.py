@@ -65,7 +65,7 @@ def _passes(test: str, file: Path) -> bool:
     environment = {**os.environ, "MLIRTRI_CACHE": "0"}
     try:
         run = subprocess.run(
-            ["bash", "-c", f"set -o pipefail; {command}"], env=environment, stdin=subprocess.DEVNULL,
+            ["bash", "-c", command], env=environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_SECONDS_OF_A_TEST, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:

@@ -130,6 +130,9 @@ def test_the_command(tmp_path, capsys):
     assert " lines after " in err
     assert run_command(["reduce", str(file), "--test", "grep -q absent %s"]) == 1
     assert "the test does not hold for" in capsys.readouterr().err
+    # As in any shell, the last command of a pipe counts: what fails stands before it.
+    assert run_command(["reduce", str(file), "--test", "(cat %s; exit 1) | grep -q np.exp", "--seconds", "0"]) == 0
+    capsys.readouterr()
     other = tmp_path / "a.txt"
     other.write_text("a")
     assert run_command(["reduce", str(other), "--test", "true"]) == 1
