@@ -25,6 +25,7 @@ from mlirtri.errors import (
     KernelError,
     KernelLinearAlgebraError,
     KernelTypeError,
+    KernelValueError,
     NestedTooDeeplyError,
     StaticAssertionError,
     UnknownNameError,
@@ -38,7 +39,7 @@ from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing import rows
 from mlirtri.lowering.frontend.inlining import LocalFunction, inline, inline_local, inline_macro
-from mlirtri.lowering.frontend.language import library_functions
+from mlirtri.lowering.frontend.language import library_functions, random_numbers
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.debugging import emit_breakpoint
 from mlirtri.lowering.frontend.language.merging import flat
@@ -74,6 +75,8 @@ def visit_call(context: FunctionContext, node: ast.Call) -> Any:
         return inline_local(context, callee, arguments, keywords, node)
     if isinstance(callee, Method):
         return spelled(b, callee.spelling, [current(b.tri, callee.tensor), *arguments], keywords)
+    if isinstance(callee, library_functions.BoundFunction):
+        return _call_algorithm(context, callee.function, [callee.owner, *arguments], keywords, node)
     spelling = callee if isinstance(callee, spellings.Spelling) else None
     name = None if spelling is None else spelling.name
     if (algorithm := library_functions.find(callee, name, arguments, keywords)) is not None:
@@ -105,6 +108,8 @@ def _call_object(
         if len(arguments) != 1 or keywords:
             raise KernelTypeError(f"{dtype}(…) takes one argument")
         return b.tensor(arguments[0], dtype)
+    if callee in random_numbers.COMPILE_TIME:
+        return callee(*arguments, **keywords)
     name = getattr(callee, "__mlirtri_name__", None) or _qualified_name(callee)
     if name in KERNEL_FUNCTIONS:
         return KERNEL_FUNCTIONS[name](b, arguments, keywords)
@@ -126,6 +131,9 @@ def _call_algorithm(
     node: ast.Call,
 ) -> Any:
     """Return the result of a library's function written in the kernel language; its first error is the call's."""
+    b, semantics = context.b, context.b.semantics
+    # NumPy's generators draw NumPy's numbers among tensors too.
+    b.semantics = "numpy" if library_functions.is_of_generator(algorithm) else semantics
     try:
         result = as_new_array(inline(context, algorithm, arguments, keywords, node))
     except (CompilerBugError, NestedTooDeeplyError):
@@ -133,9 +141,11 @@ def _call_algorithm(
     except KernelError as error:
         first = getattr(error, "errors", (error,))[0]
         operands = " and ".join(map(describe, [*arguments, *keywords.values()]))
-        message = f"{ast.unparse(node.func)} of {operands}: {first.message}"
+        message = f"{ast.unparse(node.func)}{operands and f' of {operands}'}: {first.message}"
         raise type(first)(message, context.span(node), help=first.help) from None
-    return with_rank_0_memory(context.b.semantics, "", arguments, result)
+    finally:
+        b.semantics = semantics
+    return with_rank_0_memory(b.semantics, "", arguments, result)
 
 
 def _call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> Any:
@@ -369,16 +379,24 @@ def _match_buffer(b: Language, arguments: list[Any], keywords: dict[str, Any]) -
 
 def _require_of_matrix(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
     """Check the operands of a linear algebra function, at run time where the condition is not known before."""
-    condition, message = arguments
+    _require(b, KernelLinearAlgebraError, *arguments)
+
+
+def _require_value(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
+    """Check the operands of any other library function, in the same way."""
+    _require(b, KernelValueError, *arguments)
+
+
+def _require(b: Language, error: type[KernelError], condition: Any, message: str) -> None:
     if isinstance(condition, TriValue):
         tri = b.tri
         wrong = tri.logical_not(condition)
         # Report the user's line, not a line of the inlined library function.
         while isinstance(tri.location, ir.CallSiteLoc) and span_of(tri.location).file in library_functions.FILES:
             tri.location = tri.location.caller
-        b.check(wrong, KernelLinearAlgebraError, message)
+        b.check(wrong, error, message)
     elif not condition:
-        raise KernelLinearAlgebraError(message)
+        raise error(message)
 
 
 def _refuse(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
@@ -388,6 +406,7 @@ def _refuse(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None
 
 KERNEL_FUNCTIONS: dict[str | None, Callable[[Language, list[Any], dict[str, Any]], Any]] = {
     "mlirtri.require_of_matrix": _require_of_matrix,
+    "mlirtri.require_value": _require_value,
     "mlirtri.refuse": _refuse,
     "mlirtri.static": _static, "mlirtri.device_print": _device_print, "mlirtri.static_print": _static_print,
     "mlirtri.static_assert": _static_assert, "mlirtri.match_buffer": _match_buffer,

@@ -19,6 +19,8 @@ DESTINATION_STYLE = ("linalg.", "tm_tensor.")
 """Dialects whose results have the sizes of their last operands."""
 DESTINATIONS = {"tensor.insert": 1, "tensor.insert_slice": 1, "tensor.cast": 0}
 """Operations whose result has the sizes of one operand, with its position."""
+RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.reshape")
+"""Operations whose result has as many elements as their first operand."""
 
 
 def rewrite(module: ir.Module) -> None:
@@ -188,9 +190,23 @@ def _root(value: ir.Value) -> ir.Value:
             value = same_sized
         elif operation.name.startswith("scf.") and (start := _start(value)) is not None:
             value = start
+        elif operation.name in RESHAPES and (reshaped := _before_reshapes(value)) is not None:
+            value = reshaped
         else:
             break
     return value
+
+
+def _before_reshapes(value: ir.Value) -> ir.Value | None:
+    """Return the tensor of the same type that reshapes lead back to; its one dynamic size is the same then."""
+    kind, source = value.type, value
+    if sum(size < 0 for size in kind.shape) != 1 or 0 in kind.shape:
+        return None
+    while not isinstance(source.owner, ir.Block) and source.owner.operation.name in RESHAPES:
+        source = _root(source.owner.operation.operands[0])
+        if source.type == kind:
+            return source
+    return None
 
 
 def _tensor_of_sizes(value: ir.Value) -> ir.Value | None:

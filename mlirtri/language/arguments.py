@@ -168,6 +168,11 @@ def constant_of(value: Any) -> Any:
         return value
     if isinstance(value, dict):
         raise KernelTypeError("a dict is not an argument kernels take: give each value a parameter, f(**values)")
+    if type(value).__module__.startswith("numpy.random"):
+        raise KernelTypeError(
+            "a random generator is not an argument kernels take: pass a seed, and make it in the kernel",
+            help="rng = numpy.random.default_rng(seed)",
+        )
     raise KernelTypeError(
         f"a {type(value).__name__} is not an argument kernels take: pass tensors, arrays, numbers, strings or tuples"
     )

@@ -109,7 +109,7 @@ REWRITES = {
     "strided-copies-to-linalg": OwnPass(
         f"{_BUFFERIZE}.fused_to_bufferized", "strided_copies_to_linalg", "copies of strided views become linalg.copy"
     ),
-    "selects-to-branches": OwnPass(f"{_LOOPS}.bufferized_to_loops", "branch_on_selects", "selects of buffers branch"),
+    "selects-to-branches": OwnPass(f"{_LOOPS}.selected_buffers", "rewrite", "selects of buffers branch"),
     "copies-to-linalg": OwnPass(f"{_LOOPS}.bufferized_to_loops", "copies_to_linalg", "memref.copy becomes linalg.copy"),
     "argmax-in-two-passes": OwnPass(
         f"{_LOOPS}.argmax", "rewrite", "the extremum first, then its position",

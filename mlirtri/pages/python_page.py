@@ -33,6 +33,7 @@ FLOW, LOOPS, EXITS, VIEWS = (
     f"{FRONTEND}/test_{name}.py" for name in ("control_flow", "loops", "loop_exits", "updates")
 )
 MACROS, ALGEBRA = f"{FRONTEND}/test_macros.py", f"{FRONTEND}/test_linear_algebra.py"
+RANDOM = f"{FRONTEND}/test_random_numbers.py"
 ERRORS, CALLS = "mlirtri/test_errors.py", "dialect/spellings/test_calls.py"
 COMPLEX = "dialect/scalar/test_complex.py"
 AREAS: dict[str, tuple[Row, ...]] = {
@@ -124,7 +125,11 @@ AREAS: dict[str, tuple[Row, ...]] = {
             "dialect/spellings/test_fourier_calls.py::test_same_call_same_result"),
         Row("complex64, complex128", "arithmetic and elementary functions", f"{COMPLEX}::complex128"),
         Row("`a[mask]` returned, its `len`", "the length is that of the run", f"{FLOW}::lengths_differ_by_branch"),
-        Row("`np.random`", "make random numbers outside and pass them", f"{ERRORS}::random", refused=True),
+        Row("`rng = np.random.default_rng(seed)`, then `rng.random`, `uniform`, `normal`, `lognormal`, `exponential`, "
+            "`integers`, `choice`, `shuffle`, `permutation`…",
+            "NumPy's numbers for that seed; the seed may be an argument", f"{RANDOM}::test_the_numbers_are_numpys"),
+        Row("`np.random.rand` and others without a generator", "make a generator in the kernel", f"{ERRORS}::random",
+            refused=True),
         Row("`np.unique`, `np.nonzero`, `np.argwhere`, `np.where(m)`", "the length is that of the run; of static shapes",
             f"{FRONTEND}/test_selection.py::test_selected_elements_and_sums_at_indices"),
         Row("`np.gcd`, `np.lcm`, `np.ldexp`, `np.maximum.at`…, `np.unique` with counts, indices, inverse",

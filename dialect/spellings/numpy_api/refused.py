@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from mlirtri.dialect.spellings.base.spelling import REFUSED
 
-_RANDOM = "a kernel gives the same result for the same arguments, and random numbers are not"
-_DRAW = "draw the numbers outside, for example rng.random(shape), and pass them as an argument"
+_RANDOM = "it draws from a generator that all of NumPy shares, and a kernel depends on its arguments alone"
+_DRAW = (
+    "rng = numpy.random.default_rng(seed) in the kernel, then rng.random(shape); or draw outside and pass the numbers"
+)
 _LENGTH = "how long its result is depends on the values of its argument"
 
 _EIGEN = "use eigh or eigvalsh for a Hermitian one, or compute them outside and pass them as an argument"
 
 _RANDOM_FUNCTIONS = """
-    rand randn randint random random_sample normal uniform choice shuffle permutation seed default_rng exponential
+    rand randn randint random random_sample normal uniform choice shuffle permutation seed exponential
     poisson binomial beta gamma standard_normal ranf sample integers
     """
 _OF_UNKNOWN_LENGTH = {

@@ -9,13 +9,14 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from mlirtri.dialect.builder import TriValue
-from mlirtri.lowering.frontend.language import linear_algebra, matrix_factors
+from mlirtri.lowering.frontend.language import linear_algebra, matrix_factors, random_numbers
 from mlirtri.lowering.frontend.language.linear_algebra import refuse
 
 
@@ -110,16 +111,37 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"numpy.{name}.at": _applied_at(getattr(np, name)) for name in _AT},
     **linear_algebra.FUNCTIONS,
     **matrix_factors.FUNCTIONS,
+    **random_numbers.FUNCTIONS,
 }
 """Inlined library functions by qualified name."""
-MODULES = (__name__, linear_algebra.__name__, matrix_factors.__name__)
-FILES = (__file__, linear_algebra.__file__, matrix_factors.__file__)
+_FILES = (linear_algebra, matrix_factors, random_numbers)
+MODULES = (__name__, *(file.__name__ for file in _FILES))
+FILES = (__file__, *(str(file.__file__) for file in _FILES))
+
+
+@dataclass(frozen=True)
+class BoundFunction:
+    """A method written in the kernel language, before it is called, and the object that it belongs to."""
+
+    function: Callable[..., Any]
+    owner: Any
+
+    @property
+    def __name__(self) -> str:
+        return self.function.__name__
 
 
 def method(owner: Any, name: str) -> Any:
-    """Return the method of a ufunc that is in the table; None for any other."""
+    """Return the method of a ufunc or of a random generator that is in the tables; None for any other."""
+    if isinstance(owner, random_numbers.Generator) and name in random_numbers.METHODS:
+        return BoundFunction(random_numbers.METHODS[name], owner)
     is_known = isinstance(owner, np.ufunc) and f"numpy.{owner.__name__}.{name}" in FUNCTIONS
     return getattr(owner, name) if is_known else None
+
+
+def is_of_generator(function: Callable[..., Any]) -> bool:
+    """Return whether a function of the tables makes a random generator or draws from one."""
+    return function.__module__ == random_numbers.__name__
 
 
 def find(callee: Any, name: str | None, arguments: list[Any], keywords: dict[str, Any]) -> Callable[..., Any] | None:

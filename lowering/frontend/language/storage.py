@@ -312,6 +312,9 @@ def viewed(name: str, source: TriValue, result: Any) -> Any:
     steps = _between(source.value, result.value)
     if steps is None:
         return result
+    if steps and "shape" in steps[-1].attributes:
+        # The operation's attribute does not say which run-time sizes these are.
+        steps[-1] = replace(steps[-1], attributes={**steps[-1].attributes, "shape": result.type.shape})
     origin = source.origin
     every = [(step.op, step.attributes, step.moves_axes) for step in (*origin.steps, *steps)]
     is_view = keeps_memory(origin.storage.value.type.shape, every, name.rsplit(".", 1)[-1] in _CONTIGUOUS)

@@ -6,7 +6,7 @@
 
 Read in this order:
 
-- `bufferized_to_loops.py`: the entry point; selects of buffers become branches.
+- `bufferized_to_loops.py`: the entry point. `selected_buffers.py`: selects of buffers become branches.
 - `argmax.py`: argmax and argmin as two reductions that LLVM can vectorise.
 - `order.py`: the loop order of reductions. `structured.py`: one loop nest per `linalg.generic`.
 - `copies.py`: removes copies of buffers that are not needed once the operations around them are loops.

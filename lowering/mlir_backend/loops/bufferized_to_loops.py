@@ -10,11 +10,18 @@ from __future__ import annotations
 
 from functools import partial
 
-from mlirtri.dialect.bindings.mlir import ir, linalg_copy, operations_named, scf
+from mlirtri.dialect.bindings.mlir import ir, linalg_copy, operations_named
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir import memory_spaces
-from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir_backend.loops import argmax, copies, order, private_arrays, reduction_chunks, structured
+from mlirtri.lowering.mlir_backend.loops import (
+    argmax,
+    copies,
+    order,
+    private_arrays,
+    reduction_chunks,
+    selected_buffers,
+    structured,
+)
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 TO_GENERIC = (Pass("func.func(linalg-generalize-named-ops)", "named operations become generic ones"),)
@@ -51,7 +58,7 @@ def to_loops(module: ir.Module, context: CompileContext) -> ir.Module:
     with module.context, ir.Location.unknown():
         if memory_spaces.has_tiles(module):
             run_rewrite("hide-memory-spaces", memory_spaces.hide, module, context)
-        run_rewrite("selects-to-branches", branch_on_selects, module, context)
+        run_rewrite("selects-to-branches", selected_buffers.rewrite, module, context)
         run_rewrite("copies-to-linalg", copies_to_linalg, module, context)
         run_rewrite("argmax-in-two-passes", lambda module: argmax.rewrite(module, only_dynamic=True), module, context)
         run_passes(module, TO_GENERIC, context)
@@ -71,48 +78,3 @@ def copies_to_linalg(module: ir.Module) -> None:
         with ir.InsertionPoint(copy), copy.location:
             linalg_copy(source, target)
         copy.erase()
-
-
-def branch_on_selects(module: ir.Module) -> None:
-    """Replace selects of buffers, which upstream makes of an `if`, by branches around their uses.
-
-    %c = select %b, %x, %y; copy %c, %out   ──►   scf.if %b { copy %x, %out } else { copy %y, %out }
-    """
-    while selects := [select for select in operations_named(module, "arith.select") if _is_buffer(select.results[0])]:
-        for select in selects:
-            # Splitting erases the user, and with it the other uses in it.
-            while (use := next(iter(select.results[0].uses), None)) is not None:
-                _split(select, use.owner.operation)
-            select.erase()
-
-
-def _is_buffer(value: ir.Value) -> bool:
-    return isinstance(value.type, ir.MemRefType)
-
-
-def _split(select: ir.Operation, user: ir.Operation) -> None:
-    """Clone the user for each buffer."""
-    condition = select.operands[0]
-    with ir.InsertionPoint(user), user.location:
-        if len(user.results) and all(map(_is_buffer, user.results)):
-            views = [_clone_for(select, user, side) for side in (1, 2)]
-            chosen = [
-                ir.Operation.create("arith.select", [x.type], [condition, x, y])
-                for x, y in zip(views[0].results, views[1].results, strict=True)
-            ]
-            results = [view.results[0] for view in chosen]
-        else:
-            branch = scf.IfOp(condition, [result.type for result in user.results], has_else=True)
-            for side, block in ((1, branch.then_block), (2, branch.else_block)):
-                with ir.InsertionPoint(block):
-                    scf.YieldOp(list(_clone_for(select, user, side).results))
-            results = list(branch.results)
-    replace(user, results)
-
-
-def _clone_for(select: ir.Operation, user: ir.Operation, side: int) -> ir.Operation:
-    copy = user.clone()
-    for position, operand in enumerate(user.operands):
-        if operand == select.results[0]:
-            copy.operation.operands[position] = select.operands[side]
-    return copy.operation

@@ -14,6 +14,7 @@ from program_runner import load
 
 import mlirtri as mt
 
+ROWS = mt.Tensor[[mt.dyn["N"], 2], mt.float64]
 NUMPY = """
 np.diag(x)  np.diagonal(a=x)  np.broadcast_arrays(x,x[0])[0]
 np.meshgrid(x[0],x[1],copy=False)[0]  np.meshgrid(x[0],x[1])[0]
@@ -75,3 +76,22 @@ def test_reshapes_of_strided_views_in_compiled_kernels(pipeline):
     for result, expected in zip(mt.jit(program, pipeline=pipeline)(ours), program(plain), strict=True):
         np.testing.assert_array_equal(result, expected)
     np.testing.assert_array_equal(ours, plain)
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_writes_through_reshapes_of_run_time_sizes(pipeline):
+    def program(x: ROWS):
+        flat = x.reshape(-1)
+        for i in range(flat.shape[0]):
+            flat[i] = i
+        halves = flat.reshape(2, -1)
+        for i in range(halves.shape[1]):
+            halves[1, i] += 100
+        halves[0, 1:] = 9
+        return x
+
+    kernel = mt.jit(program, pipeline=pipeline)
+    for rows in (4, 6, 2):
+        plain, ours = np.zeros((rows, 2)), np.zeros((rows, 2))
+        np.testing.assert_array_equal(kernel(ours), program(plain))
+        np.testing.assert_array_equal(ours, plain)

@@ -1,0 +1,121 @@
+"""Generators of NumPy in kernels: the numbers are NumPy's own for the seed, also where a kernel takes rare branches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import mlirtri as mt
+from mlirtri.lowering.frontend.language import random_tables
+
+
+def floats():
+    rng = np.random.default_rng(11)
+    return (rng.random(5), rng.random((2, 3)), rng.random(), rng.uniform(-1, 2, 4), rng.random(3, np.float32),
+            rng.random(dtype=np.float32), rng.normal(1.5, 2, (3, 3)), rng.standard_normal(), rng.lognormal(0, 1, 3),
+            rng.exponential(2.0, (2, 2)))  # fmt: skip
+
+
+def tails():
+    """So many numbers that some come from wedges and tails, about one in a hundred and one in four thousand."""
+    rng = np.random.default_rng((1, 2, 3))
+    return rng.standard_normal(20000), rng.standard_exponential(20000)
+
+
+def whole_numbers():
+    rng = np.random.default_rng(13)
+    return (rng.integers(10, size=20), rng.integers(-5, 5, (3, 3)), rng.random(2), rng.integers(0, 2**40, 4),
+            rng.integers(0, 2**32, 3), rng.integers(0, 1, 3), rng.integers(3), rng.integers(0, 9, 5, endpoint=True),
+            rng.integers(0, 100, 6, dtype=np.int32), rng.integers(-(2**63), 2**63 - 1, 4, endpoint=True),
+            rng.integers(2**62, 2**63 - 1, 2, np.uint64))  # fmt: skip
+
+
+def orders():
+    rng = np.random.default_rng(3)
+    x, y = np.arange(10.0), np.arange(12).reshape(4, 3)
+    rng.shuffle(x)
+    rng.shuffle(y)
+    p = np.array([0.2, 0.5, 0.3])
+    return x, y, rng.permutation(9), rng.permutation(y), rng.choice(5, 7), rng.choice(x, 4), rng.choice(3, 6, p=p)
+
+
+def agree(function, *arguments, pipeline="mlir"):
+    for mine, other in zip(mt.jit(function, pipeline=pipeline)(*arguments), function(*arguments), strict=True):
+        mine, other = np.asarray(mine), np.asarray(other)
+        assert (mine.dtype, mine.shape) == (other.dtype, other.shape)
+        # The exponential function and log1p are not rounded as the C library's.
+        np.testing.assert_allclose(mine, other, rtol=4e-16 if mine.dtype.kind == "f" else 0)
+
+
+@pytest.mark.parametrize("function", [floats, tails, whole_numbers, orders])
+def test_the_numbers_are_numpys(function):
+    agree(function)
+
+
+def seeded(seed, a):
+    rng = np.random.default_rng(seed)
+    for _ in range(3):
+        a = a + rng.normal(0, 0.1, a.shape)
+        if rng.random() < 0.5:
+            a = a * rng.integers(1, 3)
+    return a, rng.random(2)
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", pytest.param("relax", marks=pytest.mark.slow)])
+def test_seeds_of_run_time_and_generators_across_branches(pipeline):
+    kernel = mt.jit(seeded, pipeline=pipeline)
+    a = np.ones((3, 2))
+    for seed in (0, 5, 2**31, 2**40 + 17, np.int64(2**62)):
+        for mine, other in zip(kernel(seed, a), seeded(seed, a), strict=True):
+            np.testing.assert_array_equal(mine, other)
+
+
+def test_bounds_of_run_time():
+    def drawn(n: mt.int64):
+        return np.random.default_rng(1).integers(5, n, 3)
+
+    kernel = mt.jit(drawn)
+    for n in (9, 6, 5 + 2**32, 2**40, 2**63 - 1):
+        np.testing.assert_array_equal(kernel(n), drawn(n))
+    with pytest.raises(ValueError, match="low >= high"):
+        kernel(4)
+
+
+def test_among_tensors_of_torch():
+    def noisy(x):
+        rng = np.random.default_rng(3)
+        return x * rng.standard_normal(3) + rng.integers(0, 5, 3)
+
+    found = mt.jit(noisy, pipeline="mlir")(torch.ones(3, dtype=torch.float64))
+    np.testing.assert_array_equal(found.numpy(), noisy(np.ones(3)))
+
+
+@pytest.mark.parametrize(("function", "arguments", "message"), [
+    (lambda: np.random.default_rng().random(3), (), "give it a seed"),
+    (lambda seed: np.random.default_rng(seed).random(3), (2.5,), "a seed is an integer"),
+    (lambda: np.random.default_rng(1).integers(5, 2), (), "low >= high"),
+    (lambda: np.random.default_rng(1).integers(5, dtype=np.int8), (), "32 and 64 bits"),
+    (lambda: np.random.default_rng(1).choice(5, 2, replace=False), (), "the first of permutation"),
+    (lambda: np.random.default_rng(1).poisson(3), (), "no attribute 'poisson'"),
+    (lambda rng: rng.random(3), (np.random.default_rng(1),), "make it in the kernel"),
+])  # fmt: skip
+def test_what_is_refused(function, arguments, message):
+    with pytest.raises(mt.KernelError, match=message):
+        mt.jit(function)(*arguments)
+
+
+def test_a_negative_seed_of_run_time_raises():
+    with pytest.raises(ValueError, match="expected non-negative integer"):
+        mt.jit(lambda seed: np.random.default_rng(seed).random(2), pipeline="mlir")(np.int64(-3))
+
+
+def test_widths_of_layers_are_exact():
+    for layers, base in (
+        (random_tables.normal(), 3.6541528853610088),
+        (random_tables.exponential(), 7.697117470131050),
+    ):
+        assert len(layers.widths) == len(layers.limits) == random_tables.LAYERS
+        assert list(layers.widths[1:]) == sorted(layers.widths[1:])
+        bits = 52 if base < 4 else 53
+        assert layers.widths[-1] * 2.0**bits == base
