@@ -56,8 +56,8 @@ def overlapping(a: Vector):
 # CHECK-LABEL: func.func @overlapping
 # CHECK: scf.for
 # CHECK: %[[T:.*]] = memref.alloca() {{.*}} : memref<63xf64>
-# CHECK: linalg.copy {{.*}} outs(%[[T]] : memref<63xf64>)
-# CHECK: linalg.copy {{.*}} ins(%[[T]] : memref<63xf64>)
+# CHECK: linalg.copy{{.*}} outs(%[[T]] : memref<63xf64>)
+# CHECK: linalg.copy{{.*}} ins(%[[T]] : memref<63xf64>)
 # CHECK: return
 
 
