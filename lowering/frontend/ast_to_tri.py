@@ -96,7 +96,7 @@ def new_language(semantics: str, block: ir.Block, context: CompileContext) -> La
     builder.on_value = context.on_value
     builder.tri.placement = Placement(context.target)
     # On CUDA a check would wait for the device at each call.
-    builder.checks_indices = context.debug or not context.target.is_cuda
+    builder.checks_indices = context.debug or context.target.kind == "cpu"
     return builder
 
 

@@ -2,16 +2,20 @@
 
 Takes a bufferized module. Gives it with a `gpu.module` for each kernel, and a host function that launches them. Each
 parallel loop nest is one kernel: threads go along the innermost axis, blocks along it and the two axes around it.
-Refuses what the host would have to compute: loops, branches, scalars.
+Element kernels are the loops that `parallel_loops` finds. Refuses what the host would have to compute: loops in order
+around kernels, branches, scalars.
 """
 
 from __future__ import annotations
 
+from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir, operations_named, public_functions
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.untranslatable import refuse
 from mlirtri.lowering.mlir.attributes import noted_strides
 from mlirtri.lowering.mlir.imperative import is_imperative
+from mlirtri.lowering.mlir_backend.loops.bufferized_to_loops import to_loops
+from mlirtri.lowering.spirv import parallel_loops
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 # What the kernels may use of SPIR-V: Vulkan 1.1 with integers and floats of all widths in buffers.
@@ -28,8 +32,8 @@ ATTACH = (
 THREADS = 64
 """Threads of a block. Vulkan promises 128; 64 are a wavefront of AMD's and two warps of NVIDIA's."""
 TO_GENERIC = (Pass("func.func(linalg-generalize-named-ops)", "every operation says its iterators"),)
+TO_LOOPS = (Pass("func.func(convert-linalg-to-parallel-loops)", "structured operations become parallel loop nests"),)
 TO_KERNELS = (
-    Pass("func.func(convert-linalg-to-parallel-loops)", "structured operations become parallel loop nests"),
     Pass(
         f"func.func(scf-parallel-loop-tiling{{parallel-loop-tile-sizes={THREADS} no-min-max-bounds=true}})",
         "the first loop becomes blocks of threads, the last of which looks whether it is inside",
@@ -45,20 +49,24 @@ TO_KERNELS = (
     Pass("gpu-kernel-outlining", "the body of each launch becomes a kernel"),
     Pass("canonicalize", "leaves nothing dead"),
 )
-HELP = 'use target="cpu"; kernels for SPIR-V are whole-array operations of static sizes'
-_KINDS = {"f16", "f32", "f64", "i8", "i16", "i32", "i64"}
+HELP = 'use target="cpu"; kernels for SPIR-V are whole-array operations and independent loops of static sizes'
+_KINDS = {"i1", "f16", "f32", "f64", "i8", "i16", "i32", "i64"}
 
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Lower `module` in place; raises `UnsupportedOperationError`."""
     with module.context, ir.Location.unknown():
-        if is_imperative(module):
-            what = "an argument that is not row-major" if noted_strides(module) else "a loop, a branch or an update"
-            refused = [(function.operation, what) for function in public_functions(module)]
-            refuse(refused, "SPIR-V", HELP)
+        if noted_strides(module):
+            what = "an argument that is not row-major"
+            refuse([(function.operation, what) for function in public_functions(module)], "SPIR-V", HELP)
         _refuse_types(module)
-        run_passes(module, TO_GENERIC, context)
-        run_rewrite("innermost-axis-first", _put_innermost_first, module, context)
+        if is_imperative(module):
+            to_loops(module, context)
+            run_rewrite("loops-to-parallel-nests", parallel_loops.rewrite, module, context)
+        else:
+            run_passes(module, TO_GENERIC, context)
+            run_rewrite("innermost-axis-first", _put_innermost_first, module, context)
+            run_passes(module, TO_LOOPS, context)
         run_passes(module, TO_KERNELS, context)
         _refuse_host_code(module)
         run_rewrite("entry-points", _mark_entry_points, module, context)
@@ -106,17 +114,32 @@ _VIEWS = ("memref.subview", "memref.collapse_shape", "memref.expand_shape", "mem
 
 
 def _refuse_host_code(module: ir.Module) -> None:
-    """Refuse what no kernel computes: scalars, copies, views of buffers."""
+    """Refuse what no kernel computes: scalars, copies, views of buffers, and memory that it would allocate."""
     left = []
     for function in public_functions(module):
         operations = [operation.operation for operation in function.entry_block.operations]
         left += [(step, _reason(step.name)) for step in operations if step.name not in _HOST]
+    for kernel in operations_named(module, "gpu.func"):
+        inside = [*operations_named(kernel, "memref.alloc"), *operations_named(kernel, "memref.alloca")]
+        left += [(_located(allocation), "an array that each iteration has for itself") for allocation in inside]
     refuse(left, "SPIR-V", HELP)
+
+
+def _located(allocation: ir.OpView) -> ir.OpView:
+    """Return an allocation, or its first use that has a source location."""
+    users = [use.owner for use in allocation.results[0].uses]
+    return next((each for each in (allocation, *reversed(users)) if span_of(each.operation.location)), allocation)
+
+
+_LOOPS = {"scf.for": "a loop in order around or between kernels", "scf.while": "a loop around or between kernels",
+          "scf.if": "a branch around or between kernels"}  # fmt: skip
 
 
 def _reason(name: str) -> str:
     if name in _VIEWS:
         return "a view of a buffer"
+    if name.startswith("scf."):
+        return _LOOPS.get(name, name)
     return "a copy" if name == "memref.copy" else f"{name} of a scalar"
 
 

@@ -89,7 +89,7 @@ class GraphModule:
         builder = self._builder
         builder.semantics, builder.unroll, builder.debug = dispatch.semantics, dispatch.unroll, dispatch.debug
         builder.inline_depth = dispatch.inline_depth
-        builder.checks_indices = dispatch.debug or not self.context.target.is_cuda
+        builder.checks_indices = dispatch.debug or self.context.target.kind == "cpu"
 
     def _bound(self, dispatch: Dispatch) -> dict[str, Any]:
         return {

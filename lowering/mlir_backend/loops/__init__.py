@@ -15,5 +15,5 @@ Read in this order:
   values are reductions. `loop_memory.py`: whether iterations are independent, and what they combine in memory.
 - `tasks.py`: lists parallel loops and the serial parts between them.
 
-`lowering/mlir_backend/llvm` and `lowering/bridge` may import it.
+`lowering/mlir_backend/llvm`, `lowering/spirv` and `lowering/bridge` may import it.
 """

@@ -49,7 +49,7 @@ def rewrite(module: ir.Module, threads: int = 1, on_device: bool = False) -> Non
     """
     if threads > 1:
         for nest in operations_named(module, "scf.parallel"):
-            _in_order(nest)
+            in_order(nest)
     for function in module.body.operations:
         for region in function.operation.regions:
             for block in region.blocks:
@@ -98,7 +98,7 @@ def _declare(loop: ir.Operation) -> None:
     loop.erase()
 
 
-def _in_order(nest: ir.Operation) -> None:
+def in_order(nest: ir.Operation) -> None:
     """Replace an `scf.parallel` without results by `scf.for` loops."""
     block, values = nest.regions[0].blocks[0], {}
     count = len(block.arguments)

@@ -39,6 +39,57 @@ def product(a, b):
     return a @ b
 
 
+def neighbours(a, out):
+    for i, j in mt.ndrange(a.shape[0], a.shape[1]):
+        count = np.int32(0)
+        for d in range(3):
+            if i + d >= 1 and i + d <= a.shape[0]:
+                count += a[i + d - 1, j]
+        out[i, j] = count if count < 6 else -count
+
+
+def escapes(a, out):
+    for i, j in mt.ndrange(a.shape[0], a.shape[1]):
+        x, y, steps = np.float32(0), np.float32(0), np.int32(0)
+        while x * x + y * y < 4 and steps < 30:
+            x, y = x * x - y * y + a[i, j] / 5 - 1, np.float32(2) * x * y + np.float32(0.3)
+            steps += np.int32(1)
+        out[i, j] = steps
+
+
+def others(a, x, out):
+    for i in mt.prange(a.shape[0]):
+        total = np.float32(0)
+        for k in range(a.shape[1]):
+            if k == i:
+                continue
+            total += a[i, k] * x[k]
+        out[i] = total
+
+
+def scaled_then_added(a, by: mt.float32, halves, out):
+    for i in mt.prange(a.shape[0]):
+        halves[i] = a[i] / (by + 1)
+    for i, j in mt.ndrange((0, a.shape[0]), (1, out.shape[1])):
+        out[i, j] = halves[i] + halves[(j + 1) % halves.shape[0]]
+
+
+def chosen(a, mask, out, inside):
+    for i in mt.prange(a.shape[0]):
+        out[i] = a[i] * 2 if mask[i] else -a[i]
+        inside[i] = a[i] > 2 and not (a[i] > 5)
+
+
+LOOPS = {
+    "neighbours": (neighbours, [((20, 70), mt.int32), ((20, 70), mt.int32)], 1),
+    "while": (escapes, [((30, 20), mt.float32), ((30, 20), mt.int32)], 1),
+    "continue": (others, [((20, 30), mt.float32), ((30,), mt.float32), ((20,), mt.float32)], 1),
+    "two loops and a number": (
+        scaled_then_added, [((50,), mt.float32), ((), mt.float32), ((50,), mt.float32), ((50, 60), mt.float32)], 2
+    ),
+    "bools": (chosen, [((100,), mt.float32), ((100,), mt.bool), ((100,), mt.float32), ((100,), mt.bool)], 1),
+}  # fmt: skip
+"""Element kernels, which write their last arguments."""
 CASES = {
     "chain": (chain, [((37, 50), mt.float32), ((50,), mt.float32)], 1),
     "int32": (integers, [((37, 50), mt.int32)] * 2, 1),
@@ -56,9 +107,9 @@ def compiled(function, arguments):
     return kernel.compile(*[mt.Tensor(*each) for each in arguments])
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *LOOPS])
 def test_binaries_are_valid(name, tmp_path):
-    function, arguments, launches = CASES[name]
+    function, arguments, launches = {**CASES, **LOOPS}[name]
     kernel = compiled(function, arguments)
     assert kernel.pipeline.names[-2:] == ("gpu", "spirv")
     assert len(kernel.binaries) == kernel.stats["kernels"] == launches
@@ -100,6 +151,23 @@ def test_numbers_on_a_vulkan_device(name, device):
     np.testing.assert_allclose(found, expected, rtol=1e-2 if expected.dtype == np.float16 else 1e-5)
 
 
+@pytest.mark.parametrize("name", LOOPS)
+def test_numbers_of_loops_on_a_vulkan_device(name, device):
+    function, arguments, _ = LOOPS[name]
+    random = np.random.default_rng(0)
+    given = [np.asarray(random.random(shape) * 8).astype(dtype.numpy) for shape, dtype in arguments]
+    expected = [array.copy() for array in given]
+    function(*expected)
+    executable = compiled(function, arguments).compilation.executable
+    buffers = [vulkan_runner.filled(device, array) for array in given]
+    buffers += [device.buffer(size) for size in executable.temporaries]
+    for dispatch in executable.dispatches:
+        bound = [buffers[number] for number in dispatch.buffers]
+        device.run(executable.binaries[dispatch.kernel], dispatch.entry_point, bound, dispatch.blocks)
+    for buffer, array in zip(buffers, expected, strict=False):
+        np.testing.assert_allclose(vulkan_runner.content(buffer, array), array, rtol=1e-5, atol=1e-5)
+
+
 def test_threads_are_along_the_innermost_axis():
     text = compiled(*CASES["chain"][:2]).ir["gpu"]
     assert "memref.load %arg0[%block_id_y, %thread_id_x]" in text
@@ -111,14 +179,22 @@ def scalar(a):
 
 
 def loop(a):
-    out = np.zeros_like(a)
-    for i in range(a.shape[0]):
-        out[i] = a[i] * 2
-    return out
+    for i in range(1, a.shape[0]):
+        a[i] += a[i - 1]
 
 
-def truth(a):
-    return a > 0
+def around(a):
+    for _ in range(3):
+        for i in mt.prange(a.shape[0]):
+            a[i] *= 2
+
+
+def own_array(a):
+    for i in mt.prange(a.shape[0]):
+        own = np.zeros(3, np.float32)
+        for j in range(3):
+            own[(i + j) % 3] += a[i]
+        a[i] = own[0] - own[2]
 
 
 def exponential(a):
@@ -129,12 +205,13 @@ def exponential(a):
     ("function", "dtype", "reason", "line"),
     [
         (scalar, mt.float32, "memref.store of a scalar", 1),
-        (loop, mt.float32, "a loop, a branch or an update", 0),
-        (truth, mt.float32, "an array of i1", 0),
+        (loop, mt.float32, "a loop in order around or between kernels", 1),
+        (around, mt.float32, "a loop in order around or between kernels", 1),
+        (own_array, mt.float32, "an array that each iteration has for itself", 4),
         (exponential, mt.float64, "has no spirv.GL.Exp of this dtype", 1),
         (exponential, mt.bfloat16, "an array of bf16", 0),
     ],
-    ids=["scalar", "loop", "bool", "function of fp64", "bf16"],
+    ids=["scalar", "loop", "loop around", "own array", "function of fp64", "bf16"],
 )
 def test_what_spirv_has_not_is_refused_on_its_line(function, dtype, reason, line):
     with pytest.raises(UnsupportedOperationError, match=reason) as caught:
