@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import chained, decomposes, rounded
+from mlirtri.lowering.importers.from_torch.decomposition_rules import chained, decomposes, rounded, while_loop
 from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import add, subtract
 from mlirtri.lowering.importers.from_torch.decompositions.integers import (
     NARROW_INTEGERS,
@@ -224,6 +224,8 @@ def xlogy(x: Any, y: Any) -> Tensor:
 @decomposes(aten.logcumsumexp.default)
 def logcumsumexp(x: Tensor, dim: int) -> Tensor:
     """Return the scan of `logaddexp`, in steps of 1, 2, 4…; torch-mlir's sum of exponentials overflows."""
+    if x.is_complex() and x.dim() and all(type(size) is int for size in x.shape):
+        return _logcumsumexp_of_complex(x, dim)
     if not x.is_floating_point() or x.dim() == 0 or not isinstance(x.shape[dim], int):
         return NotImplemented
     total, distance = _wide(x), 1
@@ -236,6 +238,31 @@ def logcumsumexp(x: Tensor, dim: int) -> Tensor:
         total = torch.where(torch.isinf(largest), largest, largest + torch.log1p(torch.exp(smallest - largest)))
         distance *= 2
     return total.to(x.dtype)
+
+
+def _logcumsumexp_of_complex(z: Tensor, dim: int) -> Tensor:
+    """Add one element after the other: the imaginary parts are not reduced to one turn, so that the order matters."""
+    if not z.numel():
+        return z.clone()
+    slices = z.movedim(dim, 0).contiguous()
+
+    def condition(k: Tensor, *_: Tensor) -> Tensor:
+        return k < slices.shape[0]
+
+    def body(k: Tensor, total: Tensor, sums: Tensor, slices: Tensor) -> tuple[Tensor, ...]:
+        element = slices.index_select(0, k.reshape(1)).squeeze(0)
+        is_less = total.real < element.real
+        small, large = torch.where(is_less, total, element), torch.where(is_less, element, total)
+        joined = torch.log1p(torch.exp(small - large)) + large
+        is_infinite = torch.isinf(large.real) & (small.real == large.real)
+        joined = torch.where(is_infinite, torch.log(torch.exp(small) + torch.exp(large)), joined)
+        total = torch.where(is_infinite & (small.real < 0), total, joined)
+        iota = torch.arange(sums.shape[0], device=z.device).view(-1, *[1] * (z.dim() - 1))
+        return k + 1, total, torch.where(iota == k, total, sums)
+
+    start = torch.zeros((), dtype=torch.int64, device=z.device)
+    nothing = torch.complex(torch.full_like(slices[0].real, -math.inf), torch.zeros_like(slices[0].real))
+    return while_loop(condition, body, (start, nothing, torch.zeros_like(slices)), (slices,))[2].movedim(0, dim)
 
 
 @decomposes(aten.arange.start_step)

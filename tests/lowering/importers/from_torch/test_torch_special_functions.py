@@ -1,4 +1,4 @@
-"""Orthogonal polynomials, Bessel and Airy functions, against eager and SciPy."""
+"""Orthogonal polynomials, Bessel and Airy functions, sums of complex exponentials, against eager and SciPy."""
 
 from __future__ import annotations
 
@@ -64,3 +64,11 @@ def test_incomplete_gamma_functions():
     results = mt.from_torch(gammas, (a, x)).compile(pipeline="mlir")(a, x)
     for result, expected in zip(results, gammas(a, x), strict=True):
         torch.testing.assert_close(result, expected, equal_nan=True)
+
+
+def test_logcumsumexp_of_complex_numbers():
+    z = torch.complex(torch.linspace(-4, 9, 18).view(3, 6) ** 2 / 9, torch.linspace(-7, 7, 18).view(3, 6))
+    z[0, 0] = z[2, 0] = z[2, 1] = complex(-torch.inf, 1.0)
+    z[1, 2] = complex(torch.inf, 0.5)
+    kernel = mt.from_torch(lambda z: (torch.logcumsumexp(z, 1), torch.logcumsumexp(z[1:, 3], -1)), (z,)).compile()
+    torch.testing.assert_close(kernel(z), (torch.logcumsumexp(z, 1), torch.logcumsumexp(z[1:, 3], -1)))
