@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import numpy as np
@@ -13,6 +14,10 @@ os.environ.setdefault("MLIRTRI_STRICT", "1")
 
 os.environ["MLIRTRI_CACHE"] = "0"
 """Tests compile: those of the disk cache turn it on, in a folder of their own."""
+
+# Each collection looks at many of the objects of torch, TVM and MLIR; with Python's own thresholds that takes a
+# twentieth of the tests' time. Kernels of earlier tests are freed somewhat later.
+gc.set_threshold(20_000, 10, 10)
 
 
 @pytest.fixture(autouse=True)
