@@ -49,10 +49,10 @@ def spelled(b: Language, spelling: Spelling, arguments: list[Any], keywords: dic
         and storage.returns_itself(spelling.name, source, result, bound)
     ):
         return source
-    if source is not None and storage.has_memory(source) and storage.is_einsum_view(spelling.name, arguments):
+    if source is not None and storage.has_memory(source) and storage.is_read_only_view(spelling.name, arguments):
         shared = storage.with_memory(storage.as_new_array(result))
         if storage.has_memory(shared):
-            shared.origin.storage.share("the result of einsum", [source.origin.storage])
+            shared.origin.storage.share(f"the result of {spelling.name.rpartition('.')[2]}", [source.origin.storage])
         return shared
     result = storage.as_new_array(result)
     if storage.is_view_function(spelling.name, bound):

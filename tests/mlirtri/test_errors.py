@@ -54,7 +54,11 @@ NAMES = [
     ("    ⟦LIMIT += 1⟧\n    return x", "name 'LIMIT' is read before this function assigns it", "first"),
     ("    y = x\n    del y\n    return ⟦y⟧", "name 'y' is read before this function assigns it", "first"),
     ("    return ⟦np.summ⟧(x)", "module 'numpy' has no attribute 'summ'", "did you mean 'sum'"),
-    ("    return ⟦np.polynomial.polyutils.mapparms(x, x)⟧", "np.polynomial.polyutils.mapparms is not a function that kernels have", ""),
+    (
+        "    return ⟦np.polynomial.polyutils.mapparms(x, x)⟧",
+        "np.polynomial.polyutils.mapparms is not a function that kernels have",
+        "",
+    ),
     ("    return ⟦x.summ⟧()", "a tensor has no attribute 'summ'", "did you mean 'sum'"),
     ("    return ⟦print⟧(x)", "kernels do not have Python's print", "device_print"),
     ("    with ⟦open⟧('f') as f: return x", "kernels do not have Python's open", "read files before the call"),

@@ -17,6 +17,7 @@ from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling,
 from mlirtri.dialect.spellings.numpy_api.creation import array_of
 from mlirtri.dialect.spellings.numpy_api.shapes import known_ints
 from mlirtri.dialect.spellings.numpy_api.ufuncs import INT64, arrays, as_array, dtype_of, numpy_dtype
+from mlirtri.errors import KernelValueError
 
 TAKE = "pick transpose reshape clip remainder cast literal stack"
 
@@ -202,3 +203,31 @@ def _(b, arg1, arg2):
 
 
 register("numpy.isscalar", lambda b, element: b.weak_kind(element) is not None, "")
+
+
+@spelling("numpy.lib.stride_tricks.sliding_window_view", ops="transpose arange add reshape gather")
+def _(b, x, window_shape, axis=None, *, subok=unsupported(False), writeable=unsupported(False)):
+    sizes = known_ints(b, helpers.as_tuple(window_shape), "the size of a window")
+    rank = helpers.rank_of(b, x)
+    axes = range(rank) if axis is None else [helpers.one_axis(b, part, rank) for part in helpers.as_tuple(axis)]
+    if len(sizes) != len(axes):
+        b.fail(f"sliding_window_view takes a size for each axis, not {len(sizes)} for {len(axes)}")
+    for size, along in zip(sizes, axes, strict=True):
+        x = _windows(b, x, size, along)
+    return x
+
+
+def _windows(b: Builder, x: Any, size: int, axis: int) -> Any:
+    """Return the windows of `size` elements of an axis, with an axis of the elements of each at the end."""
+    length = helpers.shape_of(b, x)[axis]
+    if size < 0 or (isinstance(length, int) and size > length):
+        b.fail(f"a window of {size} elements does not fit into axis {axis} of {b.type_of(x)}")
+    if not isinstance(length, int):
+        is_short = b.less(b.number_of(length), size)
+        b.check(
+            is_short, KernelValueError, f"a window of {size} elements does not fit into axis {axis} of {b.type_of(x)}"
+        )
+    count = length - size + 1
+    index = b.add(b.reshape(b.arange(0, count, 1, INT64), (-1, 1)), b.arange(0, size, 1, INT64))
+    elements = b.pick(helpers.moved(b, x, axis, 0), index)
+    return helpers.moved(b, helpers.moved(b, elements, 1, -1), 0, axis)

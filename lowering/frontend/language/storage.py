@@ -287,8 +287,10 @@ def is_view_function(name: str, arguments: dict[str, Any]) -> bool:
     return name in _VIEWS_OF_ONE_LIBRARY or name.rsplit(".", 1)[-1] in VIEWS
 
 
-def is_einsum_view(name: str, arguments: list[Any]) -> bool:
-    """Return whether an einsum of one array sums nothing: a view in NumPy, a read-only copy here."""
+def is_read_only_view(name: str, arguments: list[Any]) -> bool:
+    """Return whether a call gives a view in NumPy and a read-only copy here: windows, an einsum that sums nothing."""
+    if name.endswith(".sliding_window_view"):
+        return True
     if name != "numpy.einsum" or len(arguments) != 2 or not isinstance(arguments[0], str):
         return False
     inputs, arrow, outputs = arguments[0].replace(" ", "").partition("->")

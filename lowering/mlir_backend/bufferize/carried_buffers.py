@@ -70,7 +70,7 @@ def _write_into(carried: list[ir.Value], end: ir.Operation, first: int) -> None:
     """Make operand `first` + n of the terminator `end` the content of the n-th loop-carried value."""
     pairs = list(enumerate(zip(list(end.operands)[first:], carried, strict=False)))
     for _, (value, buffer) in pairs:
-        if is_content_of(value, buffer):
+        if _is_tensor(buffer.type) and is_content_of(value, buffer):
             keep_for_late_readers(value, buffer)
     values = list(end.operands)[first:]
     fresh = {

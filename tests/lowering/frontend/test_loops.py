@@ -239,6 +239,18 @@ def bounds_from_data(starts, x):
     return y
 
 
+@on(np.array([1, 1, 2, 3, 3, 3]))
+def a_loop_that_starts_where_another_ended(a):
+    runs, count, i = np.zeros((len(a), 2), np.int64), 0, 0
+    while i < len(a):
+        j = i
+        while j < len(a) and a[j] == a[i]:
+            j += 1
+        runs[count] = a[i], j - i
+        count, i = count + 1, j
+    return runs[:count]
+
+
 @on(SQUARE)
 def star_expressions(a):
     def total(x, y, *, z):

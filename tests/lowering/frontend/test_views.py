@@ -10,11 +10,13 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from numpy.lib.stride_tricks import sliding_window_view
 from program_runner import load
 
 import mlirtri as mt
 
 ROWS = mt.Tensor[[mt.dyn["N"], 2], mt.float64]
+VECTOR = mt.Tensor[[mt.dyn["N"]], mt.float64]
 NUMPY = """
 np.diag(x)  np.diagonal(a=x)  np.broadcast_arrays(x,x[0])[0]
 np.meshgrid(x[0],x[1],copy=False)[0]  np.meshgrid(x[0],x[1])[0]
@@ -95,3 +97,42 @@ def test_writes_through_reshapes_of_run_time_sizes(pipeline):
         plain, ours = np.zeros((rows, 2)), np.zeros((rows, 2))
         np.testing.assert_array_equal(kernel(ours), program(plain))
         np.testing.assert_array_equal(ours, plain)
+
+
+def windows(x):
+    return (sliding_window_view(x, (3, 2)), sliding_window_view(x, 3, axis=1), sliding_window_view(x, (2, 4), (1, 0)),
+            sliding_window_view(x, 4, 0), sliding_window_view(x[0], 1).sum(-1))  # fmt: skip
+
+
+def test_windows():
+    x = np.arange(20.0).reshape(4, 5)
+    for mine, other in zip(mt.jit(windows)(x), windows(x), strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_windows_of_run_time_lengths():
+    def averages(x: VECTOR):
+        return sliding_window_view(x, 3).mean(-1)
+
+    kernel = mt.jit(averages, pipeline="mlir")
+    for length in (3, 7):
+        x = np.arange(float(length))
+        np.testing.assert_array_equal(kernel(x), averages(x))
+    with pytest.raises(ValueError, match="a window of 3 elements does not fit into axis 0"):
+        kernel(np.arange(2.0))
+
+
+def test_windows_are_no_copies():
+    def of_windows(x):
+        w = sliding_window_view(x, 2, 0)
+        w[0] = 1
+        return w
+
+    def of_array(x):
+        w = sliding_window_view(x, 2, 0)
+        x[0] = 1
+        return w.sum()
+
+    for function, message in ((of_windows, "cannot write in place"), (of_array, "was written since")):
+        with pytest.raises(mt.KernelError, match=message):
+            mt.jit(function)(np.ones((3, 3)))
