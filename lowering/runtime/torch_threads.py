@@ -102,7 +102,7 @@ def starter_engine() -> Any:
     """Return MLIR's execution engine with `torch_threads.mlir`; each has its own state."""
     from mlirtri.dialect.bindings.mlir import execution_engine, ir  # late: loaded kernels need no MLIR
 
-    with ir.Context():
+    with ir.Context(load_on_create_dialects=["llvm"]):
         module = ir.Module.parse(_PROGRAM.read_text())
         return execution_engine.ExecutionEngine(module, opt_level=0, enable_pic=True)
 
