@@ -109,8 +109,11 @@ def number_condition(name: str, kind: type, type_: TensorType) -> list[str]:
         raise Impossible
     if kind is dtype.numpy.type:
         return []
-    if kind is not dtype.python or dtype.name == "complex64":
+    is_numpys = issubclass(kind, np.integer if dtype.is_integer else np.floating if dtype.is_float else ())
+    if not (kind is dtype.python or is_numpys) or dtype.name == "complex64":
         raise Impossible
+    if is_numpys and np.can_cast(kind, dtype.numpy):
+        return []
     if dtype.is_integer:
         limits = np.iinfo(dtype.numpy)
         return [f"{limits.min} <= {name} <= {limits.max}"]

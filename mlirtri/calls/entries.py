@@ -48,6 +48,8 @@ class Entry:
                 f"{self.name}(): {self.parameter.name!r} is a {type(value).__name__}, which has rules of its own",
                 help="pass numpy.asarray(…)",
             )
+        elif isinstance(value, np.generic) and not self.shape and value.dtype != self.dtype.numpy:
+            tensor = self.scalar(value.item())
         elif isinstance(value, (np.ndarray, np.generic)):
             tensor = self.of_array(np.asarray(value))
         elif not self.shape and isinstance(value, (bool, int, float, complex)):

@@ -54,9 +54,11 @@ def is_dlpack(value: Any) -> bool:
 
 
 def parameter_of(name: str, value: Any, annotation: Any) -> TensorParameter | ConstantParameter:
-    """Return the parameter for this argument; raises `KernelTypeError` if it cannot be one."""
-    if isinstance(value, np.generic) and annotation in COMPILE_TIME:
-        value = value.item()
+    """Return the parameter for this argument; raises `KernelTypeError` if it cannot be one.
+
+    A number of NumPy's with another dtype than its annotation is taken as Python's number of that value.
+    """
+    value = _as_annotated(value, annotation)
     if is_other_array(value):
         raise KernelTypeError(
             f"a {type(value).__name__} has rules of its own, which kernels do not follow: pass np.asarray(…)"
@@ -80,6 +82,14 @@ def parameter_of(name: str, value: Any, annotation: Any) -> TensorParameter | Co
         kind = float if isinstance(value, float) else complex
         return TensorParameter(name, TensorType((), DTYPES[RUN_TIME[kind]]), weak=True, number=True)
     return ConstantParameter(name, constant_of(value))
+
+
+def _as_annotated(value: Any, annotation: Any) -> Any:
+    """Return Python's number for one of NumPy's that is no run-time number of the annotated dtype."""
+    if not isinstance(value, np.generic):
+        return value
+    is_other_dtype = isinstance(annotation, DType) and find_dtype(value.dtype) != annotation
+    return value.item() if is_other_dtype or annotation in COMPILE_TIME else value
 
 
 def _pointer(name: str, value: Any) -> TensorParameter:

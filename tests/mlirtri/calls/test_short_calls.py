@@ -315,3 +315,33 @@ def test_threads_share_a_kernel(kernel):
 
     run_in_threads(work, range(4))
     assert wrong == []
+
+
+@mt.jit
+def times(a, n: mt.int32, factor: mt.float32):
+    return a * n * factor
+
+
+NUMPYS_NUMBERS = [(np.int64(3), 2.0), (np.uint8(3), np.float64(2)), (np.int16(3), np.float16(2)), (3, np.int64(2))]
+
+
+@pytest.mark.parametrize(("n", "factor"), NUMPYS_NUMBERS)
+@pytest.mark.parametrize("make", [np.ones, torch.ones])
+def test_numbers_of_numpy_with_other_dtypes_count_as_pythons(n, factor, make):
+    a = make(4, dtype=torch.float32 if make is torch.ones else np.float32)
+    expected = times(a, 3, 2.0)
+    for _ in range(3):  # the general call, then the one that is written for these classes
+        result = times(a, n, factor)
+        assert type(result) is type(expected)
+        assert result.dtype == expected.dtype
+        np.testing.assert_array_equal(result, np.full(4, 6, np.float32))
+    assert times(a, np.int64(-4), factor)[0] == -8
+
+
+def test_numbers_of_numpy_that_do_not_fit_are_refused():
+    a = np.ones(4, np.float32)
+    times(a, np.int64(3), np.float64(2))
+    for n in (np.int64(1 << 40), np.uint32(1 << 31), np.float64(3)):
+        with pytest.raises(ArgumentMismatchError, match="'n'"):
+            times(a, n, 2.0)
+    np.testing.assert_array_equal(times(a, np.int64(3), np.float64(np.inf)), np.full(4, np.inf, np.float32))
