@@ -41,13 +41,13 @@ def linalg_fill(value: Any, out: Any) -> Any:
 
 def linalg_copy(source: Any, out: Any) -> Any:
     """Return `linalg.copy`: every element is that of `source`. Memory gives no result."""
-    return _elementwise(linalg.CopyOp, source, out)
+    return _elementwise(linalg.CopyOp, source, out, cast=ir.Attribute.parse("#linalg.type_fn<cast_signed>"))
 
 
-def _elementwise(kind: type, source: Any, out: Any) -> Any:
+def _elementwise(kind: type, source: Any, out: Any, **attributes: ir.Attribute) -> Any:
     target = out if isinstance(out, ir.Value) else out.result
     results = [target.type] if isinstance(target.type, ir.RankedTensorType) else []
-    operation = kind(results, [source], [target])
+    operation = kind(results, [source], [target], **attributes)
     linalg.fill_builtin_region(operation.operation)
     return operation.result if results else None
 
