@@ -192,7 +192,10 @@ def is_installed(peer: str) -> bool:
 def print_processes(peers: list[str], clock: str) -> None:
     """Print seconds of new processes, of a CPU with `cpu`: imports with Python's start, and to the first result."""
     with tempfile.TemporaryDirectory() as folder:
-        cold, warm = {"MLIRTRI_CACHE_DIR": folder, "MLIRTRI_CACHE": "0"}, {"MLIRTRI_CACHE_DIR": folder, "MLIRTRI_CACHE": "1"}
+        cold, warm = (
+            {"MLIRTRI_CACHE_DIR": folder, "MLIRTRI_CACHE": "0"},
+            {"MLIRTRI_CACHE_DIR": folder, "MLIRTRI_CACHE": "1"},
+        )
         # Libraries are installed with their bytecode, which this process may have been told not to write.
         for name in ("mlirtri", "dialect", "lowering"):
             compileall.compile_dir(ROOT / name, quiet=2)

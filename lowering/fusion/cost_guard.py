@@ -17,6 +17,7 @@ Transposes, broadcasts and widening casts still fuse into contractions and loops
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import isqrt
 
 from mlirtri.dialect.bindings.mlir import all_operations, bufferization, ir, linalg, operations_named
 from mlirtri.lowering.mlir.aliasing import terminator, viewed
@@ -26,6 +27,10 @@ from mlirtri.lowering.mlir.reading import defined_by, definition
 
 KEPT = "mlirtri.kept"
 """The attribute that marks the second use."""
+GROUP = "mlirtri.group"
+"""The attribute of a second use that is erased before operations are fused for the second time."""
+LONG = 256
+"""Structured operations of a module that is fused group by group."""
 RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
 LOOPS = ("scf.for", "scf.while", "scf.parallel", "scf.forall")
 FREE = ("linalg.yield", "arith.extf", "arith.extsi", "arith.extui")
@@ -44,10 +49,26 @@ def guard(module: ir.Module) -> None:
             bufferization.DeallocTensorOp(value).attributes[KEPT] = ir.UnitAttr.get()
 
 
-def release(module: ir.Module) -> None:
+def guard_groups(module: ir.Module) -> bool:
+    """Give a second use to one result in so many, in place; return whether the module is long enough for groups.
+
+    Each fusion copies the body of the producer: a chain of 2000 operations would copy two million. In groups as long as
+    there are groups it is a twentieth of that.
+    """
+    operations = operations_named(module, "linalg.*")
+    if len(operations) < LONG or is_imperative(module):
+        return False
+    for operation in operations[isqrt(len(operations)) :: isqrt(len(operations))]:
+        if len(operation.results) == 1 and linalg.get_indexing_maps(operation) is not None:
+            with ir.InsertionPoint.after(operation), operation.location:
+                bufferization.DeallocTensorOp(operation.results[0]).attributes[GROUP] = ir.UnitAttr.get()
+    return True
+
+
+def release(module: ir.Module, mark: str = KEPT) -> None:
     """Erase the uses that kept values from being fused."""
     for operation in all_operations(module):
-        if operation.name == "bufferization.dealloc_tensor" and KEPT in operation.attributes:
+        if operation.name == "bufferization.dealloc_tensor" and mark in operation.attributes:
             operation.erase()
 
 

@@ -70,6 +70,9 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_passes(module, PREPARE, context)
         run_rewrite("copy-cheap-producers", cheap_producers.rewrite, module, context)
         run_rewrite("guard-producers", cost_guard.guard, module, context)
+        if cost_guard.guard_groups(module):
+            run_passes(module, FUSE[:1], context)
+            cost_guard.release(module, cost_guard.GROUP)
         run_passes(module, FUSE, context)
         _spread_reshapes(module, context)
         run_rewrite("release-producers", cost_guard.release, module, context)

@@ -6,6 +6,7 @@ import numpy as np
 from mlir_stage_helpers import ADD_TWICE, SOFTMAX, chain, lower_to, matmul, run, text_after
 from tolerances import tolerance
 
+import mlirtri as mt
 from mlirtri.dialect.bindings.mlir import print_complete
 from mlirtri.lowering.fusion import cost_guard
 
@@ -144,3 +145,15 @@ def test_producers_of_a_long_chain_are_looked_through_once(monkeypatch):
     steps = [f"%{step} = f(%{step - 1 or 'a'}) exp" for step in range(1, count + 1)]
     assert text_after(chain(*steps), "fused").count("linalg.generic") == 1
     assert len(asked) <= count
+
+
+def test_a_long_module_is_fused_group_by_group_into_one_operation():
+    lines = [f"%v{n} = arith.addf %{f'v{n - 1}' if n else 'a'}, %b : tensor<4xf32>" for n in range(cost_guard.LONG + 5)]
+    text = "\n".join(["func.func @f(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {", *lines,
+                      f"return %v{cost_guard.LONG + 4} : tensor<4xf32>", "}"])  # fmt: skip
+    program = mt.from_mlir(text)
+    kernel = program.compile()
+    assert kernel.ir["fused"].count("linalg.generic") == 1
+    assert "dealloc" not in kernel.ir["fused"]
+    a, b = np.ones(4, np.float32), np.full(4, 0.5, np.float32)
+    np.testing.assert_allclose(program(a, b), a + b * (cost_guard.LONG + 5))
