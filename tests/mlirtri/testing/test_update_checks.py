@@ -107,3 +107,11 @@ def test_what_is_refused(tmp_path, machine, text, error, message):
     with pytest.raises(error, match=message):
         machine.update(file)
     assert file.read_text() == text
+
+
+def test_in_python_two_empty_lines_stand_before_a_block(tmp_path, machine):
+    file = tmp_path / "test.py"
+    file.write_text("# RUN: echo a | FileCheck %s\n\n\ndef f():\n    pass\n")
+    assert machine.update(file).after.endswith(
+        "    pass\n\n\n# >>> mlirtri update-checks CHECK\n# CHECK: a\n# <<< mlirtri update-checks CHECK\n"
+    )
