@@ -15,7 +15,7 @@ from math import prod
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, memref, operations_named, scf
 from mlirtri.lowering.core.cpu import PARALLEL_STEPS
-from mlirtri.lowering.core.stage import BLOCKS, TRIPS
+from mlirtri.lowering.core.stage import TILE_KERNEL, TRIPS
 from mlirtri.lowering.dependence.declared_loops import PARALLEL
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.cloning import clone_all, replace
@@ -45,12 +45,15 @@ def rewrite(module: ir.Module, threads: int = 1, on_device: bool = False) -> Non
     """Split the loops of every function that are declared parallel or stand in no other loop.
 
     With one thread, only those that reduce: whoever reads the loops later finds the others independent itself. On a
-    device the blocks of a tile kernel are threads already, and arrays of integers are updated by atomic functions.
+    device tile kernels have threads already, and arrays of integers are updated by atomic functions.
     """
     if threads > 1:
         for nest in operations_named(module, "scf.parallel"):
             in_order(nest)
     for function in module.body.operations:
+        # A grid of one block has no loop.
+        if on_device and TILE_KERNEL in function.operation.attributes:
+            continue
         for region in function.operation.regions:
             for block in region.blocks:
                 _visit(block, threads, is_outermost=True, on_device=on_device)
@@ -58,8 +61,7 @@ def rewrite(module: ir.Module, threads: int = 1, on_device: bool = False) -> Non
 
 def _visit(block: ir.Block, threads: int, is_outermost: bool, on_device: bool) -> None:
     for operation in [view.operation for view in block.operations]:
-        is_kept = on_device and BLOCKS in operation.attributes
-        if operation.name == "scf.for" and not is_kept and (is_outermost or PARALLEL in operation.attributes):
+        if operation.name == "scf.for" and (is_outermost or PARALLEL in operation.attributes):
             chunks = chunks_of(operation, threads)
             if chunks is not None and on_device and chunks.has_atomics:
                 continue

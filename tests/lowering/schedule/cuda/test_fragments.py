@@ -140,3 +140,21 @@ def test_a_tile_in_two_layouts_without_room_in_shared_memory(function, product, 
     # Shared memory of another architecture has room for the sums of columns.
     if function is column_sums:
         assert "__shared__" in kernel.compile(*tensors, target="cuda:sm_90").ir["cuda"]
+
+
+@emulated
+def test_a_grid_of_one_block_reduces_as_any_other():
+    def kernel(x, sums):
+        with T.Kernel(1, threads=64) as bx:
+            tile, own = T.alloc_shared((130, 32)), T.alloc_fragment((32,))
+            T.copy(x[bx, 0], tile)
+            T.reduce_sum(tile, own, dim=0)
+            T.copy(own, sums[0])
+
+    torch.manual_seed(0)
+    x, sums = torch.randn(130, 32), torch.zeros(32)
+    compiled = mt.jit(kernel, target="cuda:emulated").compile(x, sums)
+    compiled(x, sums)
+    torch.testing.assert_close(sums, x.sum(0), rtol=1e-5, atol=1e-5)
+    # No partial results of chunks of rows, which are for loops outside of tile kernels.
+    assert 64 * 32 not in shared_floats(compiled.ir["cuda"])
