@@ -1,12 +1,13 @@
 """Whole networks in all pipelines beside eager torch, ``torch.compile``, ONNX Runtime and OpenVINO: one row each.
 
-    python -m benchmarks.networks [--rows NAME …] [--threads N …] [--pipelines …] [--peers …]
+    python -m benchmarks.networks [--rows NAME …] [--threads N …] [--pipelines …] [--peers …] [--cpu]
 
 Candidates that are not installed are left out. Each row runs in a process of its own: seconds to export, compile and
 call first, the median time of a call of each candidate, and the largest difference to eager as a part of the largest
-number. All candidates are called in turn. The networks are plain torch (`examples/models`, `examples/generate`).
-A row is printed when it is done, and the table of all rows at the end. A candidate that fails, or that takes longer
-than `--limit` to compile, has its reason below its row; the others of the row go on.
+number. All candidates are called in turn. `--cpu` takes CPU time, for one thread on a machine that others use, too.
+The networks are plain torch (`examples/models`, `examples/generate`). A row is printed when it is done, and the table
+of all rows at the end. A candidate that fails, or that takes longer than `--limit` to compile, has its reason below its
+row; the others of the row go on.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ ROUNDS, SECONDS = 5, 1.0
 LIMIT = 120.0
 """Seconds that a candidate may take to export, compile and call first."""
 Call = Callable[[], Any]
+Clock = Callable[[], float]
 Made = tuple[nn.Module, tuple[torch.Tensor, ...]]
 
 
@@ -114,7 +116,12 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def measured(
-    make: Callable[[], Made], threads: int, pipelines: list[str], peers: list[str], limit: float
+    make: Callable[[], Made],
+    threads: int,
+    pipelines: list[str],
+    peers: list[str],
+    limit: float,
+    clock: Clock = time.perf_counter,
 ) -> dict[str, Any]:
     """Return seconds to compile, seconds of a call by candidate, differences, and why others have none."""
     torch.manual_seed(0)
@@ -135,7 +142,7 @@ def measured(
         for name, maker in makers.items():
             if name not in pipelines and name not in peers:
                 continue
-            started = time.perf_counter()
+            started = clock()
             try:
                 with limited(limit):
                     calls[name] = maker()
@@ -144,21 +151,27 @@ def measured(
                 calls.pop(name, None)
                 why[name] = (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
             else:
-                compiling[name] = time.perf_counter() - started
+                compiling[name] = clock() - started
         differences = {name: _difference(call(), calls["eager"]()) for name, call in calls.items()}
-        return {"seconds": _timed(calls), "compile": compiling, "differences": differences, "stats": stats, "why": why}
+        return {
+            "seconds": _timed(calls, clock),
+            "compile": compiling,
+            "differences": differences,
+            "stats": stats,
+            "why": why,
+        }
 
 
-def _timed(calls: dict[str, Call]) -> dict[str, float]:
+def _timed(calls: dict[str, Call], clock: Clock) -> dict[str, float]:
     """Return the median time of a call, of rounds in which each candidate is called in turn."""
     samples: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(ROUNDS):
         for name, call in calls.items():
             end = time.perf_counter() + SECONDS / ROUNDS
             while True:
-                started = time.perf_counter()
+                started = clock()
                 call()
-                samples[name].append(time.perf_counter() - started)
+                samples[name].append(clock() - started)
                 if samples[name][-1] + time.perf_counter() > end:
                     break
     return {name: statistics.median(times) for name, times in samples.items()}
@@ -235,7 +248,9 @@ def main() -> None:
     parser.add_argument("--pipelines", nargs="+", default=list(PIPELINES), choices=PIPELINES)
     parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=PEERS)
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for a candidate to compile")
+    parser.add_argument("--cpu", action="store_true", help="CPU time, where others use the machine, too")
     options = parser.parse_args()
+    clock = time.process_time if options.cpu else time.perf_counter
     import_everything()
     console = Console(width=200)
     longest = (len(options.pipelines) + len(options.peers) + 1) * options.limit
@@ -246,7 +261,7 @@ def main() -> None:
                 continue
             outcomes[name] = in_own_process(
                 lambda make=make, threads=threads: measured(
-                    make, threads, options.pipelines, options.peers, options.limit
+                    make, threads, options.pipelines, options.peers, options.limit, clock
                 ),
                 longest,
             )

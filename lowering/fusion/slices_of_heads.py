@@ -18,10 +18,9 @@ from mlirtri.lowering.mlir.reading import defined_by, static_integers
 
 @dataclass(frozen=True)
 class _Split:
-    """An axis that a reshape splits in several: the axis, and where its parts begin in the result."""
+    """An axis that a reshape splits in several."""
 
     axis: int
-    position: int
     parts: tuple[int, ...]
     """The sizes that the axis is split in."""
 
@@ -29,10 +28,14 @@ class _Split:
 def rewrite(module: ir.Module) -> None:
     """Split before slicing wherever a slice begins and ends between heads, in place."""
     for reshape in operations_named(module, "tensor.expand_shape"):
-        slice_ = defined_by(reshape.operands[0], "tensor.extract_slice")
-        split = _only_split(reshape)
-        if slice_ is not None and split is not None and _is_between_heads(slice_, split):
-            _split_first(reshape, slice_, split)
+        columns, split = reshape.operands[0], _only_split(reshape)
+        collapse = defined_by(columns, "tensor.collapse_shape")
+        slice_ = defined_by(columns if collapse is None else collapse.operands[0], "tensor.extract_slice")
+        if slice_ is None or split is None or len(slice_.operands) > 1:
+            continue
+        axis = _source_axis(slice_, list(columns.type.shape), split.axis)
+        if axis is not None and _is_between_heads(slice_, axis, split):
+            _split_first(reshape, slice_, axis, split)
 
 
 def _only_split(reshape: ir.Operation) -> _Split | None:
@@ -42,37 +45,48 @@ def _only_split(reshape: ir.Operation) -> _Split | None:
         return None
     groups = [[int(axis) for axis in ir.ArrayAttr(part)] for part in ir.ArrayAttr(reshape.attributes["reassociation"])]
     splits = [
-        _Split(axis, group[0], tuple(kind.shape[position] for position in group))
+        _Split(axis, tuple(kind.shape[position] for position in group))
         for axis, group in enumerate(groups)
         if len(group) > 1
     ]
     return splits[0] if len(splits) == 1 else None
 
 
-def _is_between_heads(slice_: ir.Operation, split: _Split) -> bool:
+def _source_axis(slice_: ir.Operation, shape: list[int], axis: int) -> int | None:
+    """Return the axis of a slice's source that is an axis of this shape: the slice's without some axes of size 1."""
+    kept: list[int] = []
+    for number, size in enumerate(static_integers(slice_, "static_sizes")):
+        if len(kept) < len(shape) and size == shape[len(kept)]:
+            kept.append(number)
+        elif size != 1:
+            return None
+    return kept[axis] if len(kept) == len(shape) else None
+
+
+def _is_between_heads(slice_: ir.Operation, axis: int, split: _Split) -> bool:
     """Return whether a slice of this axis begins and ends where the other parts of the split begin and end."""
-    source, result = slice_.operands[0].type, slice_.results[0].type
-    if len(slice_.operands) > 1 or source.rank != result.rank or not source.has_static_shape:
+    source = slice_.operands[0].type
+    if not source.has_static_shape or any(stride != 1 for stride in static_integers(slice_, "static_strides")):
         return False
-    offset, size = static_integers(slice_, "static_offsets")[split.axis], source.shape[split.axis]
-    head = prod(split.parts[1:])
-    is_plain = all(stride == 1 for stride in static_integers(slice_, "static_strides"))
-    return is_plain and head > 0 and offset % head == 0 and size % head == 0 and size > result.shape[split.axis]
+    head, is_part = prod(split.parts[1:]), prod(source.shape) > prod(slice_.results[0].type.shape)
+    offset = static_integers(slice_, "static_offsets")[axis]
+    return is_part and head > 0 and offset % head == 0 and source.shape[axis] % head == 0
 
 
-def _split_first(reshape: ir.Operation, slice_: ir.Operation, split: _Split) -> None:
-    source, kind = slice_.operands[0], reshape.results[0].type
-    head = prod(split.parts[1:])
+def _split_first(reshape: ir.Operation, slice_: ir.Operation, axis: int, split: _Split) -> None:
+    source, kind, others = slice_.operands[0], reshape.results[0].type, split.parts[1:]
+    head = prod(others)
 
-    def with_heads(sizes: list[int], first: int, others: tuple[int, ...]) -> list[int]:
-        return [*sizes[: split.axis], first, *others, *sizes[split.axis + 1 :]]
+    def with_heads(numbers: list[int], inner: tuple[int, ...]) -> list[int]:
+        return [*numbers[:axis], numbers[axis] // head, *inner, *numbers[axis + 1 :]]
 
-    sizes = list(source.type.shape)
-    whole = with_heads(sizes, sizes[split.axis] // head, split.parts[1:])
-    offsets = static_integers(slice_, "static_offsets")
-    starts = with_heads(offsets, offsets[split.axis] // head, (0,) * (len(split.parts) - 1))
+    whole = with_heads(list(source.type.shape), others)
+    starts = with_heads(static_integers(slice_, "static_offsets"), (0,) * len(others))
+    sizes = with_heads(static_integers(slice_, "static_sizes"), others)
+    first, last = list(range(axis)), list(range(axis + len(split.parts), len(whole)))
+    groups = [*([each] for each in first), [*range(axis, axis + len(split.parts))], *([each] for each in last)]
     with reshape.location, ir.InsertionPoint(reshape):
         wide = ir.RankedTensorType.get(whole, kind.element_type)
-        heads = tensor.expand_shape(wide, source, reshape.attributes["reassociation"], [], whole)
-        part = tensor.ExtractSliceOp(kind, heads, [], [], [], starts, list(kind.shape), [1] * kind.rank)
+        heads = tensor.expand_shape(wide, source, groups, [], whole)
+        part = tensor.ExtractSliceOp(kind, heads, [], [], [], starts, sizes, [1] * len(sizes))
     reshape.results[0].replace_all_uses_with(part.result)
