@@ -14,8 +14,14 @@ from mlirtri.testing.tools import failure
 FILE = Path(__file__).parents[3] / "lit_tests" / "fused" / "each_pass.mlir"
 REWRITES = re.findall(r'run_rewrite\(\s*"([\w-]+)"', Path(linalg_to_fused.__file__).read_text())
 PASSES = [each.name for each in (*linalg_to_fused.PREPARE, *linalg_to_fused.FUSE, *linalg_to_fused.TIDY)]
-ELSEWHERE = ("start-transposed-from-zero", "split-transposed-convolutions", "merge-products")
-"""Rewrites of convolutions with dilated images and of products with weights, which their own tests cover."""
+ELSEWHERE = (
+    "start-transposed-from-zero",
+    "split-transposed-convolutions",
+    "merge-products",
+    "hide-memory-spaces",
+    "memory-spaces",
+)
+"""Rewrites of convolutions with dilated images, of products with weights and of tiles, which their own tests cover."""
 
 
 @pytest.fixture
