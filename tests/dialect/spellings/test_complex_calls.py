@@ -7,6 +7,7 @@ import cmath
 import numpy as np
 import pytest
 import torch
+from combinations import in_turn
 from eager_builder import check, refused
 from spelling_calls import Case
 
@@ -128,8 +129,7 @@ def statistics(a):
 PROGRAMS = [arithmetic, functions, comparisons, reductions, made, moved, literals, statistics]
 
 
-@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(("program", "pipeline"), in_turn(PROGRAMS, ["linalg", "mlir"]))
 def test_programs(program, pipeline):
     agree(program, A, pipeline=pipeline)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from combinations import in_turn
 from tolerances import tolerance
 
 import mlirtri as mt
@@ -16,8 +17,9 @@ def factors(a, b):
             np.linalg.cholesky(spd))  # fmt: skip
 
 
-@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
-@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128", "int64"])
+@pytest.mark.parametrize(
+    ("dtype", "pipeline"), in_turn(["float64", "float32", "complex128", "int64"], ["linalg", "mlir"])
+)
 def test_linear_algebra(dtype, pipeline):
     rng = np.random.default_rng(3)
     a, b = (rng.uniform(-9, 9, (6, 6)) + 1j * rng.uniform(-9, 9, (6, 6)) for _ in range(2))

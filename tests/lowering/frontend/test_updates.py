@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from combinations import in_turn
 from numpy_kernel_checks import compare_results
 from program_runner import load
 
@@ -80,10 +81,9 @@ def program(statements: str, tmp_path) -> Any:
     return module.program
 
 
-@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
-@pytest.mark.parametrize("statements", STATEMENTS.values(), ids=STATEMENTS)
-def test_numpy_updates(statements, pipeline, tmp_path):
-    function = program(statements, tmp_path)
+@pytest.mark.parametrize(("name", "pipeline"), in_turn(STATEMENTS, ["linalg", "mlir"]))
+def test_numpy_updates(name, pipeline, tmp_path):
+    function = program(STATEMENTS[name], tmp_path)
     plain, ours = ([SQUARE.copy(), VECTOR.copy(), MASK.copy(), POSITIONS.copy()] for _ in range(2))
     expected = function(*plain)
     found = mt.jit(function, pipeline=pipeline)(*ours)
