@@ -63,7 +63,7 @@ class _Loops:
     """Looks for loops with updates, from the outermost on."""
 
     scalars: set[Any]
-    """Numbers that loops carry: sums of floats in them are not atomic, which would lose digits."""
+    """Numbers that loops carry: no updates of theirs are atomic, for which all threads would wait."""
     in_block: bool
 
     def visit(self, statement: Stmt, around: Ranges) -> Any:
@@ -75,12 +75,9 @@ class _Loops:
         if is_declared or not self.in_block:
             updates = _Updates(is_declared, is_declared and not self.in_block)
             body = _updated([statement], around, updates)
-            if body is not None and not any(map(self._loses_digits, updates.stores)):
+            if body is not None and not any(store.buffer in self.scalars for store in updates.stores):
                 return marked(with_body(statement, body))
         return with_body(statement, self.visit(statement.body, (*around, range_of(statement, {}))))
-
-    def _loses_digits(self, store: Stmt) -> bool:
-        return store.buffer in self.scalars and "int" not in str(store.buffer.dtype)
 
 
 def _updated(loops: Sequence[Any], around: Ranges, updates: _Updates) -> Any:

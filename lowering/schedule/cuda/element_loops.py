@@ -240,7 +240,7 @@ def _row_blocks(loop: Stmt, guards: tuple[Any, ...]) -> Any:
     """Return the launch of a parallel loop over rows, with a block for each long one; None for others."""
     thread, block, step = (tirx.Var(name, "int64") for name in ("thread", "block", "step"))
     rows = divided_row(loop) if _is_counted(loop) and len(_nest(loop)[0]) == 1 else None
-    if rows is None or not _is_of_host(rows[1]):
+    if rows is None or not _is_of_host(rows[1]) or depends_on(rows[1], [loop.loop_var]):
         return None
     body, length = rows
     count = _size(loop.extent)

@@ -25,7 +25,7 @@ def test_element_examples(name):
         np.testing.assert_allclose(got, want, rtol=max(example.tolerance, 1e-4), atol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["edit_distance", "knapsack"])
+@pytest.mark.parametrize("name", ["edit_distance", "knapsack", "kmeans_step"])
 def test_numpy_kernels(name):
     # Arrays of the host lie side by side here: one in front of another must not be taken for a part of it.
     case = KERNELS[name]
