@@ -38,7 +38,8 @@ HEAD = """# Models
 Architectures from their libraries' configurations, tiny and with random weights, through `mt.from_torch` on a CPU.
 `python -m benchmarks.models` runs them, and `--write` writes this page. A number is the largest difference to eager
 torch, as a part of the largest number of the results. What is refused or late has its reason below. What
-`torch.export` refuses is not counted. Models of `benchmarks/model_list.py` that the page lacks were not run yet.
+`torch.export` refuses is not counted. Models of `benchmarks/model_list.py` that the page lacks were not run yet. Rows
+stay until their models are run again, so kernels and seconds (of CPU time) may be those of an earlier version.
 
 """
 
