@@ -227,7 +227,7 @@ def matrix_rank(A, tol=None, hermitian=False, *, rtol=None):
     if tol is None:
         default = np.finfo(values.dtype).eps * max(A.shape[0], A.shape[1])
         limit = np.max(values) * (default if rtol is None else rtol)
-    return np.count_nonzero(values > limit)
+    return np.count_nonzero(values > limit)  # type: ignore[operator]
 
 
 def torch_matrix_rank(A, *, atol=None, rtol=None, hermitian=False):

@@ -101,7 +101,7 @@ def tensor_split(input: Tensor, tensor_indices_or_sections: Any = None, dim: int
     lengths = torch.clamp(torch.cat([ends, ends.new_full((1,), size)]) - starts, min=0)
     parts, iota = [], torch.arange(size, device=input.device)
     for part in range(starts.shape[0]):
-        length = lengths[part].item()
+        length: Any = lengths[part].item()
         torch._check(length >= 0)
         torch._check(length <= size)
         moved = input.index_select(dim, torch.clamp(iota + starts[part], max=size - 1))
