@@ -72,7 +72,7 @@ def section() -> str:
         "Samples of torch's own operator database (torch 2.13, about 680 operators, 12 dtypes), drawn at random and",
         "compared with eager: a sample is right if structure, dtypes and shapes are eager's, and numbers are within",
         "the default tolerances of `torch.testing.assert_close`. In the last two rows eager is farther off in all",
-        "seven that are outside. Six others of the fourth row were wrong when first run, and are right after a repair.\n",
+        "seven that are outside. Six others of the fourth row were wrong when first run; they were mended.\n",
         "| samples | number | right | refused | outside of the tolerance |",
         "|---|---|---|---|---|",
         *(measurement.row for measurement in MEASUREMENTS),
