@@ -14,6 +14,7 @@ from typing import Any
 from mlirtri.errors import CodegenError, KernelError
 from mlirtri.lowering.codegen.build_pipeline import BUILD_PIPELINE, LOWERED_PIPELINE
 from mlirtri.lowering.codegen.passes.argument_checks import with_few_checks, with_separate_result
+from mlirtri.lowering.codegen.passes.exact_doubles import with_literals, with_marked_doubles
 from mlirtri.lowering.codegen.passes.host_functions import in_even_tasks, on_stack, without_alignment
 from mlirtri.lowering.codegen.passes.source_locations import with_spans
 from mlirtri.lowering.codegen.passes.streaming_stores import with_streaming_stores
@@ -150,8 +151,9 @@ def device_module(functions: Iterable[Named], target: Target) -> IRModule:
 
 def source_of(device: IRModule, target: Target) -> str:
     """Return the CUDA source of device functions."""
+    marked = IRModule({name: with_marked_doubles(function) for name, function in device.functions_items()})
     with without_code():
-        text = tvm.get_global_func("target.build.cuda")(device, target).inspect_source()
+        text = with_literals(tvm.get_global_func("target.build.cuda")(marked, target).inspect_source())
     # TVM prints infinities and NaN of 16-bit floats by names that no header defines.
     text = re.sub(r"\binff\b", "__int_as_float(0x7f800000)", text)
     return re.sub(r"\bnanf\b(?!\()", "__int_as_float(0x7fc00000)", text)

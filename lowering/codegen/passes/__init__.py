@@ -8,6 +8,7 @@
 - `source_locations.py`: before them: lines for the assembly; after them: `#line` in CUDA source.
 - `arithmetic.py`: within them: no fused multiply-add where the source rounds twice, indices narrowed without overflow,
   integers that wrap.
+- `exact_doubles.py`: before and after CUDA source is printed: float64 constants to the last bit.
 - `streaming_stores.py`: after them: stores that bypass the caches.
 
 Only `codegen` imports it.
