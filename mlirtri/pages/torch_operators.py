@@ -52,7 +52,7 @@ NOT_COMPARED = (
 )  # fmt: skip
 
 REFUSED = (
-    ("a dtype that NumPy or torch-mlir lacks", "`chalf` (complex numbers of two float16), uint16, uint64, and "
+    ("a dtype that NumPy or torch-mlir lacks", "`chalf` and all 123 operators on complex32, uint16, uint64, and "
      "`hash_tensor`, which gives uint64"),
     ("no algorithm here", "`linalg.ldl_…`, `linalg.eig`, `linalg.eigvals`, "
      "`…linear_cross_entropy` in chunks"),

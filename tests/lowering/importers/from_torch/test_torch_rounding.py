@@ -89,3 +89,14 @@ def test_scans_of_exponentials_do_not_overflow():
         return torch.logcumsumexp(x, 1), torch.logcumsumexp(x[:2], 0), torch.logcumsumexp(x.half(), -1), narrow
 
     check(mt.from_torch(Program(whole), (x,)).compile(pipeline="mlir")(x), whole(x), 2)
+
+
+@pytest.mark.parametrize("kind", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_products_of_8_bit_floats_that_are_too_large(kind):
+    def product(x, y, scale):
+        return torch._scaled_mm(x, y, scale, scale, out_dtype=kind).float()
+
+    x = torch.full((16, 16), 200.0).to(torch.float8_e4m3fn)
+    y = (torch.eye(16) * 300 - 20).to(torch.float8_e4m3fn).t()
+    arguments = x, y, torch.tensor(1.0)
+    torch.testing.assert_close(mt.from_torch(product, arguments).compile()(*arguments), product(*arguments))

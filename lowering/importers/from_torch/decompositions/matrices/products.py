@@ -43,7 +43,11 @@ def scaled_mm(
         return NotImplemented
     product = torch.mm(x.float(), y.float()) * x_scale * y_scale
     product = product if bias is None else product + bias.float()
-    return product.to(out_dtype or x.dtype)
+    kind = out_dtype or x.dtype
+    if kind == torch.float8_e4m3fn:
+        # This dtype has no infinities: eager saturates.
+        product = torch.clamp(product, -torch.finfo(kind).max, torch.finfo(kind).max)
+    return product.to(kind)
 
 
 @decomposes(aten.conv_tbc.default)
