@@ -7,6 +7,7 @@ import pytest
 
 import mlirtri as mt
 
+
 def factors(x):
     return (x * 0.1, x * 3.141592653589793, x * 1e-10, x * 1e300, x * -1e-07, x * (1 / 3), x * 1e-20, x * 2.0**-53,
             x * -5e-324, x * (1e-15 / 3), x * 1.0000000000000002, x + np.inf)  # fmt: skip
