@@ -15,6 +15,12 @@ from combinations import in_turn
 
 import mlirtri as mt
 
+
+def shown(value):
+    """The name of a function, which is the same in each process; the text of anything else."""
+    return getattr(value, "__name__", str(value))
+
+
 NEAR = {torch.float32: 2e-5, torch.float16: 1e-2, torch.bfloat16: 6e-2}
 
 
@@ -60,7 +66,7 @@ PRECISIONS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("function", "precision"), in_turn(NETWORKS, PRECISIONS, of=4), ids=str)
+@pytest.mark.parametrize(("function", "precision"), in_turn(NETWORKS, PRECISIONS, of=4), ids=shown)
 def test_networks_match_torch(function, precision):
     pipeline, dtype = precision
     arguments = tensors(function, dtype)
@@ -77,7 +83,7 @@ def test_networks_match_torch(function, precision):
         [perceptron, causal, norm],
         [("linalg", torch.float32), ("linalg", torch.float16), ("relax", torch.float16)],
     ),
-    ids=str,
+    ids=shown,
 )
 def test_cuda_sources_compile(tmp_path, function, precision):
     pipeline, dtype = precision
