@@ -75,7 +75,8 @@ def _direction(
 ) -> tuple[Tensor, States]:
     bias, own_bias = weights[2:] or (None, None)
     products = F.linear(x, weights[0], bias)
-    fixed = (products, weights[1], *(() if own_bias is None else (own_bias,)))
+    # Transposed once, and not at each step.
+    fixed = (products, weights[1].mT.contiguous(), *(() if own_bias is None else (own_bias,)))
     count = len(initial)
 
     def condition(number: Tensor, *rest: Tensor) -> Tensor:
@@ -87,9 +88,10 @@ def _direction(
         position: Any = (length - 1 - number if is_reversed else number).item()
         torch._check(position >= 0)
         torch._check(position < length)
-        of_output = F.linear(states[0], weight, *biases)
+        of_output = sum(biases, states[0] @ weight)
         states = step(torch.select(products, 0, position), of_output, states)
-        return number + 1, torch.select_scatter(outputs, states[0], 0, position), *states
+        written = torch.slice_scatter(outputs, states[0].unsqueeze(0), 0, position, position + 1)
+        return number + 1, written, *states
 
     start = torch.zeros((), dtype=torch.int64, device=x.device)
     outputs = x.new_zeros((x.shape[0], *initial[0].shape))
