@@ -10,7 +10,13 @@ from onnx import NodeProto
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.layers import static_shape
 from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Rewrite, Values, attribute_of, operand
-from mlirtri.lowering.importers.from_onnx.sequences import Lengths, check_steps, lstm_steps
+from mlirtri.lowering.importers.from_onnx.sequences import (
+    Lengths,
+    check_steps,
+    gru_steps,
+    has_default_cells,
+    lstm_steps,
+)
 
 
 def _lengths(node: NodeProto, values: Values) -> str:
@@ -52,7 +58,8 @@ def _recurrence(node: NodeProto, values: Values) -> list[NodeProto]:
     has_holes = node.op_type == "LSTM" and bool(operand(node, 7))
     direction = attribute_of(node, "direction", b"forward")
     is_lowered = direction == b"forward" or (node.op_type == "LSTM" and direction == b"bidirectional")
-    if is_lowered and not lengths and not has_holes:
+    # torch-mlir multiplies each input by itself, and transposes the weights at each step.
+    if is_lowered and not lengths and not has_holes and not _has_plain_steps(node, values):
         return [_without_lengths(node)]
     if attribute_of(node, "layout", 0) or attribute_of(node, "activation_alpha", None):
         kind = "a backward" if not is_lowered else "with peepholes a" if has_holes else "over several lengths a"
@@ -69,6 +76,13 @@ def _recurrence(node: NodeProto, values: Values) -> list[NodeProto]:
     return layer.add.nodes
 
 
+def _has_plain_steps(node: NodeProto, values: Values) -> bool:
+    """Return whether a layer is written as one product of all inputs and a loop over steps."""
+    is_odd = attribute_of(node, "layout", 0) or attribute_of(node, "activation_alpha", None)
+    is_static = values.shape(node.input[0]) is not None and values.shape(node.input[2]) is not None
+    return node.op_type in ("LSTM", "GRU") and is_static and not is_odd and has_default_cells(node)
+
+
 class _Layer:
     """Builds the directions of a layer, each run forward."""
 
@@ -79,7 +93,9 @@ class _Layer:
         self.lengths = Lengths(self.add, lengths, self.shape[0]) if lengths else None
         self.attributes = {name: value for name in _SHARED if (value := attribute_of(node, name, None)) is not None}
         reads_cells = bool(lengths) and len(node.output) > 2 and bool(node.output[2])
-        self.has_steps = node.op_type == "LSTM" and (bool(operand(node, 7)) or reads_cells)
+        self.has_steps = _has_plain_steps(node, values) or (
+            node.op_type == "LSTM" and (bool(operand(node, 7)) or reads_cells)
+        )
         if self.has_steps:
             check_steps(node)
 
@@ -103,9 +119,12 @@ class _Layer:
         activations, states = _PARTS[self.node.op_type]
         initial = [name or self._zeros((1, self.shape[1], self.hidden)) for name in parts[4 : 4 + states]]
         if self.has_steps:
-            weights = [*parts[:3], parts[6]]
-            shape = [*self.shape[:2], self.hidden]
-            every = lstm_steps(self.add, source, weights, initial, shape, self.values.element(self.node.input[0]))
+            shape, kind = [*self.shape[:2], self.hidden], self.values.element(self.node.input[0])
+            if self.node.op_type == "LSTM":
+                every = lstm_steps(self.add, source, [*parts[:3], parts[6]], initial, shape, kind)
+            else:
+                is_linear = bool(attribute_of(self.node, "linear_before_reset", 0))
+                every = gru_steps(self.add, source, parts[:3], initial, shape, kind, is_linear)
             return [every[0], *(self._final(*pair) for pair in zip(every, initial, strict=True))]
         attributes, chosen = dict(self.attributes), attribute_of(self.node, "activations", None)
         if chosen is not None:

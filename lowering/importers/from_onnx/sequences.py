@@ -7,6 +7,7 @@ reversed within its length.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +16,9 @@ from onnx import NodeProto, helper
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.loops import for_loop
 from mlirtri.lowering.importers.from_onnx.nodes import Nodes, attribute_of
-from mlirtri.lowering.importers.from_onnx.unroll import LARGEST
 
+MIN_STEPS = 4
+"""With fewer steps they are written out, so that they fuse with what is around them."""
 _DEFAULT = [b"Sigmoid", b"Tanh", b"Tanh"]
 
 
@@ -58,11 +60,17 @@ class Lengths:
         return self.add("Reshape", value, self.add.constant(np.array(shape)))
 
 
+def has_default_cells(node: NodeProto) -> bool:
+    """Return whether `lstm_steps` computes the cells of an LSTM, and `gru_steps` those of a GRU."""
+    default = _DEFAULT if node.op_type == "LSTM" else _DEFAULT[:2]
+    chosen = attribute_of(node, "activations", None) or default
+    is_default = all(name == default[number % len(default)] for number, name in enumerate(chosen))
+    return is_default and not attribute_of(node, "clip", 0.0) and not attribute_of(node, "input_forget", 0)
+
+
 def check_steps(node: NodeProto) -> None:
     """Raise `UnsupportedOperationError` for an LSTM that `lstm_steps` does not compute."""
-    chosen = attribute_of(node, "activations", None) or _DEFAULT
-    is_plain = all(name == _DEFAULT[number % 3] for number, name in enumerate(chosen))
-    if not is_plain or attribute_of(node, "clip", 0.0) or attribute_of(node, "input_forget", 0):
+    if not has_default_cells(node):
         raise UnsupportedOperationError(
             f"node {node.name!r} is an LSTM with peepholes or lengths and with other activations, clipped, or with "
             "coupled gates",
@@ -70,56 +78,115 @@ def check_steps(node: NodeProto) -> None:
         )
 
 
-def lstm_steps(
-    add: Nodes, source: str, parts: list[str], initial: list[str], shape: list[int], kind: int
-) -> tuple[str, str]:
+def lstm_steps(add: Nodes, source: str, parts: list[str], initial: list[str], shape: list[int], kind: int) -> list[str]:
     """Return the hidden and cell states of every step, (length, 1, batch, hidden), of one direction.
 
     `parts` are the weights, recurrent weights, bias and peepholes of the direction, the last two maybe empty; `shape`
-    is (length, batch, hidden) of elements of type `kind`. More than `LARGEST` steps are a loop.
+    is (length, batch, hidden) of elements of type `kind`. `MIN_STEPS` and more steps are a loop.
     """
     weights, recurrent, bias, peepholes = parts
-    length, batch, hidden = shape
-    zero = add.constant(np.array([0]))
-    columns = [add("Transpose", add("Squeeze", name, zero), perm=[1, 0]) for name in (weights, recurrent)]
-    products = add("MatMul", source, columns[0])
+    hidden = shape[-1]
+    products = add("MatMul", source, _columns(add, weights))
     if bias:
-        halves = add.several("Split", bias, add.constant(np.full(2, 4 * hidden)), count=2, part="bias", axis=-1)
-        products = add("Add", products, add("Add", *halves))
-    holes = []
-    if peepholes:
-        holes = add.several("Split", peepholes, add.constant(np.full(3, hidden)), count=3, part="holes", axis=-1)
-    cell = _Cell(products, columns[1], holes, hidden)
-    begin = [add("Squeeze", name, zero) for name in initial]
-    if length <= LARGEST:
-        return _unrolled(add, cell, begin, length)
-    empty = add.constant(np.zeros(shape, helper.tensor_dtype_to_np_dtype(kind)))
+        products = add("Add", products, add("Add", *_parted(add, bias, 2, 4 * hidden, "bias")))
+    holes = _parted(add, peepholes, 3, hidden, "holes") if peepholes else []
+    cell = _Cell(products, _columns(add, recurrent), holes, hidden)
+    return _every_state(add, cell.step, initial, shape, kind)
 
-    def step(inner: Nodes, index: str, state: str, cells: str, *buffers: str) -> list[str]:
-        values = cell.step(inner, index, state, cells)
+
+def gru_steps(
+    add: Nodes, source: str, parts: list[str], initial: list[str], shape: list[int], kind: int, is_linear: bool
+) -> list[str]:
+    """Return the states of every step of one direction of a GRU, as `lstm_steps`; `is_linear` resets behind products.
+
+    Source: the ONNX operator specification, GRU-22.
+    """
+    weights, recurrent, bias = parts
+    hidden = shape[-1]
+    products, columns = add("MatMul", source, _columns(add, weights)), _columns(add, recurrent)
+    own_bias = ""
+    if bias:
+        input_bias, own_bias = _parted(add, bias, 2, 3 * hidden, "bias")
+        products = add("Add", products, input_bias)
+    gates, new = add.several("Split", columns, add.constant(np.array([2 * hidden, hidden])), count=2, axis=1,
+                             part="columns")  # fmt: skip
+
+    def linear(inner: Nodes, state: str) -> tuple[str, str, str]:
+        product = inner("MatMul", state, columns)
+        product = inner("Add", product, own_bias) if own_bias else product
+        update, reset, value = _parted(inner, product, 3, hidden, "own")
+        return update, reset, value
+
+    def step(inner: Nodes, index: str, state: str) -> list[str]:
+        update_input, reset_input, value_input = _parted(
+            inner, inner("Gather", products, index, axis=0), 3, hidden, "given"
+        )
+        if is_linear:
+            update, reset, value = linear(inner, state)
+            reset = inner("Sigmoid", inner("Add", reset_input, reset))
+            value = inner("Mul", reset, value)
+        else:
+            product = inner("MatMul", state, gates)
+            if own_bias:
+                sizes = inner.constant(np.array([2 * hidden, hidden]))
+                gate_bias, value_bias = inner.several("Split", own_bias, sizes, count=2, axis=-1, part="own_bias")
+                product = inner("Add", product, gate_bias)
+            update, reset = _parted(inner, product, 2, hidden, "own")
+            reset = inner("Sigmoid", inner("Add", reset_input, reset))
+            value = inner("MatMul", inner("Mul", reset, state), new)
+            value = inner("Add", value, value_bias) if own_bias else value
+        update = inner("Sigmoid", inner("Add", update_input, update))
+        value = inner("Tanh", inner("Add", value_input, value))
+        kept = inner("Mul", update, inner("Sub", state, value))
+        return [inner("Add", value, kept)]
+
+    return _every_state(add, step, initial, shape, kind)
+
+
+def _columns(add: Nodes, weights: str) -> str:
+    """Return the weights of one direction, transposed."""
+    return add("Transpose", add("Squeeze", weights, add.constant(np.array([0]))), perm=[1, 0])
+
+
+def _parted(add: Nodes, value: str, count: int, size: int, part: str) -> list[str]:
+    """Return parts of `size` elements of the last axis."""
+    return list(add.several("Split", value, add.constant(np.full(count, size)), count=count, part=part, axis=-1))
+
+
+def _every_state(
+    add: Nodes, step: Callable[..., list[str]], initial: list[str], shape: list[int], kind: int
+) -> list[str]:
+    """Return each kind of state behind every step; `step` takes a builder, an index, and the states before."""
+    length = shape[0]
+    begin = [add("Squeeze", name, add.constant(np.array([0]))) for name in initial]
+    if length < MIN_STEPS:
+        return _unrolled(add, step, begin, length)
+    empty = add.constant(np.zeros(shape, helper.tensor_dtype_to_np_dtype(kind)))
+    count = len(begin)
+
+    def body(inner: Nodes, index: str, *carried: str) -> list[str]:
+        values = step(inner, index, *carried[:count])
         row, first = inner("Reshape", index, inner.constant(np.array([1, 1]))), inner.constant(np.array([0]))
         rows = [
             inner("ScatterND", buffer, row, inner("Unsqueeze", value, first))
-            for buffer, value in zip(buffers, values, strict=True)
+            for buffer, value in zip(carried[count:], values, strict=True)
         ]
         return [*values, *rows]
 
-    kinds = [(kind, [batch, hidden])] * 2 + [(kind, shape)] * 2
-    *_, states, cells = for_loop(add, length, [*begin, empty, empty], kinds, step)
-    axis = add.constant(np.array([1]))
-    return add("Unsqueeze", states, axis), add("Unsqueeze", cells, axis)
+    kinds = [(kind, shape[1:])] * count + [(kind, shape)] * count
+    every = for_loop(add, length, [*begin, *[empty] * count], kinds, body)[-count:]
+    return [add("Unsqueeze", states, add.constant(np.array([1]))) for states in every]
 
 
-def _unrolled(add: Nodes, cell: _Cell, begin: list[str], length: int) -> tuple[str, str]:
+def _unrolled(add: Nodes, step: Callable[..., list[str]], begin: list[str], length: int) -> list[str]:
     steps = [begin]
     for number in range(length):
-        steps.append(cell.step(add, add.constant(np.array(number)), *steps[-1]))
+        steps.append(step(add, add.constant(np.array(number)), *steps[-1]))
     axes = add.constant(np.array([0, 1]))
-    states, cells = (
+    return [
         add("Concat", *[add("Unsqueeze", name, axes) for name in names], axis=0)
         for names in zip(*steps[1:], strict=True)
-    )
-    return states, cells
+    ]
 
 
 @dataclass(frozen=True)

@@ -66,10 +66,30 @@ CASES = [
 @pytest.mark.parametrize(("layer", "direction", "results"), CASES)
 def test_steps_past_a_sequence_are_zero_and_states_are_those_at_its_length(layer, direction, results):
     count, outputs = (2 if direction == "bidirectional" else 1), ["y", "h", "c"][:results]
-    inputs = operands(layer, 4, 4, count, lengths=[2, 4, 0, 1])
+    inputs = operands(layer, 3, 4, count, lengths=[2, 3, 0, 1])
     model = model_of([node_of(layer, inputs, outputs, direction)], inputs, None, tuple(outputs))
     expected = sequence_by_sequence(layer, inputs, direction)[:results]
     for one, other in zip(ReferenceEvaluator(rewritten(model)).run(None, inputs), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("layer", "attributes"), [("GRU", {}), ("GRU", {"linear_before_reset": 1}), ("LSTM", {})])
+def test_layers_are_loops_over_products_made_before(layer, attributes):
+    inputs, outputs = operands(layer, 5, 2, 1), ("y", "h", "c")[: 2 + (layer == "LSTM")]
+    model = model_of([node_of(layer, inputs, list(outputs), **attributes)], inputs, None, outputs)
+    check(model, inputs, "mlir")
+    [loop] = [node for node in rewritten(model).graph.node if node.op_type == "Loop"]
+    [body] = [attribute.g for attribute in loop.attribute if attribute.name == "body"]
+    products = sum(node.op_type == "MatMul" for node in body.node)
+    assert products == (2 if layer == "GRU" and not attributes else 1)
+    assert not any(node.op_type == "Transpose" for node in body.node)
+
+
+def test_lengths_of_a_loop():
+    inputs = operands("GRU", 5, 4, 1, lengths=[2, 5, 0, 1])
+    model = model_of([node_of("GRU", inputs, ["y", "h"], "reverse")], inputs, None, ("y", "h"))
+    found = mt.from_onnx(model).compile(pipeline="mlir")(*inputs.values())
+    for one, other in zip(found, sequence_by_sequence("GRU", inputs, "reverse"), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
