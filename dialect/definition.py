@@ -19,7 +19,7 @@ from mlirtri.dialect.bindings.mlir import define_dialects, ext, find_dialects_in
 from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.ops.table import TABLE, dialect_ops
-from mlirtri.errors import KernelError
+from mlirtri.errors import KernelError, UnsupportedOperationError
 
 IRDL_FILE = Path(__file__).with_name("tri.irdl.mlir")
 
@@ -35,8 +35,12 @@ def type_of(value_type: ir.Type) -> TensorType:
 
 
 def op_of(operation: ir.Operation) -> Op:
-    """Return the row of the op table for a `tri` operation."""
-    return TABLE[operation.name.removeprefix("tri.")]
+    """Return the row of the op table for a `tri` operation; raises `UnsupportedOperationError` for any other."""
+    op = TABLE.get(operation.name.removeprefix("tri."))
+    if op is None:
+        message = f"{operation.name} is not an operation of the tri dialect"
+        raise UnsupportedOperationError(message, help="stage tri has operations of tri, func and scf")
+    return op
 
 
 def mlir_type(tensor_type: TensorType) -> ir.Type:

@@ -7,12 +7,14 @@ rule as the body; the next stage fuses them. Imperative functions are lowered by
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import all_operations, func, ir
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.ops.arrays import LOOPS
 from mlirtri.dialect.ops.op import Op
+from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import TILE_KERNEL, CompileContext
 from mlirtri.lowering.external.calls import declaration_of, is_declaration, refuse_beside_loops, without_signs
 from mlirtri.lowering.linalg import arrays, indexing, products, reductions, windows  # noqa: F401 - they hold rules
@@ -65,9 +67,19 @@ def translate(source: ir.Module) -> ir.Module:
         for function in source.body.operations:
             if is_declaration(function):
                 without_signs(function, tensor_type)
-            else:
-                fill(function, _declared(function))
+                continue
+            with errors_at(function.operation):
+                _require_body(function)
+                declared = _declared(function)
+            fill(function, declared)
     return result
+
+
+def _require_body(function: Any) -> None:
+    if function.operation.name != "func.func":
+        raise UnsupportedOperationError(f"a module of stage tri has functions, not {function.operation.name}")
+    if not len(function.regions[0].blocks):
+        raise UnsupportedOperationError(f"the function @{function.name.value} has no body")
 
 
 def has_control(source: ir.Module) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -79,6 +80,10 @@ def update_checks(paths: tuple[Path, ...], jobs: int, check: bool, keep: str | N
     from mlirtri.testing.environment import Machine
     from mlirtri.testing.run_lines import lit_files
 
+    try:
+        re.compile(keep or "")
+    except re.error as error:
+        raise click.BadParameter(f"{keep!r} is not a regular expression: {error}", param_hint="--filter") from None
     machine = Machine.here()
     files = [file for path in paths for file in lit_files(path)]
 

@@ -59,7 +59,8 @@ def run_command(arguments: list[str]) -> int:
         return 1
     except OSError as problem:
         if problem.filename is not None:
-            raise
+            print(f"{problem.filename}: {problem.strerror or problem}", file=sys.stderr)
+            return 1
         # Only standard output has no name: the disk that it goes to is full.
         print(f"the output could not be written: {problem.strerror or problem}", file=sys.stderr)
         _close_stdout()

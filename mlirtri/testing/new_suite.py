@@ -39,7 +39,7 @@ func.func @twice(%a: f32, %b: f32) -> (f32, f32) {
 ERROR = """# A mistake is reported on its line; errors go to stderr.
 # RUN: not mlirtri emit %s 2>&1 | FileCheck %s
 
-# CHECK: error.py:[[@LINE+7]]:12: error: shapes (4,) and (3,) do not broadcast together
+# CHECK: error.py:[[# @LINE + 7]]:12: error: shapes (4,) and (3,) do not broadcast together
 import mlirtri as mt
 
 
