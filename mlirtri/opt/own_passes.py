@@ -80,7 +80,7 @@ REWRITES = {
     "hide-memory-spaces": OwnPass(
         "mlirtri.lowering.mlir.memory_spaces", "hide", "attributes of tiles go, which their locations keep"
     ),
-    "memory-spaces": OwnPass("mlirtri.lowering.mlir.memory_spaces", "note", "tiles have the attributes that their locations keep"),
+    "memory-spaces": OwnPass("mlirtri.lowering.mlir.memory_spaces", "note", "tiles have them again"),
     "drop-unread-results": OwnPass("mlirtri.lowering.bridge.unread_results", "rewrite", "unread results go"),
     "insert-into-latest": OwnPass(f"{_BUFFERIZE}.destinations", "insert_into_latest", "slices go into the latest"),
     "splats-to-fills": OwnPass(f"{_BUFFERIZE}.reuse", "splats_to_fills", "constants of one value become fills"),
