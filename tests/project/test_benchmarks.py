@@ -108,7 +108,7 @@ def test_new_processes_are_measured_beside_each_peer(capsys, monkeypatch):
 
     programs = []
     monkeypatch.setattr(latency, "_process", lambda program, *_: programs.append(program) or 1.0)
-    latency.print_processes(["numba", "torch", "compile"])
+    latency.print_processes(["numba", "torch", "compile"], "cpu")
     printed = capsys.readouterr().out
     for row in (
         "import torch",
