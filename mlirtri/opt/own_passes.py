@@ -88,6 +88,7 @@ REWRITES = {
         f"{_BUFFERIZE}.reuse", "constant_bodies_to_fills", "bodies that yield a constant become fills"
     ),
     "fill-at-use": OwnPass(f"{_BUFFERIZE}.destinations", "fill_at_use", "fills stand where they are used"),
+    "one-empty-per-loop": OwnPass(f"{_BUFFERIZE}.reuse", "one_empty_per_loop", "loops share no empty tensor"),
     "one-fill-per-use": OwnPass(f"{_BUFFERIZE}.reuse", "one_fill_per_use", "each use has a fill of its own"),
     "concat-to-slices": OwnPass(f"{_BUFFERIZE}.reuse", "concat_to_slices", "concatenations become insertions"),
     "elementwise-in-place": OwnPass(

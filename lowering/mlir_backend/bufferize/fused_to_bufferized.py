@@ -84,6 +84,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         if has_tiles:
             run_rewrite("hide-memory-spaces", memory_spaces.hide, module, context)
         note_signature(module)
+        run_rewrite("one-empty-per-loop", reuse.one_empty_per_loop, module, context)
         if imperative:
             run_rewrite("insert-into-latest", destinations.insert_into_latest, module, context)
             run_rewrite("splats-to-fills", reuse.splats_to_fills, module, context)

@@ -56,6 +56,13 @@ def one_fill_per_use(module: ir.Module) -> None:
             _clone_for(generic, [use for use in uses if use.owner.name.startswith("scf.")][len(uses) == 1 :])
 
 
+def one_empty_per_loop(module: ir.Module) -> None:
+    """Duplicate empty tensors that several loop-carried values start from: upstream would give these one buffer."""
+    for empty in operations_named(module, "tensor.empty"):
+        uses = list(empty.results[0].uses)
+        _clone_for(empty, [use for use in uses if use.owner.name.startswith("scf.")][len(uses) == 1 :])
+
+
 def _clone_for(operation: ir.Operation, uses: list[ir.OpOperand]) -> None:
     for use in uses:
         with ir.InsertionPoint(use.owner):

@@ -75,3 +75,17 @@ def test_pythons_sum_wraps_around_in_the_dtype_of_the_elements(x):
     for mine, other in zip(mt.jit(summed, pipeline="mlir")(x), summed(x), strict=True):
         assert type(mine) is type(other)
         assert mine == other
+
+
+def ordered(x):
+    values, first, inverse = np.unique(x, return_index=True, return_inverse=True)
+    order = np.argsort(x, kind="stable")
+    return order, np.argsort(order), values, first, inverse, np.sort(x)
+
+
+@pytest.mark.parametrize(("dtype", "pipeline"), [("int64", "linalg"), ("uint64", "mlir"), ("float64", "mlir")])
+def test_more_elements_than_a_block_are_sorted_beside_their_positions(dtype, pipeline):
+    # Keys of the dtype of positions once shared their memory.
+    x = (np.random.default_rng(7).permutation(99)[:67] % 40).astype(dtype)
+    for mine, other in zip(mt.jit(ordered, pipeline=pipeline)(x), ordered(x), strict=True):
+        np.testing.assert_array_equal(mine, other)

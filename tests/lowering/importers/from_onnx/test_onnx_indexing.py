@@ -65,7 +65,8 @@ def test_recurrent_layers_run_backward_on_reversed_inputs(layer, gates, states, 
     if (layer, direction) == ("LSTM", "bidirectional"):
         pytest.skip("torch-mlir's own")
     count, width, hidden = (2 if direction == "bidirectional" else 1), 2, 3
-    x, outputs = random(5, 2, width), ["y", "h", "c"][: 1 + states]
+    # Few steps are written out, which the reference runs.
+    x, outputs = random(3, 2, width), ["y", "h", "c"][: 1 + states]
     weights = {"w": random(count, gates * hidden, width), "r": random(count, gates * hidden, hidden)}
     weights |= {"b": random(count, 2 * gates * hidden), "h0": random(count, 2, hidden), "c0": random(count, 2, hidden)}
     names = ["w", "r", "b", "", "h0", "c0"][: 4 + states]
