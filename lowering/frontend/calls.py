@@ -16,16 +16,12 @@ from functools import partial, reduce
 from typing import Any, NoReturn
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
-from mlirtri.dialect.bindings.locations import span_of
-from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.errors import (
     CompilerBugError,
     KernelError,
-    KernelLinearAlgebraError,
     KernelTypeError,
-    KernelValueError,
     NestedTooDeeplyError,
     StaticAssertionError,
     UnknownNameError,
@@ -39,7 +35,7 @@ from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing import rows
 from mlirtri.lowering.frontend.inlining import LocalFunction, inline, inline_local, inline_macro
-from mlirtri.lowering.frontend.language import library_functions, random_numbers
+from mlirtri.lowering.frontend.language import library_functions
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.debugging import emit_breakpoint
 from mlirtri.lowering.frontend.language.merging import flat
@@ -108,7 +104,7 @@ def _call_object(
         if len(arguments) != 1 or keywords:
             raise KernelTypeError(f"{dtype}(…) takes one argument")
         return b.tensor(arguments[0], dtype)
-    if callee in random_numbers.COMPILE_TIME:
+    if callee in library_functions.COMPILE_TIME:
         return callee(*arguments, **keywords)
     name = getattr(callee, "__mlirtri_name__", None) or _qualified_name(callee)
     if name in KERNEL_FUNCTIONS:
@@ -377,37 +373,8 @@ def _match_buffer(b: Language, arguments: list[Any], keywords: dict[str, Any]) -
     return match_buffer(b, *bound.args, **bound.kwargs)
 
 
-def _require_of_matrix(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
-    """Check the operands of a linear algebra function, at run time where the condition is not known before."""
-    _require(b, KernelLinearAlgebraError, *arguments)
-
-
-def _require_value(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
-    """Check the operands of any other library function, in the same way."""
-    _require(b, KernelValueError, *arguments)
-
-
-def _require(b: Language, error: type[KernelError], condition: Any, message: str) -> None:
-    if isinstance(condition, TriValue):
-        tri = b.tri
-        wrong = tri.logical_not(condition)
-        # Report the user's line, not a line of the inlined library function.
-        while isinstance(tri.location, ir.CallSiteLoc) and span_of(tri.location).file in library_functions.FILES:
-            tri.location = tri.location.caller
-        b.check(wrong, error, message)
-    elif not condition:
-        raise error(message)
-
-
-def _refuse(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
-    """Let a library function that is written in the kernel language refuse its operands."""
-    raise KernelTypeError(arguments[0])
-
-
 KERNEL_FUNCTIONS: dict[str | None, Callable[[Language, list[Any], dict[str, Any]], Any]] = {
-    "mlirtri.require_of_matrix": _require_of_matrix,
-    "mlirtri.require_value": _require_value,
-    "mlirtri.refuse": _refuse,
+    **library_functions.CHECKS,
     "mlirtri.static": _static, "mlirtri.device_print": _device_print, "mlirtri.static_print": _static_print,
     "mlirtri.static_assert": _static_assert, "mlirtri.match_buffer": _match_buffer,
 }  # fmt: skip

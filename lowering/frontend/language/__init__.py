@@ -9,7 +9,8 @@ Read in this order:
 - `shapes.py`, `arrays.py`, `reductions.py`, `complex_numbers.py`: the other functions by topic, each ``name(b, …)``.
 - `linear_algebra.py`: `numpy.linalg` in the kernel language itself: LU, Cholesky, solving, inverses, determinants.
 - `matrix_factors.py`: the same, QR, eigenvalues, singular values and what follows from them.
-- `random_numbers.py`: generators of `numpy.random`. `random_tables.py`: the tables of its distributions.
+- `random_generator.py`: the generator of `numpy.random`. `random_numbers.py`: the numbers that are drawn from it.
+  `random_tables.py`: the tables of two distributions.
 - `library_functions.py`: other functions of NumPy that need a loop.
 - `dynamic_sizes.py`: run-time sizes and indices in linear form. `fixed_sizes.py`: those that arguments decide.
 - `index_checks.py`: checks that indices are inside. `value_ranges.py`: the range of integers, which proves some.

@@ -15,8 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from mlirtri.dialect.bindings.locations import span_of
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriValue
-from mlirtri.lowering.frontend.language import linear_algebra, matrix_factors, random_numbers
+from mlirtri.errors import KernelError, KernelLinearAlgebraError, KernelTypeError, KernelValueError
+from mlirtri.lowering.frontend.language import linear_algebra, matrix_factors, random_generator, random_numbers
+from mlirtri.lowering.frontend.language.builder import Language
 from mlirtri.lowering.frontend.language.linear_algebra import refuse
 
 
@@ -111,12 +115,49 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"numpy.{name}.at": _applied_at(getattr(np, name)) for name in _AT},
     **linear_algebra.FUNCTIONS,
     **matrix_factors.FUNCTIONS,
-    **random_numbers.FUNCTIONS,
+    **random_generator.FUNCTIONS,
 }
 """Inlined library functions by qualified name."""
-_FILES = (linear_algebra, matrix_factors, random_numbers)
+_FILES = (linear_algebra, matrix_factors, random_generator, random_numbers)
 MODULES = (__name__, *(file.__name__ for file in _FILES))
 FILES = (__file__, *(str(file.__file__) for file in _FILES))
+COMPILE_TIME = (*random_generator.COMPILE_TIME, *random_numbers.COMPILE_TIME)
+"""What Python runs while a kernel compiles, called by functions of these files."""
+
+
+def _require_of_matrix(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
+    """Check the operands of a linear algebra function, at run time where the condition is not known before."""
+    _require(b, KernelLinearAlgebraError, *arguments)
+
+
+def _require_value(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
+    """Check the operands of any other library function, in the same way."""
+    _require(b, KernelValueError, *arguments)
+
+
+def _require(b: Language, error: type[KernelError], condition: Any, message: str) -> None:
+    if isinstance(condition, TriValue):
+        tri = b.tri
+        wrong = tri.logical_not(condition)
+        # Report the user's line, not a line of the inlined library function.
+        while isinstance(tri.location, ir.CallSiteLoc) and span_of(tri.location).file in FILES:
+            tri.location = tri.location.caller
+        b.check(wrong, error, message)
+    elif not condition:
+        raise error(message)
+
+
+def _refuse(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
+    """Let a library function that is written in the kernel language refuse its operands."""
+    raise KernelTypeError(arguments[0])
+
+
+CHECKS: dict[str, Callable[[Language, list[Any], dict[str, Any]], Any]] = {
+    "mlirtri.require_of_matrix": _require_of_matrix,
+    "mlirtri.require_value": _require_value,
+    "mlirtri.refuse": _refuse,
+}
+"""What functions of these files call to check their operands, by `__mlirtri_name__`."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +174,7 @@ class BoundFunction:
 
 def method(owner: Any, name: str) -> Any:
     """Return the method of a ufunc or of a random generator that is in the tables; None for any other."""
-    if isinstance(owner, random_numbers.Generator) and name in random_numbers.METHODS:
+    if random_generator.is_generator(owner) and name in random_numbers.METHODS:
         return BoundFunction(random_numbers.METHODS[name], owner)
     is_known = isinstance(owner, np.ufunc) and f"numpy.{owner.__name__}.{name}" in FUNCTIONS
     return getattr(owner, name) if is_known else None
@@ -141,7 +182,7 @@ def method(owner: Any, name: str) -> Any:
 
 def is_of_generator(function: Callable[..., Any]) -> bool:
     """Return whether a function of the tables makes a random generator or draws from one."""
-    return function.__module__ == random_numbers.__name__
+    return function.__module__ in (random_generator.__name__, random_numbers.__name__)
 
 
 def find(callee: Any, name: str | None, arguments: list[Any], keywords: dict[str, Any]) -> Callable[..., Any] | None:

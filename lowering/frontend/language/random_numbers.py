@@ -1,53 +1,37 @@
-"""`numpy.random.Generator` in the kernel language: PCG64 and the distributions that draw NumPy's numbers from it.
+"""The distributions of `numpy.random.Generator` in the kernel language, which draw NumPy's numbers.
 
-Python never runs the functions of this file but `seeded_state`. A generator is an array of six uint64: the state's high
-and low half, the increment's, whether half a word is left, and that half. Numbers are NumPy's for the same seed and
-the same order of calls, up to the rounding of ``log1p`` in tails. Methods: PCG64 XSL-RR 128/64 (M. O'Neill, PCG, 2014);
-integers in a range (D. Lemire, Fast random integer generation in an interval, 2019); ziggurats, see `random_tables.py`.
+Python never runs the functions, but those of `COMPILE_TIME`. Numbers are NumPy's for the same seed and the same order
+of calls, up to the rounding of ``log1p`` and ``exp``. Methods: integers in a range (D. Lemire, Fast random integer
+generation in an interval, 2019); normal and exponential numbers by ziggurats, see `random_tables.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import find_dtype
+from mlirtri.dialect.builder import TriValue
 from mlirtri.lowering.frontend.language.linear_algebra import refuse
-from mlirtri.lowering.frontend.language.random_tables import MULTIPLIER
+from mlirtri.lowering.frontend.language.random_generator import (
+    HALF,
+    WORD,
+    half_word,
+    halves_of,
+    keep_halves,
+    keep_state,
+    output,
+    product,
+    require_value,
+    state_of,
+    stepped,
+)
 from mlirtri.lowering.frontend.language.random_tables import exponential as exponential_layers
 from mlirtri.lowering.frontend.language.random_tables import normal as normal_layers
 
-HALF = (1 << 32) - 1
-WORD = (1 << 64) - 1
 UNIT = 2.0**-53
-
-
-class Generator(NamedTuple):
-    """A generator in a kernel: the array that holds its state."""
-
-    state: Any
-
-
-def require_value(condition: Any, message: str) -> None:
-    """Raise `ValueError` with the message after the call if the condition was false."""
-
-
-require_value.__mlirtri_name__ = "mlirtri.require_value"  # type: ignore[attr-defined]
-
-
-def seeded_state(seed: Any) -> tuple[int, ...] | None:
-    """Return the state of `numpy.random.default_rng(seed)` for a seed known at compile time; None for any other."""
-    is_known = isinstance(seed, int) or (isinstance(seed, (tuple, list)) and all(isinstance(x, int) for x in seed))
-    if not is_known:
-        return None
-    state: Any = np.random.PCG64(seed).state["state"]
-    return tuple(part for number in (state["state"], state["inc"]) for part in (number >> 64, number & WORD))
-
-
-def is_generator(value: Any) -> bool:
-    return isinstance(value, Generator)
 
 
 def is_wide_integer(dtype: Any) -> bool:
@@ -55,109 +39,17 @@ def is_wide_integer(dtype: Any) -> bool:
     return kind is not None and kind.is_integer and kind.bits >= 32
 
 
-COMPILE_TIME = (Generator, seeded_state, is_generator, is_wide_integer, normal_layers, exponential_layers)
-"""What Python runs while a kernel compiles: it takes and gives values known then, and tuples of tensors."""
+def is_integer(bound: Any) -> bool:
+    return isinstance(bound, int) or (isinstance(bound, TriValue) and bound.type.dtype.is_integer)
 
 
-# --- PCG64 ---------------------------------------------------------------------------------------------------------
+def word_of(number: Any) -> int | None:
+    """Return an integer known at compile time modulo 2**64; None for any other."""
+    return number & WORD if isinstance(number, int) else None
 
 
-def product(x, y):
-    """Return the high and the low word of a product of two words."""
-    x_high, x_low, y_high, y_low = x >> 32, x & HALF, y >> 32, y & HALF
-    inner, outer = x_high * y_low, x_low * y_high
-    middle = ((x_low * y_low) >> 32) + (inner & HALF) + (outer & HALF)
-    return x_high * y_high + (inner >> 32) + (outer >> 32) + (middle >> 32), x * y
-
-
-def stepped(high, low, up, down):
-    """Return the next state: ``state * MULTIPLIER + increment`` modulo 2**128."""
-    product_high, product_low = product(low, np.uint64(MULTIPLIER & WORD))
-    next_low = product_low + down
-    carry = (next_low < product_low).astype(np.uint64)
-    next_high = product_high + high * (MULTIPLIER & WORD) + low * (MULTIPLIER >> 64) + up + carry
-    return next_high, next_low
-
-
-def output(high, low):
-    """Return the word of a state: its halves xored and rotated by its six highest bits."""
-    mixed, count = high ^ low, high >> 58
-    return (mixed >> count) | (mixed << ((64 - count) & 63))
-
-
-def half_word(high, low, up, down, has_half, half):
-    """Return 32 bits and what is left: the low half of a word, and at the next call its high half."""
-    bits = half
-    if has_half == 0:
-        high, low = stepped(high, low, up, down)
-        word = output(high, low)
-        bits, half = word & HALF, word >> 32
-    return bits, high, low, 1 - has_half, half
-
-
-# --- seeds ---------------------------------------------------------------------------------------------------------
-
-
-def hashed(value, constant, factor):
-    value = value ^ np.uint32(constant)
-    value = value * np.uint32(constant * factor & HALF)
-    return value ^ (value >> 16)
-
-
-def mixed_words(x, y):
-    result = x * np.uint32(0xCA01F9DD) - y * np.uint32(0x4973F715)
-    return result ^ (result >> 16)
-
-
-def pool_of(seed):
-    """Return the pool of four words of `numpy.random.SeedSequence` (M. O'Neill, Developing a seed_seq, 2015)."""
-    constant = 0x43B0D7E5
-    pool = []
-    words = [seed.astype(np.uint32), (seed >> 32).astype(np.uint32), np.uint32(0), np.uint32(0)]
-    for i in range(4):
-        pool = [*pool, hashed(words[i], constant, 0x931E8875)]
-        constant = constant * 0x931E8875 & HALF
-    for i in range(4):
-        for j in range(4):
-            if i != j:
-                mixed = mixed_words(pool[j], hashed(pool[i], constant, 0x931E8875))
-                pool = [*pool[:j], mixed, *pool[j + 1 :]]
-                constant = constant * 0x931E8875 & HALF
-    return pool
-
-
-def seeded_at_run_time(seed):
-    """Return the state that PCG64 has for an integer of run time."""
-    if not seed.dtype.is_integer or seed.ndim != 0:
-        refuse("a seed is an integer")
-    require_value(seed >= 0, "expected non-negative integer")
-    pool, words = pool_of(seed.astype(np.uint64)), []
-    constant = 0x8B51F9DD
-    for i in range(8):
-        words = [*words, hashed(pool[i % 4], constant, 0x58F38DED).astype(np.uint64)]
-        constant = constant * 0x58F38DED & HALF
-    high, low, first, second = [words[2 * i] | (words[2 * i + 1] << 32) for i in range(4)]
-    up, down = (first << 1) | (second >> 63), (second << 1) | 1
-    # A step from zero gives the increment.
-    sum_low = low + down
-    carry = (sum_low < low).astype(np.uint64)
-    high, low = stepped(high + up + carry, sum_low, up, down)
-    return high, low, up, down
-
-
-def default_rng(seed=None):
-    if seed is None:
-        refuse("a kernel gives the same result for the same arguments: give it a seed")
-    if is_generator(seed):
-        return seed
-    known = seeded_state(seed)
-    state = np.zeros(6, np.uint64)
-    if known is not None:
-        high, low, up, down = [np.uint64(part) for part in known]
-    else:
-        high, low, up, down = seeded_at_run_time(np.asarray(seed))
-    state[0], state[1], state[2], state[3] = high, low, up, down
-    return Generator(state)
+COMPILE_TIME = (is_wide_integer, is_integer, word_of, normal_layers, exponential_layers)
+"""What Python runs while a kernel compiles."""
 
 
 # --- floats --------------------------------------------------------------------------------------------------------
@@ -165,18 +57,17 @@ def default_rng(seed=None):
 
 def filled(generator, size, draw):
     """Return one number or an array of `size`, in float64, each drawn by `draw`."""
-    state = generator.state
-    high, low, up, down = state[0], state[1], state[2], state[3]
+    high, low, up, down = state_of(generator)
     if size is None:
         value, high, low = draw(high, low, up, down)
-        state[0], state[1] = high, low
+        keep_state(generator, high, low)
         return value
     values = np.empty(size)
     flat = values.reshape(-1)
     for i in range(flat.shape[0]):
         value, high, low = draw(high, low, up, down)
         flat[i] = value
-    state[0], state[1] = high, low
+    keep_state(generator, high, low)
     return values
 
 
@@ -245,19 +136,22 @@ def random(self, size=None, dtype=np.float64):
 
 def random_float32(self, size):
     """Return numbers in [0, 1) of 24 bits; one number is a Python float."""
-    state = self.state
-    high, low, up, down, has_half, half = state[0], state[1], state[2], state[3], state[4], state[5]
+    high, low, up, down = state_of(self)
+    has_half, half = halves_of(self)
     values = np.empty(1 if size is None else size, np.float32)
     flat = values.reshape(-1)
     for i in range(flat.shape[0]):
         bits, high, low, has_half, half = half_word(high, low, up, down, has_half, half)
         flat[i] = (bits >> 8).astype(np.float32) * np.float32(2.0**-24)
-    state[0], state[1], state[4], state[5] = high, low, has_half, half
+    keep_state(self, high, low)
+    keep_halves(self, has_half, half)
     return values[0].astype(np.float64) if size is None else values
 
 
 def uniform(self, low=0.0, high=1.0, size=None):
     size = common_size(size, low, high)
+    require_value(not np.any(np.asarray(high) - low < 0), "high - low < 0")
+    require_value(np.all(np.isfinite(np.asarray(high, np.float64) - low)), "high - low range exceeds valid bounds")
     return low + (high - low) * filled(self, size, unit)
 
 
@@ -269,11 +163,12 @@ def standard_normal(self, size=None, dtype=np.float64):
 
 def normal(self, loc=0.0, scale=1.0, size=None):
     size = common_size(size, loc, scale)
-    require_value(np.all(np.asarray(scale) >= 0), "scale < 0")
+    require_positive(scale, "scale < 0")
     return loc + scale * filled(self, size, normal_number)
 
 
 def lognormal(self, mean=0.0, sigma=1.0, size=None):
+    require_positive(sigma, "sigma < 0")
     return np.exp(normal(self, mean, sigma, size))
 
 
@@ -285,8 +180,14 @@ def standard_exponential(self, size=None, dtype=np.float64):
 
 def exponential(self, scale=1.0, size=None):
     size = common_size(size, scale, 0.0)
-    require_value(np.all(np.asarray(scale) >= 0), "scale < 0")
+    require_positive(scale, "scale < 0")
     return scale * filled(self, size, exponential_number)
+
+
+def require_positive(scale, message):
+    """Raise as NumPy does for a negative number, -0.0 included; NaN is none."""
+    scale = np.asarray(scale, np.float64)
+    require_value(not np.any(np.signbit(scale) & ~np.isnan(scale)), message)
 
 
 def common_size(size, first, second):
@@ -325,8 +226,8 @@ def below_word(bound, high, low, up, down):
 
 def fill_below(generator, flat, bound):
     """Fill `flat` with integers from 0 to `bound`."""
-    state = generator.state
-    high, low, up, down, has_half, half = state[0], state[1], state[2], state[3], state[4], state[5]
+    high, low, up, down = state_of(generator)
+    has_half, half = halves_of(generator)
     if bound == 0:
         flat[:] = 0
     elif bound == HALF:
@@ -342,7 +243,8 @@ def fill_below(generator, flat, bound):
     else:
         for i in range(flat.shape[0]):
             flat[i], high, low = below_word(bound, high, low, up, down)
-    state[0], state[1], state[4], state[5] = high, low, has_half, half
+    keep_state(generator, high, low)
+    keep_halves(generator, has_half, half)
 
 
 def integers(self, low, high=None, size=None, dtype=np.int64, endpoint=False):
@@ -351,12 +253,17 @@ def integers(self, low, high=None, size=None, dtype=np.int64, endpoint=False):
     if np.ndim(low) != 0 or (high is not None and np.ndim(high) != 0):
         refuse("the bounds are numbers, not arrays")
     first, last = (0, low) if high is None else (low, high)
+    if not is_integer(first) or not is_integer(last):
+        refuse("the bounds are integers")
     last = last if endpoint else last - 1
+    require_value(np.iinfo(dtype).min <= first, "low is out of bounds for the dtype")
+    require_value(last <= np.iinfo(dtype).max, "high is out of bounds for the dtype")
     require_value(first <= last, "low >= high")
-    bound = (np.asarray(last) - first).astype(np.uint64)
+    bound = np.uint64(last - first) if word_of(last - first) is not None else (last - first).astype(np.uint64)
+    start = np.uint64(word_of(first)) if word_of(first) is not None else first.astype(np.uint64)
     words = np.zeros(() if size is None else size, np.uint64)
     fill_below(self, words.reshape(-1), bound)
-    values = (words + np.asarray(first).astype(np.uint64)).astype(dtype)
+    values = (words + start).astype(dtype)
     return values[()] if size is None else values
 
 
@@ -365,9 +272,18 @@ def choice(self, a, size=None, replace=True, p=None, axis=0):
         refuse("replace=False is not supported: take the first of permutation(a)")
     population = np.arange(a) if np.ndim(a) == 0 else a
     count = population.shape[axis]
+    require_value(count > 0, "there is nothing to choose from")
     if p is None:
         positions = integers(self, 0, count, size)
     else:
+        p = np.asarray(p)
+        if p.shape != (count,):
+            refuse("a and p have the same size")
+        near = np.sqrt(np.finfo(p.dtype if p.dtype.is_float else np.float64).eps)
+        p = p.astype(np.float64)
+        require_value(not np.any(np.isnan(p)), "Probabilities contain NaN")
+        require_value(not np.any(p < 0), "Probabilities are not non-negative")
+        require_value(np.abs(np.sum(p) - 1) <= near, "Probabilities do not sum to 1")
         cumulated = np.cumsum(p)
         positions = np.searchsorted(cumulated / cumulated[-1], random(self, size), side="right")
     return np.take(population, positions, axis)
@@ -376,8 +292,8 @@ def choice(self, a, size=None, replace=True, p=None, axis=0):
 def shuffle(self, x, axis=0):
     if axis != 0:
         refuse("it shuffles the first axis: transpose the array before")
-    state = self.state
-    high, low, up, down, has_half, half = state[0], state[1], state[2], state[3], state[4], state[5]
+    high, low, up, down = state_of(self)
+    has_half, half = halves_of(self)
     for i in range(x.shape[0] - 1, 0, -1):
         bound = np.uint64(i)
         mask = bound
@@ -393,7 +309,8 @@ def shuffle(self, x, axis=0):
         kept = x[i].copy()
         x[i] = x[j]
         x[j] = kept
-    state[0], state[1], state[4], state[5] = high, low, has_half, half
+    keep_state(self, high, low)
+    keep_halves(self, has_half, half)
 
 
 def permutation(self, x, axis=0):
@@ -408,5 +325,3 @@ _METHODS = (
 )  # fmt: skip
 METHODS: dict[str, Callable[..., Any]] = {function.__name__: function for function in _METHODS}
 """The methods of a generator by name; each takes the generator first."""
-FUNCTIONS: dict[str, Callable[..., Any]] = {"numpy.random.default_rng": default_rng}
-"""Inlined library functions by qualified name."""

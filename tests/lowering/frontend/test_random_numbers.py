@@ -28,7 +28,8 @@ def whole_numbers():
     return (rng.integers(10, size=20), rng.integers(-5, 5, (3, 3)), rng.random(2), rng.integers(0, 2**40, 4),
             rng.integers(0, 2**32, 3), rng.integers(0, 1, 3), rng.integers(3), rng.integers(0, 9, 5, endpoint=True),
             rng.integers(0, 100, 6, dtype=np.int32), rng.integers(-(2**63), 2**63 - 1, 4, endpoint=True),
-            rng.integers(2**62, 2**63 - 1, 2, np.uint64))  # fmt: skip
+            rng.integers(2**62, 2**63 - 1, 2, np.uint64), rng.integers(0, 2**64, 2, np.uint64),
+            rng.integers(-(2**63), 2**63, 2))  # fmt: skip
 
 
 def orders():
@@ -98,11 +99,32 @@ def test_among_tensors_of_torch():
     (lambda: np.random.default_rng(1).integers(5, dtype=np.int8), (), "32 and 64 bits"),
     (lambda: np.random.default_rng(1).choice(5, 2, replace=False), (), "the first of permutation"),
     (lambda: np.random.default_rng(1).poisson(3), (), "no attribute 'poisson'"),
+    (lambda: np.random.default_rng(1).integers(2**40, dtype=np.int32), (), "high is out of bounds"),
+    (lambda: np.random.default_rng(1).integers(-1, 5, dtype=np.uint64), (), "low is out of bounds"),
+    (lambda: np.random.default_rng(1).integers(0, 5.5), (), "the bounds are integers"),
+    (lambda: np.random.default_rng(-1).random(), (), "expected non-negative integer"),
+    (lambda: np.random.default_rng(1).uniform(3, 1), (), "high - low < 0"),
+    (lambda p: np.random.default_rng(1).choice(3, p=p), (np.ones(2) / 2,), "a and p have the same size"),
     (lambda rng: rng.random(3), (np.random.default_rng(1),), "make it in the kernel"),
 ])  # fmt: skip
 def test_what_is_refused(function, arguments, message):
     with pytest.raises(mt.KernelError, match=message):
         mt.jit(function)(*arguments)
+
+
+def test_probabilities_and_scales_of_run_time_are_checked():
+    def drawn(p, scale):
+        rng = np.random.default_rng(1)
+        return rng.choice(2, p=p) + rng.normal(0, scale)
+
+    kernel = mt.jit(drawn, pipeline="mlir")
+    assert np.isnan(kernel(np.array([0.5, 0.5]), np.float64("nan")))
+    for p, scale, message in (
+        ([0.5, 0.6], 1, "do not sum to 1"), ([1.5, -0.5], 1, "non-negative"), ([np.nan, 1], 1, "contain NaN"),
+        ([0.5, 0.5], -1, "scale < 0"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            kernel(np.array(p), np.float64(scale))
 
 
 def test_a_negative_seed_of_run_time_raises():

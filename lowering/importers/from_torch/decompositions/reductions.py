@@ -28,15 +28,15 @@ def cumulative(operator: Any) -> Callable[..., Tensor]:
     return compute
 
 
-def converted(operator: Any, of_truths: Any) -> Callable[..., Tensor]:
-    """Return the rule of a sum or product that converts elements to the result dtype first; of booleans by `of_truths`.
+def converted(operator: Any, of_booleans: Any) -> Callable[..., Tensor]:
+    """Return the rule of a sum or product that converts elements to the result dtype first; of booleans by `of_booleans`.
 
     Eager joins booleans by or and and, torch-mlir adds them modulo 2; integers wrap in the result dtype.
     """
 
     def compute(x: Tensor, *arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Any:
         if dtype == torch.bool:
-            return of_truths(x != 0, *arguments, **options)
+            return of_booleans(x != 0, *arguments, **options)
         if dtype is None or dtype == x.dtype or dtype in HALVES:
             return in_float32(operator)(x, *arguments, dtype=dtype, **options)
         result = operator(x.to(dtype), *arguments, **options)

@@ -26,7 +26,7 @@ PARTIAL_VECTORS = 4
 """Vectors of partial results: as many additions as are in flight in a core."""
 _FLOATS = ("float32", "float64")
 _NEUTRAL = {tirx.Add: -0.0, tirx.Sub: -0.0, tirx.Mul: 1.0, tirx.Select: None}
-"""The neutral number of the nodes that are taken apart; an extremum has none."""
+"""The identity element of each combining node that partial results may start from; an extremum has none."""
 Combine = Callable[[Any, Any], Any]
 
 

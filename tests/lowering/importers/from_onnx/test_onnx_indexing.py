@@ -62,8 +62,6 @@ def test_transposed_convolutions_of_the_same_size_are_sliced(padding):
 @pytest.mark.parametrize(("layer", "gates", "states"), [("GRU", 3, 1), ("LSTM", 4, 2), ("RNN", 1, 1)])
 @pytest.mark.parametrize("direction", ["reverse", "bidirectional"])
 def test_recurrent_layers_run_backward_on_reversed_inputs(layer, gates, states, direction):
-    if (layer, direction) == ("LSTM", "bidirectional"):
-        pytest.skip("torch-mlir's own")
     count, width, hidden = (2 if direction == "bidirectional" else 1), 2, 3
     # Few steps are written out, which the reference runs.
     x, outputs = random(3, 2, width), ["y", "h", "c"][: 1 + states]
