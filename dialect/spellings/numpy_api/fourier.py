@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -13,6 +13,9 @@ from mlirtri.dialect.spellings.base.fourier import FORWARD, INVERSE, OPS
 from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.shapes import known_ints, rolled
 from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, as_array
+
+Transform = Callable[[Builder, str, Any, Any, Any, Any], Any]
+"""Takes the builder, the function's name, an array, lengths, axes and the norm."""
 
 
 @dataclass(frozen=True)
@@ -124,28 +127,23 @@ def _joined(b: Builder, parts: Any, factor: float, dtype: DType) -> Any:
 # --- numpy.fft -----------------------------------------------------------------------------------------------------
 
 
+def forward(b: Builder, name: str, x: Any, sizes: Any, axes: Any, norm: Any) -> Any:
+    """Return `fftn`."""
+    return complex_transform(b, name, x, sizes, axes, norm, FORWARD)
+
+
+def inverse(b: Builder, name: str, x: Any, sizes: Any, axes: Any, norm: Any) -> Any:
+    """Return `ifftn`."""
+    return complex_transform(b, name, x, sizes, axes, norm, INVERSE)
+
+
 def lengths(n: Any) -> tuple[Any, ...] | None:
     """Return the lengths of the one axis of `fft(x, n)`."""
     return None if n is None else (n,)
 
 
-def _complex_functions(word: str, sign: int) -> None:
-    one, two, many = f"numpy.fft.{word}", f"numpy.fft.{word}2", f"numpy.fft.{word}n"
-
-    def of_one(b, a, n=None, axis=-1, norm=None, out=unsupported()):
-        return complex_transform(b, one, as_array(b, a), lengths(n), (axis,), norm, sign)
-
-    def of_two(b, a, s=None, axes=(-2, -1), norm=None, out=unsupported()):
-        return complex_transform(b, two, as_array(b, a), s, axes, norm, sign)
-
-    def of_many(b, a, s=None, axes=None, norm=None, out=unsupported()):
-        return complex_transform(b, many, as_array(b, a), s, axes, norm, sign)
-
-    for name, function in ((one, of_one), (two, of_two), (many, of_many)):
-        register(name, function, OPS)
-
-
-def _real_functions(word: str, transform: Any) -> None:
+def _enter(word: str, transform: Transform) -> None:
+    """Register a transform of one axis, of two, and of many."""
     one, two, many = f"numpy.fft.{word}", f"numpy.fft.{word}2", f"numpy.fft.{word}n"
 
     def of_one(b, a, n=None, axis=-1, norm=None, out=unsupported()):
@@ -161,10 +159,8 @@ def _real_functions(word: str, transform: Any) -> None:
         register(name, function, OPS)
 
 
-_complex_functions("fft", FORWARD)
-_complex_functions("ifft", INVERSE)
-_real_functions("rfft", half_transform)
-_real_functions("irfft", real_transform)
+for _word, _transform in {"fft": forward, "ifft": inverse, "rfft": half_transform, "irfft": real_transform}.items():
+    _enter(_word, _transform)
 
 
 @spelling("numpy.fft.hfft", ops=f"conj {OPS}")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
-from mlirtri.dialect.spellings.base.fourier import FORWARD, INVERSE, OPS
+from mlirtri.dialect.spellings.base.fourier import OPS
 from mlirtri.dialect.spellings.base.spelling import Builder, register, unsupported
 from mlirtri.dialect.spellings.numpy_api.fourier import (
-    complex_transform,
+    Transform,
+    forward,
     frequencies,
     half_transform,
+    inverse,
     lengths,
     real_transform,
     shifted,
@@ -18,14 +20,6 @@ from mlirtri.dialect.spellings.numpy_api.fourier import (
 )
 
 _WITH_CONJUGATES = f"conj {OPS}"
-
-
-def _forward(b: Builder, name: str, x: Any, sizes: Any, axes: Any, norm: Any) -> Any:
-    return complex_transform(b, name, x, sizes, axes, norm, FORWARD)
-
-
-def _inverse(b: Builder, name: str, x: Any, sizes: Any, axes: Any, norm: Any) -> Any:
-    return complex_transform(b, name, x, sizes, axes, norm, INVERSE)
 
 
 def _hermitian(b: Builder, name: str, x: Any, sizes: Any, axes: Any, norm: Any) -> Any:
@@ -37,12 +31,12 @@ def _half_hermitian(b: Builder, name: str, x: Any, sizes: Any, axes: Any, norm: 
 
 
 _TRANSFORMS = {
-    "fft": _forward, "ifft": _inverse, "rfft": half_transform, "irfft": real_transform,
+    "fft": forward, "ifft": inverse, "rfft": half_transform, "irfft": real_transform,
     "hfft": _hermitian, "ihfft": _half_hermitian,
 }  # fmt: skip
 
 
-def _enter(word: str, transform: Any) -> None:
+def _enter(word: str, transform: Transform) -> None:
     one, two, many = f"torch.fft.{word}", f"torch.fft.{word}2", f"torch.fft.{word}n"
 
     def of_one(b, input, n=None, dim=-1, norm=None, *, out=unsupported()):

@@ -29,9 +29,9 @@ def cumulative(operator: Any) -> Callable[..., Tensor]:
 
 
 def converted(operator: Any, of_booleans: Any) -> Callable[..., Tensor]:
-    """Return the rule of a sum or product that converts elements to the result dtype first; of booleans by `of_booleans`.
+    """Return the rule of a sum or product that converts elements to the result dtype first, where integers wrap.
 
-    Eager joins booleans by or and and, torch-mlir adds them modulo 2; integers wrap in the result dtype.
+    Of booleans it is `of_booleans`: eager reduces them by "or" and by "and", and torch-mlir adds them modulo 2.
     """
 
     def compute(x: Tensor, *arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Any:

@@ -76,7 +76,7 @@ def test_ctc_losses_check_lengths():
         kernel(x, targets, inputs + 1, lengths)
 
 
-def sums_of_booleans(x, number, z, empty):
+def any_and_all(x, number, z, empty):
     found = []
     for each in (x, z, x.float(), x.bool()):
         found += [each.all((0, 1)), each.any((0,)), each.all(()), each.any(dim=()), each.any(dim=(-1, 0), keepdim=True)]
@@ -86,7 +86,7 @@ def sums_of_booleans(x, number, z, empty):
 
 def test_any_and_all_over_axes():
     x = torch.tensor([[0, 3], [2, 1]], dtype=torch.uint8)
-    check(sums_of_booleans, x, x[1, 1], torch.complex(x.float(), x.float()), torch.zeros(0, 3), pipeline="mlir")
+    check(any_and_all, x, x[1, 1], torch.complex(x.float(), x.float()), torch.zeros(0, 3), pipeline="mlir")
 
 
 SUMMED_IN = torch.bool, torch.uint8, torch.int8, torch.bfloat16, torch.complex64
