@@ -17,7 +17,7 @@ from mlirtri.measure.launch_costs import add_costs
 from mlirtri.measure.limits import limits
 from mlirtri.measure.rows import LaunchCost, strict
 from mlirtri.measure.subjects import ProgramSubject, subjects_of
-from mlirtri.measure.tables import shown_number, shown_seconds, table_of, text_of
+from mlirtri.measure.tables import cost_cells, shown_seconds, table_of, text_of
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -214,15 +214,6 @@ def _counted(number: int, noun: str, ending: str = "s") -> str:
 
 
 def _cells(kernel: KernelCost, total: float) -> list[str]:
-    return [
-        kernel.name,
-        str(kernel.launches),
-        shown_seconds(kernel.seconds),
-        "" if kernel.seconds is None or not total else f"{100 * kernel.seconds / total:.1f}%",
-        shown_number(kernel.bytes),
-        shown_number(kernel.flops),
-        "" if kernel.roofline is None else f"{100 * kernel.roofline:.0f}%",
-        shown_number(kernel.threads),
-        kernel.line,
-        kernel.source if len(kernel.source) <= _WIDEST else f"{kernel.source[: _WIDEST - 1]}…",
-    ]
+    name, *costs = cost_cells(kernel, total)
+    source = kernel.source if len(kernel.source) <= _WIDEST else f"{kernel.source[: _WIDEST - 1]}…"
+    return [name, str(kernel.launches), *costs, source]

@@ -38,12 +38,16 @@ def as_tables(comparison: Comparison) -> Group:
 
 
 def overview(comparisons: Sequence[Comparison]) -> tuple[list[str], list[list[str]]]:
-    """Return headings and lines of a table with the run time of each kernel by each row; `*` marks the shortest."""
+    """Return headings and lines of a table with the run time of each kernel by each row.
+
+    `*` marks the shortest of those whose numbers are right.
+    """
     names = list(dict.fromkeys(row.name for comparison in comparisons for row in comparison.rows))
     lines = []
     for comparison in comparisons:
         rows = {row.name: row for row in comparison.rows}
-        shortest = min((row.run_seconds for row in comparison.rows if row.run_seconds is not None), default=None)
+        right = [row for row in comparison.rows if row.run_seconds is not None and not row.difference]
+        shortest = min((row.run_seconds for row in right if row.run_seconds is not None), default=None)
         lines.append([comparison.kernel, *(_time_of(rows.get(name), shortest) for name in names)])
     return ["run", *names], lines
 
@@ -53,7 +57,8 @@ def _time_of(row: Row | None, shortest: float | None) -> str:
         return ""
     if row.run_seconds is None:
         return "refused" if row.refusal else ""
-    return f"{shown_seconds(row.run_seconds)}{' *' if row.run_seconds == shortest else ''}"
+    mark = " wrong" if row.difference else " *" if row.run_seconds == shortest else ""
+    return f"{shown_seconds(row.run_seconds)}{mark}"
 
 
 def overview_table(comparisons: Sequence[Comparison]) -> Table:
@@ -105,15 +110,16 @@ def launch_cells(rows: Sequence[Row]) -> list[list[str]]:
     for row in rows:
         total = sum(launch.seconds or 0.0 for launch in row.launches)
         for number, launch in enumerate(row.launches):
-            lines.append([row.name if number == 0 else "", *_launch(launch, total)])
+            lines.append([row.name if number == 0 else "", *cost_cells(launch, total)])
     return lines
 
 
-def _launch(launch: LaunchCost, total: float) -> list[str]:
+def cost_cells(launch: LaunchCost, total: float) -> list[str]:
+    """Return the texts of a launch, one per heading of `LAUNCH_HEADINGS` behind the row's; `total` is in seconds."""
     return [
         launch.name,
         shown_seconds(launch.seconds),
-        "" if launch.seconds is None or not total else f"{100 * launch.seconds / total:.0f}%",
+        "" if launch.seconds is None or not total else f"{100 * launch.seconds / total:.1f}%",
         shown_number(launch.bytes),
         shown_number(launch.flops),
         "" if launch.roofline is None else f"{100 * launch.roofline:.0f}%",

@@ -20,6 +20,7 @@ from mlirtri.measure.accuracy import accuracy
 from mlirtri.measure.changes import changes_since, probability
 from mlirtri.measure.columns import columns_of, parse_variant
 from mlirtri.measure.rows import Comparison, Comparisons, Row
+from mlirtri.measure.tables import overview
 
 KERNELS = """
 import numpy as np
@@ -49,6 +50,11 @@ def total(a, n):
     for i in range(n):
         s += a[i]
     return s
+
+
+def test_the_shortest_of_several_kernels_is_one_with_right_numbers():
+    rows = (Row("linalg", run_seconds=2e-6), Row("mlir", run_seconds=1e-6, difference="result[0] is 1, not 2"))
+    assert overview([Comparison("f", "cpu", (), "numpy", rows)])[1] == [["f", "2 µs *", "1 µs wrong"]]
 
 
 def test_files_of_kernels_and_of_programs_in_one_comparison(tmp_path):
