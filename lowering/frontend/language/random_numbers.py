@@ -43,7 +43,7 @@ def is_integer(bound: Any) -> bool:
     return isinstance(bound, int) or (isinstance(bound, TriValue) and bound.type.dtype.is_integer)
 
 
-def word_of(number: Any) -> int | None:
+def word_of(number: Any) -> Any:
     """Return an integer known at compile time modulo 2**64; None for any other."""
     return number & WORD if isinstance(number, int) else None
 
@@ -255,10 +255,10 @@ def integers(self, low, high=None, size=None, dtype=np.int64, endpoint=False):
     first, last = (0, low) if high is None else (low, high)
     if not is_integer(first) or not is_integer(last):
         refuse("the bounds are integers")
+    require_value(first <= last if endpoint else first < last, "low >= high")
     last = last if endpoint else last - 1
     require_value(np.iinfo(dtype).min <= first, "low is out of bounds for the dtype")
     require_value(last <= np.iinfo(dtype).max, "high is out of bounds for the dtype")
-    require_value(first <= last, "low >= high")
     bound = np.uint64(last - first) if word_of(last - first) is not None else (last - first).astype(np.uint64)
     start = np.uint64(word_of(first)) if word_of(first) is not None else first.astype(np.uint64)
     words = np.zeros(() if size is None else size, np.uint64)

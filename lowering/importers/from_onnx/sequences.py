@@ -97,50 +97,26 @@ def lstm_steps(add: Nodes, source: str, parts: list[str], initial: list[str], sh
 def gru_steps(
     add: Nodes, source: str, parts: list[str], initial: list[str], shape: list[int], kind: int, is_linear: bool
 ) -> list[str]:
-    """Return the states of every step of one direction of a GRU, as `lstm_steps`; `is_linear` resets behind products.
+    """Return the states of every step of one direction of a GRU, as `lstm_steps`.
 
-    Source: the ONNX operator specification, GRU-22.
+    `is_linear` says that the product of a state is reset, and not the state (ONNX's `linear_before_reset`).
     """
     weights, recurrent, bias = parts
     hidden = shape[-1]
     products, columns = add("MatMul", source, _columns(add, weights)), _columns(add, recurrent)
-    own_bias = ""
-    if bias:
-        input_bias, own_bias = _parted(add, bias, 2, 3 * hidden, "bias")
-        products = add("Add", products, input_bias)
-    gates, new = add.several("Split", columns, add.constant(np.array([2 * hidden, hidden])), count=2, axis=1,
-                             part="columns")  # fmt: skip
+    input_bias, own_bias = _parted(add, bias, 2, 3 * hidden, "bias") if bias else ("", "")
+    products = _plus(add, products, input_bias)
+    if is_linear:
+        return _every_state(add, _LinearGruCell(products, columns, own_bias, hidden).step, initial, shape, kind)
+    sizes = add.constant(np.array([2 * hidden, hidden]))
+    gates, new = add.several("Split", columns, sizes, count=2, part="columns", axis=1)
+    biases = add.several("Split", own_bias, sizes, count=2, part="own_bias", axis=-1) if own_bias else ("", "")
+    cell = _GruCell(products, gates, new, biases[0], biases[1], hidden)
+    return _every_state(add, cell.step, initial, shape, kind)
 
-    def linear(inner: Nodes, state: str) -> tuple[str, str, str]:
-        product = inner("MatMul", state, columns)
-        product = inner("Add", product, own_bias) if own_bias else product
-        update, reset, value = _parted(inner, product, 3, hidden, "own")
-        return update, reset, value
 
-    def step(inner: Nodes, index: str, state: str) -> list[str]:
-        update_input, reset_input, value_input = _parted(
-            inner, inner("Gather", products, index, axis=0), 3, hidden, "given"
-        )
-        if is_linear:
-            update, reset, value = linear(inner, state)
-            reset = inner("Sigmoid", inner("Add", reset_input, reset))
-            value = inner("Mul", reset, value)
-        else:
-            product = inner("MatMul", state, gates)
-            if own_bias:
-                sizes = inner.constant(np.array([2 * hidden, hidden]))
-                gate_bias, value_bias = inner.several("Split", own_bias, sizes, count=2, axis=-1, part="own_bias")
-                product = inner("Add", product, gate_bias)
-            update, reset = _parted(inner, product, 2, hidden, "own")
-            reset = inner("Sigmoid", inner("Add", reset_input, reset))
-            value = inner("MatMul", inner("Mul", reset, state), new)
-            value = inner("Add", value, value_bias) if own_bias else value
-        update = inner("Sigmoid", inner("Add", update_input, update))
-        value = inner("Tanh", inner("Add", value_input, value))
-        kept = inner("Mul", update, inner("Sub", state, value))
-        return [inner("Add", value, kept)]
-
-    return _every_state(add, step, initial, shape, kind)
+def _plus(add: Nodes, value: str, bias: str) -> str:
+    return add("Add", value, bias) if bias else value
 
 
 def _columns(add: Nodes, weights: str) -> str:
@@ -215,6 +191,51 @@ class _Cell:
         if self.holes:
             shown = _with_hole(add, shown, self.holes[1], cell)
         return [add("Mul", add("Sigmoid", shown), add("Tanh", cell)), cell]
+
+
+@dataclass(frozen=True)
+class _LinearGruCell:
+    """One direction of a GRU that resets the product of the state. Source: the ONNX operator specification, GRU-22."""
+
+    products: str
+    """Of the inputs of all steps and the weights, with the bias."""
+    recurrent: str
+    bias: str
+    hidden: int
+
+    def step(self, add: Nodes, index: str, state: str) -> list[str]:
+        """Return the state behind a step."""
+        given = _parted(add, add("Gather", self.products, index, axis=0), 3, self.hidden, "given")
+        own = _parted(add, _plus(add, add("MatMul", state, self.recurrent), self.bias), 3, self.hidden, "own")
+        update, reset = (add("Sigmoid", add("Add", x, y)) for x, y in zip(given[:2], own[:2], strict=True))
+        return _gru_state(add, state, update, add("Add", given[2], add("Mul", reset, own[2])))
+
+
+@dataclass(frozen=True)
+class _GruCell:
+    """One direction of a GRU that multiplies the reset state. Source: the ONNX operator specification, GRU-22."""
+
+    products: str
+    """Of the inputs of all steps and the weights, with the bias."""
+    gates: str
+    """Recurrent weights of both gates, and `new` those of the value."""
+    new: str
+    gate_bias: str
+    new_bias: str
+    hidden: int
+
+    def step(self, add: Nodes, index: str, state: str) -> list[str]:
+        """Return the state behind a step."""
+        given = _parted(add, add("Gather", self.products, index, axis=0), 3, self.hidden, "given")
+        own = _parted(add, _plus(add, add("MatMul", state, self.gates), self.gate_bias), 2, self.hidden, "own")
+        update, reset = (add("Sigmoid", add("Add", x, y)) for x, y in zip(given[:2], own, strict=True))
+        product = _plus(add, add("MatMul", add("Mul", reset, state), self.new), self.new_bias)
+        return _gru_state(add, state, update, add("Add", given[2], product))
+
+
+def _gru_state(add: Nodes, state: str, update: str, argument: str) -> list[str]:
+    value = add("Tanh", argument)
+    return [add("Add", value, add("Mul", update, add("Sub", state, value)))]
 
 
 def _with_hole(add: Nodes, gate: str, hole: str, cell: str) -> str:
