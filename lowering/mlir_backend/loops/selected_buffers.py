@@ -92,18 +92,13 @@ def _select_after(branch: ir.Operation, position: int) -> None:
 
 def _select_after_inner(branch: ir.Operation, block: ir.Block, position: int) -> None:
     """Do the same for the branches inside that a block yields a buffer of."""
-    pending = True
-    while pending:
-        inner = [
-            buffer
-            for buffer in _buffers(terminator(block).operands[position])
-            if not isinstance(buffer.owner, ir.Block)
-            and buffer.owner.operation.name == "scf.if"
-            and is_inside(buffer, branch)
-        ]
-        for buffer in inner[:1]:
-            _select_after(buffer.owner.operation, buffer.result_number)
-        pending = bool(inner)
+
+    def is_of_inner(buffer: ir.Value) -> bool:
+        is_result = not isinstance(buffer.owner, ir.Block) and buffer.owner.operation.name == "scf.if"
+        return is_result and is_inside(buffer, branch)
+
+    while (buffer := next(filter(is_of_inner, _buffers(terminator(block).operands[position])), None)) is not None:
+        _select_after(buffer.owner.operation, buffer.result_number)
 
 
 def _buffers(value: ir.Value) -> list[ir.Value]:

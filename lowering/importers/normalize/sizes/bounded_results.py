@@ -7,6 +7,9 @@ A size is bounded by the tensor that it was sliced from and by the operands of `
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import reduce
+
 from mlirtri.dialect.bindings.mlir import arith, func, ir, public_functions, tensor
 from mlirtri.lowering.core.size_program import OPERATIONS
 from mlirtri.lowering.mlir.aliasing import terminator
@@ -97,24 +100,20 @@ def _bound_of_expanded(operation: ir.Operation, axis: int, depth: int) -> ir.Val
 def _bound_of_collapsed(operation: ir.Operation, axis: int, depth: int) -> ir.Value | None:
     source = operation.operands[0]
     bounds = [_size_bound(source, position.value, depth) for position in operation.attributes["reassociation"][axis]]
-    if any(bound is None for bound in bounds):
-        return None
-    product = bounds[0]
-    for bound in bounds[1:]:
-        product = arith.muli(product, bound)
-    return product
+    return _combined(bounds, arith.muli)
 
 
 def _bound_of_concatenated(operation: ir.Operation, axis: int, depth: int) -> ir.Value | None:
     along = ir.IntegerAttr(operation.attributes["dim"]).value
     operands = list(operation.operands) if axis == along else [operation.operands[0]]
     bounds = [_size_bound(operand, axis, depth) for operand in operands]
-    if any(bound is None for bound in bounds):
-        return None
-    total = bounds[0]
-    for bound in bounds[1:]:
-        total = arith.addi(total, bound)
-    return total
+    return _combined(bounds, arith.addi)
+
+
+def _combined(bounds: list[ir.Value | None], combine: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value | None:
+    """Return the sum or product of bounds; None if one is not known."""
+    known = [bound for bound in bounds if bound is not None]
+    return reduce(combine, known) if len(known) == len(bounds) else None
 
 
 _VIEWS = {
