@@ -18,6 +18,7 @@ _SECONDS_OF_A_TEST = 300
 def reduce_file(file: Path, test: str, output: Path, seconds: float, say: Callable[[str], None]) -> str:
     """Write the smallest program found to `output`, as soon as it is found, and return its text.
 
+    `say` gets a line for each smaller program, and one where `seconds` are over before all candidates are tried.
     `test` is a command of the shell, in which ``%s`` is the file, or the last word is missing. It ends with status 0
     for a program that fails as the first one does, which it has to. Raises `KernelValueError` where it does not.
     """
@@ -32,16 +33,24 @@ def reduce_file(file: Path, test: str, output: Path, seconds: float, say: Callab
                 seen[program] = _passes(test, candidate)
             return seen[program]
 
-        def take(program: str) -> None:
+        def write(program: str) -> None:
             output.write_text(program if program.endswith("\n") else f"{program}\n")
+
+        def take(program: str) -> None:
+            write(program)
             say(f"{_lines(program)} lines after {len(seen)} tests")
+
+        def stop() -> None:
+            left = f"{_lines(output.read_text())} of {_lines(text)} lines"
+            say(f"the time ran out after {seconds:g} s and {len(seen)} tests: {left} are left; --seconds gives more")
 
         if not fails(text):
             raise KernelValueError(
                 f"the test does not hold for {file}: {test}", help="it has to end with status 0 for what is looked for"
             )
         say(f"{_lines(text)} lines")
-        return smallest(text, candidates, fails, seconds, take)
+        write(text)
+        return smallest(text, candidates, fails, seconds, take, stop)
 
 
 def _lines(text: str) -> int:

@@ -17,22 +17,27 @@ def smallest(
     fails: Callable[[Program], bool],
     seconds: float,
     on_smaller: Callable[[Program], None] = lambda program: None,
+    on_time_out: Callable[[], None] = lambda: None,
 ) -> Program:
     """Return the smallest program that is met within the time and for which `fails` holds, as it does for the first.
 
-    `candidates` gives the much smaller ones first. `on_smaller` sees each program that is taken.
+    `candidates` gives the much smaller ones first. `on_smaller` sees each program that is taken. `on_time_out` is
+    called where candidates were left untried.
     """
     end = time.monotonic() + seconds
-    while (smaller := _first(candidates(program), fails, end)) is not None:
-        program = smaller
-        on_smaller(program)
+    try:
+        while (smaller := _first(candidates(program), fails, end)) is not None:
+            program = smaller
+            on_smaller(program)
+    except TimeoutError:
+        on_time_out()
     return program
 
 
 def _first(candidates: Iterator[Program], fails: Callable[[Program], bool], end: float) -> Program | None:
     for candidate in candidates:
         if time.monotonic() > end:
-            return None
+            raise TimeoutError
         if fails(candidate):
             return candidate
     return None

@@ -107,7 +107,9 @@ def test_chunks_are_all_halves_and_so_on():
 
 
 def test_the_time_ends_the_search():
-    assert smallest(5, lambda n: iter(range(n)), lambda n: True, -1.0) == 5
+    ends = []
+    assert smallest(5, lambda n: iter(range(n)), lambda n: True, -1.0, on_time_out=lambda: ends.append(5)) == 5
+    assert ends == [5]
     assert smallest(5, lambda n: iter([n - 1] if n else []), lambda n: n >= 2, 10.0) == 2
 
 
@@ -131,8 +133,12 @@ def test_the_command(tmp_path, capsys):
     assert run_command(["reduce", str(file), "--test", "grep -q absent %s"]) == 1
     assert "the test does not hold for" in capsys.readouterr().err
     # As in any shell, the last command of a pipe counts: what fails stands before it.
+    assert "time ran out" not in err
     assert run_command(["reduce", str(file), "--test", "(cat %s; exit 1) | grep -q np.exp", "--seconds", "0"]) == 0
-    capsys.readouterr()
+    lines = sum(bool(line.strip()) for line in PYTHON.splitlines())
+    said = f"the time ran out after 0 s and 1 tests: {lines} of {lines} lines are left; --seconds gives more\n"
+    assert capsys.readouterr().err.endswith(said)
+    assert reduced.read_text() == PYTHON
     other = tmp_path / "a.txt"
     other.write_text("a")
     assert run_command(["reduce", str(other), "--test", "true"]) == 1
