@@ -139,6 +139,25 @@ def parse_text(text: str, file: str, context: ir.Context) -> ir.Module:
         raise ParseError(first.message if first else str(error), shown) from None
 
 
+def name_file(module: ir.Module, file: str) -> None:
+    """Give the locations that parsing made, in a text called "-", the name of the text's file."""
+    with module.context:
+        for operation in all_operations(module):
+            operation.location = _in_file(operation.location, file)
+            for argument in (a for region in operation.regions for block in region.blocks for a in block.arguments):
+                argument.set_location(_in_file(argument.location, file))
+
+
+def _in_file(location: ir.Location, file: str) -> ir.Location:
+    """Return the location, below a name or not, with `file` in place of "-"."""
+    location = _downcast(location)
+    if isinstance(location, ir.NameLoc):
+        return ir.Location.name(location.name_str, _in_file(location.child_loc, file))
+    if not isinstance(location, ir.FileLineColLoc) or location.filename != "-":
+        return location
+    return ir.Location.file(file, location.start_line, location.start_col)
+
+
 def name_arguments(module: ir.Module, text: str) -> None:
     """Restore the arguments' names from the text that a module was parsed from: MLIR keeps their locations alone."""
     lines = text.encode("utf-8", "surrogateescape").split(b"\n")

@@ -46,7 +46,7 @@ def _parsed(text: str) -> ir.Module:
 
 
 def _pass_failed(failure: _Failure, name: str, pipeline: str, before: str, context: CompileContext) -> PassFailedError:
-    help = saved_reproducer(before, context, lambda where: f"the module and {pipeline!r} repeat it: {where}")
+    help = saved_reproducer(before, pipeline, context)
     return PassFailedError(f"pass {name} failed: {failure.message}", failure.span, help=help, notes=failure.notes)
 
 

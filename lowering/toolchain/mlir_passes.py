@@ -112,9 +112,7 @@ def _run(module: ir.Module, manager: passmanager.PassManager, pipeline: str, con
 
 
 def _pass_failed(error: ir.MLIRError, before: ir.Operation, pipeline: str, context: CompileContext) -> PassFailedError:
-    text = before.get_asm(enable_debug_info=True)
-    command = f"mlirtri-opt --pass-pipeline={shlex.quote(pipeline)}"
-    help = saved_reproducer(text, context, lambda where: f"reproduce with: {command} {shlex.quote(str(where))}")
+    help = saved_reproducer(before.get_asm(enable_debug_info=True), pipeline, context)
     message, span, notes = explain(error)
     name = Pass(pipeline.removeprefix("builtin.module(").removesuffix(")"), "").name
     return PassFailedError(f"pass {name} failed: {message}", span, help=help, notes=notes)
@@ -136,23 +134,31 @@ def explain(error: ir.MLIRError) -> tuple[str, Span | None, list[Note]]:
     return first.message, span_of(first.location), notes
 
 
-def saved_reproducer(text: str, context: CompileContext, advice: Callable[[Path], str]) -> str:
-    """Save the input IR of a failed pass; return the advice for its path, or why it could not be saved."""
+def saved_reproducer(text: str, pipeline: str, context: CompileContext) -> str:
+    """Save the input IR of a failed pass; return the command that repeats it, or why it could not be saved."""
+    command = f"mlirtri-opt --pass-pipeline={shlex.quote(pipeline)}"
     try:
-        return advice(save_reproducer(text, f"{context.kernel}-{context.stage}"))
+        where = _save_reproducer(text, command, f"{context.kernel}-{context.stage}")
     except OSError as problem:
         return f"the input IR could not be saved ({problem}); set MLIRTRI_REPRODUCER_DIR to a writable folder"
+    return f"reproduce with: {command} {shlex.quote(str(where))}"
 
 
-def save_reproducer(text: str, name: str) -> Path:
-    """Write `text` to a file of its own in the reproducer folder, atomically; return its path."""
+def _save_reproducer(text: str, command: str, name: str) -> Path:
+    """Write the command and `text` to a file of its own in the reproducer folder, atomically; return its path."""
     default = Path(tempfile.gettempdir()) / f"mlirtri-reproducers-{getattr(os, 'getuid', int)()}"
     folder = settings.get("MLIRTRI_REPRODUCER_DIR") or default
     folder.mkdir(parents=True, exist_ok=True)
-    stem = re.sub(r"[^\w.-]+", "_", name)
-    target = folder / f"{stem}-{blake2b(text.encode(), digest_size=4).hexdigest()}.mlir"
+    stem, text = re.sub(r"[^\w.-]+", "_", name), without_folders(text)
+    target = folder / f"{stem}-{blake2b(f'{command}{text}'.encode(), digest_size=4).hexdigest()}.mlir"
     handle, partial = tempfile.mkstemp(dir=folder, suffix=".partial")
     with os.fdopen(handle, "w") as file:
-        file.write(text)
+        # The command first: the file says what it is for when it is sent to somebody else.
+        file.write(f"// {command} {target.name}\n{text}")
     os.replace(partial, target)
     return target
+
+
+def without_folders(text: str) -> str:
+    """Return MLIR's text with locations that name source files without their folders, which are this machine's."""
+    return re.sub(r'"/[^"\n]*/([^"/\n]+":\d+:\d+)', r'"\1', text)

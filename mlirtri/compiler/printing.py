@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from mlirtri.compiler.isolation import text_of, try_parsing
-from mlirtri.dialect.bindings.locations import locate_implied_bodies, name_arguments, parse_text
+from mlirtri.dialect.bindings.locations import locate_implied_bodies, name_arguments, name_file, parse_text
 from mlirtri.dialect.bindings.mlir import print_complete, print_module
 from mlirtri.dialect.definition import context_for
 from mlirtri.errors import ParseError, Span
@@ -70,10 +70,17 @@ def settle(kind: str, ir: Any) -> Any:
     return ir
 
 
-def parse(kind: str, text: str, file: str = "<text>") -> Any:
-    """Return the IR of a complete (or readable) text; raises `ParseError` at the line that does not parse."""
+def parse(kind: str, text: str, file: str | None = None) -> Any:
+    """Return the IR of a complete (or readable) text; raises `ParseError` at the line that does not parse.
+
+    Operations that the text gives no location have their own in `file`, where that is known.
+    """
+    file, is_known = file or "<text>", file is not None
     if kind == "mlir":
-        return settle(kind, _parse_mlir(text, file))
+        module = settle(kind, _parse_mlir(text, file))
+        if is_known:
+            name_file(module, file)
+        return module
     if kind == "tvmscript":
         return _tvm_text().parse(text, file)
     raise ParseError(f"a stage of kind {kind} cannot be resumed from text", Span(file, 1, 1))

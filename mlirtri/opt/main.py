@@ -118,10 +118,11 @@ def split(text: str, marker: str = SPLIT_MARKER) -> list[str]:
 def _process(source: str | bytes, name: str, plan: Plan, options: Options) -> tuple[bytes | None, bool]:
     from mlirtri.opt import diagnostics as opt_diagnostics  # loads MLIR
     from mlirtri.opt import passes as opt_passes
+    from mlirtri.opt.running import PIECE
 
     # MLIR reads files: their names are in locations, so a piece goes by a name that can be put right afterwards.
     with tempfile.TemporaryDirectory(prefix="mlirtri-opt-") as folder:
-        path = os.path.join(folder, "piece.mlir")
+        path = os.path.join(folder, PIECE)
         Path(path).write_bytes(source if isinstance(source, bytes) else source.encode())
         output, reports = opt_passes.transform(path, plan, options)
         if options.on("verify-diagnostics"):

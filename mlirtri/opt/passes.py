@@ -14,6 +14,9 @@ from mlirtri.opt.pipelines import Plan
 from mlirtri.opt.registry import load_all
 from mlirtri.opt.running import run, translated
 
+_OF_A_REPRODUCER = "ignoring unknown external resources for 'mlir_reproducer'"
+"""What MLIR's parser says of the passes that stand in a reproducer; ``--run-reproducer`` reads them."""
+
 
 def transform(path: str, plan: Plan, options: Options) -> tuple[str | bytes | None, list[Report]]:
     """Parse the file, run the passes and print; the text is None when a step failed, and the reports say why."""
@@ -25,7 +28,8 @@ def transform(path: str, plan: Plan, options: Options) -> tuple[str | bytes | No
     reports: list[Report] = []
 
     def collect(diagnostic: ir.Diagnostic) -> bool:
-        reports.append(report_of(diagnostic))
+        if not diagnostic.message.endswith(_OF_A_REPRODUCER):
+            reports.append(report_of(diagnostic))
         return True
 
     handler = context.attach_diagnostic_handler(collect)

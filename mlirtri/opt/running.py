@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,11 +14,14 @@ from mlirtri.dialect.bindings.mlir import ir, passmanager, public_functions
 from mlirtri.errors import KernelError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
-from mlirtri.lowering.toolchain.mlir_passes import in_module, parse_pipeline
+from mlirtri.lowering.toolchain.mlir_passes import in_module, parse_pipeline, without_folders
 from mlirtri.opt.diagnostics import Report
 from mlirtri.opt.options import Options
 from mlirtri.opt.own_passes import OWN, TRANSLATIONS, function_of, name_of
 from mlirtri.opt.pipelines import Plan, leaves, pass_name
+
+PIECE = "piece.mlir"
+"""What the input is called while it is read."""
 
 
 def run(module: ir.Module, plan: Plan, options: Options, reports: list[Report]) -> None:
@@ -141,7 +145,11 @@ def translated(module: ir.Module, name: str) -> str:
 
 def _write_reproducer(file: Path, module: ir.Module, pipeline: str, options: Options) -> None:
     """Write IR and passes as ``--run-reproducer`` takes them; before they run, since one may end the process."""
-    text = module.operation.get_asm(enable_debug_info=True).rstrip()
+    name = "<stdin>" if options.input == "-" else Path(options.input).name
+    text = without_folders(module.operation.get_asm(enable_debug_info=True)).replace(
+        f'"{PIECE}":', f"{json.dumps(name)}:"
+    )
+    text = f"// mlirtri-opt --run-reproducer {shlex.quote(file.name)}\n{text.rstrip()}"
     verify = "true" if options.on("verify-each") else "false"
     resource = (
         f"  external_resources: {{\n    mlir_reproducer: {{\n      pipeline: {json.dumps(pipeline)},\n"

@@ -252,7 +252,8 @@ def test_a_failing_pass_saves_its_input_and_the_command_repeats_it(monkeypatch, 
         [sys.executable, "-m", "mlirtri.opt.main", *command[1:]], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert f"{error.span}: error: {error.message.partition('failed: ')[2]}" in done.stderr
+    where = str(error.span).removeprefix(f"{Path(__file__).parent}/")
+    assert done.stderr.startswith(f"{where}: error: {error.message.partition('failed: ')[2]}")
 
 
 # --- lines and names on the way --------------------------------------------------------------------------------------

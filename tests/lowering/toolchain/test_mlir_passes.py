@@ -47,8 +47,10 @@ def test_failing_pass_is_reported_on_the_users_line_with_a_command_that_repeats_
             run_passes(module, [Pass("cse", "runs"), Pass("one-shot-bufferize", "fails")], context)
     assert str(caught.value).startswith("/home/me/k.py:12:9: error: pass one-shot-bufferize failed: ")
     (saved,) = tmp_path.iterdir()
-    assert saved.read_text() == before
-    assert f"mlirtri-opt --pass-pipeline='builtin.module(one-shot-bufferize)' {saved}" in caught.value.help
+    command = "mlirtri-opt --pass-pipeline='builtin.module(one-shot-bufferize)'"
+    # No path of this machine is in the file.
+    assert saved.read_text() == f"// {command} {saved.name}\n{before.replace('/home/me/', '')}"
+    assert f"reproduce with: {command} {saved}" in caught.value.help
 
 
 def test_the_command_of_a_reproducer_repeats_the_failure(tmp_path, monkeypatch, capfd):
@@ -59,7 +61,7 @@ def test_the_command_of_a_reproducer_repeats_the_failure(tmp_path, monkeypatch, 
             run_passes(module, [Pass("convert-func-to-llvm", "fails")], CompileContext("f", as_target("cpu")))
     command = shlex.split(caught.value.help.partition("reproduce with: ")[2])
     assert opt.main(command[1:]) == 1
-    assert capfd.readouterr().err.startswith(f"/home/me/k.py:7:5: error: {caught.value.message.partition(': ')[2]}")
+    assert capfd.readouterr().err.startswith(f"k.py:7:5: error: {caught.value.message.partition(': ')[2]}")
 
 
 @pytest.mark.parametrize(

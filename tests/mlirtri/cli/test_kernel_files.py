@@ -68,3 +68,14 @@ def test_a_relative_path_names_the_file_of_the_current_folder(tmp_path, monkeypa
     assert found[0] is found[1]
     assert found[2] is found[3]
     assert found[0] is not found[2]
+
+
+def test_ir_from_a_file_is_located_in_it(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    signature = "func.func @f(%a: tensor<4xf32>) -> tensor<4xf32>"
+    text = f"{signature} {{\n  %0 = math.absf %a : tensor<4xf32>\n  return %0 : tensor<4xf32>\n}}\n"
+    (tmp_path / "f.mlir").write_text(text)
+    _, out, _ = run("emit", "f.mlir", "--from=linalg", "--stage=linalg,fused", "--complete", "--pipeline=mlir")
+    assert 'loc("f.mlir":2:8)' in out
+    assert 'loc("f.mlir":1:14)' in out
+    assert '"-"' not in out

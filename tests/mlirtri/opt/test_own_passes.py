@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -111,15 +112,22 @@ def test_dumps_of_named_passes_alone_and_into_a_folder(call, kernel, tmp_path):
 SCALAR = "func.func @f(%a: tensor<4xf32>) -> f32 {\n  %0 = arith.constant 1.0 : f32\n  return %0 : f32\n}\n"
 
 
-def test_a_reproducer_holds_the_ir_and_the_passes(call, tmp_path):
+def test_a_reproducer_holds_the_ir_and_the_passes(call, tmp_path, monkeypatch, capfd):
     file = tmp_path / "reproducer.mlir"
     options = ["--cse", "--fused-to-bufferized", f"--mlir-pass-pipeline-crash-reproducer={file}"]
     status, out, err = call(SCALAR, *options)
     assert (status, out) == (1, "")
     assert "in.mlir:1:1: error: the function 'f' takes or returns a f32" in err
     assert "note: help: " in err
-    again = opt.main(["--run-reproducer", str(file)])
-    assert again == 1
+    text = file.read_text()
+    assert text.startswith("// mlirtri-opt --run-reproducer reproducer.mlir\n")
+    assert 'loc("in.mlir":1:' in text
+    assert str(tmp_path) not in text
+    assert "piece" not in text
+    monkeypatch.chdir(tmp_path)
+    capfd.readouterr()
+    assert opt.main(shlex.split(text.partition("\n")[0])[2:]) == 1
+    assert "mlir_reproducer" not in capfd.readouterr().err
     assert 'pipeline: "builtin.module(cse,fused-to-bufferized)"' in file.read_text()
     call(SCALAR, *options, "--mlir-pass-pipeline-local-reproducer")
     assert 'pipeline: "builtin.module(fused-to-bufferized)"' in file.read_text()
