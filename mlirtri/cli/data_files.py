@@ -12,6 +12,7 @@ from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelTypeError, KernelValueError, SourceNotAvailableError, UnknownOptionError
 from mlirtri.language.names import Tensor
+from mlirtri.sources.packed_files import INPUTS, arrays_in
 
 SUFFIXES = (".npy", ".npz")
 
@@ -21,11 +22,19 @@ def read_inputs(given: Sequence[str]) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     for text in given:
         name, equals, file = text.rpartition("=")
-        contents = {name: _only(file, read_arrays(Path(file)))} if equals else read_arrays(Path(text))
+        whole = read_packed(Path(file), INPUTS) or read_arrays(Path(file))
+        contents = {name: _only(file, whole)} if equals else whole
         if repeated := sorted(contents.keys() & arrays.keys()):
             raise UnknownOptionError(f"--input {repeated[0]} is given twice")
         arrays |= contents
     return arrays
+
+
+def read_packed(file: Path, name: str) -> dict[str, np.ndarray] | None:
+    """Return the arrays `name` of a file that `mlirtri repro` wrote; None for another file."""
+    if file.suffix in SUFFIXES or not file.is_file():
+        return None
+    return arrays_in(file.read_text(errors="replace"), name)
 
 
 def _only(file: str, arrays: dict[str, np.ndarray]) -> np.ndarray:

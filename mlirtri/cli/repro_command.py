@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import platform
 import shlex
-from collections.abc import Iterator, Mapping
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,22 +25,24 @@ from mlirtri.cli.options import (
     schedule_option,
     target_option,
 )
-from mlirtri.cli.run_command import compared, compiled, data_of, expected_results, results_of
-from mlirtri.errors import KernelError, KernelValueError
+from mlirtri.cli.run_command import PIPELINES, compared, compiled, data_of, expected_results, results_of
+from mlirtri.errors import KernelError, KernelValueError, UnknownOptionError
 from mlirtri.lowering.pipelines import PIPELINE_STAGES
+from mlirtri.sources.packed_files import EXPECTED, INPUTS, line_of_arrays, user_modules, with_modules
 
 if TYPE_CHECKING:
     import numpy as np
 
     from mlirtri.kernels.kernel import Kernel
 
+Chosen = tuple[str | None, str | None, str | None]
+"""The pipeline, target and schedule of the command line."""
+
 
 @click.command()
 @file_argument()
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The file to write.")
-@click.option(
-    "--input", "inputs", metavar="NAME=FILE.npy", multiple=True, help="As of run; only what it is, is packed."
-)
+@click.option("--input", "inputs", metavar="NAME=FILE.npy", multiple=True, help="As of run; the data is packed.")
 @click.option(
     "--check-against", "expected", metavar="FILE|PIPELINE", help="As of run: differing results are the failure."
 )
@@ -46,45 +53,89 @@ if TYPE_CHECKING:
 def repro(
     file: str, output: Path, inputs: tuple[str, ...], expected: str | None, arguments: Arguments,
     pipeline: str | None, target: str | None, schedule: str | None,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Run a kernel that fails, as `run` does, and pack the failure into one file.
 
-    It has the command, the error, the versions, the types and ranges of the arguments, the IR of the last stage that
-    was reached, and the text of FILE, so that the command runs on it. A kernel that does not fail is an error.
+    It has the command, the error, the versions, the arguments' data, the IR of the last stage that was reached, and
+    the text of FILE with the modules of yours that it imports, so that the command runs in an empty folder. There it
+    is tried. A kernel that does not fail is an error.
     """
     from mlirtri.cli.data_files import abstract, read_inputs
 
+    source, separator, entry = file.partition("::")
+    if output.suffix != Path(source).suffix:
+        raise UnknownOptionError(f"{output} has to run as {source} does", help=f"name it *{Path(source).suffix}")
     arrays, given = read_inputs(inputs), by_name(arguments)
-    typed = {**abstract(arrays), **given}
-    failure, facts = None, []
-    try:
-        kernel = compiled(file, None, typed, pipeline, target, schedule)
-        values = data_of(kernel, arrays, given)
-        facts = [_input(name, value, name in arrays) for name, value in values.items()]
-        _, results = results_of(kernel, values)
-        if expected is not None:
-            failure = compared(expected, results, expected_results(file, None, expected, arrays, given))
-    except Exception as error:  # whatever it is, it is what has to be reported
-        failure = f"{type(error).__name__}: {error}"
+    typed, chosen = {**abstract(arrays), **given}, (pipeline, target, schedule)
+    failure = _failure_of(file, expected, arrays, given, chosen)
     if failure is None:
         raise KernelValueError(f"{file} does not fail", help="say with --check-against what it should give")
-    stage, text = _last_stage(file, typed, options_of(pipeline, target, schedule))
-    _, separator, entry = file.partition("::")
+    stage, text = _last_stage(file, typed, options_of(*chosen))
     words = [
         "mlirtri",
         "run",
         f"{output.name}{separator}{entry}",
-        *_words(inputs, expected, arguments, pipeline, target, schedule),
+        *([f"--input={output.name}"] if arrays else []),
+        *_words(output.name if failure.expected else expected, arguments, *chosen),
     ]
-    facts = [f"command: {shlex.join(words)}", *facts, *_versions(), f"the last stage: {stage}", failure]
-    output.write_text(_packed(Path(file.partition("::")[0]), facts, stage, text))
+    facts = [f"command: {shlex.join(words)}", *failure.inputs, *_versions(), f"the last stage: {stage}", failure.text]
+    data = {INPUTS: arrays, EXPECTED: failure.expected}
+    output.write_text(_packed(Path(source), facts, {name: held for name, held in data.items() if held}, stage, text))
     print(output)
+    return _tried(output, words[1:], failure.reason)
 
 
-def _words(
-    inputs: tuple[str, ...], expected: str | None, arguments: Any, pipeline: Any, target: Any, schedule: Any
-) -> Iterator[str]:
-    yield from (f"--input={file}" for file in inputs)
+@dataclass(frozen=True)
+class _Failure:
+    """What `run` does with a kernel that fails."""
+
+    text: str
+    reason: str
+    """The part of it that is the same for a file of another name."""
+    inputs: Sequence[str]
+    """A line for each argument, where the kernel compiles."""
+    expected: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """What a file says that it should give."""
+
+
+def _failure_of(
+    file: str, expected: str | None, arrays: Mapping[str, np.ndarray], given: Mapping[str, Any], chosen: Chosen
+) -> _Failure | None:
+    """Return how a kernel fails, as a compilation, a call or a comparison; None if it does not."""
+    from mlirtri.cli.data_files import abstract
+
+    inputs: list[str] = []
+    try:
+        kernel = compiled(file, None, {**abstract(arrays), **given}, *chosen)
+        values = data_of(kernel, arrays, given)
+        inputs += [_input(name, value, name in arrays) for name, value in values.items()]
+        _, results = results_of(kernel, values)
+        if expected is None:
+            return None
+        wanted = expected_results(file, None, expected, arrays, given)
+        difference = compared(expected, results, wanted)
+    except Exception as error:  # whatever it is, it is what has to be reported
+        reason = error.message if isinstance(error, KernelError) else str(error)
+        return _Failure(f"{type(error).__name__}: {error}", reason, inputs)
+    if difference is None:
+        return None
+    return _Failure(difference, difference.partition(": ")[2], inputs, {} if expected in PIPELINES else wanted)
+
+
+def _tried(output: Path, words: list[str], reason: str) -> int:
+    """Run the command where there is nothing but the file; return 1, and say so, where it fails for no such reason."""
+    with tempfile.TemporaryDirectory(prefix="mlirtri-repro-") as folder:
+        shutil.copy(output, folder)
+        command = [sys.executable, "-m", "mlirtri.cli", *words]
+        run = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
+    if run.returncode and reason.partition("\n")[0] in run.stdout + run.stderr:
+        return 0
+    said = (run.stderr or run.stdout).rstrip() or "it does not fail"
+    print(f"{output} fails otherwise in an empty folder: something is missing in it\n{said}", file=sys.stderr)
+    return 1
+
+
+def _words(expected: str | None, arguments: Arguments, pipeline: Any, target: Any, schedule: Any) -> Iterator[str]:
     yield from (f"--arg={name}={_shown(value)}" for name, value in arguments)
     named = {"check-against": expected, "pipeline": pipeline, "target": target, "schedule": schedule}
     yield from (f"--{name}={value}" for name, value in named.items() if value is not None)
@@ -145,20 +196,25 @@ def _stages(pipeline: str | None) -> tuple[str, ...]:
     return tuple(stage.name for stage in PIPELINE_STAGES[pipeline or "linalg"] if stage.kind in ("mlir", "tvmscript"))
 
 
-def _packed(file: Path, facts: list[str], stage: str, text: str) -> str:
+def _packed(file: Path, facts: list[str], data: Mapping[str, Mapping[str, np.ndarray]], stage: str, text: str) -> str:
     """Return the file's text between comments, or only the comments where it is binary."""
-    comment = "#" if file.suffix == ".py" else "//"
+    comment, folder = "#" if file.suffix == ".py" else "//", f"{file.resolve().parent}/"
     try:
         source = file.read_text().rstrip("\n")
+        source = with_modules(source, user_modules(file)) if file.suffix == ".py" else source
     except UnicodeDecodeError:
-        source = f"{comment} {file} is binary and has to be sent along"
-    lines = [line for fact in facts for line in fact.splitlines()]
+        source = f"{comment} {file.name} is binary and has to be sent along"
+    except (SyntaxError, ValueError):  # what is wrong with the text may be the failure
+        source = file.read_text().rstrip("\n")
+    lines = [line.replace(folder, "") for fact in facts for line in fact.splitlines()]
+    sign = "" if comment == "#" else f"{comment} "
     return "\n".join(
         [
             *(f"{comment} {line}".rstrip() for line in ["mlirtri repro", *lines, f"----- {file.name} -----"]),
             source,
+            *(f"{sign}{line_of_arrays(name, arrays)}" for name, arrays in data.items()),
             *([f"{comment} ----- stage {stage} -----"] if text else []),
-            *(f"{comment} {line}".rstrip() for line in text.splitlines()),
+            *(f"{comment} {line}".rstrip() for line in text.replace(folder, "").splitlines()),
             "",
         ]
     )

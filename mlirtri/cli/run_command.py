@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from mlirtri.kernels.kernel import Kernel
 
-_PIPELINES = (*PIPELINE_STAGES, INTERPRETER)
+PIPELINES = (*PIPELINE_STAGES, INTERPRETER)
 
 
 @click.command()
@@ -57,7 +57,7 @@ def run(
     from mlirtri.cli.data_files import abstract, check_output, read_inputs, write_results
     from mlirtri.kernels.arguments import summary
 
-    if expected is not None and expected not in _PIPELINES:
+    if expected is not None and expected not in PIPELINES:
         _read(expected)  # what is wrong with the file is said before anything runs
     check_output(output)
     arrays = read_inputs(inputs)
@@ -84,7 +84,7 @@ def expected_results(
     """Return the arrays of a file, or what another pipeline gives for the same arguments."""
     from mlirtri.cli.data_files import abstract
 
-    if expected not in _PIPELINES:
+    if expected not in PIPELINES:
         return _read(expected)
     typed = dict(given) if start else {**abstract(arrays), **given}
     other = compiled(file, start, typed, expected, None, None)
@@ -135,10 +135,13 @@ def results_of(kernel: Kernel, values: Mapping[str, Any]) -> tuple[Any, dict[str
 
 
 def _read(expected: str) -> dict[str, np.ndarray]:
-    from mlirtri.cli.data_files import SUFFIXES, read_arrays
+    from mlirtri.cli.data_files import SUFFIXES, read_arrays, read_packed
+    from mlirtri.sources.packed_files import EXPECTED
 
+    if (packed := read_packed(Path(expected), EXPECTED)) is not None:
+        return packed
     if Path(expected).suffix not in SUFFIXES:
-        names = ", ".join(_PIPELINES)
+        names = ", ".join(PIPELINES)
         raise click.UsageError(f"--check-against {expected}: name an .npy or .npz file, or one of {names}")
     return read_arrays(Path(expected))
 

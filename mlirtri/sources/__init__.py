@@ -6,5 +6,6 @@
 `measure`, `trace`, `cli` and `pages` import it.
 
 - `python_files.py`: kernels and graphs of Python files, and whether arguments fit them.
+- `packed_files.py`: the modules and arrays in a file of `mlirtri repro`.
 - `program_files.py`: programs of MLIR, StableHLO, TOSA, ONNX, torch and Relax.
 """

@@ -42,6 +42,7 @@ def test_an_error_is_packed_and_runs_again(capsys):
     assert command_in(text) == ["run", "packed.py::bad", "--arg=a=float32[3]:1.0..2.0", "--pipeline=mlir"]
     assert "k.py:10:16: error:" in text
     assert re.search(r"^# torch-mlir: \d+$", text, re.MULTILINE)
+    assert str(Path.cwd()) not in text
     assert run_command(command_in(text)) == 1
     assert "packed.py:" in capsys.readouterr().err
 
@@ -52,15 +53,62 @@ def test_a_wrong_result_is_packed_with_the_last_stage(capsys):
     options = ["--input=x=x.npy", "--check-against=expected.npy"]
     assert run_command(["repro", "k.py::good", *options, "-o", "packed.py"]) == 0
     text = Path("packed.py").read_text()
+    for file in ("k.py", "x.npy", "expected.npy"):
+        Path(file).unlink()
+    assert command_in(text) == ["run", "packed.py::good", "--input=packed.py", "--check-against=packed.py"]
     assert "# argument x: from a file, float32[3], 0.0 to 2.0\n" in text
     assert "# differs from expected.npy: result[0] is 1.0, not 5.0" in text
     assert "# ----- stage scheduled -----\n" in text
     assert "T.prim_func" in text
-    assert run_command(command_in(text)) == 1
     capsys.readouterr()
+    assert run_command(command_in(text)) == 1
+    assert "differs from packed.py: result[0] is 1.0, not 5.0" in capsys.readouterr().out
 
 
 def test_what_does_not_fail_is_said(capsys):
     assert run_command(["repro", "k.py::good", "-o", "packed.py"]) == 1
     assert "k.py::good does not fail" in capsys.readouterr().err
     assert not Path("packed.py").exists()
+
+
+USER = """
+from __future__ import annotations
+
+import repro_helpers
+from repro_package import constants as c
+from repro_package.inner import half
+
+import mlirtri as mt
+
+@mt.jit
+def f(x: mt.Tensor[[3], mt.float32]):
+    return repro_helpers.scale(x) * c.FOUR + half(x)
+"""
+MODULES = {
+    "repro_helpers.py": "import mlirtri as mt\n\n@mt.macro\ndef scale(x):\n    return x * 2\n",
+    "repro_package/__init__.py": "",
+    "repro_package/constants.py": "FOUR = 4\n",
+    "repro_package/inner.py": "from .constants import FOUR\n\ndef half(x):\n    return x / 2 * FOUR / FOUR\n",
+}
+
+
+def test_modules_of_the_user_are_in_the_file(capsys, tmp_path):
+    for name, text in {"user.py": USER, **MODULES}.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(text)
+    np.save("wrong.npy", np.zeros(3, np.float32))
+    # The command tries it where nothing else is, and its status says whether it fails there, too.
+    assert run_command(["repro", "user.py", "--check-against=wrong.npy", "-o", "packed.py"]) == 0, capsys.readouterr()
+    assert all(f"'{name}': " in Path("packed.py").read_text() for name in MODULES)
+
+
+def test_what_is_missing_in_the_file_is_said(capsys):
+    Path("four.txt").write_text("4")
+    reads = "from pathlib import Path\n\nFOUR = int(Path('four.txt').read_text())\n"
+    Path("user_of_data.py").write_text(f"{reads}{KERNELS}".replace("+ n @ a", "+ n @ FOUR"))
+    assert run_command(["repro", "user_of_data.py::bad", "--arg=a=f32[3]", "-o", "packed.py"]) == 1
+    err = capsys.readouterr().err
+    assert "packed.py fails otherwise in an empty folder: something is missing in it" in err
+    assert "four.txt" in err
+    assert run_command(["repro", "k.py::bad", "--arg=a=f32[3]", "-o", "packed.txt"]) == 1
+    assert "packed.txt has to run as k.py does" in capsys.readouterr().err
