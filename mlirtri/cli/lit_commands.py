@@ -75,7 +75,8 @@ def update_checks(paths: tuple[Path, ...], jobs: int, check: bool, keep: str | N
     """Write FileCheck's directives from what RUN lines print, or refresh those written before, between markers.
 
     Functions become labels, SSA names and aliases are captured, paths and line numbers are left open. Directives that
-    were written by hand are never changed: a prefix that has some, and no markers, is left alone.
+    were written by hand are never changed: a prefix that has some, and no markers, is left alone. What a command that
+    fails would write stays as it is; the other commands' directives are written, with exit status 1.
     """
     from mlirtri.testing.environment import Machine
     from mlirtri.testing.run_lines import lit_files
@@ -100,12 +101,15 @@ def update_checks(paths: tuple[Path, ...], jobs: int, check: bool, keep: str | N
         print(error, file=sys.stderr)
     updates = [result for result in results if not isinstance(result, KernelError)]
     changed = [_report(item, check) for item in updates]
-    return int(bool(errors) or (check and any(changed)))
+    failed = bool(errors) or any(item.failures for item in updates)
+    return int(failed or (check and any(changed)))
 
 
 def _report(update: Update, check: bool) -> bool:
     for prefix in update.left_alone:
         print(f"{update.file}: {prefix} is written by hand and left alone", file=sys.stderr)
+    for report in update.failures:
+        print(report, file=sys.stderr)
     if update.before == update.after:
         return False
     if check:

@@ -8,8 +8,8 @@ func.func @f(%a: tensor<4xf32>) {        CHECK-LABEL: func.func @f(
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
 
 NAME = r"[A-Za-z0-9_.$-]+"
 """A name of an SSA value or an alias."""
@@ -31,25 +31,32 @@ class Line:
     number: int
     text: str
     is_label: bool = False
+    is_pattern: bool = False
+    """Whether the text is a pattern of FileCheck's already."""
 
 
-def check_lines(text: str, prefix: str, keep: str | None = None) -> list[str]:
+def check_lines(text: str, prefix: str, keep: str | None = None, prefixes: Collection[str] = ()) -> list[str]:
     """Return directives for a text of any stage, without comment signs; empty where there is nothing to check.
 
-    With `keep`, a regular expression, only labels and lines that it finds become directives.
+    With `keep`, a regular expression, only labels and lines that it finds become directives. Without it, assembly is
+    checked for its functions and for vector arithmetic alone: registers, widths and order are those of this CPU.
+    `prefixes` are all of the file; no variable is called like one, for ``[[A:`` would be a directive of it.
     """
+    reserved = frozenset((prefix, *prefixes))
     # The text in front of the first banner, then banners and what stands below each.
     first, *parts = _BANNER.split(text)
-    directives = _section(first, prefix, keep)
+    directives = _section(first, prefix, keep, reserved)
     for banner, section in zip(parts[::2], parts[1::2], strict=True):
-        directives += [f"{prefix}-LABEL: {literal(banner)}", *_section(section, prefix, keep)]
+        directives += [f"{prefix}-LABEL: {literal(banner)}", *_section(section, prefix, keep, reserved)]
     return directives
 
 
-def _section(text: str, prefix: str, keep: str | None) -> list[str]:
+def _section(text: str, prefix: str, keep: str | None, reserved: frozenset[str]) -> list[str]:
     scan, names = _language(text)
+    if keep is None and scan in (_assembly, _disassembly):
+        return [each for line in _arithmetic(scan(text)) for each in _directives(line, prefix, False, names(text))]
     lines = [line for line in scan(text) if line.is_label or keep is None or re.search(keep, line.text)]
-    scope, directives, previous = names(text), [], None
+    scope, directives, previous = replace(names(text), reserved=reserved), [], None
     for line in lines:
         is_next = previous is not None and line.number == previous.number + 1
         directives += _directives(line, prefix, is_next, scope)
@@ -60,7 +67,7 @@ def _section(text: str, prefix: str, keep: str | None) -> list[str]:
 def _directives(line: Line, prefix: str, is_next: bool, scope: Names) -> list[str]:
     indent = " " * (len(line.text) - len(line.text.lstrip()) + 1)
     if not line.is_label:
-        return [f"{prefix}{'-NEXT' if is_next else ''}:{indent}{scope.pattern(line.text.strip())}"]
+        return [f"{prefix}{'-NEXT' if is_next else ''}:{indent}{_pattern(line, scope)}"]
     scope.enter()
     label, rest = _split_label(line.text.strip())
     directives = [f"{prefix}-LABEL:{indent}{literal(label)}"]
@@ -69,9 +76,13 @@ def _directives(line: Line, prefix: str, is_next: bool, scope: Names) -> list[st
     return directives
 
 
+def _pattern(line: Line, scope: Names) -> str:
+    return line.text if line.is_pattern else scope.pattern(line.text.strip())
+
+
 def _split_label(text: str) -> tuple[str, str]:
     """Return a function's name with what stands before it, and the rest: a label has no captured names."""
-    match = re.match(r"(.*?@[\w.$-]+\()(.*)$", text)
+    match = re.match(r'(.*?@(?:[\w.$-]+|"[^"]*")\()(.*)$', text)
     return (match[1], match[2]) if match and "%" in match[2] else (text, "")
 
 
@@ -109,6 +120,8 @@ class Names:
     labels: frozenset[str] = frozenset()
     """Names after ``%`` that are blocks, written without it where they are defined."""
     is_ssa: bool = False
+    reserved: frozenset[str] = frozenset()
+    """Variables that are taken."""
     variables: dict[str, str] = field(default_factory=dict)
 
     def enter(self) -> None:
@@ -144,7 +157,7 @@ class Names:
         bare = re.sub(r"\W", "_", name[1:]).upper()
         bare = f"V{bare}" if bare[0].isdigit() else bare
         base = f"${bare}" if name.startswith("#") else bare
-        taken, variable, count = {*self.variables.values()}, base, 1
+        taken, variable, count = {*self.variables.values(), *self.reserved}, base, 1
         while variable in taken:
             count += 1
             variable = f"{base}_{count}"
@@ -236,6 +249,27 @@ def _disassembly(text: str) -> Iterator[Line]:
         instruction = re.match(r"\s*[0-9a-f]+:\s+(.*)$", line)
         if label or instruction:
             yield Line(number, label[1] if label else re.sub(r"\s+", " ", instruction[1]), bool(label))
+
+
+_ARITHMETIC = (
+    (r"v?(?:add|sub|mul|fn?m(?:add|sub)\d+)(p[sd])$", "{{{{v?(add|sub|mul|fn?m(add|sub)[0-9]+)}}}}{}"),
+    (r"v?((?:div|sqrt|max|min)p[sd])$", "{{{{v?}}}}{}"),
+)
+"""Instructions on vectors of any x86 CPU, and their patterns; some CPUs multiply and add at once."""
+
+
+def _arithmetic(lines: Iterator[Line]) -> Iterator[Line]:
+    """Yield the labels, and of each function the kinds of arithmetic on vectors, each once."""
+    seen: set[str] = set()
+    for line in lines:
+        if line.is_label:
+            seen.clear()
+            yield line
+        for instruction, pattern in [] if line.is_label else _ARITHMETIC:
+            match = re.match(instruction, line.text.split(" ")[0])
+            if match and (text := pattern.format(match[1])) not in seen:
+                seen.add(text)
+                yield Line(line.number, text, is_pattern=True)
 
 
 def _cuda(text: str) -> Iterator[Line]:

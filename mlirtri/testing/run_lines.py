@@ -130,21 +130,26 @@ def run_test(
 
 
 def failed_command(
-    test: LitTest, tools: Mapping[str, str], environment: Mapping[str, str], prologue: str = ""
+    test: LitTest,
+    tools: Mapping[str, str],
+    environment: Mapping[str, str],
+    prologue: str = "",
+    folder: Path | None = None,
 ) -> str | None:
     """Run the commands until one fails; return that one with what it printed, or None.
 
-    `tools` has what stands for each command's name; `prologue` is bash that runs first.
+    `tools` has what stands for each command's name; `prologue` is bash that runs first; `folder` has the files of
+    ``%t``, by default one of its own.
     """
-    with tempfile.TemporaryDirectory(prefix=f"{test.file.stem}-") as folder:
-        script = [_SHELL, prologue]
-        for command in test.commands:
-            expanded = expand(command, test.file, Path(folder), tools)
-            script.append(f"mlirtri_line={command.line}\n{{ {expanded}\n}} || exit $?")
-        run = subprocess.run(
-            ["bash", "-c", "\n".join(script)], cwd=folder, env=dict(environment), capture_output=True, text=True,
-            stdin=subprocess.DEVNULL, errors="replace", check=False,
-        )  # fmt: skip
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix=f"{test.file.stem}-") as own:
+            return failed_command(test, tools, environment, prologue, Path(own))
+    steps = [(command.line, expand(command, test.file, folder, tools)) for command in test.commands]
+    script = [_SHELL, prologue, *(f"mlirtri_line={line}\n{{ {text}\n}} || exit $?" for line, text in steps)]
+    run = subprocess.run(
+        ["bash", "-c", "\n".join(script)], cwd=folder, env=dict(environment), capture_output=True, text=True,
+        stdin=subprocess.DEVNULL, errors="replace", check=False,
+    )  # fmt: skip
     if run.returncode == 0:
         return None
     marker = re.search(r"^mlirtri-run-line: (\d*) \d+\n", run.stderr, re.MULTILINE)

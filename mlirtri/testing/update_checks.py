@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 import shlex
 import tempfile
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlirtri.errors import KernelError, KernelValueError, SourceNotAvailableError
@@ -48,6 +48,8 @@ class Update:
     after: str
     left_alone: tuple[str, ...] = ()
     """The prefixes whose directives are written by hand."""
+    failures: tuple[str, ...] = ()
+    """Reports on commands that fail or do not agree, whose blocks stay as they are."""
 
 
 @dataclass(frozen=True)
@@ -72,60 +74,85 @@ def updated(
 ) -> Update:
     """Return what a test file becomes when its generated directives are written anew.
 
-    `keep` is the filter of all blocks; without it each keeps its own. Raises `KernelError` where a command fails, where
-    RUN lines with one prefix print different texts, and where the result would not pass.
+    `keep` is the filter of all blocks; without it each keeps its own. The block of a command that fails, or of commands
+    with one prefix that print different texts, stays as it is. Raises `KernelError` where no block can be written, and
+    where the result would not pass.
     """
     test = read_test(file)
     if missing := test.missing(features):
         raise KernelValueError(f"{file} does not run here: {', '.join(missing)}", help="update it where it runs")
     before = file.read_text()
-    texts = _texts(test, tools, environment)
+    texts, failures = _texts(test, tools, environment)
     comment = "#" if file.suffix == ".py" else "//"
     blocks, bare = _blocks(before, file), _without_blocks(before)
-    after, left_alone = before, []
-    for prefix, printed in texts.items():
-        if prefix not in blocks and re.search(_DIRECTIVE.format(re.escape(prefix)), bare):
-            left_alone.append(prefix)
+    by_hand = [prefix for prefix in texts if prefix not in blocks and _has_directives(bare, prefix)]
+    after, written = before, []
+    for prefix in (prefix for prefix in texts if prefix not in by_hand):
+        try:
+            kept = keep if keep is not None else blocks.get(prefix)
+            block = _Block(prefix, _lines(file, prefix, texts[prefix], kept, (*texts, *blocks)), kept)
+        except KernelValueError as error:
+            failures.append(str(error))
             continue
-        kept = keep if keep is not None else blocks.get(prefix)
-        block = _Block(prefix, _lines(file, prefix, printed, kept), kept)
-        if not block.lines:
-            raise KernelValueError(f"{file}: there is nothing to check with prefix {prefix}", help="widen --filter")
         after = _with_block(after, block, comment, prefix in blocks)
-    for prefix in blocks.keys() - texts.keys():
+        written.append(prefix)
+    if failures and not written and not by_hand:
+        raise KernelValueError("\n".join(failures))
+    # Without a text a block is of no use, unless its command has failed.
+    for prefix in [] if failures else blocks.keys() - texts.keys():
         after = _pattern_of(prefix).sub("", after)
-    for prefix, printed in texts.items():
-        if prefix not in left_alone and (report := failure(printed[0], after, prefix, ("--enable-var-scope",))):
+    for prefix in written:
+        if report := failure(texts[prefix][0], after, prefix, ("--enable-var-scope",)):
             raise KernelValueError(f"{file}: lines with prefix {prefix} outside of the markers do not pass\n{report}")
-    return Update(file, before, after, tuple(left_alone))
+    return Update(file, before, after, tuple(by_hand), tuple(failures))
 
 
-def _lines(file: Path, prefix: str, texts: list[str], keep: str | None) -> tuple[str, ...]:
-    """Return the directives of all texts that one prefix checks; raises `KernelValueError` where they differ."""
-    variants = {tuple(check_lines(text, prefix, keep)) for text in texts}
+def _has_directives(text: str, prefix: str) -> bool:
+    return re.search(_DIRECTIVE.format(re.escape(prefix)), text) is not None
+
+
+def _lines(file: Path, prefix: str, texts: list[str], keep: str | None, prefixes: Collection[str]) -> tuple[str, ...]:
+    """Return the directives of all texts that one prefix checks; raises `KernelValueError` for none, or several."""
+    variants = {tuple(check_lines(text, prefix, keep, prefixes)) for text in texts}
     if len(variants) > 1:
         raise KernelValueError(
             f"{file}: commands with the prefix {prefix} print different texts",
             help=f"give each a prefix of its own: FileCheck %s --check-prefix={prefix}2",
         )
+    if variants == {()}:
+        raise KernelValueError(f"{file}: there is nothing to check with prefix {prefix}", help="widen --filter")
     return variants.pop()
 
 
-def _texts(test: LitTest, tools: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return, by prefix, the texts that FileCheck was given."""
-    with tempfile.TemporaryDirectory(prefix="mlirtri-record-") as folder:
+def _texts(
+    test: LitTest, tools: Mapping[str, str], environment: Mapping[str, str]
+) -> tuple[dict[str, list[str]], list[str]]:
+    """Return, by prefix, the texts that FileCheck was given, and a report on each command that fails."""
+    texts: dict[str, list[str]] = {}
+    failures = []
+    with tempfile.TemporaryDirectory(prefix="mlirtri-record-") as folder, tempfile.TemporaryDirectory() as temporary:
         others = {name: path for name, path in tools.items() if name != "FileCheck"}
-        recorder = _RECORDER.replace("{folder}", shlex.quote(folder))
-        if report := failed_command(test, others, environment, recorder):
-            raise KernelValueError(report)
-        texts: dict[str, list[str]] = {}
-        for call in sorted(Path(folder).iterdir()):
-            arguments, text = (call / "arguments").read_text().split("\n"), (call / "text").read_text(errors="replace")
-            if str(test.file.resolve()) in arguments:
-                texts.setdefault(_prefix(arguments, test.file), []).append(text)
-    if not texts:
+        for position, command in enumerate(test.commands):
+            records = Path(folder, str(position))
+            records.mkdir()
+            recorder = _RECORDER.replace("{folder}", shlex.quote(str(records)))
+            single = replace(test, commands=(command,))
+            if report := failed_command(single, others, environment, recorder, Path(temporary)):
+                failures.append(report)
+                continue
+            for prefix, text in _recorded(records, test.file):
+                texts.setdefault(prefix, []).append(text)
+    if not texts and not failures:
         raise SourceNotAvailableError(f"{test.file}: no command shows its text to FileCheck %s")
-    return texts
+    return texts, failures
+
+
+def _recorded(records: Path, file: Path) -> Iterator[tuple[str, str]]:
+    """Yield the prefix and the text of each call of FileCheck that reads its directives from the test file."""
+    for call in sorted(records.iterdir()):
+        arguments = (call / "arguments").read_text().split("\n")
+        if str(file.resolve()) in arguments:
+            yield _prefix(arguments, file), (call / "text").read_text(errors="replace")
 
 
 def _prefix(arguments: list[str], file: Path) -> str:

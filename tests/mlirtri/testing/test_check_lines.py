@@ -97,7 +97,7 @@ def passes(text: str, directives: list[str]) -> bool:
     ids=["mlir", "tvmscript", "llvm", "assembly", "cuda", "error"],
 )
 def test_a_text_passes_its_directives_and_a_changed_one_does_not(text, other):
-    directives = check_lines(text, "CHECK")
+    directives = check_lines(text, "CHECK", "." if text is ASSEMBLY else None)
     assert passes(text, directives), "\n".join(directives)
     for before, after in other:
         assert before in text
@@ -128,7 +128,7 @@ def test_a_text_passes_its_directives_and_a_changed_one_does_not(text, other):
     ],
 )
 def test_names_paths_and_numbers_that_move_are_left_open(text, changes):
-    directives = check_lines(text, "CHECK")
+    directives = check_lines(text, "CHECK", "." if text is ASSEMBLY else None)
     for before, after in changes.items():
         assert before in text
         assert passes(text.replace(before, after), directives), (before, after)
@@ -157,3 +157,36 @@ def test_each_of_several_stages_has_its_label():
     assert labels[0] == "CHECK-LABEL: ===== f: tri ====="
     assert "CHECK-LABEL: ===== f: tir =====" in labels
     assert passes(text, directives)
+
+
+def test_assembly_is_checked_for_functions_and_arithmetic_on_vectors():
+    text = """\t.text
+f:
+\tvmovups\t(%rdi), %ymm0
+\tvaddps\t(%rsi), %ymm0, %ymm1
+\tvmulps\t%ymm1, %ymm1, %ymm1
+.LBB0_1:
+\tvmaxps\t%ymm1, %ymm0, %ymm0
+\tvaddss\t%xmm1, %xmm0, %xmm0
+\tretq
+g:
+\tvfmadd231pd\t%ymm1, %ymm0, %ymm0
+"""
+    directives = check_lines(text, "CHECK")
+    add = "{{v?(add|sub|mul|fn?m(add|sub)[0-9]+)}}"
+    assert directives == [
+        "CHECK-LABEL: f:", f"CHECK: {add}ps", "CHECK: {{v?}}maxps", "CHECK-LABEL: g:", f"CHECK: {add}pd"
+    ]  # fmt: skip
+    # Another CPU, with other registers and without fused instructions.
+    older = "f:\n\tmulps\t%xmm1\n\tmaxps\t%xmm0\ng:\n\tmulpd\t%xmm1\n\taddpd\t%xmm1\n"
+    assert passes(text, directives)
+    assert passes(older, directives)
+    assert not passes(older.replace("addpd", "addsd").replace("mulpd", "mulsd"), directives)
+
+
+def test_arguments_of_quoted_symbols_are_captured():
+    text = 'func.func @"a b"(%arg0: f32) -> f32 {\n  return %arg0 : f32\n}\n'
+    assert check_lines(text, "CHECK")[:2] == [
+        'CHECK-LABEL: func.func @"a b"(', "CHECK-SAME: %[[ARG0:[^ ,:)]+]]: f32) -> f32 {"
+    ]  # fmt: skip
+    assert passes(text.replace("%arg0", "%x"), check_lines(text, "CHECK"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mlirtri.cli.main import run_command
 from mlirtri.errors import KernelError, KernelValueError, SourceNotAvailableError
 from mlirtri.testing.environment import Machine
 from mlirtri.testing.run_lines import environment_of, read_test
@@ -115,3 +116,34 @@ def test_in_python_two_empty_lines_stand_before_a_block(tmp_path, machine):
     assert machine.update(file).after.endswith(
         "    pass\n\n\n# >>> mlirtri update-checks CHECK\n# CHECK: a\n# <<< mlirtri update-checks CHECK\n"
     )
+
+
+def test_a_command_that_fails_blocks_no_other(tmp_path, machine):
+    module, file = tmp_path / "module.txt", tmp_path / "test.mlir"
+    module.write_text(MODULE)
+    file.write_text(
+        "// RUN: cat %S/module.txt > %t.1\n// RUN: FileCheck %s --check-prefix=A --input-file %t.1\n"
+        "// RUN: sed s/f32/f64/g %S/module.txt | FileCheck %s\n"
+    )
+    file.write_text(machine.update(file).after)
+    edited = file.read_text().replace("sed s/f32/f64/g", "sed '?'")
+    file.write_text(edited)
+    module.write_text(MODULE.replace("arith.negf", "math.exp"))
+    update = machine.update(file)
+    # The block of the command that fails stays.
+    assert update.after == edited.replace("= arith.negf %[[A_2]] : f32", "= math.exp %[[A_2]] : f32")
+    assert "= arith.negf %[[A_2]] : f64" in update.after
+    # `[[A:` would be a directive of the prefix A.
+    assert "// A-SAME: %[[A_2:[^ ,:)]+]]: f32" in update.after
+    [report] = update.failures
+    assert report.startswith(f"{file}:3: exit status 1 of: sed '?' %S/module.txt | FileCheck %s\n")
+    assert "sed:" in report
+
+
+def test_the_status_says_that_a_command_failed(tmp_path, capsys):
+    file = tmp_path / "test.mlir"
+    file.write_text(f"// RUN: cat %s | FileCheck %s\n// RUN: false | FileCheck %s --check-prefix=B\n{MODULE}")
+    assert run_command(["update-checks", str(file)]) == 1
+    out, err = capsys.readouterr()
+    assert out == f"{file}: updated\n"
+    assert f"{file}:2: exit status 1 of: false | FileCheck" in err
