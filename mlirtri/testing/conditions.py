@@ -1,4 +1,7 @@
-"""The conditions of ``REQUIRES:``, ``UNSUPPORTED:`` and ``XFAIL:``: names of features with ``&&``, ``||``, ``!``."""
+"""The conditions of ``REQUIRES:``, ``UNSUPPORTED:`` and ``XFAIL:``: names of features with ``&&``, ``||``, ``!``.
+
+Those of ``%if`` are the same.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,44 @@ def holds(condition: str, features: Collection[str]) -> bool:
     ``true`` and ``false`` are constants; ``!`` binds closest, then ``&&``.
     """
     return _Condition(condition, features).value()
+
+
+def with_branches(text: str, features: Collection[str]) -> str:
+    """Return a RUN line with each ``%if CONDITION %{ … %} %else %{ … %}`` replaced by its branch, as lit does it.
+
+    Raises `KernelValueError` for one without its braces.
+    """
+    before, is_there, after = _partition(text, r"%if\b")
+    if not is_there:
+        return text
+    condition, opens, after = _partition(after, r"%\{")
+    if not opens:
+        raise _no_braces(text)
+    chosen, rest = _braced(after, text)
+    other = ""
+    if match := re.match(r"\s*%else\s*%\{", rest):
+        other, rest = _braced(rest[match.end() :], text)
+    branch = chosen if holds(condition.strip(), features) else other
+    return f"{before}{with_branches(branch, features)}{with_branches(rest, features)}"
+
+
+def _partition(text: str, pattern: str) -> tuple[str, bool, str]:
+    match = re.search(pattern, text)
+    return (text[: match.start()], True, text[match.end() :]) if match else (text, False, "")
+
+
+def _braced(text: str, whole: str) -> tuple[str, str]:
+    """Return what stands in front of the brace that closes one before `text`, and what stands behind."""
+    depth = 1
+    for match in re.finditer(r"%[{}]", text):
+        depth += 1 if match[0] == "%{" else -1
+        if depth == 0:
+            return text[: match.start()], text[match.end() :]
+    raise _no_braces(whole)
+
+
+def _no_braces(text: str) -> KernelValueError:
+    return KernelValueError(f"%if without its braces: {text}", help="write %if FEATURE %{ … %} %else %{ … %}")
 
 
 class _Condition:

@@ -7,6 +7,7 @@ Files with RUN lines are collected where a ``lit.cfg.py`` in their folder, or in
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 
 from mlirtri.testing.environment import Machine
 from mlirtri.testing.run_lines import EXCLUDED, SUFFIXES, has_run_lines, read_test
-from mlirtri.testing.tools import assert_filecheck
+from mlirtri.testing.tools import Place, check_text
 
 _MACHINE: pytest.StashKey[Machine] = pytest.StashKey()
 
@@ -86,7 +87,10 @@ def filecheck(request: pytest.FixtureRequest) -> Callable[..., None]:
 
     def check(text: str, checks: str | None = None, *, prefix: str = "CHECK") -> None:
         __tracebackhide__ = True
-        source = inspect.getsource(request.function) if checks is None else checks
-        assert_filecheck(text, source, prefix=prefix)
+        if checks is not None:
+            check_text(text, checks, prefix, Place.of(checks, sys._getframe(1)))
+            return
+        lines, first = inspect.getsourcelines(request.function)
+        check_text(text, "".join(lines), prefix, Place(str(inspect.getsourcefile(request.function)), first))
 
     return check

@@ -1,7 +1,8 @@
 """Run the RUN lines of a test file by bash, as lit does: `mlirtri test`, and what `mlirtri update-checks` records.
 
 Known are ``RUN:`` with ``\\`` at the end of continued lines, ``REQUIRES:``, ``UNSUPPORTED:``, ``XFAIL:``, the commands
-of `mlirtri.lit`, ``not``, and ``%s %S %p %t %T %python %%``. What a suite's own ``lit.cfg.py`` adds is lit's alone.
+of `mlirtri.lit`, ``not``, ``%if``, and ``%s %S %p %t %T %python %%``. What a suite's own ``lit.cfg.py`` adds is lit's
+alone.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlirtri.errors import KernelError, KernelValueError, SourceNotAvailableError, Span
-from mlirtri.testing.conditions import holds
+from mlirtri.testing.conditions import holds, with_branches
 from mlirtri.testing.tools import command_pattern
 
 _KEYWORD = re.compile(r"^\s*(?:#|//|;)+\s*(RUN|REQUIRES|UNSUPPORTED|XFAIL):(.*)$")
@@ -55,6 +56,11 @@ class LitTest:
         """Return the conditions that keep the test from running here."""
         unmet = [condition for condition in self.requires if not holds(condition, features)]
         return unmet + [f"!({condition})" for condition in self.unsupported if holds(condition, features)]
+
+    def on(self, features: Collection[str]) -> LitTest:
+        """Return the test with the branches of ``%if`` that a machine with these features takes."""
+        lines = [(command, with_branches(command.text, features)) for command in self.commands]
+        return replace(self, commands=tuple(replace(command, text=text) for command, text in lines if text.strip()))
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,7 @@ def run_test(
         if missing := test.missing(features):
             return Outcome("UNSUPPORTED", f"this machine is not: {', '.join(missing)}")
         should_fail = any(holds(condition, features) for condition in test.expected_failures)
-        failure = failed_command(test, tools, environment)
+        failure = failed_command(test.on(features), tools, environment)
     except KernelError as error:
         return Outcome("UNRESOLVED", str(error))
     if failure is None:
@@ -167,7 +173,7 @@ def expand(command: RunLine, file: Path, folder: Path, tools: Mapping[str, str])
         "%python": sys.executable, "%%": "%", "%s": str(file), "%S": str(file.parent), "%p": str(file.parent),
         "%t": str(temporary), "%T": str(folder),
     }  # fmt: skip
-    if unknown := re.search(r"%(?:\{[^}]*\}|if\b|else\b)", command.text):
+    if unknown := re.search(r"%(?:\{[^}]*\}|else\b)", command.text):
         span = Span(str(file), command.line, 1)
         raise KernelValueError(f"{unknown[0]} is known to lit alone", span, help="run this test with lit")
     # Parts of a word, as in %t.1: quotes only where they are needed.

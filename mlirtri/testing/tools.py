@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import re
 import shutil
@@ -9,7 +10,9 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from mlirtri.errors import KernelAssertionError, KernelTypeError, KernelValueError, SourceNotAvailableError
@@ -55,6 +58,31 @@ def command_pattern(name: str) -> str:
     return rf"(?<![\w./%-]){re.escape(name)}(?![\w./-])"
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where directives stand: a file, and the line of it that they begin on."""
+
+    file: str
+    line: int
+
+    @classmethod
+    def of(cls, checks: str, frame: FrameType | None) -> Place | None:
+        """Return where a text stands in the file of a frame, from the frame's line on first; None if nowhere."""
+        if frame is None or not checks:
+            return None
+        file = frame.f_code.co_filename
+        lines = linecache.getlines(file, frame.f_globals)
+        source, call = "".join(lines), len("".join(lines[: frame.f_lineno - 1]))
+        start = position if (position := source.find(checks, call)) >= 0 else source.find(checks)
+        return None if start < 0 else cls(file, source.count("\n", 0, start) + 1)
+
+    @property
+    def shown(self) -> str:
+        """The file, from the working directory on where it lies below."""
+        path = Path(self.file)
+        return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else self.file
+
+
 def assert_filecheck(text: str, checks: str, *, prefix: str = "CHECK") -> None:
     """Raise `KernelAssertionError`, with FileCheck's report, unless `text` has what the directives `checks` say.
 
@@ -63,9 +91,16 @@ def assert_filecheck(text: str, checks: str, *, prefix: str = "CHECK") -> None:
             CHECK-COUNT-1: linalg.generic
         ''')
 
-    Lines of `checks` may be comments. The prefix of directives is `prefix`.
+    Lines of `checks` may be comments. The prefix of directives is `prefix`. The report has the lines of the file that
+    `checks` stands in.
     """
     __tracebackhide__ = True  # pytest shows the caller's line
+    check_text(text, checks, prefix, Place.of(checks, sys._getframe(1)) if isinstance(checks, str) else None)
+
+
+def check_text(text: str, checks: str, prefix: str, place: Place | None) -> None:
+    """Do what `assert_filecheck` does, for directives that stand at a place that is known."""
+    __tracebackhide__ = True
     for name, value in (("text", text), ("checks", checks)):
         if not isinstance(value, str):
             raise KernelTypeError(f"{name} is a {type(value).__name__}, not a text", help='take kernel.ir["fused"]')
@@ -73,23 +108,27 @@ def assert_filecheck(text: str, checks: str, *, prefix: str = "CHECK") -> None:
         raise KernelValueError(
             f"no directive with the prefix {prefix}", help=f"write {prefix}: what the text must have"
         )
-    report = failure(text, checks, prefix)
+    report = failure(text, checks, prefix, place=place)
     if report is not None:
         raise KernelAssertionError(report)
 
 
-def failure(text: str, checks: str, prefix: str = "CHECK", options: tuple[str, ...] = ()) -> str | None:
-    """Return FileCheck's report where `text` does not pass the directives, else None."""
+def failure(
+    text: str, checks: str, prefix: str = "CHECK", options: tuple[str, ...] = (), place: Place | None = None
+) -> str | None:
+    """Return FileCheck's report where `text` does not pass the directives, else None; it has the lines of `place`."""
     tool = filecheck()
     if tool is None:
         raise SourceNotAvailableError("there is no FileCheck on PATH", help='pip install "mlirtri[lit]"')
     with tempfile.TemporaryDirectory(prefix="mlirtri-filecheck-") as folder:
         written, input_file = Path(folder, "checks"), Path(folder, "text")
-        written.write_text(checks)
+        # Empty lines in front: FileCheck's numbers are those of the file.
+        written.write_text("\n" * (place.line - 1) + checks if place else checks)
         input_file.write_text(text)
         command = [tool, str(written), f"--check-prefix={prefix}", f"--input-file={input_file}", *options]
         run = subprocess.run(command, capture_output=True, text=True, env=_plain(), check=False)
-        report = (run.stderr + run.stdout).replace(folder + os.sep, "")
+        report = (run.stderr + run.stdout).replace(str(written), place.shown if place else "checks")
+        report = report.replace(folder + os.sep, "")
     return None if run.returncode == 0 else report.rstrip("\n") or f"FileCheck ended with status {run.returncode}"
 
 

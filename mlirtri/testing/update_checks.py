@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import shlex
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -82,7 +82,7 @@ def updated(
     if missing := test.missing(features):
         raise KernelValueError(f"{file} does not run here: {', '.join(missing)}", help="update it where it runs")
     before = file.read_text()
-    texts, failures = _texts(test, tools, environment)
+    texts, failures = _texts(test.on(features), tools, environment)
     comment = "#" if file.suffix == ".py" else "//"
     blocks, bare = _blocks(before, file), _without_blocks(before)
     by_hand = [prefix for prefix in texts if prefix not in blocks and _has_directives(bare, prefix)]
@@ -129,30 +129,36 @@ def _texts(
 ) -> tuple[dict[str, list[str]], list[str]]:
     """Return, by prefix, the texts that FileCheck was given, and a report on each command that fails."""
     texts: dict[str, list[str]] = {}
-    failures = []
-    with tempfile.TemporaryDirectory(prefix="mlirtri-record-") as folder, tempfile.TemporaryDirectory() as temporary:
-        others = {name: path for name, path in tools.items() if name != "FileCheck"}
-        for position, command in enumerate(test.commands):
-            records = Path(folder, str(position))
-            records.mkdir()
-            recorder = _RECORDER.replace("{folder}", shlex.quote(str(records)))
-            single = replace(test, commands=(command,))
-            if report := failed_command(single, others, environment, recorder, Path(temporary)):
-                failures.append(report)
-                continue
-            for prefix, text in _recorded(records, test.file):
-                texts.setdefault(prefix, []).append(text)
+    failures: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="mlirtri-record-") as folder:
+        # All in one shell, as the test runs; one by one only where that fails.
+        calls, report = _calls(test, tools, environment, Path(folder))
+        for command in test.commands if report else ():
+            single, report = _calls(replace(test, commands=(command,)), tools, environment, Path(folder))
+            failures += [report] if report else []
+            calls += [] if report else single
+    for prefix, text in calls:
+        texts.setdefault(prefix, []).append(text)
     if not texts and not failures:
         raise SourceNotAvailableError(f"{test.file}: no command shows its text to FileCheck %s")
     return texts, failures
 
 
-def _recorded(records: Path, file: Path) -> Iterator[tuple[str, str]]:
-    """Yield the prefix and the text of each call of FileCheck that reads its directives from the test file."""
-    for call in sorted(records.iterdir()):
-        arguments = (call / "arguments").read_text().split("\n")
-        if str(file.resolve()) in arguments:
-            yield _prefix(arguments, file), (call / "text").read_text(errors="replace")
+def _calls(
+    test: LitTest, tools: Mapping[str, str], environment: Mapping[str, str], folder: Path
+) -> tuple[list[tuple[str, str]], str | None]:
+    """Return the prefix and the text of each call of FileCheck that reads the test file; none where a command fails."""
+    others = {name: path for name, path in tools.items() if name != "FileCheck"}
+    with tempfile.TemporaryDirectory(prefix="mlirtri-calls-") as records:
+        recorder = _RECORDER.replace("{folder}", shlex.quote(records))
+        if report := failed_command(test, others, environment, recorder, folder):
+            return [], report
+        calls = []
+        for call in sorted(Path(records).iterdir()):
+            arguments = (call / "arguments").read_text().split("\n")
+            if str(test.file.resolve()) in arguments:
+                calls.append((_prefix(arguments, test.file), (call / "text").read_text(errors="replace")))
+    return calls, None
 
 
 def _prefix(arguments: list[str], file: Path) -> str:

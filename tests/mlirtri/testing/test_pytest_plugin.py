@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import subprocess
 import sys
 
@@ -24,6 +26,12 @@ def test_text(filecheck):
 
 def test_failing(filecheck):
     filecheck("a", "CHECK: other")
+
+@pytest.mark.skipif(False, reason="")
+def test_failing_comments(filecheck):
+    # CHECK: a
+    # CHECK: b
+    filecheck("a")
 """
 FILES = {
     "suite/lit.cfg.py": "import mlirtri.lit\n",
@@ -55,13 +63,23 @@ def test_items_of_a_suite_and_the_fixture(tmp_path):
     assert "test_fixture.py::test_comments PASSED" in out
     assert "test_fixture.py::test_text PASSED" in out
     assert "test_fixture.py::test_failing FAILED" in out
-    assert "2 failed, 3 passed, 1 skipped" in out
+    assert "3 failed, 3 passed, 1 skipped" in out
+    # The lines of the directives: the text's in a call, and a comment's.
+    for line in (13, 18):
+        assert re.search(rf"test_fixture\.py:{line}:\d+: error: CHECK: expected string not found", out)
 
 
 def test_assert_filecheck():
     mt.testing.assert_filecheck("one\ntwo", "CHECK: one\nCHECK-NEXT: two")
     with pytest.raises(KernelAssertionError, match=r"expected string not found|Couldn't match"):
         mt.testing.assert_filecheck("one", "CHECK: two")
+    checks = """
+        CHECK: one
+        CHECK: two
+    """
+    here = inspect.currentframe().f_lineno - 2
+    with pytest.raises(KernelAssertionError, match=rf"test_pytest_plugin\.py:{here}\b"):
+        mt.testing.assert_filecheck("one", checks)
     with pytest.raises(KernelValueError, match="no directive with the prefix CHECK"):
         mt.testing.assert_filecheck("one", "TEXT: one")
     with pytest.raises(KernelTypeError, match="text is a int, not a text"):
