@@ -21,11 +21,17 @@ if TYPE_CHECKING:
 @click.command("init-lit")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 def init_lit(folder: Path) -> None:
-    """Write a suite of lit tests into DIR: lit.cfg.py, one example per stage, and a workflow for GitHub's CI."""
-    from mlirtri.testing.new_suite import write_suite
+    """Write a suite of lit tests into DIR: lit.cfg.py, one example per stage, and a workflow for GitHub's CI.
+
+    The workflow is written at the root of the repository that DIR is in.
+    """
+    from mlirtri.testing.new_suite import repository_of, write_suite
 
     for file in write_suite(folder):
         print(file)
+    if repository_of(folder) is None:
+        where = f"{folder / '.github'} to its root, and write the path from there behind `lit -v`"
+        print(f"{folder} is in no repository: for one around it, move {where}", file=sys.stderr)
 
 
 _FILES = click.argument("paths", metavar="FILE…", nargs=-1, required=True, type=click.Path(path_type=Path))

@@ -18,8 +18,20 @@ def _directions(command: Any) -> Any:
     for language in reversed(LANGUAGES):
         text = f"{language} to linalg on tensors."
         name = f"{language.lower()}-to-mlir"
-        command = click.option(f"--{name}", "direction", flag_value=language.lower(), help=text)(command)
-    return click.option("--mlir-to-relax", "direction", flag_value="to-relax", help="MLIR to a Relax module.")(command)
+        command = _direction(f"--{name}", language.lower(), text)(command)
+    return _direction("--mlir-to-relax", "to-relax", "MLIR to a Relax module.")(command)
+
+
+def _direction(option: str, value: str, text: str) -> Any:
+    """Return the decorator that adds an option to those that say the direction; two of them are an error."""
+
+    def add(context: click.Context, parameter: click.Parameter, is_given: bool) -> None:
+        if is_given and (other := context.params.get("direction")) is not None:
+            first = "--mlir-to-relax" if other == "to-relax" else f"--{other}-to-mlir"
+            raise click.UsageError(f"{first} and {option}: one direction at a time")
+        context.params["direction"] = value if is_given else context.params.get("direction")
+
+    return click.option(option, is_flag=True, expose_value=False, is_eager=True, callback=add, help=text)
 
 
 @click.command()
@@ -47,8 +59,12 @@ def translate(
         findings = report_on_file(file, None if direction == "to-relax" else direction, pipeline, target)
         print(findings.to_json() if as_json else findings)
         return int(not findings.is_total)
+    _refuse("--report", json=as_json, pipeline=pipeline, target=target)
     direction = direction or _direction_of(file)
     if direction == "to-relax":
+        _refuse(
+            "translations to MLIR: Relax is written as TVMScript", bytecode=bytecode, inline=inline, complete=complete
+        )
         translated = to_relax(file)
     else:
         translated = to_mlir(file, direction, not complete, "bytecode" if bytecode else "text", inline)
@@ -58,6 +74,13 @@ def translate(
     else:
         sys.stdout.buffer.write(data)
     return 0
+
+
+def _refuse(what_for: str, **options: Any) -> None:
+    """Raise `UsageError` for an option that is given and would do nothing."""
+    for name, value in options.items():
+        if value:
+            raise click.UsageError(f"--{name} is for {what_for}")
 
 
 def _direction_of(spec: str) -> str:

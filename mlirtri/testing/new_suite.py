@@ -144,24 +144,31 @@ EXAMPLES = (
 )  # fmt: skip
 
 
+def repository_of(folder: Path) -> Path | None:
+    """Return the root of the repository that a folder is in, or will be when it is made; None without one."""
+    resolved = folder.resolve()
+    return next((parent for parent in (resolved, *resolved.parents) if (parent / ".git").exists()), None)
+
+
 def write_suite(folder: Path) -> list[Path]:
     """Write a suite of tests into a folder, which is made; return the files.
 
-    The workflow stands where GitHub reads it: in the repository around the folder, else in the folder.
-    Raises `UnknownOptionError` where a file is there already, and writes nothing then.
+    The workflow stands where GitHub reads it: at the root of the repository around the folder, under a name of its own
+    where another suite has one; else in the folder. Raises `UnknownOptionError` where a file is there already, and
+    writes nothing then.
     """
-    root = next(
-        (parent for parent in (folder.resolve(), *folder.resolve().parents) if (parent / ".git").exists()), None
-    )
-    base = folder if root is None else root
+    root = repository_of(folder)
     within = "." if root is None else folder.resolve().relative_to(root).as_posix()
-    workflow = WORKFLOW.format(name=WORKFLOW_NAME, folder=shlex.quote(within), version=metadata.version("mlirtri"))
+    file = (root or folder) / ".github" / "workflows" / WORKFLOW_NAME
+    if root is not None and file.exists():
+        file = file.with_name(f"{file.stem}-{within.replace('/', '-')}{file.suffix}")
+    workflow = WORKFLOW.format(name=file.name, folder=shlex.quote(within), version=metadata.version("mlirtri"))
     texts = {
         folder / "lit.cfg.py": CONFIGURATION,
         **{folder / f"{example.stage}.py": example.text for example in EXAMPLES},
         folder / "opt.mlir": OPT,
         folder / "error.py": ERROR,
-        base / ".github" / "workflows" / WORKFLOW_NAME: workflow,
+        file: workflow,
     }
     if there := [str(file) for file in texts if file.exists()]:
         raise UnknownOptionError(f"{', '.join(there)}: there already", help="name a folder without a suite")

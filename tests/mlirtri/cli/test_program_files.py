@@ -41,3 +41,20 @@ def test_numbers_of_programs(run, tmp_path):
     assert status == 0, err
     assert [line.strip() for line in out.splitlines() if line.startswith(" ")] == ["7, 7, 7", "-3"]
     assert "n=3 is not a tensor" in run("run", str(file), "--arg", "n=3")[2]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--onnx-to-mlir", "--mlir-to-relax"], "--onnx-to-mlir and --mlir-to-relax: one direction at a time"),
+        (["--mlir-to-relax", "--tosa-to-mlir"], "--mlir-to-relax and --tosa-to-mlir: one direction at a time"),
+        (["--bytecode", "--mlir-to-relax"], "--bytecode is for translations to MLIR"),
+        (["--mlir-to-relax", "--complete"], "--complete is for translations to MLIR"),
+        (["--json"], "--json is for --report"),
+        (["--pipeline=mlir"], "--pipeline is for --report"),
+    ],
+)
+def test_options_of_translate_that_do_not_go_together(run, options, message):
+    status, out, err = run("translate", *options, "x.mlir")
+    assert (status, out) == (2, "")
+    assert message in err

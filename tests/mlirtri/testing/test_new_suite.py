@@ -22,7 +22,9 @@ def test_each_stage_of_the_three_pipelines_has_an_example():
 def test_a_new_suite_passes(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run_command(["init-lit", "t"]) == 0
-    written = capsys.readouterr().out.split()
+    out, err = capsys.readouterr()
+    written = out.split()
+    assert "t is in no repository: for one around it, move t/.github to its root" in err
     assert "t/lit.cfg.py" in written
     assert "mlirtri[lit]==" in Path("t/.github/workflows/mlirtri-lit.yml").read_text()
     lit = [sys.executable, "-c", "from lit.main import main; main()", "-v", "-j2", "t"]
@@ -43,6 +45,11 @@ def test_the_workflow_is_at_the_root_of_a_repository(tmp_path):
     write_suite(tmp_path / "tests" / "ir")
     workflow = (tmp_path / ".github" / "workflows" / "mlirtri-lit.yml").read_text()
     assert "lit -v tests/ir\n" in workflow
+    # A second suite has a workflow of its own.
+    write_suite(tmp_path / "other" / "ir")
+    second = (tmp_path / ".github" / "workflows" / "mlirtri-lit-other-ir.yml").read_text()
+    assert "lit -v other/ir\n" in second
+    assert "cache-dependency-path: .github/workflows/mlirtri-lit-other-ir.yml\n" in second
 
 
 def test_nothing_is_overwritten(tmp_path):
