@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.errors import UnknownOptionError, did_you_mean
+from mlirtri.errors import UnknownOptionError, offer
 from mlirtri.lowering.toolchain.mlir_passes import in_module, parse_pipeline
-from mlirtri.opt.options import Options, UsageError
+from mlirtri.opt.options import FLAGS, VALUES, Options, UsageError
 from mlirtri.opt.own_passes import OWN, TRANSLATIONS, checked, name_of
-from mlirtri.opt.registry import new_context, registered_passes
+from mlirtri.opt.registry import new_context, passes_near
 
 _UNREGISTERED = re.compile(r"'([^']*)' does not refer to a registered pass")
 
@@ -62,7 +62,7 @@ def _elements(pipeline: str, context: ir.Context) -> list[str]:
             parse_pipeline(pipeline, context)
         except UnknownOptionError as error:
             if match := _UNREGISTERED.search(str(error)):
-                raise UsageError(f"{error}\n{did_you_mean(match[1], registered_passes(), 3)}") from None
+                raise UsageError(f"{error}\n{offer(passes_near(match[1]))}") from None
             raise
     return elements_of(pipeline)
 
@@ -91,7 +91,7 @@ def _unknown(element: str, is_alone: bool, error: str) -> str:
     match = _UNREGISTERED.search(error)
     name = element.partition("{")[0] if is_alone or match is None else match[1]
     what = f"--{name} is neither an option nor a pass" if is_alone else f"{name!r} is no pass"
-    return f"{what}; {did_you_mean(name, registered_passes(), 3)}see --help and --list-passes"
+    return f"{what}; {offer(passes_near(name, (*FLAGS, *VALUES) if is_alone else ()))}see --help and --list-passes"
 
 
 def _names(options: Options, option: str) -> frozenset[str]:

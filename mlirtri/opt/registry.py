@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import mmap
 import re
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
+from struct import unpack_from
 
 from mlirtri.dialect import definition
 from mlirtri.dialect.bindings.mlir import ir, load_stablehlo, load_torch, passmanager
+from mlirtri.errors import nearest
 from mlirtri.opt.own_passes import own_names
 
 
@@ -36,12 +39,47 @@ def registered_passes() -> tuple[str, ...]:
     return tuple(sorted({*own_names(), *(name for name in _candidates() if _is_registered(name, context))}))
 
 
+def passes_near(name: str, others: Collection[str] = ()) -> list[str]:
+    """Return up to three names, of passes or among `others`, that `name` may be a misspelling of.
+
+    It takes .3 s: few of the strings that could be a name are tried.
+    """
+    letters, length = {*name}, len(name)
+    likely = [
+        other
+        for other in _candidates()
+        if 2 * abs(len(other) - length) < length and 2 * len(letters & {*other}) > len(letters)
+    ]
+    context, known = new_context(), {*own_names(), *others}
+    near = nearest(name, [*known, *likely], _TRIED)
+    return [other for other in dict.fromkeys(near) if other in known or _is_registered(other, context)][:3]
+
+
+_TRIED = 200
+"""Of the strings nearest to a name so many are tried; most are tails of others."""
+
+
 def _candidates() -> set[str]:
     """Return what could be a name in MLIR's library."""
     (library,) = (Path(str(ir.__file__)).parent / "_mlir_libs").glob("*Aggregate*")
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        strings = {match.decode() for match in re.findall(rb"[a-z][a-z0-9_\-]{2,70}(?=\x00)", data)}
+        parts = [data[start : start + size] for start, size in _constants(data)]
+    strings = {match.decode() for part in parts for match in re.findall(rb"[a-z][a-z0-9_\-]{2,70}(?=\x00)", part)}
     return {text[start:] for text in strings for start in range(len(text) - 2) if text[start].isalpha()}
+
+
+def _constants(data: mmap.mmap) -> list[tuple[int, int]]:
+    """Return offset and size of a library's sections of constants, a twentieth of it; of the whole where it is no ELF.
+
+    The fields of ELF's headers for 64 bits: System V ABI, chapter 4.
+    """
+    if data[:6] != b"\x7fELF\x02\x01":
+        return [(0, len(data))]
+    (table,), (size, count, index) = unpack_from("<Q", data, 0x28), unpack_from("<3H", data, 0x3A)
+    sections = [unpack_from("<IIQQQQ", data, table + number * size) for number in range(count)]
+    names = sections[index][4]
+    named = [(data[names + name : names + name + 7], offset, length) for name, _, _, _, offset, length in sections]
+    return [(offset, length) for name, offset, length in named if name == b".rodata"]
 
 
 def _is_registered(name: str, context: ir.Context) -> bool:

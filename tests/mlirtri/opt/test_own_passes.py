@@ -10,6 +10,7 @@ import pytest
 
 import mlirtri as mt
 from mlirtri.opt import main as opt
+from mlirtri.opt import registry
 from mlirtri.opt.own_passes import CONVERSIONS, OWN, REWRITES, TRANSLATIONS, own_names
 from mlirtri.opt.pipelines import elements_of, leaves, pass_name
 from mlirtri.opt.registry import available_dialects, registered_passes
@@ -157,6 +158,7 @@ def test_markers_and_only_expected_diagnostics(call):
     ("arguments", "message"),
     [
         (["--linalg-to-fusd"], "did you mean 'linalg-to-fused'"),
+        (["--split-input-fil"], "did you mean 'split-input-file'"),
         (["--pass-pipeline=builtin.module(canonicalise)"], "did you mean 'canonicalize'"),
         (["--pass-pipeline=builtin.module(func.func(guard-producers))"], "guard-producers runs on modules"),
         (["--linalg-to-relax", "--cse"], "--linalg-to-relax gives no MLIR: it comes last"),
@@ -184,3 +186,12 @@ def test_texts_of_pipelines():
         "cse", "a{x=1,2 y={b,c}}", "func.func(b{m=<p,q>})", "func.func(scf.for(c))",
     ]  # fmt: skip
     assert [pass_name(leaf) for element in elements for leaf in leaves(element)] == ["cse", "a", "b", "c"]
+
+
+def test_near_names_are_found_without_trying_every_string(monkeypatch):
+    tried = []
+    is_registered = registry._is_registered
+    monkeypatch.setattr(registry, "_is_registered", lambda *arguments: tried.append(1) or is_registered(*arguments))
+    assert registry.passes_near("css")[0] == "cse"
+    assert registry.passes_near("canonicalise")[0] == "canonicalize"
+    assert len(tried) < 500, "all of them take seconds"
