@@ -21,6 +21,7 @@ from mlirtri.dialect.ops.table import TABLE
 from mlirtri.dialect.spellings.base.spelling import Spelling, Unsupported
 from mlirtri.dialect.spellings.registry import SPELLINGS
 from mlirtri.errors import KernelError, SourceNotAvailableError
+from mlirtri.lowering.frontend.language import library_functions
 from mlirtri.lowering.frontend.operators import BINARY, COMPARE, UNARY
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "operations.md"
@@ -79,10 +80,29 @@ moves or computes nothing at run time. A parameter that is not shown takes the l
 function of Python's `math` folds on numbers that are known at compile time.
 """
 
+_INLINED_HEAD = """\
+## Functions written in the kernel language
+
+These are inlined where they are called. They are loops and operations of the tables above.
+"""
+
 
 def page() -> str:
-    sections = [_HEAD, *(_group(group) for group in GROUPS), _spellings_section()]
+    sections = [_HEAD, *(_group(group) for group in GROUPS), _spellings_section(), _inlined_section()]
     return "\n".join(sections)
+
+
+def _inlined_section() -> str:
+    """Return the names of the inlined functions, those of one module or class or ufunc in a row."""
+    owners: dict[str, list[str]] = {}
+    for name in sorted(library_functions.FUNCTIONS):
+        owner, _, function = name.rpartition(".")
+        owners.setdefault(owner, []).append(function)
+    rows = [
+        (f"`{_short(owner + '.').rstrip('.')}`", " ".join(f"`{name}`" for name in names))
+        for owner, names in owners.items()
+    ]
+    return _INLINED_HEAD + "\n" + _table(("of", "functions"), rows).rstrip() + "\n"
 
 
 def _group(group: str) -> str:

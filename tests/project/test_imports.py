@@ -223,7 +223,7 @@ LAYERS = (
             ),
             "pages": (
                 "dialect.ops dialect.spellings dialect.spellings.base lowering.bridge lowering.bridge.loops "
-                "lowering.frontend lowering.importers.normalize lowering.mlir "
+                "lowering.frontend lowering.frontend.language lowering.importers.normalize lowering.mlir "
                 "sources"
             ),
             "mlirtri": (

@@ -56,10 +56,50 @@ def _spread(op: str):
     return function
 
 
+def _reduce(function: Any, takes_dtype: bool):
+    """Return the method `reduce` of a ufunc, along the first axis by default."""
+
+    def reduce(b, array, /, axis=0, dtype=None, out=unsupported(), *, keepdims=False, initial=None, where=None):
+        if takes_dtype:
+            return function(b, array, axis, dtype, keepdims=keepdims, initial=initial, where=where)
+        array = as_array(b, array) if dtype is None else b.cast(array, numpy_dtype(b, dtype))
+        return function(b, array, axis, keepdims=keepdims, initial=initial, where=where)
+
+    return reduce
+
+
+def _truth(op: str, neutral: int):
+    """Return the method `reduce` of a logical ufunc."""
+
+    def reduce(
+        b,
+        array,
+        /,
+        axis=0,
+        dtype=unsupported(),
+        out=unsupported(),
+        *,
+        keepdims=False,
+        initial=unsupported(),
+        where=None,
+    ):
+        return getattr(b, op)(_chosen(b, as_array(b, array), where, neutral), axis=axis, keepdims=keepdims)
+
+    return reduce
+
+
 register("numpy.sum", _accumulation("sum", 0, lambda b, x, y: b.add(x, y)), "sum where cast add")
 register("numpy.prod", _accumulation("prod", 1, lambda b, x, y: b.multiply(x, y)), "prod where cast multiply")
 for _op in ("max", "min"):
     register(f"numpy.{_op} numpy.a{_op}", _extremum(_op), f"{_op} where cast {_op}imum")
+for _ufunc, _op, _neutral in (("add", "sum", 0), ("multiply", "prod", 1)):
+    _combine = (lambda b, x, y: b.add(x, y)) if _ufunc == "add" else (lambda b, x, y: b.multiply(x, y))
+    _method = _reduce(_accumulation(_op, _neutral, _combine), takes_dtype=True)
+    register(f"numpy.{_ufunc}.reduce", _method, f"{_op} where cast {_ufunc}")
+for _ufunc, _op in (("maximum", "max"), ("minimum", "min")):
+    register(f"numpy.{_ufunc}.reduce", _reduce(_extremum(_op), takes_dtype=False), f"{_op} where cast {_ufunc}")
+for _ufunc, _op, _neutral in (("logical_and", "all", 1), ("logical_or", "any", 0)):
+    register(f"numpy.{_ufunc}.reduce", _truth(_op, _neutral), f"{_op} where cast")
 for _op in ("var", "std"):
     register(f"numpy.{_op}", _spread(_op), _op)
 

@@ -281,18 +281,6 @@ for _op in _WITH_OUTER:
 register("numpy.arctan2.outer", _outer("atan2"), "atan2 reshape")
 
 
-def _reduce(op: str):
-    def function(
-        b, array, /, axis=0, dtype=None, out=unsupported(), *, keepdims=False, initial=unsupported(),
-        where=unsupported(True),
-    ):  # fmt: skip
-        array = as_array(b, array)
-        extra = {"dtype": numpy_dtype(b, dtype)} if op in ("sum", "prod") else {}
-        return getattr(b, op)(array, axis=axis, keepdims=keepdims, **extra)
-
-    return function
-
-
 def _accumulate(op: str):
     def function(b, array, /, axis=0, dtype=None, out=unsupported()):
         array = as_array(b, array)
@@ -301,11 +289,7 @@ def _accumulate(op: str):
     return function
 
 
-_REDUCTIONS = {
-    "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
-}  # fmt: skip
-for _op, _reduction in _REDUCTIONS.items():
-    register(f"numpy.{_op}.reduce", _reduce(_reduction), _reduction)
+_REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
 
 
 @spelling("numpy.subtract.reduce", ops="cut subtract sum reshape cast")
@@ -335,6 +319,8 @@ def _reduce_bits(op: str):
     ):  # fmt: skip
         array = as_array(b, array)
         array = array if dtype is None else b.cast(array, numpy_dtype(b, dtype))
+        if axis is None and not keepdims:
+            array, axis = b.reshape(array, (-1,)), 0
         axis = helpers.one_axis(b, axis, helpers.rank_of(b, array))
         size = helpers.shape_of(b, array)[axis]
         if not isinstance(size, int) or not size:

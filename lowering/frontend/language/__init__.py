@@ -11,7 +11,8 @@ Read in this order:
 - `matrix_factors.py`: the same, QR, eigenvalues, singular values and what follows from them.
 - `random_generator.py`: the generator of `numpy.random`. `random_numbers.py`: the numbers that are drawn from it.
   `random_tables.py`: the tables of two distributions.
-- `library_functions.py`: other functions of NumPy that need a loop.
+- `ufunc_methods.py`: `reduce`, `accumulate`, `reduceat`, `outer`, `at` of ufuncs.
+- `library_functions.py`: other functions of NumPy that need a loop, and the table of all inlined functions.
 - `dynamic_sizes.py`: run-time sizes and indices in linear form. `fixed_sizes.py`: those that arguments decide.
 - `index_checks.py`: checks that indices are inside. `value_ranges.py`: the range of integers, which proves some.
 - `storage.py`: the memory of arrays, and the view operations from it to a tensor.

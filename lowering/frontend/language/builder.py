@@ -300,7 +300,10 @@ def describe(x: Any) -> str:
     if isinstance(x, DType):
         return f"the dtype {x}"
     if isinstance(x, (tuple, list)):
-        return f"a {type(x).__name__} of {', '.join(map(describe, x)) or 'nothing'}"
+        shown = [*map(describe, x[:4]), *["…"] * (len(x) > 4)]
+        return f"a {type(x).__name__} of {', '.join(shown) or 'nothing'}"
+    if x is None:
+        return "None"
     name = getattr(x, "__name__", None)
     if name is None:
         return f"{type(x).__name__} {x!r}"

@@ -1,7 +1,7 @@
 """Functions of NumPy in the kernel language, which the frontend inlines where they are called.
 
-Python never runs them. They are those that need a loop: Euclid's algorithm, ufuncs at indices that may repeat, and the
-additional results of `numpy.unique`.
+Python never runs them. They are those that need a loop: Euclid's algorithm, the additional results of `numpy.unique`,
+and those of the files named in `_FILES`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelError, KernelLinearAlgebraError, KernelTypeError, KernelValueError
-from mlirtri.lowering.frontend.language import linear_algebra, matrix_factors, random_generator, random_numbers
+from mlirtri.lowering.frontend.language import (
+    linear_algebra,
+    matrix_factors,
+    random_generator,
+    random_numbers,
+    ufunc_methods,
+)
 from mlirtri.lowering.frontend.language.builder import Language
 from mlirtri.lowering.frontend.language.linear_algebra import refuse
 
@@ -44,27 +50,6 @@ def _integers(x1, x2):
     if zero.dtype.name == "bool" or not zero.dtype.is_integer:
         refuse("numpy.gcd and numpy.lcm take integers of one sign or both of a signed dtype")
     return zero + x1, zero + x2
-
-
-def _applied_at(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``ufunc.at``: one index after the other, so that an index that repeats has all its values."""
-
-    def at(a, indices, b, /):
-        if isinstance(indices, tuple):
-            positions = [np.asarray(part) for part in np.broadcast_arrays(*indices)]
-        else:
-            positions = [np.asarray(indices)]
-        if positions[0].ndim != 1:
-            refuse("the indices are one array of rank 1, or a tuple of arrays of rank 1")
-        count = positions[0].shape[0]
-        values = np.broadcast_to(b, (count, *a.shape[len(positions) :]))
-        if function(a.reshape(-1)[:1], np.ravel(b)[:1] if np.ndim(b) else b).dtype != a.dtype:
-            refuse("the values are of a wider dtype than the array: cast them first")
-        for i in range(count):
-            where = tuple([part[i] for part in positions])
-            a[where] = function(a[where], values[i])
-
-    return at
 
 
 def ldexp(x1, x2):
@@ -106,19 +91,18 @@ def unique(ar, return_index=False, return_inverse=False, return_counts=False):
     return tuple(results)
 
 
-_AT = ("add", "subtract", "multiply", "maximum", "minimum", "fmax", "fmin", "bitwise_and", "bitwise_or", "bitwise_xor")
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "numpy.gcd": gcd,
     "numpy.lcm": lcm,
     "numpy.unique": unique,
     "numpy.ldexp": ldexp,
-    **{f"numpy.{name}.at": _applied_at(getattr(np, name)) for name in _AT},
+    **ufunc_methods.FUNCTIONS,
     **linear_algebra.FUNCTIONS,
     **matrix_factors.FUNCTIONS,
     **random_generator.FUNCTIONS,
 }
 """Inlined library functions by qualified name."""
-_FILES = (linear_algebra, matrix_factors, random_generator, random_numbers)
+_FILES = (linear_algebra, matrix_factors, random_generator, random_numbers, ufunc_methods)
 MODULES = (__name__, *(file.__name__ for file in _FILES))
 FILES = (__file__, *(str(file.__file__) for file in _FILES))
 COMPILE_TIME = (*random_generator.COMPILE_TIME, *random_numbers.COMPILE_TIME)
