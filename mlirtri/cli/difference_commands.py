@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 _KINDS = {".mlir": "mlir", ".ll": "llvm", ".s": "asm", ".ptx": "ptx", ".py": "tvmscript"}
 """Suffix of a file to the kind of its text; others are compared as they are."""
+STDIN = "-"
 
 
 @click.command()
@@ -23,24 +26,43 @@ _KINDS = {".mlir": "mlir", ".ll": "llvm", ".s": "asm", ".ptx": "ptx", ".py": "tv
 @click.option("--kind", type=click.Choice(sorted({*_KINDS.values()})), help="By default by the suffix: .mlir, .ll, …")
 @click.option("-U", "context", type=click.IntRange(0), default=3, show_default=True, help="Equal lines around.")
 def diff(before: str, after: str, kind: str | None, context: int) -> int:
-    """Print what differs between two files of IR, as a unified diff; status 1 if anything does.
+    """Print what differs between two files of IR, as a unified diff; status 1 if anything does. One may be - for stdin.
 
     Values, labels and aliases that only have other names are no difference: %3 may be %7 as long as it always is.
     """
     from mlirtri.trace.unified import unified_diff
 
-    kind = kind or _KINDS.get(Path(before).suffix, "")
+    if before == after == STDIN:
+        raise click.UsageError("stdin is one text: name a file, too")
+    kind = kind or next(filter(None, (_KINDS.get(Path(name).suffix) for name in (before, after))), "")
     difference = unified_diff(kind, _read(before), _read(after), (before, after), context)
     if difference:
-        print(difference)
+        print_difference(difference)
     return int(bool(difference))
 
 
 def _read(name: str) -> str:
+    if name == STDIN:
+        return sys.stdin.read()
     try:
         return Path(name).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        is_kernel = Path(name.partition("::")[0]).is_file()
+        help = "diff takes files of IR; `mlirtri emit --diff` compares passes and pipelines of a kernel"
+        raise SourceNotAvailableError(f"there is no file {name}", help=help if is_kernel else None) from None
     except (OSError, UnicodeDecodeError) as problem:
         raise SourceNotAvailableError(f"{name} cannot be read as text: {problem}") from None
+
+
+def print_difference(text: str) -> None:
+    """Print a unified diff, with colours on a terminal unless ``NO_COLOR`` is set."""
+    for line in text.split("\n"):
+        is_name = line.startswith(("--- ", "+++ "))
+        style = {"bold": True} if is_name else {"fg": _COLOURS.get(line[:1])}
+        click.secho(line, **({} if os.environ.get("NO_COLOR") else style))
+
+
+_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def difference_options(command: Any) -> Any:

@@ -13,6 +13,7 @@ from mlirtri.cli.difference_commands import (
     difference_options,
     pass_differences,
     pipeline_difference,
+    print_difference,
     stages_with_passes,
 )
 from mlirtri.cli.options import (
@@ -131,7 +132,7 @@ def _print_differences(
             raise click.UsageError("--pipelines takes two with a comma between them, and one --stage of both")
         kernels = [compile_program(file, start, arguments, replace(options, pipeline=name), named) for name in names]
         text = pipeline_difference(kernels, named[0])
-    print(text or "nothing differs but names")
+    print_difference(text or "nothing differs but names")
 
 
 def _listing(kernel: Kernel, name: str) -> str:

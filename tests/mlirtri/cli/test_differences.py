@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from io import StringIO
+
 import pytest
 
 from mlirtri.cli.main import run_command
@@ -27,7 +30,7 @@ def kernel(tmp_path) -> str:
     return f"{tmp_path}/k.py"
 
 
-def test_two_files(tmp_path, capsys):
+def test_two_files(tmp_path, capsys, monkeypatch):
     for name, text in (("a", MODULE), ("b", MODULE.replace("%0", "%x")), ("c", MODULE.replace("mulf", "subf"))):
         (tmp_path / f"{name}.mlir").write_text(text)
     assert run_command(["diff", f"{tmp_path}/a.mlir", f"{tmp_path}/b.mlir"]) == 0
@@ -38,8 +41,13 @@ def test_two_files(tmp_path, capsys):
         "-  %1 = arith.mulf %0, %a : f32", "+  %1 = arith.subf %0, %a : f32",
     ]  # fmt: skip
     assert lines[2].startswith("@@ -1,5 +1,5 @@")
+    monkeypatch.setattr(sys, "stdin", StringIO(MODULE.replace("%1", "%y")))
+    assert run_command(["diff", "-", f"{tmp_path}/a.mlir"]) == 0
+    assert run_command(["diff", "-", "-"]) == 2
     assert run_command(["diff", f"{tmp_path}/a.mlir", f"{tmp_path}/none.mlir"]) == 1
-    assert "cannot be read" in capsys.readouterr().err
+    assert "there is no file" in capsys.readouterr().err
+    assert run_command(["diff", f"{tmp_path}/a.mlir", f"{tmp_path}/a.mlir::f"]) == 1
+    assert "`mlirtri emit --diff` compares passes" in capsys.readouterr().err
 
 
 def test_what_each_pass_changed(kernel, capsys):
