@@ -11,7 +11,7 @@ import click
 
 from mlirtri.cli.options import Arguments, arguments_option, by_name, schedule_option, target_option
 from mlirtri.cli.terminal import waiting
-from mlirtri.errors import KernelError
+from mlirtri.errors import KernelError, SourceNotAvailableError
 from mlirtri.lowering.pipelines import COMPARED_PIPELINES, PIPELINE_STAGES
 
 _SECONDS = 0.3
@@ -56,6 +56,9 @@ def trace(
 
 def _watch(files: list[Path]) -> None:
     """Run this command, without --watch, in a process of its own now and after each change."""
+    if missing := [str(file) for file in files if not file.is_file()]:
+        raise SourceNotAvailableError(f"there is no file {', '.join(missing)}")
+    print(f"watching {', '.join(map(str, files))} and the Python beside; Control-C ends it", file=sys.stderr)
     command = [sys.executable, "-m", "mlirtri.cli", *(each for each in sys.argv[1:] if each != "--watch")]
     seen: dict[Path, float] = {}
     try:

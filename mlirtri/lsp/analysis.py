@@ -32,6 +32,8 @@ class Analysis:
 
     path: str
     kernels: list[CheckedKernel] = field(default_factory=list)
+    unchecked: list[tuple[Span, str]] = field(default_factory=list)
+    """Kernels without arguments, and a comment that gives some, as in a `Document`."""
     errors: list[KernelError] = field(default_factory=list)
     expressions: dict[Span, TypedExpression] = field(default_factory=dict)
 
@@ -51,7 +53,8 @@ class Analysis:
         kernel = next((kernel for kernel in self.kernels if kernel.name == name), None)
         if kernel is None:
             known = [kernel.name for kernel in self.kernels]
-            raise UnknownNameError(f"{self.path} has no kernel {name!r}", help=did_you_mean(name, known) or None)
+            help = did_you_mean(name, known) or "kernels are checked for arguments: a comment `# mlirtri: a=f32[2,3]`"
+            raise UnknownNameError(f"{self.path} has no kernel {name!r} that is checked", help=help)
         pipeline = resolved(kernel.function.options)[2]
         kind = pipeline.find(stage).kind
         return kernel.function.compile(pipeline=pipeline.until(stage), **kernel.arguments).ir[stage], kind
@@ -60,7 +63,7 @@ class Analysis:
 def analyse(path: str, text: str) -> Analysis:
     """Return the diagnostics and types of a file's text."""
     document: Document = read_document(path, text)
-    analysis = Analysis(path, document.kernels, document.errors)
+    analysis = Analysis(path, document.kernels, document.unchecked, document.errors)
     for kernel in document.kernels:
         try:
             _lower(kernel, analysis)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import importlib
 import linecache
 import re
 import shlex
@@ -50,6 +51,8 @@ class Document:
     kernels: list[CheckedKernel] = field(default_factory=list)
     errors: list[KernelError] = field(default_factory=list)
     """Statements that failed, and comments that are no arguments."""
+    unchecked: list[tuple[Span, str]] = field(default_factory=list)
+    """Kernels that nothing gives arguments: the name behind ``def``, and a comment that would."""
 
 
 def read_document(path: str, text: str) -> Document:
@@ -80,6 +83,7 @@ def _executed(path: str, tree: ast.Module, document: Document) -> ModuleType:
     module.__file__ = path
     folder = str(Path(path).parent)
     statements = [statement for statement in tree.body if isinstance(statement, _EXECUTED)]
+    _forget_changed_modules(folder)
     with _first_on_path(folder), contextlib.redirect_stdout(sys.stderr):
         for statement in statements:
             if _calls_kernel(statement, module):
@@ -91,7 +95,37 @@ def _executed(path: str, tree: ast.Module, document: Document) -> ModuleType:
             except (Exception, SystemExit) as error:
                 span = _span(path, statement)
                 document.errors.append(SourceNotAvailableError(f"{type(error).__name__}: {error}", span))
+    _seen.update({name: time for name, time in _times_of_modules(folder).items() if name not in _seen})
     return module
+
+
+_seen: dict[str, int] = {}
+"""When the file of each module in the folders of documents was changed, as it was imported."""
+
+
+def _forget_changed_modules(folder: str) -> None:
+    """Have the modules below a folder imported anew where the file of one has changed: they import each other."""
+    times = _times_of_modules(folder)
+    if any(_seen.get(name, time) != time for name, time in times.items()):
+        for name in times:
+            del sys.modules[name]
+            _seen.pop(name, None)
+        importlib.invalidate_caches()
+
+
+def _times_of_modules(folder: str) -> dict[str, int]:
+    return {name: time for name, module in list(sys.modules.items()) if (time := _changed_at(module, folder))}
+
+
+def _changed_at(module: ModuleType, folder: str) -> int | None:
+    """Return when a user's module was changed, in nanoseconds; None for one that is installed, or lies elsewhere."""
+    file = Path(getattr(module, "__file__", None) or "")
+    if not file.is_relative_to(folder) or "site-packages" in file.parts or module.__name__.startswith("mlirtri"):
+        return None
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return None
 
 
 def _calls_kernel(statement: ast.stmt, module: ModuleType) -> bool:
@@ -133,6 +167,7 @@ def _add_kernel(document: Document, name: str, function: JitFunction, node: ast.
         return
     examples = _examples(name, node, lines)
     if not examples and _needs_arguments(function):
+        document.unchecked.append((_name_span(path, node, lines), _comment_for(function)))
         return
     for line, words in examples or [(None, [])]:
         span = _name_span(path, node, lines) if line is None else Span(path, line, 1, line, len(lines[line - 1]) + 1)
@@ -152,6 +187,17 @@ def _needs_arguments(function: JitFunction) -> bool:
     except KernelError:
         return True
     return False
+
+
+def _comment_for(function: JitFunction) -> str:
+    """Return a comment that gives each parameter which needs it a matrix, to be edited."""
+    signature = function.signature
+    needed = [
+        name
+        for name, parameter in signature.parameters.items()
+        if name not in signature.annotations and parameter.default is parameter.empty
+    ]
+    return " ".join(["# mlirtri:", *(f"{name}=f32[2,3]" for name in needed or signature.parameters)])
 
 
 def _examples(name: str, node: ast.FunctionDef, lines: list[str]) -> list[tuple[int, list[str]]]:
@@ -197,5 +243,5 @@ def _span(path: str, node: ast.stmt) -> Span:
 
 
 def _name_span(path: str, node: ast.FunctionDef, lines: list[str]) -> Span:
-    column = lines[node.lineno - 1].find(node.name, node.col_offset) + 1
+    column = lines[node.lineno - 1].find(node.name, node.col_offset + len("def ")) + 1
     return Span(path, node.lineno, column, node.lineno, column + len(node.name))

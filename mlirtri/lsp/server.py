@@ -71,8 +71,9 @@ def path_of(uri: str) -> str:
 def new_server() -> KernelServer:
     """Return a server that answers the requests named in this file's docstring."""
     server = KernelServer()
-    for feature in (lsp.TEXT_DOCUMENT_DID_OPEN, lsp.TEXT_DOCUMENT_DID_CHANGE, lsp.TEXT_DOCUMENT_DID_SAVE):
+    for feature in (lsp.TEXT_DOCUMENT_DID_OPEN, lsp.TEXT_DOCUMENT_DID_CHANGE):
         server.feature(feature)(publish)
+    server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)(publish_all)
     server.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)(close)
     server.feature(lsp.TEXT_DOCUMENT_HOVER)(hover)
     server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)(inlay_hints)
@@ -82,8 +83,18 @@ def new_server() -> KernelServer:
 
 
 def publish(server: KernelServer, parameters: Any) -> None:
-    """Send the mistakes of a document that was opened, changed or saved."""
-    uri = parameters.text_document.uri
+    """Send the mistakes of a document that was opened or changed."""
+    _publish(server, parameters.text_document.uri)
+
+
+def publish_all(server: KernelServer, parameters: lsp.DidSaveTextDocumentParams) -> None:
+    """Send the mistakes of all open documents: they may import the one that was saved."""
+    for uri in list(server.workspace.text_documents):
+        server.forget(uri)
+        _publish(server, uri)
+
+
+def _publish(server: KernelServer, uri: str) -> None:
     errors = server.analysis(uri).errors
     diagnostics = [_diagnostic(server, uri, error) for error in errors]
     server.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, diagnostics))
@@ -116,9 +127,12 @@ def inlay_hints(server: KernelServer, parameters: lsp.InlayHintParams) -> list[l
 
 
 def code_lenses(server: KernelServer, parameters: lsp.CodeLensParams) -> list[lsp.CodeLens]:
-    """Return a command for each stage of each kernel, above the kernel."""
+    """Return a command for each stage of each kernel, above it; above one that is not checked, how it would be."""
     uri = parameters.text_document.uri
     lenses, seen = [], set()
+    for span, comment in server.analysis(uri).unchecked:
+        # A command without a name is text.
+        lenses.append(lsp.CodeLens(server.range_of(uri, span), lsp.Command(f"not checked; write above: {comment}", "")))
     for kernel in server.analysis(uri).kernels:
         if kernel.name in seen:
             continue
@@ -148,7 +162,7 @@ def _diagnostic(server: KernelServer, uri: str, error: KernelError) -> lsp.Diagn
     path = path_of(uri)
     spans = [span for span in (error.span, *(note.span for note in error.notes)) if span is not None]
     span = next((span for span in spans if span.file == path), Span(path, 1, 1))
-    message = error.message if error.help is None else f"{error.message}\nhelp: {error.help}"
+    message = error.message if not error.help else f"{error.message}\nhelp: {error.help}"
     related = list(_related(error, span))
     return lsp.Diagnostic(
         server.range_of(uri, span), message, lsp.DiagnosticSeverity.Error, type(error).__name__, source="mlirtri",

@@ -132,10 +132,34 @@ def test_an_editor_types_hovers_and_looks_at_a_stage(tmp_path):
         newer = lsp.VersionedTextDocumentIdentifier(2, uri)
         client.text_document_did_change(lsp.DidChangeTextDocumentParams(newer, [change]))
         [diagnostic] = (await client.published.get()).diagnostics
-        assert diagnostic.message.startswith("name 'd' is not defined")
+        assert diagnostic.message == "name 'd' is not defined"
+        # Saving one document checks all: they may import it.
+        client.text_document_did_save(lsp.DidSaveTextDocumentParams(lsp.TextDocumentIdentifier("file:///other.py")))
+        assert [diagnostic] == [*(await client.published.get()).diagnostics]
         assert diagnostic.range == lsp.Range(lsp.Position(9, 19), lsp.Position(9, 20))
         assert (diagnostic.code, diagnostic.source) == ("UnknownNameError", "mlirtri")
         client.text_document_did_close(lsp.DidCloseTextDocumentParams(document))
         assert not (await client.published.get()).diagnostics
 
     scripted(session, tmp_path)
+
+
+def test_modules_that_were_edited_are_imported_anew(tmp_path):
+    helpers = tmp_path / "lsp_helpers.py"
+    text = (
+        "import mlirtri as mt\nfrom lsp_helpers import N\n@mt.jit\ndef f(a: mt.Tensor[[N], mt.float32]):\n    b = a\n"
+    )
+    for number in (3, 44):
+        helpers.write_text(f"N = {number}\n")
+        analysis = analyse(str(tmp_path / "k.py"), f"{text}    return b\n")
+        assert [each.text for each in analysis.assigned(1, 99)] == [f"float32[{number}]"]
+
+
+def test_a_kernel_that_is_not_checked_says_so(tmp_path):
+    text = "import mlirtri as mt\n@mt.jit\ndef f(a, b, n=3):\n    return a + c\n"
+    analysis = analyse(str(tmp_path / "k.py"), text)
+    [(span, comment)] = analysis.unchecked
+    assert (span.line, span.column, comment) == (3, 5, "# mlirtri: a=f32[2,3] b=f32[2,3]")
+    assert not analysis.errors
+    checked = analyse(str(tmp_path / "k.py"), text.replace("@mt", f"{comment}\n@mt"))
+    assert (len(checked.errors), checked.unchecked) == (1, [])

@@ -278,6 +278,11 @@ def test_watching_writes_the_page_again_after_a_change(tmp_path):
         assert process.wait(30) == 0
 
 
+def test_a_file_that_is_not_there_is_not_watched(capsys):
+    assert run_command(["trace", "no.py", "--watch"]) == 1
+    assert capsys.readouterr().err == "there is no file no.py\n"
+
+
 def test_assembly_of_one_kernel_has_the_lines_of_the_source(tmp_path, capsys):
     (tmp_path / "k.py").write_text(KERNEL)
     spec = f"{tmp_path}/k.py"
