@@ -56,10 +56,11 @@ def _read(name: str) -> str:
 
 def print_difference(text: str) -> None:
     """Print a unified diff, with colours on a terminal unless ``NO_COLOR`` is set."""
+    is_plain = bool(os.environ.get("NO_COLOR"))
     for line in text.split("\n"):
         is_name = line.startswith(("--- ", "+++ "))
-        style = {"bold": True} if is_name else {"fg": _COLOURS.get(line[:1])}
-        click.secho(line, **({} if os.environ.get("NO_COLOR") else style))
+        colour = None if is_plain or is_name else _COLOURS.get(line[:1])
+        click.secho(line, fg=colour, bold=True if is_name and not is_plain else None)
 
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
