@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -216,3 +217,9 @@ class Edge:
     ``output``, ``extern``, ``reduction``, ``expensive``, ``product``, ``memory``, ``order``, ``axes`` if not."""
     reason: str
     """The reason in a sentence."""
+
+
+def without_repeats(edges: Iterable[Edge]) -> list[Edge]:
+    """Return each of these edges once; how often it stood there is in front of the producer."""
+    times = Counter(edges).items()
+    return [replace(edge, producer=f"{count} × {edge.producer}") if count > 1 else edge for edge, count in times]

@@ -66,7 +66,8 @@ def compare(
     """Compile kernels by every pipeline, run them on random data beside torch or NumPy, and show what each way costs.
 
     A FILE is Python (FILE.py::name, FILE.py::a,b or 'FILE.py::*'), MLIR, StableHLO, TOSA, ONNX or torch.export's. With
-    several targets, schedules or variants each combination is a row.
+    several targets, schedules or variants each combination is a row. The exit status is 1 if the numbers of a row are
+    wrong, or with --baseline if a row got worse.
     """
     from mlirtri.measure.comparison import compare as compared
 
@@ -80,12 +81,12 @@ def compare(
     if baseline is None:
         if not output and not form:
             show(comparison)
-        return 0
+        return int(bool(comparison.wrong))
     from mlirtri.measure.changes import changes_since
 
     changes = changes_since(baseline, comparison)
     print(changes, file=sys.stderr if form and not output else sys.stdout)
-    return int(changes.is_worse)
+    return int(changes.is_worse or bool(comparison.wrong))
 
 
 def _text(comparison: Any, form: str | None) -> str:

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from mlirtri.compiler.records import COMPILING, Compilation
-from mlirtri.lowering.core.stage import Edge
+from mlirtri.lowering.core.stage import Edge, without_repeats
 from mlirtri.lowering.fusion import explain as explain_linalg
 
 _STYLE = """<style>
@@ -56,7 +56,7 @@ class FusionReport:
         table = Table(box=None, pad_edge=False)
         for heading in ("stage", "producer", "consumer", "line", "fused", "kind", "why"):
             table.add_column(heading, overflow="fold")
-        for edge in self.edges:
+        for edge in without_repeats(self.edges):
             verdict = "yes" if edge.is_fused else "no"
             line = edge.line.rpartition("/")[2]
             entries = (edge.stage, edge.producer, edge.consumer, line, verdict, edge.kind, edge.reason)
@@ -78,7 +78,7 @@ class FusionReport:
 
     def __str__(self) -> str:
         lines = [] if self.edges else [self.why_empty]
-        for edge in self.edges:
+        for edge in without_repeats(self.edges):
             verdict = "fused" if edge.is_fused else "apart"
             lines.append(f"{edge.stage}: {edge.producer} -> {edge.consumer}: {verdict} ({edge.kind}): {edge.reason}")
         return "\n".join(lines)

@@ -103,13 +103,9 @@ def compare(
 
 def compared(subject: Subject, columns: Sequence[Column], extras: Extras) -> Comparison:
     """Return the comparison of one subject by these columns."""
-    named = subject.named
     contenders = [_compiled(subject, column) for column in columns]
-    contenders += [_beside(library, subject) for library in libraries.libraries_of(subject, extras.beside)]
-    names = tuple(name for name in named if any(name in contender.writes for contender in contenders))
-    reference, expected = _reference(subject, contenders, names)
-    for contender in contenders:
-        contender.row = _with_errors(contender, names, expected, reference)
+    contenders += contenders_beside(subject, extras.beside)
+    names, reference, expected = check_numbers(contenders, subject)
     time_rounds(contenders, subject, names, extras.repeat)
     notes: list[str] = []
     if extras.profile:
@@ -127,7 +123,19 @@ def compared(subject: Subject, columns: Sequence[Column], extras: Extras) -> Com
     run_each(subject.resets)
     targets = ", ".join(dict.fromkeys(str(column.target) for column in columns))
     rows = tuple(contender.row for contender in contenders)
-    return Comparison(subject.name, targets, shown_arguments(named), reference, rows, names, machine(), tuple(notes))
+    shown = shown_arguments(subject.named)
+    return Comparison(subject.name, targets, shown, reference, rows, names, machine(), tuple(notes))
+
+
+def check_numbers(
+    contenders: Sequence[Contender], subject: Subject
+) -> tuple[tuple[str, ...], str, list[np.ndarray] | None]:
+    """Give each row its errors; return the arguments that are written, the reference, and its arrays."""
+    names = tuple(name for name in subject.named if any(name in contender.writes for contender in contenders))
+    reference, expected = _reference(subject, contenders, names)
+    for contender in contenders:
+        contender.row = _with_errors(contender, names, expected, reference)
+    return names, reference, expected
 
 
 def machine() -> str:
@@ -173,6 +181,11 @@ def _on_device_of(column: Column, values: dict[str, Any]) -> dict[str, Any]:
     if not column.target.is_cuda or not torch.cuda.is_available():
         return {name: value.cpu() if is_torch(value) and value.is_cuda else value for name, value in values.items()}
     return {name: value.to("cuda") if is_torch(value) else value for name, value in values.items()}
+
+
+def contenders_beside(subject: Subject, beside: Sequence[str] | None = None) -> list[Contender]:
+    """Return a row for each of these libraries, by default NumPy or torch, which has run once."""
+    return [_beside(library, subject) for library in libraries.libraries_of(subject, beside)]
 
 
 def _beside(library: libraries.Library, subject: Subject) -> Contender:
@@ -238,8 +251,8 @@ def _with_errors(contender: Contender, names: Sequence[str], expected: list[np.n
     if results is None or expected is None:
         return row
     if _shapes(results) != _shapes(expected):
-        refusal = f"results have shapes {_shapes(results)}, but {reference} gives {_shapes(expected)}"
-        return replace(row, refusal=refusal)
+        difference = f"results have shapes {_shapes(results)}, but {reference} gives {_shapes(expected)}"
+        return replace(row, difference=difference)
     errors = accuracy(results, expected)
     return replace(
         row, max_error=errors.max_error, max_relative=errors.max_relative, max_ulp=errors.max_ulp,

@@ -12,7 +12,17 @@ from mlirtri.errors import KernelError, UnknownOptionError, did_you_mean
 from mlirtri.kernels.options import Options
 from mlirtri.lowering.core.tracebacks import public
 from mlirtri.measure.columns import Column
-from mlirtri.measure.comparison import Contender, Subject, contender_of, machine, run_each, shown_arguments, time_rounds
+from mlirtri.measure.comparison import (
+    Contender,
+    Subject,
+    check_numbers,
+    contender_of,
+    contenders_beside,
+    machine,
+    run_each,
+    shown_arguments,
+    time_rounds,
+)
 from mlirtri.measure.launch_costs import add_costs
 from mlirtri.measure.limits import limits
 from mlirtri.measure.rows import LaunchCost, strict
@@ -58,6 +68,8 @@ class Profile:
     """How `kernels` are sorted: one of `ORDERS`."""
     top: int | None = None
     """How many kernels are shown; None for all."""
+    difference: str | None = None
+    """The first wrong element, where numbers were checked and one is."""
 
     @property
     def kernels(self) -> tuple[KernelCost, ...]:
@@ -67,6 +79,11 @@ class Profile:
             groups.setdefault((launch.name, launch.line), []).append(launch)
         found = [_together(group) for group in groups.values()]
         return tuple((found if self.sort == "launch" else sorted(found, key=_KEYS[self.sort]))[: self.top])
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """Return the kernel's name if numbers were checked and are wrong."""
+        return (self.kernel,) if self.difference else ()
 
     @property
     def kernel_seconds(self) -> float:
@@ -89,7 +106,11 @@ class Profile:
     def _sentences(self) -> list[str]:
         distinct = len({(launch.name, launch.line) for launch in self.launches})
         launches = f"{_counted(len(self.launches), 'launch', 'es')} of {_counted(distinct, 'kernel')}"
-        shown = "" if self.top is None or self.top >= distinct else f", of which {self.top} are shown"
+        shown = (
+            ""
+            if self.top is None or self.top >= distinct
+            else f", of which {self.top} {'is' if self.top == 1 else 'are'} shown"
+        )
         lines = [f"{launches}{shown}" if self.launches else f"pipeline {self.pipeline} launches no kernels"]
         if self.call_seconds is not None:
             spread = f"{shown_seconds(self.call_min)} … {shown_seconds(self.call_max)}"
@@ -118,6 +139,11 @@ class Profiles:
     def __len__(self) -> int:
         return len(self.profiles)
 
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """Return the kernels whose numbers were checked and are wrong."""
+        return tuple(name for profile in self.profiles for name in profile.wrong)
+
     def __getitem__(self, index: int) -> Profile:
         return self.profiles[index]
 
@@ -137,24 +163,25 @@ class Profiles:
 @public
 def profile(
     f: Any, *arguments: Any, pipeline: Any = None, target: str | None = None, schedule: str | None = None,
-    sort: str = "time", top: int | None = None, repeat: int | None = None, **keywords: Any,
+    sort: str = "time", top: int | None = None, repeat: int | None = None, check: bool = False, **keywords: Any,
 ) -> Any:  # fmt: skip
     """Compile `f`, call it on the arguments, and return what each kernel that a call launches costs.
 
     `f` is what `compare` takes; a list, or a file of several kernels, gives `Profiles`. `sort` is one of `ORDERS`, and
-    `top` says how many kernels are shown. `repeat` is the number of rounds in which the whole call is timed. Raises the
-    `KernelError` that refuses `f`, and `UnknownOptionError` for an unknown order.
+    `top` says how many kernels are shown. `repeat` is the number of rounds in which the whole call is timed. `check`
+    also runs NumPy, torch or ONNX Runtime, and gives `Profile.difference`. Raises the `KernelError` that refuses `f`,
+    and `UnknownOptionError` for an unknown order.
     """
     if sort not in ORDERS:
         known = f"{did_you_mean(sort, ORDERS)}it is one of {', '.join(ORDERS)}"
         raise UnknownOptionError(f"unknown order {sort!r}", help=known)
     column = Column("profile", Options(target, pipeline, schedule))
     subjects = subjects_of(f, arguments, keywords, (column,))
-    found = tuple(replace(_profiled(subject, column, repeat), sort=sort, top=top) for subject in subjects)
+    found = tuple(replace(_profiled(subject, column, repeat, check), sort=sort, top=top) for subject in subjects)
     return found[0] if len(found) == 1 and not isinstance(f, (list, tuple)) else Profiles(found)
 
 
-def _profiled(subject: Subject, column: Column, repeat: int | None) -> Profile:
+def _profiled(subject: Subject, column: Column, repeat: int | None, check: bool) -> Profile:
     subject.compilations = 1
     if isinstance(subject, ProgramSubject):
         subject.takes_states = True
@@ -165,14 +192,29 @@ def _profiled(subject: Subject, column: Column, repeat: int | None) -> Profile:
     contender = contender_of(subject, column, kernel)
     if contender.row.refusal is not None:
         raise KernelError(contender.row.refusal)
+    checked = _checked(contender, subject) if check else []
     time_rounds([contender], subject, contender.writes, repeat)
-    notes = _costed(contender, subject)
+    notes = [*_costed(contender, subject), *checked]
     run_each(subject.resets)
     row = contender.row
     return Profile(
         subject.name, kernel.pipeline.name, str(kernel.target), shown_arguments(subject.named), row.launches,
         row.run_seconds, row.run_min, row.run_max, tuple(notes), machine(),
+        difference=row.difference,
     )  # fmt: skip
+
+
+def _checked(contender: Contender, subject: Subject) -> list[str]:
+    """Give the contender's row its errors; return sentences on them."""
+    others = contenders_beside(subject)
+    _, reference, _ = check_numbers([contender, *others], subject)
+    if all(other.result is None for other in others):
+        reasons = [f"{other.row.name} {other.row.refusal}" for other in others] or ["no library runs it"]
+        return [f"numbers are not checked: {reason}" for reason in reasons]
+    row = contender.row
+    if row.difference:
+        return [f"wrong, against {reference}: {row.difference}"]
+    return [f"right, against {reference}: the largest error is {row.max_error or 0.0:.2g}"]
 
 
 def _costed(contender: Contender, subject: Subject) -> list[str]:

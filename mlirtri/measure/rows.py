@@ -39,7 +39,7 @@ class Row:
     name: str
     """A pipeline, with the target, schedule and variant where a comparison has several; or a library."""
     kernels: int | None = None
-    """Kernels that run one after another in a call."""
+    """Kernels that run one after another in a call: launches, or loop nests with the fills of what they write."""
     bytes: int | None = None
     """Of every array that a kernel reads or writes, once per kernel."""
     compile_seconds: dict[str, float] | None = None
@@ -59,7 +59,7 @@ class Row:
     cancels: bool = False
     """Whether elements that cancel to nearly zero differ by more units in the last place than `max_ulp`."""
     difference: str | None = None
-    """The first element that differs by more than rounding explains."""
+    """The first element that differs by more than rounding explains, or the shapes if they differ."""
     rounds: tuple[float, ...] = ()
     """Seconds of a call, by round."""
     launches: tuple[LaunchCost, ...] = ()
@@ -86,6 +86,11 @@ class Comparison:
     """The processor and the number of threads."""
     notes: tuple[str, ...] = field(default=())
     """Sentences on differences between the rows: why one is slower, where numbers change."""
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """Return the names of the rows whose numbers are wrong."""
+        return tuple(row.name for row in self.rows if row.difference)
 
     def __getitem__(self, name: str) -> Row:
         rows = {row.name: row for row in self.rows}
@@ -136,6 +141,11 @@ class Comparisons:
 
     def __len__(self) -> int:
         return len(self.comparisons)
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """Return ``kernel: row`` for the rows whose numbers are wrong."""
+        return tuple(f"{each.kernel}: {name}" for each in self.comparisons for name in each.wrong)
 
     def __getitem__(self, key: int | str) -> Comparison:
         if isinstance(key, int):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from mlirtri.lowering.core.stage import Edge
+from mlirtri.lowering.core.stage import Edge, without_repeats
 from mlirtri.trace.data import TracedKernel
 
 _ROW = 30
@@ -135,11 +135,11 @@ class _Frame:
 
 
 def edge_rows(edges: Sequence[Edge]) -> list[dict[str, Any]]:
-    """Return the edges as rows of a table."""
+    """Return the edges as rows of a table, equal ones as one."""
     return [
         {
             "stage": edge.stage, "producer": edge.producer, "consumer": edge.consumer,
             "line": edge.line.rpartition("/")[2], "fused": edge.is_fused, "kind": edge.kind, "reason": edge.reason,
         }
-        for edge in edges
+        for edge in without_repeats(edges)
     ]  # fmt: skip

@@ -12,7 +12,8 @@ Read in this order:
 - `reuse.py`: fewer buffers and copies.
 - `reshaped_updates.py`: arrays that are updated in another shape are not copied.
 - `fused_to_bufferized_upstream.py`: the stage of pipeline `upstream`, by upstream's passes alone.
-- `timed_nests.py`: loop nests as kernels: how many, what they move, how long each takes.
+- `kernels.py`: how many kernels a function has, and what each reads, writes and computes.
+- `timed_nests.py`: how long each kernel takes.
 
 `lowering/mlir_backend/llvm`, `lowering/bridge`, `lowering/pipelines.py`, `mlirtri/compiler` and `mlirtri/measure` may
 import it.

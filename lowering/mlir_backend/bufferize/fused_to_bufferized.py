@@ -10,8 +10,6 @@ results that are not tensors.
 
 from __future__ import annotations
 
-from math import prod
-
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import (
     bufferization,
@@ -35,16 +33,14 @@ from mlirtri.lowering.mlir_backend.bufferize import (
     destinations,
     reshaped_updates,
     reuse,
-    timed_nests,
 )
+from mlirtri.lowering.mlir_backend.bufferize.kernels import count
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 UPDATES = "mlirtri.updates"
 """Attribute of the module: pairs of an updated argument and the result that shares its only buffer."""
 COUNTS = ("mlirtri.kernels", "mlirtri.bytes")
-"""Attributes of the module: loop nests of the fused module, and the bytes that they read and write."""
-NO_LOOPS = ("linalg.fill", "linalg.yield", "linalg.index")
-COPIES = ("tensor.concat", "tensor.insert_slice", "tensor.pad")
+"""Attributes of the module: its kernels, and the bytes that they read and write."""
 
 BUFFERIZE = "one-shot-bufferize{{bufferize-function-boundaries=true {}}}".format
 IDENTITY_LAYOUT = "function-boundary-type-conversion=identity-layout-map"
@@ -78,7 +74,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     The memrefs are row-major. An attribute of the module has the strides of arguments that are not.
     """
     refuse_without_tvm(module)
-    count, moved, imperative = count_kernels(module), count_bytes(module), is_imperative(module)
+    imperative = is_imperative(module)
     has_tiles = memory_spaces.has_tiles(module)
     with module.context, ir.Location.unknown():
         if has_tiles:
@@ -91,7 +87,6 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_rewrite("constant-bodies-to-fills", reuse.constant_bodies_to_fills, module, context)
             run_rewrite("fill-at-use", destinations.fill_at_use, module, context)
         else:
-            note_counts(module, count, moved)
             run_rewrite("one-fill-per-use", reuse.one_fill_per_use, module, context)
         run_rewrite("concat-to-slices", reuse.concat_to_slices, module, context)
         run_rewrite("elementwise-in-place", reuse.elementwise_in_place, module, context)
@@ -110,9 +105,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("strided-copies-to-linalg", strided_copies_to_linalg, module, context)
         if has_tiles:
             run_rewrite("memory-spaces", memory_spaces.note, module, context)
-        if imperative:
-            # Loops over tensors say nothing of the memory that they touch.
-            note_counts(module, *timed_nests.count(public_functions(module)))
+        note_counts(module, *count(public_functions(module)))
     return module
 
 
@@ -150,44 +143,6 @@ def note_signature(module: ir.Module) -> None:
     if updates := updates_of(functions[0]):
         pairs = [number for pair in sorted(updates.items()) for number in pair]
         module.operation.attributes[UPDATES] = ir.DenseI64ArrayAttr.get(pairs)
-
-
-def count_kernels(module: ir.Module) -> int:
-    """Count the operations that become loop nests: linalg's structured ones except fills, and tensor's that copy."""
-    structured = [operation.name for operation in operations_named(module, "linalg.*")]
-    copying = [operation.name for operation in operations_named(module, "tensor.*")]
-    return sum(name not in NO_LOOPS for name in structured) + sum(name in COPIES for name in copying)
-
-
-def count_bytes(module: ir.Module) -> int | None:
-    """Count the bytes these operations read and write, each tensor once per operation, fresh destinations as written.
-
-    None for a function whose sizes are only known at the call.
-    """
-    total = 0
-    kinds = [kind for function in public_functions(module) for kind in (*function.type.inputs, *function.type.results)]
-    if any(isinstance(kind, ir.RankedTensorType) and not kind.has_static_shape for kind in kinds):
-        return None
-    for operation in operations_named(module, "linalg.*"):
-        if operation.name not in NO_LOOPS:
-            tensors = [value for value in operation.operands if isinstance(value.type, ir.RankedTensorType)]
-            read = {value for value in tensors if not _is_fresh(value)}
-            total += sum(_size_in_bytes(value.type) for value in (*read, *operation.results))
-    for operation in operations_named(module, "tensor.*"):
-        if operation.name in COPIES:
-            total += sum(_size_in_bytes(value.type) for value in (*operation.operands, *operation.results))
-    return total
-
-
-def _is_fresh(value: ir.Value) -> bool:
-    return not isinstance(value.owner, ir.Block) and value.owner.name in ("tensor.empty", "linalg.fill")
-
-
-def _size_in_bytes(kind: ir.Type) -> int:
-    if not isinstance(kind, ir.RankedTensorType) or not kind.has_static_shape:
-        return 0
-    width = getattr(kind.element_type, "width", 64)
-    return prod(kind.shape) * max(1, width // 8)
 
 
 def results_to_arguments(module: ir.Module) -> None:

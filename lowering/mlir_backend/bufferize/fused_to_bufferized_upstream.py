@@ -13,7 +13,7 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.calls import refuse_without_tvm
 from mlirtri.lowering.mlir.attributes import strides_of
 from mlirtri.lowering.mlir.imperative import is_imperative
-from mlirtri.lowering.mlir_backend.bufferize import destinations, timed_nests
+from mlirtri.lowering.mlir_backend.bufferize import destinations
 from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import (
     FROM_LOOPS,
     FROM_TENSORS,
@@ -23,6 +23,7 @@ from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import (
     results_to_arguments,
     strided_copies_to_linalg,
 )
+from mlirtri.lowering.mlir_backend.bufferize.kernels import count
 from mlirtri.lowering.toolchain.mlir_passes import run_passes, run_rewrite
 
 
@@ -38,7 +39,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_passes(module, FROM_LOOPS if imperative else FROM_TENSORS, context)
         run_passes(module, TO_MEMREF, context)
         run_rewrite("strided-copies-to-linalg", strided_copies_to_linalg, module, context)
-        note_counts(module, *timed_nests.count(public_functions(module)))
+        note_counts(module, *count(public_functions(module)))
     return module
 
 

@@ -116,7 +116,7 @@ def test_bufferized_function_takes_inputs_then_outputs():
 def test_kernels_are_the_loop_nests():
     assert compiled(ADD_TWICE).kernels == 1
     assert compiled(SOFTMAX).kernels == 4
-    assert compiled(SHAPES).kernels == 3  # concat, pad, insert_slice
+    assert compiled(SHAPES).kernels == 11  # copies of parts into results, too
 
 
 def test_every_pass_is_recorded_with_a_name_of_its_own():

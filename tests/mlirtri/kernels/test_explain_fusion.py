@@ -57,6 +57,13 @@ def test_elementwise_chains():
     assert verdicts(chain.compile(x, x, pipeline="mlir")) == [(True, "elementwise")]
 
 
+def test_equal_rows_are_one_with_their_number():
+    report = mt.jit(lambda a: a * 2 + a * 3).compile(torch.randn(4, 5)).fusion
+    first, second = report.edges
+    assert first == second
+    assert str(report) == f"fused: 2 × mul -> add: fused (elementwise): {first.reason}"
+
+
 def test_rows():
     kernel = softmax.compile(torch.randn(8, 32))
     assert set(verdicts(kernel, "tir")) == {(True, "rows")}

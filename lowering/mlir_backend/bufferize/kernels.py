@@ -1,0 +1,173 @@
+"""The kernels of a bufferized function, as every report counts them, and what each reads, writes and computes.
+
+A kernel is a loop nest of the function's own block: a structured operation, a loop, a branch with loops in it, or a
+copy. A fill of what a later nest writes belongs to that nest's kernel, as TVM's functions fill what they accumulate in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from mlirtri.dialect.bindings.locations import name_of, span_of, spans_in
+from mlirtri.dialect.bindings.mlir import all_operations_in, ir, linalg
+from mlirtri.lowering.mlir.readable_names import name_of_structured
+from mlirtri.lowering.mlir.reading import definition, integer_constant
+from mlirtri.lowering.mlir_backend.bufferize.reshaped_updates import VIEWS
+
+LOOPS = ("scf.for", "scf.parallel", "scf.forall", "scf.while", "affine.for", "affine.parallel")
+BRANCHES = ("scf.if", "scf.index_switch")
+COPIES = ("memref.copy", "bufferization.materialize_in_destination")
+_NO_NEST = ("linalg.yield", "linalg.index")
+ARITHMETIC = (
+    "arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.remf", "arith.maximumf", "arith.minimumf",
+    "arith.maxnumf", "arith.minnumf", "arith.cmpf", "arith.negf",
+)  # fmt: skip
+"""What counts as one operation on elements; functions such as `exp` count none, as in TVM's estimate."""
+
+
+@dataclass(frozen=True)
+class Nest:
+    """One kernel and what a call of it costs; None where sizes are known at run time only."""
+
+    name: str
+    place: tuple[str, int] | None
+    """File and line of the first operation in it that has them."""
+    bytes: int | None
+    flops: int | None
+
+
+def kernels_of(function: ir.OpView) -> list[list[ir.Operation]]:
+    """Return the nests of each kernel of a function, the fills first, in the order of their last nest."""
+    operations = [operation.operation for block in function.regions[0].blocks for operation in block.operations]
+    kernels = [[operation] for operation in operations if _is_nest(operation)]
+    for number, kernel in reversed(list(enumerate(kernels))):
+        if kernel[0].name != "linalg.fill":
+            continue
+        filled = _root(kernel[0].operands[-1])
+        user = next((later for later in kernels[number + 1 :] if filled in _sizes(later)), None)
+        if user is not None:
+            user[:0] = kernel
+            kernel.clear()
+    return [kernel for kernel in kernels if kernel]
+
+
+def count(functions: Sequence[ir.OpView]) -> tuple[int, int | None]:
+    """Return the number of kernels of bufferized functions, and the bytes that they read and write."""
+    sizes = [_bytes(kernel) for function in functions for kernel in kernels_of(function)]
+    return len(sizes), None if None in sizes else sum(size or 0 for size in sizes)
+
+
+def described(kernel: Sequence[ir.Operation]) -> Nest:
+    """Return what a kernel is called and what a call of it costs."""
+    operation = kernel[-1]
+    named = [name_of(operation.location), *(name_of(inner.location) for inner in all_operations_in(operation))]
+    kind = name_of_structured(operation) if _is_structured(operation) else operation.name.rpartition(".")[2]
+    label = next((name for name in named if name), None)
+    spans = [span for inner in (operation, *all_operations_in(operation)) for span in spans_in(inner)]
+    span = span_of(operation.location) or next(iter(spans), None)
+    place = (span.file, span.line) if span else None
+    return Nest(f"{kind} {label}" if label else kind, place, _bytes(kernel), _flops(operation, 1))
+
+
+def _is_nest(operation: ir.Operation) -> bool:
+    if operation.name in BRANCHES:
+        return any(_is_nest(inner.operation) for inner in all_operations_in(operation))
+    return operation.name in (*LOOPS, *COPIES) or _is_structured(operation)
+
+
+def _is_structured(operation: ir.Operation) -> bool:
+    return operation.name.startswith("linalg.") and operation.name not in _NO_NEST
+
+
+def _root(value: ir.Value) -> ir.Value:
+    """Return the whole array that a view is a part of."""
+    while (operation := definition(value)) is not None and operation.name in VIEWS:
+        value = operation.operands[0]
+    return value
+
+
+def _sizes(kernel: Sequence[ir.Operation]) -> dict[ir.Value, int | None]:
+    """Return the bytes of every array from outside that a kernel names: of its parts, and at most of the array."""
+    named: list[ir.Value] = []
+    for operation in kernel:
+        steps = list(all_operations_in(operation))
+        inside = {result for inner in steps for result in inner.results}
+        inside |= {
+            value for inner in steps for region in inner.regions for block in region.blocks for value in block.arguments
+        }
+        operands = (value for inner in steps for value in inner.operands if isinstance(value.type, ir.MemRefType))
+        named += [value for value in operands if value not in inside]
+    sizes: dict[ir.Value, int | None] = {}
+    for value in dict.fromkeys(named):
+        root, part = _root(value), _size(value.type)
+        known = sizes.get(root, 0)
+        sizes[root] = None if part is None or known is None else known + part
+    return {root: size if size is None else min(size, _size(root.type) or size) for root, size in sizes.items()}
+
+
+def _bytes(kernel: Sequence[ir.Operation]) -> int | None:
+    sizes = _sizes(kernel).values()
+    return None if None in sizes else sum(size or 0 for size in sizes)
+
+
+def _size(kind: ir.MemRefType) -> int | None:
+    if not kind.has_static_shape:
+        return None
+    width = getattr(kind.element_type, "width", 64)
+    return prod(kind.shape) * max(1, width // 8)
+
+
+def _flops(operation: ir.Operation, times: int | None) -> int | None:
+    """Return the operations on floating-point elements of all iterations; None where an extent is not constant."""
+    if operation.name in ARITHMETIC:
+        return times
+    inner = _iterations(operation)
+    if not any(_arithmetic_in(operation)):
+        return 0
+    if inner is None or times is None:
+        return None
+    total = 0
+    for region in operation.regions:
+        for block in region.blocks:
+            for step in block.operations:
+                part = _flops(step.operation, times * inner)
+                if part is None:
+                    return None
+                total += part
+    return total
+
+
+def _arithmetic_in(operation: ir.Operation) -> Iterator[bool]:
+    return (inner.name in ARITHMETIC for inner in all_operations_in(operation))
+
+
+def _iterations(operation: ir.Operation) -> int | None:
+    if operation.name.startswith("linalg."):
+        return _domain(operation)
+    if operation.name == "scf.for":
+        bounds = [integer_constant(value) for value in list(operation.operands)[:3]]
+        if None in bounds:
+            return None
+        lower, upper, step = (bound or 0 for bound in bounds)
+        return max(0, -(-(upper - lower) // step)) if step else None
+    return None if operation.name in LOOPS else 1
+
+
+def _domain(operation: ir.Operation) -> int | None:
+    """Return the iterations of a structured operation, by the shapes that its indexing maps read."""
+    maps = linalg.get_indexing_maps(operation)
+    if maps is None:
+        return None
+    extents: dict[int, int] = {}
+    rank = 0
+    for value, attribute in zip(operation.operands, maps, strict=False):
+        mapping = ir.AffineMapAttr(attribute).value if isinstance(attribute, ir.Attribute) else attribute
+        rank = mapping.n_dims
+        if not isinstance(value.type, ir.ShapedType | ir.MemRefType) or not value.type.has_static_shape:
+            continue
+        for size, expression in zip(value.type.shape, mapping.results, strict=True):
+            if isinstance(expression, ir.AffineDimExpr):
+                extents[expression.position] = size
+    return prod(extents.values()) if len(extents) == rank else None
