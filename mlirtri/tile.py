@@ -32,7 +32,7 @@ TILE_FUNCTIONS = (
     "infinity", "max", "min", "reduce_absmax", "reduce_abssum", "reduce_max", "reduce_min", "reduce_sum", "reshape",
     "serial", "sync_threads", "unroll", "use_swizzle", "vectorized", "view",
 )  # fmt: skip
-"""The functions that only tile kernels have; `lowering.frontend.tile_language.functions` implements them."""
+"""The functions that only tile kernels have; `lowering.frontend.tile_language.function_table` implements them."""
 ELEMENTWISE = {
     **dict.fromkeys(
         """abs ceil cos cosh erf exp exp2 floor fmod isfinite isinf isnan log log10 log1p log2 round rsqrt sigmoid sin

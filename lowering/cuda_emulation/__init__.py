@@ -9,8 +9,9 @@ Read in this order:
 - `translation.py`: CUDA source as C++, line by line. `ptx.py`: inline PTX as calls.
 - `library.py`: the C++ compiler, and the library.
 - `reports.py`: what the device reports, as errors on the kernel's line.
-- `device/`: the emulated device in C++. `scheduler.cpp` runs threads, `memory.cpp` checks accesses; the headers with
-  names of CUDA's and `ptx.hpp` are what kernels include.
+- `device/`: the emulated device in C++. `scheduler.cpp` runs threads. `access_checks.cpp` has the memory, and checks
+  bounds and races; compiled kernels call it through `sanitizer_hooks.cpp`. The headers with names of CUDA's and
+  `ptx.hpp` are what kernels include.
 
 `codegen`, and `cache`, `cli` and `compiler` of mlirtri import it.
 """

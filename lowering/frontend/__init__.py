@@ -18,7 +18,7 @@ Read in this order:
 - `atomics.py`: updates of elements that iterations may share.
 - `loop_nests.py`: `ndrange` as nested loops. `lowering.dependence` refuses parallel loops whose iterations are not
   independent.
-- `tile_loops.py`, `tiles.py`: tile kernels, their loops and calls of the functions of `mlirtri.tile`, which are in
+- `loop_nests.py`, `tiles.py`: tile kernels, their loops and calls of the functions of `mlirtri.tile`, which are in
   `tile_language/`.
 - `device_placement.py`: copies of values between devices.
 

@@ -22,7 +22,7 @@ from mlirtri.lowering.frontend.language.merging import Kind, aliases
 from mlirtri.lowering.frontend.language.storage import Storage
 from mlirtri.lowering.frontend.python_to_ast import span_of_node
 from mlirtri.lowering.frontend.scope import FAILED, FailedAssignment, Scope
-from mlirtri.lowering.frontend.tile_loops import nested
+from mlirtri.lowering.frontend.tile_language.loop_nests import nested
 
 # Unsupported syntax with its replacement; other unsupported syntax is refused without one.
 INSTEAD = {

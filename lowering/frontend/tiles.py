@@ -20,7 +20,8 @@ from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing import element
 from mlirtri.lowering.frontend.language.builder import describe
 from mlirtri.lowering.frontend.language.storage import current
-from mlirtri.lowering.frontend.tile_language.functions import (
+from mlirtri.lowering.frontend.tile_language.copies import Region, combine, region_of, whole
+from mlirtri.lowering.frontend.tile_language.function_table import (
     ANYWHERE,
     ATOMIC,
     FUNCTIONS,
@@ -32,8 +33,7 @@ from mlirtri.lowering.frontend.tile_language.functions import (
     Grid,
 )
 from mlirtri.lowering.frontend.tile_language.guards import guarded, unchecked
-from mlirtri.lowering.frontend.tile_language.regions import Region, combine, region_of, whole
-from mlirtri.lowering.frontend.tile_loops import BLOCKS, GRID
+from mlirtri.lowering.frontend.tile_language.loop_nests import BLOCKS, GRID
 from mlirtri.lowering.frontend.updates import write
 
 BLOCK_RANGE = BlockRange()

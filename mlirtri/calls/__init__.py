@@ -7,7 +7,7 @@ numbers.
 `kernels`, `measure` and `programs.torch_programs` import it. It loads torch.
 
 - `runtime.py`: `Runner`, the general way of a call; prints of the kernel.
-- `entries.py`: one argument as the tensor that the executable reads.
+- `argument_conversion.py`: one argument as the tensor that the executable reads.
 - `arrays.py`: views between NumPy's arrays, torch's tensors and what executables take.
 - `updates.py`: arguments that the kernel writes.
 - `dynamic_shapes.py`: shapes of results where sizes are known at run time only.

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from mlirtri import settings
+from mlirtri.calls.argument_conversion import Entry
 from mlirtri.calls.arrays import as_array, as_torch, of_dlpack, unviewed, view_of
 from mlirtri.calls.callee import Callee
 from mlirtri.calls.dynamic_shapes import DynamicShapes
-from mlirtri.calls.entries import Entry
 from mlirtri.calls.short_calls import Call, keep_frames, short_call
 from mlirtri.calls.updates import Updates, overlap
 from mlirtri.dialect.base.dtypes import find_stored

@@ -218,7 +218,7 @@ def laid_out(array):
     return {"transposed": transposed, "spread": spread, "reversed": reversed_rows, "shifted": shifted}
 
 
-@pytest.mark.filterwarnings("ignore::mlirtri.calls.entries.NonContiguousWarning")
+@pytest.mark.filterwarnings("ignore::mlirtri.calls.argument_conversion.NonContiguousWarning")
 @pytest.mark.parametrize("pipeline", PIPELINES)
 @pytest.mark.parametrize("program", [one_order, rows_summed])
 def test_memory_changes_no_bit(program, pipeline):

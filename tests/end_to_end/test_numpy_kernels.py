@@ -26,7 +26,7 @@ def is_slow(at: int, case, dtype: str, pipeline: str) -> bool:
 
 
 @pytest.mark.parametrize(("name", "dtype", "pipeline"), combinations())
-@pytest.mark.filterwarnings("ignore::mlirtri.calls.entries.NonContiguousWarning")
+@pytest.mark.filterwarnings("ignore::mlirtri.calls.argument_conversion.NonContiguousWarning")
 def test_a_kernel_does_what_numpy_does(name, dtype, pipeline):
     check(KERNELS[name], dtype, mt.jit(KERNELS[name].function, pipeline=pipeline))
 
@@ -34,7 +34,7 @@ def test_a_kernel_does_what_numpy_does(name, dtype, pipeline):
 @pytest.mark.slow
 @pytest.mark.parametrize("pipeline", ["relax", "mlir"])
 @pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.filterwarnings("ignore::mlirtri.calls.entries.NonContiguousWarning")
+@pytest.mark.filterwarnings("ignore::mlirtri.calls.argument_conversion.NonContiguousWarning")
 def test_the_other_dtypes(name, pipeline):
     for dtype in KERNELS[name].dtypes[1:]:
         check(KERNELS[name], dtype, mt.jit(KERNELS[name].function, pipeline=pipeline))

@@ -1,7 +1,7 @@
 // What the emulated device offers to kernels and to the headers that stand in for CUDA's own.
 //
 // Every thread of a block is a fiber, which runs until it has to wait for others. Loads and stores of a kernel call the
-// functions that the compiler inserts for a thread sanitizer; `memory.cpp` implements them as the checks.
+// functions that the compiler inserts for a thread sanitizer; `access_checks.cpp` implements them as the checks.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

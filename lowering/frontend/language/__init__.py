@@ -10,7 +10,7 @@ Read in this order:
 - `linear_algebra.py`: `numpy.linalg` in the kernel language itself: LU, Cholesky, solving, inverses, determinants.
 - `matrix_factors.py`: the same, QR, eigenvalues, singular values and what follows from them.
 - `random_generator.py`: the generator of `numpy.random`. `random_numbers.py`: the numbers that are drawn from it.
-  `random_tables.py`: the tables of two distributions.
+  `ziggurat_tables.py`: the tables of two distributions.
 - `ufunc_methods.py`: `reduce`, `accumulate`, `reduceat`, `outer`, `at` of ufuncs.
 - `library_functions.py`: other functions of NumPy that need a loop, and the table of all inlined functions.
 - `dynamic_sizes.py`: run-time sizes and indices in linear form. `fixed_sizes.py`: those that arguments decide.

@@ -14,7 +14,7 @@ import numpy as np
 
 from mlirtri.errors import KernelValueError
 from mlirtri.lowering.frontend.language.linear_algebra import refuse
-from mlirtri.lowering.frontend.language.random_tables import MULTIPLIER
+from mlirtri.lowering.frontend.language.ziggurat_tables import MULTIPLIER
 
 HALF = (1 << 32) - 1
 WORD = (1 << 64) - 1

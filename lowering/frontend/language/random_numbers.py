@@ -2,7 +2,7 @@
 
 Python never runs the functions, but those of `COMPILE_TIME`. Numbers are NumPy's for the same seed and the same order
 of calls, up to the rounding of ``log1p`` and ``exp``. Methods: integers in a range (D. Lemire, Fast random integer
-generation in an interval, 2019); normal and exponential numbers by ziggurats, see `random_tables.py`.
+generation in an interval, 2019); normal and exponential numbers by ziggurats, see `ziggurat_tables.py`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from mlirtri.lowering.frontend.language.random_generator import (
     state_of,
     stepped,
 )
-from mlirtri.lowering.frontend.language.random_tables import exponential as exponential_layers
-from mlirtri.lowering.frontend.language.random_tables import normal as normal_layers
+from mlirtri.lowering.frontend.language.ziggurat_tables import exponential as exponential_layers
+from mlirtri.lowering.frontend.language.ziggurat_tables import normal as normal_layers
 
 UNIT = 2.0**-53
 

@@ -1,4 +1,4 @@
-"""The functions of `mlirtri.tile` on values: tiles, regions of arrays, products, reductions.
+"""The functions of `mlirtri.tile` on values, and the loops of tile kernels in the syntax tree.
 
 *Takes* operands that are lowered already, and the `Language` of the function. *Gives* `tri` operations in place: a tile
 is an array of compile-time shape with memory. *Refuses* operands that do not fit, with both shapes and, for tiles, the
@@ -6,12 +6,13 @@ lines of their allocations.
 
 Read in this order:
 
+- `loop_nests.py`: a `for` per axis of a grid, before anything is lowered.
 - `tiles.py`: allocation of tiles, and what is known of each: its memory space and its line.
-- `regions.py`: regions of arrays, `copy` and `atomic_add` of tiles, whose parts out of bounds are left out.
+- `copies.py`: regions of arrays, `copy` and `atomic_add` of tiles, whose parts out of bounds are left out.
 - `guards.py`: elements out of bounds, which read zero and are not written.
 - `reductions.py`: `gemm`, reductions and prefix sums.
 - `elements.py`: functions of elements, casts, sizes.
-- `functions.py`: the table of all functions by name.
+- `function_table.py`: the table of all functions by name.
 
 `lowering.frontend` may import it.
 """

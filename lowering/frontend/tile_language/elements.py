@@ -9,7 +9,7 @@ from typing import Any
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.tile_language.regions import is_index
+from mlirtri.lowering.frontend.tile_language.copies import is_index
 from mlirtri.lowering.frontend.tile_language.tiles import dtype_of_tile
 
 

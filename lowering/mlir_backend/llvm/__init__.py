@@ -11,7 +11,7 @@ Read in this order:
 - `bufferized_to_poly.py`: affine loops to read, in pipeline `poly` alone.
 - `single_assignment.py`: one buffer per value, for `poly`, and whether its nests may be fused.
 - `tiles.py`: contractions as tiles of vectors. `windows.py`: views that make convolutions contractions.
-- `pairs.py`: products of narrow integers. `transposes.py`: in-register transposes.
+- `pairs.py`: products of narrow integers. `vector_transposes.py`: in-register transposes.
 - `thread_chunks.py`: parallel loops as chunks for OpenMP's threads.
 - `elementary.py`: exp, log, sin and others as arithmetic that LLVM vectorises.
 - `allocations.py`: allocations out of loops; a failed allocation becomes an error.

@@ -16,7 +16,7 @@ from mlirtri.lowering.core.untranslatable import refuse_large_buffers
 from mlirtri.lowering.mlir import narrow_floats
 from mlirtri.lowering.mlir.attributes import noted_strides
 from mlirtri.lowering.mlir.imperative import is_imperative
-from mlirtri.lowering.mlir_backend.llvm import allocations, elementary, pairs, thread_chunks, tiles, transposes
+from mlirtri.lowering.mlir_backend.llvm import allocations, elementary, pairs, thread_chunks, tiles, vector_transposes
 from mlirtri.lowering.mlir_backend.loops import argmax, order
 from mlirtri.lowering.mlir_backend.loops.bufferized_to_loops import TO_GENERIC, lower_to_loops
 from mlirtri.lowering.runtime.openmp import runtime_library
@@ -87,7 +87,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             if threads > 1:
                 run_passes(module, thread_chunks.to_openmp(threads), context)
                 run_rewrite("inline-scopes", thread_chunks.inline_scopes, module, context)
-            run_rewrite("transpose-in-registers", transposes.rewrite, module, context)
+            run_rewrite("transpose-in-registers", vector_transposes.rewrite, module, context)
         run_rewrite("sizes-to-arguments", sizes_to_arguments, module, context)
         run_passes(module, TO_LOOPS, context)
         run_rewrite("functions-to-arithmetic", elementary.rewrite, module, context)

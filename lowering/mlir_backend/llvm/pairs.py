@@ -25,7 +25,7 @@ from mlirtri.lowering.mlir_backend.llvm.tiles import (
     parts,
     widths,
 )
-from mlirtri.lowering.mlir_backend.llvm.transposes import Indices, moved
+from mlirtri.lowering.mlir_backend.llvm.vector_transposes import Indices, moved
 
 _PRODUCTS = {
     512: ("avx512bw", "llvm.x86.avx512.pmaddw.d.512"),

@@ -14,7 +14,7 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.attention.rule import attention
 from mlirtri.lowering.schedule.cpu.common.loops import lanes_of, parallel_if_profitable, spatial, vectorize, weight
 from mlirtri.lowering.schedule.cpu.common.nest import function_of, nest_of
-from mlirtri.lowering.schedule.cpu.common.parallel import serial_loops
+from mlirtri.lowering.schedule.cpu.common.profitability import serial_loops
 from mlirtri.lowering.schedule.cpu.convolution.channels_first import convolution
 from mlirtri.lowering.schedule.cpu.convolution.channels_last import channels_last
 from mlirtri.lowering.schedule.cpu.convolution.depthwise import depthwise

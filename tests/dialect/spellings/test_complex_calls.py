@@ -12,7 +12,7 @@ from eager_builder import check, refused
 from spelling_calls import Case
 
 import mlirtri as mt
-from mlirtri.calls.entries import NonContiguousWarning
+from mlirtri.calls.argument_conversion import NonContiguousWarning
 from mlirtri.errors import KernelError, KernelTypeError
 
 random = np.random.default_rng(3)
@@ -262,7 +262,7 @@ def turned(a):
     a[1:] *= FACTOR
 
 
-@pytest.mark.filterwarnings("ignore::mlirtri.calls.entries.NonContiguousWarning")
+@pytest.mark.filterwarnings("ignore::mlirtri.calls.argument_conversion.NonContiguousWarning")
 @pytest.mark.parametrize("given", [
     torch.from_numpy(A.copy()).conj(), torch.from_numpy(np.concatenate([A, A], 1))[:, ::2], A.copy()[::-1], S.copy(),
 ], ids=["conjugate", "strided", "reversed", "single"])  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import mlirtri as mt
-from mlirtri.lowering.frontend.language import random_tables
+from mlirtri.lowering.frontend.language import ziggurat_tables
 
 
 def floats():
@@ -134,10 +134,10 @@ def test_a_negative_seed_of_run_time_raises():
 
 def test_widths_of_layers_are_exact():
     for layers, base in (
-        (random_tables.normal(), 3.6541528853610088),
-        (random_tables.exponential(), 7.697117470131050),
+        (ziggurat_tables.normal(), 3.6541528853610088),
+        (ziggurat_tables.exponential(), 7.697117470131050),
     ):
-        assert len(layers.widths) == len(layers.limits) == random_tables.LAYERS
+        assert len(layers.widths) == len(layers.limits) == ziggurat_tables.LAYERS
         assert list(layers.widths[1:]) == sorted(layers.widths[1:])
         bits = 52 if base < 4 else 53
         assert layers.widths[-1] * 2.0**bits == base

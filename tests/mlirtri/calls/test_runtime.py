@@ -14,7 +14,7 @@ from tolerances import within
 
 import mlirtri as mt
 from mlirtri import errors
-from mlirtri.calls.entries import NonContiguousWarning
+from mlirtri.calls.argument_conversion import NonContiguousWarning
 from mlirtri.dialect.base.dtypes import DTYPES
 
 PIPELINES = ("linalg", "relax", "mlir")

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import mlirtri as mt
-from mlirtri.calls.entries import NonContiguousWarning
+from mlirtri.calls.argument_conversion import NonContiguousWarning
 from mlirtri.errors import ArgumentMismatchError, KernelError, ProgramAssertionError
 from mlirtri.programs.torch_programs import torch_kernel
 from mlirtri.programs.torch_programs.flat_calls import flat_call

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import mlirtri as mt
-from mlirtri.calls.entries import NonContiguousWarning
+from mlirtri.calls.argument_conversion import NonContiguousWarning
 from mlirtri.errors import ArgumentMismatchError, UnsupportedOperationError
 
 

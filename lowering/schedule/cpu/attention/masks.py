@@ -17,7 +17,7 @@ from typing import Any
 
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.attention.chains import Chain
-from mlirtri.lowering.schedule.cpu.common.tile_sizes import lanes_for, loop_kind
+from mlirtri.lowering.schedule.cpu.common.contraction_tiles import lanes_for, loop_kind
 from mlirtri.lowering.schedule.rows.nests import BlockNest
 from mlirtri.lowering.tir.contraction import Axis, Values, size_of
 from mlirtri.lowering.tir.products import Product

@@ -6,7 +6,7 @@ from typing import Any
 
 from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.parallel import CALL_COST, threads_are_profitable
+from mlirtri.lowering.schedule.cpu.common.profitability import CALL_COST, threads_are_profitable
 from mlirtri.lowering.tir.blocks import BlockFacts
 from mlirtri.lowering.toolchain.tvm_names import Schedule
 

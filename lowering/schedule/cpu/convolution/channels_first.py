@@ -20,7 +20,7 @@ from typing import Any
 from mlirtri.lowering.codegen.targets import vector_registers
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.tile_sizes import choose_tiles, lanes_for, sizes_of, tile_by_size
+from mlirtri.lowering.schedule.cpu.common.contraction_tiles import choose_tiles, lanes_for, sizes_of, tile_by_size
 from mlirtri.lowering.schedule.cpu.convolution.padded_images import (
     core_of,
     linear_indices,

@@ -16,7 +16,12 @@ from typing import Any
 from mlirtri.lowering.codegen.targets import vector_bits, vector_registers
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.tile_sizes import choose_tiles, lanes_for, tile_by_columns, tile_by_size
+from mlirtri.lowering.schedule.cpu.common.contraction_tiles import (
+    choose_tiles,
+    lanes_for,
+    tile_by_columns,
+    tile_by_size,
+)
 from mlirtri.lowering.schedule.cpu.convolution.padded_chunks import PaddedChunk, padded_chunk
 from mlirtri.lowering.schedule.cpu.convolution.padded_images import linear_indices, padded
 from mlirtri.lowering.schedule.cpu.convolution.tasks import ChunkCopyTasks, Chunks

@@ -16,8 +16,8 @@ Read in this order:
 - `reductions.py`: partial results of reductions that a loop carries.
 - `checked_reductions.py`: sums and extrema in a fast version, and in the exact one where its result is in doubt.
 - `first_index.py`: searches for the first index with a property.
-- `index_ranges.py`: blocks of iterations whose indices, read from memory, need no checks.
-- `transposes.py`: loops whose loads and stores are contiguous along different loops.
+- `bounds_check_versioning.py`: blocks of iterations whose indices, read from memory, need no checks.
+- `transposed_loops.py`: loops whose loads and stores are contiguous along different loops.
 - `perfect_nests.py`: nests around one store.
 - `products.py`: matrix products of dynamic sizes as contractions. `nested_products.py`: those of static sizes in loops.
 - `named_products.py`: names for products of sizes in indices, so that strides are known.

@@ -18,7 +18,7 @@ from typing import Any
 
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.tile_sizes import lanes_for
+from mlirtri.lowering.schedule.cpu.common.contraction_tiles import lanes_for
 from mlirtri.lowering.schedule.cpu.loops.accesses import is_parallel
 from mlirtri.lowering.schedule.cpu.loops.fusion import is_user
 from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED, marked, with_parts

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.codegen.targets import lanes_in_register
-from mlirtri.lowering.schedule.cpu.common.parallel import profitable
+from mlirtri.lowering.schedule.cpu.common.profitability import profitable
 from mlirtri.lowering.schedule.cpu.common.vector_stores import PARTS
 from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, LoopAccesses, accesses_of
 from mlirtri.lowering.toolchain.tvm_names import PARALLEL, Stmt, Var, structural_walk, tirx

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.tile_sizes import Cut, loop_kind
+from mlirtri.lowering.schedule.cpu.common.contraction_tiles import Cut, loop_kind
 from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePosition
 from mlirtri.lowering.tir.contraction import Contraction, Values, size_of
 from mlirtri.lowering.tir.statements import index, new_buffer, sequence

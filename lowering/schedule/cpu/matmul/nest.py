@@ -15,7 +15,7 @@ from typing import Any
 from mlirtri.lowering.codegen.targets import vector_registers
 from mlirtri.lowering.core.cpu import PARALLEL_VECTORS, cache_bytes
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.tile_sizes import (
+from mlirtri.lowering.schedule.cpu.common.contraction_tiles import (
     Cut,
     OpenCut,
     OpenVectors,

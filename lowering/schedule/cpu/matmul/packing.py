@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.tile_sizes import MAX_VECTORS, lanes_for, parallel_loop
-from mlirtri.lowering.schedule.cpu.common.transposes import load_transposed
+from mlirtri.lowering.schedule.cpu.common.contraction_tiles import MAX_VECTORS, lanes_for, parallel_loop
+from mlirtri.lowering.schedule.cpu.common.register_transposes import load_transposed
 from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, lies_along, size_of
 from mlirtri.lowering.tir.statements import index, loads_in, sequence
 from mlirtri.lowering.tir.tiles import (

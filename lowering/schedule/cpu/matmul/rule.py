@@ -12,8 +12,8 @@ from typing import Any
 
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.common.contraction_tiles import lanes_for
 from mlirtri.lowering.schedule.cpu.common.loops import spatial
-from mlirtri.lowering.schedule.cpu.common.tile_sizes import lanes_for
 from mlirtri.lowering.schedule.cpu.matmul.column_sums import MAX_ROWS
 from mlirtri.lowering.schedule.cpu.matmul.dot_products import add_halves, in_groups, with_functions
 from mlirtri.lowering.schedule.cpu.matmul.nest import contraction_loops

@@ -14,9 +14,9 @@ from typing import Any
 from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import COMPARISONS, MIN_LANES, FlatNest, NestAxis, lanes_of
-from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops
+from mlirtri.lowering.schedule.cpu.common.profitability import Outer, outer_loops
+from mlirtri.lowering.schedule.cpu.common.register_transposes import transposed_loops
 from mlirtri.lowering.schedule.cpu.common.strips import vector_of
-from mlirtri.lowering.schedule.cpu.common.transposes import transposed_loops
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import in_lanes, ramp, replaced

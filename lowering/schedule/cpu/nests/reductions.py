@@ -14,7 +14,7 @@ from typing import Any
 from mlirtri.lowering.codegen.targets import lanes_in_register, vector_registers
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import MIN_LANES, FlatNest, NestAxis, lanes_of
-from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops, serial_loops, threads_are_profitable
+from mlirtri.lowering.schedule.cpu.common.profitability import Outer, outer_loops, serial_loops, threads_are_profitable
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, Widened, strip, vector_of
 from mlirtri.lowering.schedule.cpu.common.vector_stores import vector_store
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, accumulators_of

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis
-from mlirtri.lowering.schedule.cpu.common.parallel import serial_loops
+from mlirtri.lowering.schedule.cpu.common.profitability import serial_loops
 from mlirtri.lowering.schedule.cpu.common.strips import vector_of
 from mlirtri.lowering.schedule.cpu.nests.accumulator_dtypes import INT32_MAX
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, extremum_term

@@ -31,10 +31,10 @@ from math import prod
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.common.contraction_tiles import Cut
 from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis
-from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops, serial_loops
+from mlirtri.lowering.schedule.cpu.common.profitability import Outer, outer_loops, serial_loops
 from mlirtri.lowering.schedule.cpu.common.strips import vector_of
-from mlirtri.lowering.schedule.cpu.common.tile_sizes import Cut
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators
 from mlirtri.lowering.tir.statements import buffer_like, fresh, index, is_load, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import for_loop, temporary

@@ -16,7 +16,7 @@ from typing import Any
 
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import MIN_LANES, FlatNest, NestAxis
-from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops
+from mlirtri.lowering.schedule.cpu.common.profitability import Outer, outer_loops
 from mlirtri.lowering.schedule.cpu.common.strips import Widened, vector_of
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, loads_of
 from mlirtri.lowering.tir.linear_forms import linear

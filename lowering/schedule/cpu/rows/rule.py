@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.lowering.core.cpu import PARALLEL_ITERATIONS, cache_bytes
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.parallel import profitable, threads_are_profitable
+from mlirtri.lowering.schedule.cpu.common.profitability import profitable, threads_are_profitable
 from mlirtri.lowering.schedule.cpu.rows.block_sums import BlockWriter
 from mlirtri.lowering.schedule.cpu.rows.columns import ColumnWriter, columns_of, lanes_of_rows
 from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, find_rows, nests_of

@@ -12,7 +12,7 @@ import mlirtri as mt
 from mlirtri.lowering.codegen import targets
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule import tir_to_scheduled
-from mlirtri.lowering.schedule.cpu.common.tile_sizes import Cut, choose_tiles, sizes_of
+from mlirtri.lowering.schedule.cpu.common.contraction_tiles import Cut, choose_tiles, sizes_of
 from mlirtri.lowering.schedule.cpu.matmul import nest
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 

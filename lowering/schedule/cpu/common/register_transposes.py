@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import FlatAccess, FlatNest, NestAxis
-from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops
+from mlirtri.lowering.schedule.cpu.common.profitability import Outer, outer_loops
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, strip
 from mlirtri.lowering.tir.blocks import DivergentLanesError
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted

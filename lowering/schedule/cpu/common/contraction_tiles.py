@@ -12,7 +12,7 @@ from typing import Any
 from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.core.cpu import PARALLEL_VECTORS
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.parallel import threads_are_profitable
+from mlirtri.lowering.schedule.cpu.common.profitability import threads_are_profitable
 from mlirtri.lowering.tir.statements import fresh, index
 from mlirtri.lowering.tir.tiles import ceil_div, for_loop
 from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, tirx

@@ -9,8 +9,8 @@ from typing import Any
 
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.language.builder import Language
-from mlirtri.lowering.frontend.tile_language import elements, reductions, regions, tiles
-from mlirtri.lowering.frontend.tile_language.regions import Region, is_index
+from mlirtri.lowering.frontend.tile_language import copies, elements, reductions, tiles
+from mlirtri.lowering.frontend.tile_language.copies import Region, is_index
 
 PREFIX = "mlirtri.tile."
 
@@ -49,7 +49,7 @@ def _copy(b: Language, src: Region, dst: Region, **hints: Any) -> None:
     unknown = sorted(set(hints) - set(COPY_HINTS))
     if unknown:
         raise KernelTypeError(f"T.copy has no argument {unknown[0]!r}", help=f"it knows {', '.join(COPY_HINTS)}")
-    regions.copy(b, src, dst)
+    copies.copy(b, src, dst)
 
 
 COPY_HINTS = ("coalesced_width", "disable_tma", "eviction_policy", "loop_layout")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from mlirtri.lowering.schedule.cpu.common.transposes import (
+from mlirtri.lowering.schedule.cpu.common.register_transposes import (
     DTYPES,
     MAX_OPERANDS,
     SHORTEST,
