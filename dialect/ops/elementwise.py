@@ -1,7 +1,7 @@
 """Rows of the op table that act on each element, with NumPy's broadcasting between operands.
 
 Operands already have one dtype: the frontend casts as the library whose semantics is chosen would. fp16 and bf16
-are computed in fp32 and rounded after every operation; `lowering/linalg/rules.py` does that for all rows.
+are computed in fp32 and rounded after every operation; `lowering/linalg/elementwise.py` does that for all rows.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 Read in this order:
 
-- `rules.py`: the entry point, and what both libraries share.
+- `dtype_rules.py`: the entry point, and what both libraries share.
 - `plan.py`: operands and plans.
 - `numpy_rule.py`, `torch_rule.py`: one library each.
 - `tables.py`: the libraries' tables, which tests compare with the libraries.

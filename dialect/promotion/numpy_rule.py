@@ -1,7 +1,7 @@
 """NumPy's rule: a ufunc runs its first loop to whose dtypes all operands cast safely; Python scalars follow NEP 50.
 
 https://numpy.org/neps/nep-0050-scalar-promotion.html; bfloat16 is that of ml_dtypes, which NEP 50 does not cover.
-It checks no values: `rules.py` does.
+It checks no values: `dtype_rules.py` does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """torch's rule: operands have one common dtype, by rank and category; each op has its result dtype for it.
 
-It checks no values: `rules.py` does.
+It checks no values: `dtype_rules.py` does.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from mlirtri.lowering.bridge.builder import RULES, Loops, RelaxBuilder, Rule
 from mlirtri.lowering.bridge.imperative_to_relax import loops_of, lower_imperative
 from mlirtri.lowering.bridge.outlining import outline
 from mlirtri.lowering.bridge.scalar.body import BODY_OPERATIONS
-from mlirtri.lowering.bridge.scalar.rules import SCALAR_RULES
+from mlirtri.lowering.bridge.scalar.scalar_rules import SCALAR_RULES
 from mlirtri.lowering.bridge.structured import elementwise, is_structured, structured
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.untranslatable import refuse

@@ -18,7 +18,7 @@ from mlirtri.dialect.ops.table import TABLE, dialect_ops
 from mlirtri.lowering.bridge.builder import RelaxBuilder, Splat, rule
 from mlirtri.lowering.bridge.fused_to_relax import translate
 from mlirtri.lowering.bridge.imperative_to_relax import lower_imperative
-from mlirtri.lowering.bridge.scalar.rules import literal
+from mlirtri.lowering.bridge.scalar.scalar_rules import literal
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.linalg import tri_to_linalg
 from mlirtri.lowering.linalg.rewrites import decompose, tri_operations

@@ -18,8 +18,7 @@ Read in this order:
 - `atomics.py`: updates of elements that iterations may share.
 - `loop_nests.py`: `ndrange` as nested loops. `lowering.dependence` refuses parallel loops whose iterations are not
   independent.
-- `loop_nests.py`, `tiles.py`: tile kernels, their loops and calls of the functions of `mlirtri.tile`, which are in
-  `tile_language/`.
+- `tile_kernels.py`: tile kernels, and calls of the functions of `mlirtri.tile`, which are in `tile_language/`.
 - `device_placement.py`: copies of values between devices.
 
 `language/` defines ``x + y`` and ``sum(x)``; `graph/` lowers recorded calls of several kernels to one function.

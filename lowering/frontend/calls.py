@@ -44,8 +44,8 @@ from mlirtri.lowering.frontend.language.storage import as_new_array, current, ei
 from mlirtri.lowering.frontend.library_calls import Method, spelled
 from mlirtri.lowering.frontend.operators import fold, is_integer, is_weak, predicate_of
 from mlirtri.lowering.frontend.scope import BUILTINS
+from mlirtri.lowering.frontend.tile_kernels import tile_call
 from mlirtri.lowering.frontend.tile_language.function_table import name_of_tile_function
-from mlirtri.lowering.frontend.tiles import tile_call
 
 _BUILTINS = set(BUILTINS.values())
 

@@ -15,8 +15,8 @@ from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing import element
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.storage import current
+from mlirtri.lowering.frontend.tile_kernels import range_of
 from mlirtri.lowering.frontend.tile_language.function_table import LOOPS, name_of_tile_function
-from mlirtri.lowering.frontend.tiles import range_of
 
 ITERATED = ".iterated"
 """Start of the hidden names of arrays that loops run over."""

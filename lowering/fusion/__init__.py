@@ -12,7 +12,7 @@
 - `merge_products.py`: products of one matrix with several weights
 - `spread_reshapes.py`: reshapes that are undone behind several readers
 - `cost_guard.py`: producers that must not fuse
-- `explain.py`: why two operations fused, or did not
+- `explain_operations.py`: why two operations fused, or did not
 
 Imported by `lowering/pipelines.py`, `mlirtri/kernels`, and for its names by MLIR's bufferization.
 """

@@ -9,8 +9,8 @@ Read in this order:
 - `tri_to_linalg.py`: the lowering of a module, operation by operation.
 - `rewrites.py`: composite operations in terms of others; ``x[mask]`` as `where`, so that no elements are gathered.
 - `control.py`: functions with loops and branches, in which rank-0 tensors are scalars.
-- `rules.py`: the registry of rules; elementwise operations, creation, shapes.
-- `reductions.py`, `products.py`, `windows.py`, `arrays.py`, `scans.py`, `indexing.py`: the other rules by topic.
+- `elementwise.py`: the registry of rules; elementwise operations, creation, shapes.
+- `reductions.py`, `matmul.py`, `windows.py`, `arrays.py`, `scans.py`, `indexing.py`: the other rules by topic.
 
 Imported by `lowering.bridge`, which shares the decomposition, and by `lowering.importers.normalize`.
 """

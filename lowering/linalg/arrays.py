@@ -17,9 +17,9 @@ from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.linalg import scans
-from mlirtri.lowering.linalg.products import multiply_and_add
+from mlirtri.lowering.linalg.elementwise import INT64, Values, result_and_parameters, rule
+from mlirtri.lowering.linalg.matmul import multiply_and_add
 from mlirtri.lowering.linalg.reductions import COMBINERS, converted
-from mlirtri.lowering.linalg.rules import INT64, Values, result_and_parameters, rule
 from mlirtri.lowering.mlir import merge_sort
 from mlirtri.lowering.mlir.index_values import (
     at_most_one,

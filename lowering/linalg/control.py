@@ -11,7 +11,7 @@ from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import func, ir, tensor
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.ops.op import Op
-from mlirtri.lowering.linalg.rules import RULES, SCALAR_RULES, elementwise
+from mlirtri.lowering.linalg.elementwise import RULES, SCALAR_RULES, elementwise
 from mlirtri.lowering.mlir.index_values import as_index
 from mlirtri.lowering.mlir.linalg_builder import element_type, is_tensor, tensor_type
 

@@ -16,7 +16,16 @@ from mlirtri.dialect.ops.indexing import resolved
 from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
-from mlirtri.lowering.linalg.rules import INT64, Values, aligned, index, moved, result_and_parameters, rule, scalar_rule
+from mlirtri.lowering.linalg.elementwise import (
+    INT64,
+    Values,
+    aligned,
+    index,
+    moved,
+    result_and_parameters,
+    rule,
+    scalar_rule,
+)
 from mlirtri.lowering.mlir.index_values import (  # fmt: skip
     Sizes,
     as_index,

@@ -18,7 +18,7 @@ from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.ops.reductions import LONGEST_HALF_SUM, LONGEST_SUM
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
-from mlirtri.lowering.linalg.rules import FLOAT32, FLOAT64, INT64, Values, index, rule
+from mlirtri.lowering.linalg.elementwise import FLOAT32, FLOAT64, INT64, Values, index, rule
 from mlirtri.lowering.mlir.index_values import size_of, unnamed  # fmt: skip
 from mlirtri.lowering.mlir.linalg_builder import dimensions, filled, generic, map_elements, reshape  # fmt: skip
 

@@ -17,9 +17,9 @@ from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import TILE_KERNEL, CompileContext
 from mlirtri.lowering.external.calls import declaration_of, is_declaration, refuse_beside_loops, without_signs
-from mlirtri.lowering.linalg import arrays, indexing, products, reductions, windows  # noqa: F401 - they hold rules
+from mlirtri.lowering.linalg import arrays, indexing, matmul, reductions, windows  # noqa: F401 - they hold rules
 from mlirtri.lowering.linalg import control as tri_to_linalg_control
-from mlirtri.lowering.linalg import rules as tri_to_linalg_rules
+from mlirtri.lowering.linalg.elementwise import RULES, SCALAR_RULES, elementwise
 from mlirtri.lowering.linalg.rewrites import decompose_all, has_masks, select_by_masks, tri_operations
 from mlirtri.lowering.linalg.scans import is_marked, mark_scans
 from mlirtri.lowering.mlir import memory_spaces
@@ -133,9 +133,9 @@ def _translate_operation(operation: ir.Operation, values: dict[ir.Value, ir.Valu
 
 def rules() -> set[str]:
     """Return the names of the structured operations that have a rule."""
-    return {*tri_to_linalg_rules.RULES, *tri_to_linalg_rules.SCALAR_RULES}
+    return {*RULES, *SCALAR_RULES}
 
 
 def rule_of(op: Op) -> Callable[..., ir.Value]:
     """Return the rule of an operation, ``rule(op, operation, operands) -> value``: elementwise ones share one."""
-    return tri_to_linalg_rules.elementwise if op.scalar is not None else tri_to_linalg_rules.RULES[op.name]
+    return elementwise if op.scalar is not None else RULES[op.name]

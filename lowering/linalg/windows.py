@@ -19,9 +19,9 @@ from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.ops.windows import spread_size
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
-from mlirtri.lowering.linalg.products import multiply_and_add
+from mlirtri.lowering.linalg.elementwise import FLOAT32, Values, result_and_parameters, rule
+from mlirtri.lowering.linalg.matmul import multiply_and_add
 from mlirtri.lowering.linalg.reductions import COMBINERS, converted, identity, iterators
-from mlirtri.lowering.linalg.rules import FLOAT32, Values, result_and_parameters, rule
 from mlirtri.lowering.mlir.linalg_builder import (  # fmt: skip
     dimensions,
     empty,

@@ -20,10 +20,10 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.lowering.bridge.scalar.floats import equal
-from mlirtri.lowering.bridge.scalar.rules import hide_zero
+from mlirtri.lowering.bridge.scalar.scalar_rules import hide_zero
 from mlirtri.lowering.tir.arithmetic import TWICE_AS_WIDE, difference, is_exact, is_update, reads_memory, wrapped
 from mlirtri.lowering.tir.blocks import BlockFacts, NotStaticLoopsError, leaf_blocks
-from mlirtri.lowering.tir.products import OP_PATTERN
+from mlirtri.lowering.tir.product_recognition import OP_PATTERN
 from mlirtri.lowering.toolchain.tvm_names import (
     BINDING_LOCATIONS,
     IS_SCHEDULED,

@@ -22,7 +22,7 @@ from mlirtri.lowering.schedule.cpu.convolution.depthwise import is_depthwise
 from mlirtri.lowering.schedule.cpu.matmul.packed_weights import WeightLayout, weight_layout
 from mlirtri.lowering.tir.blocks import NotStaticLoopsError
 from mlirtri.lowering.tir.primfunc import LoopAxis, Statements, buffer, build, load, store
-from mlirtri.lowering.tir.products import Product, only_product
+from mlirtri.lowering.tir.product_recognition import Product, only_product
 from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.tir.tiles import zero_of
 from mlirtri.lowering.toolchain.tvm_names import (

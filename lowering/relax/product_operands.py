@@ -13,7 +13,7 @@ from mlirtri.lowering.schedule.cpu.convolution.channels_last import is_padded_ch
 from mlirtri.lowering.schedule.cpu.convolution.depthwise import is_depthwise
 from mlirtri.lowering.schedule.cpu.convolution.padded_images import padded
 from mlirtri.lowering.tir.blocks import blocks_of
-from mlirtri.lowering.tir.products import OP_PATTERN, PRODUCT, find_product
+from mlirtri.lowering.tir.product_recognition import OP_PATTERN, PRODUCT, find_product
 from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (

@@ -23,7 +23,7 @@ from mlirtri.lowering.relax.legalized import (
 from mlirtri.lowering.relax.packed_weights import fixed_weights, mark_once, pack_weights
 from mlirtri.lowering.relax.product_operands import fold_operands, fold_padding
 from mlirtri.lowering.relax.row_fusion import fuse_rows
-from mlirtri.lowering.tir.products import mark_products
+from mlirtri.lowering.tir.product_recognition import mark_products
 from mlirtri.lowering.toolchain.tvm_names import BINDING_LOCATIONS, VIEW, IRModule, PrimFunc, relax, tirx
 from mlirtri.lowering.toolchain.tvm_passes import (
     CALLS,

@@ -18,7 +18,7 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.core.tuning import budget_of
 from mlirtri.lowering.external.vdevices import is_for, targets_in
-from mlirtri.lowering.schedule.cpu.rules import CPU_RULES
+from mlirtri.lowering.schedule.cpu.cpu_rules import CPU_RULES
 from mlirtri.lowering.tir.blocks import NotApplicableError, NotStaticLoopsError
 from mlirtri.lowering.toolchain.tvm_names import (
     IS_SCHEDULED,
@@ -62,7 +62,9 @@ def lower(mod: IRModule, context: CompileContext) -> IRModule:
 def _rules(target: Target) -> tuple[tuple[str, Rule], ...]:
     if not target.is_cuda:
         return CPU_RULES
-    from mlirtri.lowering.schedule.cuda.rules import CUDA_RULES  # late: a compilation for CPUs needs none of its files
+    from mlirtri.lowering.schedule.cuda.cuda_rules import (
+        CUDA_RULES,
+    )  # late: a compilation for CPUs needs none of its files
 
     return CUDA_RULES
 

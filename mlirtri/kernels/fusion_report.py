@@ -15,7 +15,7 @@ from rich.table import Table
 
 from mlirtri.compiler.records import COMPILING, Compilation
 from mlirtri.lowering.core.stage import Edge, without_repeats
-from mlirtri.lowering.fusion import explain as explain_linalg
+from mlirtri.lowering.fusion import explain_operations
 
 _STYLE = """<style>
 .mlirtri-fusion path { fill: none; stroke-width: 2.5; }
@@ -91,11 +91,11 @@ def explain_fusion(kernel: str, compilation: Compilation) -> FusionReport:
     records = compilation.records
     with COMPILING:
         if "linalg" in records and "fused" in records:
-            edges += explain_linalg.explain(records["linalg"].complete(), context)
+            edges += explain_operations.explain(records["linalg"].complete(), context)
         if "relax" in records and "tir" in records:
-            from mlirtri.lowering.relax import explain as explain_tir  # loads TVM
+            from mlirtri.lowering.relax import explain_calls  # loads TVM
 
-            edges += explain_tir.explain(records["relax"].ir, context)
+            edges += explain_calls.explain(records["relax"].ir, context)
     return FusionReport(kernel, tuple(edges), _has_loops(compilation))
 
 

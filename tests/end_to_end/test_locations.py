@@ -23,8 +23,8 @@ from mlirtri.lowering.bridge import fused_to_relax, tri_to_relax
 from mlirtri.lowering.bridge.builder import RULES
 from mlirtri.lowering.codegen import lowered_functions, scheduled_to_cuda
 from mlirtri.lowering.fusion import linalg_to_fused
+from mlirtri.lowering.linalg import elementwise as linalg_rules
 from mlirtri.lowering.linalg import rewrites as tri_rewrites
-from mlirtri.lowering.linalg import rules as linalg_rules
 from mlirtri.lowering.relax import relax_to_tir
 from mlirtri.lowering.toolchain import mlir_passes
 from mlirtri.lowering.toolchain.mlir_passes import Pass as MlirPass

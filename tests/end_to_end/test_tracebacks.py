@@ -11,7 +11,7 @@ import torch
 
 import mlirtri as mt
 from mlirtri.errors import KernelError
-from mlirtri.lowering.linalg import rules as linalg_rules
+from mlirtri.lowering.linalg import elementwise as linalg_rules
 
 
 def product(a: mt.Tensor[[4, 8], mt.float32], w: mt.Tensor[[8, 8], mt.float32]):

@@ -20,7 +20,7 @@ from tolerances import within
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.ops import table as ops
-from mlirtri.dialect.promotion.rules import Operand, result_dtypes
+from mlirtri.dialect.promotion.dtype_rules import Operand, result_dtypes
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.spellings.base.spelling import METHOD_OWNERS
 from mlirtri.errors import KernelTypeError

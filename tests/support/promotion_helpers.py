@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mlirtri.dialect.base.dtypes import DTYPES, find_dtype
-from mlirtri.dialect.promotion.rules import Operand, result_dtypes
+from mlirtri.dialect.promotion.dtype_rules import Operand, result_dtypes
 from mlirtri.errors import KernelError
 
 NAMES = list(DTYPES)

@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DType
-from mlirtri.dialect.promotion.rules import default_dtype
+from mlirtri.dialect.promotion.dtype_rules import default_dtype
 from mlirtri.dialect.spellings.base.spelling import Builder
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import as_dtype
-from mlirtri.dialect.promotion.rules import default_dtype
+from mlirtri.dialect.promotion.dtype_rules import default_dtype
 from mlirtri.dialect.promotion.tables import COMPARISONS, FLOAT_FUNCTIONS, PREDICATES
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling

@@ -6,7 +6,7 @@ from math import pi
 from typing import Any, NamedTuple
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
-from mlirtri.dialect.promotion.rules import Operand, result_dtypes
+from mlirtri.dialect.promotion.dtype_rules import Operand, result_dtypes
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.ufuncs import (

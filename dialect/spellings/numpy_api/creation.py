@@ -9,7 +9,7 @@ from math import log10
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.promotion.rules import Operand, result_dtypes
+from mlirtri.dialect.promotion.dtype_rules import Operand, result_dtypes
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.composed_functions import in_floats

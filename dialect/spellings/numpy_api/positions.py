@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 
 from mlirtri.dialect.base.dtypes import as_dtype
-from mlirtri.dialect.promotion.rules import Operand, common_dtype
+from mlirtri.dialect.promotion.dtype_rules import Operand, common_dtype
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.creation import array_of

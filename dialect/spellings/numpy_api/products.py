@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.dialect.base.sizes import Size
-from mlirtri.dialect.promotion.rules import Operand, common_dtype
+from mlirtri.dialect.promotion.dtype_rules import Operand, common_dtype
 from mlirtri.dialect.spellings.base import einsum as labelled
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.einsum import Term, contracted

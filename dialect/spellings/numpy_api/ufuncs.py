@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype, find_dtype
-from mlirtri.dialect.promotion.rules import Operand, default_dtype, result_dtypes
+from mlirtri.dialect.promotion.dtype_rules import Operand, default_dtype, result_dtypes
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import CONSTANTS, Builder, register, spelling, unsupported
 

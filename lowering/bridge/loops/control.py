@@ -15,10 +15,10 @@ from typing import Any
 from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.bridge.loops.addresses import ANY, LARGEST_COUNT
+from mlirtri.lowering.bridge.loops.function_translation import LoopTranslation, sequence, statement
 from mlirtri.lowering.bridge.loops.memory import is_number, product
-from mlirtri.lowering.bridge.loops.statements import LoopTranslation, sequence, statement
 from mlirtri.lowering.bridge.loops.values import Meaning, Scalar, ScalarBuffer, part_dtypes
-from mlirtri.lowering.bridge.scalar.rules import literal
+from mlirtri.lowering.bridge.scalar.scalar_rules import literal
 from mlirtri.lowering.core.stage import BLOCKS, DECLARED, NARROWED_SUM, STAGES, TRIPS
 from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.toolchain.tvm_names import LOCATION, PARALLEL, Analyzer, tirx

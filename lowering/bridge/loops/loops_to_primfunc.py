@@ -20,8 +20,8 @@ from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.loops import control as loop_control
-from mlirtri.lowering.bridge.loops.statements import STATEMENTS, LoopTranslation, sequence
-from mlirtri.lowering.bridge.scalar.rules import SCALAR_RULES
+from mlirtri.lowering.bridge.loops.function_translation import STATEMENTS, LoopTranslation, sequence
+from mlirtri.lowering.bridge.scalar.scalar_rules import SCALAR_RULES
 from mlirtri.lowering.core.stage import TILE_KERNEL
 from mlirtri.lowering.core.untranslatable import refuse
 from mlirtri.lowering.mlir.reading import dtype_of, is_shaped

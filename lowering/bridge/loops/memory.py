@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.bridge.loops.values import part_dtypes
-from mlirtri.lowering.bridge.scalar.rules import same_bits
+from mlirtri.lowering.bridge.scalar.scalar_rules import same_bits
 from mlirtri.lowering.tir.primfunc import load, store
 from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.toolchain.tvm_names import tirx

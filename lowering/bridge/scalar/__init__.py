@@ -6,7 +6,7 @@
 
 Read in this order:
 
-- `rules.py`: the table of rules, helpers that they share, and the rules of conversions.
+- `scalar_rules.py`: the table of rules, helpers that they share, and the rules of conversions.
 - `integers.py`, `floats.py`: the rules of arithmetic.
 - `body.py`: the body of a linalg operation to one statement.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.bridge.scalar.rules import (
+from mlirtri.lowering.bridge.scalar.scalar_rules import (
     Build,
     Expr,
     cast,

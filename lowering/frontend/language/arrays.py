@@ -12,8 +12,8 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.builder import TriValue
-from mlirtri.dialect.promotion import rules as promotion
-from mlirtri.dialect.promotion.rules import Operand
+from mlirtri.dialect.promotion import dtype_rules as promotion
+from mlirtri.dialect.promotion.dtype_rules import Operand
 from mlirtri.lowering.frontend.language.builder import Language, axis_of, dtype_or_none, integer, integers, language
 from mlirtri.lowering.frontend.language.dynamic_sizes import common_size
 from mlirtri.lowering.frontend.language.dynamic_sizes import cut as before

@@ -19,8 +19,8 @@ from mlirtri.dialect.base.sizes import UNKNOWN, Size, Symbol
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriBuilder, TriValue
-from mlirtri.dialect.promotion import rules as promotion
-from mlirtri.dialect.promotion.rules import Operand
+from mlirtri.dialect.promotion import dtype_rules as promotion
+from mlirtri.dialect.promotion.dtype_rules import Operand
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError, Span
 from mlirtri.lowering.frontend.language.debugging import DevicePrints, mark_check
 from mlirtri.lowering.frontend.language.dynamic_sizes import IndexArithmetic, aligned

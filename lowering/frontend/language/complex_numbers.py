@@ -6,7 +6,7 @@ from math import pi
 from typing import Any
 
 from mlirtri.dialect.builder import TriValue
-from mlirtri.dialect.promotion.rules import common_dtype
+from mlirtri.dialect.promotion.dtype_rules import common_dtype
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.language.builder import Language, language
 from mlirtri.lowering.frontend.language.shapes import full

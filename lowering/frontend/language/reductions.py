@@ -9,7 +9,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.builder import TriValue
-from mlirtri.dialect.promotion import rules as promotion
+from mlirtri.dialect.promotion import dtype_rules as promotion
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.language.builder import (
     Language,

@@ -11,7 +11,7 @@ from mlirtri.dialect.base.dtypes import DType, as_dtype
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import shown_shape
 from mlirtri.dialect.builder import TriValue
-from mlirtri.dialect.promotion import rules as promotion
+from mlirtri.dialect.promotion import dtype_rules as promotion
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.language.builder import (
     Language,

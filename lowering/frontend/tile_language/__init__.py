@@ -7,7 +7,7 @@ lines of their allocations.
 Read in this order:
 
 - `loop_nests.py`: a `for` per axis of a grid, before anything is lowered.
-- `tiles.py`: allocation of tiles, and what is known of each: its memory space and its line.
+- `allocation.py`: allocation of tiles, and what is known of each: its memory space and its line.
 - `copies.py`: regions of arrays, `copy` and `atomic_add` of tiles, whose parts out of bounds are left out.
 - `guards.py`: elements out of bounds, which read zero and are not written.
 - `reductions.py`: `gemm`, reductions and prefix sums.

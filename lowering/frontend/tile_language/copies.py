@@ -15,7 +15,7 @@ from mlirtri.errors import KernelError, KernelTypeError
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.index_checks import checked_index
 from mlirtri.lowering.frontend.language.storage import ViewStep, has_memory
-from mlirtri.lowering.frontend.tile_language.tiles import allocation_notes
+from mlirtri.lowering.frontend.tile_language.allocation import allocation_notes
 
 Range = tuple[Size, Size]
 """The first iteration along an axis, and the end."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.language.builder import Language
-from mlirtri.lowering.frontend.tile_language import copies, elements, reductions, tiles
+from mlirtri.lowering.frontend.tile_language import allocation, copies, elements, reductions
 from mlirtri.lowering.frontend.tile_language.copies import Region, is_index
 
 PREFIX = "mlirtri.tile."
@@ -57,8 +57,9 @@ COPY_HINTS = ("coalesced_width", "disable_tma", "eviction_policy", "loop_layout"
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Kernel": _kernel,
-    **{f"alloc_{space}": partial(tiles.allocate, space=space) for space in ("shared", "fragment", "local")},
-    "alloc_var": tiles.variable, "clear": tiles.fill, "fill": tiles.fill, "copy": _copy, "gemm": reductions.gemm,
+    **{f"alloc_{space}": partial(allocation.allocate, space=space) for space in ("shared", "fragment", "local")},
+    "alloc_var": allocation.variable, "clear": allocation.fill, "fill": allocation.fill, "copy": _copy,
+    "gemm": reductions.gemm,
     "cumsum": reductions.cumsum,
     "reduce_max": reductions.reduction("max", "maximum"), "reduce_min": reductions.reduction("min", "minimum"),
     "reduce_sum": reductions.reduction("sum", "add"),
@@ -66,8 +67,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "reduce_abssum": reductions.reduction("sum", "add", absolute=True),
     "ceildiv": elements.ceildiv, "if_then_else": elements.choose, "Select": elements.choose, "cast": elements.cast,
     "Cast": elements.cast, "infinity": elements.infinity, "max": elements.greatest, "min": elements.least,
-    "clamp": elements.clamp, "Tensor": tiles.in_shape, "empty": tiles.empty, "reshape": tiles.reshaped,
-    "view": tiles.reshaped,
+    "clamp": elements.clamp, "Tensor": allocation.in_shape, "empty": allocation.empty, "reshape": allocation.reshaped,
+    "view": allocation.reshaped,
 }  # fmt: skip
 """Implementations by name: they take the `Language` and the operands."""
 ATOMIC = {"atomic_add": "add", "atomic_max": "maximum", "atomic_min": "minimum"}

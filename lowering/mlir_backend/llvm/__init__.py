@@ -10,7 +10,8 @@ Read in this order:
 - `bufferized_to_llvmdialect_upstream.py`: the stage of pipeline `upstream`, by upstream's passes alone.
 - `bufferized_to_poly.py`: affine loops to read, in pipeline `poly` alone.
 - `single_assignment.py`: one buffer per value, for `poly`, and whether its nests may be fused.
-- `tiles.py`: contractions as tiles of vectors. `windows.py`: views that make convolutions contractions.
+- `contraction_tiling.py`: contractions as tiles of vectors.
+- `window_views.py`: views that make convolutions contractions.
 - `pairs.py`: products of narrow integers. `vector_transposes.py`: in-register transposes.
 - `thread_chunks.py`: parallel loops as chunks for OpenMP's threads.
 - `elementary.py`: exp, log, sin and others as arithmetic that LLVM vectorises.

@@ -16,7 +16,14 @@ from mlirtri.lowering.core.untranslatable import refuse_large_buffers
 from mlirtri.lowering.mlir import narrow_floats
 from mlirtri.lowering.mlir.attributes import noted_strides
 from mlirtri.lowering.mlir.imperative import is_imperative
-from mlirtri.lowering.mlir_backend.llvm import allocations, elementary, pairs, thread_chunks, tiles, vector_transposes
+from mlirtri.lowering.mlir_backend.llvm import (
+    allocations,
+    contraction_tiling,
+    elementary,
+    pairs,
+    thread_chunks,
+    vector_transposes,
+)
 from mlirtri.lowering.mlir_backend.loops import argmax, order
 from mlirtri.lowering.mlir_backend.loops.bufferized_to_loops import TO_GENERIC, lower_to_loops
 from mlirtri.lowering.runtime.openmp import runtime_library
@@ -80,7 +87,9 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_rewrite("argmax-in-two-passes", argmax.rewrite, module, context)
             run_passes(module, TO_GENERIC, context)
             run_rewrite("products-in-pairs", lambda module: pairs.rewrite(module, threads), module, context)
-            run_rewrite("tile-contractions", lambda module: tiles.rewrite(module, threads), module, context)
+            run_rewrite(
+                "tile-contractions", lambda module: contraction_tiling.rewrite(module, threads), module, context
+            )
             run_passes(module, TO_GENERIC, context)
             run_rewrite("order-loops", order.rewrite, module, context)
             run_rewrite("chunks-for-threads", lambda module: thread_chunks.rewrite(module, threads), module, context)

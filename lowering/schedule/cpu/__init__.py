@@ -1,9 +1,10 @@
 """Schedule rules for the CPU.
 
-*Takes* a PrimFunc and our target. *Gives* the `Schedule` of the first rule of `rules.CPU_RULES` that fits. *Refuses*
-nothing: the last rule takes every function.
+*Takes* a PrimFunc and our target. *Gives* the `Schedule` of the first rule of `cpu_rules.CPU_RULES` that fits.
+*Refuses* nothing: the last rule takes every function.
 
-Read `rules` first: it names the rules in the order in which they are tried. Then, one package per family of rules:
+Read `cpu_rules.py` first: it names the rules in the order in which they are tried. Then, one package per family of
+rules:
 
 - `common/`: shared code.
 - `matmul/`, `convolution/`, `attention/`: contractions, and chains of them.

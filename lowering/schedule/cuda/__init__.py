@@ -5,7 +5,7 @@ where a rule does not apply. *Refuses* nothing: the rule `OneThread` takes every
 
 Read in this order:
 
-- `rules.py`: the tuple of rules, and the check that a schedule can be launched.
+- `cuda_rules.py`: the tuple of rules, and the check that a schedule can be launched.
 - `phases.py`: kernels as phases between barriers, with which the next three files write theirs.
 - `rows.py`: row kernels.
 - `scans.py`: prefix sums along an axis.

@@ -38,7 +38,7 @@ from mlirtri.lowering.schedule.cuda.phases import WARP, bound
 from mlirtri.lowering.tir.bfloat16_storage import BITS, bits_dtype
 from mlirtri.lowering.tir.contraction import Contraction, Values, multiply_add, size_of
 from mlirtri.lowering.tir.primfunc import buffer
-from mlirtri.lowering.tir.products import Product, only_product
+from mlirtri.lowering.tir.product_recognition import Product, only_product
 from mlirtri.lowering.tir.statements import index, loads_in, nodes_in, sequence
 from mlirtri.lowering.tir.tiles import axis_values, ceil_div, for_loop, replaced, sized, zero_of
 from mlirtri.lowering.toolchain.tvm_names import (

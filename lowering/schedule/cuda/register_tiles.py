@@ -16,7 +16,7 @@ from mlirtri.lowering.schedule.cuda.instructions import FIRST_ARCHITECTURE, Mult
 from mlirtri.lowering.schedule.cuda.matmul import BlockTile, TensorCoreKernel, is_one_kernel, tile_for
 from mlirtri.lowering.tir.contraction import Contraction, multiply_add, size_of
 from mlirtri.lowering.tir.primfunc import buffer
-from mlirtri.lowering.tir.products import only_product
+from mlirtri.lowering.tir.product_recognition import only_product
 from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.tir.tiles import for_loop
 from mlirtri.lowering.toolchain.tvm_names import (

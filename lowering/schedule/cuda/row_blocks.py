@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.loops.reductions import Sum, sums_of
+from mlirtri.lowering.schedule.cpu.loops.carried_reductions import Sum, sums_of
 from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, fit_of
 from mlirtri.lowering.schedule.cuda.fragments import Fragments
 from mlirtri.lowering.schedule.cuda.tile_statements import BlockStatements, with_buffers

@@ -15,9 +15,9 @@ from typing import Any
 
 from mlirtri.lowering.core.stage import STAGES
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.loops.dynamic_products import in_tiles
 from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
 from mlirtri.lowering.schedule.cpu.loops.nested_products import flat, with_allocations_inside
-from mlirtri.lowering.schedule.cpu.loops.products import in_tiles
 from mlirtri.lowering.schedule.cpu.loops.summed_products import with_sum_inside
 from mlirtri.lowering.schedule.cuda.fragments import Fragments, Layout
 from mlirtri.lowering.schedule.cuda.instructions import COLUMNS, FIRST_ARCHITECTURE, MULTIPLICATIONS, ROWS

@@ -113,7 +113,7 @@ def _draw(function: PrimFunc, target: Target, request: dict[str, Any], report: R
 
 
 def _compile(function: PrimFunc, target: Target) -> None:
-    from mlirtri.lowering.schedule.cuda.rules import check_launch
+    from mlirtri.lowering.schedule.cuda.cuda_rules import check_launch
 
     if target.is_cuda:
         check_launch(function)

@@ -23,7 +23,7 @@ from promotion_helpers import (
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.promotion import tables
-from mlirtri.dialect.promotion.rules import result_dtypes
+from mlirtri.dialect.promotion.dtype_rules import result_dtypes
 from mlirtri.errors import KernelTypeError
 
 # What each op is called in NumPy; ops without a function there follow `exp`.

@@ -20,7 +20,7 @@ from promotion_helpers import (
 import mlirtri as mt
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.promotion import tables
-from mlirtri.dialect.promotion.rules import Operand, Plan, common_dtype, default_dtype, result_dtypes
+from mlirtri.dialect.promotion.dtype_rules import Operand, Plan, common_dtype, default_dtype, result_dtypes
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
 
 

@@ -15,7 +15,7 @@ from tvm_stage_helpers import FILE, add_chain, context_for, cuda_code, module, o
 from mlirtri.errors import DeviceError, KernelError
 from mlirtri.lowering.codegen import cuda_to_ptx, scheduled_to_llvm
 from mlirtri.lowering.schedule import tir_to_scheduled
-from mlirtri.lowering.schedule.cuda import rules
+from mlirtri.lowering.schedule.cuda import cuda_rules
 from mlirtri.lowering.toolchain.tvm_names import relax
 
 CUDA_CASES = {
@@ -115,7 +115,7 @@ def test_a_schedule_that_no_launch_could_hold_is_passed_over():
 
 
 def test_one_thread_is_right_for_what_no_rule_takes(monkeypatch):
-    monkeypatch.setattr(rules, "CUDA_RULES", rules.CUDA_RULES[-1:])
+    monkeypatch.setattr(cuda_rules, "CUDA_RULES", cuda_rules.CUDA_RULES[-1:])
     code = cuda_code(module(lambda emit, a: [emit(op.sum(a)), emit(op.nn.softmax(a))], (5, 6)))
     assert kernels_in(code.text) >= 2
 

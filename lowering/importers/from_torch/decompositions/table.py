@@ -53,7 +53,7 @@ from mlirtri.lowering.importers.from_torch.decompositions.matrices import (  # n
     fourier,
     householder,
     linear_algebra,
-    products,
+    matrix_products,
     spectra,
 )
 from mlirtri.lowering.importers.from_torch.decompositions.quantized import quantised

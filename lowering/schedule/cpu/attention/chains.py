@@ -12,7 +12,7 @@ from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, find_rows, 
 from mlirtri.lowering.schedule.rows.plan import RowPlan, make_plan
 from mlirtri.lowering.tir.blocks import blocks_of
 from mlirtri.lowering.tir.contraction import Values, size_of
-from mlirtri.lowering.tir.products import Product, find_product
+from mlirtri.lowering.tir.product_recognition import Product, find_product
 from mlirtri.lowering.tir.statements import index, loads_in
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (

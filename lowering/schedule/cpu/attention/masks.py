@@ -20,7 +20,7 @@ from mlirtri.lowering.schedule.cpu.attention.chains import Chain
 from mlirtri.lowering.schedule.cpu.common.contraction_tiles import lanes_for, loop_kind
 from mlirtri.lowering.schedule.rows.nests import BlockNest
 from mlirtri.lowering.tir.contraction import Axis, Values, size_of
-from mlirtri.lowering.tir.products import Product
+from mlirtri.lowering.tir.product_recognition import Product
 from mlirtri.lowering.tir.statements import index, is_load, sequence
 from mlirtri.lowering.tir.tiles import axis_values, for_loop, in_vectors, loop_nest, replaced, temporary
 from mlirtri.lowering.tir.vectors import INFINITY_BITS, integers_of

@@ -20,7 +20,7 @@ from mlirtri.lowering.schedule.cpu.matmul.packing import packed_right
 from mlirtri.lowering.schedule.cpu.rows.passes import RowWriter, unit_of_bounds
 from mlirtri.lowering.schedule.cpu.rows.rule import with_statement
 from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, size_of
-from mlirtri.lowering.tir.products import Product
+from mlirtri.lowering.tir.product_recognition import Product
 from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.tir.tiles import axis_values, for_loop, linearized, replaced, temporary
 from mlirtri.lowering.tir.vectors import INFINITY_BITS

@@ -24,7 +24,7 @@ from mlirtri.lowering.schedule.cpu.convolution.tasks import ChunkCopyTasks, Chun
 from mlirtri.lowering.schedule.cpu.matmul.rule import in_tiles
 from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePosition, has_long_stores
 from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, size_of, without_units
-from mlirtri.lowering.tir.products import Product, only_product
+from mlirtri.lowering.tir.product_recognition import Product, only_product
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence
 from mlirtri.lowering.tir.tiles import for_loop, loop_nest, ramp, replaced, temporary
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, PrimFunc, Schedule, Stmt, TensorLoad, tirx

@@ -13,13 +13,14 @@ Read in this order:
 - `fusion.py`: fuses neighbouring parallel loops.
 - `prefetches.py`: the next row is fetched where several passes go over each.
 - `vector_choice.py`: which loop of a nest is vectorised.
-- `reductions.py`: partial results of reductions that a loop carries.
+- `carried_reductions.py`: partial results of reductions that a loop carries.
 - `checked_reductions.py`: sums and extrema in a fast version, and in the exact one where its result is in doubt.
 - `first_index.py`: searches for the first index with a property.
 - `bounds_check_versioning.py`: blocks of iterations whose indices, read from memory, need no checks.
 - `transposed_loops.py`: loops whose loads and stores are contiguous along different loops.
 - `perfect_nests.py`: nests around one store.
-- `products.py`: matrix products of dynamic sizes as contractions. `nested_products.py`: those of static sizes in loops.
+- `dynamic_products.py`: matrix products of dynamic sizes as contractions.
+- `nested_products.py`: those of static sizes in loops.
 - `named_products.py`: names for products of sizes in indices, so that strides are known.
 - `column_strips.py`: sums over rows, for all columns.
 - `summed_products.py`: loops over products as one product with a longer sum.

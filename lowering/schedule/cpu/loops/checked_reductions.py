@@ -20,7 +20,14 @@ from typing import Any
 from mlirtri.lowering.core.stage import NARROWED_SUM
 from mlirtri.lowering.schedule.cpu.common.nest import with_accesses
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip, strip_loop
-from mlirtri.lowering.schedule.cpu.loops.reductions import PARTIAL_VECTORS, Sum, combined, in_vectors, started, sums_of
+from mlirtri.lowering.schedule.cpu.loops.carried_reductions import (
+    PARTIAL_VECTORS,
+    Sum,
+    combined,
+    in_vectors,
+    started,
+    sums_of,
+)
 from mlirtri.lowering.schedule.cpu.nests.wide_sums import CHAINS, NARROW, STEPS, add_half, is_special
 from mlirtri.lowering.tir.statements import (
     chunks_in,

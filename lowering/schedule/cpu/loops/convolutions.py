@@ -21,7 +21,7 @@ from mlirtri.lowering.schedule.cpu.convolution.channels_first import (
     is_padded_channels_first,
 )
 from mlirtri.lowering.tir.contraction import Contraction
-from mlirtri.lowering.tir.products import Product
+from mlirtri.lowering.tir.product_recognition import Product
 from mlirtri.lowering.tir.statements import index, is_load, plus
 from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, TensorLoad, structural_equal, tirx
 

@@ -20,9 +20,9 @@ from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.contraction_tiles import lanes_for
 from mlirtri.lowering.schedule.cpu.loops.accesses import is_parallel
+from mlirtri.lowering.schedule.cpu.loops.dynamic_products import in_tiles
 from mlirtri.lowering.schedule.cpu.loops.fusion import is_user
 from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED, marked, with_parts
-from mlirtri.lowering.schedule.cpu.loops.products import in_tiles
 from mlirtri.lowering.schedule.cpu.loops.shared_copies import with_copies_outside
 from mlirtri.lowering.schedule.cpu.loops.summed_products import with_sum_inside
 from mlirtri.lowering.schedule.cpu.matmul.rule import tile_loops

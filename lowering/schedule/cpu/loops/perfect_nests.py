@@ -13,7 +13,7 @@ from mlirtri.lowering.schedule.cpu.loops.convolutions import is_same, is_scaled,
 from mlirtri.lowering.tir.bfloat16_storage import HALF
 from mlirtri.lowering.tir.contraction import Axis
 from mlirtri.lowering.tir.linear_forms import linear
-from mlirtri.lowering.tir.products import Product
+from mlirtri.lowering.tir.product_recognition import Product
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, new_buffer, nodes_in
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (

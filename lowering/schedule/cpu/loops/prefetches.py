@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, accesses_of
+from mlirtri.lowering.schedule.cpu.loops.carried_reductions import sums_of
 from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
-from mlirtri.lowering.schedule.cpu.loops.reductions import sums_of
 from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, fit_of, step_of
 from mlirtri.lowering.tir.statements import index, nodes_in, sequence, substituted, with_body
 from mlirtri.lowering.tir.vectors import fetch

@@ -19,17 +19,17 @@ from mlirtri.lowering.schedule.cpu.common.profitability import CALL_COST, profit
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, last_strip, rest_loop, strip_loop
 from mlirtri.lowering.schedule.cpu.loops.accesses import has_expensive_calls
 from mlirtri.lowering.schedule.cpu.loops.bounds_check_versioning import in_ranges
+from mlirtri.lowering.schedule.cpu.loops.carried_reductions import in_vectors
 from mlirtri.lowering.schedule.cpu.loops.checked_reductions import checked
 from mlirtri.lowering.schedule.cpu.loops.clipped_tiles import with_whole_tiles
 from mlirtri.lowering.schedule.cpu.loops.column_strips import with_column_strips
+from mlirtri.lowering.schedule.cpu.loops.dynamic_products import with_products
 from mlirtri.lowering.schedule.cpu.loops.first_index import first_index
 from mlirtri.lowering.schedule.cpu.loops.fusion import fused, producer_before
 from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED, prepare, with_parts
 from mlirtri.lowering.schedule.cpu.loops.named_products import with_named_products
 from mlirtri.lowering.schedule.cpu.loops.nested_products import with_nested_products
 from mlirtri.lowering.schedule.cpu.loops.prefetches import with_prefetches
-from mlirtri.lowering.schedule.cpu.loops.products import with_products
-from mlirtri.lowering.schedule.cpu.loops.reductions import in_vectors
 from mlirtri.lowering.schedule.cpu.loops.transposed_loops import squares_of
 from mlirtri.lowering.schedule.cpu.loops.vector_choice import (
     GOOD,

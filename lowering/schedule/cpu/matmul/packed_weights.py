@@ -14,7 +14,7 @@ from typing import Any
 
 from mlirtri.lowering.schedule.cpu.common.contraction_tiles import lanes_for
 from mlirtri.lowering.tir.contraction import Axis, size_of, without_units
-from mlirtri.lowering.tir.products import Product
+from mlirtri.lowering.tir.product_recognition import Product
 from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,

@@ -30,7 +30,7 @@ from mlirtri.lowering.tir.contraction import (
     size_of,
     without_units,
 )
-from mlirtri.lowering.tir.products import Product, only_product
+from mlirtri.lowering.tir.product_recognition import Product, only_product
 from mlirtri.lowering.tir.statements import index, loads_in
 from mlirtri.lowering.toolchain.tvm_names import (
     TILED_PRODUCT,

@@ -7,7 +7,7 @@ from typing import Any
 
 from mlirtri.lowering.schedule.cpu.matmul.tile import without_lets
 from mlirtri.lowering.tir.blocks import BlockFacts
-from mlirtri.lowering.tir.products import Product
+from mlirtri.lowering.tir.product_recognition import Product
 from mlirtri.lowering.tir.statements import sequence
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (

@@ -4,7 +4,7 @@
 and elementwise operators. *Refuses* nothing: a rule returns `NotImplemented` and the operator stays. `table.py` of the
 package around this one imports every module.
 
-- `products.py`: products of matrices and vectors, by dtype
+- `matrix_products.py`: products of matrices and vectors, by dtype
 - `linear_algebra.py`: LU, Cholesky, QR, solving, inverses, determinants; `householder.py`: reflectors
 - `spectra.py`: eigenvalues, singular values and what is computed from them
 - `lapack.py`: what routines of LAPACK return, for programs that call them

@@ -19,7 +19,7 @@ from mlirtri.lowering.bridge.loops.memory import Memory, mixed
 from mlirtri.lowering.bridge.loops.values import LoopValues, Scalar, joined, part_dtypes
 from mlirtri.lowering.bridge.scalar.body import mentions
 from mlirtri.lowering.bridge.scalar.integers import integer_power
-from mlirtri.lowering.bridge.scalar.rules import SCALAR_RULES, literal
+from mlirtri.lowering.bridge.scalar.scalar_rules import SCALAR_RULES, literal
 from mlirtri.lowering.mlir.reading import kept_axes
 from mlirtri.lowering.tir.bfloat16_storage import bits_dtype
 from mlirtri.lowering.tir.primfunc import Names

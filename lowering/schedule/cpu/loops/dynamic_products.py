@@ -35,7 +35,7 @@ from mlirtri.lowering.schedule.cpu.loops.perfect_nests import (
 )
 from mlirtri.lowering.schedule.cpu.matmul.rule import are_dots, open_loops
 from mlirtri.lowering.tir.contraction import Axis, Contraction, shortened, without_units
-from mlirtri.lowering.tir.products import Product, product_of
+from mlirtri.lowering.tir.product_recognition import Product, product_of
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, location_of, sequence
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (

@@ -17,8 +17,8 @@ from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
+from mlirtri.lowering.linalg.elementwise import FLOAT32, Values, axes_walked, rule
 from mlirtri.lowering.linalg.reductions import converted, iterators
-from mlirtri.lowering.linalg.rules import FLOAT32, Values, axes_walked, rule
 from mlirtri.lowering.mlir.index_values import size_of
 from mlirtri.lowering.mlir.linalg_builder import dimensions, filled, generic, loop_sizes, map_elements, reshape
 
