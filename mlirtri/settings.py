@@ -1,6 +1,7 @@
 """Every ``MLIRTRI_*`` environment variable: its name, type, default and meaning, in one table.
 
-Imports only `mlirtri.errors`, so every package may import it. A warm kernel call reads no settings.
+A setting that changes the code of a kernel also stands in `DECIDE_CODE`, below the table. Imports only
+`mlirtri.errors`, so every package may import it. A warm kernel call reads no settings.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_TARGET", *_WORD, "cpu", 'target where none is named: "cpu", "cuda:sm_90", "cuda:emulated", …'),
         Setting("MLIRTRI_PIPELINE", *_WORD, "linalg", "pipeline where none is named: linalg, relax, mlir, poly, …"),
         Setting("MLIRTRI_INTERPRET", *_SWITCH, False, "run kernels op by op on NumPy, for debuggers"),
-        Setting("MLIRTRI_NUM_THREADS", *_THREADS, None, "CPU threads of a kernel; by default as many as torch uses"),
+        Setting("MLIRTRI_NUM_THREADS", *_THREADS, None, "CPU threads; by default torch's to run, all CPUs to compile for"),
         Setting("MLIRTRI_MAX_TENSOR_BYTES", *_COUNT, None, "largest tensor compiled; by default this memory's size"),
         Setting("MLIRTRI_MAX_PASS_BYTES", *_PASS_BYTES, None, "memory of a process for passes; by default from 4 GiB"),
         Setting("MLIRTRI_PRINT_IR", *_NAMES, (), "print the IR after each pass of these stages to stderr"),
@@ -123,7 +124,8 @@ DECIDE_CODE = (
     "MLIRTRI_NUM_THREADS", "MLIRTRI_MAX_TENSOR_BYTES", "MLIRTRI_ROW_TILE", "MLIRTRI_FORCE_SCHEDULES", "MLIRTRI_STRICT",
     "MLIRTRI_VERIFY", "MLIRTRI_DEBUG",
 )  # fmt: skip
-"""What decides the code, or what is checked of it, and is no option of a kernel: part of the disk cache's key."""
+"""Settings that change the code of a kernel or how it is checked, and that no option of `jit` says: part of the key of
+the disk cache. A new setting that is missing here would be served code of its old value."""
 
 _warned: set[str] = set()
 

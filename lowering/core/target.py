@@ -64,7 +64,10 @@ def host_cpu_digest() -> str:
 
 
 def host_threads() -> int:
-    """Return the number of CPUs this process may run on, or ``MLIRTRI_NUM_THREADS``."""
+    """Return the number of threads that code is scheduled for: CPUs this process may use, or ``MLIRTRI_NUM_THREADS``.
+
+    `runtime.torch_threads` decides at each call how many run.
+    """
     if (setting := settings.get("MLIRTRI_NUM_THREADS")) is not None:
         return setting
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -21,41 +21,9 @@ from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.merging import Kind, aliases
 from mlirtri.lowering.frontend.language.storage import Storage
 from mlirtri.lowering.frontend.python_to_ast import span_of_node
+from mlirtri.lowering.frontend.refused_syntax import INSTEAD_OF_SYNTAX, NAMES_OF_SYNTAX
 from mlirtri.lowering.frontend.scope import FAILED, FailedAssignment, Scope
 from mlirtri.lowering.frontend.tile_language.loop_nests import nested
-
-# Unsupported syntax with its replacement; other unsupported syntax is refused without one.
-INSTEAD = {
-    "AsyncFor": "write whole-tensor operations",
-    "Try": "exceptions are not supported: check arguments before the call",
-    "TryStar": "exceptions are not supported: check arguments before the call",
-    "Raise": "use mt.static_assert for conditions known at compile time",
-    "AsyncWith": "leave context managers outside of the kernel",
-    "Global": "pass the value as an argument and return the new one",
-    "Nonlocal": "pass the value as an argument and return the new one",
-    "Import": "import at the top of the file",
-    "ImportFrom": "import at the top of the file",
-    "AsyncFunctionDef": "define helper functions at the top of the file",
-    "ClassDef": "a kernel has no classes",
-    "Match": "use if/elif on values known at compile time",
-    "TypeAlias": "a kernel has no type aliases",
-    "Dict": "use a tuple, or arguments of the kernel",
-    "DictComp": "use a list comprehension",
-    "Set": "use a tuple",
-    "SetComp": "use a list comprehension",
-    "Yield": "return a tuple, or write into an array",
-    "YieldFrom": "return a tuple, or write into an array",
-    "Await": "write a plain call",
-}
-
-# What Python calls a node that kernels do not have.
-PYTHON_WORDS = {
-    "Try": "`try`", "TryStar": "`try`", "Raise": "`raise`", "Import": "`import`", "ImportFrom": "`import`",
-    "Global": "`global`", "Nonlocal": "`nonlocal`", "ClassDef": "a class", "Match": "`match`", "Dict": "a dict",
-    "DictComp": "a dict comprehension", "Set": "a set", "SetComp": "a set comprehension", "Yield": "`yield`",
-    "YieldFrom": "`yield`", "Await": "`await`", "AsyncFor": "`async for`", "AsyncWith": "`async with`",
-    "AsyncFunctionDef": "an async function", "TypeAlias": "a type alias",
-}  # fmt: skip
 
 
 @dataclass
@@ -143,7 +111,7 @@ def visit(context: FunctionContext, node: ast.AST) -> Any:
     handler = HANDLERS.get(type(node))
     if handler is None:
         raise UnsupportedSyntaxError(
-            f"a kernel cannot contain {PYTHON_WORDS.get(name, name)}", span, help=INSTEAD.get(name)
+            f"a kernel cannot contain {NAMES_OF_SYNTAX.get(name, name)}", span, help=INSTEAD_OF_SYNTAX.get(name)
         )
     tri = context.b.tri
     outer, tri.location = tri.location, context.location_of(span)

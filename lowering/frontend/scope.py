@@ -22,6 +22,7 @@ from mlirtri.lowering.core.interface import Capture, Origin
 from mlirtri.lowering.frontend.indexing import element
 from mlirtri.lowering.frontend.language.builder import Language
 from mlirtri.lowering.frontend.language.storage import current
+from mlirtri.lowering.frontend.refused_syntax import INSTEAD_OF_BUILTINS, INSTEAD_OF_OTHER_BUILTINS
 from mlirtri.lowering.frontend.updates import write
 
 BUILTINS: dict[str, Any] = {
@@ -29,31 +30,6 @@ BUILTINS: dict[str, Any] = {
     for name in ("abs", "bool", "divmod", "float", "int", "isinstance", "len", "max", "min", "pow", "range", "round",
                  "sum", "tuple", "list", "enumerate", "zip", "reversed", "complex", "breakpoint")
 }  # fmt: skip
-_TEXT = "an f-string makes text of what is known at compile time"
-_ATTRIBUTE = "write the attribute itself, such as x.shape"
-# Python builtins that kernels do not have, with what to write instead.
-INSTEAD = {
-    "print": "mlirtri.device_print(…) prints after the call, in a kernel of jit(debug=True); "
-    "mlirtri.static_print(…) prints while compiling",
-    "open": "read files before the call and write them after it",
-    "input": "pass it as an argument",
-    "sorted": "write numpy.sort(x)",
-    "any": "write x.any() of an array, or `a or b`",
-    "all": "write x.all() of an array, or `a and b`",
-    "map": "write a comprehension, or call the function on the whole array",
-    "filter": "write x[mask]",
-    "iter": "write a `for` loop",
-    "next": "write a `for` loop",
-    "slice": "write x[start:stop]",
-    "type": "compare x.dtype or x.ndim",
-    "dict": "use a tuple, or arguments",
-    "set": "use a tuple",
-    "exit": "write return",
-    "quit": "write return",
-    "super": "a kernel is a function of tensors alone",
-    **dict.fromkeys(("str", "repr", "format", "ascii", "chr", "ord"), _TEXT),
-    **dict.fromkeys(("getattr", "hasattr", "setattr", "vars", "dir"), _ATTRIBUTE),
-}
 
 
 class FailedAssignment(Exception):
@@ -129,8 +105,9 @@ class Scope:
         if name in BUILTINS:
             return BUILTINS[name]
         if hasattr(builtins, name):
-            instead = INSTEAD.get(name, "call it outside of the kernel and pass what it gives as an argument")
-            raise UnknownNameError(f"kernels do not have Python's {name}", help=instead)
+            raise UnknownNameError(
+                f"kernels do not have Python's {name}", help=INSTEAD_OF_BUILTINS.get(name, INSTEAD_OF_OTHER_BUILTINS)
+            )
         known = [*self.locals, *self.function.__code__.co_freevars, *self.function.__globals__, *BUILTINS]
         raise UnknownNameError(f"name {name!r} is not defined", help=did_you_mean(name, known, count=3).rstrip())
 

@@ -25,7 +25,7 @@ class NonContiguousWarning(UserWarning):
     """An argument was copied, because kernels read contiguous memory."""
 
 
-class Entry:
+class ArgumentConversion:
     """The conversion of one run-time argument."""
 
     def __init__(self, name: str, device: torch.device, parameter: TensorParameter, signless: bool):

@@ -75,9 +75,10 @@ class Callee:
         return compiled_dtype(dtype, self.signless)
 
     def accept(self, number: int, known: set[Any], argument: Any) -> bool:
-        """Return whether an argument can be read and written where it lies; its strides are remembered.
+        """Return whether an argument can be read and written where it lies, and add its layout to `known`.
 
-        Those of a written one are with its shape, which decides whether elements share an address.
+        The layout is its strides; of a written argument also its shape, which decides whether elements share an
+        address. `Variant._guard_strides` writes the guard that looks the same layout up.
         """
         is_array = isinstance(argument, np.ndarray)
         strides, width = (argument.strides, argument.itemsize) if is_array else (argument.stride(), 1)

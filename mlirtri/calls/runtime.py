@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from mlirtri import settings
-from mlirtri.calls.argument_conversion import Entry
+from mlirtri.calls.argument_conversion import ArgumentConversion
 from mlirtri.calls.arrays import as_array, as_torch, of_dlpack, unviewed, view_of
 from mlirtri.calls.callee import Callee
 from mlirtri.calls.dynamic_shapes import DynamicShapes
@@ -49,9 +49,11 @@ class Runner:
         self.returns_arrays = semantics == "numpy"
         """What a kernel without tensor arguments returns; the others return what they are called with."""
         self.device = torch.device("cuda" if cuda else "cpu")
-        self.entries = [Entry(name, self.device, parameter, signless) for parameter in interface.parameters]
+        self.conversions = [
+            ArgumentConversion(name, self.device, parameter, signless) for parameter in interface.parameters
+        ]
         self.bound = tuple(
-            Entry(name, self.device, leaf, signless).bound_tensor(params or {}) for leaf in interface.bound
+            ArgumentConversion(name, self.device, leaf, signless).bound_tensor(params or {}) for leaf in interface.bound
         )
         """The tensors that the kernel is bound to."""
         prepare = getattr(executable, "prepared", None)
@@ -78,7 +80,7 @@ class Runner:
         if any(map(is_dlpack, arguments)):
             self.updates.check_owners(self.name, arguments)
             arguments = list(map(of_dlpack, arguments))
-        inputs = [entry(argument) for entry, argument in zip(self.entries, arguments, strict=True)]
+        inputs = [convert(argument) for convert, argument in zip(self.conversions, arguments, strict=True)]
         if self.updates:
             inputs = self.updates.checked(self.name, arguments, inputs)
         device = self.device if self.device.type == "cpu" else (inputs[0].device if inputs else self.device)

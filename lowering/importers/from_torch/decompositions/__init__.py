@@ -9,6 +9,7 @@ returns `NotImplemented`, the operator stays, and torch-mlir lowers or refuses i
 - `comparisons.py`, `integers.py`, `floats.py`, `bits.py`, `special_functions.py`,
   `bessel_functions.py`, `orthogonal_polynomials.py`: elementwise operators
 - `complex_tensors.py`, `complex_functions.py`: complex operands
+- `norms.py`: norms of vectors and matrices, distances
 - `reductions.py`, `order_statistics.py`, `unique_elements.py`, `counting.py`: reductions, scans, sorting
 - `random_numbers.py`: draws that depend on elements
 - `views.py`, `indexing.py`: shapes, reads and writes

@@ -1,4 +1,4 @@
-"""Decompose reductions, and distances as norms of differences.
+"""Decompose sums, products, means, variances and extrema.
 
 Eager accumulates float16 and bfloat16 in float32 and rounds once; torch-mlir rounds at every step.
 """
@@ -136,38 +136,6 @@ def extremum_of_all(along: Any) -> Callable[[Tensor], Tensor]:
     return compute
 
 
-@decomposes(aten._cdist_forward.default)
-def cdist(x: Tensor, y: Tensor, p: float, compute_mode: int | None) -> Tensor:
-    differences = x.unsqueeze(-2) - y.unsqueeze(-3)
-    if type(x.shape[-1]) is int and x.shape[-1] == 0:
-        # A maximum of no elements has no value otherwise.
-        return differences.sum(-1)
-    return torch.linalg.vector_norm(differences, p, dim=-1)
-
-
-@decomposes(aten._pdist_forward.default)
-def pdist(x: Tensor, p: float = 2) -> Tensor:
-    """Return the distances of all pairs of rows, ordered by the first row."""
-    count = x.shape[0]
-    iota = torch.arange(count * (count - 1) // 2, device=x.device)
-    # Row r begins with pair r * (2 * count - r - 1) / 2; its computed root may be off by one.
-    half = torch.full((), count, dtype=torch.float64, device=x.device) - 0.5
-    row = torch.floor(half - torch.sqrt(half * half - 2.0 * iota)).long()
-    row = torch.where(_first_pair(row, count) > iota, row - 1, row)
-    row = torch.where(_first_pair(row + 1, count) <= iota, row + 1, row)
-    other = iota - _first_pair(row, count) + row + 1
-    return torch.linalg.vector_norm(x[row] - x[other], p, dim=-1)
-
-
-def _first_pair(row: Tensor, count: Any) -> Tensor:
-    return torch.div(row * (-row + (2 * count - 1)), 2, rounding_mode="trunc")
-
-
-@decomposes(aten.dist.default)
-def dist(x: Tensor, y: Tensor, p: float = 2) -> Tensor:
-    return torch.linalg.vector_norm(x - y, p)
-
-
 decomposes(aten.max.default)(extremum_of_all(torch.amax))
 decomposes(aten.min.default)(extremum_of_all(torch.amin))
 decomposes(aten.amax.default)(extremum(aten.amax.default))
@@ -178,9 +146,6 @@ decomposes(aten.prod.default)(converted(aten.prod.default, torch.all))
 decomposes(aten.prod.dim_int)(converted(aten.prod.dim_int, aten.all.dim))
 for _operator in (
     aten.mean.default,
-    aten.linalg_vector_norm.default,
-    aten.norm.Scalar,
-    aten.norm.ScalarOpt_dim,
     aten._adaptive_avg_pool3d.default,
 ):
     decomposes(_operator)(in_float32(_operator))

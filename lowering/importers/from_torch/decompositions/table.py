@@ -34,6 +34,7 @@ from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401
     indexing,
     integers,
     networks,
+    norms,
     order_statistics,
     orthogonal_polynomials,
     random_numbers,

@@ -1,4 +1,8 @@
-"""Parallel loops, and when they are profitable: the cost model of the CPU's rules for launching threads."""
+"""Parallel loops, and when they are profitable: the cost model of the CPU's rules for launching threads.
+
+Whether a loop is parallel is decided here, the number of threads elsewhere: `host_threads` of `lowering/core/target.py`
+is the number that code is compiled for, `lowering/runtime/torch_threads.py` starts as many as torch uses.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ package around this one imports every module.
 
 - `matrix_products.py`: products of matrices and vectors, by dtype
 - `linear_algebra.py`: LU, Cholesky, QR, solving, inverses, determinants; `householder.py`: reflectors
-- `spectra.py`: eigenvalues, singular values and what is computed from them
+- `spectra.py`: eigenvalues, singular values, pseudo-inverses, exponentials; norms are in `norms.py` beside this package
 - `lapack.py`: what routines of LAPACK return, for programs that call them
 - `fourier.py`: discrete Fourier transforms
 """

@@ -27,7 +27,7 @@ TERMS = 18
 @decomposes(aten._linalg_svd.default)
 def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
     """Return U, S and V transposed, or S alone with empty U and V."""
-    if not _is_supported(a):
+    if not is_supported(a):
         return NotImplemented
     none = a.new_empty(0)
     if 0 in a.shape:
@@ -58,7 +58,7 @@ def _svd_tall(a: Tensor, full: bool, with_vectors: bool) -> tuple[Tensor, Tensor
 @decomposes(aten._linalg_eigh.default)
 def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
     """Return ascending eigenvalues and the eigenvectors of a symmetric matrix, of which one triangle is read."""
-    if not _is_supported(a):
+    if not is_supported(a):
         return NotImplemented
     if 0 in a.shape:
         return a.new_zeros(a.shape[:-1], dtype=a.dtype.to_real()), a.clone() if compute_v else a.new_empty(0)
@@ -78,8 +78,8 @@ def matrix_exp(a: Tensor) -> Any:
     """Return the exponential: the Taylor polynomial of the matrix scaled by a power of 2, then squared repeatedly."""
     if a.dtype in HALVES:
         return matrix_exp(a.float()).to(a.dtype)
-    if not _is_supported(a) or 0 in a.shape:
-        return a.clone() if _is_supported(a) else NotImplemented
+    if not is_supported(a) or 0 in a.shape:
+        return a.clone() if is_supported(a) else NotImplemented
     wide = _wide(a)
     norm = wide.abs().sum(-2).amax(-1).unsqueeze(-1).unsqueeze(-1)
     halvings = torch.ceil(torch.log2(torch.where(torch.isfinite(norm) & (norm > 1), norm, 1.0)))
@@ -105,7 +105,7 @@ def _loop(condition: Callable[..., Tensor], step: Callable[..., Tensor], carried
 @decomposes(aten.linalg_pinv.atol_rtol_tensor)
 def pinv(a: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
     """Return the pseudo-inverse; singular values up to `atol`, or `rtol` times the largest, count as 0."""
-    if not _is_supported(a):
+    if not is_supported(a):
         return NotImplemented
     if 0 in a.shape:
         return torch.zeros_like(a.mT).contiguous()
@@ -125,33 +125,6 @@ def pinv(a: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = Fal
     is_kept = sizes > limit
     inverse = torch.where(is_kept, 1 / torch.where(is_kept, s, 1.0), 0.0)
     return (v * inverse.unsqueeze(-2)) @ u.mH
-
-
-@decomposes(aten.linalg_matrix_norm.default, aten.linalg_matrix_norm.str_ord)
-def matrix_norm(a: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002 - torch's name
-    """Return matrix norms by singular values; torch decomposes the other norms."""
-    axes = sorted(axis % a.dim() for axis in dim)
-    wide = a if dtype is None else a.to(dtype)
-    if ord not in NORMS_OF_VALUES or not _is_supported(wide):
-        return torch._refs.linalg.matrix_norm(a, ord, dim, keepdim, dtype=dtype)
-    _, values, _ = svd(wide.movedim(axes, (-2, -1)), compute_uv=False)
-    result = NORMS_OF_VALUES[ord](values)
-    return result.unsqueeze(axes[0]).unsqueeze(axes[1]) if keepdim else result
-
-
-@decomposes(aten.linalg_norm.default, aten.linalg_norm.ord_str)
-def norm(a: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002
-    axes = list(range(a.dim())) if dim is None else list(dim)
-    if ord in NORMS_OF_VALUES and len(axes) == 2:
-        return matrix_norm(a, ord, axes, keepdim, dtype=dtype)
-    return torch._refs.linalg.norm(a, ord, dim, keepdim, dtype=dtype)
-
-
-NORMS_OF_VALUES: dict[Any, Callable[[Tensor], Tensor]] = {
-    "nuc": lambda values: values.sum(-1),
-    2: lambda values: values.amax(-1),
-    -2: lambda values: values.amin(-1),
-}
 
 
 def _jacobi(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -216,7 +189,8 @@ def _next_pairing(left: Tensor, right: Tensor, half: int) -> list[Tensor]:
     return [part for part in parts if part.shape[-1]]
 
 
-def _is_supported(a: Tensor) -> bool:
+def is_supported(a: Tensor) -> bool:
+    """Return whether a matrix has static sizes and a dtype of LAPACK."""
     return a.dtype in DTYPES and all(type(size) is int for size in a.shape)
 
 
