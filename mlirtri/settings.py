@@ -95,7 +95,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_TARGET", *_WORD, "cpu", 'target where none is named: "cpu", "cuda:sm_90", "cuda:emulated", …'),
         Setting("MLIRTRI_PIPELINE", *_WORD, "linalg", "pipeline where none is named: linalg, relax, mlir, poly, …"),
         Setting("MLIRTRI_INTERPRET", *_SWITCH, False, "run kernels op by op on NumPy, for debuggers"),
-        Setting("MLIRTRI_NUM_THREADS", *_THREADS, None, "CPU threads; by default torch's to run, all CPUs to compile for"),
+        Setting("MLIRTRI_NUM_THREADS", *_THREADS, None, "CPU threads; default torch's to run, all CPUs to compile for"),
         Setting("MLIRTRI_MAX_TENSOR_BYTES", *_COUNT, None, "largest tensor compiled; by default this memory's size"),
         Setting("MLIRTRI_MAX_PASS_BYTES", *_PASS_BYTES, None, "memory of a process for passes; by default from 4 GiB"),
         Setting("MLIRTRI_PRINT_IR", *_NAMES, (), "print the IR after each pass of these stages to stderr"),
