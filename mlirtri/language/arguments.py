@@ -77,11 +77,18 @@ def parameter_of(name: str, value: Any, annotation: Any) -> TensorParameter | Co
     if isinstance(annotation, DType):
         return TensorParameter(name, _scalar(value, annotation), number=True)
     if isinstance(annotation, type) and not isinstance(value, _accepted(annotation)):
-        raise KernelTypeError(f"expected {annotation.__name__}, got {_shown(value)}")
+        raise KernelTypeError(f"expected {annotation.__name__}{_expected_of(value, annotation)}, got {_shown(value)}")
     if isinstance(value, (float, complex)) and annotation is not float and annotation is not complex:
         kind = float if isinstance(value, float) else complex
         return TensorParameter(name, TensorType((), DTYPES[RUN_TIME[kind]]), weak=True, number=True)
     return ConstantParameter(name, constant_of(value))
+
+
+def _expected_of(value: Any, annotation: type) -> str:
+    """Return what to write where a run-time number was asked for but the parameter is a compile-time one."""
+    if not isinstance(value, DType) or annotation not in COMPILE_TIME:
+        return ""
+    return f", whose value is compiled in (pass the value, or annotate the parameter mt.{value})"
 
 
 def _as_annotated(value: Any, annotation: Any) -> Any:
@@ -229,4 +236,6 @@ def _shape_fits(shape: tuple[int, ...], sizes: tuple[int | None, ...] | None) ->
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, DType):
+        return f"the dtype {value}"
     return f"{type(value).__name__} {value!r}" if isinstance(value, (*NUMBERS, str)) else type(value).__name__

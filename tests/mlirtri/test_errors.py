@@ -281,6 +281,7 @@ ARGUMENTS = [
     ("x: mt.Tensor[[int, int, int], None]", (X,), {}, "expected any dtype[?, ?, ?], got float32[2, 3]"),
     ("x, n: int", (X, "a"), {}, "'n': expected int, got str 'a'"),
     ("x, n: int", (X, 2.5), {}, "'n': expected int, got float 2.5"),
+    ("x, n: int", (X, mt.int32), {}, "(pass the value, or annotate the parameter mt.int32), got the dtype int32"),
     ("x, n: mt.int32", (X, 2**40), {}, "does not fit int32"),
     ("x, n: mt.float32", (X, "a"), {}, "expected a float32 scalar"),
     ("x", (np.array(["a"]),), {}, "dtype <U1 is not supported"),

@@ -125,6 +125,8 @@ class Language:
         if isinstance(x, NUMBERS):
             return Operand(None, type(x).__name__, 0, x)
         help = "make an array of it: numpy.array([…])" if isinstance(x, (list, tuple)) else None
+        if isinstance(x, DType):
+            help = f"a parameter that is a number at run time is annotated: parameter: mlirtri.{x}"
         raise KernelTypeError(f"expected a tensor or a number, got {describe(x)}", help=help)
 
     def tensor(self, x: Any, dtype: DType | None = None) -> TriValue:
