@@ -9,9 +9,9 @@ integer division that depends on data. What range analysis proves gets none.
 
 from __future__ import annotations
 
-from mlirtri.dialect.bindings.mlir import all_operations, arith, ir
+from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir
 from mlirtri.errors import ProgramDivisionError, ProgramIndexError
-from mlirtri.lowering.mlir.attributes import ERROR
+from mlirtri.lowering.mlir.attributes import ERROR, KERNEL
 from mlirtri.lowering.mlir.index_bounds import bounds_of
 from mlirtri.lowering.mlir.index_values import index_value, size_of
 from mlirtri.lowering.mlir.reading import definition
@@ -29,8 +29,8 @@ _TO_INTEGER = ("arith.fptosi", "arith.fptoui")
 
 def rewrite(module: ir.Module) -> None:
     """Assert before gathers that indices are inside, before integer divisions that the divisor is not 0."""
-    # The module itself stands in no block, so that nothing can be inserted before it.
-    for operation in all_operations(module)[1:]:
+    functions = [operation for operation in module.body.operations if KERNEL not in operation.attributes]
+    for operation in [inner for function in functions for inner in all_operations_in(function)]:
         with operation.location, ir.InsertionPoint(operation):
             if operation.name == "tensor.extract":
                 _check_indices(operation)

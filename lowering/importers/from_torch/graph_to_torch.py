@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import getfile
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from mlirtri.dialect.definition import new_context
 from mlirtri.errors import KernelError, Span, UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.from_torch.control_flow import carry_captured_tensors, with_branches
+from mlirtri.lowering.importers.from_torch.kernel_calls import KernelCall, known_size, with_kernels
 from mlirtri.lowering.mlir.attributes import BOUND, DTYPE, argument_attributes, result_attributes, set_signature
 
 LIBRARIES = (str(Path(torch.__file__).parent), str(Path(getfile(KernelError)).parent), "torch/fx/passes/")
@@ -35,6 +36,8 @@ class TorchGraph:
     """The `torch.fx.GraphModule`, of ATen operators."""
     bound: Mapping[str, str]
     """Placeholders that stand for tensors of the program's own, with the names that those have there."""
+    kernels: Mapping[str, KernelCall] = field(default_factory=dict)
+    """The nodes that call a kernel of Python's source, by name."""
 
     @property
     def arguments(self) -> list[Any]:
@@ -53,7 +56,8 @@ def lower(graph: TorchGraph, context: CompileContext) -> ir.Module:
     load_torch(module_context)
     importer_class, node_class, cache_class = torch_importer()
     module = ir.Module.create(ir.Location.unknown(module_context))
-    importer = importer_class(module=module, config_check=False, graph_node_importer_cls=with_branches(node_class))
+    nodes = with_kernels(with_branches(node_class), graph.kernels)
+    importer = importer_class(module=module, config_check=False, graph_node_importer_cls=nodes)
     cache = _locating_cache(cache_class)(module_context)
     # The importer takes locations from this object only.
     importer._cc = cache
@@ -74,13 +78,6 @@ def span_of_node(node: Any) -> Span | None:
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     user_frames = [frame for frame in frames if not frame[0].startswith(LIBRARIES) and not _ELSEWHERE.search(frame[0])]
     return Span(user_frames[-1][0], int(user_frames[-1][1]), 1) if user_frames else None
-
-
-def known_size(size: Any) -> int | None:
-    """Return a static size as an int, else None; torch may keep a symbol for a size that it knows."""
-    if isinstance(size, torch.SymInt):
-        return int(size.node.expr) if size.node.expr.is_number else None
-    return int(size)
 
 
 def _locating_cache(cache_class: type) -> type:

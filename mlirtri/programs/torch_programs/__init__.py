@@ -18,5 +18,6 @@ export.
 - `backend.py`: the backend of `torch.compile`
 - `compile_report.py`: `mt.torch_report`, what it compiled and what torch runs eagerly
 - `functions.py`: AOTAutograd's graphs as kernels, per set of sizes
-- `custom_op.py`: `mt.torch_op`; `partitions.py`: graphs split at such operators
+- `custom_op.py`: `mt.torch_op`; `kernel_calls.py`: programs that call such operators, which are lowered with them;
+  `partitions.py`: graphs of torch.compile, which are split at such operators
 """

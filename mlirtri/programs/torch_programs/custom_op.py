@@ -21,6 +21,7 @@ from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.errors import KernelError, KernelTypeError, UnknownNameError, did_you_mean
 from mlirtri.kernels.jit import JitFunction
+from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.options import Options, resolved
 from mlirtri.kernels.session import compile_function
 from mlirtri.language.dimensions import dyn
@@ -89,15 +90,19 @@ class TorchOperator:
         OPERATORS[self.overload] = self
 
     def _schema(self) -> str:
+        return self.schema(self.results, self.writes)
+
+    def schema(self, results: int, writes: Sequence[str]) -> str:
+        """Return the schema of an operator with these parameters, with so many results, that writes some of them."""
         shown, is_keyword = [], False
         for (name, type_), parameter in zip(self.types.items(), self.kernel.signature.parameters.values(), strict=True):
             if parameter.kind is parameter.KEYWORD_ONLY and not is_keyword:
                 shown.append("*")
                 is_keyword = True
-            alias = f"(a{len(shown)}!)" if name in self.writes else ""
+            alias = f"(a{len(shown)}!)" if name in writes else ""
             default = "" if parameter.default is parameter.empty else f"={_shown_default(parameter.default)}"
             shown.append(f"{type_}{alias} {name}{default}")
-        returned = "Tensor" if self.results == 1 else f"({', '.join(['Tensor'] * self.results)})"
+        returned = "Tensor" if results == 1 else f"({', '.join(['Tensor'] * results)})"
         return f"({', '.join(shown)}) -> {returned}"
 
     def _run(self, *arguments: Any, **keywords: Any) -> Any:
@@ -105,7 +110,7 @@ class TorchOperator:
         self._interface(bound)
         with torch.no_grad():
             result = self.kernel(**bound)
-        return self._returned(_tensors(result))
+        return self._returned(result_leaves(result))
 
     def _fake(self, *arguments: Any, **keywords: Any) -> Any:
         bound = self.kernel.signature.bind(arguments, keywords)
@@ -131,7 +136,7 @@ class TorchOperator:
 
     def _of_example(self, interface: Interface, bound: dict[str, Any]) -> list[tuple[tuple[Any, ...], DType]]:
         """Return the types of the results for the sizes of these arguments."""
-        leaves = _tensors(interface.tree)
+        leaves = result_leaves(interface.tree)
         if all(leaf.type.is_static for leaf in leaves):
             return [(tuple(leaf.type.shape), leaf.type.dtype) for leaf in leaves]
         if (types := _in_symbols(interface, bound)) is not None:
@@ -162,21 +167,29 @@ class TorchOperator:
         abstract = {name: _abstract(value, names or {}) for name, value in bound.items()}
         key = tuple(abstract.values())
         if (interface := self._interfaces.get(key)) is None:
-            kernel = self.kernel
-            _, _, pipeline = resolved(kernel.options)
-            options = Options(pipeline=pipeline.until("tri")).over(kernel.options)
-            specialization = kernel.signature.specialize(abstract, options.semantics)
-            with COMPILING:
-                compiled = compile_function(kernel.__mlirtri_function__, specialization, options, {})
-            interface = compiled.kernel.interface
+            interface = self._compiled(abstract, "tri").interface
             self._check(interface)
             self._interfaces[key] = interface
         return interface
 
+    def lowered(self, bound: dict[str, Any]) -> Kernel:
+        """Return the kernel for fake arguments, compiled up to the stage `linalg`; raises `KernelError`."""
+        names = _names_of_sizes(bound)
+        self._interface(bound, names)
+        return self._compiled({name: _abstract(value, names) for name, value in bound.items()}, "linalg", "linalg")
+
+    def _compiled(self, abstract: dict[str, Any], stage: str, pipeline: str | None = None) -> Kernel:
+        options = self.kernel.options if pipeline is None else Options(pipeline=pipeline).over(self.kernel.options)
+        _, _, chosen = resolved(options)
+        options = Options(pipeline=chosen.until(stage)).over(options)
+        specialization = self.kernel.signature.specialize(abstract, options.semantics)
+        with COMPILING:
+            return compile_function(self.kernel.__mlirtri_function__, specialization, options, {}).kernel
+
     def _check(self, interface: Interface) -> None:
         """Refuse a kernel that does not do what its schema says."""
         name, span = self.kernel.__name__, self.kernel.signature.span
-        leaves = _tensors(interface.tree)
+        leaves = result_leaves(interface.tree)
         if len(leaves) != self.results:
             raise KernelTypeError(
                 f"{name} returns {len(leaves)} tensors, and the operator {self.name} says {self.results}", span,
@@ -319,7 +332,7 @@ def _in_symbols(interface: Interface, bound: Mapping[str, Any]) -> list[tuple[tu
         for size, actual in zip(parameter.type.shape, getattr(bound[parameter.name], "shape", ()), strict=False):
             if is_dynamic(size) and size == Size.of(size.terms[0][0]):
                 values[size.terms[0][0].key] = actual
-    leaves = _tensors(interface.tree)
+    leaves = result_leaves(interface.tree)
     sizes = [Size.of(size) for leaf in leaves for size in leaf.type.shape]
     if any(symbol.key not in values for size in sizes for symbol, _ in size.terms):
         return None
@@ -335,8 +348,8 @@ def _in_symbols(interface: Interface, bound: Mapping[str, Any]) -> list[tuple[tu
     ]
 
 
-def _tensors(tree: Any) -> list[Any]:
+def result_leaves(tree: Any) -> list[Any]:
     """Return the leaves of a result in order, without None."""
     if isinstance(tree, (tuple, list, dict)):
-        return [leaf for part in parts_of(tree) for leaf in _tensors(part)]
+        return [leaf for part in parts_of(tree) for leaf in result_leaves(part)]
     return [] if tree is None else [tree]

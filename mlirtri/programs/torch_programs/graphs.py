@@ -21,6 +21,7 @@ from mlirtri.lowering.importers.from_torch.graph_passes import (
 )
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph, span_of_node
 from mlirtri.programs.torch_programs.calling_convention import ArgumentLeaf, Calling, Returned, Sizes
+from mlirtri.programs.torch_programs.kernel_calls import kernel_calls
 from mlirtri.programs.torch_programs.lifted_draws import lifted
 
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
@@ -47,7 +48,7 @@ def split_program(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Ca
     bind_attributes(program.graph_module, bound, tensors)
     bound_last(graph, bound)
     program.graph_module.recompile()
-    return TorchGraph(program.graph_module, bound), tensors, calling
+    return TorchGraph(program.graph_module, bound, kernel_calls(graph)), tensors, calling
 
 
 def _keep_own_messages(graph: Any) -> None:

@@ -39,6 +39,7 @@ from mlirtri.programs.program import Program
 from mlirtri.programs.torch_programs.caches import register_caches
 from mlirtri.programs.torch_programs.calling_convention import Calling
 from mlirtri.programs.torch_programs.graphs import split_program
+from mlirtri.programs.torch_programs.kernel_calls import functional_kernels
 from mlirtri.programs.torch_programs.torch_kernel import TorchKernel
 
 
@@ -127,7 +128,7 @@ def _exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynami
         args, kwargs = _distinct((args, kwargs))
         module = _export(module, args, kwargs, dynamic_shapes, strict)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), functional_kernels(module.graph_module):
             # torch warns about its own use of its own class.
             warnings.simplefilter("ignore", FutureWarning)
             return module.run_decompositions(decompositions())
