@@ -71,11 +71,14 @@ def _import(importer: Any, location: ir.Location, node: Any, call: KernelCall) -
         ]
         symbol = ir.FlatSymbolRefAttr.get(_name(function))
         called = ir.Operation.create("func.call", kinds.results, operands, {"callee": symbol}).results
+        checked = {check.index for check in call.checks}
+        indices = [index for index in range(len(called) + len(checked)) if index not in checked]
+        by_index = dict(zip(indices, called, strict=True))
         values = node.meta["val"]
         is_single = isinstance(values, torch.Tensor)
         for position, (value, index) in enumerate(zip([values] if is_single else values, call.results, strict=True)):
             if index is not None:
-                importer.bind_node_value(node, _result(called[index], value, importer), position)
+                importer.bind_node_value(node, _result(by_index[index], value, importer), position)
     if not is_single:
         importer._multi_result_nodes.add(node)
 

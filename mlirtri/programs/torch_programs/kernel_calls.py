@@ -116,7 +116,8 @@ def _call(node: torch.fx.Node, kernel: TorchOperator) -> KernelCall:
         results += [updates.get(positions.get(name, -1)) for name in kernel.writes]
         _keep_unwritten(node, arguments, kernel, results)
     operands = tuple(arguments[parameter.name] for parameter in interface.parameters)
-    return KernelCall(compiled.name, compiled.ir["linalg"], operands, tuple(results), interface.checks)
+    module = compiled.compilation.records["linalg"].complete()
+    return KernelCall(compiled.name, module, operands, tuple(results), interface.checks)
 
 
 def _keep_unwritten(
