@@ -72,9 +72,8 @@ def described(kernel: Sequence[ir.Operation]) -> Nest:
 
 
 def _is_nest(operation: ir.Operation) -> bool:
-    if operation.name in BRANCHES:
-        return any(_is_nest(inner.operation) for inner in all_operations_in(operation))
-    return operation.name in (*LOOPS, *COPIES) or _is_structured(operation)
+    steps = all_operations_in(operation) if operation.name in BRANCHES else (operation,)
+    return any(step.name in (*LOOPS, *COPIES) or _is_structured(step) for step in steps)
 
 
 def _is_structured(operation: ir.Operation) -> bool:
