@@ -44,7 +44,7 @@ def shown(x):
     return x + 1
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::mlirtri.calls.entries.NonContiguousWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.* is not contiguous")
 
 
 class Model(torch.nn.Module):
