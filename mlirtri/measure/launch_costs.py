@@ -41,36 +41,49 @@ def add_costs(contenders: Sequence[Contender], subject: Subject, names: Sequence
             continue
         try:
             with torch.no_grad(), np.errstate(all="ignore"):
-                launches = _launches(
-                    contender, subject, preparation(contender, subject, names) or partial(run_each, ())
-                )
-            contender.row = replace(contender.row, launches=tuple(launches))
+                prepare = preparation(contender, subject, names) or partial(run_each, ())
+                launches, between = _launches(contender, subject, prepare)
+            contender.row = replace(contender.row, launches=tuple(launches), between_seconds=between)
         except KernelError as error:
             notes.append(f"{contender.row.name}: its kernels could not be timed one by one: {error.message}")
     return notes
 
 
-def _launches(contender: Contender, subject: Subject, prepare: Callable[[], None]) -> list[LaunchCost]:
+def _launches(
+    contender: Contender, subject: Subject, prepare: Callable[[], None]
+) -> tuple[list[LaunchCost], float | None]:
+    """Return each launch, and the seconds of a call between them."""
     kernel = contender.kernel
     assert kernel is not None
     if kernel.pipeline.name in WITHOUT_TVM:
         return _of_nests(contender, subject, prepare)
     if getattr(kernel.compilation.executable, "plan", None) is None:
-        return []
+        return [], None
     clocks = _Clocks()
     timed = _with_clocks(kernel, clocks)
     call = subject.call_of(timed, contender.values)
-    rounds = []
+    times, between = _timed(call, prepare, clocks.taken)
+    costs = _costs_by_function(kernel)
+    names = clocks.names[-len(times) :]
+    return [_cost(costs[name], seconds) for name, seconds in zip(names, times, strict=True)], between
+
+
+def _timed(
+    call: Callable[[], Any], prepare: Callable[[], None], taken: Callable[[], list[float]]
+) -> tuple[list[float], float]:
+    """Return the median seconds of each launch, which `taken` gives after a call, and those outside of all."""
+    rounds, outside = [], []
     for _ in range(CALLS):
         prepare()
-        clocks.seconds = []
+        start = time.perf_counter()
         call()
-        rounds.append(clocks.seconds)
+        whole = time.perf_counter() - start
+        rounds.append(taken())
+        outside.append(whole - sum(rounds[-1]))
     # The first calls also run what runs once.
-    rounds = [launches for launches in rounds if len(launches) == len(rounds[-1])]
-    costs = _costs_by_function(kernel)
-    times = [statistics.median(seconds) for seconds in zip(*rounds, strict=True)]
-    return [_cost(costs[name], seconds) for name, seconds in zip(clocks.names[-len(times) :], times, strict=True)]
+    kept = [number for number, launches in enumerate(rounds) if len(launches) == len(rounds[-1])]
+    times = [statistics.median(seconds) for seconds in zip(*(rounds[number] for number in kept), strict=True)]
+    return times, max(0.0, statistics.median(outside[number] for number in kept))
 
 
 @dataclass
@@ -79,6 +92,11 @@ class _Clocks:
 
     seconds: list[float] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
+
+    def taken(self) -> list[float]:
+        """Return the seconds of each launch since the last time that this was asked."""
+        seconds, self.seconds = self.seconds, []
+        return seconds
 
     def of(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*arguments: Any) -> None:
@@ -143,7 +161,7 @@ def _where(place: tuple[str, int] | None) -> tuple[str, str]:
     return f"{shown}:{line}", linecache.getline(file, line).strip()
 
 
-def _of_nests(contender: Contender, subject: Subject, prepare: Callable[[], None]) -> list[LaunchCost]:
+def _of_nests(contender: Contender, subject: Subject, prepare: Callable[[], None]) -> tuple[list[LaunchCost], float]:
     from mlirtri.lowering.mlir_backend.bufferize.timed_nests import TimedNests  # loads MLIR
 
     nests = TimedNests()
@@ -154,17 +172,13 @@ def _of_nests(contender: Contender, subject: Subject, prepare: Callable[[], None
     with timed.environment():
         kernel = subject.compile(timed)
     call = subject.call_of(kernel, contender.values)
-    rounds = []
-    for _ in range(CALLS):
-        prepare()
-        call()
-        rounds.append(nests.seconds())
-    times = [statistics.median(seconds) for seconds in zip(*rounds, strict=True)]
+    times, between = _timed(call, prepare, nests.seconds)
     threads = None if "omp.parallel" in kernel.ir["llvmdialect"] else 1
-    return [
+    costs = [
         _cost(LaunchCost(nest.name, None, nest.bytes, nest.flops, threads, None, *_where(nest.place)), seconds)
         for nest, seconds in zip(nests.nests, times, strict=True)
     ]
+    return costs, between
 
 
 def _timed_pipeline(pipeline: str | Pipeline, target: Target, nests: Any) -> Pipeline:

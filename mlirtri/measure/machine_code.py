@@ -1,4 +1,4 @@
-"""What an assembly listing says of its hottest loop: vector width, fused multiply-adds, calls."""
+"""What an assembly listing says of its hottest loop: vector width, fused multiply-adds, gathers, calls."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from dataclasses import dataclass
 _SCALAR = re.compile(r"^v?(?:add|sub|mul|div|max|min|sqrt|fn?m(?:add|sub)\d*)s[sd]$")
 _PACKED = re.compile(r"^v?(?:add|sub|mul|div|max|min|sqrt|fn?m(?:add|sub)\d*)p[sd]$")
 _FUSED = re.compile(r"^vfn?m(?:add|sub)\d*[sp][sd]$")
+_DOUBLE = re.compile(r"^v?(?:add|sub|mul|div|max|min|sqrt|fn?m(?:add|sub)\d*)[sp]d$")
+_GATHER = re.compile(r"^v?p?gather[dq]\w*$")
+_PLACE = re.compile(r"^; (?P<place>\S+:\d+)$")
 _REGISTER = re.compile(r"\b%?([xyz])mm\d+")
 _WIDTHS = {"x": 128, "y": 256, "z": 512}
 _LABEL = re.compile(r"^(?P<name>[.\w$]+):")
@@ -29,6 +32,12 @@ class LoopCode:
     width: int
     """Bits of the widest register in a packed instruction; 0 without any."""
     calls: int
+    double: int = 0
+    """Floating-point instructions on 64 bits per element, scalar or packed."""
+    gathers: int = 0
+    """Loads of vectors whose elements lie apart."""
+    places: frozenset[str] = frozenset()
+    """``file:line`` of the source lines in it, where the listing has them."""
 
     @property
     def is_scalar(self) -> bool:
@@ -40,24 +49,32 @@ class LoopCode:
         kind = "scalar instructions" if self.is_scalar else f"vectors of {self.width} bits"
         return f"{kind}, {'with' if self.fused else 'without'} fused multiply-adds"
 
+    @property
+    def is_double(self) -> bool:
+        return 2 * self.double > self.scalar + self.packed
+
 
 def innermost_loops(assembly: str) -> list[LoopCode]:
     """Return the loops that hold no other loop, in the order of a listing by LLVM or by objdump."""
     lines = _instructions(assembly)
-    position = {label: number for number, (labels, _) in enumerate(lines) for label in labels}
+    position = {label: number for number, (labels, _, _) in enumerate(lines) for label in labels}
     spans = []
-    for number, (_, text) in enumerate(lines):
+    for number, (_, text, _) in enumerate(lines):
         jump = _JUMP.match(text)
         start = position.get(jump["to"]) if jump else None
         if start is not None and start <= number:
             spans.append((start, number))
     inner = [span for span in spans if not any(_holds(span, other) for other in spans)]
-    return [_facts([text for _, text in lines[start : end + 1]]) for start, end in sorted(set(inner))]
+    return [_facts(lines[start : end + 1]) for start, end in sorted(set(inner))]
 
 
-def hottest_loop(assembly: str) -> LoopCode | None:
-    """Return the innermost loop with most arithmetic on floats; None without a loop that has any."""
+def hottest_loop(assembly: str, place: str = "") -> LoopCode | None:
+    """Return the innermost loop with most arithmetic on floats; None without a loop that has any.
+
+    Of loops from the source line `place`, where the listing has some.
+    """
     loops = [loop for loop in innermost_loops(assembly) if loop.scalar + loop.packed]
+    loops = [loop for loop in loops if place in loop.places] or loops
     return max(loops, key=lambda loop: loop.scalar + loop.packed, default=None)
 
 
@@ -72,23 +89,27 @@ def _holds(span: tuple[int, int], other: tuple[int, int]) -> bool:
     return other != span and span[0] <= other[0] and other[1] <= span[1]
 
 
-def _instructions(assembly: str) -> list[tuple[list[str], str]]:
-    """Return labels and text of each instruction."""
-    instructions: list[tuple[list[str], str]] = []
+def _instructions(assembly: str) -> list[tuple[list[str], str, str]]:
+    """Return labels, text and source line of each instruction."""
+    instructions: list[tuple[list[str], str, str]] = []
     labels: list[str] = []
+    place = ""
     for line in assembly.splitlines():
         if match := _DISASSEMBLED.match(line):
-            instructions.append(([match["address"], *labels], match["text"].strip()))
+            instructions.append(([match["address"], *labels], match["text"].strip(), place))
             labels = []
+        elif match := _PLACE.match(line):
+            place = match["place"]
         elif match := _LABEL.match(line):
             labels.append(match["name"])
         elif line.startswith(("\t", " ")) and not line.strip().startswith((".", "#", ";")):
-            instructions.append((labels, line.strip()))
+            instructions.append((labels, line.strip(), place))
             labels = []
     return instructions
 
 
-def _facts(texts: Sequence[str]) -> LoopCode:
+def _facts(lines: Sequence[tuple[list[str], str, str]]) -> LoopCode:
+    texts = [text for _, text, _ in lines]
     mnemonics = [text.split(None, 1)[0] for text in texts if text]
     packed = [text for text, word in zip(texts, mnemonics, strict=False) if _PACKED.match(word)]
     widths = [_WIDTHS[letter] for text in packed for letter in _REGISTER.findall(text)]
@@ -98,4 +119,7 @@ def _facts(texts: Sequence[str]) -> LoopCode:
         fused=sum(bool(_FUSED.match(word)) for word in mnemonics),
         width=max(widths, default=0),
         calls=sum(bool(_CALL.match(word)) for word in mnemonics),
+        double=sum(bool(_DOUBLE.match(word)) for word in mnemonics),
+        gathers=sum(bool(_GATHER.match(word)) for word in mnemonics),
+        places=frozenset(place for _, _, place in lines),
     )

@@ -64,6 +64,8 @@ class Row:
     """Seconds of a call, by round."""
     launches: tuple[LaunchCost, ...] = ()
     """Kernel by kernel, where asked for."""
+    between_seconds: float | None = None
+    """What a call takes outside of its kernels: median over the calls in which each launch was timed by itself."""
 
     @property
     def compile_total(self) -> float | None:

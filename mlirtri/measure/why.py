@@ -1,19 +1,26 @@
-"""Say why the slowest row is slower than the fastest: what differs in their launches, memory, rules and machine code.
+"""Say why the slowest row is slower than the fastest, what explains most of the time first.
 
-Each sentence ends with the option or the rewrite that changes it.
+The time between the two rows is what is spent between kernels, the copies that only the slow one has, and its other
+kernels. Of these, ``log(work ratio) / log(time ratio)`` is work (bytes, operations), and the rest is machine code: a
+ratio of times is the product of both. Each sentence ends with the option or the rewrite that changes it.
 """
 
 from __future__ import annotations
 
+import math
 import re
+import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.errors import KernelError
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.lowering.core.stage import Edge
+from mlirtri.lowering.core.target import host_threads
 from mlirtri.lowering.pipelines import WITHOUT_TVM
+from mlirtri.measure.limits import limits
 from mlirtri.measure.machine_code import LoopCode, function_text, hottest_loop
 from mlirtri.measure.rows import LaunchCost
 from mlirtri.measure.tables import shown_seconds
@@ -31,43 +38,160 @@ _SEVERAL = 3
 """Sentences of one kind are not repeated more often."""
 
 
+@dataclass(frozen=True)
+class Reason:
+    """A sentence, and the seconds per call that it explains; None where launches have no times."""
+
+    text: str
+    seconds: float | None = None
+    details: tuple[str, ...] = ()
+
+    def lines(self, gap: float) -> list[str]:
+        share = "" if self.seconds is None else f"{shown_seconds(self.seconds)} of {shown_seconds(gap)}: "
+        return [f"- {share}{self.text}", *(f"  - {detail}" for detail in self.details)]
+
+
 def why_slower(contenders: Sequence[Any]) -> list[str]:
     """Return sentences on the slowest kernel against the fastest; none where fewer than two ran."""
-    ran = [row for row in contenders if row.runs and row.kernel is not None and row.row.run_min]
+    ran = [row for row in contenders if row.runs and row.kernel is not None and row.row.rounds]
     if len(ran) < 2:
         return ["--why needs two rows that ran"]
-    # Other programs disturb the shortest round least.
-    ran.sort(key=lambda each: each.row.run_min)
+    ran.sort(key=lambda each: each.row.run_seconds)
     fast, slow = ran[0], ran[-1]
-    factor = slow.row.run_min / fast.row.run_min
+    factor = paired_ratio(slow.row.rounds, fast.row.rounds)
     if factor < _SAME:
         return [f"all take the same time, within {100 * (_SAME - 1):.0f} %: there is nothing to explain"]
-    title = f"why {slow.row.name} is {factor:.1f}× slower than {fast.row.name}:"
-    reasons = [*_launches(slow, fast), *_memory(slow, fast), *_rules(slow, fast), *_code(slow, fast)]
-    return [title, *(f"- {reason}" for reason in reasons or [_UNKNOWN])]
+    rounds = len(fast.row.rounds)
+    title = f"why {slow.row.name} is {factor:.1f}× slower than {fast.row.name} (median of {rounds} paired rounds):"
+    gap = (factor - 1) * fast.row.run_seconds
+    found = list(_reasons(slow, fast, gap))
+    # Sorting is stable: a cause stands before its effect of the same size.
+    found.sort(key=lambda reason: -math.inf if reason.seconds is None else -reason.seconds)
+    told = [reason for reason in found if reason.seconds is None or reason.seconds > _LEAST * gap]
+    return [title, *(line for reason in told or [Reason(_UNKNOWN)] for line in reason.lines(gap))]
 
 
-_UNKNOWN = (
-    "its launches, bytes, rules and the machine code of its longest kernel are no worse; --profile has each kernel"
-)
+def paired_ratio(slow: Sequence[float], fast: Sequence[float]) -> float:
+    """Return the median over rounds of the ratio of two rows: what disturbs a round disturbs both."""
+    return statistics.median(more / less for more, less in zip(slow, fast, strict=True))
+
+
+_UNKNOWN = "its launches, bytes, rules and machine code are no worse; --profile has each kernel"
 _SAME = 1.05
+_LEAST = 0.05
+"""A reason that explains a smaller part of the time is not said."""
 
 
-def _launches(slow: Any, fast: Any) -> Iterator[str]:
-    if (slow.row.kernels or 0) <= (fast.row.kernels or 0):
+def _reasons(slow: Any, fast: Any, gap: float) -> Iterator[Reason]:
+    if not _is_timed(slow) or not _is_timed(fast):
+        yield from _work(slow, fast, None)
+        yield from (Reason(text) for text in (*_rules(slow, fast), *_code(slow, fast, None)))
         return
-    yield f"it runs {slow.row.kernels} kernels, not {fast.row.kernels}"
+    between = _between(slow) - _between(fast)
+    if between > 0:
+        yield Reason(_outside(slow, fast), min(between, gap))
+    copies = _own_copies(slow, fast)
+    yield from _copies(copies)
+    rest = [launch for launch in slow.row.launches if launch not in copies]
+    work, code = _parts(rest, fast.row.launches)
+    whole = min(gap, work + code) / (work + code) if work + code else 0.0
+    unseen = gap - max(0.0, between) - _seconds(copies) - work - code
+    if unseen > _UNSEEN * gap:
+        yield Reason(_UNSEEN_TEXT, unseen)
+    yield from _work(slow, fast, work * whole)
+    for text in (*_rules(slow, fast), *_code(slow, fast, _slowest(rest, fast.row.launches))):
+        yield Reason(text, code * whole)
+
+
+_UNSEEN = 0.3
+_UNSEEN_TEXT = (
+    "is not seen where kernels are timed one by one: threads wait for each other, or other programs run. "
+    "To change it: measure again on a quiet machine, and with MLIRTRI_NUM_THREADS=1"
+)
+
+
+def _outside(slow: Any, fast: Any) -> str:
+    remedy = "To change it: larger arrays, or several calls in one kernel"
+    if (slow.row.kernels or 0) > (fast.row.kernels or 0):
+        return f"passes between its {slow.row.kernels} kernels ({fast.row.name} has {fast.row.kernels}). {remedy}"
+    return f"passes in the call itself, before and after its kernels. {remedy}"
+
+
+def _is_timed(contender: Any) -> bool:
+    return bool(contender.row.launches) and all(launch.seconds is not None for launch in contender.row.launches)
+
+
+def _between(contender: Any) -> float:
+    """Return the seconds of a call that none of its kernels takes.
+
+    Clocks lengthen the calls in which launches are timed, and other programs disturb one measurement or the other.
+    """
+    row = contender.row
+    return max(0.0, min(row.run_seconds - _seconds(row.launches), row.between_seconds or 0.0))
+
+
+def _seconds(launches: Sequence[LaunchCost]) -> float:
+    return sum(launch.seconds or 0.0 for launch in launches)
+
+
+def _least(launches: Sequence[LaunchCost]) -> float:
+    return sum(limits().least_seconds(launch.flops, launch.bytes) for launch in launches)
+
+
+def _parts(slow: Sequence[LaunchCost], fast: Sequence[LaunchCost]) -> tuple[float, float]:
+    """Return the seconds that these launches take longer: for more work, and for machine code that does it slower."""
+    longer = _seconds(slow) - _seconds(fast)
+    if longer <= 0 or not _seconds(fast):
+        return 0.0, max(0.0, longer)
+    if not (_least(slow) and _least(fast)):
+        return 0.0, longer
+    ratio = _seconds(slow) / _seconds(fast)
+    share = math.log(_least(slow) / _least(fast)) / math.log(ratio)
+    work = longer * min(1.0, max(0.0, share))
+    return work, longer - work
+
+
+def _slowest(slow: Sequence[LaunchCost], fast: Sequence[LaunchCost]) -> LaunchCost | None:
+    """Return the launch that takes most longer than its work would at the pace of the other row."""
+    pace = _seconds(fast) / _least(fast) if _least(fast) else 0.0
+    return max(slow, key=lambda launch: (launch.seconds or 0.0) - pace * _least([launch]), default=None)
+
+
+def _work(slow: Any, fast: Any, seconds: float | None) -> Iterator[Reason]:
+    """Yield one reason on more kernels, bytes and operations, if there are, with the pairs that are apart."""
+    facts = []
+    if (slow.row.kernels or 0) > (fast.row.kernels or 0):
+        facts.append(f"runs {slow.row.kernels} kernels, not {fast.row.kernels}")
+    if slow.row.bytes and fast.row.bytes and slow.row.bytes > fast.row.bytes:
+        facts.append(f"moves {slow.row.bytes:,} bytes, not {fast.row.bytes:,}")
+    flops = [sum(launch.flops or 0 for launch in each.row.launches) for each in (slow, fast)]
+    if flops[0] > _MORE * flops[1]:
+        facts.append(f"computes {flops[0]:,} operations, not {flops[1]:,}")
+    if facts:
+        apart = _pairs(slow) if (slow.row.kernels or 0) > (fast.row.kernels or 0) else []
+        yield Reason(f"it {' and '.join(facts)}", seconds, tuple(apart))
+
+
+_MORE = 1.1
+
+
+def _pairs(slow: Any) -> list[str]:
     apart = Counter(_apart(edge, slow.kernel) for edge in _edges(slow.kernel) if not edge.is_fused)
-    for sentence, times in list(apart.items())[:_SEVERAL]:
-        yield sentence if times == 1 else f"{sentence} ({times} such pairs)"
+    shown = [
+        sentence if times == 1 else f"{sentence} ({times} such pairs)"
+        for sentence, times in list(apart.items())[:_SEVERAL]
+    ]
     if more := sum(list(apart.values())[_SEVERAL:]):
-        yield f"{more} more pairs are apart: `mlirtri emit --explain-fusion` lists them"
+        shown.append(f"{more} more pairs are apart: `mlirtri emit --explain-fusion` lists them")
+    return shown
 
 
 def _apart(edge: Edge, kernel: Kernel) -> str:
     remedy = _REMEDIES.get(edge.kind, _other_pipeline(kernel))
     where = edge.line.rpartition("/")[2]
-    return f"{edge.producer} and {edge.consumer} ({where}) are two kernels: {edge.reason}. To change it: {remedy}"
+    fact = f"{edge.producer} and {edge.consumer} ({where}) are two kernels: {edge.reason}"
+    # Some reasons name the setting themselves.
+    return fact if "overrides it" in edge.reason else f"{fact}. To change it: {remedy}"
 
 
 def _edges(kernel: Kernel) -> Sequence[Edge]:
@@ -86,18 +210,21 @@ def _other_pipeline(kernel: Kernel) -> str:
     return "write both in one expression"
 
 
-def _memory(slow: Any, fast: Any) -> Iterator[str]:
-    before, after = fast.row.bytes, slow.row.bytes
-    if before and after and after > before:
-        yield (
-            f"it moves {after:,} bytes, not {before:,}: what lies between two kernels is written and read again. "
-            "To change it: fewer kernels, as above"
-        )
-    copies = [launch for launch in slow.row.launches if _LAYOUT.search(launch.name)]
+def _own_copies(slow: Any, fast: Any) -> list[LaunchCost]:
+    """Return the launches of the slow row that only copy, where the fast one has none for the line."""
     known = {launch.line for launch in fast.row.launches if _LAYOUT.search(launch.name)}
-    for launch in [launch for launch in copies if launch.line not in known][:_SEVERAL]:
-        what, remedy = _PLAIN_COPY if launch.name.startswith("copy") else _LAYOUT_COPY
-        yield f"{launch.name} ({launch.line}) {what} ({shown_seconds(launch.seconds)}). To change it: {remedy}"
+    return [launch for launch in slow.row.launches if _LAYOUT.search(launch.name) and launch.line not in known]
+
+
+def _copies(copies: Sequence[LaunchCost]) -> Iterator[Reason]:
+    """Yield a reason for all copies of one kind from one line."""
+    groups: dict[tuple[str, str], list[LaunchCost]] = {}
+    for launch in copies:
+        groups.setdefault((launch.name, launch.line), []).append(launch)
+    for (name, line), launches in groups.items():
+        what, remedy = _PLAIN_COPY if name.startswith("copy") else _LAYOUT_COPY
+        often = f" {len(launches)} times" if len(launches) > 1 else ""
+        yield Reason(f"{name} ({line}) {what}{often}. To change it: {remedy}", _seconds(launches))
 
 
 _PLAIN_COPY = (
@@ -122,28 +249,52 @@ def _schedule(kernel: Kernel) -> str | None:
     return None if kernel.pipeline.name in WITHOUT_TVM else kernel.compilation.context.schedule
 
 
-def _code(slow: Any, fast: Any) -> Iterator[str]:
-    pair = [(contender, _longest(contender.row.launches)) for contender in (slow, fast)]
-    loops = [_loop(each.kernel, launch) for each, launch in pair]
-    mine, other = loops
+def _code(slow: Any, fast: Any, launch: LaunchCost | None) -> Iterator[str]:
+    """Yield one sentence on the machine code of the launch that loses most, or of the longest."""
+    launch = launch or _longest(slow.row.launches)
+    other_launch = _counterpart(launch, fast.row.launches)
+    mine, other = _loop(slow, launch), _loop(fast, other_launch)
+    name = f"{launch.name}" + (f" ({launch.line})" if launch.line else "") if launch else "its hot loop"
+    facts = [*_threads(launch, other_launch), *_differences(mine, other, fast.row.name)]
+    if facts:
+        yield f"{name} {', '.join(facts)}. To change it: {_remedy(slow, fast, facts)}"
+    elif launch and launch.roofline is not None and other_launch and other_launch.roofline is not None:
+        yield (
+            f"{name} reaches {100 * launch.roofline:.0f} % of the roofline, and {fast.row.name}'s {other_launch.name} "
+            f"{100 * other_launch.roofline:.0f} %, by loops in another order or of other tiles. "
+            f"To change it: {_vectorise(slow.kernel, fast.kernel)}"
+        )
+
+
+def _threads(launch: LaunchCost | None, other: LaunchCost | None) -> Iterator[str]:
+    if launch and other and launch.threads == 1 and other.threads != 1 and host_threads() > 1:
+        yield f"runs in one thread, not in {other.threads or host_threads()}"
+
+
+def _differences(mine: LoopCode | None, other: LoopCode | None, fast: str) -> Iterator[str]:
+    """Yield what the hot loop has worse than the other row's, the most costly first."""
     if mine is None or other is None:
         return
-    longest = pair[0][1]
-    is_own = longest is not None and slow.kernel.pipeline.name not in WITHOUT_TVM
-    name = f"the hot loop of {longest.name}" if longest and is_own else "its hot loop"
-    if mine.is_scalar and not other.is_scalar:
-        yield f"{name} has {mine}; {fast.row.name}'s has {other}. To change it: {_vectorise(slow.kernel)}"
-    elif mine.packed and other.packed and mine.width < other.width:
-        yield f"{name} has {mine}; {fast.row.name}'s has {other}. To change it: {_vectorise(slow.kernel)}"
-    elif other.fused and not mine.fused:
-        yield f"{name} has {mine}; {fast.row.name}'s has {other}. To change it: {_vectorise(slow.kernel)}"
     if mine.calls > other.calls:
-        yield f"{name} calls functions ({mine.calls} calls); {fast.row.name}'s has {other.calls}"
+        yield f"calls functions for each element ({mine.calls} in the loop, {other.calls} in {fast}'s)"
+    if mine.is_double and not other.is_double:
+        yield f"computes in 64 bits where {fast} computes in 32"
+    is_narrower = mine.packed and other.packed and mine.width < other.width
+    if (mine.is_scalar and not other.is_scalar) or is_narrower or (other.fused and not mine.fused):
+        yield f"has {mine} in its hot loop, and {fast} {other}"
+    if mine.gathers > other.gathers:
+        yield f"gathers elements that lie apart ({mine.gathers} such loads in the loop, {other.gathers} in {fast}'s)"
 
 
-def _vectorise(kernel: Kernel) -> str:
+def _remedy(slow: Any, fast: Any, facts: Sequence[str]) -> str:
+    if facts[0].startswith("gathers"):
+        return "let the last axis of the array be the one that the loop runs along"
+    return _vectorise(slow.kernel, fast.kernel)
+
+
+def _vectorise(kernel: Kernel, fast: Kernel) -> str:
     if kernel.pipeline.name in WITHOUT_TVM:
-        return 'pipeline="linalg", whose schedules vectorise'
+        return f'pipeline="{fast.pipeline.name}"'
     if kernel.compilation.context.schedule == "none":
         return 'schedule="default"'
     return 'schedule="meta" searches for another schedule; arrays as operations, not as loops over elements'
@@ -153,10 +304,20 @@ def _longest(launches: Sequence[LaunchCost]) -> LaunchCost | None:
     return max(launches, key=lambda launch: launch.seconds or 0.0, default=None)
 
 
-def _loop(kernel: Kernel, launch: LaunchCost | None) -> LoopCode | None:
+def _counterpart(launch: LaunchCost | None, others: Sequence[LaunchCost]) -> LaunchCost | None:
+    """Return the longest launch from the same line, else the longest."""
+    same = [other for other in others if launch is not None and launch.line and other.line == launch.line]
+    return _longest(same or others)
+
+
+def _loop(contender: Any, launch: LaunchCost | None) -> LoopCode | None:
+    """Return the hot loop of a launch; MLIR's nests are one function, in which the source line tells them apart."""
+    kernel = contender.kernel
     if "asm" not in kernel.ir:
         return None
     text = kernel.ir["asm"]
     if launch is not None and kernel.pipeline.name not in WITHOUT_TVM:
-        text = function_text(text, launch.name)
-    return hottest_loop(text)
+        return hottest_loop(function_text(text, launch.name))
+    line = launch.line if launch else ""
+    same = [other for other in contender.row.launches if other.line == line]
+    return hottest_loop(text, line) if _longest(same) in (launch, None) else None
