@@ -272,4 +272,6 @@ class _Liveness:
                 break
             head = before
         loop.live_body = head
+        # The loop itself sets its flag first.
+        head -= {loop.flag}
         return head | (loaded(loop.iter) if isinstance(loop, ast.For) else frozenset())

@@ -91,15 +91,33 @@ def _new(b: Language, result: Any, *operands: Any) -> Any:
 
 
 def _with_linear(b: Language, result: Any, name: str, left: Any, right: Any) -> Any:
-    if name not in _ON_SIZES or not isinstance(result, TriValue) or not result.weak:
+    if name not in _ON_SIZES or not isinstance(result, TriValue) or not result.type.dtype.is_integer:
         return result
-    if not result.type.dtype.is_integer:
+    if not (result.weak or _is_offset(b, result, name, left, right)):
         return result
-    x, y = (b.indices.size_of(operand) if is_integer(operand) else None for operand in (left, right))
+    x, y = (b.indices.size_of(operand) if is_integer(operand) or not result.weak else None for operand in (left, right))
     if x is None or y is None:
         return result
     size = _ON_SIZES[name](b, x, y)
     return result if size is None else replace(result, linear=size)
+
+
+def _is_offset(b: Language, result: TriValue, name: str, left: Any, right: Any) -> bool:
+    """Return whether the result is a number read from memory, plus or minus the index of a loop.
+
+    In a tile kernel constants are added, too: ``A[row : row + 32]``. A sum that leaves the dtype is no index.
+    """
+    if name not in ("add", "subtract") or result.type.rank or result.type.dtype.name not in ("int32", "int64"):
+        return False
+    operands = [operand for operand in (left, right) if isinstance(operand, TriValue)]
+    has_loop_index = any(operand.linear is not None and not operand.linear.is_constant for operand in operands)
+    return all(map(_is_whole, (left, right))) and (has_loop_index or b.in_tile_kernel)
+
+
+def _is_whole(operand: Any) -> bool:
+    if isinstance(operand, TriValue):
+        return not operand.type.rank and operand.type.dtype.is_integer
+    return isinstance(operand, int) and not isinstance(operand, bool)
 
 
 def _product(b: Language, x: Size, y: Size) -> Size | None:

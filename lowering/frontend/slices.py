@@ -15,7 +15,7 @@ from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelIndexError, KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.index_checks import checked_index
+from mlirtri.lowering.frontend.language.index_checks import checked_index, counts_from_the_end
 from mlirtri.lowering.frontend.language.scf import runs_always
 from mlirtri.lowering.frontend.language.shapes import reshape, strided
 from mlirtri.lowering.frontend.language.storage import ViewStep
@@ -115,7 +115,11 @@ def _offset(b: Language, part: Any, tensor: TriValue, axis: int) -> Size:
     _refuse_out_of_bounds(index, limit, axis, tensor)
     if index.is_constant and limit.is_constant:
         return index if index.constant >= 0 else index + limit
-    return checked_index(b, index, limit, f"an index is out of bounds for axis {axis} of size {limit}")
+    message = f"an index is out of bounds for axis {axis} of size {limit}"
+    if counts_from_the_end(b, index, tensor):
+        return checked_index(b, index, limit, message)
+    message += ": where a parallel loop writes the array at an offset of run time, no index counts from the end"
+    return checked_index(b, index, limit, message, wraps=False)
 
 
 def _refuse_out_of_bounds(index: Size, limit: Size, axis: int, tensor: TriValue) -> None:

@@ -20,6 +20,7 @@ from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing import element
 from mlirtri.lowering.frontend.language.builder import describe
 from mlirtri.lowering.frontend.language.storage import current
+from mlirtri.lowering.frontend.operators import condition
 from mlirtri.lowering.frontend.tile_language.copies import Region, combine, region_of, whole
 from mlirtri.lowering.frontend.tile_language.function_table import (
     ANYWHERE,
@@ -37,6 +38,7 @@ from mlirtri.lowering.frontend.tile_language.loop_nests import BLOCKS, GRID
 from mlirtri.lowering.frontend.updates import write
 
 BLOCK_RANGE = BlockRange()
+CHOICES = ("if_then_else", "Select")
 
 
 def enter(context: FunctionContext, grid: Grid, node: ast.With) -> None:
@@ -78,6 +80,8 @@ def tile_call(context: FunctionContext, name: str, node: ast.Call) -> Any:
         raise UnsupportedSyntaxError("** arguments are not supported", help="write every keyword")
     if name in ATOMIC:
         return _atomic(context, ATOMIC[name], node)
+    if name in CHOICES and len(node.args) == 3 and not node.keywords:
+        return _chosen(context, node)
     read = visit_operand if name in TAKES_REGIONS else visit
     keywords = {keyword.arg: read(context, keyword.value) for keyword in node.keywords if keyword.arg}
     if name in TAKES_REGIONS:
@@ -89,6 +93,18 @@ def tile_call(context: FunctionContext, name: str, node: ast.Call) -> Any:
     if name not in TAKES_REGIONS:
         _check_tiles(node, bound.arguments)
     return implementation(*bound.args, **bound.kwargs)
+
+
+def _chosen(context: FunctionContext, node: ast.Call) -> Any:
+    """Return one of two values; an index in the other one may be out of bounds."""
+    b, values = context.b, []
+    test = condition(context, node.args[0])
+    if not isinstance(test, TriValue):
+        return visit(context, node.args[1 if test else 2])
+    for node_of_value, holds in zip(node.args[1:], (test, b.tri.logical_not(test)), strict=True):
+        with b.guarded(holds):
+            values.append(current(b.tri, visit(context, node_of_value)))
+    return b.where(test, *values)
 
 
 def _outside(context: FunctionContext, node: ast.expr) -> UnsupportedSyntaxError:
@@ -160,7 +176,7 @@ def write_guarded(
 
     def inside() -> None:
         with unchecked(context.b):
-            update(index)
+            update(guard.index)
 
     span = context.span(node)
     emit_if(context, guard.holds, [inside, lambda: None], set(), (span, span))

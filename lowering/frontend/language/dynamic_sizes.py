@@ -150,9 +150,9 @@ class IndexArithmetic:
             return self.fixed.computed("wrapped", (position, size), emit, (None, None))
         return Size.of(self.symbol(emit(), "i"))
 
-    def inside(self, position: Size, size: Size) -> Size:
-        """Return the same for an index that is known to be inside of its axis."""
-        wrapped = self.wrapped(position, size)
+    def inside(self, position: Size, size: Size, wraps: bool = True) -> Size:
+        """Return the same for an index that is known to be inside of its axis; below 0 only if it `wraps`."""
+        wrapped = self.wrapped(position, size) if wraps else position
         return self._bounded(wrapped, size) if wrapped.least() is None else wrapped
 
     def zero_where(self, wrong: TriValue, position: Size, size: Size) -> Size:
@@ -163,9 +163,9 @@ class IndexArithmetic:
     def _bounded(self, position: Size, size: Size) -> Size:
         return Size.of(self.symbol(self.b.index(position), "i", Size.of(0), size - 1))
 
-    def element(self, position: Size, size: Size) -> Size:
-        """Return the index of one element of an axis, clamped to the axis."""
-        position = self.wrapped(position, size)
+    def element(self, position: Size, size: Size, wraps: bool = True) -> Size:
+        """Return the index of one element of an axis, clamped to the axis; one below 0 counts from the end first."""
+        position = self.wrapped(position, size) if wraps else position
         below = self._marked(position, self.minimum(position, size - 1))
         return self._marked(below, self.maximum(below, Size.of(0)))
 

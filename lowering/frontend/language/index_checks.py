@@ -14,7 +14,7 @@ element 0 where its index is outside. The error is raised after the call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -31,6 +31,7 @@ from mlirtri.lowering.frontend.language.value_ranges import range_of, tightened
 
 if TYPE_CHECKING:
     from mlirtri.lowering.frontend.language.builder import Language
+    from mlirtri.lowering.frontend.language.storage import Storage
 
 _STRIDED = frozenset({"extract_slice", "slice", "transpose", "flip", "broadcast_to"})
 """Operations whose results may not be contiguous."""
@@ -71,6 +72,8 @@ class CountedLoop:
     first: Size
     last: Size
     count: Size
+    shared: Collection[Storage] = ()
+    """The memory that iterations write, if they have no order."""
     violations: dict[Violation, None] = field(default_factory=dict)
     """What to check before the loop."""
 
@@ -114,12 +117,18 @@ def is_inside(symbol: Symbol, operation: ir.Operation) -> bool:
 
 @contextmanager
 def counted(
-    b: Language, index: TriValue, operation: ir.Operation, first: Size, step: int, count: Size
+    b: Language,
+    index: TriValue,
+    operation: ir.Operation,
+    first: Size,
+    step: int,
+    count: Size,
+    shared: Collection[Storage] = (),
 ) -> Iterator[None]:
     """Emit the body of a counted loop inside: its checks that can move before the loop are emitted by `finish`."""
     assert index.linear is not None
     [(symbol, _)] = index.linear.terms
-    b.counted_loops.append(CountedLoop(operation, symbol, first, first + (count - 1) * step, count))
+    b.counted_loops.append(CountedLoop(operation, symbol, first, first + (count - 1) * step, count, shared))
     try:
         yield
     except BaseException:
@@ -162,28 +171,52 @@ def _holds(b: Language, forms: tuple[Size, ...]) -> TriValue:
     return reduce(b.tri.logical_and, [b.tri.greater(b.tri.index(form), zero) for form in forms])
 
 
-def checked_index(b: Language, index: Size, limit: Size, message: str) -> Size:
-    """Return an index from the start of its axis; a check raises after the call if it is outside."""
+def moves_with_loops(b: Language, index: Size) -> bool:
+    """Return whether a linear form has the index of a counted loop around."""
+    symbols = {symbol for symbol, _ in index.terms}
+    return any(loop.index in symbols for loop in b.counted_loops)
+
+
+def counts_from_the_end(b: Language, index: Size, array: TriValue) -> bool:
+    """Return whether an index below 0 counts from the end.
+
+    It does not where iterations without order write the array, at an index that is an unknown offset from theirs: one
+    that is below 0 might be another iteration's.
+    """
+    if array.origin is None or index.least() is not None:
+        return True
+    symbols = {symbol for symbol, _ in index.terms}
+    return not any(loop.index in symbols and array.origin.storage in loop.shared for loop in b.counted_loops)
+
+
+def checked_index(b: Language, index: Size, limit: Size, message: str, wraps: bool = True) -> Size:
+    """Return an index from the start of its axis; a check raises after the call if it is outside.
+
+    One below 0 counts from the end where it `wraps`, and is outside where it does not.
+    """
     if b.is_inside:
-        return b.indices.inside(index, limit) if index.least() is None else index
+        return b.indices.inside(index, limit, wraps=False) if index.least() is None else index
     if not b.checks_indices:
-        return b.indices.element(index, limit)
+        return b.indices.element(index, limit, wraps)
     index = tightened(index)
-    forms = [form for form in (index - limit + 1, -limit - index) if (most := form.most()) is None or most > 0]
+    lowest = -limit if wraps else Size.of(0)
+    forms = [form for form in (index - limit + 1, lowest - index) if (most := form.most()) is None or most > 0]
     violations = [Violation((form,), message, b.tri.location, str(b.tri.location)) for form in forms]
     # Whoever moves one of two checks makes the other at the access, which is then safe anyway.
     if not forms or all([_moves_out(b, violation) for violation in violations]):
-        return b.indices.inside(index, limit)
-    wrong = _outside(b, b.tri.index(index), limit, index - limit + 1 in forms, -limit - index in forms)
+        return b.indices.inside(index, limit, wraps)
+    above, below = index - limit + 1 in forms, lowest - index in forms
+    wrong = _outside(b, b.tri.index(index), limit if above else None, lowest if below else None)
     b.check(wrong, KernelIndexError, message)
-    position = b.indices.wrapped(index, limit)
+    position = b.indices.wrapped(index, limit) if wraps else index
     return b.indices.zero_where(wrong, position, limit)
 
 
-def _outside(b: Language, index: TriValue, limit: Size, above: bool, below: bool) -> TriValue:
-    """Compare an index with its limits: a form that LLVM makes one comparison of."""
-    sides = [b.tri.greater_equal(index, b.tri.index(limit))] if above else []
-    return reduce(b.tri.logical_or, [*sides, *([b.tri.less(index, b.tri.index(-limit))] if below else [])])
+def _outside(b: Language, index: TriValue, limit: Size | None, lowest: Size | None) -> TriValue:
+    """Compare an index with those of its limits that are given: a form that LLVM makes one comparison of."""
+    sides = [] if limit is None else [b.tri.greater_equal(index, b.tri.index(limit))]
+    sides += [] if lowest is None else [b.tri.less(index, b.tri.index(lowest))]
+    return reduce(b.tri.logical_or, sides)
 
 
 def check_indices(b: Language, indices: TriValue, size: int | Size, wraps: bool = True) -> None:

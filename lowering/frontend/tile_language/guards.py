@@ -14,13 +14,17 @@ from typing import Any
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import TriValue
 from mlirtri.lowering.frontend.language.builder import Language
+from mlirtri.lowering.frontend.language.index_checks import checked_index, moves_with_loops
 from mlirtri.lowering.frontend.language.value_ranges import tightened
+from mlirtri.lowering.frontend.tile_language.copies import is_index
 
 
 @dataclass(frozen=True)
 class Guard:
     """An index of which it is not known whether it is inside of its array."""
 
+    index: tuple[Any, ...]
+    """The index, of which the axes without condition are checked."""
     clamped: tuple[Any, ...]
     """The nearest index that is inside."""
     holds: TriValue
@@ -40,32 +44,35 @@ def unchecked(b: Language) -> Iterator[None]:
 def guarded(b: Language, array: TriValue, index: tuple[Any, ...]) -> Guard | None:
     """Return the guard of an index of an element; None where it is always inside.
 
-    Elements are guarded whose indices are computed from constants and the indices of loops and blocks. Constants, and
-    what is read from arrays, is checked as in other kernels.
+    Elements are guarded whose indices move with loops and blocks. Constants, and what is read from arrays, are checked
+    as in other kernels.
     """
-    if not b.in_tile_kernel or len(index) != array.type.rank or not all(map(_is_number, index)):
+    if not b.in_tile_kernel or len(index) != array.type.rank or not all(map(is_index, index)):
         return None
-    parts, conditions = list(index), []
+    parts, clamped, conditions = list(index), list(index), []
     for axis, part in enumerate(index):
         if not isinstance(part, TriValue):
             continue
         position, size = tightened(b.indices.size_of(part)), Size.of(array.type.shape[axis])
-        if position.is_constant:
+        if position.is_constant or not (part.weak or moves_with_loops(b, position)):
             continue
         inside = _conditions(b, position, size)
         if inside:
             conditions += inside
-            clamped = b.indices.maximum(b.indices.minimum(position, size - 1), Size.of(0))
-            parts[axis] = b.number_of(clamped.simplified())
+            nearest = b.indices.maximum(b.indices.minimum(position, size - 1), Size.of(0))
+            clamped[axis] = b.number_of(nearest.simplified())
     if not conditions:
         return None
-    return Guard(tuple(parts), reduce(b.tri.logical_and, conditions))
+    for axis, part in enumerate(index):
+        if isinstance(part, TriValue) and clamped[axis] is part and not part.weak:
+            parts[axis] = clamped[axis] = _checked(b, part, array, axis)
+    return Guard(tuple(parts), tuple(clamped), reduce(b.tri.logical_and, conditions))
 
 
-def _is_number(part: Any) -> bool:
-    if isinstance(part, TriValue):
-        return part.weak and not part.type.rank and part.type.dtype.is_integer
-    return isinstance(part, int) and not isinstance(part, bool)
+def _checked(b: Language, part: TriValue, array: TriValue, axis: int) -> Any:
+    position, size = b.indices.size_of(part), Size.of(array.type.shape[axis])
+    message = f"an index is out of bounds for axis {axis} of size {size}"
+    return b.number_of(checked_index(b, position, size, message).simplified())
 
 
 def _conditions(b: Language, position: Size, size: Size) -> list[TriValue]:

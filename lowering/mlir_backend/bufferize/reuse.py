@@ -121,7 +121,9 @@ def _free_buffer(generic: ir.Operation) -> ir.Value | None:
     loop, block = generic.parent.operation, generic.block
     if loop.name != "scf.for":
         return None
-    positions = [use.operand_number for use in generic.results[0].uses if use.owner.name == "scf.yield"]
+    terminator = list(block.operations)[-1].operation
+    # A branch inside may yield the result, too, as a value of its own.
+    positions = [use.operand_number for use in generic.results[0].uses if use.owner.operation == terminator]
     if len(positions) != 1:
         return None
     carried = block.arguments[1 + positions[0]]
