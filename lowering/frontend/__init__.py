@@ -9,7 +9,6 @@ Read in this order:
 - `python_to_ast.py`: a function to its syntax tree. `ast_to_tri.py`: the module around what the handlers emit.
 - `argument_sizes.py`: the run-time sizes of arguments, by name.
 - `context.py`: the state of one function, the table of handlers by AST node class, the dispatch.
-- `refused_syntax.py`: the syntax and builtins that kernels do not have, with what to write instead.
 - `scope.py`: the value of a name; what a kernel captures.
 - `early_exits.py`: `return`, `break` and `continue` as structured control flow; liveness.
 - `statements.py`, `expressions.py`, `operators.py`: the handlers of statements, expressions and operators.
@@ -22,6 +21,6 @@ Read in this order:
 - `tile_kernels.py`: tile kernels, and calls of the functions of `mlirtri.tile`, which are in `tile_language/`.
 - `device_placement.py`: copies of values between devices.
 
-`language/` defines ``x + y`` and ``sum(x)``; `graph/` lowers recorded calls of several kernels to one function.
+`syntax/` writes statements with simpler ones, and has what kernels do not take. `language/` defines ``x + y`` and ``sum(x)``; `graph/` lowers recorded calls of several kernels to one function.
 `mlirtri`'s packages import `python_to_ast` and the tables of `operators`.
 """

@@ -21,6 +21,7 @@ from mlirtri.lowering.frontend.language.builder import describe
 from mlirtri.lowering.frontend.language.scf import Arms, condition_of
 from mlirtri.lowering.frontend.language.storage import Storage, current, either, has_memory, with_memory
 from mlirtri.lowering.frontend.operators import ONLY_TRUTH, condition, predicate_at
+from mlirtri.lowering.frontend.syntax.plain_statements import SequenceOf
 from mlirtri.lowering.frontend.scope import FailedAssignment, Unavailable
 
 Evaluate = Callable[[FunctionContext, ast.expr], Any]
@@ -85,6 +86,11 @@ def select(
     value = context.scope.read(CHOSEN, context.b)
     context.scope.locals.pop(CHOSEN)
     return value
+
+
+@handles(SequenceOf)
+def visit_sequence_of(context: FunctionContext, node: SequenceOf) -> bool:
+    return node.is_met_by(visit(context, node.subject))
 
 
 @handles(ast.BoolOp)

@@ -15,6 +15,8 @@ from dataclasses import replace
 from functools import partial, reduce
 from typing import Any, NoReturn
 
+import numpy as np
+
 from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings import registry as spellings
@@ -23,7 +25,6 @@ from mlirtri.errors import (
     KernelError,
     KernelTypeError,
     NestedTooDeeplyError,
-    StaticAssertionError,
     UnknownNameError,
     UnsupportedSyntaxError,
     offer,
@@ -36,13 +37,20 @@ from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing import rows
 from mlirtri.lowering.frontend.inlining import LocalFunction, inline, inline_local, inline_macro
 from mlirtri.lowering.frontend.language import library_functions
-from mlirtri.lowering.frontend.language.builder import Language, describe
+from mlirtri.lowering.frontend.language.builder import Language, describe, kind_of
 from mlirtri.lowering.frontend.language.debugging import emit_breakpoint
 from mlirtri.lowering.frontend.language.merging import flat
-from mlirtri.lowering.frontend.language.pointers import match_buffer
-from mlirtri.lowering.frontend.language.storage import as_new_array, current, either, with_rank_0_memory
-from mlirtri.lowering.frontend.library_calls import Method, spelled
+from mlirtri.lowering.frontend.language.storage import (
+    as_new_array,
+    current,
+    either,
+    has_memory,
+    is_array,
+    with_rank_0_memory,
+)
+from mlirtri.lowering.frontend.library_calls import KERNEL_FUNCTIONS, Method, spelled
 from mlirtri.lowering.frontend.operators import fold, is_integer, is_weak, predicate_of
+from mlirtri.lowering.frontend.syntax.refused_syntax import INSTEAD_OF_BUILTINS
 from mlirtri.lowering.frontend.scope import BUILTINS
 from mlirtri.lowering.frontend.tile_kernels import tile_call
 from mlirtri.lowering.frontend.tile_language.function_table import name_of_tile_function
@@ -106,6 +114,8 @@ def _call_object(
         return b.tensor(arguments[0], dtype)
     if callee in library_functions.COMPILE_TIME:
         return callee(*arguments, **keywords)
+    if (made := _named_tuple(callee, arguments, keywords)) is not None:
+        return made
     name = getattr(callee, "__mlirtri_name__", None) or _qualified_name(callee)
     if name in KERNEL_FUNCTIONS:
         return KERNEL_FUNCTIONS[name](b, arguments, keywords)
@@ -117,6 +127,18 @@ def _call_object(
     if inspect.isfunction(function) and not _is_library(function):
         return inline(context, function, arguments, keywords, node)
     _refuse_call(callee, node)
+
+
+def _named_tuple(callee: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+    """Return the named tuple that a call makes, by its class or by ``x._replace(…)``; None for any other call."""
+    is_class = isinstance(callee, type) and issubclass(callee, tuple) and hasattr(callee, "_fields")
+    if is_class and callee.__new__.__code__.co_varnames[1:][: len(callee._fields)] == callee._fields:
+        bound = bound_arguments(callee.__name__, inspect.signature(callee), arguments, keywords)
+        bound.apply_defaults()
+        return callee(*bound.args)
+    if isinstance(getattr(callee, "__self__", None), tuple) and callee.__name__ == "_replace":
+        return fold(partial(callee, *arguments, **keywords))
+    return None
 
 
 def _call_algorithm(
@@ -147,20 +169,19 @@ def _call_algorithm(
 def _call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> Any:
     if function is breakpoint:
         return _breakpoint(b, arguments, keywords)
-    if function is isinstance and len(arguments) == 2 and arguments[1] in (tuple, list, (tuple, list)):
-        return isinstance(arguments[0], arguments[1])
+    if function is isinstance and len(arguments) == 2 and not keywords:
+        return _isinstance(b, *arguments)
     tensors = [value for value in flat(arguments) if isinstance(value, TriValue)]
     if not tensors:
-        if function is isinstance:
-            raise KernelTypeError(
-                "isinstance() is not supported on these arguments in a kernel", help="compare values, or x.dtype"
-            )
         return fold(lambda: function(*arguments, **keywords))
     if function in RUN_TIME_BUILTINS:
         implementation = RUN_TIME_BUILTINS[function]
         bound = bound_arguments(function.__name__, inspect.signature(partial(implementation, b)), arguments, keywords)
         return with_rank_0_memory(b.semantics, "", arguments, implementation(b, *bound.args, **bound.kwargs))
-    raise KernelTypeError(f"{function.__name__}() of {describe(tensors[0])} is not known at compile time")
+    raise KernelTypeError(
+        f"{function.__name__}() of {describe(tensors[0])} is not known at compile time",
+        help=INSTEAD_OF_BUILTINS.get(function.__name__),
+    )
 
 
 def _refuse_call(callee: Any, node: ast.Call) -> NoReturn:
@@ -299,10 +320,39 @@ def _sum(b: Language, values: Any, start: Any = 0) -> Any:
     return reduce(b.add, values, start)
 
 
-def _isinstance(b: Language, value: Any, kinds: Any) -> Any:
-    raise KernelTypeError(
-        f"isinstance() of {describe(value)} is not supported in a kernel", help="compare x.dtype or x.ndim"
-    )
+def _truth(name: str) -> Callable[..., Any]:
+    """Return `any` or `all` of the elements of an array of rank 1, or of values, each of which is evaluated."""
+
+    def truth(b: Language, values: Any) -> Any:
+        if isinstance(values, TriValue):
+            if values.type.rank != 1:
+                raise KernelTypeError(f"{name}() of {describe(values)}", help=f"write x.{name}()")
+            return replace(getattr(b, name)(values), weak=True)
+        predicates = [predicate_of(b, value) for value in values]
+        combine = b.logical_or if name == "any" else b.logical_and
+        return replace(reduce(combine, predicates), weak=True)
+
+    return truth
+
+
+def _isinstance(b: Language, value: Any, kinds: Any) -> bool:
+    """Return whether the value that Python would have is of a class, or of one of several."""
+    classes = flat(kinds)
+    if not all(isinstance(kind, type) for kind in classes):
+        raise KernelTypeError(f"isinstance() takes classes, got {describe(kinds)}", help="compare x.dtype or x.ndim")
+    if not isinstance(value, TriValue):
+        return isinstance(value, tuple(classes))
+    if has_memory(value) and value.origin.storage.may_be_number:
+        raise KernelTypeError(
+            f"whether {describe(value)} is an array or a number depends on what ran before", help="compare x.dtype"
+        )
+    if value.weak:
+        return issubclass(
+            {"bool": bool, "int": int, "float": float, "complex": complex}[kind_of(value)], tuple(classes)
+        )
+    if b.semantics == "torch":
+        return issubclass(sys.modules["torch"].Tensor, tuple(classes)) if "torch" in sys.modules else False
+    return issubclass(np.ndarray if is_array(value) else value.type.dtype.numpy.type, tuple(classes))
 
 
 def _parts(b: Language, x: Any) -> Any:
@@ -315,7 +365,7 @@ RUN_TIME_BUILTINS: dict[Any, Callable[..., Any]] = {
     builtins.pow: lambda b, x, y: b.power(x, y),
     builtins.divmod: lambda b, x, y: (b.floor_divide(x, y), b.remainder(x, y)),
     builtins.max: _extremum("max", "greater"), builtins.min: _extremum("min", "less"), builtins.sum: _sum,
-    builtins.isinstance: _isinstance, builtins.tuple: lambda b, x: tuple(_parts(b, x)),
+    builtins.any: _truth("any"), builtins.all: _truth("all"), builtins.tuple: lambda b, x: tuple(_parts(b, x)),
     builtins.list: lambda b, x: list(_parts(b, x)),
 }  # fmt: skip
 """Implementations by Python builtin."""
@@ -331,51 +381,3 @@ def _breakpoint(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> 
             help="set MLIRTRI_INTERPRET=1 while debugging",
         )
     emit_breakpoint(b.tri.location)
-
-
-def _static_print(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
-    if keywords:
-        raise KernelTypeError("static_print takes no keyword arguments")
-    print(*(str(value.type) if isinstance(value, TriValue) else value for value in arguments), file=sys.stderr)
-
-
-def _static(_: Language, arguments: list[Any], keywords: dict[str, Any]) -> Any:
-    if keywords or len(arguments) != 1:
-        raise KernelTypeError("static takes one value")
-    if isinstance(arguments[0], TriValue):
-        raise KernelTypeError(
-            f"static needs a value known at compile time, got {describe(arguments[0])}",
-            help="annotate the parameter with int or bool, or leave out mt.static",
-        )
-    return arguments[0]
-
-
-def _static_assert(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
-    if keywords or len(arguments) not in (1, 2):
-        raise KernelTypeError("static_assert takes a condition and, if you like, a message")
-    condition, *message = arguments
-    if isinstance(condition, TriValue):
-        raise KernelTypeError(f"static_assert needs a condition known at compile time, got {describe(condition)}")
-    if not condition:
-        raise StaticAssertionError(f"static assertion failed{f': {message[0]}' if message else ''}")
-
-
-def _device_print(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
-    if keywords:
-        raise KernelTypeError("device_print takes no keyword arguments")
-    if b.debug:
-        b.prints.add(b, arguments)
-
-
-def _match_buffer(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> TriValue:
-    signature = inspect.signature(partial(match_buffer, b))
-    bound = bound_arguments("match_buffer", signature, arguments, keywords)
-    return match_buffer(b, *bound.args, **bound.kwargs)
-
-
-KERNEL_FUNCTIONS: dict[str | None, Callable[[Language, list[Any], dict[str, Any]], Any]] = {
-    **library_functions.CHECKS,
-    "mlirtri.static": _static, "mlirtri.device_print": _device_print, "mlirtri.static_print": _static_print,
-    "mlirtri.static_assert": _static_assert, "mlirtri.match_buffer": _match_buffer,
-}  # fmt: skip
-"""Implementations by qualified name."""

@@ -20,8 +20,9 @@ from mlirtri.lowering.frontend.early_exits import stored, structured
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.merging import Kind, aliases
 from mlirtri.lowering.frontend.language.storage import Storage
+from mlirtri.lowering.frontend.syntax.plain_statements import plain
 from mlirtri.lowering.frontend.python_to_ast import span_of_node
-from mlirtri.lowering.frontend.refused_syntax import INSTEAD_OF_SYNTAX, NAMES_OF_SYNTAX
+from mlirtri.lowering.frontend.syntax.refused_syntax import INSTEAD_OF_SYNTAX, NAMES_OF_SYNTAX
 from mlirtri.lowering.frontend.scope import FAILED, FailedAssignment, Scope
 from mlirtri.lowering.frontend.tile_language.loop_nests import nested
 
@@ -142,6 +143,7 @@ def visit_body(context: FunctionContext, body: list[ast.stmt], read_after: Itera
 
     Names in `read_after` are read after the body: the parameters of a macro that stand for variables.
     """
+    body = plain(body)
     context.scope.assigned = frozenset(stored(body))
     returned = visit_block(context, structured(nested(body), read_after))
     raise_all(context.errors)

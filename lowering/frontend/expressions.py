@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 import numbers
+from collections.abc import Callable
 from enum import Enum
+from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
@@ -113,18 +115,27 @@ def visit_attribute(context: FunctionContext, node: ast.Attribute) -> Any:
     return attribute(context, owner, node.attr)
 
 
+_DTYPE_ATTRIBUTES: dict[str, Callable[[DType], Any]] = {
+    **{name: attrgetter(name) for name in ("name", "bits", "is_float", "is_integer", "is_inexact", "is_complex")},
+    "type": lambda dtype: dtype,
+    "itemsize": lambda dtype: dtype.bytes,
+    "kind": lambda dtype: np.dtype(dtype.numpy).kind,
+}
+"""Attributes of dtypes; NumPy's ``x.dtype.type(1)`` is a cast."""
+
+
 def attribute(context: FunctionContext, owner: Any, name: str) -> Any:
     """Return ``owner.name``; raises `UnknownNameError`, with similar names, for what kernels do not have."""
     if isinstance(owner, TriValue):
         return tensor_attribute(context.b, owner, name)
     if isinstance(owner, ModuleType):
         return _module_attribute(context, owner, name)
-    if isinstance(owner, tuple) and name in getattr(owner, "_fields", ()):
+    if isinstance(owner, tuple) and name in ("_replace", *getattr(owner, "_fields", ())) and hasattr(owner, "_fields"):
         return getattr(owner, name)
     if isinstance(owner, (int, float, complex)) and name in ("real", "imag"):
         return getattr(owner, name)
-    if isinstance(owner, DType) and name in ("name", "bits", "is_float", "is_integer", "is_inexact", "is_complex"):
-        return getattr(owner, name)
+    if isinstance(owner, DType) and name in _DTYPE_ATTRIBUTES:
+        return _DTYPE_ATTRIBUTES[name](owner)
     if isinstance(owner, type) and issubclass(owner, Enum) and name in owner.__members__:
         return owner[name].value
     if isinstance(owner, External):

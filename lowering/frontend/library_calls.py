@@ -1,4 +1,4 @@
-"""Calls of library functions, and methods and attributes of tensors, by their spellings.
+"""Calls of library functions, and methods and attributes of tensors, by their spellings; the functions of mlirtri.
 
 The result is a view of the first argument, a new array, or an array of the caller's that was written.
 """
@@ -6,17 +6,21 @@ The result is a view of the first argument, a new array, or an array of the call
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.spellings.registry import Spelling
-from mlirtri.errors import KernelTypeError, UnknownNameError, nearest, offer
-from mlirtri.lowering.frontend.language import storage
+from mlirtri.errors import KernelTypeError, StaticAssertionError, UnknownNameError, nearest, offer
+from mlirtri.lowering.core.interface import bound_arguments
+from mlirtri.lowering.frontend.language import library_functions, storage
 from mlirtri.lowering.frontend.language.builder import Language, describe
+from mlirtri.lowering.frontend.language.pointers import match_buffer
 from mlirtri.lowering.frontend.operators import binary
 from mlirtri.lowering.frontend.updates import write
 
@@ -122,3 +126,54 @@ def _element_count(b: Language, tensor: TriValue) -> Any:
     if tensor.type.size is not None:
         return tensor.type.size
     return reduce(lambda x, y: binary(b, ast.Mult(), x, y), map(b.number_of, tensor.type.shape))
+
+
+# --- functions of mlirtri --------------------------------------------------------------------------------------------
+
+
+def _static_print(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
+    if keywords:
+        raise KernelTypeError("static_print takes no keyword arguments")
+    print(*(str(value.type) if isinstance(value, TriValue) else value for value in arguments), file=sys.stderr)
+
+
+def _static(_: Language, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+    if keywords or len(arguments) != 1:
+        raise KernelTypeError("static takes one value")
+    if isinstance(arguments[0], TriValue):
+        raise KernelTypeError(
+            f"static needs a value known at compile time, got {describe(arguments[0])}",
+            help="annotate the parameter with int or bool, or leave out mt.static",
+        )
+    return arguments[0]
+
+
+def _static_assert(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
+    if keywords or len(arguments) not in (1, 2):
+        raise KernelTypeError("static_assert takes a condition and, if you like, a message")
+    condition, *message = arguments
+    if isinstance(condition, TriValue):
+        raise KernelTypeError(f"static_assert needs a condition known at compile time, got {describe(condition)}")
+    if not condition:
+        raise StaticAssertionError(f"static assertion failed{f': {message[0]}' if message else ''}")
+
+
+def _device_print(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
+    if keywords:
+        raise KernelTypeError("device_print takes no keyword arguments")
+    if b.debug:
+        b.prints.add(b, arguments)
+
+
+def _match_buffer(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> TriValue:
+    signature = inspect.signature(partial(match_buffer, b))
+    bound = bound_arguments("match_buffer", signature, arguments, keywords)
+    return match_buffer(b, *bound.args, **bound.kwargs)
+
+
+KERNEL_FUNCTIONS: dict[str | None, Callable[[Language, list[Any], dict[str, Any]], Any]] = {
+    **library_functions.CHECKS,
+    "mlirtri.static": _static, "mlirtri.device_print": _device_print, "mlirtri.static_print": _static_print,
+    "mlirtri.static_assert": _static_assert, "mlirtri.match_buffer": _match_buffer,
+}  # fmt: skip
+"""Implementations by qualified name."""

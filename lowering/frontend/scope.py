@@ -22,13 +22,14 @@ from mlirtri.lowering.core.interface import Capture, Origin
 from mlirtri.lowering.frontend.indexing import element
 from mlirtri.lowering.frontend.language.builder import Language
 from mlirtri.lowering.frontend.language.storage import current
-from mlirtri.lowering.frontend.refused_syntax import INSTEAD_OF_BUILTINS, INSTEAD_OF_OTHER_BUILTINS
+from mlirtri.lowering.frontend.syntax.refused_syntax import INSTEAD_OF_BUILTINS, INSTEAD_OF_OTHER_BUILTINS
 from mlirtri.lowering.frontend.updates import write
 
 BUILTINS: dict[str, Any] = {
     name: getattr(builtins, name)
     for name in ("abs", "bool", "divmod", "float", "int", "isinstance", "len", "max", "min", "pow", "range", "round",
-                 "sum", "tuple", "list", "enumerate", "zip", "reversed", "complex", "breakpoint")
+                 "sum", "tuple", "list", "enumerate", "zip", "reversed", "complex", "breakpoint", "any",
+                 "all", "str", "sorted")
 }  # fmt: skip
 
 

@@ -233,6 +233,13 @@ def clip(b, a, a_min=None, a_max=None, out=unsupported(), *, min=None, max=None)
     return a if low is None and high is None else b.clip(a, low, high)
 
 
+@spelling("numpy.errstate", ops="")
+def _(b, *, all=None, divide=None, over=None, under=None, invalid=None):
+    """Set nothing: kernels report no floating-point errors."""
+    if {all, divide, over, under, invalid} & {"raise", "call", "log"}:
+        b.fail("kernels do not report floating-point errors", help="test the result with numpy.isfinite")
+
+
 # --- products ------------------------------------------------------------------------------------------------------
 
 
