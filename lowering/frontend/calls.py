@@ -80,7 +80,7 @@ def visit_call(context: FunctionContext, node: ast.Call) -> Any:
     if isinstance(callee, Method):
         return spelled(b, callee.spelling, [current(b.tri, callee.tensor), *arguments], keywords)
     if isinstance(callee, library_functions.BoundFunction):
-        return _call_algorithm(context, callee.function, [callee.owner, *arguments], keywords, node)
+        return _call_algorithm(context, callee.function, [current(b.tri, callee.owner), *arguments], keywords, node)
     spelling = callee if isinstance(callee, spellings.Spelling) else None
     name = None if spelling is None else spelling.name
     if (algorithm := library_functions.find(callee, name, arguments, keywords)) is not None:

@@ -127,7 +127,8 @@ _DTYPE_ATTRIBUTES: dict[str, Callable[[DType], Any]] = {
 def attribute(context: FunctionContext, owner: Any, name: str) -> Any:
     """Return ``owner.name``; raises `UnknownNameError`, with similar names, for what kernels do not have."""
     if isinstance(owner, TriValue):
-        return tensor_attribute(context.b, owner, name)
+        is_inlined = context.b.semantics == "numpy" and (method := library_functions.method(owner, name)) is not None
+        return method if is_inlined else tensor_attribute(context.b, owner, name)
     if isinstance(owner, ModuleType):
         return _module_attribute(context, owner, name)
     if isinstance(owner, tuple) and name in ("_replace", *getattr(owner, "_fields", ())) and hasattr(owner, "_fields"):

@@ -15,6 +15,7 @@ from typing import Any
 
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings import registry as spellings
+from mlirtri.dialect.spellings.numpy_api.ufuncs import as_array
 from mlirtri.dialect.spellings.registry import Spelling
 from mlirtri.errors import KernelTypeError, StaticAssertionError, UnknownNameError, nearest, offer
 from mlirtri.lowering.core.interface import bound_arguments
@@ -39,6 +40,7 @@ class Method:
 
 def spelled(b: Language, spelling: Spelling, arguments: list[Any], keywords: dict[str, Any]) -> Any:
     """Return a library function's result: a view of its argument, a new array, or what was written into `out`."""
+    arguments, keywords = _arrays_of_lists(b, spelling, arguments, keywords)
     bound = spelling.arguments(arguments, keywords)
     if (out := bound.get("out")) is not None:
         return _write_out(b, out, spelling, arguments, {**keywords, "out": None})
@@ -63,6 +65,33 @@ def spelled(b: Language, spelling: Spelling, arguments: list[Any], keywords: dic
         for tensor in tensors:
             result = storage.viewed(spelling.name, tensor, result)
     return storage.with_rank_0_memory(b.semantics, spelling.name, [*arguments, *keywords.values()], result)
+
+
+_ARRAY_LIKE = frozenset(
+    "a b x x1 x2 y v A B m ar arr ary xp fp p array bins condition weights fweights element test_elements values".split()
+)
+"""Parameters of NumPy's functions that take lists for arrays; others take lists as they are, or read them as arrays."""
+_ARRAYS = frozenset("arrays tup operands".split())
+"""Parameters that take several arrays, any of which may be a list."""
+
+
+def _arrays_of_lists(
+    b: Language, spelling: Spelling, arguments: list[Any], keywords: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of a call of NumPy with arrays in place of lists, where its parameters are arrays."""
+    if not spelling.name.startswith("numpy.") or b.semantics != "numpy":
+        return arguments, keywords
+
+    def converted(name: str, value: Any) -> Any:
+        if name in _ARRAYS and isinstance(value, (tuple, list)):
+            return type(value)([as_array(b, part) for part in value])
+        return as_array(b, value) if name in _ARRAY_LIKE and isinstance(value, (tuple, list)) else value
+
+    names = list(spelling.signature.parameters)
+    if len(names) < len(arguments):
+        return arguments, keywords
+    positional = [converted(name, value) for name, value in zip(names, arguments, strict=False)]
+    return positional, {name: converted(name, value) for name, value in keywords.items()}
 
 
 def _flat(values: Iterable[Any]) -> Iterator[Any]:

@@ -10,15 +10,24 @@ import ast
 import operator
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DType, find_dtype
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.spellings.numpy_api.ufuncs import as_array
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
+from mlirtri.lowering.frontend.language import merging
 from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.storage import as_new_array, current, with_rank_0_memory
+from mlirtri.lowering.frontend.language.storage import (
+    as_new_array,
+    current,
+    has_memory,
+    is_array,
+    with_rank_0_memory,
+)
 
 BINARY = {
     ast.Add: ("add", operator.add), ast.Sub: ("subtract", operator.sub), ast.Mult: ("multiply", operator.mul),
@@ -39,10 +48,6 @@ COMPARE = {
     ast.LtE: ("less_equal", operator.le), ast.Gt: ("greater", operator.gt), ast.GtE: ("greater_equal", operator.ge),
 }  # fmt: skip
 _ARITHMETIC = {function for _, function in [*BINARY.values(), *UNARY.values()]} - {operator.not_}
-IDENTITY = {
-    ast.Is: operator.is_, ast.IsNot: operator.is_not,
-    ast.In: lambda x, y: operator.contains(y, x), ast.NotIn: lambda x, y: not operator.contains(y, x),
-}  # fmt: skip
 
 
 def fold(function: Callable[..., Any], *operands: Any) -> Any:
@@ -70,6 +75,7 @@ def binary(b: Language, sign: ast.operator, left: Any, right: Any) -> Any:
     name, function = BINARY[type(sign)]
     if not isinstance(left, TriValue) and not isinstance(right, TriValue):
         return fold(function, left, right)
+    left, right = _arrays_of_lists(b, left, right)
     if name == "power" and b.semantics == "numpy" and isinstance(left, TriValue):
         return _numpy_power(b, left, right)
     if name == "divide" and b.semantics == "torch" and is_weak(left) and not is_weak(right):
@@ -78,6 +84,12 @@ def binary(b: Language, sign: ast.operator, left: Any, right: Any) -> Any:
     else:
         result = getattr(b, name)(left, right)
     return _new(b, _with_linear(b, result, name, left, right), left, right)
+
+
+def _arrays_of_lists(b: Language, *operands: Any) -> list[Any]:
+    """Return the operands of an operator of an array of NumPy, which makes arrays of tuples and lists."""
+    is_numpys = b.semantics == "numpy" and any(isinstance(x, TriValue) and is_array(x) for x in operands)
+    return [as_array(b, x) if is_numpys and isinstance(x, (tuple, list)) else x for x in operands]
 
 
 def is_weak(value: Any) -> bool:
@@ -202,18 +214,52 @@ def _conjunction(b: Language, first: Any, second: Any) -> Any:
 
 
 def _compare(b: Language, sign: ast.cmpop, left: Any, right: Any) -> Any:
-    if type(sign) in IDENTITY:
-        if isinstance(sign, (ast.In, ast.NotIn)) and (isinstance(left, TriValue) or isinstance(right, TriValue)):
-            raise KernelTypeError("`in` needs values known at compile time", help="write (x == value).any()")
-        return fold(IDENTITY[type(sign)], left, right)
+    if isinstance(sign, (ast.In, ast.NotIn)):
+        found = _contains(b, right, left)
+        if isinstance(sign, ast.In):
+            return found
+        return replace(b.tri.logical_not(found), weak=True) if isinstance(found, TriValue) else not found
+    if isinstance(sign, (ast.Is, ast.IsNot)):
+        return _is_same(left, right) == isinstance(sign, ast.Is)
     name, function = COMPARE[type(sign)]
     if isinstance(left, TriValue) or isinstance(right, TriValue):
+        left, right = _arrays_of_lists(b, left, right)
         decided = _decided_by_bounds(b, name, left, right)
         return _new(b, getattr(b, name)(left, right), left, right) if decided is None else decided
     if isinstance(left, DType) or isinstance(right, DType):
         # A dtype has several spellings: x.dtype == np.float32, == torch.float32, == "float32".
         left, right = find_dtype(left) or left, find_dtype(right) or right
     return fold(function, left, right)
+
+
+def _contains(b: Language, values: Any, x: Any) -> Any:
+    """Return ``x in values``: whether an element equals x. Python compares values with NaN by identity first."""
+    if isinstance(values, TriValue):
+        if not values.type.rank:
+            raise KernelTypeError(f"{describe(values)} has no elements", help="write x == value")
+        return replace(b.any(_compare(b, ast.Eq(), values, x)), weak=True)
+    if not isinstance(x, TriValue) and not any(isinstance(value, TriValue) for value in merging.flat(values)):
+        return fold(lambda: x in values)
+    if not isinstance(values, (tuple, list)):
+        raise KernelTypeError(f"{describe(values)} has no elements that are known", help="write (x == value).any()")
+    equal = [predicate_of(b, _compare(b, ast.Eq(), value, x)) for value in values]
+    if any(part is True for part in equal):
+        return True
+    parts = [part for part in equal if isinstance(part, TriValue)]
+    return replace(reduce(b.tri.logical_or, parts), weak=True) if parts else False
+
+
+def _is_same(left: Any, right: Any) -> bool:
+    """Return ``left is right``: of arrays whether both are one view of one memory."""
+    if not isinstance(left, TriValue) or not isinstance(right, TriValue):
+        return left is right
+    if has_memory(left) and has_memory(right):
+        storages = left.origin.storage, right.origin.storage
+        if not any(storage.frozen for storage in storages):
+            return storages[0] is storages[1] and left.origin.steps == right.origin.steps
+    raise KernelTypeError(
+        f"whether {describe(left)} and {describe(right)} are one object is not known", help="compare them with =="
+    )
 
 
 def _decided_by_bounds(b: Language, name: str, left: Any, right: Any) -> bool | None:

@@ -13,12 +13,13 @@ from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, share_writing, spelling, unsupported
 from mlirtri.dialect.spellings.kernel_api import methods  # noqa: F401 # registers the methods that write here
 from mlirtri.dialect.spellings.numpy_api.positions import positions_of
-from mlirtri.dialect.spellings.numpy_api.sequences import sorting
+from mlirtri.dialect.spellings.numpy_api.sequences import partitioning, sorting
 from mlirtri.dialect.spellings.numpy_api.ufuncs import INT64, as_array
 
 BOOL = DTYPES["bool"]
 
 register("ndarray.sort", sorting("sort"), "sort reshape", writes=True)
+register("ndarray.partition", partitioning("sort"), "sort reshape", writes=True)
 
 
 def _everywhere(b: Builder, x: Any, value: Any) -> Any:

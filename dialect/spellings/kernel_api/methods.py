@@ -34,7 +34,7 @@ from mlirtri.dialect.spellings.torch_api import sequences as torch_sequences  # 
 # --- numpy.ndarray -------------------------------------------------------------------------------------------------
 
 share("ndarray", "numpy", "sum prod max min mean any all var std argmax argmin round dot swapaxes squeeze ravel copy")
-share("ndarray", "numpy", "cumsum cumprod argsort searchsorted repeat diagonal trace")
+share("ndarray", "numpy", "cumsum cumprod argsort argpartition searchsorted repeat diagonal trace")
 
 
 @spelling("ndarray.item", ops="reshape cast")

@@ -111,6 +111,22 @@ def _(b, n, ndim=2):
     return tuple(_literal(b, array) for array in numpy.diag_indices(known_ints(b, n, "n"), known_ints(b, ndim, "ndim")))
 
 
+@spelling("numpy.ix_", ops="literal reshape")
+def _(b, *args):
+    indices = [positions_of(b, part) for part in args]
+    for index in indices:
+        helpers.require_rank(b, "an argument of numpy.ix_", index, (1,))
+    rank = len(indices)
+    return tuple(b.reshape(x, (*(1,) * axis, -1, *(1,) * (rank - 1 - axis))) for axis, x in enumerate(indices))
+
+
+@spelling("numpy.kaiser", ops="literal")
+def _(b, M, beta):
+    if not isinstance(beta, (int, float)):
+        b.fail("beta of numpy.kaiser is a number known at compile time", help="pass the window as an argument")
+    return _literal(b, numpy.kaiser(known_ints(b, M, "the length of a window"), beta))
+
+
 def _window(name: str):
     def function(b, M):
         return _literal(b, getattr(numpy, name)(known_ints(b, M, "the length of a window")))

@@ -125,6 +125,26 @@ sort = spelling("numpy.sort", ops="sort reshape")(sorting("sort"))
 argsort = spelling("numpy.argsort", ops="argsort reshape")(sorting("argsort"))
 
 
+def partitioning(op: str):
+    """Return `numpy.partition` or `numpy.argpartition`: of the partitions that NumPy allows, the sorted one."""
+
+    def function(b, a, kth, axis=-1, kind="introselect", order=unsupported()):
+        if kind != "introselect":
+            b.fail(f"kind is introselect, not {kind!r}")
+        x, axis = lined(b, a, axis)
+        size = helpers.shape_of(b, x)[axis]
+        for position in helpers.as_tuple(kth):
+            if isinstance(size, int) and isinstance(position, int) and not -size <= position < size:
+                raise KernelValueError(f"kth(={position}) out of bounds ({size})")
+        return getattr(b, op)(x, axis)
+
+    return function
+
+
+spelling("numpy.partition", ops="sort reshape")(partitioning("sort"))
+argpartition = spelling("numpy.argpartition", ops="argsort reshape")(partitioning("argsort"))
+
+
 @spelling("numpy.searchsorted", ops="searchsorted cast")
 def searchsorted(b, a, v, side="left", sorter=unsupported()):
     if side not in ("left", "right"):
@@ -134,12 +154,16 @@ def searchsorted(b, a, v, side="left", sorter=unsupported()):
     return b.searchsorted(a, v, side == "right")
 
 
-@spelling("numpy.digitize", ops="searchsorted cast")
+@spelling("numpy.digitize", ops="searchsorted cast cut less logical_and any flip where subtract")
 def _(b, x, bins, right=False):
-    """Return `numpy.digitize` of increasing `bins`; that they increase is not checked."""
     x, bins = arrays(b, x, bins)
     helpers.require_rank(b, "the bins of numpy.digitize", bins, (1,))
-    return b.searchsorted(bins, x, not right)
+    before, after = b.cut(bins, 0, slice(0, -1)), b.cut(bins, 0, slice(1, None))
+    falls, rises = b.any(b.less(after, before), 0), b.any(b.less(before, after), 0)
+    b.check(b.logical_and(falls, rises), KernelValueError, "bins must be monotonically increasing or decreasing")
+    # Decreasing bins are counted from the other end.
+    index = b.searchsorted(b.where(falls, b.flip(bins, 0), bins), x, not right)
+    return b.where(falls, b.subtract(b.number_of(helpers.shape_of(b, bins)[0]), index), index)
 
 
 INTERPOLATION = "searchsorted pick cut reshape subtract add multiply divide clip where less greater cast equal"

@@ -68,7 +68,12 @@ def dtype_of(b: Builder, dtype: Any) -> DType:
 
 
 def as_array(b: Builder, x: Any) -> Any:
-    """Return a Python scalar as an array of rank 0 where the semantics are NumPy's; any other operand as it is."""
+    """Return a Python scalar as an array of rank 0, a list as an array, if the semantics are NumPy's; others as is."""
+    if isinstance(x, (tuple, list)) and b.semantics == "numpy":
+        # It imports this file.
+        from mlirtri.dialect.spellings.numpy_api.creation import array_of
+
+        return array_of(b, x, None)
     kind = b.weak_kind(x)
     return x if kind is None or b.semantics != "numpy" else b.cast(x, default_dtype("numpy", kind))
 
@@ -80,6 +85,7 @@ def arrays(b: Builder, *operands: Any) -> tuple[Any, ...]:
 
 def strong(b: Builder, *operands: Any) -> tuple[Any, ...]:
     """Return the operands of a ufunc: Python scalars alone become arrays, beside an array they stay weak."""
+    operands = tuple(as_array(b, x) if isinstance(x, (tuple, list)) else x for x in operands)
     has_tensor = any(b.weak_kind(x) is None for x in operands)
     return operands if has_tensor else arrays(b, *operands)
 

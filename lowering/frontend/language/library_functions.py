@@ -18,8 +18,15 @@ import numpy as np
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriValue
-from mlirtri.errors import KernelError, KernelLinearAlgebraError, KernelTypeError, KernelValueError
+from mlirtri.errors import (
+    KernelError,
+    KernelIndexError,
+    KernelLinearAlgebraError,
+    KernelTypeError,
+    KernelValueError,
+)
 from mlirtri.lowering.frontend.language import (
+    array_functions,
     linear_algebra,
     matrix_factors,
     random_generator,
@@ -97,15 +104,16 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "numpy.unique": unique,
     "numpy.ldexp": ldexp,
     **ufunc_methods.FUNCTIONS,
+    **array_functions.FUNCTIONS,
     **linear_algebra.FUNCTIONS,
     **matrix_factors.FUNCTIONS,
     **random_generator.FUNCTIONS,
 }
 """Inlined library functions by qualified name."""
-_FILES = (linear_algebra, matrix_factors, random_generator, random_numbers, ufunc_methods)
+_FILES = (array_functions, linear_algebra, matrix_factors, random_generator, random_numbers, ufunc_methods)
 MODULES = (__name__, *(file.__name__ for file in _FILES))
 FILES = (__file__, *(str(file.__file__) for file in _FILES))
-COMPILE_TIME = (*random_generator.COMPILE_TIME, *random_numbers.COMPILE_TIME)
+COMPILE_TIME = (*array_functions.COMPILE_TIME, *random_generator.COMPILE_TIME, *random_numbers.COMPILE_TIME)
 """What Python runs while a kernel compiles, called by functions of these files."""
 
 
@@ -117,6 +125,11 @@ def _require_of_matrix(b: Language, arguments: list[Any], keywords: dict[str, An
 def _require_value(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
     """Check the operands of any other library function, in the same way."""
     _require(b, KernelValueError, *arguments)
+
+
+def _require_index(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
+    """Check indices of other library functions, in the same way."""
+    _require(b, KernelIndexError, *arguments)
 
 
 def _require(b: Language, error: type[KernelError], condition: Any, message: str) -> None:
@@ -139,6 +152,7 @@ def _refuse(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None
 CHECKS: dict[str, Callable[[Language, list[Any], dict[str, Any]], Any]] = {
     "mlirtri.require_of_matrix": _require_of_matrix,
     "mlirtri.require_value": _require_value,
+    "mlirtri.require_index": _require_index,
     "mlirtri.refuse": _refuse,
 }
 """What functions of these files call to check their operands, by `__mlirtri_name__`."""
@@ -157,9 +171,11 @@ class BoundFunction:
 
 
 def method(owner: Any, name: str) -> Any:
-    """Return the method of a ufunc or of a random generator that is in the tables; None for any other."""
+    """Return the method of an array, a ufunc or a random generator that is in the tables; None for any other."""
     if random_generator.is_generator(owner) and name in random_numbers.METHODS:
         return BoundFunction(random_numbers.METHODS[name], owner)
+    if isinstance(owner, TriValue):
+        return BoundFunction(array_functions.METHODS[name], owner) if name in array_functions.METHODS else None
     is_known = isinstance(owner, np.ufunc) and f"numpy.{owner.__name__}.{name}" in FUNCTIONS
     return getattr(owner, name) if is_known else None
 

@@ -1,0 +1,102 @@
+"""Functions of NumPy on whole arrays that are written in the kernel language, against NumPy."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+
+import mlirtri as mt
+
+X = np.array([[0.5, -1.5, 3.0, 2.0], [1.0, np.nan, -0.25, 4.0], [2.5, 0.75, -2.0, 1.0]])
+INDICES = np.array([3, 0, 2, 5, 1, 4])
+BYTES = np.array([0, 255, 7, 128, 9], np.uint8)
+MASK = X > 0
+
+
+def written(x, i, u, m):
+    np.put_along_axis(x, np.array([[1], [0], [3]]), 9.0, 1)
+    np.put(i, [0, -1], [9, 8])
+    i.put([1, 2], 7)
+    np.place(x, m, [1.0, 2.0])
+    return x[np.ix_([0, 2], [1, 3])]
+
+
+def inserted(x, i, u, m):
+    rows = np.insert(x, 1, 9.0, axis=0), np.insert(x, -1, x[:, 0], axis=1), np.insert(x, [0, 2], x[:2], axis=0)
+    return rows, np.insert(i, [1, 3, 3], [7, 8, 9]), np.insert(i, i[1], [1, 2]), np.resize(i, (2, 4)), np.resize(x, 3)
+
+
+def selected(x, i, u, m):
+    parts = np.extract(m, x), np.compress([True, False, True], x, axis=0), x.compress(m[1], axis=1)
+    return (
+        parts,
+        np.lexsort((i % 2, i // 3)),
+        np.partition(i, 2)[2],
+        np.argpartition(i, 3)[3],
+        np.block([[x, x], [x, x]]),
+    )
+
+
+def of_bits(x, i, u, m):
+    packed = np.packbits(m), np.packbits(m, axis=1, bitorder="little"), np.unpackbits(u), np.unpackbits(u, count=11)
+    return packed, np.bitwise_count(u), np.bitwise_count(i - 3), np.bitwise_count(np.int8(-128) + i.astype(np.int8))
+
+
+def statistics(x, i, u, m):
+    quantiles = np.nanmedian(x, axis=1), np.nanpercentile(x, [10, 50], axis=0), np.nanquantile(x, 0.3, keepdims=True)
+    down = np.digitize(x[0], [3.0, 1.0, 0.0]), np.digitize(x[0], [3.0, 2.0, 0.0], right=True)
+    return (
+        quantiles,
+        down,
+        np.histogram2d(x[0], x[2], bins=[2, 3]),
+        np.piecewise(x[2], [x[2] < 0, x[2] > 2], [-1, 1, abs]),
+    )
+
+
+def polynomials(x, i, u, m):
+    p = x[0]
+    return np.polymul(p, i), np.polyder(p), np.polyint(p, 2), np.polyadd(p, i), np.polyfit(i, p[0] * i * i, 2)
+
+
+def same(result, expected):
+    if isinstance(expected, tuple):
+        for mine, other in zip(result, expected, strict=True):
+            same(mine, other)
+    else:
+        assert np.asarray(result).dtype == np.asarray(expected).dtype
+        np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+@pytest.mark.parametrize("function", [written, inserted, selected, of_bits, statistics, polynomials])
+def test_functions_of_arrays(function, pipeline):
+    ours, plain = deepcopy((X, INDICES, BYTES, MASK)), deepcopy((X, INDICES, BYTES, MASK))
+    same(mt.jit(function, pipeline=pipeline)(*ours), function(*plain))
+    same(ours, plain)
+
+
+def beyond(i):
+    return np.insert(i, 7, 1)
+
+
+def unordered(i):
+    return np.digitize(i, i)
+
+
+def outside(i):
+    return np.partition(i, 6)
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "text"),
+    [
+        (beyond, IndexError, "out of bounds"),
+        (unordered, ValueError, "monotonically"),
+        (outside, ValueError, r"kth\(=6\) out of bounds"),
+    ],
+)
+def test_what_numpy_refuses_is_refused(function, error, text):
+    with pytest.raises(error, match=text):
+        mt.jit(function, pipeline="mlir")(INDICES)
