@@ -526,6 +526,14 @@ module {
       %2 = irdl.base "!builtin.tensor" 
       irdl.results(result: %2)
     }
+    irdl.operation @bitcast {
+      %0 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0)
+      %1 = irdl.base "#builtin.string" 
+      irdl.attributes {"dtype" = %1}
+      %2 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %2)
+    }
     irdl.operation @sum {
       %0 = irdl.base "!builtin.tensor" 
       irdl.operands(x: %0)

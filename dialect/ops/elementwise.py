@@ -60,6 +60,13 @@ def _cast(types, attributes):
     return types[0].with_dtype(as_dtype(attributes["dtype"]))
 
 
+def _bitcast(types, attributes):
+    [operand], dtype = types, as_dtype(attributes["dtype"])
+    if operand.dtype.bits != dtype.bits or any(each.is_bool or each.is_complex for each in (operand.dtype, dtype)):
+        raise KernelTypeError(f"the bits of {operand} are not those of a {dtype}")
+    return operand.with_dtype(dtype)
+
+
 def _vectorized(function):
     """Return a function of `math` as a NumPy function of floats; for references only."""
     return lambda x: np.vectorize(function, otypes=[np.float64])(x).astype(x.dtype)
@@ -71,6 +78,10 @@ def _reference_cast(x, dtype):
     drops = x.dtype.kind == "c" and not (target.is_complex or target.is_bool)
     with np.errstate(invalid="ignore", over="ignore"):
         return (x.real if drops else x).astype(target.numpy)
+
+
+def _reference_bitcast(x, dtype):
+    return np.asarray(x).view(as_dtype(dtype).numpy)
 
 
 def _reference_complex(real, imaginary):
@@ -216,6 +227,7 @@ def rows() -> Iterator[Op]:
     yield _row(
         "cast", ("x",), _cast, _reference_cast, attributes={"dtype": "string"}, relax=_relax_cast, relax_dtypes="iub"
     )
+    yield _row("bitcast", ("x",), _bitcast, _reference_bitcast, attributes={"dtype": "string"})
     yield Op("clip", "elementwise", ("x",), derived=True, numpy=np.clip, summary="minimum(maximum(x, low), high)")
 
 

@@ -195,7 +195,13 @@ def _float_floor_divide(x: Scalar, y: Scalar) -> Scalar:
 def sign_bit(x: Scalar) -> Scalar:
     """Return whether the sign bit of a float is set."""
     bits = DTYPES[f"int{x.dtype.bits}"]
-    return compare("lt", Scalar(arith.bitcast(ir.Type.parse(bits.mlir), x.value), bits), constant(0, bits))
+    return compare("lt", bitcast(x, bits), constant(0, bits))
+
+
+def bitcast(x: Scalar, dtype: DType) -> Scalar:
+    """Return the number of the same width that has the bits of x."""
+    target = ir.Type.parse(dtype.signless)
+    return Scalar(x.value if x.value.type == target else arith.bitcast(target, x.value), dtype)
 
 
 def remainder(x: Scalar, y: Scalar) -> Scalar:

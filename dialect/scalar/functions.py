@@ -98,6 +98,10 @@ def cast(x: Scalar, dtype: str) -> Scalar:
     return s.cast(x, as_dtype(dtype))
 
 
+def bitcast(x: Scalar, dtype: str) -> Scalar:
+    return s.bitcast(x, as_dtype(dtype))
+
+
 _MATH = (
     "exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan",
     "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "cbrt", "erf", "floor", "ceil", "trunc",
@@ -110,6 +114,7 @@ RULES: Registry[str, Callable[..., Scalar]] = Registry("scalar rule", {
     "add": s.add, "subtract": s.subtract, "multiply": s.multiply, "divide": s.divide,
     "floor_divide": s.floor_divide, "remainder": s.remainder, "power": s.power, "atan2": s.atan2,
     "maximum": s.maximum, "minimum": s.minimum, "where": s.select, "cast": cast, "complex": s.create,
+    "bitcast": bitcast,
     "bitwise_and": s.bit_and, "bitwise_or": s.bit_or, "bitwise_xor": s.bit_xor, "bitwise_not": s.bit_not,
     "logical_and": s.bit_and, "logical_or": s.bit_or, "logical_xor": s.bit_xor, "logical_not": s.logical_not,
     "left_shift": s.left_shift, "right_shift": s.right_shift,

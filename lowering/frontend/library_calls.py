@@ -55,10 +55,15 @@ def spelled(b: Language, spelling: Spelling, arguments: list[Any], keywords: dic
         and storage.returns_itself(spelling.name, source, result, bound)
     ):
         return source
-    if source is not None and storage.has_memory(source) and storage.is_read_only_view(spelling.name, arguments):
+    has_memory = source is not None and storage.has_memory(source)
+    if has_memory and storage.is_read_only_view(spelling.name, arguments, source, result):
         shared = storage.with_memory(storage.as_new_array(result))
         if storage.has_memory(shared):
-            shared.origin.storage.share(f"the result of {spelling.name.rpartition('.')[2]}", [source.origin.storage])
+            name = spelling.name.rpartition(".")[2]
+            shared.origin.storage.share(name, [source.origin.storage])
+            shared.origin.storage.frozen = (
+                f"the result of {name} is a copy in kernels, and a view of the array in NumPy"
+            )
         return shared
     result = storage.as_new_array(result)
     if storage.is_view_function(spelling.name, bound):
@@ -68,7 +73,7 @@ def spelled(b: Language, spelling: Spelling, arguments: list[Any], keywords: dic
 
 
 _ARRAY_LIKE = frozenset(
-    "a b x x1 x2 y v A B m ar arr ary xp fp p array bins condition weights fweights element test_elements values".split()
+    "a b x x1 x2 y v A B m ar arr ary xp fp p array bins condition weights element test_elements values".split()
 )
 """Parameters of NumPy's functions that take lists for arrays; others take lists as they are, or read them as arrays."""
 _ARRAYS = frozenset("arrays tup operands".split())

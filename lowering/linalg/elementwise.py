@@ -61,7 +61,7 @@ def elementwise(op: Op, operation: ir.Operation, operands: list[ir.Value]) -> ir
         for position, element in zip(tensors, elements, strict=True):
             arguments[position] = element
         scalars = [Scalar(element, type_.dtype) for element, type_ in zip(arguments, types, strict=True)]
-        if op.name == "cast":
+        if op.name in ("cast", "bitcast"):
             return op.scalar(*scalars, **parameters)
         value = op.scalar(*(_widened(element) for element in scalars), **parameters)
         return scalar.cast(value, result.dtype) if value.dtype.is_float else value

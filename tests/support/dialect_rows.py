@@ -21,7 +21,7 @@ STRAIGHT = [op.name for op in DIALECT.values() if op.group not in ("indexing", "
 
 
 ATTRIBUTES = {
-    "cast": {"dtype": "int32"}, "softplus": {"beta": 1.5, "threshold": 20.0},
+    "cast": {"dtype": "int32"}, "bitcast": {"dtype": "int32"}, "softplus": {"beta": 1.5, "threshold": 20.0},
     "reshape": {"shape": (4, 6)}, "transpose": {"permutation": (2, 0, 1)}, "broadcast_to": {"shape": (5, 2, 3, 4)},
     "slice": {"offsets": (0, 1, 0), "sizes": (2, 2, 2), "strides": (1, 1, 3)}, "concatenate": {"axis": 1},
     "flip": {"axes": (0, 2)}, "softmax": {"axis": 1}, "log_softmax": {"axis": 2},

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from mlirtri.dialect.base.dtypes import DType
+from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.promotion.dtype_rules import default_dtype
 from mlirtri.dialect.spellings.base.spelling import Builder
+from mlirtri.errors import KernelValueError
 
 
 def shape_of(b: Builder, x: Any) -> tuple[int, ...]:
@@ -226,3 +227,54 @@ def expanded_shape(b: Builder, x: Any, shape: tuple[int, ...]) -> tuple[int, ...
         b.fail(f"shape {current} does not expand to {shape}")
     padded = (-1,) * (len(shape) - len(current)) + current
     return tuple(old if size == -1 else size for size, old in zip(shape, padded, strict=True))
+
+
+def reinterpreted(b: Builder, x: Any, dtype: DType) -> Any:
+    """Return `x.view(dtype)`: its bytes as another dtype, along the last axis where the widths differ."""
+    source = b.type_of(x).dtype
+    if source == dtype:
+        return x
+    if source.is_bool or dtype.is_bool:
+        return _reinterpreted_bools(b, x, dtype)
+    if source.is_complex:
+        parts = b.stack((b.real(x), b.imag(x)), axis=-1)
+        return reinterpreted(b, _merged_last(b, parts, rank_of(b, x)), dtype)
+    if dtype.is_complex:
+        parts = _split_last(b, reinterpreted(b, x, dtype.part), 2)
+        last = rank_of(b, parts) - 1
+        return b.complex(*(b.squeeze(b.cut(parts, last, slice(k, k + 1)), last) for k in (0, 1)))
+    if source.bits == dtype.bits:
+        return b.bitcast(x, dtype)
+    words, width = b.bitcast(x, DTYPES[f"uint{source.bits}"]), DTYPES[f"uint{dtype.bits}"]
+    if source.bits > dtype.bits:
+        count = source.bits // dtype.bits
+        parts = b.stack(tuple(b.cast(b.right_shift(words, k * dtype.bits), width) for k in range(count)), axis=-1)
+        return b.bitcast(_merged_last(b, parts, rank_of(b, x)), dtype)
+    parts = b.cast(_split_last(b, words, dtype.bits // source.bits), width)
+    places = b.cast(b.arange(0, dtype.bits, source.bits, DTYPES["int64"]), width)
+    return b.bitcast(b.sum(b.left_shift(parts, places), axis=-1, keepdims=False, dtype=width), dtype)
+
+
+def _reinterpreted_bools(b: Builder, x: Any, dtype: DType) -> Any:
+    """Return booleans as bytes, or bytes as booleans, which are true where they are not 0."""
+    if b.type_of(x).dtype.is_bool:
+        return reinterpreted(b, b.cast(x, DTYPES["uint8"]), dtype)
+    return b.not_equal(reinterpreted(b, x, DTYPES["uint8"]), 0)
+
+
+def _merged_last(b: Builder, parts: Any, rank: int) -> Any:
+    """Return `parts` with its last two axes as one; fail for an array of rank 0, whose size cannot change."""
+    if not rank:
+        b.fail("an array of rank 0 is viewed as a dtype of the same width only, as in NumPy")
+    shape = shape_of(b, parts)
+    return b.reshape(parts, (*shape[:-2], shape[-2] * shape[-1]))
+
+
+def _split_last(b: Builder, x: Any, count: int) -> Any:
+    """Return `x` with its last axis as groups of `count`; fail where the size is no multiple of it."""
+    shape = shape_of(b, x)
+    if not shape or not isinstance(shape[-1], int):
+        b.fail(f"a view of {b.type_of(x)} as a wider dtype needs a last axis of a size known at compile time")
+    if shape[-1] % count:
+        raise KernelValueError(f"the last axis of {b.type_of(x)} has to be a multiple of {count} for a wider dtype")
+    return b.reshape(x, (*shape[:-1], shape[-1] // count, count))

@@ -45,11 +45,23 @@ def _(b, a, *args):
     return b.python_scalar(element) if b.type_of(element).dtype.is_inexact else element
 
 
-@spelling("ndarray.view", ops="")
+VIEW = "bitcast real imag complex stack cut reshape squeeze right_shift left_shift sum cast arange not_equal"
+
+
+@spelling("ndarray.view", ops=VIEW)
 def _(b, a, dtype=None, type=unsupported()):
-    if dtype is not None and ufuncs.numpy_dtype(b, dtype) != b.type_of(a).dtype:
-        b.fail("view as another dtype is not supported", help="x.astype(dtype) converts the values")
-    return a
+    return a if dtype is None else helpers.reinterpreted(b, a, ufuncs.dtype_of(b, dtype))
+
+
+@spelling("numpy.frombuffer", ops=VIEW)
+def _(b, buffer, dtype=float, count=-1, offset=0, *, like=unsupported()):
+    dtype, flat = ufuncs.dtype_of(b, dtype), b.reshape(buffer, (-1,))
+    data = helpers.reinterpreted(b, flat, DTYPES["uint8"])
+    stop = None if count == -1 else offset + count * dtype.bytes
+    size = helpers.shape_of(b, data)[0]
+    if isinstance(size, int) and not 0 <= offset <= (size if stop is None else stop) <= size:
+        b.fail(f"a buffer of {size} bytes has no {count} elements of {dtype} from byte {offset} on")
+    return helpers.reinterpreted(b, b.cut(data, 0, slice(offset, stop)), dtype)
 
 
 register("ndarray.nbytes", lambda b, a: helpers.size_of(b, a) * b.type_of(a).dtype.bytes, "", attribute=True)
@@ -112,10 +124,10 @@ register("Tensor.where", lambda b, input, condition, other: b.where(condition, i
 register("Tensor.reshape", lambda b, input, *shape: b.reshape(input, helpers.sizes(shape)), "reshape")
 
 
-@spelling("Tensor.view", ops="reshape")
+@spelling("Tensor.view", ops=VIEW)
 def _(b, input, *shape):
     if len(shape) == 1 and not isinstance(shape[0], int) and find_dtype(shape[0]) is not None:
-        b.fail("view as another dtype is not supported", help="x.to(dtype) converts the values")
+        return helpers.reinterpreted(b, input, find_dtype(shape[0]))
     return b.reshape(input, helpers.sizes(shape))
 
 

@@ -124,6 +124,13 @@ def scan(b: Language, x: Any, kind: str, axis: Any, dtype: Any = None) -> TriVal
 
 
 @language
+def bitcast(b: Language, x: Any, dtype: Any) -> TriValue:
+    """Return the numbers of another dtype of the same width that have the bits of `x`."""
+    x, dtype = b.tensor(x), as_dtype(dtype)
+    return x if x.type.dtype == dtype else b.tri.emit("bitcast", x, dtype=dtype.name)
+
+
+@language
 def sort(b: Language, x: Any, axis: Any) -> TriValue:
     x = b.tensor(x)
     return b.tri.sort(x, axis=axis_of(axis, x.type.rank))

@@ -77,7 +77,7 @@ class ViewStep:
     """One view operation: how it reads, and how it writes an update back."""
 
     op: str
-    """``extract_slice``, ``reshape``, ``transpose``, ``flip``, ``broadcast_to``, ``real`` or ``imag``."""
+    """``extract_slice``, ``reshape``, ``transpose``, ``flip``, ``broadcast_to``, ``real``, ``imag``, ``bitcast``."""
     attributes: Mapping[str, Any]
     indices: tuple[TriValue, ...] = ()
 
@@ -103,6 +103,8 @@ class ViewStep:
             return b.transpose(update, permutation=tuple(permutation.index(axis) for axis in range(len(permutation))))
         if self.op == "flip":
             return b.flip(update, axes=self.attributes["axes"])
+        if self.op == "bitcast":
+            return b.emit("bitcast", update, dtype=x.type.dtype.name)
         if self.op in ("real", "imag"):
             parts = (update, b.imag(x)) if self.op == "real" else (b.real(x), update)
             return b.emit("complex", *parts)
@@ -275,7 +277,7 @@ _COPIES = frozenset(
 _CONTIGUOUS = ("contiguous", "ascontiguousarray", "ravel")
 """Functions that copy what is not contiguous."""
 _STEPS = ("reshape", "transpose", "flip", "broadcast_to", "extract_slice", "slice", "dynamic_reshape",
-          "dynamic_broadcast", "real", "imag")  # fmt: skip
+          "dynamic_broadcast", "real", "imag", "bitcast")  # fmt: skip
 
 
 def is_view_function(name: str, arguments: dict[str, Any]) -> bool:
@@ -287,10 +289,13 @@ def is_view_function(name: str, arguments: dict[str, Any]) -> bool:
     return name in _VIEWS_OF_ONE_LIBRARY or name.rsplit(".", 1)[-1] in VIEWS
 
 
-def is_read_only_view(name: str, arguments: list[Any]) -> bool:
-    """Return whether a call gives a view in NumPy and a read-only copy here: windows, an einsum that sums nothing."""
-    if name.endswith(".sliding_window_view"):
+def is_read_only_view(name: str, arguments: list[Any], source: TriValue, result: Any) -> bool:
+    """Return whether a call gives a view in NumPy and a read-only copy here: windows, an einsum that sums nothing,
+    elements of another width."""
+    if name.endswith(".sliding_window_view") or name == "numpy.frombuffer":
         return True
+    if name in ("ndarray.view", "Tensor.view"):
+        return _between(source.value, result.value) is None
     if name != "numpy.einsum" or len(arguments) != 2 or not isinstance(arguments[0], str):
         return False
     inputs, arrow, outputs = arguments[0].replace(" ", "").partition("->")

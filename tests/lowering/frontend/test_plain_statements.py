@@ -146,7 +146,7 @@ def test_what_values_are(x, n):
 def found(x, i):
     same = x
     x[0] = 1.0
-    inside = x[1] in (2.0, 1.5), 3 in i, i[0] not in i[1:], i[1] in [0, x[0]], x[0] in ()
+    inside = x[1] in (2.0, 1.5), 3 in i, i[0] not in i[1:], i[1] in [0, x[0]], x[0] in (7,)
     return (
         inside,
         same is x,
