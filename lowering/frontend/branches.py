@@ -21,8 +21,8 @@ from mlirtri.lowering.frontend.language.builder import describe
 from mlirtri.lowering.frontend.language.scf import Arms, condition_of
 from mlirtri.lowering.frontend.language.storage import Storage, current, either, has_memory, with_memory
 from mlirtri.lowering.frontend.operators import ONLY_TRUTH, condition, predicate_at
-from mlirtri.lowering.frontend.syntax.plain_statements import SequenceOf
 from mlirtri.lowering.frontend.scope import FailedAssignment, Unavailable
+from mlirtri.lowering.frontend.syntax.plain_statements import SequenceOf
 
 Evaluate = Callable[[FunctionContext, ast.expr], Any]
 """`visit`, or `condition` where only the truth of an operand counts."""

@@ -50,8 +50,8 @@ from mlirtri.lowering.frontend.language.storage import (
 )
 from mlirtri.lowering.frontend.library_calls import KERNEL_FUNCTIONS, Method, spelled
 from mlirtri.lowering.frontend.operators import fold, is_integer, is_weak, predicate_of
-from mlirtri.lowering.frontend.syntax.refused_syntax import INSTEAD_OF_BUILTINS
 from mlirtri.lowering.frontend.scope import BUILTINS
+from mlirtri.lowering.frontend.syntax.refused_syntax import INSTEAD_OF_BUILTINS
 from mlirtri.lowering.frontend.tile_kernels import tile_call
 from mlirtri.lowering.frontend.tile_language.function_table import name_of_tile_function
 

@@ -15,14 +15,13 @@ from typing import Any
 
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings import registry as spellings
-from mlirtri.dialect.spellings.numpy_api.ufuncs import as_array
 from mlirtri.dialect.spellings.registry import Spelling
 from mlirtri.errors import KernelTypeError, StaticAssertionError, UnknownNameError, nearest, offer
 from mlirtri.lowering.core.interface import bound_arguments
 from mlirtri.lowering.frontend.language import library_functions, storage
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.pointers import match_buffer
-from mlirtri.lowering.frontend.operators import binary
+from mlirtri.lowering.frontend.operators import array_of_list, binary
 from mlirtri.lowering.frontend.updates import write
 
 
@@ -89,8 +88,8 @@ def _arrays_of_lists(
 
     def converted(name: str, value: Any) -> Any:
         if name in _ARRAYS and isinstance(value, (tuple, list)):
-            return type(value)([as_array(b, part) for part in value])
-        return as_array(b, value) if name in _ARRAY_LIKE and isinstance(value, (tuple, list)) else value
+            return type(value)([array_of_list(b, part) for part in value])
+        return array_of_list(b, value) if name in _ARRAY_LIKE else value
 
     names = list(spelling.signature.parameters)
     if len(names) < len(arguments):

@@ -16,7 +16,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DType, find_dtype
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import TriValue
-from mlirtri.dialect.spellings.numpy_api.ufuncs import as_array
+from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.language import merging
@@ -89,7 +89,12 @@ def binary(b: Language, sign: ast.operator, left: Any, right: Any) -> Any:
 def _arrays_of_lists(b: Language, *operands: Any) -> list[Any]:
     """Return the operands of an operator of an array of NumPy, which makes arrays of tuples and lists."""
     is_numpys = b.semantics == "numpy" and any(isinstance(x, TriValue) and is_array(x) for x in operands)
-    return [as_array(b, x) if is_numpys and isinstance(x, (tuple, list)) else x for x in operands]
+    return [array_of_list(b, x) if is_numpys else x for x in operands]
+
+
+def array_of_list(b: Language, value: Any) -> Any:
+    """Return the array that NumPy makes of a tuple or list; any other value as it is."""
+    return spellings.SPELLINGS["numpy.asarray"].call(b, value) if isinstance(value, (tuple, list)) else value
 
 
 def is_weak(value: Any) -> bool:

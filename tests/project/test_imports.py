@@ -68,10 +68,11 @@ LAYERS = (
         packages={
             "lowering.frontend.language": "dialect.ops dialect.promotion",
             "lowering.dependence": "",
+            "lowering.frontend.syntax": "",
             "lowering.frontend.tile_language": "lowering.frontend.language",
             "lowering.frontend": (
                 "dialect.spellings lowering.dependence lowering.external lowering.frontend.language "
-                "lowering.frontend.tile_language"
+                "lowering.frontend.syntax lowering.frontend.tile_language"
             ),
             "lowering.frontend.graph": "lowering.external lowering.frontend lowering.frontend.language",
             "lowering.linalg": "dialect.ops dialect.scalar lowering.external",

@@ -1,7 +1,7 @@
 """Python's syntax before it is lowered: statements written with simpler ones, and what kernels do not have.
 
-*Takes* the statements of a function. *Gives* statements that the handlers of `lowering.frontend` know. *Refuses* nothing:
-what has no simpler form stays, and has no handler.
+*Takes* the statements of a function. *Gives* statements that the handlers of `lowering.frontend` know. *Refuses*
+nothing: what has no simpler form stays, and has no handler.
 
 Read in this order:
 
