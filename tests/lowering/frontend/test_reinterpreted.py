@@ -87,3 +87,7 @@ def torn(u):
 def test_what_is_no_view_is_refused(function, text):
     with pytest.raises(mt.KernelError, match=text):
         mt.jit(function, pipeline="mlir")(BYTES.copy())
+
+
+def test_bytes_as_booleans_are_true_where_they_are_not_zero():
+    np.testing.assert_array_equal(mt.jit(lambda u: u.view(bool), pipeline="mlir")(BYTES), BYTES != 0)
