@@ -15,7 +15,7 @@ PYTHON ?= $(shell for candidate in python3 python3.13 python3.12 python3.11 pyth
 	"$$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null \
 	&& { echo "$$candidate"; break; }; done)
 
-.PHONY: help demo demo-models test test-slow test-forced fuzz fuzz-hostile lit bench bench-quick bench-rules bench-latency bench-models check typed docs format clean
+.PHONY: help demo demo-models test test-slow test-forced dropped-passes fuzz fuzz-hostile lit bench bench-quick bench-rules bench-latency bench-models check typed docs format clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -36,6 +36,9 @@ test-slow: $(VENV)/.test  ## the tests that `make test` leaves out because they 
 
 test-forced: $(VENV)/.test  ## the tests with every schedule rule used that fits, however little the work
 	MLIRTRI_FORCE_SCHEDULES=1 $(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+dropped-passes: $(VENV)/.test  ## which passes no lit test misses: each is dropped in turn
+	PYTHONPATH=tests/support $(BIN)/python -m dropped_passes
 
 fuzz: $(VENV)/.test  ## random programs in all pipelines for two minutes; failures are reduced to tests in build/fuzz
 	PYTHONPATH=tests/support $(BIN)/python -m fuzz $(FUZZ_FLAGS)

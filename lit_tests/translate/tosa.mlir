@@ -1,5 +1,5 @@
 // TOSA comes from a file or from stdin; locations and our attributes come along only when asked for.
-// RUN: mlirtri translate --tosa-to-mlir %s | FileCheck %s --implicit-check-not=loc( --implicit-check-not=mlirtri
+// RUN: mlirtri translate --tosa-to-mlir %s | FileCheck %s '--implicit-check-not=loc(' --implicit-check-not=mlirtri
 // RUN: cat %s | mlirtri translate --tosa-to-mlir - --complete | FileCheck %s --check-prefix=COMPLETE
 // RUN: mlirtri translate --mlir-to-relax %s | FileCheck %s --check-prefix=RELAX
 // RUN: mlirtri translate %s | FileCheck %s

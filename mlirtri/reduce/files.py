@@ -25,9 +25,11 @@ def reduce_file(file: Path, test: str, output: Path, seconds: float, say: Callab
     text = file.read_text()
     candidates = _candidates_of(file, text)
     with tempfile.TemporaryDirectory(prefix="mlirtri-reduce-") as folder:
-        candidate, seen = Path(folder) / file.name, dict[str, bool]()
+        candidate, seen, taken = Path(folder) / file.name, dict[str, bool](), set[str]()
 
         def fails(program: str) -> bool:
+            if program in taken:
+                return False  # candidates that lead back to it, as an operand for another
             if program not in seen:
                 candidate.write_text(program)
                 seen[program] = _passes(test, candidate)
@@ -37,6 +39,7 @@ def reduce_file(file: Path, test: str, output: Path, seconds: float, say: Callab
             output.write_text(program if program.endswith("\n") else f"{program}\n")
 
         def take(program: str) -> None:
+            taken.add(program)
             write(program)
             say(f"{_lines(program)} lines after {len(seen)} tests")
 

@@ -29,6 +29,16 @@ FAILURES = ("FAIL", "XPASS", "UNRESOLVED")
 """The outcomes that make a run of tests fail."""
 _SHELL = """set -o pipefail
 not() { [ "$1" = --crash ] && shift; ! "$@"; }
+env() (
+  while true; do
+    case "$1" in
+      -u) unset "$2"; shift 2 ;;
+      *=*) export "$1"; shift ;;
+      *) break ;;
+    esac
+  done
+  if [ "$#" = 0 ]; then command env; else "$@"; fi
+)
 trap 'status=$?; [ $status = 0 ] || echo "mlirtri-run-line: $mlirtri_line $status" >&2' EXIT
 """
 

@@ -33,6 +33,8 @@ def machine() -> Machine:
         ),
         ("# RUN: export X=1\n# RUN: test $X = 1", "PASS", ""),
         ("# RUN: mlirtri --help | grep -q 'kernel compiler' && echo /mlirtri.x | grep -q mlirtri.x", "PASS", ""),
+        ("# RUN: env -u HOME X=1 Y='a b' not sh -c 'test -z \"$HOME$X\"' && test -z \"$X\"", "PASS", ""),
+        ("# RUN: env X=1 | grep -q X=1 && env X=2 sh -c 'exit $X'", "FAIL", "exit status 2"),
         ("# RUN: false\n# REQUIRES: x86, gpu9", "UNSUPPORTED", "gpu9"),
         ("# RUN: true\n# REQUIRES: x86 && !gpu9", "PASS", ""),
         ("# RUN: false\n# UNSUPPORTED: nvcc", "UNSUPPORTED", "!(nvcc)"),

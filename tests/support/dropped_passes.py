@@ -1,0 +1,310 @@
+"""Which passes do the lit tests miss? Each pass of each stage is dropped in turn; a test has to fail then.
+
+    PYTHONPATH=tests/support python -m dropped_passes                       # all
+    PYTHONPATH=tests/support python -m dropped_passes --tests bufferized llvmdialect -- cse bufferized
+
+The functions that run passes are replaced. A first run of the tests notes which passes run in each, and which change
+the IR there. Only tests in which a pass changes anything run again without it. Each run is a forked process, which has
+everything loaded. Tests with other commands than `mlirtri`, `mlirtri-opt` and FileCheck are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import tempfile
+import time
+from argparse import ArgumentParser
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+LIT_TESTS = Path(__file__).parents[2] / "lit_tests"
+_SECONDS = 300
+"""After which a run without a pass counts as failed: it may not end."""
+
+
+@dataclass(frozen=True, order=True)
+class StagePass:
+    """A pass of a stage, wherever it runs there."""
+
+    stage: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.stage}:{self.name}"
+
+
+# --- passes that are noted or dropped -------------------------------------------------------------------------------
+
+
+@dataclass
+class _Watch:
+    """What this process does about passes."""
+
+    dropped: StagePass | None = None
+    notes: dict[tuple[str, str], bool] | None = None
+    """By stage and name, whether it changed anything."""
+
+    def drops(self, context: Any, name: str) -> bool:
+        # mlirtri-opt runs the passes of a stage, and knows no stage.
+        known = self.dropped
+        return known is not None and name == known.name and context.stage in (known.stage, "")
+
+    def note(self, context: Any, name: str, changed: bool) -> None:
+        key = (context.stage, name)
+        if self.notes is not None:
+            self.notes[key] = self.notes.get(key, False) or changed
+
+
+_watch = _Watch()
+
+
+def watch_passes() -> None:
+    """Replace the functions that run passes; before any lowering is imported, for those know them by name."""
+    from mlirtri.lowering.toolchain import mlir_passes, tvm_passes
+
+    mlir_passes.run_passes = partial(_run_mlir, mlir_passes.run_passes)
+    mlir_passes.run_rewrite = partial(_run_rewrite, mlir_passes.run_rewrite)
+    tvm_passes.run_passes = partial(_run_tvm, tvm_passes.run_passes)
+
+
+def _run_mlir(original: Callable[..., None], module: Any, passes: Sequence[Any], context: Any) -> None:
+    kept = [step for step in passes if not _watch.drops(context, step.name)]
+    if _watch.notes is None:
+        return original(module, kept, context)
+    for step in kept:
+        before = str(module)
+        original(module, [step], context)
+        _watch.note(context, step.name, str(module) != before)
+    return None
+
+
+def _run_rewrite(original: Callable[..., None], name: str, rewrite: Any, module: Any, context: Any) -> None:
+    if _watch.drops(context, name):
+        return
+    before = "" if _watch.notes is None else str(module)
+    original(name, rewrite, module, context)
+    if _watch.notes is not None:
+        _watch.note(context, name, str(module) != before)
+
+
+def _run_tvm(original: Callable[..., Any], mod: Any, passes: Sequence[Any], context: Any) -> Any:
+    kept = tuple(step for step in passes if not _watch.drops(context, step.name))
+    if _watch.notes is None:
+        return original(mod, kept, context)
+    for step in kept:
+        before = mod.script()
+        mod = original(mod, (step,), context)
+        _watch.note(context, step.name, mod.script() != before)
+    return mod
+
+
+# --- tests in this process ------------------------------------------------------------------------------------------
+
+
+class _Unsupported(Exception):
+    """A RUN line with another command."""
+
+
+def passes(test: Any) -> bool:
+    """Return whether a lit test passes, its commands run in this process; raises `_Unsupported`."""
+    from mlirtri.testing.run_lines import expand
+
+    with tempfile.TemporaryDirectory(prefix="dropped-") as folder:
+        return all(_holds(expand(command, test.file, Path(folder), {}), Path(folder)) for command in test.commands)
+
+
+def _holds(line: str, folder: Path) -> bool:
+    """Run ``[not] COMMAND [2>&1] [> FILE] [| FileCheck …]``; return whether the status is 0."""
+    first, *rest = (shlex.split(part) for part in line.split(" | "))
+    if len(rest) > 1 or (rest and rest[0][0] != "FileCheck"):
+        raise _Unsupported(line)
+    if first[0] == "FileCheck":
+        return _call(first, folder / "unread", folder / "unread") == 0
+    is_refused, first = first[0] == "not", first[first[0] == "not" :]
+    output = folder / "output"
+    if ">" in first:
+        position = first.index(">")
+        first, output = first[:position], Path(first[position + 1])
+    errors = output if "2>&1" in first else folder / "errors"
+    status = _call([word for word in first if word != "2>&1"], output, errors)
+    if (status != 0) != is_refused:
+        return False
+    return not rest or _call([*rest[0], f"--input-file={output}"], folder / "unread", folder / "unread") == 0
+
+
+def _call(words: list[str], output: Path, errors: Path) -> int:
+    """Return the status of a command whose streams are files."""
+    commands = _commands()
+    if words[0] not in commands or "<" in words or "&&" in words or "|" in words:
+        raise _Unsupported(shlex.join(words))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = [os.dup(number) for number in (1, 2)]
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    try:
+        for number, file in ((1, output), (2, errors)):
+            opened = os.open(file, flags | (os.O_APPEND if output == errors else 0))
+            os.dup2(opened, number)
+            os.close(opened)
+        return commands[words[0]](words)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, kept in zip((1, 2), saved, strict=True):
+            os.dup2(kept, number)
+            os.close(kept)
+
+
+def _commands() -> dict[str, Callable[[list[str]], int]]:
+    from filecheck.matcher import Matcher
+    from filecheck.options import parse_argv_options
+
+    from mlirtri.cli.main import run_command
+    from mlirtri.opt.main import main as run_opt
+
+    return {
+        "mlirtri": lambda words: run_command(words[1:]),
+        "mlirtri-opt": lambda words: run_opt(words[1:]),
+        "FileCheck": lambda words: Matcher.from_opts(parse_argv_options(words)).run(),
+    }
+
+
+# --- forked runs ----------------------------------------------------------------------------------------------------
+
+
+def _forked(run: Callable[[], Any]) -> Any:
+    """Return what a function returns in a forked process, through JSON; None where that fails or does not end."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        status = 1
+        try:
+            signal_alarm(_SECONDS)
+            os.write(writing, json.dumps(run()).encode())
+            status = 0
+        except Exception as error:
+            os.write(2, f"{type(error).__name__}: {str(error)[:200]}\n".encode())
+        finally:
+            os._exit(status)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(child, 0)
+    return json.loads(text) if status == 0 else None
+
+
+def signal_alarm(seconds: int) -> None:
+    """End this process after that many seconds."""
+    import signal
+
+    signal.alarm(seconds)
+
+
+def _noted(test: Any) -> list[tuple[str, str, bool]] | None:
+    """Return the passes that run in a test, with their stages and whether they change anything; None if it fails."""
+    _watch.notes = {}
+    if not passes(test):
+        return None
+    return [(stage, name, changed) for (stage, name), changed in _watch.notes.items()]
+
+
+def _misses(dropped: StagePass, test: Any) -> bool:
+    """Return whether a test passes without a pass."""
+    _watch.dropped = dropped
+    try:
+        return passes(test)
+    except Exception:  # a lowering that relies on it
+        return False
+
+
+@dataclass
+class Suite:
+    """Tests, and what each pass changes."""
+
+    changed_by: dict[StagePass, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    seconds: dict[Path, float] = field(default_factory=dict)
+
+    def run(self, tests: Sequence[Any]) -> None:
+        """Note the passes of tests; those that fail, or have other commands, are left out and said."""
+        stageless: dict[str, list[Any]] = defaultdict(list)
+        for test in tests:
+            start = time.monotonic()
+            notes = _forked(lambda test=test: _noted(test))
+            self.seconds[test.file] = time.monotonic() - start
+            if notes is None:
+                print(f"left out: {test.file.relative_to(LIT_TESTS)}", file=sys.stderr)
+            for stage, name, changed in notes or ():
+                found = self.changed_by[StagePass(stage, name)] if stage else stageless[name]
+                found += [test] if changed else []
+        for each, found in self.changed_by.items():
+            found += [test for test in stageless[each.name] if test not in found]
+
+    def noticing(self, dropped: StagePass) -> Any | None:
+        """Return a test that fails without a pass; those of its stage are tried first, short ones before long ones."""
+        tests = self.changed_by[dropped]
+        ordered = sorted(tests, key=lambda test: (dropped.stage not in test.file.parts, self.seconds[test.file]))
+        return next((test for test in ordered if not _forked(lambda test=test: _misses(dropped, test))), None)
+
+
+def unnoticed(folders: Collection[str] = (), wanted: Collection[str] = ()) -> Iterator[tuple[StagePass, str]]:
+    """Yield each pass with the test that notices when it is dropped, as a path; or why there is none, in brackets.
+
+    `folders` are those of the lit tests, by default all; `wanted` are names of passes or stages, by default all.
+    """
+    from mlirtri.testing.run_lines import lit_files, read_test
+
+    files = [file for folder in folders or [""] for file in lit_files(LIT_TESTS / folder)]
+    suite = Suite()
+    suite.run([read_test(file) for file in files])
+    for each in sorted(suite.changed_by):
+        if wanted and not {each.name, each.stage} & {*wanted}:
+            continue
+        if not suite.changed_by[each]:
+            yield each, "(changes no test)"
+            continue
+        test = suite.noticing(each)
+        yield each, "(a test passes without)" if test is None else str(test.file.relative_to(LIT_TESTS))
+
+
+def main() -> int:
+    """Print each pass with the test that notices when it is dropped; exit status 1 where one has none."""
+    parser = ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("wanted", nargs="*", metavar="NAME", help="a pass or a stage; by default all")
+    parser.add_argument("--tests", nargs="+", default=[], metavar="FOLDER", help="folders of lit_tests; by default all")
+    options = parser.parse_args()
+    from mlirtri.testing.environment import variables
+
+    os.environ.update({**variables(), "MLIRTRI_SERVE": "0"})
+    watch_passes()
+    _load()
+    start, found = time.monotonic(), []
+    for each, test in unnoticed(options.tests, options.wanted):
+        print(f"{each}\t{test}", flush=True)
+        found.append(test)
+    missed = sum(test.startswith("(") for test in found)
+    print(f"{len(found) - missed} of {len(found)} passes are noticed when dropped ({time.monotonic() - start:.0f} s)")
+    return int(missed > 0)
+
+
+def _load() -> None:
+    """Import what commands import, so that the forked processes need not."""
+    import importlib
+
+    from mlirtri.lowering.pipelines import PIPELINE_STAGES
+
+    stages = [stage.run for stages in PIPELINE_STAGES.values() for stage in stages]
+    names = ["mlirtri.kernels.session", "mlirtri.cli.kernel_files", "mlirtri.cli.program_files", "mlirtri.opt.passes"]
+    for module in [*names, *(run.module for run in stages if hasattr(run, "module"))]:
+        importlib.import_module(module)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
