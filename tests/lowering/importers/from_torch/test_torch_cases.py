@@ -59,7 +59,7 @@ OPEN = {name: (function, make) for name, function, make in open_sizes.CASES}
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    "name", [name if name in list(OPEN)[::6] else pytest.param(name, marks=pytest.mark.slow) for name in OPEN]
+    "name", [name if name in list(OPEN)[::10] else pytest.param(name, marks=pytest.mark.slow) for name in OPEN]
 )
 def test_open_sizes(name: str):
     function, make = OPEN[name]

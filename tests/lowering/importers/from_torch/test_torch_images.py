@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch.utils import _pytree as pytree
@@ -24,6 +25,7 @@ def smooth(x, image):
     return *sizes, F.interpolate(x, scale_factor=1.7, mode="bicubic", antialias=True, align_corners=True)
 
 
+@pytest.mark.slow
 def test_antialiased_sizes():
     torch.manual_seed(0)
     check(smooth, torch.randn(1, 2, 7, 9), torch.randint(0, 256, (1, 3, 7, 9), dtype=torch.uint8))
@@ -47,6 +49,7 @@ def pool(x, volume, whole):
     return planes, volumes, windows, F.max_pool2d(whole, 2, dilation=2)
 
 
+@pytest.mark.slow
 def test_fractional_pools_and_pools_of_large_integers():
     torch.manual_seed(0)
     whole = torch.randint(-(2**62), 2**62, (2, 3, 7, 9))

@@ -38,6 +38,7 @@ def bessel_functions(x):
     return [getattr(torch.special, name)(x) for name in EXPECTED]
 
 
+@pytest.mark.slow
 def test_bessel_and_airy_functions():
     x = torch.tensor([0.0, 1e-6, 0.1, 0.9, 1.9, 2.1, 7.9, 8.1, 24.9, 25.1, 90.0], dtype=torch.float64)
     kernel = mt.from_torch(bessel_functions, (x,)).compile(pipeline="mlir")
@@ -66,6 +67,7 @@ def test_incomplete_gamma_functions():
         torch.testing.assert_close(result, expected, equal_nan=True)
 
 
+@pytest.mark.slow
 def test_logcumsumexp_of_complex_numbers():
     z = torch.complex(torch.linspace(-4, 9, 18).view(3, 6) ** 2 / 9, torch.linspace(-7, 7, 18).view(3, 6))
     z[0, 0] = z[2, 0] = z[2, 1] = complex(-torch.inf, 1.0)
