@@ -20,7 +20,6 @@ def widths(x, u, c):
         x.view(np.uint32),
         x.view("i4"),
         u.view(np.int8),
-        u.view(bool),
         (x > 0).view(np.uint8),
         x[0, 2].view(np.int32),
     )
