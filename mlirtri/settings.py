@@ -185,11 +185,12 @@ def users_frame() -> FrameType:
 
 def _users_frame() -> tuple[FrameType, int]:
     frame, level = sys._getframe(2), 2
-    while frame.f_back is not None and not _is_users(frame.f_code.co_filename):
+    while frame.f_back is not None and not is_users(frame.f_code.co_filename):
         frame, level = frame.f_back, level + 1
     return frame, level
 
 
-def _is_users(file: str) -> bool:
+def is_users(file: str) -> bool:
+    """Return whether a file is neither Python's nor ours."""
     is_python = file.startswith(("<frozen", _PYTHON)) and "site-packages" not in file
     return not is_python and not file.startswith(_OURS)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import linecache
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
 from mlirtri import settings
-from mlirtri.errors import KernelError
+from mlirtri.errors import KernelError, Span
 
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
@@ -47,6 +49,34 @@ def public(function: Callable[Parameters, Returned]) -> Callable[Parameters, Ret
             raise
 
     return call
+
+
+def located(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
+    """Return a `public` function whose errors show the user's expression that called it: it stands in annotations."""
+
+    @functools.wraps(function)
+    def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Returned:
+        try:
+            return function(*arguments, **keywords)
+        except KernelError as error:
+            caller = sys._getframe(1)
+            hide_frames(error.at(span_of(caller)) if settings.is_users(caller.f_code.co_filename) else error)
+            raise
+
+    return call
+
+
+def span_of(frame: FrameType) -> Span:
+    """Return the position of the expression that a frame runs; its line's start where Python does not tell columns."""
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    positions: Callable[..., Any] | None = getattr(frame.f_code, "co_positions", None)
+    if positions is None:
+        return Span(file, line, 1)
+    start, end, column, end_column = list(positions())[frame.f_lasti // 2]
+    if start != line or column is None or end_column is None:
+        return Span(file, line, 1)
+    characters = len(linecache.getline(file, line).encode()[:column].decode(errors="ignore"))
+    return Span(file, line, characters + 1, end, end_column - column + characters + 1)
 
 
 def public_class(*names: str) -> Callable[[Class], Class]:

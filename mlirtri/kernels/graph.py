@@ -10,9 +10,7 @@ Each call is lowered once when it is recorded, so that what does not fit is repo
 
 from __future__ import annotations
 
-import linecache
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -32,7 +30,7 @@ from mlirtri.language.names import Tensor
 from mlirtri.lowering.core.interface import ConstantParameter, TensorParameter, identifier_of
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target, as_target
-from mlirtri.lowering.core.tracebacks import hide_frames, public, public_class
+from mlirtri.lowering.core.tracebacks import hide_frames, public, public_class, span_of
 from mlirtri.lowering.frontend.graph.kernel_graph import Dispatch, GraphArgument, KernelGraph, ValueNumber, mapped
 from mlirtri.lowering.pipelines import INTERPRETER
 
@@ -87,7 +85,7 @@ class Value:
 
     def _refusal(self, what: str) -> KernelError:
         error = KernelTypeError(
-            f"{self!r} is a value of a graph, which has no {what}", _span_of_user(),
+            f"{self!r} is a value of a graph, which has no {what}", span_of(settings.users_frame()),
             help="only kernels compute with it: put this into a function decorated with @mlirtri.jit",
         )  # fmt: skip
         hide_frames(error)
@@ -123,7 +121,7 @@ class Graph:
         language_options(options)
         self.name = name
         self.options = options
-        self._graph = KernelGraph(identifier_of(name), _span_of_user(), options.semantics or "torch")
+        self._graph = KernelGraph(identifier_of(name), span_of(settings.users_frame()), options.semantics or "torch")
         self._module: Any = None
         self._count = 0
         """Values so far."""
@@ -154,8 +152,8 @@ class Graph:
         taken = [argument.parameter.name for argument in self._graph.arguments]
         if not isinstance(name, str) or not name.isidentifier() or name in taken:
             problem = "is an argument already" if name in taken else "is not a name"
-            raise KernelTypeError(f"graph {self.name!r}: {name!r} {problem}", _span_of_user())
-        span, weak = _span_of_user(), type if type is float or type is complex else None
+            raise KernelTypeError(f"graph {self.name!r}: {name!r} {problem}", span_of(settings.users_frame()))
+        span, weak = span_of(settings.users_frame()), type if type is float or type is complex else None
         try:
             parameter = _parameter(name, type)
         except KernelError as error:
@@ -170,7 +168,7 @@ class Graph:
         One of the results may be a nested tuple, list or dict of values.
         """
         self._check_open()
-        span = _span_of_user()
+        span = span_of(settings.users_frame())
         if self._graph.return_span is not None:
             raise KernelTypeError(f"graph {self.name!r} says twice what it returns", span, help="name all at once")
         if results and named:
@@ -181,7 +179,7 @@ class Graph:
 
     def dispatch(self, function: Any, named: dict[str, Any], out: Any) -> Any:
         """Record a call of a `JitFunction` with arguments by parameter name; return its result as `Value`s."""
-        span = _span_of_user()
+        span = span_of(settings.users_frame())
         self._check_open(span)
         if out is not None:
             raise KernelTypeError("out= is not recorded in a graph", span, help="use what the kernel returns")
@@ -273,7 +271,7 @@ class Graph:
     def _check_open(self, span: Span | None = None) -> None:
         if not self._is_open:
             raise KernelTypeError(
-                f"graph {self.name!r} is not being recorded", span or _span_of_user(),
+                f"graph {self.name!r} is not being recorded", span or span_of(settings.users_frame()),
                 help="call kernels on its values inside of `with mt.graph() as graph:`",
             )  # fmt: skip
 
@@ -351,17 +349,3 @@ def _parameter(name: str, kind: Any) -> TensorParameter:
             help="give a mt.Tensor((…), dtype), an array, a dtype, or float; other values are given to the kernels",
         )
     return parameter
-
-
-def _span_of_user() -> Span:
-    """Return the position of the user's call."""
-    frame = settings.users_frame()
-    file, line = frame.f_code.co_filename, frame.f_lineno
-    positions: Callable[..., Any] | None = getattr(frame.f_code, "co_positions", None)
-    if positions is None:
-        return Span(file, line, 1)
-    start, end, column, end_column = list(positions())[frame.f_lasti // 2]
-    if start != line or column is None or end_column is None:
-        return Span(file, line, 1)
-    characters = len(linecache.getline(file, line).encode()[:column].decode(errors="ignore"))
-    return Span(file, line, characters + 1, end, end_column - column + characters + 1)

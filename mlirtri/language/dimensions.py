@@ -12,7 +12,7 @@ from typing import Any
 
 from mlirtri.dialect.base.sizes import Size, Symbol
 from mlirtri.errors import KernelTypeError
-from mlirtri.lowering.core.tracebacks import public
+from mlirtri.lowering.core.tracebacks import located
 
 _WRITE = 'write dyn["K"], or dyn["K", 16] for a size that is a multiple of 16'
 
@@ -30,7 +30,7 @@ def unnamed(parameter: str, axis: int) -> Size:
 class Dyn:
     """What `mt.dyn` is."""
 
-    @public
+    @located
     def __getitem__(self, parts: Any) -> Size:
         name, multiple = parts if isinstance(parts, tuple) and len(parts) == 2 else (parts, 1)
         if not isinstance(name, str) or not name.isidentifier():
@@ -42,6 +42,7 @@ class Dyn:
     def __repr__(self) -> str:
         return "dyn"
 
+    @located
     def _refuse(self, *_: Any) -> Size:
         raise KernelTypeError("dyn without a name has no arithmetic", help='name the size: dyn["K"] * 2')
 

@@ -16,7 +16,7 @@ from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, KernelTypeError, KernelValueError, SourceNotAvailableError
 from mlirtri.language.dimensions import Dyn, dyn, unnamed
-from mlirtri.lowering.core.tracebacks import hide_frames, public
+from mlirtri.lowering.core.tracebacks import hide_frames, located, public
 
 
 class LanguageFunction:
@@ -219,9 +219,11 @@ def _size(size: Any) -> int | Size | Dyn | None:
     if isinstance(size, Dyn | Size):
         return size
     if isinstance(size, bool) or not hasattr(type(size), "__index__") or size < 0:
+        is_name = isinstance(size, str) and size.isidentifier()
+        run_time = f'dyn["{size}"]' if is_name else 'dyn["K"]'
         raise KernelTypeError(
             f"{size!r} is not a size of a Tensor",
-            help='write a number, int for a size taken from the argument, or dyn["K"] for one of run time',
+            help=f"write a number, int for a size taken from the argument, or mt.{run_time} for one of run time",
         )
     if size > _LARGEST_SIZE:
         raise KernelValueError(f"a size of {int(size):.2e} is not a size of a Tensor", help="sizes are 64-bit integers")
@@ -229,11 +231,11 @@ def _size(size: Any) -> int | Size | Dyn | None:
 
 
 class _TensorFactory(type):
-    @public
+    @located
     def __call__(cls, shape: Any = None, dtype: Any = None) -> _Tensor:
         return _make(shape, dtype)
 
-    @public
+    @located
     def __getitem__(cls, parts: Any) -> _Tensor:
         shape, dtype = parts if isinstance(parts, tuple) and len(parts) == 2 else (parts, None)
         return _make(shape, dtype)
@@ -264,7 +266,7 @@ def _stride(stride: Any) -> int | Dyn | None:
 
 
 class _StridedTensorFactory(_TensorFactory):
-    @public
+    @located
     def __call__(cls, shape: Any = None, strides: Any = None, dtype: Any = None) -> _Tensor:
         size = _make(shape, dtype)
         if not isinstance(strides, tuple | list) or size.shape is None or len(strides) != len(size.shape):
@@ -274,6 +276,7 @@ class _StridedTensorFactory(_TensorFactory):
             )
         return replace(size, strides=tuple(map(_stride, strides)))
 
+    @located
     def __getitem__(cls, parts: Any) -> _Tensor:
         return cls(*parts) if isinstance(parts, tuple) else cls(parts)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -12,7 +14,14 @@ import numpy as np
 
 from mlirtri.dialect.base.dtypes import DType, find_dtype
 from mlirtri.dialect.base.sizes import is_dynamic
-from mlirtri.errors import ArgumentMismatchError, KernelTypeError, Span, UnsupportedSyntaxError, span_of_definition
+from mlirtri.errors import (
+    ArgumentMismatchError,
+    KernelError,
+    KernelTypeError,
+    Span,
+    UnsupportedSyntaxError,
+    span_of_definition,
+)
 from mlirtri.language.arguments import (
     COMPILE_TIME,
     NUMBERS,
@@ -53,15 +62,27 @@ class Signature:
         closure = inspect.getclosurevars(self.function).nonlocals if self.function.__closure__ else {}
         try:
             annotations = inspect.get_annotations(self.function, eval_str=True, locals=closure or None)
-        except (NameError, AttributeError, SyntaxError, TypeError) as error:
+        except (NameError, AttributeError, SyntaxError, TypeError, KernelError) as error:
+            span = self._span_of_text(closure)
+            if isinstance(error, KernelError):
+                raise KernelTypeError(error.message, span, help=error.help) from None
             is_text = any(isinstance(kind, str) for kind in self.function.__annotations__.values())
             raise KernelTypeError(
-                f"an annotation of {self.function.__name__} does not evaluate: {error}", self.span,
+                f"an annotation of {self.function.__name__} does not evaluate: {error}", span,
                 help="leave out `from __future__ import annotations`: text does not find names of the function around"
                 if is_text and isinstance(error, NameError) else None,
             ) from None  # fmt: skip
         named = {name: _annotation(value, name) for name, value in annotations.items() if name in self.parameters}
         return self._with_one_size_per_name(named)
+
+    def _span_of_text(self, closure: dict[str, Any]) -> Span:
+        """Return the position of the first annotation whose text does not evaluate; else that of the function."""
+        for name, kind in self.function.__annotations__.items():
+            try:
+                eval(kind, self.function.__globals__, closure) if isinstance(kind, str) else None
+            except Exception:
+                return span_of_annotation(self.function, name) or self.span
+        return self.span
 
     def _with_one_size_per_name(self, annotations: dict[str, Any]) -> dict[str, Any]:
         """Return the annotations with every size in the same symbols; raises `KernelTypeError`."""
@@ -243,6 +264,25 @@ def _key_of_sizes(sizes: tuple[Any, ...]) -> Callable[[Any], Any]:
         return (*[shape[axis] for axis in fixed], *others)
 
     return key
+
+
+def span_of_annotation(function: Callable[..., Any], parameter: str) -> Span | None:
+    """Return the position of a parameter's annotation; None where the source cannot be read."""
+    try:
+        lines, first = inspect.getsourcelines(function)
+        text = textwrap.dedent("".join(lines))
+        [definition] = ast.parse(text).body
+    except (OSError, SyntaxError, ValueError):
+        return None
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    named = (node for node in ast.walk(definition) if isinstance(node, ast.arg) and node.arg == parameter)
+    kind = next((node.annotation for node in named), None)
+    if kind is None or kind.end_col_offset is None:
+        return None
+    line = first + kind.lineno - 1
+    end = first + (kind.end_lineno or kind.lineno) - 1
+    file = function.__code__.co_filename
+    return Span(file, line, kind.col_offset + indent + 1, end, kind.end_col_offset + indent + 1)
 
 
 def _annotation(value: Any, name: str) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
 from dataclasses import replace
 
 import pytest
@@ -81,3 +83,36 @@ def test_numbers_that_are_none(text, message):
 def test_sizes_of_abstract_tensors_are_integers(shape):
     with pytest.raises(KernelError, match="is not a size of a Tensor"):
         mt.Tensor(shape, mt.float32)
+
+
+ANNOTATED = """{first}
+import mlirtri as mt
+
+def make():
+    @mt.jit
+    def f(
+        a: {kind},
+    ):
+        return a + 1
+    return f
+"""
+
+
+@pytest.mark.parametrize("first", ["", "from __future__ import annotations"])
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ('mt.Tensor[["n", 8]]', "'n' is not a size of a Tensor"),
+        ("mt.Tensor[[8], 'float31']", "'float31' is not a dtype of mlirtri"),
+        ("mt.StridedTensor[[8], [0.5]]", "0.5 is not a stride of a StridedTensor"),
+    ],
+)
+def test_wrong_annotations_have_a_place(first, kind, message, tmp_path):
+    path = tmp_path / "annotated.py"
+    path.write_text(ANNOTATED.format(first=first, kind=kind))
+    module = runpy.run_path(str(path))
+    with pytest.raises(KernelError) as caught:
+        module["make"]().compile(mt.Tensor((8,), mt.float32))
+    assert str(caught.value).splitlines()[0] == f"{path}:7:12: error: {message}"
+    # Before Python 3.11 only postponed annotations have columns.
+    assert f"           {'^'.ljust(len(kind), '~')}\n" in str(caught.value) or sys.version_info < (3, 11)
