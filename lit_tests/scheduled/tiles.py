@@ -19,7 +19,7 @@ def product(
         T.copy(z, c[by * 64, bx * 64])
 
 
-# CHECK: for [[BX:.+]] in T.{{serial|parallel}}(T.int64(8), annotations={"mlirtri.blocks": 1{{.*}}"mlirtri.parallel": 1
+# CHECK: for [[BX:.+]] in T.{{serial|parallel}}(T.int64(8), annotations={"mlirtri.blocks": 1{{.*}}"mlirtri.independent": 1
 # CHECK-NEXT: right = T.alloc_buffer
-# CHECK: for [[BY:.+]] in T.serial(T.int64(8), annotations={"mlirtri.blocks": 1{{.*}}"mlirtri.parallel": 1
+# CHECK: for [[BY:.+]] in T.serial(T.int64(8), annotations={"mlirtri.blocks": 1{{.*}}"mlirtri.independent": 1
 # CHECK: sums0 = T.alloc_buffer

@@ -1,13 +1,13 @@
 """Refuse parallel loops whose iterations depend on each other.
 
 *Takes* a module of the `tri` dialect, whose loops that the user declared parallel (`mt.prange`, `mt.ndrange`) carry the
-attribute of `declared_loops.PARALLEL`. *Gives* nothing: it only looks. *Refuses* with `LoopDependenceError` a loop in
+attribute `DECLARED_PARALLEL`. *Gives* nothing: it only looks. *Refuses* with `LoopDependenceError` a loop in
 which an iteration reads or writes what another one writes, unless all of them only add to it, multiply it, or take an
 extremum of it: a reduction. What is not proven independent is refused, too.
 
 Read in this order:
 
-- `declared_loops.py`: the attribute, and the check of each loop that has it.
+- `declared_loops.py`: the check of each loop with the attribute.
 - `index_forms.py`: indices as linear forms of induction variables and loop-invariant values.
 - `accesses.py`: the regions of arrays that a loop's body reads and writes; reductions.
 - `extents.py`: intervals that never overlap.

@@ -10,9 +10,8 @@ from mlirtri.errors import KernelError, LoopDependenceError, Note, raise_all
 from mlirtri.lowering.dependence.accesses import Access, BodyAccesses, is_reduction
 from mlirtri.lowering.dependence.distances import LoopBounds, bounds_of, distance
 from mlirtri.lowering.dependence.index_forms import IndexForms
+from mlirtri.lowering.mlir.attributes import DECLARED_PARALLEL
 
-PARALLEL = "mlirtri.parallel"
-"""Attribute of an `scf.for` that is declared parallel: the names of its loop-carried values."""
 HELP = "run the loop in order with mt.serial, write into another array, or only add to it: x[i] += …"
 
 
@@ -20,13 +19,13 @@ def check(module: ir.Module) -> None:
     """Raise `LoopDependenceError` for each declared-parallel loop whose iterations are not independent."""
     errors: list[KernelError] = []
     for operation in operations_named(module, "scf.for"):
-        if PARALLEL in operation.attributes:
+        if DECLARED_PARALLEL in operation.attributes:
             errors += _check_loop(operation.operation)
     raise_all(errors)
 
 
 def _check_loop(loop: ir.Operation) -> list[KernelError]:
-    names = [ir.StringAttr(name).value for name in ir.ArrayAttr(loop.attributes[PARALLEL])]
+    names = [ir.StringAttr(name).value for name in ir.ArrayAttr(loop.attributes[DECLARED_PARALLEL])]
     forms = IndexForms(loop)
     arrays, errors = set(), []
     for slot, name in enumerate(names):
@@ -63,7 +62,9 @@ def _conflict(
     loop: ir.Operation, name: str, accesses: list[Access], bounds: LoopBounds, forms: IndexForms
 ) -> KernelError | None:
     for first, second in combinations_with_replacement(accesses, 2):
-        if not (first.is_write or second.is_write) or (first.update and first.update == second.update):
+        # Two updates by the same reduction, such as `x[i] += a` and `x[j] += b`, commute.
+        commutes = first.update and first.update == second.update
+        if commutes or not (first.is_write or second.is_write):
             continue
         apart = distance(first, second, bounds, forms)
         if apart is not None:
@@ -91,7 +92,7 @@ def _dependence(
     write, other = (first, second) if first.is_write else (second, first)
     apart = apart if first.is_write else -apart
     verb = "writes" if other.is_write else "reads"
-    far = f"the iteration {abs(apart)} {'later' if apart > 0 else 'before'}"
+    far = f"the iteration {abs(apart)} steps {'later' if apart > 0 else 'before'}"
     which = {1: "the next iteration", -1: "the previous iteration"}.get(apart, far)
     conflict = f"{which} {verb}" if is_exact else f"another iteration may {verb[:-1]}"
     same = write.operation == other.operation

@@ -25,7 +25,6 @@ from mlirtri.errors import (
     UnsupportedSyntaxError,
 )
 from mlirtri.lowering.core.stage import BLOCKS, STAGES
-from mlirtri.lowering.dependence.declared_loops import PARALLEL
 from mlirtri.lowering.frontend.branches import emit_if, select
 from mlirtri.lowering.frontend.context import FunctionContext, IterArgsChanged, LoopPlan, handles, visit, visit_block
 from mlirtri.lowering.frontend.early_exits import stored
@@ -39,6 +38,7 @@ from mlirtri.lowering.frontend.loop_state import LoopState
 from mlirtri.lowering.frontend.operators import condition
 from mlirtri.lowering.frontend.scope import FailedAssignment
 from mlirtri.lowering.frontend.statements import assign
+from mlirtri.lowering.mlir.attributes import DECLARED_PARALLEL
 from mlirtri.lowering.mlir.index_values import index_constant
 
 INT64, BOOL = DTYPES["int64"], DTYPES["bool"]
@@ -263,7 +263,7 @@ def _emit_counted(context: FunctionContext, node: Any, iterable: Iterable, state
             index.owner.owner.operation.attributes[STAGES] = stages
         if iterable.order == "parallel":
             names = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in state.labels()])
-            index.owner.owner.operation.attributes[PARALLEL] = names
+            index.owner.owner.operation.attributes[DECLARED_PARALLEL] = names
         return yielded
 
     results = for_loop(bounds, state.initial, body, location)

@@ -1,4 +1,4 @@
-"""Attributes of arguments and results that describe an imported function.
+"""Attributes that one stage of MLIR writes and others read; most describe arguments and results of a function.
 
     func.func @main(%x: tensor<4xf32>, %w: tensor<1000xf32> {mlirtri.bound = "w"})
         -> (tensor<4xf32>, tensor<i1> {mlirtri.check = "KernelValueError: index out of range"})
@@ -46,6 +46,8 @@ SIGNATURE = "mlirtri.signature"
 """Attribute of a module: the type of its function before bufferization."""
 DTYPE = "mlirtri.dtype"
 """Attribute of an argument or result: our name of its dtype, where its type has lost that, or its sign."""
+DECLARED_PARALLEL = "mlirtri.parallel"
+"""Attribute of an `scf.for` that the kernel declares parallel: the names of its loop-carried values."""
 CLAMP = "mlirtri.clamp"
 """Attribute of the `tri` operations that move an index into its axis, where indices are not checked."""
 

@@ -97,11 +97,16 @@ def with_function_body(function: PrimFunc, body: Stmt) -> Any:
     return function if body.same_as(function.body) else function.with_body(body)
 
 
-def sequence(*statements: Any) -> Any:
-    """Return the statements as one flat `SeqStmt`, so that an allocation is visible to all statements after it."""
+def sequence(*statements: Stmt) -> Stmt:
+    """Return the statements as one flat `SeqStmt`, so that an allocation is visible to all statements after it.
+
+    One statement is returned as it is; without any, a statement that does nothing.
+    """
     flat: list[Any] = []
     for statement in statements:
         flat.extend(statement.seq if isinstance(statement, tirx.SeqStmt) else [statement])
+    if not flat:
+        return tirx.Evaluate(tirx.IntImm("int32", 0))
     return flat[0] if len(flat) == 1 else tirx.SeqStmt(flat)
 
 

@@ -14,7 +14,7 @@ from mlirtri.lowering.core.target import Target, as_target
 from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
 from mlirtri.lowering.toolchain.tvm_names import (
     IMPERATIVE,
-    PARALLEL,
+    INDEPENDENT,
     SCRIPT_NAMES,
     PrimFunc,
     SBlock,
@@ -79,7 +79,7 @@ def parallel_loops(body, **arguments):
     """The names of the loops that are marked, outermost first."""
     loops = []
     marked = prepare(body_of(function(body, **arguments)))
-    structural_walk(marked, (tirx.For, lambda loop: loops.append(loop) if PARALLEL in loop.annotations else None))
+    structural_walk(marked, (tirx.For, lambda loop: loops.append(loop) if INDEPENDENT in loop.annotations else None))
     return {loop.loop_var.name for loop in loops}
 
 

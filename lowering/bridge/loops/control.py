@@ -15,13 +15,14 @@ from typing import Any
 from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.bridge.loops.addresses import ANY, LARGEST_COUNT
-from mlirtri.lowering.bridge.loops.function_translation import LoopTranslation, sequence, statement
+from mlirtri.lowering.bridge.loops.function_translation import LoopTranslation, statement
 from mlirtri.lowering.bridge.loops.memory import is_number, product
 from mlirtri.lowering.bridge.loops.values import Meaning, Scalar, ScalarBuffer, part_dtypes
 from mlirtri.lowering.bridge.scalar.scalar_rules import literal
 from mlirtri.lowering.core.stage import BLOCKS, DECLARED, NARROWED_SUM, STAGES, TRIPS
-from mlirtri.lowering.tir.statements import index, plus
-from mlirtri.lowering.toolchain.tvm_names import LOCATION, PARALLEL, Analyzer, tirx
+from mlirtri.lowering.mlir.attributes import DECLARED_PARALLEL
+from mlirtri.lowering.tir.statements import index, plus, sequence
+from mlirtri.lowering.toolchain.tvm_names import INDEPENDENT, LOCATION, Analyzer, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 
 
@@ -69,12 +70,12 @@ def _for(translation: LoopTranslation, operation: ir.Operation) -> None:
         carried.assign(end.operands)
     notes = {NARROWED_SUM: 1} if NARROWED_SUM in operation.attributes else {}
     notes |= {BLOCKS: 1} if BLOCKS in operation.attributes else {}
-    notes |= {DECLARED: 1} if PARALLEL in operation.attributes else {}
+    notes |= {DECLARED: 1} if DECLARED_PARALLEL in operation.attributes else {}
     if STAGES in operation.attributes:
         notes[STAGES] = operation.attributes[STAGES].value
     if TRIPS in operation.attributes:
         notes[TRIPS] = operation.attributes[TRIPS].value
-    translation.values.statements.append(loop.around(sequence(body), {**notes, **_notes(operation)}))
+    translation.values.statements.append(loop.around(sequence(*body), {**notes, **_notes(operation)}))
     carried.define(operation.results)
 
 
@@ -95,8 +96,8 @@ def _parallel(translation: LoopTranslation, operation: ir.Operation) -> None:
             loop.define_counter(translation)
         _combine(translation, translation.translate(block), carried)
     # A reduction over iterations is not independent.
-    notes = _notes(operation) if initial else {PARALLEL: 1, **_notes(operation)}
-    nest = sequence(body)
+    notes = _notes(operation) if initial else {INDEPENDENT: 1, **_notes(operation)}
+    nest = sequence(*body)
     for loop in reversed(loops):
         nest = loop.around(nest, notes)
     translation.values.statements.append(nest)
@@ -129,8 +130,8 @@ def _if(translation: LoopTranslation, operation: ir.Operation) -> None:
         arms.append(arm)
     then, otherwise = arms
     if then or otherwise:
-        other = sequence(otherwise) if otherwise else None
-        values.statements.append(tirx.IfThenElse(condition, sequence(then), other))
+        other = sequence(*otherwise) if otherwise else None
+        values.statements.append(tirx.IfThenElse(condition, sequence(*then), other))
     carried.define(operation.results)
 
 
@@ -159,7 +160,7 @@ def _while(translation: LoopTranslation, operation: ir.Operation) -> None:
             _forward(translation, forwarded, after.arguments)
             with values.nested() as continued:
                 state.assign(translation.translate(after).operands)
-            values.statements.append(tirx.IfThenElse(goes.scalar.expression, sequence(continued), None))
+            values.statements.append(tirx.IfThenElse(goes.scalar.expression, sequence(*continued), None))
         condition = goes.scalar
     else:
         _forward(translation, forwarded, after.arguments)
@@ -179,7 +180,7 @@ def _forward(translation: LoopTranslation, forwarded: Sequence[ir.Value], values
 def _while_loop(operation: ir.Operation, condition: Any, body: list[Any]) -> Any:
     """Build a While whose body has its source line; TVM frees buffers allocated in it there, else after the loop."""
     line = tvm_ir.StringImm(_notes(operation).get(LOCATION, ""))
-    return tirx.While(condition, tirx.AttrStmt(index(0), LOCATION, line, sequence(body)))
+    return tirx.While(condition, tirx.AttrStmt(index(0), LOCATION, line, sequence(*body)))
 
 
 class _Loop:

@@ -67,13 +67,6 @@ class LoopTranslation:
         return [self.values.get(index_value) for index_value in indices]
 
 
-def sequence(statements: Sequence[Any]) -> Any:
-    """Return statements in order as one; without any, a statement that does nothing."""
-    if not statements:
-        return tirx.Evaluate(tirx.IntImm("int32", 0))
-    return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
-
-
 def word(operation: ir.Operation) -> str:
     """Name the result of an operation: the user's name for it, or the operation's."""
     return name_of(operation.location) or operation.name.split(".")[-1]

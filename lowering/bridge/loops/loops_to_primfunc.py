@@ -1,7 +1,7 @@
 """Lower a function of loops over memrefs to one imperative PrimFunc, statement by statement.
 
 The PrimFunc has the same parameters, in the same order, and one opaque block. A loop whose iterations are independent
-(scf.parallel) is annotated ``mlirtri.parallel``, every loop with its line. Refuses operations without a rule, all at
+(scf.parallel) is annotated ``mlirtri.independent``, every loop with its line. Refuses operations without a rule, all at
 once.
 
     scf.for %i = %c0 to %n step %c1 iter_args(%s = %z) {     ──►   s[0] = z
@@ -20,12 +20,12 @@ from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.loops import control as loop_control
-from mlirtri.lowering.bridge.loops.function_translation import STATEMENTS, LoopTranslation, sequence
+from mlirtri.lowering.bridge.loops.function_translation import STATEMENTS, LoopTranslation
 from mlirtri.lowering.bridge.scalar.scalar_rules import SCALAR_RULES
 from mlirtri.lowering.core.stage import TILE_KERNEL
 from mlirtri.lowering.core.untranslatable import refuse
 from mlirtri.lowering.mlir.reading import dtype_of, is_shaped
-from mlirtri.lowering.tir.statements import index
+from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, LOCATION, PrimFunc, Range, SBlock, SBlockRealize, tirx
 
 __all__ = ["ImperativeFunction", "build_imperative", "loop_control"]
@@ -83,7 +83,7 @@ def _block(parameters: list, written: set[str], statements: list, annotations: d
     """Return one block that may read all parameters and write those named in `written`."""
     reads = [_whole(parameter) for parameter in parameters]
     writes = [_whole(parameter) for parameter in parameters if parameter.name in written]
-    block = SBlock([], reads, writes, "loops", sequence(statements), annotations=annotations)
+    block = SBlock([], reads, writes, "loops", sequence(*statements), annotations=annotations)
     return SBlockRealize([], True, SBlock([], [], [], "root", SBlockRealize([], True, block)))
 
 

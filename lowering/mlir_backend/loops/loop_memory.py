@@ -12,10 +12,10 @@ from itertools import combinations_with_replacement
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir
 from mlirtri.lowering.dependence.accesses import Access, Interval
-from mlirtri.lowering.dependence.declared_loops import PARALLEL
 from mlirtri.lowering.dependence.distances import bounds_of, distance
 from mlirtri.lowering.dependence.index_forms import IndexForms
 from mlirtri.lowering.mlir.aliasing import is_inside
+from mlirtri.lowering.mlir.attributes import DECLARED_PARALLEL
 from mlirtri.lowering.mlir.reading import integer_constant, is_block_argument, only_user
 from mlirtri.lowering.mlir_backend.loops.carried_reductions import Combination, combination_of
 
@@ -78,7 +78,7 @@ def _are_apart(group: Sequence[ir.Operation], forms: IndexForms) -> bool:
 
 def _access(operation: ir.Operation, forms: IndexForms) -> Access:
     indices = indices_of(operation)
-    if PARALLEL in forms.loop.attributes:
+    if DECLARED_PARALLEL in forms.loop.attributes:
         shape = operation.operands[_buffer_operand(operation)].type.shape
         indices = [_unclamped(index, size) for index, size in zip(indices, shape, strict=True)]
     region = tuple(Interval(forms.of(index), 1) for index in indices)

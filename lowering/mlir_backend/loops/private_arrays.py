@@ -11,8 +11,8 @@ from __future__ import annotations
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import ir, memref, operations_named
-from mlirtri.lowering.dependence.declared_loops import PARALLEL
 from mlirtri.lowering.mlir.aliasing import terminator
+from mlirtri.lowering.mlir.attributes import DECLARED_PARALLEL
 
 LARGEST_ARRAY = 4096
 """Elements of an array that each iteration may allocate."""
@@ -35,7 +35,7 @@ def _common_loop(users: list[ir.Operation]) -> ir.Operation | None:
     """Return the outermost declared parallel loop that all users are in; None if there is none."""
     if not users:
         return None
-    loops = [loop for loop in _around(users[0]) if loop.name == "scf.for" and PARALLEL in loop.attributes]
+    loops = [loop for loop in _around(users[0]) if loop.name == "scf.for" and DECLARED_PARALLEL in loop.attributes]
     return next((loop for loop in reversed(loops) if all(_is_around(loop, user) for user in users)), None)
 
 

@@ -16,8 +16,8 @@ from math import prod
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, memref, operations_named, scf
 from mlirtri.lowering.core.cpu import PARALLEL_STEPS
 from mlirtri.lowering.core.stage import TILE_KERNEL, TRIPS
-from mlirtri.lowering.dependence.declared_loops import PARALLEL
 from mlirtri.lowering.mlir.aliasing import terminator
+from mlirtri.lowering.mlir.attributes import DECLARED_PARALLEL
 from mlirtri.lowering.mlir.cloning import clone_all, replace
 from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.mlir.reading import integer_constant
@@ -61,7 +61,7 @@ def rewrite(module: ir.Module, threads: int = 1, on_device: bool = False) -> Non
 
 def _visit(block: ir.Block, threads: int, is_outermost: bool, on_device: bool) -> None:
     for operation in [view.operation for view in block.operations]:
-        if operation.name == "scf.for" and (is_outermost or PARALLEL in operation.attributes):
+        if operation.name == "scf.for" and (is_outermost or DECLARED_PARALLEL in operation.attributes):
             chunks = chunks_of(operation, threads)
             if chunks is not None and on_device and chunks.has_atomics:
                 continue
@@ -69,7 +69,7 @@ def _visit(block: ir.Block, threads: int, is_outermost: bool, on_device: bool) -
                 with ir.InsertionPoint(operation), operation.location:
                     replace(operation, chunks.build())
                 continue
-            if threads == 1 and PARALLEL in operation.attributes and is_independent(operation):
+            if threads == 1 and DECLARED_PARALLEL in operation.attributes and is_independent(operation):
                 _declare(operation)
                 continue
         if operation.name in ("scf.for", "scf.while", "scf.if"):
@@ -220,7 +220,7 @@ class Chunks:
         lower, _, step, *_ = self.loop.operands
         body = self.loop.regions[0].blocks[0]
         loop = scf.ForOp(first, last, index_constant(1), starts)
-        for name in set(self.loop.attributes) - {PARALLEL}:
+        for name in set(self.loop.attributes) - {DECLARED_PARALLEL}:
             loop.attributes[name] = self.loop.attributes[name]
         with ir.InsertionPoint(loop.body):
             counter = arith.addi(lower, arith.muli(loop.induction_variable, step))

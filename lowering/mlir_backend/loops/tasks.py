@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, public_functions
 from mlirtri.errors import Span
-from mlirtri.lowering.dependence.declared_loops import PARALLEL
 from mlirtri.lowering.mlir.aliasing import is_inside
+from mlirtri.lowering.mlir.attributes import DECLARED_PARALLEL
 from mlirtri.lowering.mlir.reading import integer_constant, is_block_argument
 from mlirtri.lowering.mlir_backend.loops.carried_reductions import reduction_of
 from mlirtri.lowering.mlir_backend.loops.loop_memory import memory_of
@@ -66,7 +66,7 @@ class _Tasks:
         yield from _straight(straight, depth)
 
     def _loop(self, loop: ir.Operation, depth: int) -> Iterator[Task]:
-        is_candidate = depth == 0 or PARALLEL in loop.attributes
+        is_candidate = depth == 0 or DECLARED_PARALLEL in loop.attributes
         if loop.name == "scf.parallel":
             count = len(loop.regions[0].blocks[0].arguments)
             bounds = [list(loop.operands)[axis : 3 * count : count] for axis in range(count)]
@@ -90,7 +90,7 @@ class _Tasks:
         """Return the iterations of one block of a loop whose iterations may run in parallel; None for other loops."""
         reductions = [reduction_of(loop, slot) for slot in range(len(loop.results))]
         memory, bounds = memory_of(loop), list(loop.operands)[:3]
-        if self.on_device and not reductions and PARALLEL in loop.attributes and _has_atomics(loop):
+        if self.on_device and not reductions and DECLARED_PARALLEL in loop.attributes and _has_atomics(loop):
             return _even_block(bounds, self.threads)
         if None in reductions or memory is None:
             return None
@@ -127,7 +127,7 @@ def _count(bounds: Sequence[ir.Value]) -> int | None:
 def _reduced(loop: ir.Operation) -> tuple[str, ...]:
     """Return the names of what the iterations combine, arrays last; checks of indices have no name."""
     names = [name_of(result.location) for result in loop.regions[0].blocks[0].arguments][1:]
-    declared = loop.attributes[PARALLEL] if PARALLEL in loop.attributes else None
+    declared = loop.attributes[DECLARED_PARALLEL] if DECLARED_PARALLEL in loop.attributes else None
     if declared is not None:
         known = [ir.StringAttr(name).value for name in ir.ArrayAttr(declared)]
         names = [name for name in known if name.isidentifier()]

@@ -11,8 +11,8 @@ Read in this order:
 - `scans.py`: prefix sums along an axis.
 - `argmax.py`: reductions into several results, such as a maximum and its index.
 - `elementwise.py`: elementwise kernels with vector loads and stores; transposes through tiles in shared memory.
-- `matmul.py`: products of 16-bit floats and int8 on tensor cores; `operands.py` copies tiles into shared
-  memory, `instructions.py` holds the instructions. `register_tiles.py`: products of fp32.
+- `matmul.py`: products of 16-bit floats and int8 on tensor cores; `tensor_core_kernel.py` writes them, `operands.py`
+  copies tiles into shared memory, `instructions.py` holds the instructions. `register_tiles.py`: products of fp32.
 - `element_loops.py`: imperative functions, a launch for each parallel loop; `largest_sizes.py` bounds its sizes,
   `row_blocks.py` gives long rows a block of threads each. `atomic_updates.py`: updates of elements that iterations or
   blocks share, as the functions of `atomic_calls.py`.

@@ -27,7 +27,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     tirx,
 )
 
-ATOMIC = "mlirtri.atomic"
+ATOMIC_UPDATE = "mlirtri.atomic_update"
 """Attribute around a store whose value loads the element that it writes, and around one before that keeps it."""
 
 
@@ -190,6 +190,6 @@ def with_calls(statement: Stmt) -> Any:
     """Return a thread's statement with calls of atomic functions for the updates that are marked."""
 
     def call(node: Node) -> Any:
-        return atomic_call(node.body) if node.attr_key == ATOMIC else node
+        return atomic_call(node.body) if node.attr_key == ATOMIC_UPDATE else node
 
     return structural_map(statement, (tirx.AttrStmt, call), order="post")

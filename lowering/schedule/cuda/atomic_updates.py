@@ -24,7 +24,7 @@ from mlirtri.lowering.schedule.cpu.loops.accesses import (
     is_scalar,
 )
 from mlirtri.lowering.schedule.cpu.loops.interchange import Ranges, marked, with_parts
-from mlirtri.lowering.schedule.cuda.atomic_calls import ATOMIC, function_of, is_supported
+from mlirtri.lowering.schedule.cuda.atomic_calls import ATOMIC_UPDATE, function_of, is_supported
 from mlirtri.lowering.schedule.cuda.fragments import term_of
 from mlirtri.lowering.tir.linear_forms import range_of
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, new_buffer, nodes_in, sequence, with_body
@@ -41,7 +41,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
 
 
 def with_atomics(statement: Stmt, around: Ranges = (), in_block: bool = False) -> Any:
-    """Return the statement with its outermost loops parallel that are independent but for updates, marked `ATOMIC`.
+    """Return the statement with its outermost loops parallel that are independent but for `ATOMIC_UPDATE`s.
 
     In a block of a tile kernel only loops that are declared parallel, and no statement uses what an element was before.
     """
@@ -138,7 +138,7 @@ class _Updates:
             return self._marked(statement)
         if isinstance(statement, tirx.SeqStmt):
             return self._sequence(list(statement.seq))
-        if isinstance(statement, tirx.AttrStmt) and statement.attr_key == ATOMIC:
+        if isinstance(statement, tirx.AttrStmt) and statement.attr_key == ATOMIC_UPDATE:
             return statement
         if isinstance(statement, tirx.For):
             self._refuse(statement.min, statement.extent)
@@ -161,7 +161,7 @@ class _Updates:
             raise _NoUpdateError
         self.stores.append(store)
         read = [] if before is None else [tirx.BufferStore(before, own[0], [index(0)])]
-        return tirx.AttrStmt(index(0), ATOMIC, index(1), sequence(*read, store))
+        return tirx.AttrStmt(index(0), ATOMIC_UPDATE, index(1), sequence(*read, store))
 
     def _sequence(self, statements: list[Any]) -> Any:
         done = []

@@ -39,7 +39,7 @@ from mlirtri.lowering.tir.statements import depends_on, fresh, index, nodes_in, 
 from mlirtri.lowering.tir.tiles import at_least, at_most, quotient, remainder, replaced, sized
 from mlirtri.lowering.toolchain.tvm_names import (
     IMPERATIVE,
-    PARALLEL,
+    INDEPENDENT,
     Buffer,
     Expr,
     IRModule,
@@ -145,7 +145,7 @@ class _Offload:
             yield tirx.IfThenElse(statement.condition, *arms)
         elif isinstance(statement, tirx.IfThenElse):
             yield from self._branch(statement, guards)
-        elif PARALLEL in statement.annotations:
+        elif INDEPENDENT in statement.annotations:
             yield _row_blocks(statement, guards) or _grid_stride(statement, guards)
         else:
             inner = list(self.statements(_flat(statement.body), guards))
@@ -181,7 +181,7 @@ def _flat(statement: Stmt) -> list[Any]:
 
 
 def _has_parallel(statement: Stmt) -> bool:
-    return any(PARALLEL in loop.annotations for loop in nodes_in(statement, tirx.For))
+    return any(INDEPENDENT in loop.annotations for loop in nodes_in(statement, tirx.For))
 
 
 def _is_offloaded(statement: Stmt) -> bool:
@@ -190,7 +190,7 @@ def _is_offloaded(statement: Stmt) -> bool:
         return True
     if not isinstance(statement, tirx.For):
         return False
-    return PARALLEL in statement.annotations or _is_of_host(statement.extent)
+    return INDEPENDENT in statement.annotations or _is_of_host(statement.extent)
 
 
 def _is_of_host(expression: Expr) -> bool:
@@ -278,7 +278,7 @@ def _is_counted(loop: Stmt) -> bool:
 def _nest(loop: Stmt) -> tuple[list[Any], Any]:
     """Return a parallel loop with those that it consists of, as far as the host knows their extents, and the body."""
     loops, body = [loop], loop.body
-    while isinstance(body, tirx.For) and PARALLEL in body.annotations and _is_counted(loop):
+    while isinstance(body, tirx.For) and INDEPENDENT in body.annotations and _is_counted(loop):
         variables = [outer.loop_var for outer in loops]
         bounds = (body.min, body.extent)
         if not all(map(_is_of_host, bounds)) or any(depends_on(each, variables) for each in bounds):

@@ -24,8 +24,8 @@ from mlirtri.lowering.tir.primfunc import buffer as declare
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, nodes_in, sequence
 from mlirtri.lowering.tir.tiles import for_loop, replaced
 from mlirtri.lowering.toolchain.tvm_names import (
+    INDEPENDENT,
     LOCATION,
-    PARALLEL,
     Expr,
     Node,
     Stmt,
@@ -42,7 +42,8 @@ QUAD = 4
 
 @dataclass(frozen=True)
 class Layout:
-    """How `down` times `across` warps divide a tile: each has `high` times 16 rows and `wide` times 8 columns."""
+    """How `down` times `across` warps divide a tile: each has `instructions_down` times 16 rows and
+    `instructions_across` times 8 columns."""
 
     rows: int
     columns: int
@@ -50,17 +51,17 @@ class Layout:
     across: int
 
     @property
-    def high(self) -> int:
+    def instructions_down(self) -> int:
         return self.rows // self.down // ROWS
 
     @property
-    def wide(self) -> int:
+    def instructions_across(self) -> int:
         return self.columns // self.across // COLUMNS
 
     @property
     def elements(self) -> int:
         """Return the number of elements of a thread."""
-        return 4 * self.high * self.wide
+        return 4 * self.instructions_down * self.instructions_across
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,9 @@ class Fragments:
                 value = replaced(self._in_registers(_inlined(reduction.term, reduction.names), number), values)
                 return tirx.BufferStore(part, value if is_first else reduction.combined(loaded, value), [index(0)])
 
-            others = for_loop("across", layout.wide - 1, lambda n: _lanes(lambda m: term(n + index(1), m, False)), _U)
+            others = for_loop(
+                "across", layout.instructions_across - 1, lambda n: _lanes(lambda m: term(n + index(1), m, False)), _U
+            )
             combined = [
                 statement
                 for distance in (1, 2)
@@ -175,12 +178,14 @@ class Fragments:
             return sequence(
                 term(index(0), index(0), True),
                 term(index(0), index(1), False),
-                *([others] if layout.wide > 1 else []),
+                *([others] if layout.instructions_across > 1 else []),
                 *combined,
                 tirx.IfThenElse(tirx.EQ(tirx.floormod(thread, index(QUAD)), index(0)), once, None),
             )
 
-        rows = for_loop("down", layout.high, lambda down: for_loop("below", 2, lambda n: row(down, n), _U), _U)
+        rows = for_loop(
+            "down", layout.instructions_down, lambda down: for_loop("below", 2, lambda n: row(down, n), _U), _U
+        )
         return sequence(tirx.AllocBuffer(part), tirx.AllocBuffer(other), rows)
 
 
@@ -197,20 +202,25 @@ def _over(layout: Layout, element: Callable[..., Any]) -> Any:
     def pairs(down: Any, across: Any) -> Any:
         return for_loop("below", 2, lambda below: _lanes(lambda lane: element(down, across, below, lane)), _U)
 
-    return for_loop("down", layout.high, lambda i: for_loop("across", layout.wide, lambda j: pairs(i, j), _U), _U)
+    return for_loop(
+        "down",
+        layout.instructions_down,
+        lambda i: for_loop("across", layout.instructions_across, lambda j: pairs(i, j), _U),
+        _U,
+    )
 
 
 def _number(layout: Layout, down: Any, across: Any, below: Any, lane: Any) -> Any:
     """Return which of a thread's elements one is, as `TensorCoreKernel` counts its sums."""
-    return (down * index(layout.wide) + across) * index(4) + below * index(2) + lane
+    return (down * index(layout.instructions_across) + across) * index(4) + below * index(2) + lane
 
 
 def _position(layout: Layout, thread: Any, down: Any, across: Any, below: Any, lane: Any) -> tuple[Any, Any]:
     """Return the row and the column of an element of a thread."""
     warp, place = tirx.floordiv(thread, index(WARP)), tirx.floormod(thread, index(WARP))
     width = index(layout.across)
-    first_row = tirx.floordiv(warp, width) * index(layout.high * ROWS)
-    first_column = tirx.floormod(warp, width) * index(layout.wide * COLUMNS)
+    first_row = tirx.floordiv(warp, width) * index(layout.instructions_down * ROWS)
+    first_column = tirx.floormod(warp, width) * index(layout.instructions_across * COLUMNS)
     row = first_row + down * index(ROWS) + below * index(8) + tirx.floordiv(place, index(QUAD))
     column = first_column + across * index(COLUMNS) + tirx.floormod(place, index(QUAD)) * index(2) + lane
     return row, column
@@ -228,7 +238,7 @@ class _Nest:
 def _elementwise(statement: Stmt, tiles: Sequence[Any]) -> _Nest | None:
     """Return a nest of two parallel loops in which the tiles are accessed at their own row and column; else None."""
     loops, body = [], statement
-    while len(loops) < 2 and isinstance(body, tirx.For) and PARALLEL in body.annotations:
+    while len(loops) < 2 and isinstance(body, tirx.For) and INDEPENDENT in body.annotations:
         loops.append(body)
         body = body.body
     variables = {loop.loop_var for loop in loops}
@@ -261,7 +271,9 @@ def _is(expression: Expr, number: int) -> bool:
 def _reduction(statement: Stmt, tile: Any) -> Reduction | None:
     """Return the reduction of each row of a tile that a parallel loop is; None for any other statement."""
     size = [int(extent) for extent in tile.shape]
-    is_rows = isinstance(statement, tirx.For) and PARALLEL in statement.annotations and _is(statement.extent, size[0])
+    is_rows = (
+        isinstance(statement, tirx.For) and INDEPENDENT in statement.annotations and _is(statement.extent, size[0])
+    )
     if not is_rows or not isinstance(statement.body, tirx.SeqStmt) or not _is(statement.min, 0):
         return None
     parts = list(statement.body.seq)
@@ -363,7 +375,7 @@ class Uses:
             self._around(node, node.condition, [node.then_case, node.else_case])
         elif isinstance(node, tirx.While):
             self._around(node, node.condition, [node.body])
-        elif isinstance(node, tirx.For) and PARALLEL not in node.annotations:
+        elif isinstance(node, tirx.For) and INDEPENDENT not in node.annotations:
             self._around(node, node.extent, [node.body])
         elif not isinstance(node, tirx.AllocBuffer):
             self._leaf(node)

@@ -13,7 +13,8 @@ from typing import Any
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.matmul.rule import in_tiles
 from mlirtri.lowering.schedule.cuda.instructions import FIRST_ARCHITECTURE, Multiplication
-from mlirtri.lowering.schedule.cuda.matmul import BlockTile, TensorCoreKernel, is_one_kernel, tile_for
+from mlirtri.lowering.schedule.cuda.matmul import is_one_kernel, tile_for
+from mlirtri.lowering.schedule.cuda.tensor_core_kernel import BlockTile, TensorCoreKernel
 from mlirtri.lowering.tir.contraction import Contraction, multiply_add, size_of
 from mlirtri.lowering.tir.primfunc import buffer
 from mlirtri.lowering.tir.product_recognition import only_product
@@ -93,7 +94,7 @@ class RegisterTileKernel(TensorCoreKernel):
             number = row * index(self.columns) + column
             factors = [
                 tirx.BufferLoad(part, [self._register(side, kept, element)])
-                for side, (part, kept) in enumerate(zip(self.parts, (row, column), strict=True))
+                for side, (part, kept) in enumerate(zip(self.operand_registers, (row, column), strict=True))
             ]
             value = multiply_add(tirx.BufferLoad(self.sums, [number]), *factors)
             return tirx.BufferStore(self.sums, value, [number])
@@ -122,7 +123,7 @@ class RegisterTileKernel(TensorCoreKernel):
 
             def lane(number: Any) -> Any:
                 value = tirx.BufferLoad(self.tiles, [source + number])
-                return tirx.BufferStore(self.parts[side], value, [first + number])
+                return tirx.BufferStore(self.operand_registers[side], value, [first + number])
 
             return for_loop("lane", VECTOR, lane, tirx.ForKind.VECTORIZED)
 
@@ -150,7 +151,7 @@ class RegisterTileKernel(TensorCoreKernel):
 
     def _epilogue(self) -> Any:
         batch, row, column = self._tile_position()
-        is_together = not self.right.is_along and self._stores_together(VECTOR)
+        stores_vectors = not self.right.is_along and self._stores_vectors(VECTOR)
 
         def store(down: Any, across: Any) -> Any:
             high, wide = row + self._kept(0, down), column + self._kept(1, across)
@@ -165,7 +166,7 @@ class RegisterTileKernel(TensorCoreKernel):
             return guarded(down, first, stores)
 
         def line(down: Any) -> Any:
-            if is_together:
+            if stores_vectors:
                 return _unrolled("vector", self.columns // VECTOR, lambda group: vector(down, group))
             return _unrolled("across", self.columns, lambda across: guarded(down, across, store(down, across)))
 

@@ -20,7 +20,7 @@ from mlirtri.lowering.schedule.cuda.fragments import Fragments
 from mlirtri.lowering.schedule.cuda.tile_statements import BlockStatements, with_buffers
 from mlirtri.lowering.tir.statements import buffer_like, index, nodes_in, plus, sequence, substituted
 from mlirtri.lowering.toolchain.tvm_names import (
-    PARALLEL,
+    INDEPENDENT,
     Expr,
     Stmt,
     Var,
@@ -36,13 +36,13 @@ SHORTEST = 64
 
 def divided_row(loop: Stmt) -> tuple[Any, Any] | None:
     """Return the body of a parallel loop with reductions for many threads, and the length of its rows; or None."""
-    reductions = [inner for inner in nodes_in(loop.body, tirx.For) if PARALLEL not in inner.annotations]
+    reductions = [inner for inner in nodes_in(loop.body, tirx.For) if INDEPENDENT not in inner.annotations]
     if not reductions or not all(map(_is_along_memory, reductions)):
         return None
     sizes = [size for node in nodes_in(loop.body, tirx.AllocBuffer) for size in node.buffer.shape]
     if not all(isinstance(size, tirx.IntImm) for size in sizes) or nodes_in(loop.body, tirx.While):
         return None
-    rule = (tirx.For, lambda node: node if PARALLEL in node.annotations else _divided(node))
+    rule = (tirx.For, lambda node: node if INDEPENDENT in node.annotations else _divided(node))
     return structural_map(loop.body, rule, order="post"), reductions[0].extent
 
 
@@ -100,4 +100,4 @@ def _halved(part: Sum, partial: Any, lane: Any, half: int) -> Any:
 
 
 def _on_threads(variable: Var, count: int, body: Stmt) -> Any:
-    return tirx.For(variable, index(0), index(count), tirx.ForKind.SERIAL, body, None, {PARALLEL: 1})
+    return tirx.For(variable, index(0), index(count), tirx.ForKind.SERIAL, body, None, {INDEPENDENT: 1})

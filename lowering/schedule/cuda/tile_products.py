@@ -21,10 +21,10 @@ from mlirtri.lowering.schedule.cpu.loops.nested_products import flat, with_alloc
 from mlirtri.lowering.schedule.cpu.loops.summed_products import with_sum_inside
 from mlirtri.lowering.schedule.cuda.fragments import Fragments, Layout
 from mlirtri.lowering.schedule.cuda.instructions import COLUMNS, FIRST_ARCHITECTURE, MULTIPLICATIONS, ROWS
-from mlirtri.lowering.schedule.cuda.matmul import BlockTile, TensorCoreKernel
 from mlirtri.lowering.schedule.cuda.operands import narrow
 from mlirtri.lowering.schedule.cuda.phases import WARP
 from mlirtri.lowering.schedule.cuda.register_tiles import ACROSS, DOWN, FLOATS, VECTOR, RegisterTileKernel
+from mlirtri.lowering.schedule.cuda.tensor_core_kernel import BlockTile, TensorCoreKernel
 from mlirtri.lowering.schedule.cuda.tile_statements import NUMBER, Finished
 from mlirtri.lowering.tir.contraction import Contraction, Values, multiply_add, size_of
 from mlirtri.lowering.tir.primfunc import buffer
@@ -111,7 +111,6 @@ class _Writer:
         dtype, size = str(product.tiles.dtype), steps * product.stage
         self.sizes[dtype] = max(size, self.sizes.get(dtype, 0))
         product.tiles = self.copies.get(dtype, product.tiles)
-        product.registers = self.fragments.registers
         number = index(len(self.finished))
         self.finished.append(self._finished(contraction, product))
         return tirx.AttrStmt(index(0), NUMBER, number, product.statement(self.thread))
@@ -124,12 +123,14 @@ class _Writer:
         kind, tile = MULTIPLICATIONS.get((left, right)), self._tile(contraction, ROWS, 2 * COLUMNS)
         if kind is None or kind.sums != contraction.dtype or tile is None:
             return None
-        return BlockProduct(contraction, left_element, right_element, kind, tile)
+        return BlockProduct(contraction, left_element, right_element, kind, tile, self.fragments.registers)
 
     def _of_floats(self, contraction: Contraction) -> _InBlock | None:
         factors, tile = (contraction.left, contraction.right), self._tile(contraction, VECTOR * DOWN, VECTOR * ACROSS)
         is_float = contraction.dtype == "float32" and all(str(factor.ty.dtype) == "float32" for factor in factors)
-        return BlockFloatProduct(contraction, *factors, FLOATS, tile) if is_float and tile is not None else None
+        if not is_float or tile is None:
+            return None
+        return BlockFloatProduct(contraction, *factors, FLOATS, tile, self.fragments.registers)
 
     def _finished(self, contraction: Contraction, product: _InBlock) -> Finished:
         read = (product.left.element, product.right.element, *contraction.stores)
@@ -152,15 +153,15 @@ class _Writer:
     def _is_global(self, element: Any) -> bool:
         return not any(load.source in self.tiles for load in loads_in(element))
 
-    def _tile(self, contraction: Contraction, high: int, wide: int) -> BlockTile | None:
-        """Return how the warps divide a product into parts of `high` rows and `wide` columns; None if they cannot."""
+    def _tile(self, contraction: Contraction, least_rows: int, least_columns: int) -> BlockTile | None:
+        """Return how the warps divide a product into multiples of these rows and columns; None if they cannot."""
         rows, columns, warps = size_of(contraction.rows), size_of(contraction.columns), self.threads // WARP
         if not isinstance(rows, int) or not isinstance(columns, int):
             return None
         ways: Sequence[tuple[int, int]] = [(down, warps // down) for down in range(1, warps + 1) if warps % down == 0]
         fitting = [
             (down, across) for down, across in ways
-            if rows % (high * down) == 0 and columns % (wide * across) == 0
+            if rows % (least_rows * down) == 0 and columns % (least_columns * across) == 0
             and rows * columns // self.threads <= MOST_SUMS
         ]  # fmt: skip
         if not fitting:
@@ -197,7 +198,7 @@ class _InBlock(TensorCoreKernel):
         return sequence(
             tirx.Bind(self.lane, tirx.floormod(thread, index(WARP))),
             tirx.Bind(self.warp, tirx.floordiv(thread, index(WARP))),
-            *(tirx.AllocBuffer(memory) for memory in (self.sums, *self.parts)),
+            *(tirx.AllocBuffer(memory) for memory in (self.sums, *self.operand_registers)),
             for_loop("at", int(self.sums.shape[0]), self._clear, tirx.ForKind.UNROLLED),
             *(self._start_copies(index(step), step) for step in range(self.tile.stages - 1)),
             for_loop("step", self.steps, self._step),

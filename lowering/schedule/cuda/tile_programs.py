@@ -37,7 +37,7 @@ from mlirtri.lowering.tir.linear_forms import range_of
 from mlirtri.lowering.tir.statements import index, location_of, nodes_in, sequence, split_grid, with_body
 from mlirtri.lowering.tir.tiles import at_least, sized
 from mlirtri.lowering.toolchain.tvm_names import (
-    PARALLEL,
+    INDEPENDENT,
     Buffer,
     IRModule,
     PrimFunc,
@@ -246,7 +246,7 @@ def _marked(loops: Sequence[Any], body: Stmt) -> list[bool]:
         nest = with_body(loop, nest)
     # Preparing may move a loop inside of others: they are found by their variables.
     independent = {
-        each.loop_var: PARALLEL in each.annotations for each in nodes_in(prepare(nest), tirx.For)
+        each.loop_var: INDEPENDENT in each.annotations for each in nodes_in(prepare(nest), tirx.For)
     }  # fmt: skip
     return [independent.get(loop.loop_var, False) for loop in loops]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from mlirtri.lowering.schedule.cpu.loops.accesses import is_scalar
 from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED
-from mlirtri.lowering.schedule.cuda.atomic_calls import ATOMIC
+from mlirtri.lowering.schedule.cuda.atomic_calls import ATOMIC_UPDATE
 from mlirtri.lowering.schedule.cuda.fragments import Fragments, Layout
 from mlirtri.lowering.schedule.cuda.instructions import barrier
 from mlirtri.lowering.tir.linear_forms import largest_extent
@@ -21,8 +21,8 @@ from mlirtri.lowering.tir.primfunc import buffer as declare
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, nodes_in, sequence, with_body
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (
+    INDEPENDENT,
     LOCATION,
-    PARALLEL,
     Buffer,
     Node,
     Stmt,
@@ -98,7 +98,7 @@ class BlockStatements:
             return statement, pending
         if (
             isinstance(statement, tirx.For)
-            and PARALLEL not in statement.annotations
+            and INDEPENDENT not in statement.annotations
             and not self._is_for_one(statement)
         ):
             return self._loop(statement, pending)
@@ -106,7 +106,7 @@ class BlockStatements:
             return self._branch(statement, pending)
         if isinstance(statement, tirx.While):
             return self._while(statement, pending)
-        if isinstance(statement, tirx.AttrStmt) and statement.attr_key not in (FINISHED, ATOMIC):
+        if isinstance(statement, tirx.AttrStmt) and statement.attr_key not in (FINISHED, ATOMIC_UPDATE):
             body, pending = self._visit(statement.body, pending)
             return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, body), pending
         return self._leaf(statement, pending)
@@ -168,7 +168,7 @@ class BlockStatements:
         is_divided: list[Any] = []
 
         def visit(loop: Stmt) -> None:
-            if PARALLEL in loop.annotations:
+            if INDEPENDENT in loop.annotations:
                 is_divided.append(loop)
 
         structural_walk(statement, (tirx.For, visit))
@@ -182,7 +182,7 @@ class BlockStatements:
             return statement.body.body
         if self.fragments.touched_by(statement):
             return self.fragments.mapped(statement, self.thread)
-        if isinstance(statement, tirx.For) and PARALLEL in statement.annotations:
+        if isinstance(statement, tirx.For) and INDEPENDENT in statement.annotations:
             return self._divided(statement)
         _, writes = self._accesses(statement)
         if writes:
@@ -194,7 +194,7 @@ class BlockStatements:
         loops, body = [loop], _with_names_inside(loop.body)
         while (
             isinstance(body, tirx.For)
-            and PARALLEL in body.annotations
+            and INDEPENDENT in body.annotations
             and not depends_on(body.extent, [outer.loop_var for outer in loops])
         ):
             loops.append(body)
@@ -228,7 +228,7 @@ def _with_names_inside(body: Stmt) -> Any:
     if not isinstance(body, tirx.SeqStmt):
         return body
     *before, loop = body.seq
-    if not isinstance(loop, tirx.For) or PARALLEL not in loop.annotations:
+    if not isinstance(loop, tirx.For) or INDEPENDENT not in loop.annotations:
         return body
     if not all(isinstance(each, tirx.Bind | tirx.AllocBuffer | tirx.BufferStore) for each in before):
         return body
@@ -268,7 +268,7 @@ def _private_buffers(statement: Stmt) -> set[Any]:
     divided: list[Any] = []
 
     def visit(loop: Stmt) -> None:
-        if PARALLEL in loop.annotations:
+        if INDEPENDENT in loop.annotations:
             divided.append(loop)
 
     structural_walk(statement, (tirx.For, visit))
@@ -296,7 +296,7 @@ def _without_unused(statement: Stmt, used: set[Any]) -> Any:
     used |= {node.buffer for each in finished for node in nodes_in(each, tirx.AllocBuffer)}
 
     def allocate(node: Node) -> Any:
-        return node if node.buffer in used else tirx.Evaluate(tirx.IntImm("int32", 0))
+        return node if node.buffer in used else sequence()
 
     return structural_map(statement, (tirx.AllocBuffer, allocate), order="post")
 

@@ -120,7 +120,7 @@ def test_complex_numbers_are_pairs_and_constant_arrays_are_parameters():
     )
     parts = [torch.view_as_real(torch.from_numpy(each)) for each in (z, result)]
     printed = call(text, parts[0], np.array(weights), parts[1], inputs=1)
-    assert '"mlirtri.parallel": 1' in printed
+    assert '"mlirtri.independent": 1' in printed
     wanted = np.full(3, 1 + 0.5j)
     for j in range(2):
         # Two roundings per part, as NumPy's.

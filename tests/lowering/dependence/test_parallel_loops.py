@@ -157,7 +157,7 @@ def mixed_updates(a, positions):
 
 REFUSED = [
     (recurrence, "a[i] = a", "'a' is written here, and the next iteration reads it", ["reads it here"]),
-    (further_apart, "a[i] = a", "'a' is written here, and the iteration 3 before reads it", ["reads it here"]),
+    (further_apart, "a[i] = a", "'a' is written here, and the iteration 3 steps before reads it", ["reads it here"]),
     (same_element, "a[0] = i", "'a' is written here, and the next iteration writes it", []),
     (scattered, "a[positions[i]] = i", "'a' is written here, and another iteration may write it", []),
     (inner_axis, "a[(i + j) // 2] =", "'a' is written here, and another iteration may write it", []),

@@ -20,7 +20,7 @@ from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, least, linear, 
 from mlirtri.lowering.tir.statements import nodes_in
 from mlirtri.lowering.tir.vectors import is_fetch
 from mlirtri.lowering.toolchain.tvm_names import (
-    PARALLEL,
+    INDEPENDENT,
     Analyzer,
     Buffer,
     Expr,
@@ -267,7 +267,7 @@ _RULES = {
 
 def is_parallel(loop: Stmt, around: Sequence[LoopRange] = (), forms: Known | None = None) -> bool:
     """Whether the iterations of `loop` are independent; `around` are the loops around it, outermost first."""
-    if PARALLEL in loop.annotations:
+    if INDEPENDENT in loop.annotations:
         return True
     return are_independent(accesses_of(loop.body, forms), range_of(loop, forms or {}), around)
 

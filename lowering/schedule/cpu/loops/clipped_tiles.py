@@ -30,7 +30,7 @@ from mlirtri.lowering.tir.statements import (
     with_body,
 )
 from mlirtri.lowering.toolchain.tvm_names import (
-    PARALLEL,
+    INDEPENDENT,
     Analyzer,
     Range,
     Stmt,
@@ -78,7 +78,7 @@ def _are_independent(grid: Sequence[Any], body: Stmt) -> bool:
         nest = with_body(loop, nest)
     nest = prepare(nest)
     for _ in grid:
-        if not isinstance(nest, tirx.For) or PARALLEL not in nest.annotations:
+        if not isinstance(nest, tirx.For) or INDEPENDENT not in nest.annotations:
             return False
         nest = nest.body
     return True

@@ -31,7 +31,7 @@ from mlirtri.lowering.tir.statements import (
     whole_chunks,
     with_body,
 )
-from mlirtri.lowering.toolchain.tvm_names import PARALLEL, Stmt, tirx
+from mlirtri.lowering.toolchain.tvm_names import INDEPENDENT, Stmt, tirx
 
 ROWS = 4
 """Rows that are added per load and store of the sums."""
@@ -60,7 +60,9 @@ class _Strips:
         if lanes := _lanes(statement, around):
             return self._strips(statement, lanes, is_threaded)
         inner = (*around, range_of(statement, {}))
-        return with_body(statement, self.visit(statement.body, inner, is_threaded or PARALLEL in statement.annotations))
+        return with_body(
+            statement, self.visit(statement.body, inner, is_threaded or INDEPENDENT in statement.annotations)
+        )
 
     def _strips(self, loop: Stmt, lanes: int, is_threaded: bool) -> Any:
         columns = loop.body
@@ -88,7 +90,7 @@ class _Strips:
 def _lanes(loop: Stmt, around: Ranges) -> int:
     """Return the lanes of vectors of the columns of a sum over rows; 0 for a loop that is none."""
     columns = loop.body
-    if PARALLEL in loop.annotations or loop.step is not None or not isinstance(columns, tirx.For):
+    if INDEPENDENT in loop.annotations or loop.step is not None or not isinstance(columns, tirx.For):
         return 0
     if columns.step is not None or contains_loops(columns.body) or depends_on(columns.extent, [loop.loop_var]):
         return 0

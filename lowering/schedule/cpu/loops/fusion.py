@@ -19,7 +19,7 @@ from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
 from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, fit_of
 from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
 from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, plus, sequence, substituted, with_body
-from mlirtri.lowering.toolchain.tvm_names import PARALLEL, Buffer, Stmt, structural_equal, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import INDEPENDENT, Buffer, Stmt, structural_equal, structural_walk, tirx
 
 Ranges = tuple[LoopRange, ...]
 MAX_ACCESSES = 64
@@ -80,7 +80,7 @@ def _may_move_before(loop: Stmt, statements: Sequence[Any]) -> bool:
 
 
 def _is_marked(statement: Stmt) -> bool:
-    return isinstance(statement, tirx.For) and PARALLEL in statement.annotations
+    return isinstance(statement, tirx.For) and INDEPENDENT in statement.annotations
 
 
 def _fused_pair(first: Any, second: Any, around: Ranges) -> Any:

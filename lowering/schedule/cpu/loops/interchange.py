@@ -1,6 +1,6 @@
 """Loop interchange: marks parallel loops, and moves reductions inside of them, where they can stay in registers.
 
-Every loop that is proven independent gets ``mlirtri.parallel``. Serial loops that add to memory are moved inside the
+Every loop that is proven independent gets ``mlirtri.independent``. Serial loops that add to memory are moved inside the
 parallel ones that they contain, and their sums are held in a scalar buffer, added up in the same order::
 
     for k:                                        for j:
@@ -19,7 +19,7 @@ from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, accesses_of
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
 from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, sequence, with_body
-from mlirtri.lowering.toolchain.tvm_names import PARALLEL, Buffer, Stmt, Var, structural_equal, tirx
+from mlirtri.lowering.toolchain.tvm_names import INDEPENDENT, Buffer, Stmt, Var, structural_equal, tirx
 
 Ranges = tuple[LoopRange, ...]
 FINISHED = "mlirtri.finished"
@@ -60,14 +60,14 @@ def _prepared_loop(loop: Stmt, around: Ranges) -> Any:
 
 def marked(loop: Stmt) -> Any:
     """Return the loop with the annotation that its iterations are independent."""
-    annotations = {**dict(loop.annotations), PARALLEL: 1}
+    annotations = {**dict(loop.annotations), INDEPENDENT: 1}
     return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, loop.body, None, annotations, loop.step)
 
 
 def _moved_inside(loop: Stmt, around: Ranges) -> Any:
     """Return the nest with this serial loop innermost; None where that is not legal, or not profitable."""
     nest, body = [], loop.body
-    while isinstance(body, tirx.For) and PARALLEL in body.annotations:
+    while isinstance(body, tirx.For) and INDEPENDENT in body.annotations:
         nest.append(body)
         body = body.body
     if not nest or not sums_up(loop, body):

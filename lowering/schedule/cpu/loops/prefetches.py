@@ -18,14 +18,14 @@ from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
 from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, fit_of, step_of
 from mlirtri.lowering.tir.statements import index, nodes_in, sequence, substituted, with_body
 from mlirtri.lowering.tir.vectors import fetch
-from mlirtri.lowering.toolchain.tvm_names import PARALLEL, Buffer, Stmt, TensorLoad, Var, tirx
+from mlirtri.lowering.toolchain.tvm_names import INDEPENDENT, Buffer, Stmt, TensorLoad, Var, tirx
 
 
 def with_prefetches(statement: Stmt) -> Any:
     """Return the statement with prefetches in each parallel loop of dynamic extent that has several such passes."""
     if not isinstance(statement, tirx.For):
         return with_parts(statement, with_prefetches)
-    if PARALLEL in statement.annotations and isinstance(statement.body, tirx.SeqStmt):
+    if INDEPENDENT in statement.annotations and isinstance(statement.body, tirx.SeqStmt):
         return with_body(statement, _row(statement))
     return with_body(statement, with_prefetches(statement.body))
 
@@ -55,7 +55,7 @@ def _is_pass(statement: Stmt) -> bool:
 def _becomes_vectors(loop: Stmt) -> bool:
     """Whether a pass gets vectors here: in a scalar loop a prefetch per element would keep LLVM from making them."""
     fit = fit_of(loop)
-    is_parallel = PARALLEL in loop.annotations
+    is_parallel = INDEPENDENT in loop.annotations
     return fit.is_good if is_parallel else fit.is_known and fit.lanes > 1 and sums_of(loop) is not None
 
 

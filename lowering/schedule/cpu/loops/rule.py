@@ -1,6 +1,6 @@
 """The CPU rule for imperative PrimFuncs: parallel and vectorised loops, reductions in partial results.
 
-Loops that are neither marked ``mlirtri.parallel`` nor proven independent stay in order.
+Loops that are neither marked ``mlirtri.independent`` nor proven independent stay in order.
 
     for i:  # parallel                                   parallel i:
         for j:  # parallel                       ──►         for j in strips of 8: B[i, j:j+8] = A[i, j:j+8] * 2
@@ -44,7 +44,7 @@ from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, least, linear, 
 from mlirtri.lowering.tir.statements import depends_on, fresh, index, sequence, substituted, whole_chunks, with_body
 from mlirtri.lowering.toolchain.tvm_names import (
     IMPERATIVE,
-    PARALLEL,
+    INDEPENDENT,
     Analyzer,
     Node,
     PrimFunc,
@@ -122,7 +122,7 @@ class _Scheduler:
             return with_parts(statement, lambda part: self.visit(part, around))
         if statement.step is not None:
             return self._inside(statement, around)
-        if PARALLEL in statement.annotations:
+        if INDEPENDENT in statement.annotations:
             return self._parallel(statement, around)
         fit = fit_of(statement)
         lanes = fit.lanes if fit.share >= GOOD else 1
@@ -146,7 +146,7 @@ class _Scheduler:
         return sequence(*(scheduled for _, scheduled in done))
 
     def _reduces(self, statement: Stmt) -> bool:
-        return isinstance(statement, tirx.For) and PARALLEL not in statement.annotations
+        return isinstance(statement, tirx.For) and INDEPENDENT not in statement.annotations
 
     def _beside(self, producer: Any, loop: Stmt, around: Ranges) -> Any:
         fit = fit_of(loop)
@@ -275,7 +275,7 @@ def _overlapping(loop: Stmt, count: Any, shape: Shape) -> Any:
 def _is_small_around_larger(loop: Stmt) -> bool:
     """Whether a loop has too few iterations for all threads, and only contains a loop with more."""
     inner = loop.body
-    is_nest = isinstance(inner, tirx.For) and PARALLEL in inner.annotations
+    is_nest = isinstance(inner, tirx.For) and INDEPENDENT in inner.annotations
     static_extents = [
         candidate.extent for candidate in (loop, inner) if isinstance(getattr(candidate, "extent", None), tirx.IntImm)
     ]

@@ -13,7 +13,7 @@ from typing import Any
 from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED
 from mlirtri.lowering.tir.statements import depends_on, loads_in, sequence, with_body
 from mlirtri.lowering.toolchain.tvm_names import (
-    PARALLEL,
+    INDEPENDENT,
     Stmt,
     Var,
     structural_walk,
@@ -27,7 +27,7 @@ CHUNKS = 2
 def with_copies_outside(loop: Stmt, threads: int) -> Any:
     """Return two perfectly nested parallel loops with the copies that one of them shares in between, else unchanged."""
     inner = loop.body
-    if PARALLEL not in loop.annotations or not isinstance(inner, tirx.For) or PARALLEL not in inner.annotations:
+    if INDEPENDENT not in loop.annotations or not isinstance(inner, tirx.For) or INDEPENDENT not in inner.annotations:
         return loop
     if depends_on(inner.extent, [loop.loop_var]) or not isinstance(inner.body, tirx.SeqStmt):
         return loop

@@ -25,7 +25,7 @@ from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, la
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, minus, plus, sequence
 from mlirtri.lowering.toolchain.tvm_names import (
-    PARALLEL,
+    INDEPENDENT,
     Expr,
     Stmt,
     TensorLoad,
@@ -118,7 +118,9 @@ def _is_plain(loop: Stmt, chain: Sequence[Stmt]) -> bool:
     """Whether a loop's iterations are independent, counted from 0, and as many for each iteration of the others."""
     is_counted = isinstance(loop.min, tirx.IntImm) and not loop.min.value and loop.step is None
     return (
-        PARALLEL in loop.annotations and is_counted and not depends_on(loop.extent, [outer.loop_var for outer in chain])
+        INDEPENDENT in loop.annotations
+        and is_counted
+        and not depends_on(loop.extent, [outer.loop_var for outer in chain])
     )
 
 

@@ -9,7 +9,7 @@ from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.schedule.cpu.common.profitability import profitable
 from mlirtri.lowering.schedule.cpu.common.vector_stores import PARTS
 from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, LoopAccesses, accesses_of
-from mlirtri.lowering.toolchain.tvm_names import PARALLEL, Stmt, Var, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import INDEPENDENT, Stmt, Var, structural_walk, tirx
 
 GOOD = 0.6
 """The share of invariant or contiguous accesses from which on a loop is vectorised."""
@@ -85,7 +85,7 @@ def parallel_loops_in(statement: Stmt) -> list[Any]:
     loops: list[Any] = []
 
     def visit(loop: Stmt) -> None:
-        if PARALLEL in loop.annotations:
+        if INDEPENDENT in loop.annotations:
             loops.append(loop)
 
     structural_walk(statement, (tirx.For, visit), order="pre")
@@ -109,7 +109,7 @@ def shares_reads(loop: Stmt) -> bool:
     serial: list[Any] = []
 
     def visit(inner: Any) -> None:
-        if PARALLEL not in inner.annotations:
+        if INDEPENDENT not in inner.annotations:
             serial.append(inner.loop_var)
 
     structural_walk(loop.body, (tirx.For, visit))

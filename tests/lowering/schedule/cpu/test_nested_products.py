@@ -53,9 +53,9 @@ def test_blocks_that_do_not_divide_are_parallel_and_in_register_tiles():
     np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
     text = scheduled(kernel, a, b, c, 64, 64, 32)
     assert "sums0 = " in text
-    assert text.count("mlirtri.parallel") > 2
+    assert text.count("mlirtri.independent") > 2
     first = next(line for line in text.splitlines() if " for i in " in line)
-    assert "mlirtri.parallel" in first
+    assert "mlirtri.independent" in first
 
 
 def test_a_sum_whose_operand_changes_keeps_its_loop():

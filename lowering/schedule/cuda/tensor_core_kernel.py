@@ -1,0 +1,346 @@
+"""The kernel of a product on tensor cores, as statements of TIR: a tile of the result for each block of threads.
+
+    a block for each tile of the result:
+        start to copy the first tiles of both operands
+        for each step along the sum:
+            wait for this step's tiles; start to copy those some steps ahead
+            each warp: load fragments, multiply and add
+        each thread: the epilogue of its sums
+
+Elements past the end of an operand are zeros, and nothing is stored past the end of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from mlirtri.lowering.schedule.cuda.instructions import (
+    COLUMNS,
+    ROWS,
+    Multiplication,
+    address,
+    barrier,
+    commit_copies,
+    fragments,
+    multiply,
+    wait_for_copies,
+)
+from mlirtri.lowering.schedule.cuda.operands import Operand
+from mlirtri.lowering.schedule.cuda.phases import WARP, bound
+from mlirtri.lowering.tir.bfloat16_storage import BITS, bits_dtype
+from mlirtri.lowering.tir.contraction import Contraction, Values, size_of
+from mlirtri.lowering.tir.primfunc import buffer
+from mlirtri.lowering.tir.statements import index, loads_in, sequence
+from mlirtri.lowering.tir.tiles import axis_values, ceil_div, for_loop, replaced, sized, zero_of
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    Node,
+    Stmt,
+    TensorLoad,
+    ir,
+    structural_map,
+    tirx,
+)
+
+GROUP_ROWS = 8
+"""Rows of tiles in a group. Blocks are numbered group by group, and within a group column by column:
+
+    0 2 4 6    with GROUP_ROWS = 2: the blocks that run at the same time are in few rows and few columns,
+    1 3 5 7    so that they read the same parts of both operands from the cache
+    8 …
+"""
+UNROLL = {"pragma_unroll_explicit": False}
+"""On the outermost loop: TVM writes `#pragma unroll` instead of unrolling, which keeps the source short."""
+
+
+@dataclass(frozen=True)
+class BlockTile:
+    """The tile of a block, divided among `down` times `across` warps."""
+
+    rows: int
+    columns: int
+    down: int
+    across: int
+    stages: int = 4
+    """Pipeline stages: steps whose tiles are in memory at once."""
+    k_instructions: int = 2
+    """Instructions along the sum, k, in each step."""
+
+    @property
+    def threads(self) -> int:
+        return WARP * self.down * self.across
+
+
+class TensorCoreKernel:
+    """A product on tensor cores as statements: copies into shared memory, fragments, products, the epilogue."""
+
+    def __init__(
+        self,
+        contraction: Contraction,
+        left: Expr,
+        right: Expr,
+        kind: Multiplication,
+        tile: BlockTile,
+        registers: Mapping[Buffer, Buffer] = MappingProxyType({}),
+    ):
+        """Take the factors `left` and `right` as they are before they are widened.
+
+        `registers` has the tiles of the epilogue that are in registers: a thread's elements in the order of its sums.
+        """
+        self.contraction, self.kind, self.tile, self.registers = contraction, kind, tile, registers
+        depth = tile.k_instructions * kind.depth
+        self.left = Operand(
+            "left_tile", left, contraction.batch, contraction.rows, contraction.reduced, kind, tile.rows, depth
+        )
+        self.right = Operand(
+            "right_tile", right, contraction.batch, contraction.columns, contraction.reduced, kind, tile.columns, depth
+        )
+        self.instructions_down, self.instructions_across = (
+            tile.rows // tile.down // ROWS,
+            tile.columns // tile.across // COLUMNS,
+        )
+        """Instructions per warp: down and across."""
+        self.steps = ceil_div(size_of(contraction.reduced), depth)
+        """An expression where the sum's length is known at run time only."""
+        self.stage = self.left.elements + self.right.elements
+        """Elements of both tiles of one step."""
+        # 16-bit floats are stored as uint16: TVM loses a buffer of bf16 when it legalizes the dtype. Both operands
+        # share one allocation, because TVM drops allocations without a load or store, and PTX accesses are neither.
+        dtype = BITS if kind.bytes == 2 else kind.dtype
+        self.tiles = buffer("tiles", (tile.stages * self.stage,), dtype, "shared.dyn")
+        self.sums = buffer("sums", (tile.rows * tile.columns // tile.threads,), kind.sums, "local")
+        self.operand_registers = self._registers()
+        self.block, self.lane, self.warp = (tirx.Var(name, "int64") for name in ("block", "lane", "warp"))
+
+    def _registers(self) -> list[Any]:
+        """Return the buffers of a thread's elements of both operands."""
+        sizes = {"left_parts": 4 * self.instructions_down, "right_parts": 2 * self.instructions_across}
+        return [buffer(name, (size,), "uint32", "local") for name, size in sizes.items()]
+
+    def written(self) -> Any:
+        body = sequence(
+            *(tirx.AllocBuffer(memory) for memory in (self.tiles, self.sums, *self.operand_registers)),
+            for_loop("at", int(self.sums.shape[0]), self._clear, tirx.ForKind.UNROLLED),
+            *(self._start_copies(index(step), step) for step in range(self.tile.stages - 1)),
+            for_loop("step", self.steps, self._step),
+            self._epilogue(),
+        )
+        body = bound(self.lane, WARP, "threadIdx.x", body)
+        body = bound(self.warp, self._warps, "threadIdx.y", body) if self._warps > 1 else body
+        blocks = index(self._blocks)
+        limits = ir.Range(index(0), blocks)
+        thread = tirx.IterVar(limits, tirx.Var("blockIdx.x", "int64"), tirx.IterVar.ThreadIndex, "blockIdx.x")
+        return tirx.For(self.block, index(0), blocks, tirx.ForKind.THREAD_BINDING, body, thread, UNROLL)
+
+    @property
+    def _warps(self) -> int:
+        return self.tile.down * self.tile.across
+
+    @property
+    def _grid(self) -> tuple[int, int]:
+        sizes = (size_of(self.contraction.rows), size_of(self.contraction.columns))
+        return -(-sizes[0] // self.tile.rows), -(-sizes[1] // self.tile.columns)
+
+    @property
+    def _blocks(self) -> int:
+        down, across = self._grid
+        return down * across * size_of(self.contraction.batch)
+
+    def _tile_position(self) -> tuple[Values, Any, Any]:
+        """Return the values of this block's batch axes, its first row and its first column."""
+        down, across = self._grid
+        tile = tirx.floormod(self.block, index(down * across))
+        batch = axis_values(self.contraction.batch, tirx.floordiv(self.block, index(down * across)))
+        group_rows = min(GROUP_ROWS, down)
+        in_group = index(group_rows * across)
+        group, within = tirx.floordiv(tile, in_group), tirx.floormod(tile, in_group)
+        height = index(group_rows)
+        if down % group_rows:
+            # The last group has fewer rows.
+            height = tirx.min(height, index(down) - group * index(group_rows))
+        row, column = group * index(group_rows) + tirx.floormod(within, height), tirx.floordiv(within, height)
+        return batch, row * index(self.tile.rows), column * index(self.tile.columns)
+
+    def _clear(self, number: Any) -> Any:
+        return tirx.BufferStore(self.sums, zero_of(self.kind.sums), [number])
+
+    @property
+    def _copies_async(self) -> bool:
+        return any(operand.is_vectorized for operand in (self.left, self.right))
+
+    def _start_copies(self, step: Any, number: int | None = None) -> Any:
+        """Start to copy the tiles of a step, if there is one."""
+        batch, row, column = self._tile_position()
+        slot = tirx.floormod(step, index(self.tile.stages))
+        thread = self.warp * index(WARP) + self.lane if self._warps > 1 else self.lane
+        loads = [
+            operand.filled(self.tiles, self._tile_offset(slot, side), batch, first, step, thread, self.tile.threads)
+            for side, (operand, first) in enumerate(zip((self.left, self.right), (row, column), strict=True))
+        ]
+        if number is None or not isinstance(self.steps, int):
+            loads = [tirx.IfThenElse(tirx.LT(step, sized(self.steps)), sequence(*loads), None)]
+        elif number >= self.steps:
+            loads = []
+        if self._copies_async:
+            loads.append(commit_copies())
+        return sequence(*loads)
+
+    def _tile_offset(self, slot: Any, side: int) -> Any:
+        return slot * index(self.stage) + index(side * self.left.elements)
+
+    def _step(self, step: Any) -> Any:
+        waiting = [wait_for_copies(self.tile.stages - 2)] if self._copies_async else []
+        ahead = self._start_copies(step + index(self.tile.stages - 1))
+        slot = tirx.floormod(step, index(self.tile.stages))
+        return sequence(
+            *waiting, barrier(), ahead, *(self._multiply(slot, part) for part in range(self.tile.k_instructions))
+        )
+
+    def _multiply(self, slot: Any, part: int) -> Any:
+        """Return the products of one instruction's depth of this step."""
+        warp_row, warp_column = self._warp_position()
+        start = part * self.kind.depth
+
+        def load_left(number: Any) -> Any:
+            return self._fragment(0, slot, warp_row + number * index(ROWS), start, number)
+
+        def load_right(number: Any) -> Any:
+            return self._fragment(1, slot, warp_column + number * index(2 * COLUMNS), start, number)
+
+        def row(down: Any) -> Any:
+            def one(across: Any) -> Any:
+                return multiply(
+                    self.kind,
+                    address(self.sums, (down * index(self.instructions_across) + across) * index(4), 4),
+                    address(self.operand_registers[0], down * index(4), 4),
+                    address(self.operand_registers[1], across * index(2), 2),
+                )
+
+            return _unrolled("across", self.instructions_across, one)
+
+        return sequence(
+            _unrolled("part", self.instructions_down, load_left),
+            _unrolled("part", self.instructions_across // 2, load_right),
+            _unrolled("down", self.instructions_down, row),
+        )
+
+    def _fragment(self, side: int, slot: Any, first: Any, start: int, number: Any) -> Any:
+        """Load four 8x8 matrices of one operand by one `ldmatrix`: two along the rows or columns, two along k.
+
+        They are in the order of `mma`'s registers: the row changes first in the left operand, k in the right one.
+        Lane n gives the address of row n % 8 of matrix n / 8.
+        """
+        operand, eight = (self.left, self.right)[side], index(8)
+        outer, inner = tirx.floordiv(self.lane, index(16)), tirx.floormod(tirx.floordiv(self.lane, eight), index(2))
+        neighbour, half = (inner, outer) if side == 0 else (outer, inner)
+        row = tirx.floormod(self.lane, eight)
+        bytes_ahead = index(16 // self.kind.bytes)
+        if operand.is_along:
+            line, column = first + neighbour * eight + row, index(start) + half * bytes_ahead
+        else:
+            line, column = index(start) + half * eight + row, first + neighbour * eight
+        source = self._tile_offset(slot, side) + line * index(operand.stride) + column
+        registers = address(self.operand_registers[side], number * index(4), 4)
+        return fragments(registers, address(self.tiles, source, 16 // self.kind.bytes), not operand.is_along)
+
+    def _warp_position(self) -> tuple[Any, Any]:
+        if self._warps == 1:
+            return index(0), index(0)
+        width = index(self.tile.across)
+        down, across = tirx.floordiv(self.warp, width), tirx.floormod(self.warp, width)
+        return down * index(self.instructions_down * ROWS), across * index(self.instructions_across * COLUMNS)
+
+    def _epilogue(self) -> Stmt:
+        """Store a thread's sums: of each instruction's 16x8 result two neighbours in a row, and two 8 rows below."""
+        batch, row, column = self._tile_position()
+        warp_row, warp_column = self._warp_position()
+        row = row + warp_row + tirx.floordiv(self.lane, index(4))
+        column = column + warp_column + tirx.floormod(self.lane, index(4)) * index(2)
+
+        def halves(down: Any, across: Any) -> Stmt:
+            number = (down * index(self.instructions_across) + across) * index(4)
+            corner = row + down * index(ROWS), column + across * index(COLUMNS)
+            return _unrolled(
+                "below", 2,
+                lambda below: self._pair(
+                    batch, corner[0] + below * index(8), corner[1], number + below * index(2)
+                ),
+            )  # fmt: skip
+
+        return _unrolled(
+            "down",
+            self.instructions_down,
+            lambda down: _unrolled("across", self.instructions_across, lambda across: halves(down, across)),
+        )
+
+    def _pair(self, batch: Values, row: Any, column: Any, number: Any) -> Stmt:
+        """Store two neighbours in a row, the thread's sums from `number` on; as a vector where that is possible."""
+
+        def one(lane: Any) -> Stmt:
+            return self._store(batch, row, column + lane, number + lane)
+
+        if self._stores_vectors(2):
+            return self._guarded(for_loop("lane", 2, one, tirx.ForKind.VECTORIZED), row, column)
+        return _unrolled("lane", 2, lambda lane: self._guarded(one(lane), row, column + lane))
+
+    def _guarded(self, statement: Stmt, row: Any, column: Any) -> Any:
+        sizes = (size_of(self.contraction.rows), size_of(self.contraction.columns))
+        bounds = zip((row, column), sizes, (self.tile.rows, self.tile.columns), strict=True)
+        checks = [tirx.LT(position, index(size)) for position, size, tile in bounds if size % tile]
+        return tirx.IfThenElse(tirx.all(*checks), statement, None) if checks else statement
+
+    def _stores_vectors(self, count: int) -> bool:
+        """Return whether each store may write `count` neighbouring columns, with no private value between stores.
+
+        False for bool operands: nvcc cannot convert the vector types that TVM writes for them.
+        """
+        columns, stores = self.contraction.columns, self.contraction.stores
+        is_even = len(columns) == 1 and columns[0].extent % count == 0
+        has_bools = any(str(load.ty.dtype) == "bool" for store in stores for load in loads_in(store.value))
+        last = [list(store.indices)[-1:] for store in stores]
+        is_along = is_even and all(end and end[0].same_as(columns[0].variable) for end in last)
+        return is_along and not has_bools and not self.contraction.private
+
+    def _store(self, batch: Values, row: Any, column: Any, number: Any) -> Stmt:
+        """Write the stores of the epilogue for one element of the result, the thread's sum `number`."""
+        contraction = self.contraction
+        values = {**batch, **axis_values(contraction.rows, row), **axis_values(contraction.columns, column)}
+        private = {
+            memory: buffer(memory.name, (1,), bits_dtype(str(memory.dtype)), "local") for memory in contraction.private
+        }
+        statements = [tirx.AllocBuffer(each) for each in private.values()]
+        for store in contraction.stores:
+            loads = (TensorLoad, partial(self._loaded, number, private))
+            value = replaced(structural_map(store.value, loads, order="post"), values)
+            if store.buffer in self.registers:
+                target, indices = self.registers[store.buffer], [number]
+            elif store.buffer in private:
+                target, indices = private[store.buffer], [index(0)]
+                value = (
+                    value if str(value.ty.dtype) == str(target.dtype) else tirx.reinterpret(str(target.dtype), value)
+                )
+            else:
+                target, indices = store.buffer, [replaced(position, values) for position in store.indices]
+            statements.append(tirx.BufferStore(target, value, indices))
+        return sequence(*statements)
+
+    def _loaded(self, number: Any, private: Mapping[Buffer, Buffer], load: Node) -> Expr:
+        """Return what a load of the epilogue reads: a register, the thread's sum, a private value, or memory."""
+        if load.source in self.registers:
+            return tirx.BufferLoad(self.registers[load.source], [number])
+        if load.source.same_as(self.contraction.result):
+            value = tirx.BufferLoad(self.sums, [number])
+            return value if value.ty == load.ty else tirx.Cast(str(load.ty.dtype), value)
+        if load.source not in private:
+            return load
+        value = tirx.BufferLoad(private[load.source], [index(0)])
+        return value if value.ty == load.ty else tirx.reinterpret(str(load.ty.dtype), value)
+
+
+def _unrolled(name: str, count: int, body: Stmt) -> Any:
+    return for_loop(name, count, body, tirx.ForKind.UNROLLED)
