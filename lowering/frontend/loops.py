@@ -313,7 +313,8 @@ def _emit_breaking(context: FunctionContext, node: Any, iterable: Iterable, stat
 
 
 def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
-    b, tri, state = context.b, context.b.tri, LoopState(context, node, plan, runs=False)
+    is_entered = isinstance(node.test, ast.Constant) and bool(node.test.value)
+    b, tri, state = context.b, context.b.tri, LoopState(context, node, plan, runs=is_entered)
     endless: list[bool] = []
     muted: list[bool] = []
 

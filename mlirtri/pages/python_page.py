@@ -29,6 +29,7 @@ class Row:
 
 
 FRONTEND = "lowering/frontend"
+PLAIN = "lowering/frontend/test_plain_statements.py"
 FLOW, LOOPS, EXITS, VIEWS = (
     f"{FRONTEND}/test_{name}.py" for name in ("control_flow", "loops", "loop_exits", "updates")
 )
@@ -44,6 +45,9 @@ AREAS: dict[str, tuple[Row, ...]] = {
         Row("`x if c else y`", "as `if`", f"{FLOW}::conditional_expression"),
         Row("`and`, `or`, `not`, `a < b < c`", "on numbers, as Python does", f"{FLOW}::short_circuit"),
         Row("`return` in branches and loops", "what follows moves into the other arm", f"{EXITS}::return_in_nested_loops"),
+        Row("`match` on values, sequences, names, `int()`…", "a chain of `if`", f"{PLAIN}::test_match_of_elements"),
+        Row("`x in values`, `x is y`, `isinstance`, `any`, `all`", "as Python decides; identity of numbers is refused",
+            f"{PLAIN}::test_membership_identity_and_lists_as_arrays"),
         Row("an array as a condition", "`.any()`, `.all()`, `where`", f"{ERRORS}::is not one of true and false", refused=True),
         Row("a name assigned in one arm only, and read", "assign it before, or in both", f"{ERRORS}::one arm of this", True),
         Row("arms that disagree in shape or dtype", "one shape and dtype in both", f"{ERRORS}::would be one of", True),
@@ -66,7 +70,7 @@ AREAS: dict[str, tuple[Row, ...]] = {
         Row("names whose type grows (`s = 0; s += x[i]`)", "the type that the first iteration gives", f"{LOOPS}::types_grow_in_loops"),
         Row("arrays whose length changes (`z = z[m]`)", "kept at their largest length, with a count",
             f"{LOOPS}::arrays_that_shrink"),
-        Row("a name first assigned in a loop, read after it", "if the loop has an iteration for sure", f"{LOOPS}::last_value_of_a_loop"),
+        Row("a name first assigned in a loop, read after it", "if the loop has an iteration for sure, as `while True`", f"{LOOPS}::last_value_of_a_loop"),
         Row("comprehensions", "over what is known at compile time", f"{LOOPS}::comprehensions"),
         Row("`else` on a loop", "runs unless the loop ends by `break`", f"{EXITS}::else_of_loops"),
         Row("`while True` without a way out", "", f"{ERRORS}::never ends", refused=True),
@@ -77,11 +81,15 @@ AREAS: dict[str, tuple[Row, ...]] = {
         Row("functions and lambdas in the kernel", "inlined, and see its names", f"{FLOW}::closures"),
         Row("`@mt.macro`, parameters annotated `mt.Ref`", "inlined; assigning changes the caller's variable or element",
             f"{MACROS}::references"),
+        Row("named tuples, `State(x, v)`, `s._replace(x=…)`", "made in the kernel, carried by loops, returned",
+            f"{PLAIN}::test_named_tuples_are_made"),
         Row("functions as arguments", "compile-time values", f"{MACROS}::functions_as_arguments"),
         Row("recursion", "as far as compile-time values end it, `jit(inline_depth=500)` deep", f"{MACROS}::recursion"),
         Row("`f(*x)`, `(*x, y)`, `a, *b = x`", "where the number of elements is known", f"{LOOPS}::star_expressions"),
         Row("parameters `*args`, `**kwargs`", "name every parameter", f"{ERRORS}::take no *args", refused=True),
         Row("`try`, `raise`, `with`, `class`, `import`, `yield`, `global`", "", f"{ERRORS}::cannot contain `try`", refused=True),
+        Row("``with np.errstate(…)``", "kernels report no floating-point errors; `raise` is refused",
+            f"{PLAIN}::test_errors_of_numpy_are_ignored"),
         Row("`assert`, `mt.device_print`", "with `jit(debug=True)`; else they do nothing",
             f"{VIEWS}::test_assert_and_device_print"),
     ),

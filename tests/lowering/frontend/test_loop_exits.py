@@ -20,6 +20,16 @@ def while_on_integers(n):
     return steps
 
 
+@on(27)
+def assigned_in_an_endless_loop(n):
+    while True:
+        half = n // 2
+        if half < 4:
+            break
+        n = half
+    return half
+
+
 @on(2.0)
 def newton(x):
     guess = x
