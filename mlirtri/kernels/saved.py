@@ -13,6 +13,7 @@ file is not as it was written.
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 from importlib import import_module
@@ -25,7 +26,7 @@ import numpy as np
 
 from mlirtri.compiler.interface_json import from_json, to_json
 from mlirtri.compiler.records import COMPILING, Compilation, StageRecord, StoredRecord
-from mlirtri.errors import ArtifactError, KernelError, ParseError
+from mlirtri.errors import ArtifactError, KernelError, KernelTypeError, ParseError
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.saved_files import MANIFEST, Facts, packed, read_folder, unpacked, write_folder
 from mlirtri.lowering.core.cpu import cpu_flags
@@ -117,6 +118,8 @@ def load(folder: str | Path) -> Kernel:
     `ArtifactError` if a file is not as it was saved, for another CPU, and for other versions of the runtime.
     """
     try:
+        if not isinstance(folder, str | os.PathLike):
+            raise KernelTypeError(f"load takes the path of a folder, not {type(folder).__name__}")
         return _load(Path(folder).resolve())
     except KernelError as error:
         hide_frames(error)

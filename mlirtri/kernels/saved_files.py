@@ -111,8 +111,9 @@ def _read_manifest(folder: Path) -> Facts:
         facts = json.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise ArtifactError(
-            f"there is no saved kernel in {folder}: {problem.strerror or problem}",
-            help="name the folder of a manifest.json",
+            f"there is no saved kernel in {folder}: "
+            + (f"the folder has no {MANIFEST}" if folder.is_dir() else problem.strerror or str(problem)),
+            help=f"name the folder that kernel.save or `mlirtri build` wrote, which has a {MANIFEST}",
         ) from None
     except ValueError as problem:
         raise ArtifactError(f"{path} is not JSON: {problem}", help=_AGAIN) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -146,6 +147,11 @@ def _elements(name: str, value: Any, dtype: Any) -> np.ndarray:
 def _loaded(model: Any) -> tuple[Any, str]:
     if isinstance(model, onnx.ModelProto):
         return model, "<onnx>"
+    if not isinstance(model, str | bytes | os.PathLike):
+        help = "mt.from_torch takes modules of torch" if hasattr(model, "state_dict") else None
+        raise KernelTypeError(
+            f"from_onnx takes an onnx.ModelProto, its bytes or a path, not {type(model).__name__}", help=help
+        )
     try:
         if isinstance(model, bytes):
             return onnx.load_model_from_string(model), "<onnx>"

@@ -54,7 +54,7 @@ def _torch(source: bytes | Path) -> Program:
     from mlirtri.programs.torch_programs.archives import load_archive
     from mlirtri.programs.torch_programs.program import from_torch
 
-    return from_torch(load_archive(source))
+    return from_torch(load_archive(source) if isinstance(source, bytes) else source)
 
 
 def _relax(source: bytes | Path) -> Program:

@@ -72,9 +72,14 @@ def load_archive(source: bytes | Path) -> torch.export.ExportedProgram:
             f"this archive {reason}: torch would run code of it", where,
             help="load it with torch.export.load if you trust it as you would a program, and give that to from_torch",
         ) from None  # fmt: skip
+    except OSError as problem:
+        raise ParseError(f"{source} cannot be read: {problem.strerror or problem}", where) from None
     except (Exception, RecursionError) as error:  # whatever torch stumbles over
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ParseError(f"this is not an archive of torch.export.save: {reason[:200]}", where) from None
+        raise ParseError(f"this is not an archive of torch.export.save: {reason[:200]}", where, help=_WRITE) from None
+
+
+_WRITE = 'write one: torch.export.save(torch.export.export(module, args), "net.pt2")'
 
 
 def _check(file: IO[bytes]) -> None:

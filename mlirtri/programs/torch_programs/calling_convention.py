@@ -160,9 +160,7 @@ class Calling:
             + f"; missing {', '.join(missing)}" * bool(missing)
             + f"; not known or given twice: {', '.join(unknown)}" * bool(unknown)
             + f"; got {len(args)} positional arguments" * (len(args) > len(names)),
-            help=None
-            if missing and not unknown
-            else "to pass what the module was exported without, export it with that",
+            help=_help(missing, unknown),
         )
 
     def _ordered(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -179,3 +177,11 @@ def _shown(spec: pytree.TreeSpec) -> str:
     text = ", ".join([*map(str, args), *(f"{name}={value}" for name, value in kwargs.items())]) or "nothing"
     # Objects without a text of their own show their class, and not an address, which differs each time.
     return re.sub(r"<(?:[\w<>]+\.)*(\w+) object at 0x[0-9a-f]+>", r"\1", text)
+
+
+def _help(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
+    if "out" in unknown:
+        return "a program is called as its module, which takes no out: write out.copy_(program(...))"
+    if missing and not unknown:
+        return None
+    return "to pass what the module was exported without, export it with that"

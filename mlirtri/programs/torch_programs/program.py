@@ -7,10 +7,12 @@ by their qualified names.
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -45,28 +47,59 @@ from mlirtri.programs.torch_programs.torch_kernel import TorchKernel
 
 def from_torch(
     module: Any,
-    args: Sequence[Any] = (),
+    args: Any = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
     strict: bool = False,
 ) -> TorchProgram:
-    """Return the program of a `torch.nn.Module` called with `args` and `kwargs`, or of an `ExportedProgram`.
+    """Return the program of a `torch.nn.Module` called with `args` and `kwargs`, of an `ExportedProgram` or its file.
 
+    `args` is a tuple, or the only argument. A file is one of `torch.export.save`; nothing in it is run.
     `dynamic_shapes` and `strict` are those of `torch.export.export`. A kernel is called like the module, and returns
-    what the module returns. Raises `UnsupportedOperationError` for what torch cannot export.
+    what the module returns. Raises `UnsupportedOperationError` for what torch cannot export, `KernelTypeError` for what
+    is no module or no arguments, and `ParseError` for a file that is no such archive.
     """
     register_caches()
     try:
+        name = None
+        if isinstance(module, str | os.PathLike):
+            name, module = Path(module).stem, _archive(Path(module))
         with EXPORTING, COLLECTIONS:
-            exported = _exported(module, tuple(args), dict(kwargs or {}), dynamic_shapes, strict)
+            exported = _exported(module, _positional(args), dict(kwargs or {}), dynamic_shapes, strict)
             graph, tensors, calling = split_program(exported)
-        program = TorchProgram(_name_of(module), graph, tensors, calling)
+        program = TorchProgram(_as_symbol(name or _name_of(module)), graph, tensors, calling)
         program.original = ("torch", module)
         return program
     except KernelError as error:
         hide_frames(error)
         raise
+
+
+def _archive(path: Path) -> torch.export.ExportedProgram:
+    from mlirtri.programs.torch_programs.archives import load_archive  # loads what reads archives
+
+    if (reader := _OTHER_FILES.get(path.suffix)) is not None:
+        raise KernelTypeError(f"from_torch reads archives of torch.export.save, not {path.suffix}", help=reader)
+    return load_archive(path)
+
+
+_OTHER_FILES = {
+    ".onnx": "mt.from_onnx reads it", ".mlir": "mt.from_mlir reads it", ".mlirbc": "mt.from_mlir reads it",
+    ".stablehlo": "mt.from_stablehlo reads it",
+    ".pt": "load the module in torch, and pass it; a state dict alone has no code",
+    ".pth": "load the module in torch, and pass it; a state dict alone has no code",
+}  # fmt: skip
+
+
+def _positional(args: Any) -> tuple[Any, ...]:
+    """Return the positional arguments of a call; one that is no sequence is the only one."""
+    if isinstance(args, Mapping):
+        raise KernelTypeError("args is a dict", help="pass arguments by name as kwargs: from_torch(module, (), {...})")
+    given = tuple(args) if isinstance(args, tuple | list) else (args,)
+    if any(type(leaf).__module__ == "numpy" and hasattr(leaf, "shape") for leaf in pytree.tree_leaves(given)):
+        raise KernelTypeError("an argument is a NumPy array; torch modules take tensors", help="torch.from_numpy(x)")
+    return given
 
 
 class TorchProgram(Program):
@@ -118,11 +151,16 @@ def _exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynami
             "TorchScript modules are not taken: torch.export, which reads a module's Python, cannot read them",
             help="pass the module that was scripted",
         )
+    if inspect.isclass(module) and issubclass(module, torch.nn.Module):
+        raise KernelTypeError(f"{module.__name__} is a class of modules", help=f"pass a module: {module.__name__}(...)")
     if not isinstance(module, torch.export.ExportedProgram):
         if not isinstance(module, torch.nn.Module):
             if not callable(module):
                 raise KernelTypeError(f"from_torch takes a torch.nn.Module or an ExportedProgram, got {module!r}")
             module = _Function(module)
+        if not args and not kwargs and _takes_arguments(module):
+            help = "give those of a call: from_torch(module, (x,)), or kwargs"
+            raise KernelTypeError(f"{_name_of(module)} takes arguments, and none are given", help=help)
         if isinstance(dynamic_shapes, torch.export.ShapesCollection):  # keyed by identity
             dynamic_shapes = dynamic_shapes.dynamic_shapes(module, args, kwargs)
         args, kwargs = _distinct((args, kwargs))
@@ -179,8 +217,25 @@ class _Function(torch.nn.Module):
 
 
 def _name_of(module: Any) -> str:
-    name = module.graph_module.__class__.__name__ if isinstance(module, torch.export.ExportedProgram) else None
-    name = name or getattr(module, "__name__", None) or type(module).__name__
+    """Return the name of a function or of a module's class; an exported program keeps the class in its nodes."""
+    if isinstance(module, torch.export.ExportedProgram):
+        stacks = (node.meta.get("nn_module_stack") for node in module.graph.nodes)
+        classes = (str(next(iter(stack.values()))[1]) for stack in stacks if stack)
+        return next(classes, "exported").rpartition(".")[2].rstrip("'>")
+    module = module.function if isinstance(module, _Function) else module
+    return getattr(module, "__name__", None) or type(module).__name__
+
+
+def _takes_arguments(module: torch.nn.Module) -> bool:
+    """Return whether a call needs an argument."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    return any(
+        parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        for parameter in parameters
+    )
+
+
+def _as_symbol(name: str) -> str:
     clean = re.sub(r"\W", "_", name)
     return clean if clean and not clean[0].isdigit() else f"_{clean}"
 
