@@ -11,7 +11,7 @@ _PACKED = re.compile(r"^v?(?:add|sub|mul|div|max|min|sqrt|fn?m(?:add|sub)\d*)p[s
 _FUSED = re.compile(r"^vfn?m(?:add|sub)\d*[sp][sd]$")
 _DOUBLE = re.compile(r"^v?(?:add|sub|mul|div|max|min|sqrt|fn?m(?:add|sub)\d*)[sp]d$")
 _GATHER = re.compile(r"^v?p?gather[dq]\w*$")
-_PLACE = re.compile(r"^; (?P<place>\S+:\d+)$")
+_ORIGIN = re.compile(r"^; (?P<origin>\S+:\d+)$")
 _REGISTER = re.compile(r"\b%?([xyz])mm\d+")
 _WIDTHS = {"x": 128, "y": 256, "z": 512}
 _LABEL = re.compile(r"^(?P<name>[.\w$]+):")
@@ -36,7 +36,7 @@ class LoopCode:
     """Floating-point instructions on 64 bits per element, scalar or packed."""
     gathers: int = 0
     """Loads of vectors whose elements lie apart."""
-    places: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
     """``file:line`` of the source lines in it, where the listing has them."""
 
     @property
@@ -68,13 +68,13 @@ def innermost_loops(assembly: str) -> list[LoopCode]:
     return [_facts(lines[start : end + 1]) for start, end in sorted(set(inner))]
 
 
-def hottest_loop(assembly: str, place: str = "") -> LoopCode | None:
+def hottest_loop(assembly: str, origin: str = "") -> LoopCode | None:
     """Return the innermost loop with most arithmetic on floats; None without a loop that has any.
 
-    Of loops from the source line `place`, where the listing has some.
+    Of loops from the source line `origin`, where the listing has some.
     """
     loops = [loop for loop in innermost_loops(assembly) if loop.scalar + loop.packed]
-    loops = [loop for loop in loops if place in loop.places] or loops
+    loops = [loop for loop in loops if origin in loop.origins] or loops
     return max(loops, key=lambda loop: loop.scalar + loop.packed, default=None)
 
 
@@ -93,17 +93,17 @@ def _instructions(assembly: str) -> list[tuple[list[str], str, str]]:
     """Return labels, text and source line of each instruction."""
     instructions: list[tuple[list[str], str, str]] = []
     labels: list[str] = []
-    place = ""
+    origin = ""
     for line in assembly.splitlines():
         if match := _DISASSEMBLED.match(line):
-            instructions.append(([match["address"], *labels], match["text"].strip(), place))
+            instructions.append(([match["address"], *labels], match["text"].strip(), origin))
             labels = []
-        elif match := _PLACE.match(line):
-            place = match["place"]
+        elif match := _ORIGIN.match(line):
+            origin = match["origin"]
         elif match := _LABEL.match(line):
             labels.append(match["name"])
         elif line.startswith(("\t", " ")) and not line.strip().startswith((".", "#", ";")):
-            instructions.append((labels, line.strip(), place))
+            instructions.append((labels, line.strip(), origin))
             labels = []
     return instructions
 
@@ -121,5 +121,5 @@ def _facts(lines: Sequence[tuple[list[str], str, str]]) -> LoopCode:
         calls=sum(bool(_CALL.match(word)) for word in mnemonics),
         double=sum(bool(_DOUBLE.match(word)) for word in mnemonics),
         gathers=sum(bool(_GATHER.match(word)) for word in mnemonics),
-        places=frozenset(place for _, _, place in lines),
+        origins=frozenset(origin for _, _, origin in lines),
     )

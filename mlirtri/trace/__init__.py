@@ -11,10 +11,10 @@ Read in this order:
 - `unified.py`: differences of two texts, in which renamed SSA values are none.
 - `mlir_lexer.py`: Pygments' lexer of MLIR. `colours.py`: colours of lines, once for all that differ in numbers
   only; texts for cells of notebooks.
-- `pieces.py`: lines and texts in compressed pieces, which the browser opens when it shows them.
+- `chunks.py`: lines and texts in compressed chunks, which the browser opens when it shows them.
 - `listing.py`: assembly of one kernel, with the user's lines.
 - `plots.py`: the fusion graph, times and the roofline as SVG.
-- `page.py`: the page. Its parts are `page.html`, `page.css` and the scripts: `lines.js` (pieces), `difference.js`,
+- `page.py`: the page. Its parts are `page.html`, `page.css` and the scripts: `lines.js` (chunks), `difference.js`,
   `pane.js` (rows that are visible), `search.js`, `page.js` (the list, keys, links).
 - `growing.py`: the page of a kernel while it is compiled.
 """

@@ -77,12 +77,12 @@ function shortestSteps(a, b, startA, endA, startB, endB) {
 /* Where runs of `length` lines that are there once in both texts begin: the longest list in the order of both. */
 function uniqueInBoth(a, b, startA, endA, startB, endB, length) {
   const once = (lines, start, end) => {
-    const places = new Map();
+    const positions = new Map();
     for (let n = start; n + length <= end; n++) {
       const key = length === 1 ? lines[n] : lines.subarray(n, n + length).join();
-      places.set(key, places.has(key) ? -1 : n);
+      positions.set(key, positions.has(key) ? -1 : n);
     }
-    return places;
+    return positions;
   };
   const inB = once(b, startB, endB), pairs = [];
   for (const [key, x] of once(a, startA, endA)) {

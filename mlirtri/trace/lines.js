@@ -1,10 +1,10 @@
 "use strict";
-/* Contents of the page. Lines and texts lie in compressed pieces, which are opened when something of them is shown. */
+/* Contents of the page. Lines and texts lie in compressed chunks, which are opened when something of them is shown. */
 const data = JSON.parse(document.getElementById("data").textContent);
 const lineTexts = new Array(data.lines);
 const normalOf = new Int32Array(data.lines);
 const coloursOf = new Int32Array(data.lines);
-const pieceCount = Math.ceil(data.lines / data.perPiece);
+const chunkCount = Math.ceil(data.lines / data.perChunk);
 const opened = new Map();
 const pending = new Set();
 let colours = {classes: [""], runs: [[]]};
@@ -30,16 +30,16 @@ function once(id, read) {
   return opened.get(id);
 }
 
-const isPieceOpen = new Uint8Array(pieceCount);
-const pieceOf = (line) => Math.floor(line / data.perPiece);
+const isChunkOpen = new Uint8Array(chunkCount);
+const chunkOf = (line) => Math.floor(line / data.perChunk);
 const openColours = () => once("colours", (read) => { colours = read; });
-function openPiece(number) {
-  return once(`lines-${number}`, (piece) => {
-    const first = number * data.perPiece;
-    piece.text.split("\n").forEach((line, n) => { lineTexts[first + n] = line; });
-    normalOf.set(piece.normal, first);
-    coloursOf.set(piece.colours, first);
-    isPieceOpen[number] = 1;
+function openChunk(number) {
+  return once(`lines-${number}`, (chunk) => {
+    const first = number * data.perChunk;
+    chunk.text.split("\n").forEach((line, n) => { lineTexts[first + n] = line; });
+    normalOf.set(chunk.normal, first);
+    coloursOf.set(chunk.colours, first);
+    isChunkOpen[number] = 1;
   });
 }
 function openBody(text) {
@@ -49,18 +49,18 @@ function openBody(text) {
     text.from = Int32Array.from(body.from);
   });
 }
-async function openPiecesOf(numbers) {
+async function openChunksOf(numbers) {
   const wanted = new Set();
   for (const number of numbers) {
-    const piece = pieceOf(number);
-    if (!isPieceOpen[piece]) wanted.add(piece);
+    const chunk = chunkOf(number);
+    if (!isChunkOpen[chunk]) wanted.add(chunk);
   }
-  if (wanted.size) await Promise.all([...wanted].map(openPiece));
+  if (wanted.size) await Promise.all([...wanted].map(openChunk));
 }
 /* Everything of a text, for differences. */
 async function openWhole(text) {
   if (!text.lines) await openBody(text);
-  await openPiecesOf(text.lines);
+  await openChunksOf(text.lines);
 }
 
 /* Digits count as one character in the runs of colours; colours.py has the same pattern. */
@@ -86,12 +86,12 @@ function html(line) {
 const whenIdle = window.requestIdleCallback ? (action) => requestIdleCallback(action, {timeout: 1000}) : (action) => setTimeout(action, 30);
 const BATCH = 1024;
 function prepareRest() {
-  const rest = [...Array(pieceCount).keys()].map((n) => () => openPiece(n));
+  const rest = [...Array(chunkCount).keys()].map((n) => () => openChunk(n));
   for (const each of data.kernels) for (const text of each.texts) rest.push(() => openBody(text));
   for (let start = 0; start < data.lines; start += BATCH) {
     rest.push(() => { for (let n = start; n < Math.min(start + BATCH, data.lines); n++) if (!namesOf[n]) readNames(n); });
   }
-  for (let n = 0; n < pieceCount; n++) rest.push(() => loweredPiece(n));
+  for (let n = 0; n < chunkCount; n++) rest.push(() => loweredChunk(n));
   const next = async () => {
     const prepare = rest.shift();
     if (!prepare) return;

@@ -15,7 +15,7 @@ _NOT_SHOWN = re.compile(
 _WRAPPER = "__tvm_ffi_"
 """What begins the names of functions that check arguments and call a kernel."""
 Lines = list[tuple[str, tuple[tuple[str, int], ...]]]
-"""Lines of assembly with the places that they come from."""
+"""Lines of assembly with the source lines that they come from."""
 
 
 def listing(text: str, name: str, source_of: Callable[[str, int], str], scheduled: str = "") -> str:
@@ -35,12 +35,13 @@ def listing(text: str, name: str, source_of: Callable[[str, int], str], schedule
     shown = "\n\n".join("\n".join(_shown(each, functions[each], source_of)) for each in chosen)
     if re.search(r"^; .+:\d+: ", shown, re.MULTILINE):
         return shown
-    places = dict.fromkeys(place for each in chosen for place in _places_in(scheduled, each.removesuffix("_compute_")))
-    return "\n".join([*(_source_line(*place, source_of) for place in places), shown])
+    named = [_origins_in(scheduled, each.removesuffix("_compute_")) for each in chosen]
+    origins = dict.fromkeys(origin for each in named for origin in each)
+    return "\n".join([*(_source_line(*origin, source_of) for origin in origins), shown])
 
 
-def _places_in(scheduled: str, name: str) -> list[tuple[str, int]]:
-    """Return the places that a function of TVMScript names, in order."""
+def _origins_in(scheduled: str, name: str) -> list[tuple[str, int]]:
+    """Return the source lines that a function of TVMScript names, in order."""
     match = re.search(rf"^ *def {re.escape(name)}\(.*?(?=^ *def |\Z)", scheduled, re.MULTILINE | re.DOTALL)
     return sorted({(file, int(line)) for file, line in LISTED.findall(match[0])}) if match else []
 
@@ -49,16 +50,16 @@ def _source_line(file: str, number: int, source_of: Callable[[str, int], str]) -
     return f"; {file.rpartition('/')[2]}:{number}: {source_of(file, number).strip()}"
 
 
-def _functions(lines: Sequence[str], places: Sequence[tuple[tuple[str, int], ...]]) -> dict[str, Lines]:
+def _functions(lines: Sequence[str], origins: Sequence[tuple[tuple[str, int], ...]]) -> dict[str, Lines]:
     found: dict[str, Lines] = {}
     current: Lines = []
-    for line, place in zip(lines, places, strict=True):
+    for line, origin in zip(lines, origins, strict=True):
         if line.startswith(".Lfunc_end") or line.lstrip().startswith(".size"):
             current = []
         elif match := _STARTS.match(line):
             current = found.setdefault(match[1] or match[2], [])
         else:
-            current.append((line, place))
+            current.append((line, origin))
     return found
 
 
@@ -70,11 +71,11 @@ def _refers(lines: Lines, name: str) -> bool:
 def _shown(name: str, lines: Lines, source_of: Callable[[str, int], str]) -> Iterator[str]:
     yield f"{name}:"
     before: tuple[tuple[str, int], ...] = ()
-    for line, place in lines:
+    for line, origin in lines:
         if not line.strip() or _NOT_SHOWN.match(line):
             continue
-        if place and place != before and not line.startswith("."):
-            for file, number in place:
+        if origin and origin != before and not line.startswith("."):
+            for file, number in origin:
                 yield _source_line(file, number, source_of)
-            before = place
+            before = origin
         yield line

@@ -207,8 +207,8 @@ find("#help").addEventListener("click", () => find("#keys").showModal());
 addEventListener("hashchange", follow);
 
 function showSource({file, first, lines, widest}) {
-  const sets = new Map(data.places.map((places, n) => [places.join(), n]));
-  for (const place of new Set(data.places.flat())) if (!sets.has(`${place}`)) sets.set(`${place}`, data.places.push([place]) - 1);
+  const sets = new Map(data.origins.map((origins, n) => [origins.join(), n]));
+  for (const origin of new Set(data.origins.flat())) if (!sets.has(`${origin}`)) sets.set(`${origin}`, data.origins.push([origin]) - 1);
   const rows = lines.map((line, n) => ({line, number: first + n, from: sets.get(`${first + n}`) ?? 0}));
   panes.source.show(file, rowList(rows, widest));
 }

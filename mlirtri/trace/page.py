@@ -1,4 +1,4 @@
-"""The page: its contents as JSON, texts in compressed pieces, the plots, and the scripts that show them."""
+"""The page: its contents as JSON, texts in compressed chunks, the plots, and the scripts that show them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mlirtri.trace.chunks import LINES_PER_CHUNK, LineTable, OriginTable, packed_text
 from mlirtri.trace.data import Trace, TracedKernel, TracedText
-from mlirtri.trace.pieces import LINES_PER_PIECE, LineTable, PlaceTable, packed_text
 from mlirtri.trace.plots import edge_rows, fusion_graph, roofline, times
 from mlirtri.trace.source_lines import Lines, main_file, source_lines
 
@@ -24,16 +24,16 @@ _SCRIPTS = ("lines.js", "difference.js", "pane.js", "search.js", "page.js")
 
 def trace_page(trace: Trace) -> str:
     """Return the page of a trace: one file of HTML that needs nothing else."""
-    found = [PlacesOfTexts().of(kernel.texts) for kernel in trace.kernels]
-    table, places = LineTable(), PlaceTable(main_file([lines for kernel in found for lines in kernel]))
-    distinct = {place for kernel in found for text in kernel for each in text for place in each}
-    source = source_of(places, distinct, table)
+    found = [OriginsOfTexts().of(kernel.texts) for kernel in trace.kernels]
+    table, origins = LineTable(), OriginTable(main_file([lines for kernel in found for lines in kernel]))
+    distinct = {origin for kernel in found for text in kernel for each in text for origin in each}
+    source = source_of(origins, distinct, table)
     bodies: list[str] = []
     kernels = []
     for kernel, lines in zip(trace.kernels, found, strict=True):
         pairs = zip(kernel.texts, lines, strict=True)
-        kernels.append(kernel_row(kernel, [text_row(*pair, places, table, bodies) for pair in pairs]))
-    return rendered(trace, Contents(table, places, bodies, kernels, source))
+        kernels.append(kernel_row(kernel, [text_row(*pair, origins, table, bodies) for pair in pairs]))
+    return rendered(trace, Contents(table, origins, bodies, kernels, source))
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Contents:
     """What the texts of a page are packed into, and the rows of its list."""
 
     table: LineTable
-    places: PlaceTable
+    origins: OriginTable
     bodies: list[str]
     kernels: list[dict[str, Any]]
     source: dict[str, Any] | None
@@ -54,15 +54,15 @@ def rendered(trace: Trace, contents: Contents) -> str:
         "title": trace.title,
         "source": contents.source,
         "kernels": contents.kernels,
-        "places": contents.places.sets,
+        "origins": contents.origins.sets,
         "lines": len(table.lines),
-        "perPiece": LINES_PER_PIECE,
+        "perChunk": LINES_PER_CHUNK,
     }
     return _template().render(
         title=trace.title,
         notes=trace.notes,
         data=_embedded(data),
-        pieces=[("colours", table.colours()), *_named("lines", table.pieces()), *_named("text", contents.bodies)],
+        chunks=[("colours", table.colours()), *_named("lines", table.chunks()), *_named("text", contents.bodies)],
         style=(_FOLDER / "page.css").read_text(),
         script="".join((_FOLDER / name).read_text() for name in _SCRIPTS),
         kernels=[_plots(kernel) for kernel in trace.kernels],
@@ -70,8 +70,8 @@ def rendered(trace: Trace, contents: Contents) -> str:
     )
 
 
-def _named(name: str, pieces: Sequence[str]) -> list[tuple[str, str]]:
-    return [(f"{name}-{number}", piece) for number, piece in enumerate(pieces)]
+def _named(name: str, chunks: Sequence[str]) -> list[tuple[str, str]]:
+    return [(f"{name}-{number}", chunk) for number, chunk in enumerate(chunks)]
 
 
 def write_page(trace: Trace, path: Path) -> None:
@@ -101,7 +101,7 @@ def _embedded(data: Any) -> str:
     return text.replace("</", "<\\/").replace("<!--", "<\\!--").replace("\u2028", "\\u2028")
 
 
-class PlacesOfTexts:
+class OriginsOfTexts:
     """The user's lines that texts come from; the text after a pass has those of equal lines of stages."""
 
     def __init__(self) -> None:
@@ -134,11 +134,11 @@ def kernel_row(kernel: TracedKernel, texts: list[dict[str, Any]]) -> dict[str, A
 
 
 def text_row(
-    text: TracedText, found: Lines, places: PlaceTable, table: LineTable, bodies: list[str]
+    text: TracedText, found: Lines, origins: OriginTable, table: LineTable, bodies: list[str]
 ) -> dict[str, Any]:  # fmt: skip
     """Return what the list shows of a text; its lines become one more of `bodies`, packed."""
     lines = text.text.splitlines()
-    bodies.append(packed_text(table.numbers(text.kind, lines), places.numbers(found)))
+    bodies.append(packed_text(table.numbers(text.kind, lines), origins.numbers(found)))
     return {
         "stage": text.stage,
         "pass": text.pass_name,
@@ -153,13 +153,13 @@ def text_row(
     }
 
 
-def source_of(places: PlaceTable, distinct: set[tuple[str, int]], table: LineTable) -> dict[str, Any] | None:
+def source_of(origins: OriginTable, distinct: set[tuple[str, int]], table: LineTable) -> dict[str, Any] | None:
     """Return the user's file around the lines that texts come from; None where there is none that can be read."""
-    if places.file is None:
+    if origins.file is None:
         return None
-    numbers = [line for name, line in distinct if places.is_main(name)]
-    names = sorted({name for name, _ in distinct if places.is_main(name)})
-    full = next((name for name in names if Path(name).is_file()), places.file)
+    numbers = [line for name, line in distinct if origins.is_main(name)]
+    names = sorted({name for name, _ in distinct if origins.is_main(name)})
+    full = next((name for name in names if Path(name).is_file()), origins.file)
     try:
         lines = Path(full).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -168,7 +168,7 @@ def source_of(places: PlaceTable, distinct: set[tuple[str, int]], table: LineTab
     shown = lines[first - 1 : last]
     kind = "python" if full.endswith(".py") else "mlir"
     return {
-        "file": places.file.rpartition("/")[2],
+        "file": origins.file.rpartition("/")[2],
         "first": first,
         "lines": table.numbers(kind, shown),
         "widest": max(map(len, shown), default=0),

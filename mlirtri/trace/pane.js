@@ -3,7 +3,7 @@ const ROW = 18;
 const lit = {lines: new Set(), sets: []};
 function light(lines) {
   lit.lines = new Set(lines);
-  lit.sets = data.places.map((places) => places.some((place) => lit.lines.has(place)));
+  lit.sets = data.origins.map((origins) => origins.some((origin) => lit.lines.has(origin)));
 }
 
 const wholeText = (text) => ({
@@ -25,7 +25,7 @@ class Pane {
     });
     this.scroll.addEventListener("click", (event) => {
       const row = event.target.closest(".row");
-      if (row && !getSelection().toString()) mark(data.places[this.rows.from(+row.dataset.n)]);
+      if (row && !getSelection().toString()) mark(data.origins[this.rows.from(+row.dataset.n)]);
     });
     new ResizeObserver(() => this.draw()).observe(this.scroll);
   }
@@ -46,12 +46,12 @@ class Pane {
     const missing = [];
     for (let n = first; n < last; n++) {
       const row = this.rows.at(n);
-      if (row.line !== undefined && !isPieceOpen[pieceOf(row.line)]) missing.push(row.line);
+      if (row.line !== undefined && !isChunkOpen[chunkOf(row.line)]) missing.push(row.line);
       content += this.rowHtml(row, n);
     }
     this.inner.innerHTML = content;
     const rows = this.rows;
-    if (missing.length) track(openPiecesOf(missing).then(() => { if (rows === this.rows) this.draw(true); }));
+    if (missing.length) track(openChunksOf(missing).then(() => { if (rows === this.rows) this.draw(true); }));
   }
   rowHtml(row, n) {
     let kind = row.kind || "";

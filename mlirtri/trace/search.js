@@ -1,4 +1,4 @@
-/* Search in all lines of the page, piece by piece, in slices between which the page answers. */
+/* Search in all lines of the page, chunk by chunk, in slices between which the page answers. */
 const SLICE = 25; // milliseconds
 let hits = new Uint8Array(data.lines);
 let wanted = "";
@@ -6,9 +6,9 @@ let searches = 0;
 let current = -1;
 const lowered = new Map();
 
-function loweredPiece(number) {
+function loweredChunk(number) {
   if (!lowered.has(number)) {
-    const lines = lineTexts.slice(number * data.perPiece, (number + 1) * data.perPiece), starts = new Int32Array(lines.length);
+    const lines = lineTexts.slice(number * data.perChunk, (number + 1) * data.perChunk), starts = new Int32Array(lines.length);
     let at = 0;
     lines.forEach((line, n) => { starts[n] = at; at += line.length + 1; });
     lowered.set(number, {text: lines.join("\n").toLowerCase(), starts});
@@ -16,8 +16,8 @@ function loweredPiece(number) {
   return lowered.get(number);
 }
 
-function searchPiece(number) {
-  const {text, starts} = loweredPiece(number), first = number * data.perPiece;
+function searchChunk(number) {
+  const {text, starts} = loweredChunk(number), first = number * data.perChunk;
   let line = 0, at = text.indexOf(wanted);
   while (at >= 0) {
     while (line + 1 < starts.length && starts[line + 1] <= at) line++;
@@ -42,26 +42,26 @@ async function search(query) {
   wanted = query.length > 1 ? query.toLowerCase() : "";
   hits = new Uint8Array(data.lines);
   if (wanted) {
-    const here = new Set(Array.from(textOf(state.text).lines || [], pieceOf)), all = Array(pieceCount).keys();
-    if (!await searchPieces(here, mine)) return;
+    const here = new Set(Array.from(textOf(state.text).lines || [], chunkOf)), all = Array(chunkCount).keys();
+    if (!await searchChunks(here, mine)) return;
     showHits("…");
-    if (!await searchPieces([...all].filter((n) => !here.has(n)), mine)) return;
+    if (!await searchChunks([...all].filter((n) => !here.has(n)), mine)) return;
     for (const text of kernel().texts) if (!text.lines) await openBody(text);
     if (mine !== searches) return;
   }
   showHits();
   showList();
 }
-async function searchPieces(numbers, mine) {
+async function searchChunks(numbers, mine) {
   let since = performance.now();
   for (const number of numbers) {
-    if (!isPieceOpen[number]) await openPiece(number);
+    if (!isChunkOpen[number]) await openChunk(number);
     if (performance.now() - since > SLICE) {
       await new Promise((go) => setTimeout(go));
       since = performance.now();
     }
     if (mine !== searches) return false;
-    searchPiece(number);
+    searchChunk(number);
   }
   return true;
 }
@@ -75,9 +75,9 @@ async function nextHit(step) {
   for (let at = current + step, {rows} = panes.first; at >= 0 && at < rows.length; at += step) {
     if (hits[rows.at(at).line]) { current = at; panes.first.goTo(at); return; }
   }
-  const shown = visible(), place = shown.indexOf(state.text);
+  const shown = visible(), position = shown.indexOf(state.text);
   for (let n = 1; n <= shown.length; n++) {
-    const candidate = shown[(place + step * n + shown.length * n) % shown.length], text = textOf(candidate);
+    const candidate = shown[(position + step * n + shown.length * n) % shown.length], text = textOf(candidate);
     if (!text.lines) await openBody(text);
     if (!hasHit(text)) continue;
     await choose(candidate);

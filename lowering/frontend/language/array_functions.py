@@ -110,12 +110,12 @@ def insert(arr, obj, values, axis=None):
         require_index(np.all((at >= -size) & (at <= size)), "an index of insert is out of bounds")
         at = np.where(at < 0, at + size, at)
         order = np.argsort(at, kind="stable")
-        places = np.zeros(count, np.int64)
-        places[order] = at[order] + np.arange(count)
+        positions = np.zeros(count, np.int64)
+        positions[order] = at[order] + np.arange(count)
         is_old = np.ones(size + count, np.bool_)
-        is_old[places] = False
+        is_old[positions] = False
         result = np.empty((size + count, *rows.shape[1:]), arr.dtype)
-        result[places] = new if axis is None or new.ndim < arr.ndim else np.moveaxis(new, axis, 0)
+        result[positions] = new if axis is None or new.ndim < arr.ndim else np.moveaxis(new, axis, 0)
         taken = 0
         for i in range(size + count):
             if is_old[i]:
@@ -222,8 +222,8 @@ def unpackbits(a, /, axis=None, count=None, bitorder="big"):
     if a.dtype != np.uint8:
         refuse("it unpacks uint8")
     words = a.reshape(-1) if axis is None else np.moveaxis(a, axis, -1)
-    places = np.array([7, 6, 5, 4, 3, 2, 1, 0] if bitorder == "big" else [0, 1, 2, 3, 4, 5, 6, 7])
-    bits = ((words[..., None].astype(np.int64) >> places) & 1).astype(np.uint8)
+    bit_numbers = np.array([7, 6, 5, 4, 3, 2, 1, 0] if bitorder == "big" else [0, 1, 2, 3, 4, 5, 6, 7])
+    bits = ((words[..., None].astype(np.int64) >> bit_numbers) & 1).astype(np.uint8)
     bits = bits.reshape((*words.shape[:-1], words.shape[-1] * 8))
     if count is not None:
         total = count if count >= 0 else bits.shape[-1] + count

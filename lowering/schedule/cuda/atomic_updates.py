@@ -179,11 +179,11 @@ class _Updates:
 
     def _with_read_inside(self, read: Any, element: Any, statements: list[Any]) -> list[Any]:
         """Return what follows ``x = h[i]``, with the update ``h[i] = f(x)`` as one statement; `element` is the load."""
-        place = next((number for number, each in enumerate(statements) if _stores_to(each, element)), None)
-        if place is None:
+        position = next((number for number, each in enumerate(statements) if _stores_to(each, element)), None)
+        if position is None:
             raise _NoUpdateError
         names, before, behind = {read.var: read.value}, [], []
-        for statement in statements[:place]:
+        for statement in statements[:position]:
             if not depends_on(statement, list(names)):
                 before.append(statement)
             elif isinstance(statement, tirx.Bind):
@@ -193,7 +193,7 @@ class _Updates:
                 raise _NoUpdateError
         if not all(isinstance(each, tirx.Bind | tirx.AllocBuffer) or _is_of_scalar(each) for each in before):
             raise _NoUpdateError
-        store, rest = statements[place], statements[place + 1 :]
+        store, rest = statements[position], statements[position + 1 :]
         update = tirx.BufferStore(store.buffer, replaced(store.value, names), store.indices)
         if not any(depends_on(statement, list(names)) for statement in rest):
             return [*before, update, *rest]

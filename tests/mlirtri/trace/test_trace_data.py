@@ -20,12 +20,12 @@ import mlirtri.trace.page as page_module
 from mlirtri.cli.main import run_command
 from mlirtri.lowering.core.stage import Edge
 from mlirtri.measure.tracing import trace_of
+from mlirtri.trace.chunks import LINES_PER_CHUNK, LineTable, unpacked
 from mlirtri.trace.colours import ColourTable, coloured
 from mlirtri.trace.data import Trace, TracedKernel, TracedText
 from mlirtri.trace.growing import GrowingPage
 from mlirtri.trace.mlir_lexer import MlirLexer
 from mlirtri.trace.page import trace_page
-from mlirtri.trace.pieces import LINES_PER_PIECE, LineTable, unpacked
 from mlirtri.trace.source_lines import source_lines
 from mlirtri.trace.unified import unified_diff
 
@@ -44,17 +44,17 @@ def data_of(page: str):
     return json.loads(text)
 
 
-def pieces_of(page: str):
+def chunks_of(page: str):
     found = re.findall(r'<script type="application/zlib" id="([^"]*)">(.*?)</script>', page)
-    return {name: unpacked(piece) for name, piece in found}
+    return {name: unpacked(chunk) for name, chunk in found}
 
 
-def lines_of(data, pieces, text) -> tuple[list[str], list[list[int]]]:
+def lines_of(data, chunks, text) -> tuple[list[str], list[list[int]]]:
     """Return the lines of a text, and the lines of the source that each comes from."""
-    count = -(-data["lines"] // data["perPiece"])
-    table = [line for number in range(count) for line in pieces[f"lines-{number}"]["text"].split("\n")]
-    body = pieces[f"text-{text['body']}"]
-    return [table[number] for number in accumulate(body["lines"])], [data["places"][number] for number in body["from"]]
+    count = -(-data["lines"] // data["perChunk"])
+    table = [line for number in range(count) for line in chunks[f"lines-{number}"]["text"].split("\n")]
+    body = chunks[f"text-{text['body']}"]
+    return [table[number] for number in accumulate(body["lines"])], [data["origins"][number] for number in body["from"]]
 
 
 @pytest.fixture(scope="module")
@@ -81,31 +81,31 @@ def test_a_page_has_every_stage_and_pass_and_the_source(page):
 
 
 def test_every_stage_has_lines_of_the_source(page):
-    data, pieces = data_of(page.read_text()), pieces_of(page.read_text())
+    data, chunks = data_of(page.read_text()), chunks_of(page.read_text())
     for kernel in data["kernels"]:
         for text in kernel["texts"]:
-            shown, places = lines_of(data, pieces, text)
-            assert len(shown) == len(places) == text["rows"]
+            shown, origins = lines_of(data, chunks, text)
+            assert len(shown) == len(origins) == text["rows"]
             assert max(map(len, shown)) == text["widest"]
-            lines = {line for each in places for line in each}
+            lines = {line for each in origins for line in each}
             if text["pass"] is None and text["stage"] in ("llvm", "asm"):
                 # A scheduled function has the line of its outermost block.
                 assert lines & {6, 7}, (kernel["pipeline"], text["stage"])
             elif text["pass"] is None and text["stage"] not in ("ast", "relax"):
                 assert {6, 7} <= lines, (kernel["pipeline"], text["stage"])
     [tri] = [text for text in data["kernels"][0]["texts"] if text["stage"] == "tri" and text["pass"] is None]
-    shown, places = lines_of(data, pieces, tri)
-    assert [places[number] for number, line in enumerate(shown) if '"tri.exp"' in line or "tri.exp " in line] == [[6]]
+    shown, origins = lines_of(data, chunks, tri)
+    assert [origins[number] for number, line in enumerate(shown) if '"tri.exp"' in line or "tri.exp " in line] == [[6]]
 
 
 def test_lines_are_kept_once_and_in_compressed_chunks():
     table = LineTable()
-    lines = [f"%{number} = foo" for number in range(LINES_PER_PIECE + 1)]
+    lines = [f"%{number} = foo" for number in range(LINES_PER_CHUNK + 1)]
     numbers = table.numbers("mlir", lines)
-    assert numbers == list(range(LINES_PER_PIECE + 1))
-    assert table.numbers("mlir", [lines[7], "%a = bar", lines[7]]) == [7, LINES_PER_PIECE + 1, 7]
-    first, second = map(unpacked, table.pieces())
-    assert first["text"].split("\n") == lines[:LINES_PER_PIECE]
+    assert numbers == list(range(LINES_PER_CHUNK + 1))
+    assert table.numbers("mlir", [lines[7], "%a = bar", lines[7]]) == [7, LINES_PER_CHUNK + 1, 7]
+    first, second = map(unpacked, table.chunks())
+    assert first["text"].split("\n") == lines[:LINES_PER_CHUNK]
     assert second["text"].split("\n") == [lines[-1], "%a = bar"]
     assert set(first["normal"]) == {0}
     assert second["normal"] == [0, 1]
@@ -227,10 +227,10 @@ def test_a_page_that_grows_reads_each_text_once_and_shows_what_one_at_the_end_sh
             assert len(shown) == end
     assert len(read) == sum(text.complete is not None or text.kind != "mlir" for text in kernel.texts)
     pages = (tmp_path / "grown.html").read_text(), trace_page(Trace("t", (kernel,)))
-    (grown, pieces), (whole, others) = [(data_of(each), pieces_of(each)) for each in pages]
+    (grown, chunks), (whole, others) = [(data_of(each), chunks_of(each)) for each in pages]
     for text, other in zip(grown["kernels"][0]["texts"], whole["kernels"][0]["texts"], strict=True):
-        lines, places = lines_of(grown, pieces, text)
-        assert (lines, places if text["pass"] is None else None) == (
+        lines, origins = lines_of(grown, chunks, text)
+        assert (lines, origins if text["pass"] is None else None) == (
             lines_of(whole, others, other)[0], lines_of(whole, others, other)[1] if text["pass"] is None else None,
         )  # fmt: skip
 

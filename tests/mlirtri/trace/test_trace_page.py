@@ -170,7 +170,7 @@ ACTIONS = {
     "no search": "track(search(''))",
     "fusion": "setView('fusion')", "costs": "setView('costs')", "IR": "setView('ir')", "theme": "theme()",
     "pipeline": "KEYS.l()", "split": "split()", "no split": "split()", "passes": "KEYS.u()",
-    "line": "mark(data.places[data.places.length - 1])", "no line": "mark([])",
+    "line": "mark(data.origins[data.origins.length - 1])", "no line": "mark([])",
     "scroll": "panes.first.scroll.scrollTop = 9000; panes.first.draw()",
 }  # fmt: skip
 

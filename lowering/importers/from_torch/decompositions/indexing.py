@@ -202,18 +202,18 @@ def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
 
     A few slices, such as new keys in a cache, are chosen where they go: without a loop everything around it fuses.
     """
-    places = _not_from_end(x, dim, index)
+    wrapped = _not_from_end(x, dim, index)
     if not _are_few_slices(x, dim, index):
-        return torch_rules.index_copy(x, dim, places, source)
+        return torch_rules.index_copy(x, dim, wrapped, source)
     dim %= x.dim()
     numbers = torch.arange(x.shape[dim], device=x.device)
-    places = aten.index.Tensor(numbers, [places.reshape(-1)])  # checks them
+    wrapped = aten.index.Tensor(numbers, [wrapped.reshape(-1)])  # checks them
     along = [-1, *[1] * (x.dim() - dim - 1)]
     if index.numel() == 1:
-        return torch.where((numbers == places).view(along), source, x)
+        return torch.where((numbers == wrapped).view(along), source, x)
     order = torch.arange(index.numel(), device=x.device)
     # The last of equal indices wins.
-    latest = torch.where(numbers[:, None] == places, order, -1).amax(1)
+    latest = torch.where(numbers[:, None] == wrapped, order, -1).amax(1)
     moved = aten.index.Tensor(source, [*[None] * dim, latest.clamp(min=0)])
     return torch.where((latest >= 0).view(along), moved, x)
 

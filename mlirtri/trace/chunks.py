@@ -1,7 +1,7 @@
-"""The texts of a page in compressed pieces, which the browser opens when it shows something of them.
+"""The texts of a page in compressed chunks, which the browser opens when it shows something of them.
 
 A page of a network has half a million lines in hundreds of texts, most of them in several. Each different line is kept
-once, in pieces of `LINES_PER_PIECE`; a text is the numbers of its lines, each less the one before, and the user's lines
+once, in chunks of `LINES_PER_CHUNK`; a text is the numbers of its lines, each less the one before, and the user's lines
 that they come from.
 """
 
@@ -16,8 +16,8 @@ from typing import Any
 from mlirtri.trace.colours import ColourTable
 from mlirtri.trace.unified import with_normal_names
 
-LINES_PER_PIECE = 4096
-Places = tuple[tuple[str, int], ...]
+LINES_PER_CHUNK = 4096
+Origins = tuple[tuple[str, int], ...]
 
 
 def packed(data: Any) -> str:
@@ -26,9 +26,9 @@ def packed(data: Any) -> str:
     return base64.b64encode(zlib.compress(text.encode("utf-8", "surrogatepass"), 6)).decode()
 
 
-def unpacked(piece: str) -> Any:
+def unpacked(chunk: str) -> Any:
     """Return what `packed` took."""
-    return json.loads(zlib.decompress(base64.b64decode(piece)).decode("utf-8", "surrogatepass"))
+    return json.loads(zlib.decompress(base64.b64decode(chunk)).decode("utf-8", "surrogatepass"))
 
 
 class LineTable:
@@ -41,7 +41,7 @@ class LineTable:
         self._normal_numbers: list[int] = []
         self._numbers: dict[str, dict[str, int]] = {}
         self._normal: dict[str, int] = {}
-        self._full_pieces: list[str] = []
+        self._full_chunks: list[str] = []
 
     def numbers(self, kind: str, lines: Iterable[str]) -> list[int]:
         """Return the number of each line of IR of this kind."""
@@ -56,14 +56,14 @@ class LineTable:
         self._normal_numbers.append(self._normal.setdefault(normal, len(self._normal)))
         return number
 
-    def pieces(self) -> list[str]:
+    def chunks(self) -> list[str]:
         """Return the lines, packed: a text, and for each line its normal form and its colours."""
-        full = len(self.lines) // LINES_PER_PIECE
-        self._full_pieces += [self._piece(number) for number in range(len(self._full_pieces), full)]
-        return [*self._full_pieces, *([self._piece(full)] if len(self.lines) % LINES_PER_PIECE else [])]
+        full = len(self.lines) // LINES_PER_CHUNK
+        self._full_chunks += [self._chunk(number) for number in range(len(self._full_chunks), full)]
+        return [*self._full_chunks, *([self._chunk(full)] if len(self.lines) % LINES_PER_CHUNK else [])]
 
-    def _piece(self, number: int) -> str:
-        part = slice(number * LINES_PER_PIECE, (number + 1) * LINES_PER_PIECE)
+    def _chunk(self, number: int) -> str:
+        part = slice(number * LINES_PER_CHUNK, (number + 1) * LINES_PER_CHUNK)
         data = {
             "text": "\n".join(self.lines[part]),
             "normal": self._normal_numbers[part],
@@ -76,26 +76,26 @@ class LineTable:
         return packed({"classes": self._colours.classes, "runs": self._colours.runs})
 
 
-class PlaceTable:
+class OriginTable:
     """The sets of the main file's lines that lines of texts come from; the first is empty."""
 
     def __init__(self, file: str | None):
         self.file = file
         self.sets: list[tuple[int, ...]] = [()]
         self._numbers: dict[tuple[int, ...], int] = {(): 0}
-        self._known: dict[Places, int] = {}
+        self._known: dict[Origins, int] = {}
 
-    def numbers(self, places: Iterable[Places]) -> list[int]:
+    def numbers(self, origins: Iterable[Origins]) -> list[int]:
         """Return the number of the set of each line of a text."""
-        return [self._known[each] if each in self._known else self._added(each) for each in places]
+        return [self._known[each] if each in self._known else self._added(each) for each in origins]
 
-    def _added(self, places: Places) -> int:
-        found = tuple(sorted({line for name, line in places if self.is_main(name)}))
+    def _added(self, origins: Origins) -> int:
+        found = tuple(sorted({line for name, line in origins if self.is_main(name)}))
         if found not in self._numbers:
             self._numbers[found] = len(self.sets)
             self.sets.append(found)
-        self._known[places] = self._numbers[found]
-        return self._known[places]
+        self._known[origins] = self._numbers[found]
+        return self._known[origins]
 
     def is_main(self, name: str) -> bool:
         """Return whether this names the main file, with its folder or without."""
@@ -106,8 +106,8 @@ def _base(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def packed_text(lines: Sequence[int], places: Sequence[int]) -> str:
+def packed_text(lines: Sequence[int], origins: Sequence[int]) -> str:
     """Return a text as the numbers of its lines and of the sets that they come from."""
     return packed(
-        {"lines": [number - before for before, number in zip([0, *lines], lines, strict=False)], "from": places}
+        {"lines": [number - before for before, number in zip([0, *lines], lines, strict=False)], "from": origins}
     )
