@@ -194,6 +194,10 @@ class UnknownNameError(KernelError):
     """A name, attribute or function that does not exist for a kernel."""
 
 
+class KernelUnboundError(UnknownNameError, UnboundLocalError):
+    """A name that is read where the path that ran has not assigned it."""
+
+
 class KernelTypeError(KernelError, TypeError):
     """Operand ranks, shapes or dtypes that an operation does not take."""
 

@@ -227,15 +227,15 @@ class _Merge:
         if x is _ABSENT or y is _ABSENT:
             if name == VALUE:
                 return y if x is _ABSENT else x
-            assigns, other = self.spans if y is _ABSENT else self.spans[::-1]
-            return Unavailable(
-                UnknownNameError(
-                    f"name {_shown(name)!r} is assigned in one arm of this `if` only",
-                    assigns,
-                    help="assign it before the `if`, or in both arms",
-                    notes=(Note("this arm does not assign it", other),),
-                )
-            )
+            present = y if x is _ABSENT else x
+            if not merging.is_value(present) or name.startswith("."):
+                return present if isinstance(present, Unavailable) else self._unavailable(name, y is _ABSENT)
+            try:
+                x, y = self._with_unbound(name)
+            except merging.Differs:
+                return self._unavailable(name, y is _ABSENT)
+        elif isinstance(x, merging.MaybeBound) or isinstance(y, merging.MaybeBound):
+            x, y = self._all_maybe(name)
         if merging.same(x, y) or isinstance(x, Unavailable) or isinstance(y, Unavailable):
             return y if isinstance(y, Unavailable) else x
         if (view := _common_view(x, y, self.outer_names.get(name))) is not None:
@@ -251,6 +251,34 @@ class _Merge:
                     notes=(Note("the other arm is here", self.spans[1]),),
                 )
             )
+
+    def _unavailable(self, name: str, is_in_first: bool) -> Unavailable:
+        assigns, other = self.spans if is_in_first else self.spans[::-1]
+        return Unavailable(
+            UnknownNameError(
+                f"name {_shown(name)!r} is assigned in one arm of this `if` only",
+                assigns,
+                help="assign it before the `if`, or in both arms",
+                notes=(Note("this arm does not assign it", other),),
+            )
+        )
+
+    def _with_unbound(self, name: str) -> list[Any]:
+        """Give a name an arbitrary value in the arm that does not assign it; reading it checks which arm ran."""
+        [present] = [arm.names[name] for arm in self.arms if name in arm.names]
+        for arm, block in zip(self.arms, self.operation.blocks, strict=True):
+            if name in arm.names:
+                arm.names[name] = merging.maybe_bound(present)
+            else:
+                with ir.InsertionPoint(block):
+                    arm.names[name] = merging.unbound(self.context.b, present)
+        return [arm.names[name] for arm in self.arms]
+
+    def _all_maybe(self, name: str) -> list[Any]:
+        for arm in self.arms:
+            if merging.is_value(arm.names[name]):
+                arm.names[name] = merging.maybe_bound(arm.names[name])
+        return [arm.names[name] for arm in self.arms]
 
     def _pair(self, x: Any, y: Any) -> _Pending:
         """Let the arms yield two values in their common types; raises `Differs`."""

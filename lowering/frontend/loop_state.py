@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from mlirtri.dialect.builder import TriValue
-from mlirtri.errors import KernelTypeError, UnknownNameError
+from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.context import FunctionContext, IterArgsChanged, LoopPlan
 from mlirtri.lowering.frontend.early_exits import VALUE, rebound, stored, written
 from mlirtri.lowering.frontend.language import merging
@@ -50,8 +50,6 @@ class LoopState:
         self.fixed: dict[str, Any] = {}
         """Names with compile-time values, which no iteration may change."""
         self.initial: list[TriValue] = []
-        self.late: dict[str, UnknownNameError] = {}
-        """Names first assigned in a loop that may have no iteration: reading them afterwards raises."""
         if node.flag:
             self.scope.locals[node.flag] = True
         self._find_names()
@@ -62,9 +60,9 @@ class LoopState:
         carried = self.changed & (self.node.live_body | {self.node.flag} | self.plan.referenced)
         for name in sorted(carried | (self.plan.templates.keys() & self.changed)):
             if (template := self.plan.templates.get(name)) is not None and name not in self.scope.locals:
-                self._carry(
-                    name, merging.rebuilt(template, iter([self._unread(leaf) for leaf in merging.flat(template)]))
-                )
+                # The first iteration assigns it before it is read, or reading it raises.
+                zeros = [merging.zeros(self.b, leaf) for leaf in merging.flat(template)]
+                self._carry(name, merging.rebuilt(template, iter(zeros)))
             elif name in self.scope.locals:
                 value = self.scope.locals[name] = current(self.b.tri, self.scope.locals[name])
                 if merging.is_value(value):
@@ -91,11 +89,6 @@ class LoopState:
         for storage in storages:
             if storage.frozen or storages.count(storage) > 1 or self.context.is_shared(name, storage):
                 self.plan.shared.setdefault(name, set()).add(storage)
-
-    def _unread(self, leaf_kind: merging.Kind) -> TriValue:
-        """Return the initial value of a name that the first iteration assigns before it is read."""
-        zero = self.b.full(leaf_kind.type.shape, 0, leaf_kind.type.dtype)
-        return merging.owned(TriValue(zero.value, zero.type, leaf_kind.weak), leaf_kind)
 
     def _find_storages(self) -> list[Storage]:
         storages: dict[Storage, None] = {}
@@ -159,6 +152,8 @@ class LoopState:
         value = self.scope.locals[name]
         if isinstance(value, Unavailable):
             raise value.error
+        if isinstance(first, merging.MaybeBound) and value is not FAILED:
+            value = merging.maybe_bound(value)
         value = self.scope.locals[name] = current(self.b.tri, value)
         leaves = merging.flat(value)
         if value is FAILED or not merging.is_value(value) or len(leaves) != len(merging.flat(first)):
@@ -196,18 +191,13 @@ class LoopState:
                     self._refuse(name, self.fixed[name], value)
             elif value is None or not merging.is_value(value):
                 continue
-            elif self.runs or name in self.always or name.startswith("."):
-                value = current(self.b.tri, value)
+            else:
+                is_assigned = self.runs or name in self.always or name.startswith(".")
+                value = current(self.b.tri, value if is_assigned else merging.maybe_bound(value))
                 self.plan.templates[name] = merging.rebuilt(
                     value, iter([merging.kind(leaf) for leaf in merging.flat(value)])
                 )
                 is_changed = True
-            else:
-                self.late[name] = UnknownNameError(
-                    f"name {name!r} is assigned in this loop only, which may have no iteration",
-                    self.context.span(self.node),
-                    help="assign it before the loop",
-                )
         return is_changed
 
     def _find_sharing(self) -> bool:
@@ -232,5 +222,3 @@ class LoopState:
         self.enter(results)
         for name in self.changed - self.names.keys() - self.fixed.keys():
             self.scope.locals.pop(name, None)
-        for name, error in self.late.items():
-            self.scope.locals[name] = Unavailable(error)

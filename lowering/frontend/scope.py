@@ -17,10 +17,11 @@ from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings.registry import qualified_name
-from mlirtri.errors import KernelError, KernelTypeError, UnknownNameError, did_you_mean
+from mlirtri.errors import KernelError, KernelTypeError, KernelUnboundError, UnknownNameError, did_you_mean
 from mlirtri.lowering.core.interface import Capture, Origin
 from mlirtri.lowering.frontend.indexing import element
 from mlirtri.lowering.frontend.language.builder import Language
+from mlirtri.lowering.frontend.language.merging import MaybeBound
 from mlirtri.lowering.frontend.language.storage import current
 from mlirtri.lowering.frontend.syntax.refused_syntax import INSTEAD_OF_BUILTINS, INSTEAD_OF_OTHER_BUILTINS
 from mlirtri.lowering.frontend.updates import write
@@ -93,7 +94,7 @@ class Scope:
             if isinstance(value, Element):
                 return value.read()
             self.locals[name] = value = current(b.tri, value)
-            return value
+            return self._bound(name, value, b) if isinstance(value, MaybeBound) else value
         if name in self.assigned:
             raise UnknownNameError(
                 f"name {name!r} is read before this function assigns it",
@@ -111,6 +112,15 @@ class Scope:
             )
         known = [*self.locals, *self.function.__code__.co_freevars, *self.function.__globals__, *BUILTINS]
         raise UnknownNameError(f"name {name!r} is not defined", help=did_you_mean(name, known, count=3).rstrip())
+
+    def _bound(self, name: str, value: MaybeBound, b: Language) -> Any:
+        """Return the value of a name that some path has not assigned; raises after the call if that path ran."""
+        message = f"name {name!r} is read before the path that ran has assigned it"
+        if isinstance(value.is_bound, TriValue):
+            b.check(b.tri.logical_not(value.is_bound), KernelUnboundError, message)
+        elif not value.is_bound:
+            raise KernelUnboundError(message, help="assign it on every path")
+        return value.value
 
     def capture(self, name: str, value: Any, read: Callable[[], Any], origin: Origin) -> Any:
         """Record a value from outside the kernel; raises `KernelTypeError` if a kernel cannot hold it."""

@@ -192,7 +192,7 @@ def test_refusals(tmp_path, kind, body, message, help):
 
 
 @pytest.mark.parametrize(("body", "message", "note"), [
-    ("    if x[0, 0] > 0:\n        ⟦y = x⟧\n    return y", "assigned in one arm of this `if`", "does not assign it"),
+    ("    if x[0, 0] > 0:\n        ⟦y = helper⟧\n    return y", "assigned in one arm of this", "does not assign it"),
     ("    if x[0, 0] > 0:\n        ⟦y = x⟧\n    else:\n        y = x[0]\n    return y", "would be one of", "other arm"),
 ])  # fmt: skip
 def test_branches_that_disagree_show_both_locations(tmp_path, body, message, note):

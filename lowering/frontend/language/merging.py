@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,35 @@ from mlirtri.lowering.frontend.language.storage import Storage, has_memory, is_a
 
 KINDS = ("bool", "int", "float", "complex")
 INT64 = DTYPES["int64"]
+
+
+class MaybeBound(NamedTuple):
+    """The value of a name that some path has not assigned, and whether the path that ran did; else it is arbitrary."""
+
+    value: Any
+    is_bound: Any
+    """A bool, known or run-time."""
+
+
+def maybe_bound(value: Any) -> MaybeBound:
+    """Return the value of a name beside that of a path that may not have assigned it."""
+    return value if isinstance(value, MaybeBound) else MaybeBound(value, True)
+
+
+def unbound(b: Language, value: Any) -> MaybeBound:
+    """Return an arbitrary value of the type of `value`, as of a name that is not assigned; raises `Differs`."""
+    inner = maybe_bound(value).value
+    return MaybeBound(rebuilt(inner, iter([_arbitrary(b, leaf) for leaf in flat(inner)])), False)
+
+
+def _arbitrary(b: Language, leaf: Any) -> Any:
+    return zeros(b, kind(leaf)) if isinstance(leaf, TriValue) else leaf
+
+
+def zeros(b: Language, target: Kind) -> TriValue:
+    """Return zeros of a kind, an array with memory of its own where the kind is an array's."""
+    zero = b.full(target.type.shape, 0, target.type.dtype)
+    return owned(TriValue(zero.value, zero.type, target.weak), target)
 
 
 class Differs(Exception):
