@@ -32,7 +32,7 @@ def functional_kernels(module: torch.fx.GraphModule) -> Iterator[None]:
     copied = torch.fx.Graph(module)
     copied._codegen = original._codegen
     replacements: dict[torch.fx.Node, Any] = {}
-    returned = copied.graph_copy(original, replacements, return_output_node=True)
+    returned: Any = copied.graph_copy(original, replacements, return_output_node=True)
     [output] = [node for node in original.nodes if node.op == "output"]
     copied.output(returned[0])
     list(copied.nodes)[-1].meta = dict(output.meta)
@@ -72,7 +72,8 @@ def _make_functional(node: torch.fx.Node) -> None:
             copy.meta = dict(called.meta)
     if kernel.results == 1:
         node.replace_all_uses_with(parts[0])
-    for user in list(node.users):
+    users: list[Any] = list(node.users)
+    for user in users:
         user.replace_all_uses_with(parts[user.args[1]])
         graph.erase_node(user)
     graph.erase_node(node)
