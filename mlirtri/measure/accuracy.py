@@ -16,7 +16,7 @@ from mlirtri.dialect.base.dtypes import find_dtype
 _SMALL = 2.0**-10
 """A value is said to cancel if it is smaller than this share of the result's largest magnitude."""
 _ROUNDINGS = 64
-"""Units in the last place of the result's magnitude that rounding explains, whatever the length of its sums."""
+"""Units in the last place of the result's magnitude that rounding explains in sums of few terms."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ def first_difference(name: str, actual: np.ndarray, expected: np.ndarray) -> str
     if actual.size == 0:
         return None
     if is_float(actual):
-        # Not more exact than its dtype, nor than sums of its length.
+        # The root of a sum's length bounds its rounding errors, as those of a random walk. The length is not known
+        # here: the root of the number of elements stands for it, as in products of square matrices.
         facts = ml_dtypes.finfo(actual.dtype)
         allowed = float(facts.eps) * _ROUNDINGS * max(1.0, _magnitude(expected)) * max(1.0, actual.size**0.25)
         differs = _differences(actual, expected) > allowed

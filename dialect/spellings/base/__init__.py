@@ -7,7 +7,7 @@ Read in this order:
 
 - `spelling.py`: `Spelling`, the `Builder` protocol, `register` and the decorator `spelling`.
 - `helpers.py`: axes, shapes and compile-time values of arguments.
-- `einsum.py`: contractions of labelled axes.
+- `contraction.py`: contractions of labelled axes. `tensor_products.py`: einsum, tensordot, kron, cross.
 - `fourier.py`: discrete Fourier transforms of one axis.
 
 The other packages of `dialect.spellings` may import it; `mlirtri/pages` reads `Spelling`.

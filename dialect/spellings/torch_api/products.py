@@ -6,20 +6,19 @@ from math import pi
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import as_dtype
-from mlirtri.dialect.spellings.base import einsum as labelled
-from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base import contraction, helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
+from mlirtri.dialect.spellings.base.tensor_products import cross, einsum, kron, tensordot
 from mlirtri.dialect.spellings.numpy_api.composed_functions import numbers_of, within
 from mlirtri.dialect.spellings.numpy_api.linear_algebra import vector_norm
-from mlirtri.dialect.spellings.numpy_api.products import cross, einsum, kron, tensordot
 
 
-@spelling("torch.einsum", ops=labelled.OPS)
+@spelling("torch.einsum", ops=contraction.OPS)
 def _(b, equation, *operands):
     return einsum(b, equation, list(helpers.sizes(operands)))
 
 
-@spelling("torch.tensordot", ops=labelled.OPS)
+@spelling("torch.tensordot", ops=contraction.OPS)
 def _(builder, a, b, dims=2, out=unsupported()):
     return tensordot(builder, a, b, dims)
 

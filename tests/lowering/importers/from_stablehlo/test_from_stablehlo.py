@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from math import erf
 
+import ml_dtypes
 import numpy as np
 import pytest
+import torch
 
 import mlirtri as mt
 from mlirtri.errors import KernelError, KernelTypeError, ParseError, UnsupportedOperationError
@@ -118,11 +121,7 @@ def test_unsigned_integers_stay_unsigned(name):
 def test_chlo_and_bfloat16():
     text = elementwise("%0 = chlo.erf %a : tensor<5xf32> -> tensor<5xf32>", "f32")
     x = random(5)
-    from math import erf
-
     np.testing.assert_allclose(run(text, x, x), [erf(each) for each in x], rtol=1e-6, atol=1e-6)
-    import ml_dtypes
-
     half = x.astype(ml_dtypes.bfloat16)
     found = run(elementwise("%0 = stablehlo.add %a, %b : tensor<5xbf16>", "bf16"), half, half)
     np.testing.assert_array_equal(found, half + half)
@@ -143,8 +142,6 @@ func.func public @main(%x: tensor<2x9x9x60xbf16>, %w: tensor<3x3x30x8xbf16>, %a:
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_halves_are_added_up_in_fp32(pipeline):
     """Rounded at every step, these sums are off by 20 times the tolerance and more."""
-    import torch
-
     shapes = (2, 9, 9, 60), (3, 3, 30, 8), (4, 30, 9), (9, 30, 5), (3, 300), (300,)
     halves = [
         torch.from_numpy(random(*each)).to(torch.float16 if each[-1] == 300 else torch.bfloat16) for each in shapes

@@ -1,4 +1,4 @@
-"""Contractions of arrays with labelled axes, for `einsum`, `tensordot` and `inner`.
+"""Contract arrays with labelled axes, for `einsum`, `tensordot` and `inner`.
 
 Two arrays at a time become one matrix product, or a broadcast multiplication where nothing is summed. The pair with
 the smallest result is contracted first.
