@@ -1,6 +1,7 @@
-"""Decide which functions are imperative: compiled with their loops, branches and updates as one unit.
+"""Decide which functions are imperative: compiled as loops, as one unit, instead of as one kernel per operation.
 
-Straight-line tensor code of static shapes is not; anything else, at any stage, is.
+A module is imperative, at any stage, if it has control flow, dynamic shapes, complex elements or strided arguments; or
+if it updates arguments and multiplies no matrices. Straight-line tensor code of static shapes is not.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ def is_imperative(module: ir.Module) -> bool:
 def _is_product(operation: ir.Operation) -> bool:
     """Return whether an operation is a matmul in which neither operand is a row or a column."""
     if operation.name in PRODUCTS:
-        kind = operation.results[0].type if len(operation.results) else None
-        return isinstance(kind, ir.RankedTensorType) and 1 not in list(kind.shape)[-2:]
+        result = operation.results[0].type if len(operation.results) else None
+        return isinstance(result, ir.RankedTensorType) and 1 not in list(result.shape)[-2:]
     if operation.name != "linalg.generic":
         return False
-    kinds = str(operation.attributes["iterator_types"])
-    return "reduction" in kinds and kinds.count("parallel") >= 2 and len(operation.operands) >= 3
+    iterators = str(operation.attributes["iterator_types"])
+    return "reduction" in iterators and iterators.count("parallel") >= 2 and len(operation.operands) >= 3
 
 
 def updates_of(function: ir.OpView) -> dict[int, int]:
@@ -72,7 +73,7 @@ def is_imperative_operation(operation: ir.Operation) -> bool:
     return any(_needs_loops(value.type) for value in (*operation.operands, *operation.results))
 
 
-def _needs_loops(kind: ir.Type) -> bool:
-    if not isinstance(kind, ir.RankedTensorType | ir.MemRefType):
+def _needs_loops(type_: ir.Type) -> bool:
+    if not isinstance(type_, ir.RankedTensorType | ir.MemRefType):
         return False
-    return not kind.has_static_shape or isinstance(kind.element_type, ir.ComplexType)
+    return not type_.has_static_shape or isinstance(type_.element_type, ir.ComplexType)

@@ -15,11 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
-"""Of PCG64, as of NumPy's (M. O'Neill, PCG: A family of simple fast space-efficient statistically good algorithms)."""
-WORDS = 1 << 128
+"""The multiplier of the linear congruential generator in NumPy's PCG64.
+
+Source: M. O'Neill, PCG: A family of simple fast space-efficient statistically good algorithms (2014).
+"""
+STATES = 1 << 128
+"""The number of states of PCG64: the modulus of its generator."""
 LAYERS = 256
 POSITION = 1 << 40
-"""A position within a layer that every layer but the one at the mode accepts at once, and that one nearly always."""
+"""A power of two that every layer accepts without a test, but the one at the mode, which rejects it almost never."""
 
 
 class Ziggurat(NamedTuple):
@@ -32,8 +36,11 @@ class Ziggurat(NamedTuple):
 
 
 def state_before(word: int, increment: int) -> int:
-    """Return the state of PCG64 whose next word is `word`: the next state has a high half of zero."""
-    return (word - increment) * pow(MULTIPLIER, -1, WORDS) % WORDS
+    """Return the state of PCG64 whose next word is `word`.
+
+    PCG64 steps first, then puts out high ^ low of the new state, rotated by its top 6 bits. With high = 0 that is low.
+    """
+    return (word - increment) * pow(MULTIPLIER, -1, STATES) % STATES
 
 
 def _drawn(word: int, draw: Callable[[np.random.Generator], float]) -> float:
@@ -54,6 +61,7 @@ def _ziggurat(
     widths = [_drawn(word(layer), draw) / POSITION for layer in range(LAYERS)]
     edges = [width * 2.0**bits for width in widths]
     # Layer 0 is the base with the tail, as wide as a rectangle of the same area.
+    # Layer 1 is at the mode, has no narrower layer above it, and tests each position.
     limits = [int(edges[-1] / edges[0] * 2.0**bits), 0]
     limits += [int(edges[layer - 1] / edges[layer] * 2.0**bits) for layer in range(2, LAYERS)]
     heights = [1.0, *(density(edge) for edge in edges[1:])]

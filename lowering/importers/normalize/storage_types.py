@@ -19,7 +19,7 @@ from mlirtri.dialect.bindings.mlir import all_operations, arith, func, ir, publi
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.float8 import FORMATS, Format, narrowed, widened
-from mlirtri.lowering.importers.normalize.arithmetic.odd_integers import compute_stored, storage_type
+from mlirtri.lowering.importers.normalize.arithmetic.odd_integers import lower_in_storage_type, storage_type
 from mlirtri.lowering.mlir.attributes import DTYPE, argument_attributes, note_signs, result_attributes, set_signature
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.mlir.constants import odd_constant, operation_constant
@@ -126,7 +126,7 @@ def _is_arithmetic(operation: ir.Operation, form: re.Pattern[str]) -> bool:
 
 
 def _in_wider_integer(operation: ir.Operation) -> list[ir.Value]:
-    result = compute_stored(operation, [_stored_wider(value) for value in operation.operands])
+    result = lower_in_storage_type(operation, [_stored_wider(value) for value in operation.operands])
     kind = operation.results[0].type
     return [result if result.type == kind else _cast(kind, result)]
 

@@ -1,6 +1,6 @@
-"""Compute on integers of widths that memory does not have (i4, i24, i48) in the next wider type that it has.
+"""Compute on integers of widths other than 8, 16, 32 and 64 (i4, i24, i48) in the next wider type of those.
 
-Stored values are sign-extended to the wider type; what overflows the odd width wraps around in it.
+Such a value is stored sign-extended. Each result is sign-extended again from its odd width, in which it wraps around.
 """
 
 from __future__ import annotations
@@ -12,25 +12,28 @@ from mlirtri.dialect.bindings.mlir import arith, ir, math
 from mlirtri.errors import UnsupportedOperationError
 
 WIDTHS = (8, 16, 32, 64)
-"""The integer widths that memory has."""
+"""The widths of integers in memory."""
+UNSIGNED_PREDICATES = frozenset(
+    (arith.CmpIPredicate.ult, arith.CmpIPredicate.ule, arith.CmpIPredicate.ugt, arith.CmpIPredicate.uge)
+)
 
 
-def storage_type(kind: ir.Type) -> ir.IntegerType | None:
+def storage_type(type_: ir.Type) -> ir.IntegerType | None:
     """Return the integer type that stores an odd one; None for any other type."""
-    if not isinstance(kind, ir.IntegerType) or not kind.is_signless or kind.width in (1, *WIDTHS):
+    if not isinstance(type_, ir.IntegerType) or not type_.is_signless or type_.width in (1, *WIDTHS):
         return None
-    width = next((width for width in WIDTHS if width > kind.width), None)
+    width = next((width for width in WIDTHS if width > type_.width), None)
     return ir.IntegerType.get_signless(width) if width else None
 
 
-def compute_stored(operation: ir.Operation, operands: Sequence[ir.Value]) -> ir.Value:
+def lower_in_storage_type(operation: ir.Operation, operands: Sequence[ir.Value]) -> ir.Value:
     """Return the result of an operation on stored operands, stored; raises `UnsupportedOperationError`."""
     rule = RULES.get(operation.name)
     if rule is None:
         odd = next(v.type for v in (*operation.operands, *operation.results) if storage_type(v.type) is not None)
         raise UnsupportedOperationError(f"{operation.name} has no lowering on {odd}", help="extend it to i8 or wider")
     source, result = operation.operands[0].type, operation.results[0].type
-    return rule(_Widths(operation, list(operands), _width(source), _width(result)))
+    return rule(_StoredOperation(operation, list(operands), _width(source), _width(result)))
 
 
 def wrapped(value: ir.Value, width: int) -> ir.Value:
@@ -41,8 +44,8 @@ def wrapped(value: ir.Value, width: int) -> ir.Value:
     return arith.shrsi(arith.shli(value, amount), amount)
 
 
-def _width(kind: ir.Type) -> int:
-    return kind.width if isinstance(kind, ir.IntegerType) else 0
+def _width(type_: ir.Type) -> int:
+    return type_.width if isinstance(type_, ir.IntegerType) else 0
 
 
 def _unsigned(value: ir.Value, width: int) -> ir.Value:
@@ -51,14 +54,14 @@ def _unsigned(value: ir.Value, width: int) -> ir.Value:
     return arith.andi(value, arith.constant(value.type, (1 << width) - 1))
 
 
-def _resized(value: ir.Value, kind: ir.Type) -> ir.Value:
-    if value.type == kind:
+def _resized(value: ir.Value, type_: ir.Type) -> ir.Value:
+    if value.type == type_:
         return value
-    return (arith.extsi if value.type.width < kind.width else arith.trunci)(kind, value)
+    return (arith.extsi if value.type.width < type_.width else arith.trunci)(type_, value)
 
 
 @dataclass(frozen=True)
-class _Widths:
+class _StoredOperation:
     """An operation with stored operands, and the widths of its operands and result."""
 
     operation: ir.Operation
@@ -67,16 +70,17 @@ class _Widths:
     result: int
 
     @property
-    def kind(self) -> ir.Type:
+    def result_type(self) -> ir.Type:
         """The type that stores the result."""
-        result_type = self.operation.results[0].type
-        return storage_type(result_type) or result_type
+        type_ = self.operation.results[0].type
+        return storage_type(type_) or type_
 
-    def plain(self, operands: Sequence[ir.Value] | None = None) -> ir.Value:
+    def same_operation(self, operands: Sequence[ir.Value] | None = None) -> ir.Value:
+        """Emit the operation on the stored operands, or on others of their types, in the storage types."""
         operands = self.operands if operands is None else operands
         attributes = {name: self.operation.attributes[name] for name in self.operation.attributes}
         return ir.Operation.create(
-            self.operation.name, results=[self.kind], operands=operands, attributes=attributes
+            self.operation.name, results=[self.result_type], operands=operands, attributes=attributes
         ).results[0]
 
     def unsigned(self) -> list[ir.Value]:
@@ -86,56 +90,64 @@ class _Widths:
         return wrapped(value, self.result) if self.result else value
 
 
-Rule = Callable[[_Widths], ir.Value]
+Rule = Callable[[_StoredOperation], ir.Value]
 
 
-def _shift(wide: _Widths) -> ir.Value:
+def _shift(stored: _StoredOperation) -> ir.Value:
     """Shift: the amount is unsigned, the shifted value signed unless zeros are shifted in."""
-    value, amount = wide.unsigned()
-    return wide.wrap(wide.plain([value if wide.operation.name == "arith.shrui" else wide.operands[0], amount]))
+    value, amount = stored.unsigned()
+    return stored.wrap(
+        stored.same_operation([value if stored.operation.name == "arith.shrui" else stored.operands[0], amount])
+    )
 
 
-def _compare(wide: _Widths) -> ir.Value:
-    predicate = ir.IntegerAttr(wide.operation.attributes["predicate"]).value
-    is_unsigned = predicate >= arith.CmpIPredicate.ult
-    return wide.plain(wide.unsigned() if is_unsigned else wide.operands)
+def _compare(stored: _StoredOperation) -> ir.Value:
+    predicate = ir.IntegerAttr(stored.operation.attributes["predicate"]).value
+    is_unsigned = predicate in UNSIGNED_PREDICATES
+    return stored.same_operation(stored.unsigned() if is_unsigned else stored.operands)
 
 
-def _leading_zeros(wide: _Widths) -> ir.Value:
-    count = wide.plain(wide.unsigned())
-    return wide.wrap(arith.subi(count, arith.constant(count.type, count.type.width - wide.source)))
+def _leading_zeros(stored: _StoredOperation) -> ir.Value:
+    count = stored.same_operation(stored.unsigned())
+    return stored.wrap(arith.subi(count, arith.constant(count.type, count.type.width - stored.source)))
 
 
-def _trailing_zeros(wide: _Widths) -> ir.Value:
+def _trailing_zeros(stored: _StoredOperation) -> ir.Value:
     # Set the bit past the width, so that no more zeros are counted.
-    value = wide.operands[0]
-    return wide.wrap(math.cttz(arith.ori(_unsigned(value, wide.source), arith.constant(value.type, 1 << wide.source))))
+    value = stored.operands[0]
+    return stored.wrap(
+        math.cttz(arith.ori(_unsigned(value, stored.source), arith.constant(value.type, 1 << stored.source)))
+    )
 
 
-def _direct(wide: _Widths) -> ir.Value:
-    return wide.plain()
+def _direct(stored: _StoredOperation) -> ir.Value:
+    """Compute on sign-extended operands: the result is sign-extended, too."""
+    return stored.same_operation()
 
 
-def _wrapping(wide: _Widths) -> ir.Value:
-    return wide.wrap(wide.plain())
+def _wrapping(stored: _StoredOperation) -> ir.Value:
+    """Compute on sign-extended operands, and wrap the result around."""
+    return stored.wrap(stored.same_operation())
 
 
-def _unsigned_wrapping(wide: _Widths) -> ir.Value:
-    return wide.wrap(wide.plain(wide.unsigned()))
+def _unsigned_wrapping(stored: _StoredOperation) -> ir.Value:
+    """Compute on zero-extended operands, and wrap the result around."""
+    return stored.wrap(stored.same_operation(stored.unsigned()))
 
 
-def _extended(wide: _Widths) -> ir.Value:
-    return _resized(wide.operands[0], wide.kind)
+def _extended(stored: _StoredOperation) -> ir.Value:
+    """Extend the sign: the stored operand has it already."""
+    return _resized(stored.operands[0], stored.result_type)
 
 
-def _extended_unsigned(wide: _Widths) -> ir.Value:
-    value = wide.unsigned()[0]
-    is_stored = value.type == wide.kind
-    return wide.wrap(value if is_stored else arith.extui(wide.kind, value))
+def _extended_unsigned(stored: _StoredOperation) -> ir.Value:
+    value = stored.unsigned()[0]
+    is_stored = value.type == stored.result_type
+    return stored.wrap(value if is_stored else arith.extui(stored.result_type, value))
 
 
-def _truncated(wide: _Widths) -> ir.Value:
-    return wide.wrap(_resized(wide.operands[0], wide.kind))
+def _truncated(stored: _StoredOperation) -> ir.Value:
+    return stored.wrap(_resized(stored.operands[0], stored.result_type))
 
 
 RULES: dict[str, Rule] = {

@@ -1,10 +1,12 @@
-"""Loops in order that check indices read from memory: a block of iterations whose indices are all inside checks none.
+"""Loop versioning for bounds checks of indices that are read from memory.
 
-for i:                                        for block:
+A chunk of 1024 iterations whose loaded indices are all in range runs a copy of the body without checks.
+
+for i:                                        for chunk:
     v = index[i]                                  outside = 0
-    outside |= v >= n or v < -n       ──►         for i in block: outside |= index[i] < 0 or index[i] >= n  # vectors
-    k = 0 if v >= n or v < -n else …              if outside == 0: for i in block: count[index[i]] += 1
-    count[k] += 1                                 else: for i in block: the loop's own body
+    outside |= v >= n or v < -n       ──►         for i in chunk: outside |= index[i] < 0 or index[i] >= n  # vectors
+    k = 0 if v >= n or v < -n else …              if outside == 0: for i in chunk: count[index[i]] += 1
+    count[k] += 1                                 else: for i in chunk: the loop's own body
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from mlirtri.lowering.tir.statements import (
     substituted,
 )
 from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
     Node,
     Stmt,
     TensorLoad,
@@ -31,14 +34,14 @@ from mlirtri.lowering.toolchain.tvm_names import (
     tirx,
 )
 
-BLOCK = 1024
-"""Iterations whose indices are looked at together: they stay in the first cache."""
-ENOUGH = 4 * BLOCK
+CHUNK = 1024
+"""Iterations whose indices are tested together: they stay in L1."""
+ENOUGH = 4 * CHUNK
 """Iterations from which on this pays."""
 
 
-def in_ranges(loop: Stmt, count: Any) -> Any:
-    """Return a loop in order by blocks, most of which need no checks; None where it checks no index that it reads."""
+def with_checks_hoisted(loop: Stmt, count: Expr) -> Stmt | None:
+    """Return a serial loop in chunks, with a test per chunk; None where it checks no index that it loads."""
     if isinstance(count, tirx.IntImm) and count.value < ENOUGH:
         return None
     if loop.step is not None or nodes_in(loop.body, tirx.For, tirx.While, tirx.IfThenElse):
@@ -46,9 +49,9 @@ def in_ranges(loop: Stmt, count: Any) -> Any:
     sizes = _checked_indices(loop)
     if not sizes:
         return None
-    block, step = tirx.Var("block", "int64"), tirx.Var("step", "int64")
-    start = block * index(BLOCK)
-    length = tirx.min(index(BLOCK), count - start)
+    chunk, step = tirx.Var("chunk", "int64"), tirx.Var("step", "int64")
+    start = chunk * index(CHUNK)
+    length = tirx.min(index(CHUNK), count - start)
 
     def part(body: Stmt) -> Any:
         shifted = substituted(body, loop.loop_var, plus(loop.min, start + step))
@@ -56,15 +59,15 @@ def in_ranges(loop: Stmt, count: Any) -> Any:
 
     outside = new_buffer("outside", "int64", 1)
     flag = tirx.BufferLoad(outside, [index(0)])
-    note = tirx.BufferStore(outside, flag | _is_outside(sizes), [index(0)])
+    note = tirx.BufferStore(outside, flag | _outside_flag(sizes), [index(0)])
     branch = tirx.IfThenElse(tirx.EQ(flag, index(0)), part(_without_checks(loop.body, sizes)), part(loop.body))
     clear = tirx.BufferStore(outside, index(0), [index(0)])
     body = sequence(tirx.AllocBuffer(outside), clear, part(note), branch)
-    return tirx.For(block, index(0), chunks_in(count + index(BLOCK - 1), BLOCK), tirx.ForKind.SERIAL, body)
+    return tirx.For(chunk, index(0), chunks_in(count + index(CHUNK - 1), CHUNK), tirx.ForKind.SERIAL, body)
 
 
 Sizes = dict[Any, tuple[Any, int]]
-"""By named value, the load that it is, and the size that it has to be below."""
+"""Bound variable of an index → (its load, exclusive upper bound)."""
 
 
 def _checked_indices(loop: Stmt) -> Sizes:
@@ -89,7 +92,8 @@ def _checked_indices(loop: Stmt) -> Sizes:
     return sizes
 
 
-def _is_outside(sizes: Sizes) -> Any:
+def _outside_flag(sizes: Sizes) -> Expr:
+    """Return 1 where an index of the iteration is out of range, else 0, as int64: vectors of it are or-ed."""
     tests = [tirx.Or(load < _of(load, 0), load >= _of(load, size)) for load, size in sizes.values()]
     condition = tests[0]
     for test in tests[1:]:

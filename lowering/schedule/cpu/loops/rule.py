@@ -18,7 +18,7 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.profitability import CALL_COST, profitable
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, last_strip, rest_loop, strip_loop
 from mlirtri.lowering.schedule.cpu.loops.accesses import has_expensive_calls
-from mlirtri.lowering.schedule.cpu.loops.bounds_check_versioning import in_ranges
+from mlirtri.lowering.schedule.cpu.loops.bounds_check_versioning import with_checks_hoisted
 from mlirtri.lowering.schedule.cpu.loops.carried_reductions import in_vectors
 from mlirtri.lowering.schedule.cpu.loops.checked_reductions import checked
 from mlirtri.lowering.schedule.cpu.loops.clipped_tiles import with_whole_tiles
@@ -129,7 +129,7 @@ class _Scheduler:
         # Gathers take longer than the latency of an addition.
         vectors = _reduced(statement, count_of(statement, around), lanes) if fit.is_known else None
         if vectors is None:
-            vectors = in_ranges(statement, count_of(statement, around))
+            vectors = with_checks_hoisted(statement, count_of(statement, around))
         return self._inside(statement, around) if vectors is None else vectors
 
     def _sequence(self, statements: list[Any], around: Ranges) -> Any:
